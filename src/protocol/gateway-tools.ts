@@ -4,7 +4,7 @@
  * settings of web search are shared by all its spellings and by the web plugin.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
-import { AnyObject, maybe, oneOf } from './json/schema.ts'
+import { AnyObject, kind, maybe, oneOf } from './json/schema.ts'
 import {
   FILE_RESULTS_MAX,
   FUSION_MODELS_MAX,
@@ -240,12 +240,9 @@ export function isTimeZone(name: string): boolean {
 
 /** Choices (`tool_choice`) that force a gateway tool, by its type. */
 export const forcedGatewayTools = Object.fromEntries(
-  [...NAME_OF.keys()].map(type => [type, Type.Object({ type: Type.Literal(type) })]),
+  [...NAME_OF.keys()].map(type => [type, kind(type)]),
 ) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<{ type: Spelling }>>>
 
 export const gatewayTools = Object.fromEntries(
-  [...NAME_OF].map(([type, name]) => [
-    type,
-    Type.Object({ type: Type.Literal(type), parameters: maybe(PARAMETERS[name]) }),
-  ]),
+  [...NAME_OF].map(([type, name]) => [type, kind(type, { parameters: maybe(PARAMETERS[name]) })]),
 ) as unknown as Record<Spelling, ReturnType<typeof Type.Unsafe<GatewayTool>>>

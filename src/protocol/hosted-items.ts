@@ -5,7 +5,7 @@
  * of each, and an item keeps the spelling that its caller used.
  */
 import { type TProperties, type TSchema, Type } from '@sinclair/typebox'
-import { AnyObject, maybe, oneOf, variants } from './json/schema.ts'
+import { AnyObject, kind, maybe, oneOf, variants } from './json/schema.ts'
 
 /** Types of items that a provider has executed and that need no reaction of the client. */
 export const DONE_BY_PROVIDER = [
@@ -24,8 +24,7 @@ const call_id = Type.String({ minLength: 1 })
 
 // MCP
 
-const McpListTools = Type.Object({
-  type: Type.Literal('mcp_list_tools'),
+const McpListTools = kind('mcp_list_tools', {
   id: Type.String(),
   server_label: Type.String(),
   tools: Type.Array(
@@ -39,16 +38,14 @@ const McpListTools = Type.Object({
   error: maybe(Type.Union([Type.String(), AnyObject])),
 })
 
-const McpApprovalRequest = Type.Object({
-  type: Type.Literal('mcp_approval_request'),
+const McpApprovalRequest = kind('mcp_approval_request', {
   id: Type.String(),
   name,
   arguments: Type.String(),
   server_label: Type.String(),
 })
 
-const McpApprovalResponse = Type.Object({
-  type: Type.Literal('mcp_approval_response'),
+const McpApprovalResponse = kind('mcp_approval_response', {
   approval_request_id: Type.String(),
   approve: Type.Boolean(),
   id,
@@ -56,8 +53,7 @@ const McpApprovalResponse = Type.Object({
 })
 
 /** The name is empty if a reply has only the result of a call that began in an earlier one. */
-const McpCall = Type.Object({
-  type: Type.Literal('mcp_call'),
+const McpCall = kind('mcp_call', {
   id: Type.String(),
   name: Type.String(),
   arguments: Type.String(),
@@ -68,8 +64,7 @@ const McpCall = Type.Object({
 
 // Other items that a provider executed
 
-const ComputerCall = Type.Object({
-  type: Type.Literal('computer_call'),
+const ComputerCall = kind('computer_call', {
   call_id,
   status: oneOf('in_progress', 'completed', 'incomplete'),
   pending_safety_checks: Type.Array(
@@ -79,14 +74,9 @@ const ComputerCall = Type.Object({
   id,
 })
 
-const ComputerCallOutput = Type.Object({
-  type: Type.Literal('computer_call_output'),
+const ComputerCallOutput = kind('computer_call_output', {
   call_id,
-  output: Type.Object({
-    type: Type.Literal('computer_screenshot'),
-    image_url: maybe(Type.String()),
-    file_id: maybe(Type.String()),
-  }),
+  output: kind('computer_screenshot', { image_url: maybe(Type.String()), file_id: maybe(Type.String()) }),
   acknowledged_safety_checks: maybe(Type.Array(AnyObject)),
   id,
   status,
@@ -95,31 +85,24 @@ const ComputerCallOutput = Type.Object({
 const WebSource = Type.Object({ type: Type.String(), url: maybe(Type.String()) })
 const WebSearchAction = variants(
   {
-    search: Type.Object({
-      type: Type.Literal('search'),
+    search: kind('search', {
       query: maybe(Type.String()),
       queries: maybe(Type.Array(Type.String())),
       sources: maybe(Type.Array(WebSource)),
     }),
-    open_page: Type.Object({ type: Type.Literal('open_page'), url: maybe(Type.String()) }),
-    find_in_page: Type.Object({
-      type: Type.Literal('find_in_page'),
-      pattern: maybe(Type.String()),
-      url: maybe(Type.String()),
-    }),
+    open_page: kind('open_page', { url: maybe(Type.String()) }),
+    find_in_page: kind('find_in_page', { pattern: maybe(Type.String()), url: maybe(Type.String()) }),
   },
   { noun: 'web search action', open: true },
 )
 
-const WebSearchCall = Type.Object({
-  type: Type.Literal('web_search_call'),
+const WebSearchCall = kind('web_search_call', {
   id,
   status: maybe(oneOf('completed', 'searching', 'in_progress', 'failed')),
   action: maybe(WebSearchAction),
 })
 
-const FileSearchCall = Type.Object({
-  type: Type.Literal('file_search_call'),
+const FileSearchCall = kind('file_search_call', {
   id: Type.String(),
   queries: Type.Array(Type.String()),
   status: oneOf('in_progress', 'searching', 'completed', 'incomplete', 'failed'),
@@ -127,8 +110,7 @@ const FileSearchCall = Type.Object({
 })
 
 /** A client may name an earlier image by its id alone. */
-const ImageGenerationCall = Type.Object({
-  type: Type.Literal('image_generation_call'),
+const ImageGenerationCall = kind('image_generation_call', {
   id: Type.String(),
   status: maybe(oneOf('in_progress', 'completed', 'generating', 'failed')),
   result: maybe(Type.String()),
@@ -137,19 +119,14 @@ const ImageGenerationCall = Type.Object({
 
 const CodeOutput = variants(
   {
-    logs: Type.Object({ type: Type.Literal('logs'), logs: Type.String() }),
-    image: Type.Object({ type: Type.Literal('image'), url: Type.String() }),
-    file: Type.Object({
-      type: Type.Literal('file'),
-      id: maybe(Type.String()),
-      filename: maybe(Type.String()),
-    }),
+    logs: kind('logs', { logs: Type.String() }),
+    image: kind('image', { url: Type.String() }),
+    file: kind('file', { id: maybe(Type.String()), filename: maybe(Type.String()) }),
   },
   { noun: 'code output', open: true },
 )
 
-const CodeInterpreterCall = Type.Object({
-  type: Type.Literal('code_interpreter_call'),
+const CodeInterpreterCall = kind('code_interpreter_call', {
   id: Type.String(),
   status: maybe(oneOf('in_progress', 'completed', 'incomplete', 'interpreting', 'failed')),
   code: maybe(Type.String()),
@@ -184,7 +161,7 @@ const failable = maybe(oneOf('in_progress', 'completed', 'incomplete', 'failed')
 /** Own fields of each kind; `id` and `status` are added to all. */
 const FIELDS = {
   web_search: {
-    action: maybe(Type.Object({ type: Type.Literal('search'), query: text, sources: objects })),
+    action: maybe(kind('search', { query: text, sources: objects })),
     status: plain,
   },
   web_fetch: { url: text, title: text, content: text, httpStatus: integer, error: text, status: plain },

@@ -5,7 +5,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayItems, hostedItems } from './hosted-items.ts'
-import { AnyObject, mapOf, maybe, nullable, oneOf, variants } from './json/schema.ts'
+import { AnyObject, kind, mapOf, maybe, nullable, oneOf, variants } from './json/schema.ts'
 import {
   AgentPart,
   AssistantPart,
@@ -74,8 +74,7 @@ export type InputMessage = Static<typeof Message>
 // Reasoning
 
 /** The id is missing when a client replays reasoning of a provider that stores nothing. */
-const Reasoning = Type.Object({
-  type: Type.Literal('reasoning'),
+const Reasoning = kind('reasoning', {
   id,
   summary: maybe(Type.Array(SummaryPart)),
   content: maybe(Type.Array(ReasoningPart)),
@@ -89,8 +88,7 @@ export type InputReasoning = Static<typeof Reasoning>
 
 // Calls that the client executes, and what they gave
 
-const FunctionCall = Type.Object({
-  type: Type.Literal('function_call'),
+const FunctionCall = kind('function_call', {
   call_id,
   name,
   arguments: Type.String(),
@@ -102,16 +100,9 @@ const FunctionCall = Type.Object({
   subagent_items: maybe(Type.Array(AnyObject)),
 })
 
-const FunctionCallOutput = Type.Object({
-  type: Type.Literal('function_call_output'),
-  call_id,
-  output: ToolOutput,
-  id,
-  status,
-})
+const FunctionCallOutput = kind('function_call_output', { call_id, output: ToolOutput, id, status })
 
-const CustomToolCall = Type.Object({
-  type: Type.Literal('custom_tool_call'),
+const CustomToolCall = kind('custom_tool_call', {
   call_id,
   name,
   input: Type.String(),
@@ -121,46 +112,36 @@ const CustomToolCall = Type.Object({
   async: maybe(Type.Boolean()),
 })
 
-const CustomToolCallOutput = Type.Object({
-  type: Type.Literal('custom_tool_call_output'),
-  call_id,
-  output: ToolOutput,
-  id,
-  status,
-})
+const CustomToolCallOutput = kind('custom_tool_call_output', { call_id, output: ToolOutput, id, status })
 
 const PatchOperation = variants(
   {
-    create_file: Type.Object({ type: Type.Literal('create_file'), path: Type.String(), diff: Type.String() }),
-    update_file: Type.Object({ type: Type.Literal('update_file'), path: Type.String(), diff: Type.String() }),
-    delete_file: Type.Object({ type: Type.Literal('delete_file'), path: Type.String() }),
+    create_file: kind('create_file', { path: Type.String(), diff: Type.String() }),
+    update_file: kind('update_file', { path: Type.String(), diff: Type.String() }),
+    delete_file: kind('delete_file', { path: Type.String() }),
   },
   { noun: 'patch operation' },
 )
 
-const ApplyPatchCall = Type.Object({
-  type: Type.Literal('apply_patch_call'),
+const ApplyPatchCall = kind('apply_patch_call', {
   call_id,
   operation: PatchOperation,
   status: oneOf('in_progress', 'completed'),
   id,
 })
 
-const ApplyPatchCallOutput = Type.Object({
-  type: Type.Literal('apply_patch_call_output'),
+const ApplyPatchCallOutput = kind('apply_patch_call_output', {
   call_id,
   status: oneOf('completed', 'failed'),
   output: maybe(Type.String()),
   id,
 })
 
-const LocalShellCall = Type.Object({
-  type: Type.Literal('local_shell_call'),
+const LocalShellCall = kind('local_shell_call', {
   call_id,
   id: Type.String(),
   status: oneOf('in_progress', 'completed', 'incomplete'),
-  action: Type.Object({
-    type: Type.Literal('exec'),
+  action: kind('exec', {
     command: Type.Array(Type.String()),
     env: mapOf(Type.String()),
     timeout_ms: maybe(Type.Number({ minimum: 0 })),
@@ -169,15 +150,13 @@ const LocalShellCall = Type.Object({
   }),
 })
 
-const LocalShellCallOutput = Type.Object({
-  type: Type.Literal('local_shell_call_output'),
+const LocalShellCallOutput = kind('local_shell_call_output', {
   id: Type.String(),
   output: Type.String(),
   status,
 })
 
-const ShellCall = Type.Object({
-  type: Type.Literal('shell_call'),
+const ShellCall = kind('shell_call', {
   call_id,
   action: Type.Object({
     commands: Type.Array(Type.String()),
@@ -192,14 +171,13 @@ const ShellCall = Type.Object({
 
 const ShellOutcome = variants(
   {
-    exit: Type.Object({ type: Type.Literal('exit'), exit_code: Type.Integer() }),
-    timeout: Type.Object({ type: Type.Literal('timeout') }),
+    exit: kind('exit', { exit_code: Type.Integer() }),
+    timeout: kind('timeout'),
   },
   { noun: 'shell outcome' },
 )
 
-const ShellCallOutput = Type.Object({
-  type: Type.Literal('shell_call_output'),
+const ShellCallOutput = kind('shell_call_output', {
   call_id,
   output: Type.Array(Type.Object({ stdout: Type.String(), stderr: Type.String(), outcome: ShellOutcome })),
   id,
@@ -212,25 +190,19 @@ const ShellCallOutput = Type.Object({
 
 // Control
 
-const Compaction = Type.Object({ type: Type.Literal('compaction'), encrypted_content: Type.String(), id })
+const Compaction = kind('compaction', { encrypted_content: Type.String(), id })
 
-const ContextCompaction = Type.Object({
-  type: Type.Literal('context_compaction'),
-  encrypted_content: maybe(Type.String()),
-  id,
-})
+const ContextCompaction = kind('context_compaction', { encrypted_content: maybe(Type.String()), id })
 
-const ItemReference = Type.Object({ type: Type.Literal('item_reference'), id: Type.String() })
+const ItemReference = kind('item_reference', { id: Type.String() })
 
-const AdditionalTools = Type.Object({
-  type: Type.Literal('additional_tools'),
+const AdditionalTools = kind('additional_tools', {
   role: oneOf('unknown', 'user', 'assistant', 'system', 'critic', 'discriminator', 'developer', 'tool'),
   tools: Type.Array(Tool),
   id,
 })
 
-const AgentMessage = Type.Object({
-  type: Type.Literal('agent_message'),
+const AgentMessage = kind('agent_message', {
   author: Type.String(),
   recipient: Type.String(),
   content: Type.Array(AgentPart),
@@ -238,8 +210,7 @@ const AgentMessage = Type.Object({
   id,
 })
 
-const ConfigurationUpdate = Type.Object({
-  type: Type.Literal('configuration_update'),
+const ConfigurationUpdate = kind('configuration_update', {
   reasoning: Type.Object({
     effort: nullable(oneOf('max', 'xhigh', 'high', 'medium', 'low', 'minimal', 'none')),
   }),

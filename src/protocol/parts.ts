@@ -3,22 +3,21 @@
  * the plain types are for what the gateway produces. Objects are open: unknown fields are kept. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { maybe, oneOf, variants } from './json/schema.ts'
+import { kind, maybe, oneOf, variants } from './json/schema.ts'
 
 /** A cache breakpoint is a field of the block itself; `cache_control` is accepted too. */
 const CacheBreakpoint = Type.Object({ mode: Type.Literal('explicit') })
 
-export const CacheControl = Type.Object({ type: Type.Literal('ephemeral'), ttl: maybe(oneOf('5m', '1h')) })
+export const CacheControl = kind('ephemeral', { ttl: maybe(oneOf('5m', '1h')) })
 export type CacheControl = Static<typeof CacheControl>
 
 const cacheMarks = { prompt_cache_breakpoint: maybe(CacheBreakpoint), cache_control: maybe(CacheControl) }
 
-export const InputText = Type.Object({ type: Type.Literal('input_text'), text: Type.String(), ...cacheMarks })
+export const InputText = kind('input_text', { text: Type.String(), ...cacheMarks })
 export type InputText = Static<typeof InputText>
 
 /** `detail` is `auto` when missing. `image_url` is a URL or a data URL. */
-export const InputImage = Type.Object({
-  type: Type.Literal('input_image'),
+export const InputImage = kind('input_image', {
   detail: maybe(oneOf('auto', 'high', 'low', 'original')),
   image_url: maybe(Type.String()),
   file_id: maybe(Type.String()),
@@ -26,8 +25,7 @@ export const InputImage = Type.Object({
 })
 export type InputImage = Static<typeof InputImage>
 
-export const InputFile = Type.Object({
-  type: Type.Literal('input_file'),
+export const InputFile = kind('input_file', {
   file_data: maybe(Type.String()),
   file_id: maybe(Type.String()),
   file_url: maybe(Type.String()),
@@ -36,15 +34,13 @@ export const InputFile = Type.Object({
 })
 export type InputFile = Static<typeof InputFile>
 
-export const InputAudio = Type.Object({
-  type: Type.Literal('input_audio'),
+export const InputAudio = kind('input_audio', {
   input_audio: Type.Object({ data: Type.String(), format: oneOf('mp3', 'wav') }),
   ...cacheMarks,
 })
 export type InputAudio = Static<typeof InputAudio>
 
-export const InputVideo = Type.Object({
-  type: Type.Literal('input_video'),
+export const InputVideo = kind('input_video', {
   video_url: Type.String(),
   processing: maybe(oneOf('agentic', 'static')),
   ...cacheMarks,
@@ -75,31 +71,27 @@ export const ToolOutput = Type.Union([Type.String(), Type.Array(InputPart)])
 
 const index = Type.Integer({ minimum: 0 })
 
-const UrlCitation = Type.Object({
-  type: Type.Literal('url_citation'),
+const UrlCitation = kind('url_citation', {
   url: Type.String(),
   title: maybe(Type.String()),
   start_index: maybe(index),
   end_index: maybe(index),
   content: maybe(Type.String()),
 })
-const FileCitation = Type.Object({
-  type: Type.Literal('file_citation'),
+const FileCitation = kind('file_citation', {
   file_id: Type.String(),
   filename: maybe(Type.String()),
   index: maybe(index),
 })
-const FilePath = Type.Object({ type: Type.Literal('file_path'), file_id: Type.String(), index: maybe(index) })
-const ContainerFileCitation = Type.Object({
-  type: Type.Literal('container_file_citation'),
+const FilePath = kind('file_path', { file_id: Type.String(), index: maybe(index) })
+const ContainerFileCitation = kind('container_file_citation', {
   container_id: Type.String(),
   file_id: Type.String(),
   filename: maybe(Type.String()),
   start_index: maybe(index),
   end_index: maybe(index),
 })
-const ParsedFile = Type.Object({
-  type: Type.Literal('file'),
+const ParsedFile = kind('file', {
   file: Type.Object({
     hash: Type.String(),
     name: maybe(Type.String()),
@@ -135,8 +127,7 @@ const InputLogprob = Type.Object({
 })
 
 /** An output text that a client sends back, perhaps without its annotations and log probabilities. */
-export const ReplayedOutputText = Type.Object({
-  type: Type.Literal('output_text'),
+export const ReplayedOutputText = kind('output_text', {
   text: Type.String(),
   annotations: maybe(Type.Array(InputAnnotation)),
   logprobs: maybe(Type.Array(InputLogprob)),
@@ -144,7 +135,7 @@ export const ReplayedOutputText = Type.Object({
 })
 export type ReplayedOutputText = Static<typeof ReplayedOutputText>
 
-export const ReplayedRefusal = Type.Object({ type: Type.Literal('refusal'), refusal: Type.String() })
+export const ReplayedRefusal = kind('refusal', { refusal: Type.String() })
 
 /** Parts of an assistant message: output of the model or, in the short form, any part that a user may send. */
 export const AssistantPart = variants(
@@ -153,18 +144,15 @@ export const AssistantPart = variants(
 )
 export type AssistantPart = Static<typeof AssistantPart>
 
-export const SummaryPart = Type.Object({ type: Type.Literal('summary_text'), text: Type.String() })
-export const ReasoningPart = Type.Object({ type: Type.Literal('reasoning_text'), text: Type.String() })
+export const SummaryPart = kind('summary_text', { text: Type.String() })
+export const ReasoningPart = kind('reasoning_text', { text: Type.String() })
 
 /** Content of an agent message. Messages between agents may be encrypted. */
 export const AgentPart = variants(
   {
     input_text: InputText,
     input_image: InputImage,
-    encrypted_content: Type.Object({
-      type: Type.Literal('encrypted_content'),
-      encrypted_content: Type.String(),
-    }),
+    encrypted_content: kind('encrypted_content', { encrypted_content: Type.String() }),
   },
   { noun: 'content part' },
 )

@@ -4,7 +4,7 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { InputItem } from './items.ts'
-import { AnyObject, mapOf, maybe, metadataMap, nullable, oneOf, text, variants } from './json/schema.ts'
+import { AnyObject, kind, mapOf, maybe, metadataMap, nullable, oneOf, text, variants } from './json/schema.ts'
 import {
   IDENTIFIER_MAX_CHARS,
   MODEL_MAX_CHARS,
@@ -28,10 +28,9 @@ export type DialectName = (typeof DIALECT_NAMES)[number]
 
 export const TextFormat = variants(
   {
-    text: Type.Object({ type: Type.Literal('text') }),
-    json_object: Type.Object({ type: Type.Literal('json_object') }),
-    json_schema: Type.Object({
-      type: Type.Literal('json_schema'),
+    text: kind('text'),
+    json_object: kind('json_object'),
+    json_schema: kind('json_schema', {
       name: Type.String({ pattern: NAME_PATTERN }),
       schema: AnyObject,
       description: maybe(Type.String()),
@@ -145,26 +144,11 @@ export type PromptCacheOptions = Static<typeof PromptCacheOptions>
 
 export const StopCondition = variants(
   {
-    step_count_is: Type.Object({
-      type: Type.Literal('step_count_is'),
-      step_count: Type.Integer({ minimum: 1 }),
-    }),
-    has_tool_call: Type.Object({
-      type: Type.Literal('has_tool_call'),
-      tool_name: Type.String({ minLength: 1 }),
-    }),
-    max_tokens_used: Type.Object({
-      type: Type.Literal('max_tokens_used'),
-      max_tokens: Type.Integer({ minimum: 1 }),
-    }),
-    max_cost: Type.Object({
-      type: Type.Literal('max_cost'),
-      max_cost_in_dollars: Type.Number({ minimum: 0 }),
-    }),
-    finish_reason_is: Type.Object({
-      type: Type.Literal('finish_reason_is'),
-      reason: Type.String({ minLength: 1 }),
-    }),
+    step_count_is: kind('step_count_is', { step_count: Type.Integer({ minimum: 1 }) }),
+    has_tool_call: kind('has_tool_call', { tool_name: Type.String({ minLength: 1 }) }),
+    max_tokens_used: kind('max_tokens_used', { max_tokens: Type.Integer({ minimum: 1 }) }),
+    max_cost: kind('max_cost', { max_cost_in_dollars: Type.Number({ minimum: 0 }) }),
+    finish_reason_is: kind('finish_reason_is', { reason: Type.String({ minLength: 1 }) }),
   },
   { noun: 'stop condition' },
 )
@@ -186,7 +170,7 @@ const sampling = {
   min_p: maybe(Type.Number({ minimum: 0, maximum: 1 })),
   top_a: maybe(Type.Number({ minimum: 0, maximum: 1 })),
   repetition_penalty: maybe(Type.Number({ minimum: 0, maximum: 2 })),
-  prediction: maybe(Type.Object({ type: Type.Literal('content'), content: Type.Unknown() })),
+  prediction: maybe(kind('content', { content: Type.Unknown() })),
 }
 
 /** The whole body. The public interface has no null where a type here has none. */

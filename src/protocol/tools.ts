@@ -7,15 +7,14 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
-import { AnyObject, mapOf, maybe, oneOf, variants } from './json/schema.ts'
+import { AnyObject, kind, mapOf, maybe, oneOf, variants } from './json/schema.ts'
 import { NAME_PATTERN, NAMED_TOOLS_MAX } from './limits.ts'
 
 const name = Type.String({ pattern: NAME_PATTERN })
 const texts = Type.Array(Type.String())
 
 /** `parameters` is a JSON Schema; null or missing means that the function takes none. */
-export const FunctionTool = Type.Object({
-  type: Type.Literal('function'),
+export const FunctionTool = kind('function', {
   name,
   description: maybe(Type.String()),
   parameters: maybe(AnyObject),
@@ -30,18 +29,13 @@ export type FunctionTool = Static<typeof FunctionTool>
 
 const CustomFormat = variants(
   {
-    text: Type.Object({ type: Type.Literal('text') }),
-    grammar: Type.Object({
-      type: Type.Literal('grammar'),
-      syntax: oneOf('lark', 'regex'),
-      definition: Type.String(),
-    }),
+    text: kind('text'),
+    grammar: kind('grammar', { syntax: oneOf('lark', 'regex'), definition: Type.String() }),
   },
   { noun: 'custom tool format' },
 )
 
-export const CustomTool = Type.Object({
-  type: Type.Literal('custom'),
+export const CustomTool = kind('custom', {
   name,
   description: maybe(Type.String()),
   format: maybe(CustomFormat),
@@ -50,8 +44,7 @@ export const CustomTool = Type.Object({
 })
 export type CustomTool = Static<typeof CustomTool>
 
-const NamespaceTool = Type.Object({
-  type: Type.Literal('namespace'),
+const NamespaceTool = kind('namespace', {
   name,
   description: Type.String(),
   tools: Type.Array(
@@ -62,7 +55,7 @@ const NamespaceTool = Type.Object({
 // Native tools of providers
 
 function webSearch<const Spelling extends string>(type: Spelling) {
-  return Type.Object({ type: Type.Literal(type), filters, ...searchSettings })
+  return kind(type, { filters, ...searchSettings })
 }
 
 /** Comparisons and groups of comparisons. The provider checks the members of a group, so nothing recurses. */
@@ -71,17 +64,16 @@ const FileFilter = variants(
     ...Object.fromEntries(
       (['eq', 'ne', 'gt', 'gte', 'lt', 'lte', 'in', 'nin'] as const).map(type => [
         type,
-        Type.Object({ type: Type.Literal(type), key: Type.String(), value: Type.Unknown() }),
+        kind(type, { key: Type.String(), value: Type.Unknown() }),
       ]),
     ),
-    and: Type.Object({ type: Type.Literal('and'), filters: Type.Array(AnyObject) }),
-    or: Type.Object({ type: Type.Literal('or'), filters: Type.Array(AnyObject) }),
+    and: kind('and', { filters: Type.Array(AnyObject) }),
+    or: kind('or', { filters: Type.Array(AnyObject) }),
   },
   { noun: 'file search filter' },
 )
 
-const FileSearch = Type.Object({
-  type: Type.Literal('file_search'),
+const FileSearch = kind('file_search', {
   vector_store_ids: texts,
   max_num_results: maybe(Type.Integer({ minimum: 1 })),
   ranking_options: maybe(
@@ -93,29 +85,22 @@ const FileSearch = Type.Object({
   filters: maybe(FileFilter),
 })
 
-const ComputerUse = Type.Object({
-  type: Type.Literal('computer_use_preview'),
+const ComputerUse = kind('computer_use_preview', {
   display_width: Type.Integer({ minimum: 1 }),
   display_height: Type.Integer({ minimum: 1 }),
   environment: oneOf('windows', 'mac', 'linux', 'ubuntu', 'browser'),
 })
 
 /** The newer spelling; the provider chooses the size where the request says none. */
-const Computer = Type.Object({
-  type: Type.Literal('computer'),
+const Computer = kind('computer', {
   display_width: maybe(Type.Integer({ minimum: 1 })),
   display_height: maybe(Type.Integer({ minimum: 1 })),
 })
 
-const CodeInterpreter = Type.Object({
-  type: Type.Literal('code_interpreter'),
+const CodeInterpreter = kind('code_interpreter', {
   container: Type.Union([
     Type.String(),
-    Type.Object({
-      type: Type.Literal('auto'),
-      file_ids: maybe(texts),
-      memory_limit: maybe(oneOf('1g', '4g', '16g', '64g')),
-    }),
+    kind('auto', { file_ids: maybe(texts), memory_limit: maybe(oneOf('1g', '4g', '16g', '64g')) }),
   ]),
 })
 
@@ -123,8 +108,7 @@ const toolNames = Type.Array(Type.String(), { maxItems: NAMED_TOOLS_MAX })
 const ToolNames = Type.Object({ tool_names: maybe(toolNames), read_only: maybe(Type.Boolean()) })
 
 /** `server_url` or a connector of the provider names the server. */
-const Mcp = Type.Object({
-  type: Type.Literal('mcp'),
+const Mcp = kind('mcp', {
   server_label: Type.String({ minLength: 1 }),
   server_url: maybe(Type.String()),
   connector_id: maybe(
@@ -151,8 +135,7 @@ const Mcp = Type.Object({
   server_description: maybe(Type.String()),
 })
 
-const ImageGeneration = Type.Object({
-  type: Type.Literal('image_generation'),
+const ImageGeneration = kind('image_generation', {
   background: maybe(oneOf('transparent', 'opaque', 'auto')),
   input_fidelity: maybe(oneOf('high', 'low')),
   input_image_mask: maybe(Type.Object({ file_id: maybe(Type.String()), image_url: maybe(Type.String()) })),
@@ -185,9 +168,9 @@ export const hostedTools = {
   code_interpreter: CodeInterpreter,
   mcp: Mcp,
   image_generation: ImageGeneration,
-  local_shell: Type.Object({ type: Type.Literal('local_shell') }),
-  shell: Type.Object({ type: Type.Literal('shell') }),
-  apply_patch: Type.Object({ type: Type.Literal('apply_patch') }),
+  local_shell: kind('local_shell'),
+  shell: kind('shell'),
+  apply_patch: kind('apply_patch'),
   ...gatewayTools,
 }
 
@@ -206,12 +189,12 @@ export function isShownTool({ type }: Pick<Tool, 'type'>): boolean {
 // tool_choice
 
 function forced<const Spelling extends string>(type: Spelling) {
-  return Type.Object({ type: Type.Literal(type) })
+  return kind(type)
 }
 
 /** Choices of tools that no client executes, by their `type`. Every dialect has the same spellings. */
 export const forcedHostedTools = {
-  mcp: Type.Object({ type: Type.Literal('mcp'), server_label: Type.String(), name: maybe(Type.String()) }),
+  mcp: kind('mcp', { server_label: Type.String(), name: maybe(Type.String()) }),
   web_search: forced('web_search'),
   web_search_2025_08_26: forced('web_search_2025_08_26'),
   web_search_preview: forced('web_search_preview'),
@@ -227,10 +210,9 @@ export const forcedHostedTools = {
 
 const ForcedTool = variants(
   {
-    function: Type.Object({ type: Type.Literal('function'), name: Type.String({ minLength: 1 }) }),
-    custom: Type.Object({ type: Type.Literal('custom'), name: Type.String({ minLength: 1 }) }),
-    allowed_tools: Type.Object({
-      type: Type.Literal('allowed_tools'),
+    function: kind('function', { name: Type.String({ minLength: 1 }) }),
+    custom: kind('custom', { name: Type.String({ minLength: 1 }) }),
+    allowed_tools: kind('allowed_tools', {
       mode: oneOf('auto', 'required'),
       tools: Type.Array(AnyObject, { maxItems: NAMED_TOOLS_MAX }),
     }),

@@ -1,7 +1,7 @@
 /** The schema of the POST /chat/completions body. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
-import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
+import { AnyObject, kind, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import { NAME_PATTERN, NAMED_TOOLS_MAX } from '../../protocol/limits.ts'
 import { ReasoningConfig } from '../../protocol/request.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
@@ -13,8 +13,7 @@ import { ChatMessage } from './message-schema.ts'
 const name = Type.String({ pattern: NAME_PATTERN })
 const flags = { async: maybe(Type.Boolean()), defer_loading: maybe(Type.Boolean()) }
 
-const FunctionTool = Type.Object({
-  type: Type.Literal('function'),
+const FunctionTool = kind('function', {
   function: Type.Object({
     name,
     description: maybe(Type.String()),
@@ -27,17 +26,15 @@ const FunctionTool = Type.Object({
 
 const CustomFormat = variants(
   {
-    text: Type.Object({ type: Type.Literal('text') }),
-    grammar: Type.Object({
-      type: Type.Literal('grammar'),
+    text: kind('text'),
+    grammar: kind('grammar', {
       grammar: Type.Object({ syntax: oneOf('lark', 'regex'), definition: Type.String() }),
     }),
   },
   { noun: 'custom tool format' },
 )
 
-const CustomTool = Type.Object({
-  type: Type.Literal('custom'),
+const CustomTool = kind('custom', {
   custom: Type.Object({ name, description: maybe(Type.String()), format: maybe(CustomFormat) }),
   ...flags,
 })
@@ -54,7 +51,7 @@ const named = Type.Object({ name: Type.String({ minLength: 1 }) })
 
 /** `{type}` of a tool that runs on our side. */
 const forcedGatewayTools = Object.fromEntries(
-  Object.keys(gatewayTools).map(type => [type, Type.Object({ type: Type.Literal(type) })]),
+  Object.keys(gatewayTools).map(type => [type, kind(type)]),
 ) as unknown as Record<
   keyof typeof gatewayTools,
   ReturnType<typeof Type.Unsafe<{ type: keyof typeof gatewayTools }>>
@@ -62,17 +59,16 @@ const forcedGatewayTools = Object.fromEntries(
 
 const ForcedTool = variants(
   {
-    function: Type.Object({ type: Type.Literal('function'), function: named }),
-    custom: Type.Object({ type: Type.Literal('custom'), custom: named }),
-    allowed_tools: Type.Object({
-      type: Type.Literal('allowed_tools'),
+    function: kind('function', { function: named }),
+    custom: kind('custom', { custom: named }),
+    allowed_tools: kind('allowed_tools', {
       allowed_tools: Type.Object({
         mode: oneOf('auto', 'required'),
         tools: Type.Array(
           variants(
             {
-              function: Type.Object({ type: Type.Literal('function'), function: named }),
-              custom: Type.Object({ type: Type.Literal('custom'), custom: named }),
+              function: kind('function', { function: named }),
+              custom: kind('custom', { custom: named }),
             },
             { noun: 'allowed tool', open: true },
           ),
@@ -93,10 +89,9 @@ export type ChatToolChoice = Static<typeof ChatToolChoice>
 
 const ResponseFormat = variants(
   {
-    text: Type.Object({ type: Type.Literal('text') }),
-    json_object: Type.Object({ type: Type.Literal('json_object') }),
-    json_schema: Type.Object({
-      type: Type.Literal('json_schema'),
+    text: kind('text'),
+    json_object: kind('json_object'),
+    json_schema: kind('json_schema', {
       json_schema: Type.Object({
         name,
         description: maybe(Type.String()),

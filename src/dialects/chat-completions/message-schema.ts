@@ -1,7 +1,7 @@
 /** Schemas of the elements of `messages`. Objects are open: unknown fields are accepted. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
-import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
-import { CacheControl } from '../../protocol/parts.ts'
+import { AnyObject, kind, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
+import { CacheControl, ReplayedRefusal } from '../../protocol/parts.ts'
 
 const name = maybe(Type.String())
 const filled = Type.String({ minLength: 1 })
@@ -12,10 +12,9 @@ const marks = {
 
 // Parts
 
-const TextPart = Type.Object({ type: Type.Literal('text'), text: Type.String(), ...marks })
+const TextPart = kind('text', { text: Type.String(), ...marks })
 
-const ImagePart = Type.Object({
-  type: Type.Literal('image_url'),
+const ImagePart = kind('image_url', {
   image_url: Type.Object({
     url: filled,
     detail: maybe(oneOf('auto', 'high', 'low', 'original')),
@@ -23,14 +22,12 @@ const ImagePart = Type.Object({
   ...marks,
 })
 
-const AudioPart = Type.Object({
-  type: Type.Literal('input_audio'),
+const AudioPart = kind('input_audio', {
   input_audio: Type.Object({ data: Type.String(), format: oneOf('mp3', 'wav') }),
   ...marks,
 })
 
-const FilePart = Type.Object({
-  type: Type.Literal('file'),
+const FilePart = kind('file', {
   file: Type.Object({
     filename: maybe(Type.String()),
     file_data: maybe(Type.String()),
@@ -40,14 +37,11 @@ const FilePart = Type.Object({
   ...marks,
 })
 
-const VideoPart = Type.Object({
-  type: Type.Literal('video_url'),
+const VideoPart = kind('video_url', {
   video_url: Type.Object({ url: filled }),
   processing: maybe(oneOf('agentic', 'static')),
   ...marks,
 })
-
-const RefusalPart = Type.Object({ type: Type.Literal('refusal'), refusal: Type.String() })
 
 const parts = {
   text: TextPart,
@@ -57,7 +51,7 @@ const parts = {
   video_url: VideoPart,
 }
 const Part = variants(parts, { noun: 'content part' })
-const AssistantPart = variants({ ...parts, refusal: RefusalPart }, { noun: 'content part' })
+const AssistantPart = variants({ ...parts, refusal: ReplayedRefusal }, { noun: 'content part' })
 /** A part of any message. */
 export type ChatPart = Static<typeof AssistantPart>
 
@@ -92,24 +86,14 @@ const common = { id: maybe(Type.String()), format: maybe(Type.String()), index: 
 /** Open: a kind that nobody here knows is left out. */
 const ReasoningDetail = variants(
   {
-    'reasoning.text': Type.Object({
-      type: Type.Literal('reasoning.text'),
+    'reasoning.text': kind('reasoning.text', {
       text: maybe(Type.String()),
       signature: maybe(Type.String()),
       ...common,
     }),
-    'reasoning.summary': Type.Object({
-      type: Type.Literal('reasoning.summary'),
-      summary: maybe(Type.String()),
-      ...common,
-    }),
-    'reasoning.encrypted': Type.Object({
-      type: Type.Literal('reasoning.encrypted'),
-      data: Type.String(),
-      ...common,
-    }),
-    'reasoning.server_tool_call': Type.Object({
-      type: Type.Literal('reasoning.server_tool_call'),
+    'reasoning.summary': kind('reasoning.summary', { summary: maybe(Type.String()), ...common }),
+    'reasoning.encrypted': kind('reasoning.encrypted', { data: Type.String(), ...common }),
+    'reasoning.server_tool_call': kind('reasoning.server_tool_call', {
       tool_name: maybe(Type.String()),
       tool_call_id: maybe(Type.String()),
       arguments: maybe(Type.String()),
@@ -125,8 +109,7 @@ const place = maybe(Type.Integer({ minimum: 0 }))
 /** Open: other kinds are kept as they are. */
 const ChatAnnotation = variants(
   {
-    url_citation: Type.Object({
-      type: Type.Literal('url_citation'),
+    url_citation: kind('url_citation', {
       url_citation: Type.Object({
         url: Type.String(),
         title: maybe(Type.String()),
@@ -135,8 +118,7 @@ const ChatAnnotation = variants(
         content: maybe(Type.String()),
       }),
     }),
-    file: Type.Object({
-      type: Type.Literal('file'),
+    file: kind('file', {
       file: Type.Object({
         hash: Type.String(),
         name: maybe(Type.String()),

@@ -2,17 +2,10 @@
  * The schema of the POST /embeddings body, without `input`: its lists may have a million numbers, and errors name the
  * faulty element (`input.ts`). Fields of the Responses body are checked by its own schemas. Pure.
  */
-import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { type Static, Type } from '@sinclair/typebox'
 import { maybe, oneOf, text } from '../../protocol/json/schema.ts'
 import { EMBEDDING_DIMENSIONS_MAX, INPUT_TYPE_PATTERN, MODEL_MAX_CHARS } from '../../protocol/limits.ts'
-import { ResponsesRequest } from '../../protocol/request.ts'
-
-const { properties: hub } = ResponsesRequest
-
-/** The schema of a field of the Responses body, null allowed. */
-function orNull<Schema extends TSchema>(schema: Schema) {
-  return maybe(Type.Optional(schema, false))
-}
+import { hub, orNull } from '../hub-fields.ts'
 
 export const EmbeddingsBody = Type.Object({
   model: text({ min: 1, max: MODEL_MAX_CHARS, storable: true }),

@@ -1,7 +1,7 @@
 /** The schema of the POST /messages body. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
-import { AnyObject, maybe, oneOf, text, variants } from '../../protocol/json/schema.ts'
+import { AnyObject, kind, maybe, oneOf, text, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'
 import { hub, orNull, SAME_NAME } from '../hub-fields.ts'
 import { MessageInput, SystemPrompt } from './message-schema.ts'
@@ -40,10 +40,7 @@ const disable_parallel_tool_use = maybe(Type.Boolean())
 
 /** `{type}` of a tool that runs on our side. */
 const forcedGatewayTools = Object.fromEntries(
-  Object.keys(gatewayTools).map(type => [
-    type,
-    Type.Object({ type: Type.Literal(type), disable_parallel_tool_use }),
-  ]),
+  Object.keys(gatewayTools).map(type => [type, kind(type, { disable_parallel_tool_use })]),
 ) as unknown as Record<
   keyof typeof gatewayTools,
   ReturnType<
@@ -53,14 +50,10 @@ const forcedGatewayTools = Object.fromEntries(
 
 export const MessagesToolChoice = variants(
   {
-    auto: Type.Object({ type: Type.Literal('auto'), disable_parallel_tool_use }),
-    any: Type.Object({ type: Type.Literal('any'), disable_parallel_tool_use }),
-    tool: Type.Object({
-      type: Type.Literal('tool'),
-      name: Type.String({ minLength: 1 }),
-      disable_parallel_tool_use,
-    }),
-    none: Type.Object({ type: Type.Literal('none') }),
+    auto: kind('auto', { disable_parallel_tool_use }),
+    any: kind('any', { disable_parallel_tool_use }),
+    tool: kind('tool', { name: Type.String({ minLength: 1 }), disable_parallel_tool_use }),
+    none: kind('none'),
     ...forcedGatewayTools,
   },
   { noun: 'tool choice', otherNames: { required: 'any', function: 'tool' } },
@@ -73,20 +66,16 @@ const display = maybe(oneOf('summarized', 'omitted'))
 
 const Thinking = variants(
   {
-    enabled: Type.Object({
-      type: Type.Literal('enabled'),
-      budget_tokens: Type.Integer({ minimum: 1024 }),
-      display,
-    }),
-    adaptive: Type.Object({ type: Type.Literal('adaptive'), display }),
-    between_tools: Type.Object({ type: Type.Literal('between_tools') }),
-    disabled: Type.Object({ type: Type.Literal('disabled') }),
+    enabled: kind('enabled', { budget_tokens: Type.Integer({ minimum: 1024 }), display }),
+    adaptive: kind('adaptive', { display }),
+    between_tools: kind('between_tools'),
+    disabled: kind('disabled'),
   },
   { noun: 'thinking mode' },
 )
 export type Thinking = Static<typeof Thinking>
 
-const OutputFormat = Type.Object({ type: Type.Literal('json_schema'), schema: AnyObject })
+const OutputFormat = kind('json_schema', { schema: AnyObject })
 
 const OutputConfig = Type.Object({
   effort: maybe(oneOf('low', 'medium', 'high', 'xhigh', 'max')),

@@ -1,29 +1,27 @@
 /** Schemas of the elements of `messages`. Objects are open: unknown fields are accepted. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayItems } from '../../protocol/hosted-items.ts'
-import { AnyObject, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
+import { AnyObject, kind, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'
 
 const filled = Type.String({ minLength: 1 })
 const cache_control = maybe(CacheControl)
-const file = Type.Object({ type: Type.Literal('file'), file_id: filled })
-const url = Type.Object({ type: Type.Literal('url'), url: filled })
+const file = kind('file', { file_id: filled })
+const url = kind('url', { url: filled })
 
 // Blocks of a user
 
-export const TextBlock = Type.Object({
-  type: Type.Literal('text'),
+export const TextBlock = kind('text', {
   text: Type.String(),
   citations: maybe(Type.Array(AnyObject)),
   cache_control,
 })
 export type TextBlock = Static<typeof TextBlock>
 
-const ImageBlock = Type.Object({
-  type: Type.Literal('image'),
+const ImageBlock = kind('image', {
   source: variants(
     {
-      base64: Type.Object({ type: Type.Literal('base64'), media_type: filled, data: filled }),
+      base64: kind('base64', { media_type: filled, data: filled }),
       url,
       file,
     },
@@ -34,18 +32,12 @@ const ImageBlock = Type.Object({
 })
 export type ImageBlock = Static<typeof ImageBlock>
 
-const DocumentBlock = Type.Object({
-  type: Type.Literal('document'),
+const DocumentBlock = kind('document', {
   source: variants(
     {
-      base64: Type.Object({ type: Type.Literal('base64'), media_type: filled, data: filled }),
-      text: Type.Object({
-        type: Type.Literal('text'),
-        media_type: maybe(oneOf('text/plain')),
-        data: Type.String(),
-      }),
-      content: Type.Object({
-        type: Type.Literal('content'),
+      base64: kind('base64', { media_type: filled, data: filled }),
+      text: kind('text', { media_type: maybe(oneOf('text/plain')), data: Type.String() }),
+      content: kind('content', {
         content: Type.Union([
           Type.String(),
           Type.Array(variants({ text: TextBlock, image: ImageBlock }, { noun: 'content block' })),
@@ -63,8 +55,7 @@ const DocumentBlock = Type.Object({
 })
 export type DocumentBlock = Static<typeof DocumentBlock>
 
-const SearchResultBlock = Type.Object({
-  type: Type.Literal('search_result'),
+const SearchResultBlock = kind('search_result', {
   source: Type.String(),
   title: Type.String(),
   content: Type.Array(TextBlock),
@@ -79,11 +70,10 @@ const contents = {
   search_result: SearchResultBlock,
 }
 
-const ToolReference = Type.Object({ type: Type.Literal('tool_reference'), tool_name: filled })
-const BrowserState = Type.Object({ type: Type.Literal('browser_state'), tabs: Type.Array(AnyObject) })
+const ToolReference = kind('tool_reference', { tool_name: filled })
+const BrowserState = kind('browser_state', { tabs: Type.Array(AnyObject) })
 
-const ToolResultBlock = Type.Object({
-  type: Type.Literal('tool_result'),
+const ToolResultBlock = kind('tool_result', {
   tool_use_id: filled,
   content: maybe(
     Type.Union([
@@ -102,7 +92,7 @@ const ToolResultBlock = Type.Object({
 })
 export type ToolResultBlock = Static<typeof ToolResultBlock>
 
-const ContainerUpload = Type.Object({ type: Type.Literal('container_upload'), file_id: filled })
+const ContainerUpload = kind('container_upload', { file_id: filled })
 
 /** Names that the chat API gives to the same kinds. */
 const CHAT_NAMES = { image_url: 'image', input_image: 'image', input_text: 'text', file: 'document' }
@@ -121,8 +111,7 @@ export type ContentBlock =
 
 // Blocks of the model
 
-const ToolUseBlock = Type.Object({
-  type: Type.Literal('tool_use'),
+const ToolUseBlock = kind('tool_use', {
   id: filled,
   name: filled,
   input: maybe(AnyObject),
@@ -132,22 +121,12 @@ const ToolUseBlock = Type.Object({
 })
 export type ToolUseBlock = Static<typeof ToolUseBlock>
 
-const ThinkingBlock = Type.Object({
-  type: Type.Literal('thinking'),
-  thinking: Type.String(),
-  signature: maybe(Type.String()),
-})
-const RedactedThinkingBlock = Type.Object({ type: Type.Literal('redacted_thinking'), data: Type.String() })
+const ThinkingBlock = kind('thinking', { thinking: Type.String(), signature: maybe(Type.String()) })
+const RedactedThinkingBlock = kind('redacted_thinking', { data: Type.String() })
 export type ThoughtBlock = Static<typeof ThinkingBlock> | Static<typeof RedactedThinkingBlock>
 
-const ServerToolUseBlock = Type.Object({
-  type: Type.Literal('server_tool_use'),
-  id: filled,
-  name: filled,
-  input: maybe(AnyObject),
-})
-const McpToolUse = Type.Object({
-  type: Type.Literal('mcp_tool_use'),
+const ServerToolUseBlock = kind('server_tool_use', { id: filled, name: filled, input: maybe(AnyObject) })
+const McpToolUse = kind('mcp_tool_use', {
   id: filled,
   name: filled,
   server_name: Type.String(),
@@ -191,8 +170,7 @@ const serverToolResults = Object.fromEntries(
   [...RESULT_TYPES, ...GATEWAY_RESULTS.keys()].map(type => [type, ServerToolResult]),
 )
 
-const CompactionBlock = Type.Object({
-  type: Type.Literal('compaction'),
+const CompactionBlock = kind('compaction', {
   content: maybe(Type.String()),
   encrypted_content: maybe(Type.String()),
 })

@@ -4,7 +4,15 @@
  * compiled checks, so its cost does not grow with the number of kinds, and an error can descend into the kind that the
  * client chose.
  */
-import { Kind, type Static, type TSchema, type TUnsafe, Type, TypeRegistry } from '@sinclair/typebox'
+import {
+  Kind,
+  type Static,
+  type TProperties,
+  type TSchema,
+  type TUnsafe,
+  Type,
+  TypeRegistry,
+} from '@sinclair/typebox'
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from '../limits.ts'
 
@@ -160,6 +168,14 @@ export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
     discriminator: { propertyName: tag },
   }
   return schema as unknown as TUnsafe<Static<Kinds[keyof Kinds]>>
+}
+
+/** An object whose field `type` says what it is, with its other fields. */
+export function kind<const Name extends string, Fields extends TProperties = Record<never, TSchema>>(
+  type: Name,
+  fields?: Fields,
+) {
+  return Type.Object({ type: Type.Literal(type), ...(fields as Fields) })
 }
 
 /** An object with any keys whose values all fit `schema`. */
