@@ -3,8 +3,11 @@
  * contains only output of the model: no tool results and nothing of the conversation; reasoning only if that is judged
  * too.
  */
+
 import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'
+import { answerFormat } from '../protocol/json/object-schema.ts'
 import { itemsOf, type ResponsesRequest } from '../protocol/request.ts'
+import { privateTerms } from './question.ts'
 
 interface JudgedCall {
   readonly name: string
@@ -255,7 +258,7 @@ export function askEvaluator(
   return {
     model,
     max_output_tokens: VERDICT_MAX_TOKENS,
-    ...(isPrivate ? { provider: { data_collection: 'deny' as const } } : {}),
+    ...privateTerms(isPrivate),
     instructions: `${EVALUATE}\n${numbered.join('\n')}`,
     input: [
       {
@@ -274,19 +277,7 @@ export function askEvaluator(
               ],
       },
     ],
-    text: {
-      format: {
-        type: 'json_schema',
-        name: VERDICT_SCHEMA,
-        strict: true,
-        schema: {
-          type: 'object',
-          properties: { probabilities: { type: 'array', items: { type: 'number' } } },
-          required: ['probabilities'],
-          additionalProperties: false,
-        },
-      },
-    },
+    text: answerFormat(VERDICT_SCHEMA, { probabilities: { type: 'array', items: { type: 'number' } } }),
   }
 }
 

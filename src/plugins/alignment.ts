@@ -2,6 +2,7 @@
  * Alignment: a second model checks each message of the first one against the caller's rules. `enforce` withholds a
  * message that breaks a rule, requests another one, and finally refuses; `audit` delivers everything and reports.
  */
+
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange, Turn } from '../exchange/exchange.ts'
@@ -21,6 +22,7 @@ import {
   textsOfMessage,
 } from './alignment-message.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginDeps, PluginReport, Verdict } from './plugin.ts'
+import { isPrivate } from './question.ts'
 
 interface AlignmentDeps extends Pick<PluginDeps, 'ask' | 'clock' | 'policyAgainst'> {
   readonly config: Pick<Config, 'alignment'>
@@ -153,11 +155,13 @@ class ActiveAlignment implements ActivePlugin {
     if (extract === null || evaluator === null) return { reason: 'cut' }
     const dueMs = clock.monotonicMs() + timeoutMs
     try {
-      const isPrivate = exchange.request.provider?.data_collection === 'deny'
-      const answer = await ask(askEvaluator(evaluator.model, rules, { ...extract, isPrivate }), {
-        parent: exchange,
-        deadlineMs: timeoutMs,
-      })
+      const answer = await ask(
+        askEvaluator(evaluator.model, rules, { ...extract, isPrivate: isPrivate(exchange.request) }),
+        {
+          parent: exchange,
+          deadlineMs: timeoutMs,
+        },
+      )
       // An evaluator that was stopped may have been in the middle of a quotation.
       const text = answer.status === 'completed' ? textOf(answer) : ''
       const judged = textsOfMessage(extract.message)

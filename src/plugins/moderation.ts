@@ -2,13 +2,15 @@
  * Moderation: a configured model checks the input before any other model is called. It refuses flagged input, and input
  * that cannot be checked. The service pays for it, so it runs only for requests within their caller's limits.
  */
+
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { mapConversation } from '../guardrails/texts/request-texts.ts'
+import { answerFormat } from '../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import { answerText } from './answer-text.ts'
 import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
+import { answerText, isPrivate, question } from './question.ts'
 
 interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
   readonly config: Pick<Config, 'moderation'>
@@ -81,10 +83,9 @@ class ActiveModeration implements ActivePlugin {
   }
 
   async #judge(model: string, text: string, exchange: Exchange) {
-    const isPrivate = exchange.request.provider?.data_collection === 'deny'
     let cause: unknown
     try {
-      const answer = await this.#deps.ask(askModerator(model, text, isPrivate), {
+      const answer = await this.#deps.ask(askModerator(model, text, isPrivate(exchange.request)), {
         parent: exchange,
         deadlineMs: MODERATION_MS,
       })
@@ -166,26 +167,11 @@ function piecesOf(texts: readonly string[]): readonly string[] | null {
 
 export function askModerator(model: string, text: string, isPrivate: boolean): ResponsesRequest {
   return {
-    model,
-    ...(isPrivate ? { provider: { data_collection: 'deny' as const } } : {}),
-    instructions: MODERATE,
-    input: [{ type: 'message', role: 'user', content: JSON.stringify(text) }],
-    text: {
-      format: {
-        type: 'json_schema',
-        name: 'moderation',
-        strict: true,
-        schema: {
-          type: 'object',
-          properties: {
-            flagged: { type: 'boolean' },
-            categories: { type: 'array', items: { type: 'string' } },
-          },
-          required: ['flagged', 'categories'],
-          additionalProperties: false,
-        },
-      },
-    },
+    ...question(model, isPrivate, MODERATE, text),
+    text: answerFormat('moderation', {
+      flagged: { type: 'boolean' },
+      categories: { type: 'array', items: { type: 'string' } },
+    }),
   }
 }
 

@@ -6,8 +6,8 @@ import type { Exchange, Turn } from '../exchange/exchange.ts'
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import { withTextParts } from './answer-text.ts'
 import type { ActivePlugin, Plugin } from './plugin.ts'
+import { withTextParts } from './question.ts'
 
 export interface ResponseHealingDeps {
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>

@@ -9,8 +9,8 @@ import type { OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import { answerText } from './answer-text.ts'
 import type { ActivePlugin, BuiltInRule, Verdict } from './plugin.ts'
+import { answerText } from './question.ts'
 
 export interface StructuredOutputDeps {
   readonly tasks: Pick<GatewayTasks, 'run'>

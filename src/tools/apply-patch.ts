@@ -5,6 +5,7 @@
 
 import { GatewayError } from '../errors.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { PatchFault, type PatchOperation, parseOperation } from './apply-patch/operation.ts'
 import type {
@@ -76,16 +77,11 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     name: 'apply_patch',
     description:
       'Changes one file of the project. For create_file every line of the diff begins with +. For update_file the diff is in V4A form: sections that may begin with "@@ line of the file", then lines of context that begin with a blank, removed ones with - and added ones with +. delete_file has no diff. Paths are relative.',
-    parameters: {
-      type: 'object',
-      properties: {
-        type: { type: 'string', enum: ['create_file', 'update_file', 'delete_file'] },
-        path: { type: 'string' },
-        diff: { type: 'string' },
-      },
-      required: ['type', 'path'],
-      additionalProperties: false,
-    },
+    parameters: objectSchema(['type', 'path'], {
+      type: { type: 'string', enum: ['create_file', 'update_file', 'delete_file'] },
+      path: { type: 'string' },
+      diff: { type: 'string' },
+    }),
   }
 }
 

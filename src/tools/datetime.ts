@@ -1,6 +1,8 @@
 /** Server tool datetime: the current date and time in a time zone. */
+
 import type { Clock } from '../clock.ts'
 import { isTimeZone } from '../protocol/gateway-tools.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const DEFAULT_TIMEZONE = 'UTC'
@@ -33,13 +35,9 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     tool,
     name: 'datetime',
     description: `Returns the current date and time. Default time zone: ${defaultZone(tool)}.`,
-    parameters: {
-      type: 'object',
-      properties: {
-        timezone: { type: 'string', description: 'IANA time zone, for example Europe/Berlin' },
-      },
-      additionalProperties: false,
-    },
+    parameters: objectSchema([], {
+      timezone: { type: 'string', description: 'IANA time zone, for example Europe/Berlin' },
+    }),
   }
 }
 

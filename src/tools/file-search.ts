@@ -2,11 +2,13 @@
  * Server tool file_search: searches the workspace's files. It serves `gateway:file_search`, and the native tool if the
  * endpoint has none or the ids belong to the gateway.
  */
+
 import type { Config } from '../config/config.ts'
 import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Files } from '../files/files.ts'
 import { isFileId } from '../ids.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import { FILE_RESULTS_MAX } from '../protocol/limits.ts'
 import type { Tool } from '../protocol/tools.ts'
 import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter.ts'
@@ -106,14 +108,9 @@ class Search {
       name: NATIVE,
       description:
         'Searches the files of the workspace. Give short queries with the words that the text is likely to have; returns passages with the names of their files.',
-      parameters: {
-        type: 'object',
-        properties: {
-          queries: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: QUERIES_MAX },
-        },
-        required: ['queries'],
-        additionalProperties: false,
-      },
+      parameters: objectSchema(['queries'], {
+        queries: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: QUERIES_MAX },
+      }),
     }
   }
 

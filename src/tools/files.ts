@@ -2,6 +2,7 @@
  * Server tool files: lists, reads, writes and edits files of the workspace. An edit creates a new file of the same
  * name.
  */
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { FileRecord } from '../storage/files.ts'
 import {
   replacedOnce,
@@ -41,21 +42,16 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     name: 'files',
     description:
       'Works with the files of the workspace: list, read, write, or edit (replaces old_string, which must be in the file exactly once). A file is named by file_id, or by filename, which means the newest file of that name. Writing and editing make a new file; earlier ones stay.',
-    parameters: {
-      type: 'object',
-      properties: {
-        operation: { type: 'string', enum: OPERATIONS },
-        file_id: text('For read and edit'),
-        filename: text('For read, write and edit'),
-        filename_filter: text('For list: a part of the name'),
-        content: text('For write: the whole text'),
-        old_string: text('For edit: the text to replace'),
-        new_string: text('For edit: what takes its place'),
-        new_filename: text('For edit: the name of the new file; default: the same'),
-      },
-      required: ['operation'],
-      additionalProperties: false,
-    },
+    parameters: objectSchema(['operation'], {
+      operation: { type: 'string', enum: OPERATIONS },
+      file_id: text('For read and edit'),
+      filename: text('For read, write and edit'),
+      filename_filter: text('For list: a part of the name'),
+      content: text('For write: the whole text'),
+      old_string: text('For edit: the text to replace'),
+      new_string: text('For edit: what takes its place'),
+      new_filename: text('For edit: the name of the new file; default: the same'),
+    }),
   }
 }
 

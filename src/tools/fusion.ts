@@ -2,9 +2,11 @@
  * Server tool fusion: a panel of models answers the conversation in parallel, an analyst compares the answers, and the
  * outer model writes its own answer from both. The plugin `fusion` and the fusion slugs use this tool.
  */
+
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../exchange/exchange.ts'
 import type { FusionAnalysis } from '../protocol/events.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import { conversationOf } from './conversation.ts'
 import { type AnalysisFailure, askAnalyst, type PanelResponse, readAnalysis } from './fusion/analysis.ts'
 import type { FusionModels, FusionPreset } from './fusion/models.ts'
@@ -77,7 +79,7 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
             name: 'fusion',
             description:
               'Has several models answer this conversation at the same time, and compares their answers. Takes no arguments and works once: call it when the question is hard, open or disputed, then answer with its results.',
-            parameters: { type: 'object', properties: {}, additionalProperties: false },
+            parameters: objectSchema([], {}),
           },
         ],
         begun: () => ({}),

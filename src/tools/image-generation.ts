@@ -2,9 +2,11 @@
  * Server tool image_generation: generates an image with a model of the catalogue, on behalf of the caller. Also serves
  * the native tool of that name if the provider has none. Serve threads.
  */
+
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../exchange/exchange.ts'
 import type { OutputItem } from '../protocol/items.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { RequestedTool, ServerTool, ToolCall, ToolEntry, ToolOutcome, ToolSession } from './tool.ts'
@@ -75,12 +77,9 @@ function openSession(
           tool: entry.tool,
           name: NAME,
           description: 'Makes an image and shows it to the user. You do not see it.',
-          parameters: {
-            type: 'object',
-            properties: { prompt: { type: 'string', description: 'What the image shows, in all detail' } },
-            required: ['prompt'],
-            additionalProperties: false,
-          },
+          parameters: objectSchema(['prompt'], {
+            prompt: { type: 'string', description: 'What the image shows, in all detail' },
+          }),
         }
       }),
     begun: call => ({

@@ -1,7 +1,9 @@
 /** Server tool memory: a key-value store of texts, per end user or per workspace. */
+
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { MemoryPlace } from '../storage/files.ts'
 import type { Store } from '../storage/store.ts'
 import { placeOf, requiredArgument, TextFault, textArgument } from './stored-texts.ts'
@@ -59,16 +61,11 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     name: 'memory',
     description:
       'Keeps texts from one conversation to the next. read gives the value of a key, or all keys if none is given; write sets it; delete removes it.',
-    parameters: {
-      type: 'object',
-      properties: {
-        action: { type: 'string', enum: ACTIONS },
-        key: { type: 'string', description: `At most ${KEY_MAX_CHARS} characters` },
-        value: { type: 'string', description: `For write; at most ${VALUE_MAX_CHARS} characters` },
-      },
-      required: ['action'],
-      additionalProperties: false,
-    },
+    parameters: objectSchema(['action'], {
+      action: { type: 'string', enum: ACTIONS },
+      key: { type: 'string', description: `At most ${KEY_MAX_CHARS} characters` },
+      value: { type: 'string', description: `For write; at most ${VALUE_MAX_CHARS} characters` },
+    }),
   }
 }
 

@@ -1,4 +1,5 @@
 /** Server tool experimental__search_models: searches the catalogue for models. */
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Model } from '../providers/provider.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
@@ -32,26 +33,22 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     tool,
     name: NAME,
     description: 'Finds AI models by name and abilities. Returns ids that requests can name as model.',
-    parameters: {
-      type: 'object',
-      properties: {
-        query: {
-          type: 'string',
-          description: 'Part of the id, the name or the description; empty finds all',
-        },
-        input_modalities: {
-          ...modalities,
-          description: 'The model reads all of these: text, image, file, audio, video',
-        },
-        output_modalities: {
-          ...modalities,
-          description: 'The model makes all of these: text, image, audio, embeddings',
-        },
-        min_context_length: { type: 'integer', description: 'Smallest context in tokens' },
-        series: { type: 'string', description: 'Author or family of the model, for example anthropic' },
+    parameters: objectSchema([], {
+      query: {
+        type: 'string',
+        description: 'Part of the id, the name or the description; empty finds all',
       },
-      additionalProperties: false,
-    },
+      input_modalities: {
+        ...modalities,
+        description: 'The model reads all of these: text, image, file, audio, video',
+      },
+      output_modalities: {
+        ...modalities,
+        description: 'The model makes all of these: text, image, audio, embeddings',
+      },
+      min_context_length: { type: 'integer', description: 'Smallest context in tokens' },
+      series: { type: 'string', description: 'Author or family of the model, for example anthropic' },
+    }),
   }
 }
 

@@ -8,6 +8,7 @@ import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { serverToolName } from '../protocol/gateway-tools.ts'
+import { objectSchema } from '../protocol/json/object-schema.ts'
 import { TOOL_STEPS_MAX } from '../protocol/limits.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { RequestedTool, ServerTool, ToolEntry, ToolOutcome, ToolPlace, ToolSession } from './tool.ts'
@@ -68,18 +69,13 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
         description:
           'Finds further tools by a case-insensitive regular expression over their names, descriptions and arguments. ' +
           `${deferred.length} tools can be found. What is found can be called from then on.`,
-        parameters: {
-          type: 'object',
-          properties: {
-            query: {
-              type: 'string',
-              maxLength: PATTERN_MAX_CHARS,
-              description: 'For example weather|forecast',
-            },
+        parameters: objectSchema(['query'], {
+          query: {
+            type: 'string',
+            maxLength: PATTERN_MAX_CHARS,
+            description: 'For example weather|forecast',
           },
-          required: ['query'],
-          additionalProperties: false,
-        },
+        }),
       }))
     },
     shows(tool) {

@@ -2,12 +2,14 @@
  * Adapts the client's tools to formats that support fewer kinds: rewrites the request, and translates calls in the
  * reply back. Hot path for such requests; others cost three checks of their tools.
  */
+
 import { GatewayError, rewritten } from '../../errors.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'
 import { isRecord, parseJson } from '../../formats/json.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { has } from '../../formats/special.ts'
 import { itemId } from '../../ids.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, Tool } from '../../protocol/tools.ts'
 import type { Content } from '../answer/answer.ts'
@@ -185,12 +187,9 @@ function functionOf({ name, description, format }: CustomTool): Tool {
     type: 'function',
     name,
     description: [description ?? '', grammar].filter(text => text !== '').join('\n\n'),
-    parameters: {
-      type: 'object',
-      properties: { input: { type: 'string', description: 'The whole input of the tool, as text' } },
-      required: ['input'],
-      additionalProperties: false,
-    },
+    parameters: objectSchema(['input'], {
+      input: { type: 'string', description: 'The whole input of the tool, as text' },
+    }),
     strict: null,
   } as Tool
 }

@@ -4,9 +4,10 @@
  */
 import type { Config } from '../../config/config.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import { answerFormat } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { answerText } from '../answer-text.ts'
 import type { PluginDeps } from '../plugin.ts'
+import { answerText, isPrivate, question } from '../question.ts'
 import { instructionsOf, isToolTurn, userWords } from './conversation.ts'
 import { createLinearClassifier } from './linear.ts'
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'
@@ -89,26 +90,9 @@ function formOf(request: ResponsesRequest) {
 function questionFor(model: string, prompt: ResponsesRequest): ResponsesRequest {
   const { latest } = userWords(prompt)
   return {
-    model,
-    ...(prompt.provider?.data_collection === 'deny'
-      ? { provider: { data_collection: 'deny' as const } }
-      : {}),
-    instructions: CLASSIFY,
-    input: [{ type: 'message', role: 'user', content: JSON.stringify(latest.slice(0, PROMPT_CHARS)) }],
+    ...question(model, isPrivate(prompt), CLASSIFY, latest.slice(0, PROMPT_CHARS)),
     max_output_tokens: ANSWER_TOKENS,
-    text: {
-      format: {
-        type: 'json_schema',
-        name: 'task_type',
-        strict: true,
-        schema: {
-          type: 'object',
-          properties: { task_type: { type: 'string', enum: TASK_TYPES } },
-          required: ['task_type'],
-          additionalProperties: false,
-        },
-      },
-    },
+    text: answerFormat('task_type', { task_type: { type: 'string', enum: TASK_TYPES } }),
   }
 }
 

@@ -3,9 +3,10 @@ import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import { answerFormat } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { answerText } from '../answer-text.ts'
 import type { PluginDeps } from '../plugin.ts'
+import { answerText, isPrivate, question } from '../question.ts'
 import { readObject } from './classifier.ts'
 import { userWords } from './conversation.ts'
 import type { ModelRole } from './stage-signals.ts'
@@ -78,30 +79,13 @@ function questionFor(model: string, prompt: ResponsesRequest): ResponsesRequest 
   const { first, latest } = userWords(prompt)
   const words = { first: first.slice(0, PROMPT_CHARS), latest: latest.slice(0, PROMPT_CHARS) }
   return {
-    model,
-    ...(prompt.provider?.data_collection === 'deny'
-      ? { provider: { data_collection: 'deny' as const } }
-      : {}),
-    instructions: JUDGE,
-    input: [{ type: 'message', role: 'user', content: JSON.stringify(words) }],
+    ...question(model, isPrivate(prompt), JUDGE, words),
     max_output_tokens: ANSWER_TOKENS,
-    text: {
-      format: {
-        type: 'json_schema',
-        name: 'verdict',
-        strict: true,
-        schema: {
-          type: 'object',
-          properties: {
-            crux: { type: 'string' },
-            primary_rule: { type: 'string' },
-            capability_boundary: { type: 'string', enum: Object.keys(LEAST) },
-            p_solve: { type: 'number' },
-          },
-          required: ['crux', 'primary_rule', 'capability_boundary', 'p_solve'],
-          additionalProperties: false,
-        },
-      },
-    },
+    text: answerFormat('verdict', {
+      crux: { type: 'string' },
+      primary_rule: { type: 'string' },
+      capability_boundary: { type: 'string', enum: Object.keys(LEAST) },
+      p_solve: { type: 'number' },
+    }),
   }
 }

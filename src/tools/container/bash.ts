@@ -2,7 +2,7 @@
  * Server tool bash: one command at a time. By default the call goes to the client, as Messages clients expect; with the
  * engine `gateway` it runs in a container of the sandbox.
  */
-
+import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'
 import {
   BAD_COMMANDS,
@@ -10,7 +10,10 @@ import {
   type ContainerDeps,
   type ContainerUse,
   commandsOf,
+  describedBy,
   failureText,
+  LATE,
+  STOPPED,
   settingsOf,
   settingsPath,
   useContainer,
@@ -56,30 +59,24 @@ function runsHere(tool: RequestedTool): boolean {
 }
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
-  const described = use?.describe()
   const place = runsHere(tool)
     ? ' in a container. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
     : ''
   return {
     tool,
     name: 'bash',
-    ...described,
-    description: [`Runs a bash command${place}.`, described?.description ?? ''].join(' ').trim(),
-    parameters: {
-      type: 'object',
-      properties: {
-        command: { type: 'string', description: 'The command' },
-        commands: {
-          type: 'array',
-          items: { type: 'string' },
-          description: 'Several commands, one after the other',
-        },
-        restart: { type: 'boolean', description: 'True: start a new shell, without a command' },
-        timeout_ms: { type: 'integer', description: 'Milliseconds that it may take' },
-        max_output_length: { type: 'integer', description: 'Characters of its output' },
+    ...describedBy(`Runs a bash command${place}.`, use),
+    parameters: objectSchema([], {
+      command: { type: 'string', description: 'The command' },
+      commands: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'Several commands, one after the other',
       },
-      additionalProperties: false,
-    },
+      restart: { type: 'boolean', description: 'True: start a new shell, without a command' },
+      timeout_ms: { type: 'integer', description: 'Milliseconds that it may take' },
+      max_output_length: { type: 'integer', description: 'Characters of its output' },
+    }),
   }
 }
 
@@ -124,9 +121,6 @@ async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): 
 }
 
 const TIMED_OUT = 'The command took too long and was stopped\n'
-/** As `timeout` tells it, and as a shell tells that a program was killed. */
-const LATE = 124
-const STOPPED = 137
 
 interface BashResult {
   readonly stdout: string

@@ -2,7 +2,9 @@
  * Server tool code_interpreter: runs the model's Python code in a sandbox container. Also serves the native tool of
  * that name if the provider has none, with its items and events.
  */
+
 import { isFileId } from '../../ids.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type {
   FunctionDeclaration,
   NativeDeclaration,
@@ -19,8 +21,11 @@ import {
   allowedDomains,
   type ContainerDeps,
   type ContainerUse,
+  describedBy,
   failureText,
+  LATE,
   recordOf,
+  STOPPED,
   settingsOf,
   settingsPath,
   textsOf,
@@ -106,18 +111,11 @@ const WORDS =
   'Runs Python 3 code in a container and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.'
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
-  const described = use?.describe()
   return {
     tool,
     name: 'code_interpreter',
-    ...described,
-    description: [WORDS, described?.description ?? ''].join(' ').trim(),
-    parameters: {
-      type: 'object',
-      properties: { code: { type: 'string', description: 'The Python code' } },
-      required: ['code'],
-      additionalProperties: false,
-    },
+    ...describedBy(WORDS, use),
+    parameters: objectSchema(['code'], { code: { type: 'string', description: 'The Python code' } }),
   }
 }
 
@@ -126,9 +124,6 @@ function codeOf({ arguments: { code } }: ToolCall): string | null {
 }
 
 const NO_BOUNDS = { timeoutMs: null, maxOutputLength: null }
-/** As `timeout` tells it, and as a shell tells that a program was killed. */
-const LATE = 124
-const STOPPED = 137
 
 interface PythonRun {
   readonly containerId: string

@@ -70,6 +70,10 @@ interface RunBounds {
   readonly maxOutputLength: number | null
 }
 
+/** Exit codes: as `timeout` tells it, and as a shell tells that a program was killed. */
+export const LATE = 124
+export const STOPPED = 137
+
 const SLEEP_SECONDS = 900
 const FILES_MAX = 10
 const CONTAINER_ID = /^[\w-]{1,40}$/
@@ -236,6 +240,15 @@ function citation(containerId: string, path: string): ContainerFileCitation {
     start_index: 0,
     end_index: 0,
   }
+}
+
+/** The words for a tool, and what its container has. */
+export function describedBy(
+  words: string,
+  use: ContainerUse | undefined,
+): Pick<FunctionDeclaration, 'description' | 'isForeign'> {
+  const has = use?.describe()
+  return { ...has, description: [words, has?.description ?? ''].join(' ').trim() }
 }
 
 /** The settings of an entry: under `parameters`, or beside the type in the spelling of a provider. */

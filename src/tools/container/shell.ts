@@ -6,6 +6,7 @@
 import { refuseField } from '../../errors.ts'
 import { itemId } from '../../ids.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { RunOutput } from '../../sandbox/sandbox.ts'
 import type {
   FunctionDeclaration,
@@ -24,8 +25,10 @@ import {
   type ContainerDeps,
   type ContainerUse,
   commandsOf,
+  describedBy,
   failureText,
   recordOf,
+  STOPPED,
   settingsOf,
   settingsPath,
   useContainer,
@@ -93,22 +96,15 @@ const WORDS =
   'Runs shell commands (bash) in a container, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.'
 
 function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
-  const described = runsAtClient(tool) ? undefined : use?.describe()
   return {
     tool,
     name: tool.type === 'local_shell' ? 'local_shell' : 'shell',
-    ...described,
-    description: [WORDS, described?.description ?? ''].join(' ').trim(),
-    parameters: {
-      type: 'object',
-      properties: {
-        commands: { type: 'array', items: { type: 'string' }, description: 'Commands, run in this order' },
-        timeout_ms: { type: 'integer', description: 'Milliseconds for all commands together' },
-        max_output_length: { type: 'integer', description: 'Characters of the output of each command' },
-      },
-      required: ['commands'],
-      additionalProperties: false,
-    },
+    ...describedBy(WORDS, runsAtClient(tool) ? undefined : use),
+    parameters: objectSchema(['commands'], {
+      commands: { type: 'array', items: { type: 'string' }, description: 'Commands, run in this order' },
+      timeout_ms: { type: 'integer', description: 'Milliseconds for all commands together' },
+      max_output_length: { type: 'integer', description: 'Characters of the output of each command' },
+    }),
   }
 }
 
@@ -173,6 +169,3 @@ function outputOf({ stdout, stderr, exitCode, timedOut }: RunOutput) {
     exitCode === null && timedOut ? { type: 'timeout' } : { type: 'exit', exit_code: exitCode ?? STOPPED }
   return { stdout, stderr, outcome }
 }
-
-/** As a shell tells that a program was killed. */
-const STOPPED = 137

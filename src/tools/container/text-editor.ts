@@ -1,6 +1,7 @@
 /**
  * Server tool text_editor: views and edits text files of the workspace. A change creates a new file of the same name.
  */
+import { objectSchema } from '../../protocol/json/object-schema.ts'
 import {
   replacedOnce,
   requiredArgument,
@@ -40,24 +41,19 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
     name: 'text_editor',
     description:
       'Edits text files of the workspace. view shows lines with their numbers; create writes a file; str_replace replaces old_str, which must be in the file exactly once; insert puts new_str after the line insert_line (0: before the first).',
-    parameters: {
-      type: 'object',
-      properties: {
-        command: { type: 'string', enum: COMMANDS },
-        path: text('The name of the file; there are no folders'),
-        file_text: text('For create: the whole text'),
-        old_str: text('For str_replace'),
-        new_str: text('For str_replace and insert'),
-        insert_line: { type: 'integer', minimum: 0 },
-        view_range: {
-          type: 'array',
-          items: { type: 'integer' },
-          description: 'For view: first and last line; -1 is the end',
-        },
+    parameters: objectSchema(['command', 'path'], {
+      command: { type: 'string', enum: COMMANDS },
+      path: text('The name of the file; there are no folders'),
+      file_text: text('For create: the whole text'),
+      old_str: text('For str_replace'),
+      new_str: text('For str_replace and insert'),
+      insert_line: { type: 'integer', minimum: 0 },
+      view_range: {
+        type: 'array',
+        items: { type: 'integer' },
+        description: 'For view: first and last line; -1 is the end',
       },
-      required: ['command', 'path'],
-      additionalProperties: false,
-    },
+    }),
   }
 }
 

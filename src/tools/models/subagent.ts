@@ -8,6 +8,7 @@ import type { AskAs, Exchange } from '../../exchange/exchange.ts'
 import { itemId, randomText } from '../../ids.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { functionName, instanceNames } from '../instances.ts'
@@ -218,15 +219,10 @@ function declaration({ tool, name, settings }: Subagent): FunctionDeclaration {
     tool,
     name: functionName('subagent', name),
     description: `Gives a task to a subagent, another model. It sees nothing but the description of the task, and reports the outcome.${purpose}`,
-    parameters: {
-      type: 'object',
-      properties: {
-        task_name: { type: 'string', description: 'A short name of the task' },
-        task_description: { type: 'string', description: 'The task, with all that the subagent has to know' },
-      },
-      required: ['task_name', 'task_description'],
-      additionalProperties: false,
-    },
+    parameters: objectSchema(['task_name', 'task_description'], {
+      task_name: { type: 'string', description: 'A short name of the task' },
+      task_description: { type: 'string', description: 'The task, with all that the subagent has to know' },
+    }),
   }
 }
 
