@@ -70,6 +70,15 @@ export interface Usage {
   readonly webSearchRequests: number
 }
 
+export const ZERO_USAGE: Usage = {
+  inputTokens: 0,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  outputTokens: 0,
+  reasoningTokens: 0,
+  webSearchRequests: 0,
+}
+
 /** A new item of a tool that the provider runs. The assembler makes an id if the item has none. */
 export interface HostedStart {
   readonly type: string

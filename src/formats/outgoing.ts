@@ -87,14 +87,22 @@ const FATE_OF: ReadonlyMap<string, Fate> = new Map<string, Fate>([
   ...UNDECLARED.map(name => [name, 'gateway'] as const),
 ])
 
-/** True for a field of the validated request. */
-export function isDeclared(name: string): boolean {
-  return Object.hasOwn(FATES, name)
-}
-
 /** True for a field that neither the request nor the gateway knows. */
 export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)
+}
+
+/** The fields of a caller that neither the request nor the gateway knows, without those that the encoder writes. */
+export function unknownFields(request: object, own: ReadonlySet<string>): Record<string, unknown> {
+  const fields = request as Fields
+  let unknown: [string, unknown][] | null = null
+  for (const name in fields) {
+    if (fields[name] == null || !isUnknownField(name) || own.has(name)) continue
+    unknown ??= []
+    unknown.push([name, fields[name]])
+  }
+  // fromEntries defines properties: a foreign key cannot reach a prototype.
+  return unknown === null ? {} : Object.fromEntries(unknown)
 }
 
 /**

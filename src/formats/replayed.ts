@@ -219,6 +219,27 @@ export function clientToolCall(item: InputItem): ClientToolCall | null {
   }
 }
 
+/** The output of such a tool, other than of a function or custom tool; `failed`: a patch that was not applied. */
+interface ClientToolResult {
+  readonly callId: string
+  readonly text: string
+  readonly failed: boolean
+}
+
+/** Null for other items. */
+export function clientToolResult(item: InputItem): ClientToolResult | null {
+  switch (item.type) {
+    case 'apply_patch_call_output':
+      return { callId: item.call_id, text: item.output ?? item.status, failed: item.status === 'failed' }
+    case 'shell_call_output':
+      return { callId: item.call_id, text: JSON.stringify(item.output), failed: false }
+    case 'local_shell_call_output':
+      return { callId: item.id, text: item.output, failed: false }
+    default:
+      return null
+  }
+}
+
 /** Reasoning that Claude can verify, at Anthropic and in every cloud: by its signature, or sealed. */
 type ClaudeThought = { readonly text: string; readonly signature: string } | { readonly sealed: string }
 

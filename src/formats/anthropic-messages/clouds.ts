@@ -26,8 +26,8 @@ export interface CloudFormat {
 /** Fields that the cloud has from here alone. */
 const OWN: ReadonlySet<string> = new Set(['model', 'anthropic_version', 'anthropic_beta'])
 
-/** Betas of both. */
-export const BETAS_OF_BOTH = [
+/** Betas of all clouds, Converse included. */
+export const BETAS_OF_CLOUDS = [
   'computer-use-',
   'token-efficient-tools-',
   'interleaved-thinking-',
@@ -37,10 +37,10 @@ export const BETAS_OF_BOTH = [
   'context-management-',
   'effort-',
   'fine-grained-tool-streaming-',
-  'tool-search-tool-',
-  'tool-examples-',
-  'compact-',
 ]
+
+/** Betas of both. */
+export const BETAS_OF_BOTH = [...BETAS_OF_CLOUDS, 'tool-search-tool-', 'tool-examples-', 'compact-']
 
 /** Fields whose features neither has. */
 export const FIELDS_OF_NEITHER = [

@@ -11,7 +11,7 @@ export type MessagesBlock = Record<string, unknown>
 const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
 
 /** The beginning of a PDF file (`%PDF`) in base64. */
-const PDF_START = 'JVBERi'
+export const PDF_START = 'JVBERi'
 
 /** A text block; no block for blank text, which the API refuses. */
 export function textBlocks(text: string): MessagesBlock[] {
@@ -142,7 +142,7 @@ interface DataUrl {
 }
 
 /** The pieces of a data URL; null for anything else. Does not scan the data, which may have many megabytes. */
-function dataUrl(url: string): DataUrl | null {
+export function dataUrl(url: string): DataUrl | null {
   if (url.slice(0, 5).toLowerCase() !== 'data:') return null
   const comma = url.indexOf(',')
   if (comma === -1) return { mediaType: '', base64: false, data: '' }

@@ -10,7 +10,7 @@ import type { ModelRequest, WireRequest } from '../format.ts'
 import { strings } from '../json.ts'
 import { withLastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnMarks } from '../marks/own-marks.ts'
-import { isUnknownField, JSON_HINT } from '../outgoing.ts'
+import { JSON_HINT, unknownFields } from '../outgoing.ts'
 import { ofVersion } from './computer.ts'
 import { cacheControl, type MessagesBlock } from './content.ts'
 import { generation } from './generation.ts'
@@ -64,7 +64,7 @@ export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireReq
     last?.role === 'assistant' ? [...turns.slice(0, -1), { ...last, content: trimEnd(last.content) }] : turns
 
   const body: MessagesBlock = {
-    ...unknownFields(request),
+    ...unknownFields(request, OWN_NAMES),
     model: endpoint.upstreamModel,
     max_tokens,
     messages,
@@ -116,15 +116,6 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   WORKSPACE,
 ])
 
-/** Fields that neither a request nor the gateway knows: only a client of this API's own dialect has them here. */
-function unknownFields(request: ResponsesRequest): MessagesBlock {
-  return Object.fromEntries(
-    Object.entries(request).filter(
-      ([name, value]) => value != null && isUnknownField(name) && !OWN_NAMES.has(name),
-    ),
-  )
-}
-
 /** The features of the API that a client of its dialect asks for. */
 function betasOf(request: ResponsesRequest): readonly string[] {
   return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
@@ -135,7 +126,8 @@ function workspaceOf(request: ResponsesRequest): string | null {
   return typeof workspace === 'string' ? workspace : null
 }
 
-function refuseUnknownModes(request: ResponsesRequest): void {
+/** @throws GatewayError `unprocessable` for what no API of Claude has */
+export function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.modalities?.includes('image') === true)
     throw inexpressible('modalities', 'this provider returns only text')
   if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
@@ -164,7 +156,7 @@ function outputConfig(request: ResponsesRequest, effort: string | null): Message
 }
 
 /** Skips empty sequences, which the API refuses. */
-function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
+export function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const given = typeof stop === 'string' ? [stop] : (stop ?? [])
   const sequences = given.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences

@@ -53,6 +53,9 @@ const CODE: Kind = {
   }),
 }
 
+/** A kind without progress events. */
+const SILENT = { begun: null, called: null, done: null }
+
 /** A search and the opening of a page are two actions of one kind of item. */
 const WEB: Omit<Kind, 'fields'> = {
   type: 'web_search_call',
@@ -70,27 +73,21 @@ const KINDS: Readonly<Record<'search' | 'fetch' | 'toolSearch' | 'advisor' | 'mc
     type: 'gateway:tool_search',
     wrong: 'incomplete',
     pending: 'incomplete',
-    begun: null,
-    called: null,
-    done: null,
+    ...SILENT,
     fields: call => ({ query: filled(call.input['query']) ?? textOrEmpty(call.input['pattern']) }),
   },
   advisor: {
     type: 'gateway:advisor',
     wrong: 'failed',
     pending: 'incomplete',
-    begun: null,
-    called: null,
-    done: null,
+    ...SILENT,
     fields: adviceFields,
   },
   mcp: {
     type: 'mcp_call',
     wrong: 'failed',
     pending: 'incomplete',
-    begun: null,
-    called: null,
-    done: null,
+    ...SILENT,
     fields: mcpFields,
   },
 }

@@ -18,7 +18,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import { records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
-import { claudeThought, clientToolCall, isSpent, replayAsCall } from '../replayed.ts'
+import { claudeThought, clientToolCall, clientToolResult, isSpent, replayAsCall } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
 import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 import {
@@ -136,19 +136,6 @@ class Writer {
       case 'custom_tool_call_output':
         this.#result(item.call_id, toolOutput(item.output, `${path}.output`), nativeFields(item))
         return
-      case 'apply_patch_call_output':
-        this.#result(
-          item.call_id,
-          item.output ?? item.status,
-          item.status === 'failed' ? { is_error: true } : {},
-        )
-        return
-      case 'shell_call_output':
-        this.#result(item.call_id, JSON.stringify(item.output))
-        return
-      case 'local_shell_call_output':
-        this.#result(item.id, item.output)
-        return
       case 'compaction':
       case 'context_compaction':
         this.#compaction(item, path)
@@ -158,7 +145,10 @@ class Writer {
         return
     }
     const call = clientToolCall(item)
+    const result = clientToolResult(item)
     if (call !== null) this.#call(call.callId, call.name, call.input)
+    else if (result !== null)
+      this.#result(result.callId, result.text, result.failed ? { is_error: true } : {})
     else if (!isSpent(item.type)) throw refuseItem(item.type, path)
   }
 

@@ -13,7 +13,7 @@ import { count, type Json, listOrEmpty, record, textOrEmpty } from '../json.ts'
  * Any other word is `other`. One of these is `pause_turn`: the provider paused a long run of its own tools, and the
  * caller continues it by sending the reply back.
  */
-const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
+export const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
   ['end_turn', 'stop'],
   ['stop_sequence', 'stop'],
   ['tool_use', 'tool_calls'],

@@ -3,6 +3,7 @@
  * links to its own storage only. A cache mark becomes a cache point after its block. Pure.
  */
 import type { AssistantPart, InputFile, InputPart } from '../../protocol/items.ts'
+import { dataUrl, PDF_START } from '../anthropic-messages/content.ts'
 import { inexpressible } from '../failure.ts'
 
 /** A content block on the wire. */
@@ -39,9 +40,6 @@ const VIDEOS: ReadonlyMap<string, string> = new Map([
   ['video/x-ms-wmv', 'wmv'],
   ['video/3gpp', 'three_gp'],
 ])
-
-/** The beginning of a PDF file (`%PDF`) in base64. */
-const PDF_START = 'JVBERi'
 
 /** A text block; none for blank text, which the API refuses. */
 export function textBlocks(text: string): ConverseBlock[] {
@@ -98,7 +96,7 @@ function partBlocks(part: InputPart | AssistantPart, path: string): ConverseBloc
 }
 
 function imageBlock(url: string | null | undefined, path: string): ConverseBlock {
-  const inline = dataUrl(url ?? '')
+  const inline = base64Url(url ?? '')
   const format = IMAGES.get(inline?.mediaType ?? '')
   if (inline === null || format === undefined) {
     throw inexpressible(
@@ -110,7 +108,7 @@ function imageBlock(url: string | null | undefined, path: string): ConverseBlock
 }
 
 function videoBlock(url: string, path: string): ConverseBlock {
-  const inline = dataUrl(url)
+  const inline = base64Url(url)
   const format = VIDEOS.get(inline?.mediaType ?? '')
   if (inline === null || format === undefined) {
     throw inexpressible(path, 'must be a data URL of a video in base64 for this provider')
@@ -126,7 +124,7 @@ function fileBlock(part: InputFile, path: string): ConverseBlock {
       'this provider takes files only inside the request: send file_data',
     )
   }
-  const inline = file.startsWith(PDF_START) ? { mediaType: 'application/pdf', data: file } : dataUrl(file)
+  const inline = file.startsWith(PDF_START) ? { mediaType: 'application/pdf', data: file } : base64Url(file)
   const image = IMAGES.get(inline?.mediaType ?? '')
   if (inline !== null && image !== undefined)
     return { image: { format: image, source: { bytes: inline.data } } }
@@ -149,12 +147,8 @@ function documentName(filename: string | null | undefined): string {
   return name === '' ? 'document' : name.slice(0, 100).trim()
 }
 
-/** The pieces of a data URL in base64; null for anything else. Does not scan the data. */
-function dataUrl(url: string): { readonly mediaType: string; readonly data: string } | null {
-  if (url.slice(0, 5).toLowerCase() !== 'data:') return null
-  const comma = url.indexOf(',')
-  if (comma === -1) return null
-  const [mediaType = '', ...parameters] = url.slice(5, comma).toLowerCase().split(';')
-  if (parameters.at(-1)?.trim() !== 'base64') return null
-  return { mediaType: mediaType.trim(), data: url.slice(comma + 1) }
+/** The pieces of a data URL in base64; null for anything else. */
+function base64Url(url: string): { readonly mediaType: string; readonly data: string } | null {
+  const pieces = dataUrl(url)
+  return pieces?.base64 === true ? pieces : null
 }

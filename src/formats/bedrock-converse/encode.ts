@@ -5,8 +5,9 @@
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
+import { BETAS_OF_CLOUDS } from '../anthropic-messages/clouds.ts'
+import { refuseUnknownModes, stopSequences } from '../anthropic-messages/encode.ts'
 import { generation } from '../anthropic-messages/generation.ts'
-import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { recordOrEmpty, records } from '../json.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
@@ -29,10 +30,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 /** @throws GatewayError `unprocessable` naming what Converse cannot express */
 export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream } = model
-  if (request.modalities?.includes('image') === true) {
-    throw inexpressible('modalities', 'this provider returns only text')
-  }
-  if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
+  refuseUnknownModes(request)
   const family = familyOf(endpoint.upstreamModel)
   const talk = conversation(request, family)
   const { config, forced } = encodeTools(request, talk.called, family)
@@ -58,21 +56,9 @@ export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireReq
   return { path, body: isMarked ? withOwnPoints(given, takesAllPoints(family), model.isSeen) : given }
 }
 
-/** Features of the Messages API that Bedrock has too, by the beginnings of their names. It refuses all others. */
-const BETAS = [
-  'computer-use-',
-  'token-efficient-tools-',
-  'interleaved-thinking-',
-  'output-128k-',
-  'dev-full-thinking-',
-  'context-1m-',
-  'context-management-',
-  'effort-',
-  'fine-grained-tool-streaming-',
-]
-
+/** Adds the features of the Messages API that Bedrock has too. */
 function addBetas(additional: ConverseBlock, asked: readonly string[] = []): void {
-  const taken = asked.filter(beta => BETAS.some(beginning => beta.startsWith(beginning)))
+  const taken = asked.filter(beta => BETAS_OF_CLOUDS.some(beginning => beta.startsWith(beginning)))
   if (taken.length > 0) additional['anthropic_beta'] = [...new Set(taken)]
 }
 
@@ -145,13 +131,13 @@ function settings(wishes: SettingsWishes): Settings {
 }
 
 function inferenceConfig(
-  { stop }: ResponsesRequest,
+  request: ResponsesRequest,
   numbers: Readonly<Record<string, number | null | undefined>>,
 ): ConverseBlock {
   const config: ConverseBlock = {}
   for (const [name, value] of Object.entries(numbers)) if (value != null) config[name] = value
-  const sequences = (typeof stop === 'string' ? [stop] : (stop ?? [])).filter(one => one !== '')
-  if (sequences.length > 0) config['stopSequences'] = sequences
+  const sequences = stopSequences(request)
+  if (sequences !== null) config['stopSequences'] = sequences
   return config
 }
 

@@ -12,7 +12,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import { isRecord } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
-import { claudeThought, clientToolCall, isSpent, replayAsCall } from '../replayed.ts'
+import { claudeThought, clientToolCall, clientToolResult, isSpent, replayAsCall } from '../replayed.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
@@ -88,21 +88,14 @@ class Writer {
       case 'custom_tool_call_output':
         this.#result(item.call_id, contentBlocks(item.output, `${path}.output`, false))
         return
-      case 'apply_patch_call_output':
-        this.#result(item.call_id, textBlocks(item.output ?? item.status), item.status === 'failed')
-        return
-      case 'shell_call_output':
-        this.#result(item.call_id, [{ text: JSON.stringify(item.output) }])
-        return
-      case 'local_shell_call_output':
-        this.#result(item.id, textBlocks(item.output))
-        return
       case 'configuration_update':
         this.effort = item.reasoning.effort
         return
     }
     const call = clientToolCall(item)
+    const result = clientToolResult(item)
     if (call !== null) this.#call(call.callId, call.name, call.input)
+    else if (result !== null) this.#result(result.callId, textBlocks(result.text), result.failed)
     else if (!isSpent(item.type)) throw refuseItem(item.type, path)
   }
 

@@ -2,20 +2,15 @@
  * Token counts, stop reason and service tier of Converse in the gateway's vocabulary. Pure. Hot path.
  * `inputTokens` excludes cache reads and writes, so this file adds them.
  */
+import { FINISH as CLAUDE_FINISH } from '../anthropic-messages/usage.ts'
 import type { FinishReason, Usage } from '../format.ts'
 import { countOrZero, filled, type Json, record, records } from '../json.ts'
 
-/** Any other word is `other`. */
+/** The words of Claude, which the API passes on, and its own. Any other word is `other`. */
 const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
-  ['end_turn', 'stop'],
-  ['stop_sequence', 'stop'],
-  ['tool_use', 'tool_calls'],
-  ['max_tokens', 'length'],
-  ['model_context_window_exceeded', 'length'],
+  ...CLAUDE_FINISH,
   ['content_filtered', 'content_filter'],
   ['guardrail_intervened', 'content_filter'],
-  // Claude's own word; the API passes it on.
-  ['refusal', 'content_filter'],
 ])
 
 export function finishReason(native: string): FinishReason {

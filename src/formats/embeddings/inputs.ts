@@ -9,7 +9,7 @@ import type {
 import { inputPath } from '../../protocol/embeddings.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import { inexpressible, providerFailure } from '../failure.ts'
-import type { Usage } from '../format.ts'
+import { type Usage, ZERO_USAGE } from '../format.ts'
 import { count, type Json } from '../json.ts'
 import { bareErrorIn, errorIn } from '../openai-chat/failure.ts'
 
@@ -91,13 +91,5 @@ export function noVectors(reply: Json): GatewayError {
 /** The usage for so many tokens read; null for a count that says nothing, as no model reads 0. */
 export function inputUsage(tokens: unknown): Usage | null {
   const inputTokens = count(tokens) ?? 0
-  if (inputTokens === 0) return null
-  return {
-    inputTokens,
-    cachedTokens: 0,
-    cacheWriteTokens: 0,
-    outputTokens: 0,
-    reasoningTokens: 0,
-    webSearchRequests: 0,
-  }
+  return inputTokens === 0 ? null : { ...ZERO_USAGE, inputTokens }
 }

@@ -4,7 +4,7 @@ import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { type Json, record, strings } from '../json.ts'
-import { isUnknownField } from '../outgoing.ts'
+import { unknownFields } from '../outgoing.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
 import { isSigning, modelPath, thinkingConfig } from './model.ts'
@@ -32,7 +32,8 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
       ...(tools.length > 0 ? { tools } : {}),
       ...(toolConfig === null ? {} : { toolConfig }),
       ...(Object.keys(config).length > 0 ? { generationConfig: config } : {}),
-      ...ownFields(request),
+      // Only clients of this API can send such.
+      ...unknownFields(request, MADE),
     },
   }
 }
@@ -45,15 +46,6 @@ const MADE: ReadonlySet<string> = new Set([
   'tools',
   'systemInstruction',
 ])
-
-/** Fields that only clients of this API can send, as they came. */
-function ownFields(request: ResponsesRequest): Json {
-  const fields = request as unknown as Json
-  const names = Object.keys(fields).filter(
-    name => isUnknownField(name) && !MADE.has(name) && fields[name] != null,
-  )
-  return Object.fromEntries(names.map(name => [name, fields[name]]))
-}
 
 function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
   const own = record((request as { readonly generationConfig?: unknown }).generationConfig)

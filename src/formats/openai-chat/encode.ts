@@ -8,7 +8,7 @@ import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'
-import { isDeclared } from '../outgoing.ts'
+import { unknownFields } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
@@ -41,8 +41,8 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   'n',
 ])
 
-/** The chat names of `max_output_tokens`; a client's unknown field cannot replace them. */
-const LIMITS: ReadonlySet<string> = new Set(['max_tokens', 'max_completion_tokens'])
+/** The same, with the chat names of `max_output_tokens`, where the request has that. */
+const OWN_OF_LIMITED: ReadonlySet<string> = new Set([...OWN_NAMES, 'max_tokens', 'max_completion_tokens'])
 
 /** The tier names on the wire; omitting the field means `auto`. */
 const TIERS: Readonly<Record<string, string | undefined>> = {
@@ -66,7 +66,7 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   refuse(request)
   const { tools, toolChoice } = chatTools(request, quirks)
   // Later fields win.
-  const body = unknownFields(request)
+  const body = unknownFields(request, request.max_output_tokens == null ? OWN_NAMES : OWN_OF_LIMITED)
   for (const name of SAME_NAME) if (request[name] != null) body[name] = request[name]
   body['model'] = endpoint.upstreamModel
   body['messages'] = chatMessages(request, quirks)
@@ -107,20 +107,6 @@ function refuse(request: ResponsesRequest): void {
   }
   const n: unknown = (request as Record<string, unknown>)['n']
   if (typeof n === 'number' && n > 1) throw inexpressible('n', 'must be 1: this gateway returns one answer')
-}
-
-/** fromEntries defines properties: a foreign key cannot reach a prototype. */
-function unknownFields(request: ResponsesRequest): Record<string, unknown> {
-  const fields = request as unknown as Readonly<Record<string, unknown>>
-  const limited = typeof request.max_output_tokens === 'number'
-  let unknown: [string, unknown][] | null = null
-  for (const name in fields) {
-    if (fields[name] == null || isDeclared(name) || OWN_NAMES.has(name)) continue
-    if (limited && LIMITS.has(name)) continue
-    unknown ??= []
-    unknown.push([name, fields[name]])
-  }
-  return unknown === null ? {} : Object.fromEntries(unknown)
 }
 
 function addReasoning(

@@ -2,7 +2,7 @@
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
-import type { Usage } from '../../formats/format.ts'
+import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { BusyError, type Demand, type Quota } from '../../limits/quota.ts'
 import type { ReservationQueue } from '../../limits/reservation-wait.ts'
 import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
@@ -175,12 +175,7 @@ function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
     provider: null,
     providerName: null,
     upstreamId: null,
-    inputTokens: 0,
-    cachedTokens: 0,
-    cacheWriteTokens: 0,
-    outputTokens: 0,
-    reasoningTokens: 0,
-    webSearchRequests: 0,
+    ...ZERO_USAGE,
     cost: Math.min(fees, Number.MAX_SAFE_INTEGER),
     isByok: false,
     attempts: [],

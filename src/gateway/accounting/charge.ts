@@ -5,7 +5,7 @@
 
 import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
-import type { Usage } from '../../formats/format.ts'
+import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import { atFactor, type PicoUsd, toUsd } from '../../money.ts'
@@ -134,14 +134,7 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
 }
 
 const NOTHING: Charge = {
-  usage: {
-    inputTokens: 0,
-    cachedTokens: 0,
-    cacheWriteTokens: 0,
-    outputTokens: 0,
-    reasoningTokens: 0,
-    webSearchRequests: 0,
-  },
+  usage: ZERO_USAGE,
   inputCost: 0,
   outputCost: 0,
   cost: 0,

@@ -4,7 +4,7 @@
  */
 
 import type { Candidate } from '../../exchange/exchange.ts'
-import type { Usage } from '../../formats/format.ts'
+import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import type { Demand, Offer } from '../../limits/demand.ts'
 import { atFactor, type PriceFactor } from '../../money.ts'
 import type { EmbeddingItem } from '../../protocol/embeddings.ts'
@@ -32,16 +32,7 @@ function inputsOf({ input }: ResponsesRequest): readonly EmbeddingItem[] {
 
 export const EMBEDDING_ESTIMATES: UsageEstimates = {
   estimate(prompt, { usage }): Usage {
-    return (
-      usage ?? {
-        inputTokens: embeddingTokens(inputsOf(prompt)),
-        cachedTokens: 0,
-        cacheWriteTokens: 0,
-        outputTokens: 0,
-        reasoningTokens: 0,
-        webSearchRequests: 0,
-      }
-    )
+    return usage ?? { ...ZERO_USAGE, inputTokens: embeddingTokens(inputsOf(prompt)) }
   },
   plausible: plausibleUsage,
 }

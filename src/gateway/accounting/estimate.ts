@@ -2,7 +2,7 @@
  * Estimates of tokens: for a reservation before the request is sent, and for a reply whose provider reports no usage.
  * They count characters, because counting tokens would block the event loop for milliseconds. Pure.
  */
-import type { Usage } from '../../formats/format.ts'
+import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { EFFORT_SHARES } from '../../formats/reasoning.ts'
 import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -68,14 +68,7 @@ export function estimateUsage(
   const reasoningTokens = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
   const outputTokens = said + reasoningTokens
   if (told === null) {
-    return {
-      inputTokens: inputTokensOf(request),
-      cachedTokens: 0,
-      cacheWriteTokens: 0,
-      outputTokens,
-      reasoningTokens,
-      webSearchRequests: 0,
-    }
+    return { ...ZERO_USAGE, inputTokens: inputTokensOf(request), outputTokens, reasoningTokens }
   }
   return {
     ...told,
