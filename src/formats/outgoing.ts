@@ -92,12 +92,12 @@ export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)
 }
 
-/** The fields of a caller that neither the request nor the gateway knows, without those that the encoder writes. */
+/** The fields of a caller that no request declares, without those that the encoder itself writes. */
 export function unknownFields(request: object, own: ReadonlySet<string>): Record<string, unknown> {
   const fields = request as Fields
   let unknown: [string, unknown][] | null = null
   for (const name in fields) {
-    if (fields[name] == null || !isUnknownField(name) || own.has(name)) continue
+    if (fields[name] == null || Object.hasOwn(FATES, name) || own.has(name)) continue
     unknown ??= []
     unknown.push([name, fields[name]])
   }

@@ -9,7 +9,7 @@ import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import type { WireRequest } from '../format.ts'
 import { count, filled, type Json, list, record, recordOrEmpty, wholeNumber } from '../json.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
-import { unknownFields } from '../outgoing.ts'
+import { isUnknownField } from '../outgoing.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsNeed, EmbeddingsReply } from './format.ts'
 import { inputUsage, noVectors, oneForEach } from './inputs.ts'
 import { taskOf } from './tasks.ts'
@@ -48,7 +48,7 @@ function takesEncoding({ provider: { quirks }, supportedParameters }: Endpoint):
 function encode({ request, settings, endUser }: EmbeddingsAsk, endpoint: Endpoint): WireRequest {
   const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
   const fields: [string, unknown][] = [
-    ...Object.entries(unknownFields(request, OWN_NAMES)),
+    ...Object.entries(request).filter(([name]) => isUnknownField(name) && !OWN_NAMES.has(name)),
     ['model', endpoint.upstreamModel],
     ['input', inputOf(request.input, settings)],
     [quirks.has('output-dimension') ? 'output_dimension' : 'dimensions', settings.dimensions],
