@@ -2,6 +2,7 @@
  * One run of one line of a batch: an exchange without a socket. It checks who may run the line at this moment, passes
  * it to its endpoint, and ends with a result or returns the line to the queue. Batch thread.
  */
+
 import { callerOf } from '../access/keys.ts'
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
@@ -14,6 +15,7 @@ import type {
 } from '../exchange/exchange.ts'
 import type { Ledger } from '../gateway/accounting/account.ts'
 import type { ExchangeSummary } from '../gateway/answer/answer.ts'
+import { parseJson } from '../json.ts'
 import type { Log } from '../log/log.ts'
 import type { PriceFactor } from '../money.ts'
 import { isObject } from '../protocol/json/schema.ts'
@@ -329,12 +331,8 @@ function end(admitted: AdmittedLine, why: RunStop): void {
 
 /** @throws GatewayError for what the check of bodies has let through */
 function bodyOf({ body }: ClaimedLine): Readonly<Record<string, unknown>> {
-  let value: unknown
-  try {
-    value = JSON.parse(body)
-  } catch {
-    throw new GatewayError('invalid_request', 'body: is not valid JSON')
-  }
+  const value = parseJson(body)
+  if (value === undefined) throw new GatewayError('invalid_request', 'body: is not valid JSON')
   if (!isObject(value)) throw new GatewayError('invalid_request', 'body: must be an object')
   return value
 }

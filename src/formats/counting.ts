@@ -1,7 +1,8 @@
 /** Token counting by providers before a request is sent: the counting call of each format that has one. Pure. */
+
+import { count, type Json, recordOrEmpty } from '../json.ts'
 import { VERTEX, VERTEX_COUNTING } from './anthropic-messages/clouds.ts'
 import type { TokenCounting } from './format.ts'
-import { count, type Json, recordOrEmpty } from './json.ts'
 
 /** Fields of a message that the API reads when it counts; it refuses all others. */
 const COUNTED_OF_MESSAGE: ReadonlySet<string> = new Set([

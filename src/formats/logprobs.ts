@@ -1,6 +1,7 @@
 /** Log probabilities reported by a provider. Pure. */
+
+import { record } from '../json.ts'
 import type { Logprob } from '../protocol/items.ts'
-import { record } from './json.ts'
 
 /** True for what dialects may read as they please: fields of a wrong type make it no log probability. */
 export function isLogprob(value: unknown): value is Logprob {

@@ -5,13 +5,13 @@
  */
 
 import type { GatewayError } from '../errors.ts'
+import { isRecord, type Json, parseJson } from '../json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { hostedTools } from '../protocol/tools.ts'
 import { knownChoice, knownFunction } from './anthropic-messages/known-tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
-import { isRecord, type Json, parseJson } from './json.ts'
 import { withAnsweredCalls } from './open-calls.ts'
 
 // Fields

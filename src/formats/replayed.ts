@@ -7,10 +7,11 @@
  *   said or did, or sealed history, so omitting it would change the conversation. Reasoning is an exception: each
  *   encoder sends back reasoning that its provider can verify and omits the rest.
  */
+
+import { filled, isRecord, type Json, parseJson } from '../json.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
-import { filled, isRecord, type Json, parseJson } from './json.ts'
 
 const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
 

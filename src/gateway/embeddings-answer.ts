@@ -8,7 +8,7 @@ import type { EmbeddingsFormat } from '../formats/embeddings/format.ts'
 import { type Vector, type VectorTerms, writeVector } from '../formats/embeddings/vector.ts'
 import { VectorBody } from '../formats/embeddings/vector-body.ts'
 import type { Decoder, Delta } from '../formats/format.ts'
-import { parseFrame, record } from '../formats/json.ts'
+import { parseFrame, record } from '../json.ts'
 import type { Attempt } from './attempt/attempt.ts'
 import type { AttemptTarget } from './attempt/attempt-target.ts'
 

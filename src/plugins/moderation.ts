@@ -7,6 +7,7 @@ import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { mapConversation } from '../guardrails/texts/request-texts.ts'
+import { parseJson, recordOrEmpty } from '../json.ts'
 import { answerFormat } from '../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
@@ -178,14 +179,7 @@ export function askModerator(model: string, text: string, isPrivate: boolean): R
 /** Reads an answer, with or without a code fence around it; null if it is not a verdict. */
 export function readModeration(answer: string): Moderated | null {
   const bare = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
-  let value: unknown
-  try {
-    value = JSON.parse(bare)
-  } catch {
-    return null
-  }
-  if (typeof value !== 'object' || value === null) return null
-  const { flagged, categories = [] } = value as { flagged?: unknown; categories?: unknown }
+  const { flagged, categories = [] } = recordOrEmpty(parseJson(bare))
   if (typeof flagged !== 'boolean' || !Array.isArray(categories)) return null
   const named = categories.filter((each): each is string => typeof each === 'string')
   return { flagged, categories: named.slice(0, CATEGORIES_MAX).map(each => each.slice(0, CATEGORY_MAX)) }

@@ -4,8 +4,8 @@
  * all others it is left out, because they refuse it. Content without a mark was not made through this gateway, and is
  * passed on unchanged, except for signatures of thoughts that no provider can have made. Pure.
  */
+import { parseJson, record } from '../json.ts'
 import type { InputItem } from './items.ts'
-import { isObject } from './json/schema.ts'
 
 /** Begins a mark: then the maker and the value, between dots. */
 const MARK = 'gwm1.'
@@ -131,13 +131,8 @@ function withThought(item: Fields, packed: string): Fields {
 }
 
 function thoughtIn(packed: string): SignedThought | null {
-  let value: unknown
-  try {
-    value = JSON.parse(Buffer.from(packed, 'base64url').toString('utf8'))
-  } catch {
-    return null
-  }
-  if (!isObject(value)) return null
+  const value = record(parseJson(Buffer.from(packed, 'base64url').toString('utf8')))
+  if (value === null) return null
   const { format, signature, text } = value
   if (typeof format !== 'string' || typeof signature !== 'string' || typeof text !== 'string') return null
   return signature === '' ? null : { format, signature, text }

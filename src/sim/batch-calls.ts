@@ -1,4 +1,5 @@
 /** Request handling that the simulated batch services share. Pure, except for the jobs. */
+import { parseJson } from '../json.ts'
 import { fieldsOf, type SimFields } from './ask.ts'
 import type { SimBatches, SimJob } from './batch-jobs.ts'
 
@@ -75,11 +76,7 @@ export function partsOf({ contentType, text }: SimBatchCall): readonly string[] 
 }
 
 export function parsed(text: string): SimFields {
-  try {
-    return fieldsOf(JSON.parse(text))
-  } catch {
-    return {}
-  }
+  return fieldsOf(parseJson(text))
 }
 
 export function linesIn(text: string): readonly SimFields[] {

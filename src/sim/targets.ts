@@ -1,6 +1,8 @@
 /** Parses the target of a request to the simulated provider from its path, key and body. */
+
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import { fieldsOf, type SimFields, type SimFormat } from './ask.ts'
+import { parseJson, record } from '../json.ts'
+import type { SimFields, SimFormat } from './ask.ts'
 
 // Incoming requests
 
@@ -61,10 +63,5 @@ export async function readBody(request: IncomingMessage): Promise<string | null>
 
 /** Parses a JSON object; null for anything else. */
 export function parseObject(text: string): SimFields | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return value !== null && typeof value === 'object' && !Array.isArray(value) ? fieldsOf(value) : null
-  } catch {
-    return null
-  }
+  return record(parseJson(text))
 }

@@ -2,6 +2,7 @@
  * The `filters` of a file search: comparisons of file attributes, and groups of them. Checked in the serve thread,
  * evaluated in the task worker. Plain data, pure.
  */
+import { recordOrEmpty } from '../json.ts'
 import type { FileRecord } from '../storage/files.ts'
 
 const COMPARISONS = ['eq', 'ne', 'gt', 'gte', 'lt', 'lte', 'in', 'nin'] as const
@@ -40,9 +41,7 @@ export function attributeFilter(
   const read = (value: unknown, at: string, depth: number): AttributeFilter => {
     if (--left < 0 || depth > DEPTH_MAX)
       return refuse(at, `must have at most ${FILTERS_MAX} parts, nested at most ${DEPTH_MAX} deep`)
-    const fields = (typeof value === 'object' && value !== null ? value : {}) as Readonly<
-      Record<string, unknown>
-    >
+    const fields = recordOrEmpty(value)
     const { type, key } = fields
     if (type === 'and' || type === 'or') {
       const { filters } = fields

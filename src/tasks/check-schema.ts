@@ -4,6 +4,7 @@
  * linear-time automata), nothing is compiled to code, and the deadline of the pool ends everything else. Pure; task
  * worker.
  */
+
 import {
   format as formats,
   type InstanceType,
@@ -12,6 +13,7 @@ import {
   validate,
 } from '@cfworker/json-schema'
 import { RE2JS } from 're2js'
+import { isRecord, parseJson } from '../json.ts'
 import { TaskFailure } from './task.ts'
 
 interface CheckSchemaInput {
@@ -56,12 +58,8 @@ const WRAPPERS = new Set([
 export function checkSchema({ schema, text }: CheckSchemaInput): CheckSchemaOutput {
   if (text.length > TEXT_MAX) throw new TaskFailure('too_large', 'the text to check is too long')
   const { copy, patterns } = copySchema(schema)
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    return { valid: false, faults: [{ path: '', keyword: 'json' }] }
-  }
+  const value = parseJson(text)
+  if (value === undefined) return { valid: false, faults: [{ path: '', keyword: 'json' }] }
   const { valid, errors } = withPatterns(patterns, () => judge(value, copy))
   return { valid, faults: valid ? [] : faultsOf(errors) }
 }
@@ -186,7 +184,7 @@ class Copier {
 
   copy(schema: unknown, depth: number): Schema | boolean {
     if (typeof schema === 'boolean') return schema
-    if (!isObject(schema)) throw bad('every schema is an object or a boolean')
+    if (!isRecord(schema)) throw bad('every schema is an object or a boolean')
     if (++this.#nodes > NODES_MAX || depth > DEPTH_MAX) throw tooLarge()
     const copy: Schema = {}
     for (const [keyword, value] of Object.entries(schema)) {
@@ -210,7 +208,7 @@ class Copier {
         copy[keyword] = [...(copy[keyword] ?? []), ...this.#list(value, depth)]
         return
       case 'map':
-        if (!isObject(value)) throw bad(`${keyword} is an object of schemas`)
+        if (!isRecord(value)) throw bad(`${keyword} is an object of schemas`)
         copy[keyword] = this.#map(value, depth)
         return
       case 'number':
@@ -245,7 +243,7 @@ class Copier {
         copy.required = strings(value, keyword)
         return
       case 'dependentRequired':
-        if (!isObject(value)) throw bad(`${keyword} is an object`)
+        if (!isRecord(value)) throw bad(`${keyword} is an object`)
         copy.dependentRequired = Object.fromEntries(
           Object.entries(value).map(([name, needs]) => [checkName(name), strings(needs, keyword)]),
         )
@@ -326,10 +324,6 @@ function strings(value: unknown, keyword: string): string[] {
 function checkName(name: string): string {
   if (name === '__proto__') throw bad('a property cannot be named __proto__')
   return name
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 const bad = (expected: string) => new TaskFailure('bad_schema', `schema: ${expected}`)

@@ -3,6 +3,7 @@
  * counts only if it is the end of the answer and nothing else there looks like one, because the judged message may have
  * made the evaluator quote it. Pure. Task worker, or inline for a short answer.
  */
+import { parseJson } from '../json.ts'
 
 interface JudgeAnswer {
   readonly text: string
@@ -56,16 +57,8 @@ function unescaped(text: string): string {
 }
 
 function numbers(list: string, count: number): readonly number[] | null {
-  const value = parse(`[${list}]`)
+  const value = parseJson(`[${list}]`)
   if (!Array.isArray(value) || value.length !== count) return null
   const fits = (each: unknown): each is number => typeof each === 'number' && each >= 0 && each <= 1
   return value.every(fits) ? value : null
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

@@ -2,7 +2,9 @@
  * Repairs almost valid JSON: code fences, surrounding prose, missing ends, trailing commas, unquoted keys. It works on
  * the text, so numbers keep their digits, and valid JSON stays unchanged. Pure; task worker.
  */
+
 import { jsonrepair } from 'jsonrepair'
+import { parseJson } from '../json.ts'
 
 interface RepairJsonInput {
   readonly text: string
@@ -26,7 +28,7 @@ const STARTS_MAX = 16
 const FENCE = /```[^\n`]*\n([\s\S]*?)(?:\n?[ \t]*```|$)/
 
 export function repairJson({ text, truncated }: RepairJsonInput): RepairJsonOutput {
-  if (isJson(text)) return { text, valid: true, improved: false }
+  if (parseJson(text) !== undefined) return { text, valid: true, improved: false }
   const unchanged = { text, valid: false, improved: false }
   if (truncated || text.length > TEXT_MAX) return unchanged
   const healed = heal(text)
@@ -141,14 +143,5 @@ function endOf(text: string, start: number): number {
 }
 
 function isStructure(text: string): boolean {
-  return (text.startsWith('{') || text.startsWith('[')) && isJson(text)
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text)
-    return true
-  } catch {
-    return false
-  }
+  return (text.startsWith('{') || text.startsWith('[')) && parseJson(text) !== undefined
 }

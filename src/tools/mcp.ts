@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
+import { parseJson, record } from '../json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
@@ -285,7 +286,7 @@ function isApproval({ type }: InputItem): boolean {
 /** The call that the caller has decided about. */
 function dueCall(server: NamedServer, { functionOf }: NamedFunctions, decided: DecidedCall): DueCall {
   const name = functionOf.get(decided.name)
-  const args = objectOf(decided.arguments)
+  const args = record(parseJson(decided.arguments))
   const call = {
     tool: server.tool,
     callId: decided.id,
@@ -298,17 +299,6 @@ function dueCall(server: NamedServer, { functionOf }: NamedFunctions, decided: D
   }
   if (name === undefined) return { ...call, refusal: 'The server has no such tool' }
   return args === null ? { ...call, refusal: 'The arguments are not a JSON object' } : call
-}
-
-function objectOf(text: string): Readonly<Record<string, unknown>> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Readonly<Record<string, unknown>>)
-      : null
-  } catch {
-    return null
-  }
 }
 
 async function runCall(

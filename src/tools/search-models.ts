@@ -1,4 +1,5 @@
 /** Server tool experimental__search_models: searches the catalogue for models. */
+import { texts } from '../json.ts'
 import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Model } from '../providers/provider.ts'
@@ -61,8 +62,8 @@ function itemOf({ arguments: args }: ToolCall): Readonly<Record<string, unknown>
 function filterOf(args: ToolCall['arguments']): (model: Model) => boolean {
   const query = textOf(args['query']).toLowerCase()
   const series = textOf(args['series']).toLowerCase()
-  const inputs = textsOf(args['input_modalities'])
-  const outputs = textsOf(args['output_modalities'])
+  const inputs = texts(args['input_modalities']).slice(0, RESULTS_MAX)
+  const outputs = texts(args['output_modalities']).slice(0, RESULTS_MAX)
   const context = Number(args['min_context_length'] ?? 0)
   return model =>
     (query === '' || has(model.id, query) || has(model.name, query)) &&
@@ -96,10 +97,6 @@ function has(text: string, part: string): boolean {
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value.trim().slice(0, QUERY_MAX_CHARS) : ''
-}
-
-function textsOf(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(each => typeof each === 'string').slice(0, RESULTS_MAX) : []
 }
 
 function resultsOf({ parameters }: RequestedTool): number {

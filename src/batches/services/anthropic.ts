@@ -3,7 +3,7 @@
  * lines. Source: the Message Batches API, as the official SDK types it. Pure, except for its calls.
  */
 import { API_VERSION } from '../../formats/anthropic-messages/encode.ts'
-import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../json.ts'
 import type { BatchService, EndedLine, FoundJob, JobState, LostJob } from './service.ts'
 import { idOf, type ServiceCalls } from './service-calls.ts'
 

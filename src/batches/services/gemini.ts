@@ -5,8 +5,8 @@
  */
 import { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../../formats/failure.ts'
-import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../formats/json.ts'
 import { randomText } from '../../ids.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../json.ts'
 import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
 import type { ServiceCalls } from './service-calls.ts'
 

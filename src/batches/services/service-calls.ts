@@ -5,7 +5,7 @@
 import type { Clock } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'
 import type { Format } from '../../formats/format.ts'
-import { type Json, parseJson, record } from '../../formats/json.ts'
+import { type Json, parseJson, record } from '../../json.ts'
 import type { Log } from '../../log/log.ts'
 import { excessOf, type JsonBounds } from '../../protocol/json/json.ts'
 import { LOGPROBS_MAX_COMMAS, LOGPROBS_MAX_PARTS, REPLY_MAX_DEPTH } from '../../protocol/limits.ts'

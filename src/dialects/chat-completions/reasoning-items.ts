@@ -3,8 +3,9 @@
  * are adjacent: they share an id, or precede the signature or encrypted part that ends the item. A client that only
  * collected the pieces of a stream sends one text as many entries; they are joined again.
  */
+import { parseJson, recordOrEmpty } from '../../json.ts'
 import { InputItem } from '../../protocol/items.ts'
-import { compile, isObject } from '../../protocol/json/schema.ts'
+import { compile } from '../../protocol/json/schema.ts'
 import type { ChatAssistantMessage, ChatToolCall, ReasoningDetail } from './message-schema.ts'
 
 interface Piece {
@@ -174,11 +175,5 @@ function part({ type, text }: Piece): Record<string, unknown> {
 }
 
 function objectIn(text: string | null | undefined): Readonly<Record<string, unknown>> {
-  if (text == null) return {}
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : {}
-  } catch {
-    return {}
-  }
+  return text == null ? {} : recordOrEmpty(parseJson(text))
 }

@@ -1,4 +1,5 @@
 /** Parts of a generateContent reply that chunks and whole replies share. Pure. */
+import { textOrEmpty } from '../../json.ts'
 import {
   type HostedItem,
   type Logprob,
@@ -131,15 +132,11 @@ function signatureOf({ signature }: HostedItem): { readonly thoughtSignature: st
 function codeParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[] {
   const { id, code, outputs, status } = item
   const signed = signatureOf(item) ?? carrier.release()
-  const call = { executableCode: { id, language: 'PYTHON', code: textOf(code) }, ...signed }
+  const call = { executableCode: { id, language: 'PYTHON', code: textOrEmpty(code) }, ...signed }
   if (!Array.isArray(outputs)) return [call]
-  const logs = (outputs as readonly { readonly logs?: unknown }[]).map(output => textOf(output.logs))
+  const logs = (outputs as readonly { readonly logs?: unknown }[]).map(output => textOrEmpty(output.logs))
   const outcome = status === 'failed' ? 'OUTCOME_FAILED' : 'OUTCOME_OK'
   return [call, { codeExecutionResult: { id, outcome, output: logs.join('') } }]
-}
-
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
 }
 
 // The end

@@ -5,6 +5,7 @@
  * API has no part: as items of the conversation, in our own form. It is base64, because clients in some languages
  * decode signatures.
  */
+import { listOrEmpty, parseJson } from '../../json.ts'
 import { InputItem, type OutputItem, type ReasoningItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/json/schema.ts'
 import { gatewayToolOf } from '../hosted-items.ts'
@@ -70,12 +71,7 @@ export function itemsIn(signature: string): readonly PartItem[] | null {
   if (!signature.startsWith(MARK_LETTERS)) return null
   const text = Buffer.from(signature, 'base64').toString('utf8')
   if (!text.startsWith(MARK)) return null
-  try {
-    const items: unknown = JSON.parse(text.slice(MARK.length))
-    return Array.isArray(items) ? items.filter(isCarried) : []
-  } catch {
-    return []
-  }
+  return listOrEmpty(parseJson(text.slice(MARK.length))).filter(isCarried)
 }
 
 /** A client may have written it: only what could have been carried goes in. */

@@ -3,6 +3,7 @@
  * of this API sends both blocks itself; they pass unchanged, because they hold sealed parts that later turns need. For
  * all other providers the blocks are built from the item.
  */
+import { listOrEmpty, parseJson, record, recordOrEmpty, records, textOrEmpty } from '../../json.ts'
 import type { HostedItem } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 import { isObject } from '../../protocol/json/schema.ts'
@@ -60,12 +61,12 @@ function searchBlocks(item: HostedItem): readonly OutputBlock[] {
     return [use(item, 'web_fetch', input)]
   }
   const query = use(item, 'web_search', {
-    query: textOf(action['query']) || listOf(action['queries']).join('\n'),
+    query: textOrEmpty(action['query']) || listOrEmpty(action['queries']).join('\n'),
   })
   if (!Array.isArray(action['sources'])) return [query]
   const found = action['sources'].flatMap((source: unknown) => {
-    const url = isObject(source) ? textOf(source['url']) : ''
-    const title = isObject(source) ? textOf(source['title']) : ''
+    const url = textOrEmpty(recordOrEmpty(source)['url'])
+    const title = textOrEmpty(recordOrEmpty(source)['title'])
     return url === ''
       ? []
       : [{ type: 'web_search_result', url, title: title || url, encrypted_content: '', page_age: null }]
@@ -74,7 +75,7 @@ function searchBlocks(item: HostedItem): readonly OutputBlock[] {
 }
 
 function fetchBlocks(item: HostedItem): readonly OutputBlock[] {
-  const url = textOf(item['url'])
+  const url = textOrEmpty(item['url'])
   const fetched =
     typeof item['content'] === 'string'
       ? {
@@ -84,7 +85,7 @@ function fetchBlocks(item: HostedItem): readonly OutputBlock[] {
           content: {
             type: 'document',
             source: { type: 'text', media_type: 'text/plain', data: item['content'] },
-            title: textOf(item['title']) || null,
+            title: textOrEmpty(item['title']) || null,
             citations: null,
           },
         }
@@ -93,14 +94,14 @@ function fetchBlocks(item: HostedItem): readonly OutputBlock[] {
 }
 
 function codeBlocks(item: HostedItem): readonly OutputBlock[] {
-  const call = use(item, 'code_execution', { code: textOf(item['code']) })
-  const outputs = Array.isArray(item['outputs']) ? item['outputs'].filter(isObject) : []
-  const printed = outputs.map(output => textOf(output['logs'])).join('') + textOf(item['stdout'])
+  const call = use(item, 'code_execution', { code: textOrEmpty(item['code']) })
+  const outputs = records(item['outputs'])
+  const printed = outputs.map(output => textOrEmpty(output['logs'])).join('') + textOrEmpty(item['stdout'])
   if (!Array.isArray(item['outputs']) && item['stdout'] === undefined) return [call]
   const content = {
     type: 'code_execution_result',
     stdout: printed,
-    stderr: textOf(item['stderr']),
+    stderr: textOrEmpty(item['stderr']),
     return_code: item.status === 'failed' ? 1 : typeof item['exitCode'] === 'number' ? item['exitCode'] : 0,
     content: outputs.flatMap(output =>
       typeof output['id'] === 'string' ? [{ type: 'code_execution_output', file_id: output['id'] }] : [],
@@ -119,7 +120,7 @@ function mcpBlocks(item: HostedItem): readonly OutputBlock[] {
     input: objectIn(item['arguments']),
   }
   if (output == null && error == null) return [call]
-  const text = textOf(output ?? error) || JSON.stringify(output ?? error)
+  const text = textOrEmpty(output ?? error) || JSON.stringify(output ?? error)
   return [
     call,
     {
@@ -146,23 +147,10 @@ function gatewayBlocks(item: HostedItem, name: string): readonly OutputBlock[] {
   return [use(item, name, input), result(item, gatewayResultType(item.type), gave)]
 }
 
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? (value as readonly unknown[]) : []
-}
-
 /** The arguments of a call as an object, as this API has them; anything else under one key. */
 export function objectIn(json: unknown): Fields {
-  const text = textOf(json)
+  const text = textOrEmpty(json)
   if (text.trim() === '') return {}
-  try {
-    const value: unknown = JSON.parse(text)
-    if (isObject(value)) return value
-  } catch {
-    // A model may write anything.
-  }
-  return { arguments: text }
+  // A model may write anything.
+  return record(parseJson(text)) ?? { arguments: text }
 }

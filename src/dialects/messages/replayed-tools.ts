@@ -3,6 +3,7 @@
  * place of the call; the result may come in a later message. Blocks that Anthropic made are kept unchanged, because
  * Anthropic accepts them back.
  */
+import { recordOrEmpty, textOrEmpty } from '../../json.ts'
 import { InputItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/json/schema.ts'
 import type { Item } from './content.ts'
@@ -23,7 +24,7 @@ const SEARCH: Kind = {
   fields: ({ query }, content) => ({
     action: {
       type: 'search',
-      query: textOf(query),
+      query: textOrEmpty(query),
       ...(Array.isArray(content) ? { sources: sources(content) } : {}),
     },
   }),
@@ -31,25 +32,25 @@ const SEARCH: Kind = {
 const FETCH: Kind = {
   type: 'web_search_call',
   pending: 'in_progress',
-  fields: ({ url }) => ({ action: { type: 'open_page', url: textOf(url) } }),
+  fields: ({ url }) => ({ action: { type: 'open_page', url: textOrEmpty(url) } }),
 }
 const CODE: Kind = {
   type: 'code_interpreter_call',
   pending: 'incomplete',
   fields: ({ code, command }, content) => ({
-    code: textOf(code) || textOf(command),
+    code: textOrEmpty(code) || textOrEmpty(command),
     ...(isObject(content) ? { outputs: outputs(content) } : {}),
   }),
 }
 const TOOL_SEARCH: Kind = {
   type: 'gateway:tool_search',
   pending: 'incomplete',
-  fields: ({ query, pattern }) => ({ query: textOf(query) || textOf(pattern) }),
+  fields: ({ query, pattern }) => ({ query: textOrEmpty(query) || textOrEmpty(pattern) }),
 }
 const ADVISOR: Kind = {
   type: 'gateway:advisor',
   pending: 'incomplete',
-  fields: (_, content) => (isObject(content) ? { advice: textOf(content['text']) } : {}),
+  fields: (_, content) => (isObject(content) ? { advice: textOrEmpty(content['text']) } : {}),
 }
 
 const BY_NAME: ReadonlyMap<string, Kind> = new Map([
@@ -157,23 +158,19 @@ function mcpFields(
 function printed(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''
-  return content.map((part: unknown) => (isObject(part) ? textOf(part['text']) : '')).join('')
+  return content.map((part: unknown) => textOrEmpty(recordOrEmpty(part)['text'])).join('')
 }
 
 function sources(content: readonly unknown[]): Item[] {
   return content.flatMap(found => {
-    const url = isObject(found) ? textOf(found['url']) : ''
+    const url = textOrEmpty(recordOrEmpty(found)['url'])
     return url === '' ? [] : [{ type: 'url', url }]
   })
 }
 
 function outputs(content: Fields): Item[] {
   return ['stdout', 'stderr'].flatMap(name => {
-    const logs = textOf(content[name])
+    const logs = textOrEmpty(content[name])
     return logs === '' ? [] : [{ type: 'logs', logs }]
   })
-}
-
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
 }

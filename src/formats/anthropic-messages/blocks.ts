@@ -4,10 +4,7 @@
  * `Output` turns blocks into items: it numbers them and joins neighbouring text blocks into one message, because the
  * API cuts a paragraph at every citation. Pure. Hot path.
  */
-import type { Annotation } from '../../protocol/items.ts'
-import { withNative } from '../../protocol/json/native.ts'
-import { oneMore } from '../failure.ts'
-import type { Delta, ItemStart } from '../format.ts'
+
 import {
   filled,
   type Json,
@@ -17,7 +14,11 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../json.ts'
+} from '../../json.ts'
+import type { Annotation } from '../../protocol/items.ts'
+import { withNative } from '../../protocol/json/native.ts'
+import { oneMore } from '../failure.ts'
+import type { Delta, ItemStart } from '../format.ts'
 
 export class Output {
   readonly #emit: (delta: Delta) => void

@@ -6,8 +6,6 @@
  * provider omits one. Any other reply was cut off.
  */
 import { GatewayError } from '../../errors.ts'
-import { oneMore, tidyMessage } from '../failure.ts'
-import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import {
   filled,
   type Json,
@@ -17,7 +15,9 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../json.ts'
+} from '../../json.ts'
+import { oneMore, tidyMessage } from '../failure.ts'
+import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'

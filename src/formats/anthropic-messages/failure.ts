@@ -3,8 +3,8 @@
  * message, HTML, an empty body. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, type Json, listOrEmpty, parseJson, record, textOrEmpty, wholeNumber } from '../../json.ts'
 import { providerFailure } from '../failure.ts'
-import { filled, type Json, listOrEmpty, parseJson, record, textOrEmpty, wholeNumber } from '../json.ts'
 
 /** The error in a body; `status` is null for an error inside a reply. */
 export function errorMeaning(status: number | null, body: Json): GatewayError {

@@ -2,8 +2,7 @@
  * Tools that Anthropic runs: a `server_tool_use` (or `mcp_tool_use`) block and, later in this reply or the next, a
  * `*_tool_result` block with the same id. Both together are one item; the table KINDS maps tools to items. Pure.
  */
-import type { HostedItem } from '../../protocol/items.ts'
-import { withNative } from '../../protocol/json/native.ts'
+
 import {
   filled,
   type Json,
@@ -13,7 +12,9 @@ import {
   record,
   recordOrEmpty,
   textOrEmpty,
-} from '../json.ts'
+} from '../../json.ts'
+import type { HostedItem } from '../../protocol/items.ts'
+import { withNative } from '../../protocol/json/native.ts'
 import { LongText } from '../long-text.ts'
 import { type Block, IGNORED, type Output } from './blocks.ts'
 

@@ -12,11 +12,12 @@
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
+
+import { records } from '../../json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { records } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
 import { claudeThought, clientToolCall, clientToolResult, isSpent, replayAsCall } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'

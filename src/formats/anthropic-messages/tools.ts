@@ -5,10 +5,19 @@
  * The encoder refuses all others with their path: a custom tool's free-form input would come back as a function call,
  * and MCP servers need approvals, which this API lacks.
  */
+
+import {
+  filled,
+  type Json,
+  listOrEmpty,
+  record,
+  recordOrEmpty,
+  textOrEmpty,
+  wholeNumber,
+} from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'
-import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty, wholeNumber } from '../json.ts'
 import { COMPUTER_TYPES, computerTool } from './computer.ts'
 import type { MessagesBlock } from './content.ts'
 

@@ -6,8 +6,9 @@
  * of the same model that only `iterations` has; Anthropic bills it, so this file adds it. It skips iterations of other
  * models (an advisor, a declined fallback), because their prices are unknown.
  */
+
+import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
-import { count, type Json, listOrEmpty, record, textOrEmpty } from '../json.ts'
 
 /**
  * Any other word is `other`. One of these is `pause_turn`: the provider paused a long run of its own tools, and the

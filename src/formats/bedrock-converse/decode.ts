@@ -5,10 +5,6 @@
  * Usage arrives in an event of its own, usually after the stop; a reply is complete once it has a stop reason.
  */
 import { GatewayError } from '../../errors.ts'
-import type { Endpoint } from '../../providers/provider.ts'
-import { Output } from '../anthropic-messages/blocks.ts'
-import { oneMore } from '../failure.ts'
-import type { Decoder, Delta } from '../format.ts'
 import {
   filled,
   type Json,
@@ -19,7 +15,11 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../json.ts'
+} from '../../json.ts'
+import type { Endpoint } from '../../providers/provider.ts'
+import { Output } from '../anthropic-messages/blocks.ts'
+import { oneMore } from '../failure.ts'
+import type { Decoder, Delta } from '../format.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
 import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'

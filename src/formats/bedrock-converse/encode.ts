@@ -3,13 +3,14 @@
  * here are sent. Parameters that only tune a reply are dropped if the API lacks them (penalties, log probabilities,
  * seeds).
  */
+
+import { recordOrEmpty, records } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { BETAS_OF_CLOUDS } from '../anthropic-messages/clouds.ts'
 import { refuseUnknownModes, stopSequences } from '../anthropic-messages/encode.ts'
 import { generation } from '../anthropic-messages/generation.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { recordOrEmpty, records } from '../json.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnPoints } from '../marks/own-marks.ts'
 import { JSON_HINT } from '../outgoing.ts'

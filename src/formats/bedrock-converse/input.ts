@@ -7,10 +7,11 @@
  *   model can verify.
  * - It refuses what the API has no block for, with the path.
  */
+
+import { isRecord } from '../../json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { isRecord } from '../json.ts'
 import { callArguments, refuseItem } from '../outgoing.ts'
 import { claudeThought, clientToolCall, clientToolResult, isSpent, replayAsCall } from '../replayed.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'

@@ -3,6 +3,7 @@
  * content Converse cannot express. Its stream carries the events of that API in AWS messages. Pure. Hot path.
  */
 import { GatewayError } from '../../errors.ts'
+import { filled, isRecord, parseJson, record } from '../../json.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import {
@@ -13,7 +14,6 @@ import {
 } from '../anthropic-messages/clouds.ts'
 import { MessageDecoder } from '../anthropic-messages/decode.ts'
 import type { Decoder, Delta, Format } from '../format.ts'
-import { filled, isRecord, parseJson, record } from '../json.ts'
 import type { TakeMessage } from '../whole-message.ts'
 import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf, modelPath } from './model.ts'

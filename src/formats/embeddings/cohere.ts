@@ -1,9 +1,10 @@
 /** Embeddings of Cohere, version 2: POST /embed. Pure. */
+
+import { count, filled, type Json, list, recordOrEmpty } from '../../json.ts'
 import type { EmbeddingPart, EmbeddingsRequest } from '../../protocol/embeddings.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { WireRequest } from '../format.ts'
-import { count, filled, type Json, list, recordOrEmpty } from '../json.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
 import { dataUrl, encodeInputs, inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'

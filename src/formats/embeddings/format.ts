@@ -3,11 +3,11 @@
  * clock, no config. A reply is one JSON document, from which `VectorBody` has removed the vectors.
  */
 import type { GatewayError } from '../../errors.ts'
+import type { Json } from '../../json.ts'
 import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { EmbeddingsFormatName, Endpoint } from '../../providers/provider.ts'
 import type { Usage, WireRequest } from '../format.ts'
-import type { Json } from '../json.ts'
 
 /** Inputs and settings that not every provider takes. */
 export type EmbeddingsNeed = 'tokens' | 'images' | 'dimensions' | 'input_type'

@@ -1,11 +1,12 @@
 /** Embeddings of the Gemini API: `batchEmbedContents`, which accepts one input or many. Pure. */
+
+import { type Json, list, record, recordOrEmpty } from '../../json.ts'
 import type { EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { WireRequest } from '../format.ts'
 import { geminiFailure } from '../google-gemini/failure.ts'
 import { modelPath } from '../google-gemini/model.ts'
-import { type Json, list, record, recordOrEmpty } from '../json.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
 import { dataUrl, encodeInputs, inputUsage, noVectors, oneForEach } from './inputs.ts'
 import { type EmbeddingsTask, providerWord } from './tasks.ts'

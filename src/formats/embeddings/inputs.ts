@@ -1,5 +1,6 @@
 /** Reads the inputs of an embeddings request for encoders, and checks the number of vectors in replies. Pure. */
 import { GatewayError } from '../../errors.ts'
+import { count, type Json } from '../../json.ts'
 import type {
   EmbeddingItem,
   EmbeddingPart,
@@ -10,7 +11,6 @@ import { inputPath } from '../../protocol/embeddings.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import { inexpressible, providerFailure } from '../failure.ts'
 import { type Usage, ZERO_USAGE } from '../format.ts'
-import { count, type Json } from '../json.ts'
 import { bareErrorIn, errorIn } from '../openai-chat/failure.ts'
 
 /** Called with each part of an input and its path in the body. */

@@ -1,7 +1,8 @@
 /** Embeddings in Ollama's own API: POST /embed. Its OpenAI-compatible API speaks `openai-embeddings`. Pure. */
+
+import { type Json, list } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { WireRequest } from '../format.ts'
-import { type Json, list } from '../json.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
 import { inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'

@@ -4,10 +4,10 @@
  * in the order of the inputs. Pure.
  */
 import { GatewayError } from '../../errors.ts'
+import { count, filled, type Json, list, record, recordOrEmpty, wholeNumber } from '../../json.ts'
 import type { EmbeddingItem, EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import type { WireRequest } from '../format.ts'
-import { count, filled, type Json, list, record, recordOrEmpty, wholeNumber } from '../json.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import { isUnknownField } from '../outgoing.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsNeed, EmbeddingsReply } from './format.ts'

@@ -1,9 +1,10 @@
 /** Embeddings on Vertex AI: `predict` with one instance for each text. Pure. */
+
+import { countOrZero, type Json, list, recordOrEmpty } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { WireRequest } from '../format.ts'
 import { geminiFailure } from '../google-gemini/failure.ts'
 import { modelPath } from '../google-gemini/model.ts'
-import { countOrZero, type Json, list, recordOrEmpty } from '../json.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'
 import { GOOGLE_WORDS } from './gemini.ts'
 import { inputUsage, noVectors, oneForEach, textInputs } from './inputs.ts'

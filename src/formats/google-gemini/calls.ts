@@ -4,8 +4,8 @@
  */
 
 import { GatewayError } from '../../errors.ts'
+import { filled, type Json, jsonText, record, records } from '../../json.ts'
 import type { Delta, ItemStart } from '../format.ts'
-import { filled, type Json, jsonText, record, records } from '../json.ts'
 
 /** The function calls of one reply. */
 export class GeminiCalls {

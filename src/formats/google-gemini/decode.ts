@@ -5,10 +5,10 @@
  * for the end of the stream, and later content cancels it.
  */
 import { GatewayError } from '../../errors.ts'
+import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../../json.ts'
 import type { Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
-import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../json.ts'
 import { LongText } from '../long-text.ts'
 import { GeminiCalls } from './calls.ts'
 import { errorOf, failureOf, promptRefusal } from './failure.ts'

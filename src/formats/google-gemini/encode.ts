@@ -1,9 +1,10 @@
 /** Encodes a request as the body of `generateContent`. Only fields named here are sent. Pure. */
+
+import { type Json, record, strings } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { type Json, record, strings } from '../json.ts'
 import { unknownFields } from '../outgoing.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'

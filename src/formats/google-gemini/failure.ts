@@ -3,8 +3,8 @@
  * status or under 200 inside a stream. `formats/failure.ts` maps them to failures of the gateway. Pure.
  */
 import { GatewayError } from '../../errors.ts'
+import { count, filled, type Json, parseJson, record, records } from '../../json.ts'
 import { providerFailure, tidyMessage } from '../failure.ts'
-import { count, filled, type Json, parseJson, record, records } from '../json.ts'
 
 /** A wait of more than a day is no useful hint. */
 const RETRY_MAX_SECONDS = 86_400

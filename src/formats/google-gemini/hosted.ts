@@ -4,9 +4,9 @@
  * parts.
  */
 
+import { count, filled, type Json, listOrEmpty, record, records, strings } from '../../json.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta, HostedStart } from '../format.ts'
-import { count, filled, type Json, listOrEmpty, record, records, strings } from '../json.ts'
 
 /** A new code item. It keeps the provider's id, which a later turn repeats. */
 export function codeItem(part: Json): HostedStart {

@@ -1,7 +1,7 @@
 /** Translates image settings (`image_config`) to Gemini's `imageConfig`. Pure. */
 import { GatewayError } from '../../errors.ts'
+import type { Json } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Json } from '../json.ts'
 
 /** Settings with a name of their own here. `size` is a resolution, or width and height. */
 const NAMES: ReadonlyMap<string, string> = new Map([

@@ -4,9 +4,9 @@
  * OpenAPI, and a conversion would lose parts of the schema.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, type Json, record, strings } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { filled, type Json, record, strings } from '../json.ts'
 import { isSigning } from './model.ts'
 
 /** Tools that Google runs, by their type in a request. */

@@ -1,6 +1,7 @@
 /** Token counts, finish reason and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
+
+import { count, countOrZero, filled, type Json, record } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
-import { count, countOrZero, filled, type Json, record } from '../json.ts'
 
 /** Token counts; null for metadata without counts: some chunks name only the kind of traffic. */
 export function usageOf(metadata: Json, webSearchRequests: number): Usage | null {

@@ -4,9 +4,10 @@
  * does a conversation whose beginning was sent shortly before. A single question gets no mark, because writing to a
  * cache costs more than the plain prompt. Pure.
  */
+
+import { isRecord, type Json, recordOrEmpty, records } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest } from '../format.ts'
-import { isRecord, type Json, recordOrEmpty, records } from '../json.ts'
 
 const MARK = { type: 'ephemeral' }
 /** User messages at the end that are marked: the last one, and the one that the call before has ended with. */

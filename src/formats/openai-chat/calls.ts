@@ -4,8 +4,8 @@
  * fragment, in each, '', or never; a repeated name; arguments as text, as an object, or all at once.
  */
 import { GatewayError } from '../../errors.ts'
+import { filled, type Json, jsonText, record } from '../../json.ts'
 import type { Delta } from '../format.ts'
-import { filled, type Json, jsonText, record } from '../json.ts'
 import { JsonExtent } from '../json-extent.ts'
 
 /** Most calls in one reply: a loop in a model must not use up memory. */

@@ -4,9 +4,9 @@
  * finish reason and the last usage win; both may come early or twice.
  */
 import { GatewayError } from '../../errors.ts'
+import { filled, type Json, list, parseFrame, record } from '../../json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
-import { filled, type Json, list, parseFrame, record } from '../json.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'

@@ -4,8 +4,8 @@
  * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, type Json, list, parseJson, record } from '../../json.ts'
 import { type ProviderError, providerFailure } from '../failure.ts'
-import { filled, type Json, list, parseJson, record } from '../json.ts'
 
 /** The status for a kind of error: errors inside a stream often have no status. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([

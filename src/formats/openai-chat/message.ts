@@ -3,9 +3,10 @@
  * parts, annotations and log probabilities. Annotations and log probabilities may arrive before their text, and then
  * wait for it.
  */
+
+import { filled, type Json, list, record } from '../../json.ts'
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
-import { filled, type Json, list, record } from '../json.ts'
 import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'

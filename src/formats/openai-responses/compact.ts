@@ -3,9 +3,9 @@
  * a request. The summary is a `compaction` item, which only this provider can read. Pure.
  */
 import { GatewayError } from '../../errors.ts'
+import { parseFrame, recordOrEmpty, records } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { Decoder, Delta, ModelRequest, WireRequest } from '../format.ts'
-import { parseFrame, recordOrEmpty, records } from '../json.ts'
 import { ResponsesDecoder } from './decode.ts'
 import { encodeResponses } from './encode.ts'
 import { failureOf, tellsError } from './failure.ts'

@@ -4,9 +4,9 @@
  * final object only adds content that no event had.
  */
 import { GatewayError } from '../../errors.ts'
+import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../../json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
-import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../json.ts'
 import { ownReasoning } from '../reasoning.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { failureOf, tellsError } from './failure.ts'

@@ -3,8 +3,8 @@
  * body with status 200. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
+import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../../json.ts'
 import { providerFailure } from '../failure.ts'
-import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../json.ts'
 
 /** The status for a code without an HTTP status. */
 const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([

@@ -5,11 +5,12 @@
  * Streamed text is final, because it may have reached the client. A final text that continues it adds its rest; the
  * slots ignore a final text that contradicts it.
  */
+
+import { filled, isRecord, type Json, jsonText, records, remainder } from '../../json.ts'
 import { shortList } from '../../lists.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
-import { filled, isRecord, type Json, jsonText, records, remainder } from '../json.ts'
 import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'

@@ -3,11 +3,11 @@
  * in its vocabulary. The gateway's own parts (settings of its search, cache marks, gateway tools) are not sent.
  */
 import type { GatewayError } from '../../errors.ts'
+import { isRecord, type Json, recordOrEmpty, remainder } from '../../json.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { hostedTools } from '../../protocol/tools.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
-import { isRecord, type Json, recordOrEmpty, remainder } from '../json.ts'
 import { isOurs } from '../replayed.ts'
 
 const WEB_SEARCH = /^web_search(_preview)?(_\d{4}_\d{2}_\d{2})?$/

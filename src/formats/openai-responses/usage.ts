@@ -1,6 +1,7 @@
 /** Token counts and finish reason of a Responses reply in the gateway's vocabulary. Pure. */
+
+import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
-import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../json.ts'
 
 /** Token counts of a finished response; null if it has none. `searches`: the number of searches among its items. */
 export function usageOf(response: Json, searches: number): Usage | null {

@@ -3,7 +3,9 @@
  * the end of an answer. Arguments are not validated against their schemas, because that would need one pool task per
  * call.
  */
+
 import type { Clock } from '../../clock.ts'
+import { parseJson } from '../../json.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -46,12 +48,7 @@ function faultOf(
   if (names.size > 0 && !names.has(name)) return 'unknown_name'
   // A function without parameters may be called with nothing.
   if (json === '' || json.length > ARGUMENTS_MAX_CHARS) return null
-  try {
-    JSON.parse(json)
-    return null
-  } catch {
-    return 'invalid_json'
-  }
+  return parseJson(json) === undefined ? 'invalid_json' : null
 }
 
 /** The functions that the request declares; empty if it may have others, such as those of a namespace. */

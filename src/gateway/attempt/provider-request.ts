@@ -2,11 +2,13 @@
  * The request of one attempt to its provider, and the secrets in it. Serve threads. Hot path: URLs and headers of
  * shared keys are created once per endpoint, so that the HTTP client can cache what it derives from them.
  */
+
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { texts } from '../../json.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import { holdsSealed, openedFor } from '../../protocol/makers.ts'
@@ -178,7 +180,7 @@ function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequ
 
 function betasOf(request: ResponsesRequest): readonly string[] {
   const { betas } = request as { readonly betas?: unknown }
-  return Array.isArray(betas) ? betas.filter(beta => typeof beta === 'string') : []
+  return texts(betas)
 }
 
 /**

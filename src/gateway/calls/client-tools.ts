@@ -5,10 +5,10 @@
 
 import { GatewayError, rewritten } from '../../errors.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'
-import { isRecord, parseJson } from '../../formats/json.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { has } from '../../formats/special.ts'
 import { itemId } from '../../ids.ts'
+import { isRecord, parseJson, recordOrEmpty } from '../../json.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, Tool } from '../../protocol/tools.ts'
@@ -242,11 +242,6 @@ export class CustomCalls {
 
 /** The text argument; anything else is returned unchanged. */
 function inputOf(said: string): string {
-  try {
-    const value: unknown = JSON.parse(said)
-    const input = (value as { input?: unknown } | null)?.input
-    return typeof input === 'string' ? input : said
-  } catch {
-    return said
-  }
+  const { input } = recordOrEmpty(parseJson(said))
+  return typeof input === 'string' ? input : said
 }

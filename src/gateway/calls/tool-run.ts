@@ -1,9 +1,11 @@
 /** Runs the server-tool calls of one exchange in parallel, each with its deadline, fee, item and guardrails. */
+
 import type { Clock } from '../../clock.ts'
 import { GatewayError, overloaded } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import { NOTED_CALLS_MAX } from '../../exchange/reasons.ts'
 import { itemId } from '../../ids.ts'
+import { type Json, parseJson, record } from '../../json.ts'
 import type { Log } from '../../log/log.ts'
 import type { Metrics } from '../../metrics/metrics.ts'
 import type { PicoUsd } from '../../money.ts'
@@ -308,16 +310,9 @@ function failureOutcome(message: string, ran: RanOutcome['ran'] = 'none'): RanOu
 }
 
 /** Null if it is not a JSON object. A call without arguments has an empty one. */
-function argumentsOf(text: string): Record<string, unknown> | null {
+function argumentsOf(text: string): Json | null {
   if (text.trim() === '') return {}
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null
-  } catch {
-    return null
-  }
+  return record(parseJson(text))
 }
 
 function cutResult(result: string): string {

@@ -4,10 +4,12 @@
  * conversations, and only for conversations that have a name, or that contain an answer and use a provider that caches
  * marked prompts. Other requests make no call here.
  */
+
 import { createHash, hash as digest } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
 import type { Exchange, PromptPrefix } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
+import { listOrEmpty, parseJson } from '../../json.ts'
 import type { Pins } from '../../pins/pins.ts'
 import type { CacheMiss, CacheMissReason } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -244,14 +246,8 @@ function written(prompts: readonly SentPrompt[]): string {
 
 /** Another version may have written it. */
 function read(pin: string): readonly SentPrompt[] {
-  let rows: unknown
-  try {
-    rows = JSON.parse(pin)
-  } catch {
-    return []
-  }
-  if (!Array.isArray(rows)) return []
-  return rows.slice(0, PROMPTS_MAX).flatMap((row: unknown) => {
+  const rows = listOrEmpty(parseJson(pin))
+  return rows.slice(0, PROMPTS_MAX).flatMap(row => {
     if (!Array.isArray(row)) return []
     const [endpoint, atMs, cachedTokens, tools, system, items, hash] = row as readonly unknown[]
     const areNumbers = [atMs, cachedTokens, items].every(Number.isSafeInteger)

@@ -27,7 +27,9 @@
  * For a new field of a request, add its row to REQUEST_FIELDS; the compiler requires it. A new field of an item, a part
  * or a tool is text without a row; add one to FIELDS or TOOL_FIELDS if it holds a name, an id, a link, bytes or JSON.
  */
+
 import { Kind, type TSchema } from '@sinclair/typebox'
+import { isRecord } from '../../json.ts'
 import { type MapSchema, Rule, type VariantsRule, type VariantsSchema } from '../../protocol/json/schema.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
 import type { Author } from '../detector.ts'
@@ -45,7 +47,7 @@ import {
   UNKNOWN_FIELDS,
   WORDS,
 } from './text-fields.ts'
-import { isObject, mapFields, mapLeaf, mapList, mapSchema, type Replace } from './text-leaves.ts'
+import { mapFields, mapLeaf, mapList, mapSchema, type Replace } from './text-leaves.ts'
 
 /** The plan for one value. Null if the schema has no value of this kind here, so every string in it is a text. */
 interface Plan {
@@ -239,7 +241,7 @@ function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean):
 }
 
 function isUserItem(item: unknown): boolean {
-  return isObject(item) && item['role'] === 'user'
+  return isRecord(item) && item['role'] === 'user'
 }
 
 /** Recursive: the parser has bounded the depth of the body. */
@@ -270,7 +272,7 @@ function planOfUnknown(name: string): Plan {
 function mapNative(value: unknown, key: string, replace: Replace): unknown {
   if (typeof value === 'string') return mapLeaf(NATIVE_FIELDS.get(key) ?? 'text', value, replace)
   if (Array.isArray(value)) return mapList(value, inner => mapNative(inner, key, replace))
-  if (!isObject(value)) return value
+  if (!isRecord(value)) return value
   const mapped = mapFields(value, (inner, name) =>
     name === 'input_schema' ? mapSchema(inner, replace) : mapNative(inner, name, replace),
   )

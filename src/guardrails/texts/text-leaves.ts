@@ -5,7 +5,9 @@
  * - A model sees a JSON schema unchanged, so every string in it is a text, except those that make the schema work:
  *   standard types and formats, references, and names of properties.
  */
+
 import { isUtf8 } from 'node:buffer'
+import { isRecord, parseJson } from '../../json.ts'
 import type { Leaf } from './text-fields.ts'
 
 const NAME = /^[\w.:/*+-]{1,128}$/
@@ -147,13 +149,8 @@ function decodedText(base64: string, isText: boolean): string | null {
 
 function readSealed(sealed: string, replace: Replace): string {
   if (!sealed.startsWith(COMPACTION)) return LEAVES.id(sealed, replace)
-  let block: unknown
-  try {
-    block = JSON.parse(Buffer.from(sealed.slice(COMPACTION.length), 'base64url').toString('utf8'))
-  } catch {
-    return LEAVES.id(sealed, replace)
-  }
-  if (!isObject(block)) return LEAVES.id(sealed, replace)
+  const block = parseJson(Buffer.from(sealed.slice(COMPACTION.length), 'base64url').toString('utf8'))
+  if (!isRecord(block)) return LEAVES.id(sealed, replace)
   const read = mapFields(block, (value, key) => (SEALED.has(key) ? value : mapAll(value, replace)))
   return read === block ? sealed : COMPACTION + Buffer.from(JSON.stringify(read)).toString('base64url')
 }
@@ -222,12 +219,12 @@ function wordOf(list: readonly string[]): Keyword {
 }
 const inner: Keyword = (value, _, replace) => mapSchema(value, replace)
 const byName: Keyword = (value, _, replace) =>
-  isObject(value) ? mapFields(value, each => mapSchema(each, replace)) : mapAll(value, replace)
+  isRecord(value) ? mapFields(value, each => mapSchema(each, replace)) : mapAll(value, replace)
 /** A reference is one word; several words reference nothing, so they are text. */
 const reference: Keyword = (value, _, replace) =>
   mapAll(value, text => (/\s/.test(text) ? replace(text) : text))
 const names: Keyword = (value, { properties }, replace) =>
-  mapAll(value, text => (isObject(properties) && Object.hasOwn(properties, text) ? text : replace(text)))
+  mapAll(value, text => (isRecord(properties) && Object.hasOwn(properties, text) ? text : replace(text)))
 
 /**
  * Allowed values are redacted, although the tool then gets the replacement. Two values may become equal; providers
@@ -262,7 +259,7 @@ function rows(keyword: Keyword, list: string): [string, Keyword][] {
 /** Replaces every text in the schema. Unchanged parts are shared with the schema. */
 export function mapSchema(schema: unknown, replace: Replace): unknown {
   if (Array.isArray(schema)) return mapList(schema, each => mapSchema(each, replace))
-  if (!isObject(schema)) return mapAll(schema, replace)
+  if (!isRecord(schema)) return mapAll(schema, replace)
   return mapFields(schema, (value, key) => {
     const keyword = KEYWORDS.get(key)
     return keyword === undefined ? mapAll(value, replace) : keyword(value, schema, replace)
@@ -273,7 +270,7 @@ export function mapSchema(schema: unknown, replace: Replace): unknown {
 function mapAll(value: unknown, replace: Replace): unknown {
   if (typeof value === 'string') return value === '' ? value : replace(value)
   if (Array.isArray(value)) return mapList(value, each => mapAll(each, replace))
-  return isObject(value) ? mapFields(value, each => mapAll(each, replace)) : value
+  return isRecord(value) ? mapFields(value, each => mapAll(each, replace)) : value
 }
 
 /**
@@ -303,8 +300,4 @@ export function mapList(list: readonly unknown[], map: (value: unknown) => unkno
     changed[at] = mapped
   }
   return changed ?? list
-}
-
-export function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

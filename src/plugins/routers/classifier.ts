@@ -2,8 +2,10 @@
  * Classifies the task of a request: with a small model if one is configured, otherwise (or if it fails) with the linear
  * classifier. A request never fails because of it. The service pays for the model call.
  */
+
 import type { Config } from '../../config/config.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import { parseJson, record } from '../../json.ts'
 import { answerFormat } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { PluginDeps } from '../plugin.ts'
@@ -111,12 +113,5 @@ export function readObject(answer: string): Readonly<Record<string, unknown>> | 
   if (bare.startsWith(FENCE))
     bare = bare.slice(bare.startsWith(`${FENCE}json`) ? FENCE.length + 4 : FENCE.length)
   if (bare.endsWith(FENCE)) bare = bare.slice(0, -FENCE.length)
-  try {
-    const value: unknown = JSON.parse(bare)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Readonly<Record<string, unknown>>)
-      : null
-  } catch {
-    return null
-  }
+  return record(parseJson(bare))
 }

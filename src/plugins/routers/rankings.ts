@@ -2,6 +2,7 @@
  * Rankings: how much each model is used for each task type, how many tokens such a task usually takes, and how well
  * models write code. The data comes from a JSON file; the default one is rankings.json. Pure.
  */
+import { isRecord, parseJson } from '../../json.ts'
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'
 
 /** Levels of task difficulty. */
@@ -40,12 +41,8 @@ export class RankingsError extends Error {
 
 /** @throws RankingsError */
 export function readRankings(text: string): Rankings {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    throw new RankingsError('expected JSON')
-  }
+  const value = parseJson(text)
+  if (value === undefined) throw new RankingsError('expected JSON')
   const faults: string[] = []
   const file = objectAt(value, '', faults)
   for (const name of Object.keys(file)) {
@@ -119,9 +116,7 @@ function sharesOf(value: unknown, path: string, faults: string[]): ReadonlyMap<s
 }
 
 function objectAt(value: unknown, path: string, faults: string[]): Readonly<Record<string, unknown>> {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-    return value as Readonly<Record<string, unknown>>
-  }
+  if (isRecord(value)) return value
   faults.push(`${path === '' ? '(root)' : path}: expected an object`)
   return {}
 }

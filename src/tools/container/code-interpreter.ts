@@ -4,6 +4,7 @@
  */
 
 import { isFileId } from '../../ids.ts'
+import { recordOrEmpty, texts } from '../../json.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type {
   FunctionDeclaration,
@@ -24,11 +25,9 @@ import {
   describedBy,
   failureText,
   LATE,
-  recordOf,
   STOPPED,
   settingsOf,
   settingsPath,
-  textsOf,
   useContainer,
   type WantedContainer,
   wantedContainer,
@@ -94,8 +93,8 @@ function wantedOf(entry: ToolEntry): WantedContainer {
     return { ...wantedContainer({ ...settings, environment }, path), path }
   }
   const wanted = wantedContainer(settings, settingsPath(entry))
-  const fields = recordOf(container)
-  const fileIds = textsOf(fields['file_ids'])
+  const fields = recordOrEmpty(container)
+  const fileIds = texts(fields['file_ids'])
   const domains = allowedDomains(fields['network_policy'], `${path}.network_policy`)
   if (fileIds.length === 0 && domains === null) return wanted
   const terms = domains === null ? wanted.terms : { ...wanted.terms, allowedDomains: domains }

@@ -2,11 +2,13 @@
  * Code that the sandbox tools share: reads which container a request wants, opens it at the first call, and lists its
  * files.
  */
+
 import type { Config } from '../../config/config.ts'
 import { GatewayError, refuseField, toGatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { Files } from '../../files/files.ts'
 import { isFileId } from '../../ids.ts'
+import { recordOrEmpty, texts } from '../../json.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import {
   type Code,
@@ -80,7 +82,7 @@ const CONTAINER_ID = /^[\w-]{1,40}$/
 
 /** Reads `environment` and `sleep_after_seconds`. @throws GatewayError that names the field */
 export function wantedContainer(fields: Readonly<Record<string, unknown>>, path: string): WantedContainer {
-  const environment = recordOf(fields['environment'])
+  const environment = recordOrEmpty(fields['environment'])
   const at = `${path}.environment`
   const id = environment['container_id'] ?? null
   const isReference = environment['type'] === 'container_reference'
@@ -95,7 +97,7 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
       sleepAfterSeconds: typeof sleep === 'number' ? sleep : SLEEP_SECONDS,
       allowedDomains: allowedDomains(environment['network_policy'], `${at}.network_policy`),
     },
-    fileIds: textsOf(environment['file_ids']),
+    fileIds: texts(environment['file_ids']),
     path: at,
     filesPath: `${at}.file_ids`,
   }
@@ -103,9 +105,9 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
 
 /** Null: no network. @throws GatewayError that names the field */
 export function allowedDomains(policy: unknown, path: string): readonly string[] | null {
-  const { type, allowed_domains: given } = recordOf(policy)
+  const { type, allowed_domains: given } = recordOrEmpty(policy)
   if (type !== 'allowlist') return null
-  const domains = textsOf(given)
+  const domains = texts(given)
   const at = `${path}.allowed_domains`
   if (domains.length === 0) throw refuseField(at, 'must name at least one domain')
   const why = domainsRefusal(domains)
@@ -113,14 +115,6 @@ export function allowedDomains(policy: unknown, path: string): readonly string[]
   const withPath = domains.findIndex(domain => domain.replace(/^https?:\/\//i, '').includes('/'))
   if (withPath !== -1) throw refuseField(`${at}[${withPath}]`, 'must be a domain without a path')
   return domains
-}
-
-export function textsOf(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
-}
-
-export function recordOf(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 }
 
 export function useContainer(
@@ -253,7 +247,7 @@ export function describedBy(
 
 /** The settings of an entry: under `parameters`, or beside the type in the spelling of a provider. */
 export function settingsOf(tool: RequestedTool): Readonly<Record<string, unknown>> {
-  return tool.type.includes(':') ? recordOf(tool.parameters) : tool
+  return tool.type.includes(':') ? recordOrEmpty(tool.parameters) : tool
 }
 
 export function settingsPath({ tool, path }: ToolEntry): string {

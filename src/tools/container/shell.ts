@@ -5,6 +5,7 @@
 
 import { refuseField } from '../../errors.ts'
 import { itemId } from '../../ids.ts'
+import { recordOrEmpty } from '../../json.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { RunOutput } from '../../sandbox/sandbox.ts'
@@ -27,7 +28,6 @@ import {
   commandsOf,
   describedBy,
   failureText,
-  recordOf,
   STOPPED,
   settingsOf,
   settingsPath,
@@ -89,7 +89,7 @@ function isNative({ type }: RequestedTool): boolean {
 
 /** The native tool may ask for the machine of the client. */
 function runsAtClient(tool: RequestedTool): boolean {
-  return tool.type === 'shell' && recordOf(tool['environment'])['type'] === 'local'
+  return tool.type === 'shell' && recordOrEmpty(tool['environment'])['type'] === 'local'
 }
 
 const WORDS =

@@ -1,5 +1,7 @@
 /** The fusion analyst: its prompt, and the validation of its analysis. Pure. */
+
 import { Type } from '@sinclair/typebox'
+import { parseJson } from '../../json.ts'
 import type { FusionAnalysis } from '../../protocol/events.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { compile } from '../../protocol/json/schema.ts'
@@ -79,11 +81,7 @@ export type AnalysisFailure =
 /** The analysis in the text of the analyst, which has to be all of it; or why it is none. */
 export function readAnalysis(text: string): FusionAnalysis | AnalysisFailure {
   if (text.trim() === '') return 'judge_empty_completion'
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    return 'judge_not_valid_json'
-  }
+  const value = parseJson(text)
+  if (value === undefined) return 'judge_not_valid_json'
   return fits(value) ? (value as FusionAnalysis) : 'judge_schema_mismatch'
 }

@@ -2,7 +2,9 @@
  * Calls a search or page engine over the gateway's transport: key in a header, a deadline, a bounded reply. Errors are
  * EngineFailures that name the engine and the cause, but never the key or the engine's own text. Serve threads.
  */
+
 import { GatewayError } from '../../errors.ts'
+import { parseJson } from '../../json.ts'
 import type { Transport } from '../../upstream/transport.ts'
 import { wholeReply } from '../../upstream/whole-reply.ts'
 import type { EngineAccess, EngineRequest } from './engine.ts'
@@ -72,11 +74,9 @@ export async function callEngine(
       `the engine ${engine.name} answered ${status}${cause === undefined ? '' : `: ${cause}`}`,
     )
   }
-  try {
-    return JSON.parse(text)
-  } catch {
-    throw unreadable(engine)
-  }
+  const value = parseJson(text)
+  if (value === undefined) throw unreadable(engine)
+  return value
 }
 
 /** The reply is not what the API of the engine promises. */

@@ -3,6 +3,7 @@
  * read the reply; call-engine.ts sends it. Replies are hostile: the readers accept only texts of the expected type.
  * Pure.
  */
+import { textOrEmpty } from '../../json.ts'
 import type { PicoUsd } from '../../money.ts'
 
 /** The place of the user, as the caller gives it. */
@@ -87,8 +88,7 @@ export function field(value: unknown, name: string): unknown {
 }
 
 export function textField(value: unknown, name: string): string {
-  const found = field(value, name)
-  return typeof found === 'string' ? found : ''
+  return textOrEmpty(field(value, name))
 }
 
 /** The texts of a list, one below the other. */

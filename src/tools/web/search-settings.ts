@@ -2,7 +2,9 @@
  * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Each model
  * call decides where the search runs: at the provider, or at one of our engines. Pure.
  */
+
 import { refuseField } from '../../errors.ts'
+import { filled, texts } from '../../json.ts'
 import type { RequestedTool, ToolPlace } from '../tool.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
@@ -51,11 +53,11 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
   ]
   refuseDomains(allowed, `${path}.allowed_domains`)
   refuseDomains(excluded, `${path}.excluded_domains`)
-  const size = text(fields['search_context_size']) ?? CONTEXT_DEFAULT
+  const size = filled(fields['search_context_size']) ?? CONTEXT_DEFAULT
   return {
     path,
-    engine: text(fields['engine']) ?? 'auto',
-    mode: text(fields['mode']),
+    engine: filled(fields['engine']) ?? 'auto',
+    mode: filled(fields['mode']),
     maxResults: count(fields['max_results']) ?? RESULTS_DEFAULT,
     maxTotalResults: count(fields['max_total_results']) ?? TOTAL_DEFAULT,
     maxUses: count(fields['max_uses']) ?? Number.POSITIVE_INFINITY,
@@ -147,15 +149,6 @@ export function fieldsOf(tool: RequestedTool, path: string): { fields: Fields; p
 function refuseDomains(list: readonly string[], path: string): void {
   const why = domainsRefusal(list)
   if (why !== null) throw refuseField(path, why)
-}
-
-/** The texts of a list; of anything else none. */
-export function texts(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
-}
-
-function text(value: unknown): string | null {
-  return typeof value === 'string' && value !== '' ? value : null
 }
 
 export function count(value: unknown): number | null {

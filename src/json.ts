@@ -3,7 +3,7 @@
  * treated as missing. `x` returns the value if it has the type in its name, else null; `xOrEmpty` returns an empty
  * value instead of null. Pure. Hot path.
  */
-import { GatewayError } from '../errors.ts'
+import { GatewayError } from './errors.ts'
 
 /** A JSON object with unknown fields. */
 export type Json = Readonly<Record<string, unknown>>
@@ -42,6 +42,11 @@ export function filled(value: unknown): string | null {
 
 export function textOrEmpty(value: unknown): string {
   return typeof value === 'string' ? value : ''
+}
+
+/** The strings of a list. */
+export function texts(value: unknown): readonly string[] {
+  return Array.isArray(value) ? value.filter(each => typeof each === 'string') : []
 }
 
 /** The strings of a list that are not empty. */

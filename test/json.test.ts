@@ -1,6 +1,6 @@
 /** The careful readers: right values come back as they are, everything else reads like nothing. */
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../src/errors.ts'
 import {
   count,
   countOrZero,
@@ -18,7 +18,7 @@ import {
   strings,
   textOrEmpty,
   wholeNumber,
-} from '../../src/formats/json.ts'
+} from '../src/json.ts'
 
 const OTHERS = [undefined, null, true, false, Number.NaN, () => 1, 1n, Symbol('s')]
 
