@@ -2,17 +2,11 @@
  * Fields that a dialect shares with POST /responses under the same name. They are checked by the schemas of that body;
  * all of them may be null, because clients of typed APIs send null for unset fields. Pure.
  */
-import { type TSchema, Type } from '@sinclair/typebox'
-import { maybe } from '../protocol/json/schema.ts'
+import { orNull } from '../protocol/json/schema.ts'
 import { ResponsesRequest } from '../protocol/request.ts'
 
 /** The fields of the Responses body. */
 export const { properties: hub } = ResponsesRequest
-
-/** The schema of a field of the Responses body, null allowed. */
-export function orNull<Schema extends TSchema>(schema: Schema) {
-  return maybe(Type.Optional(schema, false))
-}
 
 /** Routing, plugins and settings of the gateway, and sampling fields that every dialect spells alike. */
 export const SAME_NAME = {

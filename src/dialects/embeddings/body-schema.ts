@@ -3,9 +3,11 @@
  * faulty element (`input.ts`). Fields of the Responses body are checked by its own schemas. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { maybe, oneOf, text } from '../../protocol/json/schema.ts'
+import { maybe, oneOf, orNull, text } from '../../protocol/json/schema.ts'
 import { EMBEDDING_DIMENSIONS_MAX, INPUT_TYPE_PATTERN, MODEL_MAX_CHARS } from '../../protocol/limits.ts'
-import { hub, orNull } from '../hub-fields.ts'
+import { ResponsesRequest } from '../../protocol/request.ts'
+
+const { properties: hub } = ResponsesRequest
 
 export const EmbeddingsBody = Type.Object({
   model: text({ min: 1, max: MODEL_MAX_CHARS, storable: true }),

@@ -1,9 +1,9 @@
 /** The schema of the POST /messages body. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
-import { AnyObject, kind, maybe, oneOf, text, variants } from '../../protocol/json/schema.ts'
+import { AnyObject, kind, maybe, oneOf, orNull, text, variants } from '../../protocol/json/schema.ts'
 import { CacheControl } from '../../protocol/parts.ts'
-import { hub, orNull, SAME_NAME } from '../hub-fields.ts'
+import { hub, SAME_NAME } from '../hub-fields.ts'
 import { MessageInput, SystemPrompt } from './message-schema.ts'
 
 /** Other models to try: the API has room for three. */

@@ -212,6 +212,11 @@ export function maybe<Schema extends TSchema>(schema: Schema) {
   return Type.Optional(nullable(schema))
 }
 
+/** The schema of an optional field of another body, null allowed. */
+export function orNull<Schema extends TSchema>(schema: Schema) {
+  return maybe(Type.Optional(schema, false))
+}
+
 /** An object whose fields are not checked. */
 export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
 
