@@ -1,6 +1,6 @@
 /** The schema of the generateContent body. Pure. Objects are open: unknown kinds are passed on to Google. */
 import { type Static, Type } from '@sinclair/typebox'
-import { AnyObject, maybe, oneOf } from '../../protocol/json/schema.ts'
+import { AnyObject, maybe, oneOf, orNull } from '../../protocol/json/schema.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
 
 /** More than any client sends, and each is looked for in every piece of a reply. */
