@@ -20,7 +20,7 @@ export interface Charge {
 }
 
 /** Calls of server tools in one exchange. */
-export interface ToolUse {
+interface ToolUse {
   readonly requested: number
   readonly executed: number
   /** The tools' own fees, in addition to tokens. */

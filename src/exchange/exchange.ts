@@ -146,7 +146,7 @@ export interface Witness {
   saw(exchange: Exchange): void
 }
 
-export interface AskTerms {
+interface AskTerms {
   /** The exchange for which the gateway makes the call. */
   readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held' | 'witness'> & {
     readonly spans?: ExchangeSpans | null
@@ -162,7 +162,7 @@ export interface AskTerms {
  */
 export type Ask = (request: ResponsesRequest, terms: AskTerms) => Promise<ResponseResource>
 
-export interface AskAsTerms {
+interface AskAsTerms {
   /** Milliseconds from now until the call is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
   /** Ends the call, in addition to the signal of the exchange. */
@@ -184,7 +184,7 @@ export type AskAs = (
 ) => Promise<ResponseResource>
 
 /** A BYOK credential, without its key. */
-export interface OwnCredential {
+interface OwnCredential {
   readonly id: string
   readonly name: string | null
   /** Masked. */

@@ -33,7 +33,7 @@ interface FilesDeps {
 }
 
 /** A file that is about to be kept. */
-export interface Incoming {
+interface Incoming {
   readonly filename: string
   readonly purpose: string
   readonly mediaType: string | null

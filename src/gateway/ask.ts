@@ -44,7 +44,7 @@ export type SharedDeps = Omit<
   'plugins' | 'tools' | 'toolPermissions' | 'quota' | 'credentials' | 'guard'
 >
 
-export interface AskDeps extends SharedDeps {
+interface AskDeps extends SharedDeps {
   readonly guard: Pick<Guard, 'restrictions'>
 }
 

@@ -19,7 +19,7 @@ import { type ExplainRefusedDeps, explainRefused } from './routing/rank.ts'
 import type { RoutedExchange, RunningExchange } from './running.ts'
 import { RefusedTurn } from './turns.ts'
 
-export interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'log'> {
+interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'log'> {
   readonly clock: Clock
   readonly byokFeePercent: number
   readonly plugins: PluginChains
@@ -202,7 +202,7 @@ function generationMs(watch: Stopwatch): number {
   return Math.round(ms)
 }
 
-export interface SummaryDeps {
+interface SummaryDeps {
   /** See ProviderRequests. */
   readonly requests: { endUserOf(exchange: Exchange): string | null }
 }

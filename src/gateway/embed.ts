@@ -64,7 +64,7 @@ export type EmbeddingsOutcome = (
   | Extract<Outcome, { answered: false }>
 ) & { readonly summary: ExchangeSummary }
 
-export interface EmbedDeps extends ModelCallDeps, Omit<RankDeps, 'quota'>, ReserveDeps {
+interface EmbedDeps extends ModelCallDeps, Omit<RankDeps, 'quota'>, ReserveDeps {
   readonly clock: Clock
   readonly ledger: Ledger
   readonly byokFeePercent: number

@@ -12,7 +12,7 @@ import { parseFrame, record } from '../json.ts'
 import type { Attempt } from './attempt/attempt.ts'
 import type { AttemptTarget } from './attempt/attempt-target.ts'
 
-export interface EmbeddingsAnswerDeps {
+interface EmbeddingsAnswerDeps {
   readonly format: EmbeddingsFormat
   /** The required number of vectors. */
   readonly inputs: number

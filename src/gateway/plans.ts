@@ -29,7 +29,7 @@ export interface Plan {
   readonly isLimited: boolean
 }
 
-export interface PlansDeps extends RankDeps, ToolWaysDeps {
+interface PlansDeps extends RankDeps, ToolWaysDeps {
   readonly clock: Clock
   readonly guardrails: Pick<Guardrails<Guardrail>, 'of' | 'freshUntilMs'>
   readonly credentials: Pick<CredentialCatalog, 'of' | 'freshUntilMs'>

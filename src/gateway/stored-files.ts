@@ -9,7 +9,7 @@ import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { RoutedExchange } from './running.ts'
 
-export interface StoredFile {
+interface StoredFile {
   readonly filename: string
   readonly bytes: Buffer
 }

@@ -44,7 +44,7 @@ export interface TurnReply {
 }
 
 /** The functions that represent server tools to the model. */
-export type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
+type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
 
 type Declare = (place: ToolPlace) => Promise<{
   readonly prompt: ResponsesRequest

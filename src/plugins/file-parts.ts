@@ -6,7 +6,7 @@ import type { ParsedFileAnnotation } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
 /** A file as the caller sent it. */
-export interface FilePart {
+interface FilePart {
   readonly type: 'input_file'
   readonly file_data?: string | null
   readonly file_url?: string | null

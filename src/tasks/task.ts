@@ -56,7 +56,7 @@ export const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed'
 export type TaskOutcome = (typeof TASK_OUTCOMES)[number]
 
 /** A TaskFailure as plain data, the form in which it travels between threads. */
-export interface PlainFailure {
+interface PlainFailure {
   /** For code to match on. `internal`: the function threw anything but a TaskFailure. */
   readonly code: string
   /** Contains nothing of the input. */

@@ -62,7 +62,7 @@ function inputOf(item: CallItem): Readonly<Record<string, unknown>> {
 
 // The end
 
-export interface Stop {
+interface Stop {
   readonly stop_reason: string
   readonly stop_sequence: string | null
   readonly stop_details: {

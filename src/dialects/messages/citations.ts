@@ -5,7 +5,7 @@
 import type { Annotation } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 
-export type Citation = Readonly<Record<string, unknown>>
+type Citation = Readonly<Record<string, unknown>>
 
 /** A stretch of a text, with the citations that it has. */
 interface CitedText {

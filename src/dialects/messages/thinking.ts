@@ -73,7 +73,7 @@ export function callSeal(item: FunctionCallItem | CustomToolCallItem): Block | n
 }
 
 /** The content of a client's block: a reasoning item, the signature of a call, or nothing. */
-export type Thought =
+type Thought =
   | { readonly item: Record<string, unknown> }
   | { readonly callId: string; readonly signature: string }
   | null

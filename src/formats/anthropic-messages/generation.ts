@@ -34,7 +34,7 @@ const ONE_SAMPLING_SINCE = 4.01
 /** The efforts of the API, weakest first. */
 const LEVELS = ['low', 'medium', 'high', 'xhigh'] as const
 
-export interface Generation {
+interface Generation {
   readonly max_tokens: number
   readonly thinking: Readonly<Record<string, unknown>> | null
   readonly effort: string | null

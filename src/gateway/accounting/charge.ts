@@ -18,7 +18,7 @@ import type { UsageRecord } from '../../storage/usage.ts'
 import type { Said } from './estimate.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
-export interface UsageCost {
+interface UsageCost {
   readonly input: PicoUsd
   readonly output: PicoUsd
   /** Input, output and the fixed price per request. */

@@ -14,7 +14,7 @@ import { type FetchingEndpoint, fetchedTokens } from './fetched.ts'
 const LENGTH_MARGIN = 4 / 3
 
 /** The highest prices of one request at one endpoint. */
-export interface DearestPrices {
+interface DearestPrices {
   /** All of its input, its images and the fee per request. */
   readonly input: PicoUsd
   /** Everything else that its provider may fetch: images and files behind links, and search results. */

@@ -18,7 +18,7 @@ const TOKENS_PER_CHARACTER = 4
 /** Maximum number of searches in one reply. */
 const SEARCHES = 1_000
 
-export interface Observed {
+interface Observed {
   /** Quarters of tokens, at least one per character. */
   readonly outputQuarters: number
   readonly sentBytes: number

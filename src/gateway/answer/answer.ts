@@ -30,7 +30,7 @@ export type { ExchangeSummary, Outcome, Sink } from './sink.ts'
 export { DocumentSink, FinalSink } from './sink.ts'
 
 /** The source of events, which the answer pauses while its reader is slow. */
-export interface AnswerSource {
+interface AnswerSource {
   pause(): void
   resume(): void
 }

@@ -12,7 +12,7 @@ import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { DebugNotes } from './debug.ts'
 
-export interface ResponseFrame {
+interface ResponseFrame {
   readonly id: string
   /** Unix seconds. */
   readonly createdAt: number

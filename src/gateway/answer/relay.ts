@@ -14,7 +14,7 @@ import type { SseParser } from '../../upstream/sse.ts'
 import type { Sink } from './sink.ts'
 
 /** The answer as the relay needs it. */
-export interface RelayedAnswer {
+interface RelayedAnswer {
   /** Number of the next event. */
   readonly next: number
   /** The frames that the dialect wrote for the last event. */

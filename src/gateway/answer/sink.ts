@@ -150,7 +150,7 @@ export type ExchangeSummary = Pick<
 }
 
 /** Usage of model calls that count although the exchange failed and delivers none of their output. */
-export interface Charged {
+interface Charged {
   readonly id: string
   readonly usage: ResponseUsage
 }

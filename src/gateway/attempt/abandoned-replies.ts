@@ -10,7 +10,7 @@ import type { Content } from '../answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 
 /** Bounds on reading an abandoned reply. */
-export interface ReadingBounds {
+interface ReadingBounds {
   /** True to read on only once the model has produced content: before that, no end is near. */
   readonly needsContent: boolean
   /** True to close the reply when more content arrives. */

@@ -22,7 +22,7 @@ import type { RunningExchange } from '../running.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import type { ReplyFigures } from './reply-figures.ts'
 
-export interface AnswerTargetDeps {
+interface AnswerTargetDeps {
   readonly clock: Clock
   readonly exchange: Pick<
     RunningExchange,

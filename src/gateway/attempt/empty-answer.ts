@@ -9,7 +9,7 @@ import type { Catalog } from '../../providers/catalog.ts'
 import { echoRequest, type Sink } from '../answer/answer.ts'
 import { modelAskedFor } from '../routing/rank.ts'
 
-export interface EmptyAnswerDeps {
+interface EmptyAnswerDeps {
   readonly catalog: Catalog
   readonly clock: Clock
 }

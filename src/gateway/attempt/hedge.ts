@@ -139,9 +139,9 @@ export function remove(attempts: AttemptRecord[], record: AttemptRecord): void {
 }
 
 /** An attempt as a race sees it. */
-export type RacingAttempt = Pick<Attempt, 'lead' | 'fail'>
+type RacingAttempt = Pick<Attempt, 'lead' | 'fail'>
 
-export interface RaceDeps<Ended = Result> {
+interface RaceDeps<Ended = Result> {
   readonly clock: Clock
   /** The time of silence of the first attempt after which the second one begins. */
   readonly afterMs: number

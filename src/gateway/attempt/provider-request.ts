@@ -35,7 +35,7 @@ export interface ProviderKeys {
   shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
 }
 
-export interface ProviderRequestDeps {
+interface ProviderRequestDeps {
   readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
   /** Keyed hash by which a provider may identify the end user. */
   readonly hashEndUser: (organizationId: string, user: string) => string

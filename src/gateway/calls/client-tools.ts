@@ -107,12 +107,12 @@ export class ClientCalls {
 const TYPES: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
 
 /** True if the request gives the model a computer. */
-export function usesComputer({ tools }: ResponsesRequest): boolean {
+function usesComputer({ tools }: ResponsesRequest): boolean {
   return tools?.some(({ type }) => TYPES.has(type)) === true
 }
 
 /** Translates the calls of one reply. */
-export class ComputerCalls {
+class ComputerCalls {
   readonly #tool: ComputerUse
   readonly #tell: (delta: Content) => void
   readonly #open = new Map<number, { readonly callId: string; readonly said: LongText }>()
@@ -153,13 +153,13 @@ export class ComputerCalls {
 // Custom tools in formats that have functions only: each is sent as a function with one text argument `input`.
 
 /** The same request with functions, and the names of the functions that stand for custom tools. */
-export interface CustomAsFunctions {
+interface CustomAsFunctions {
   readonly prompt: ResponsesRequest
   readonly names: ReadonlySet<string>
 }
 
 /** Null if the request has no custom tool. */
-export function customAsFunctions(prompt: ResponsesRequest): CustomAsFunctions | null {
+function customAsFunctions(prompt: ResponsesRequest): CustomAsFunctions | null {
   const { tools, tool_choice: choice } = prompt
   if (tools == null || !tools.some(isCustom)) return null
   const names = new Set(tools.filter(isCustom).map(({ name }) => name))
@@ -205,7 +205,7 @@ function choiceOf(choice: Choice): Choice {
 }
 
 /** Translates the calls of one reply. */
-export class CustomCalls {
+class CustomCalls {
   readonly #names: ReadonlySet<string>
   readonly #tell: (delta: Content) => void
   readonly #open = new Map<number, LongText>()

@@ -11,7 +11,7 @@ import type { FormatName } from '../../providers/provider.ts'
 type Effort = Extract<InputItem, { type: 'configuration_update' }>['reasoning']['effort']
 
 /** A request without control items. */
-export interface SettledRequest {
+interface SettledRequest {
   readonly prompt: ResponsesRequest
   /** The caller's paths of the tools, for errors. */
   readonly toolPaths: readonly string[]

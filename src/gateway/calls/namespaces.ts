@@ -14,7 +14,7 @@ export interface NamespacedName {
   readonly name: string
 }
 
-export interface Flattened {
+interface Flattened {
   readonly prompt: ResponsesRequest
   /** By the names that the model sees. */
   readonly names: ReadonlyMap<string, NamespacedName>

@@ -35,7 +35,7 @@ export interface ServerToolDeps extends ToolRunDeps {
 }
 
 /** The prompt of a turn, with its server tools as functions. */
-export interface Declared {
+interface Declared {
   readonly prompt: ResponsesRequest
   /** By the name that the model sees. */
   readonly functions: ReadonlyMap<string, DeclaredFunction>
@@ -307,7 +307,7 @@ type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
  * Creates the guard for declarations of one exchange, which judges each text once. It rejects with the error of a
  * guardrail that blocks.
  */
-export function createDeclarationGuard() {
+function createDeclarationGuard() {
   const passed = new Map<string, string>()
   return (declarations: readonly ToolDeclaration[], exchange: GuardedExchange) =>
     guarded(passed, declarations, exchange)

@@ -47,7 +47,7 @@ export interface PendingCall {
 }
 
 /** The rules for unknown calls and for calls that the client runs. */
-export interface ToolCallTerms {
+interface ToolCallTerms {
   /** True if the caller has no functions, so that an undeclared name is a mistake of the model. */
   readonly takesUnknown?: boolean
   /** True if calls for the client wait for the server tools that the model called before them. */

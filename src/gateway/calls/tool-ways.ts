@@ -17,7 +17,7 @@ export interface ToolWaysDeps {
 }
 
 /** A server tool that a request leads to. */
-export interface ToolWay {
+interface ToolWay {
   /** Without a prefix. */
   readonly name: string
   /** The field of the request. */

@@ -22,7 +22,7 @@ const REQUEST_DEADLINE_MS = 2_000
 const WINDOW_DEADLINE_MS = 1_000
 
 /** The reason why some rules could not be evaluated. */
-export interface EvaluationFailure {
+interface EvaluationFailure {
   readonly cause: unknown
 }
 
@@ -129,7 +129,7 @@ export interface WindowResult extends WindowFindings {
 }
 
 /** Evaluates the windows of one text of a reply, in order. */
-export interface WindowEvaluator {
+interface WindowEvaluator {
   readonly scanner: Scanner
   /** Estimated microseconds on this thread for a window with this many findings. */
   micros(window: Window, found: number): number
@@ -228,7 +228,7 @@ export interface TextScan {
   readonly evaluator: WindowEvaluator
 }
 
-export interface ScannedTexts {
+interface ScannedTexts {
   /** Of every window of every text, in their order. */
   readonly results: readonly WindowResult[]
   /** The texts, redacted. */

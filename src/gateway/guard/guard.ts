@@ -65,7 +65,7 @@ export interface Guard {
   restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
 }
 
-export interface GuardDeps {
+interface GuardDeps {
   readonly guardrails: Pick<Guardrails<Guardrail>, 'of'>
   readonly tasks: GuardTasks
   readonly metrics: Pick<Metrics, 'guardrailDecisions'>
@@ -143,7 +143,7 @@ function onBehalfOf({ keyHash }: Caller, tasks: GuardTasks): GuardTasks {
   }
 }
 
-export interface HelperPolicyDeps {
+interface HelperPolicyDeps {
   readonly guard: Pick<Guard, 'restrictions'>
   readonly catalog: Pick<Catalog, 'model'>
   /** Null: OCR is not configured. */
@@ -258,13 +258,13 @@ class RequestGuard implements InputGuard {
 
 // One text against one guardrail, as a request or a reply would be, for those who write its rules.
 
-export interface TextToCheck {
+interface TextToCheck {
   readonly text: string
   /** Rules for requests, or for replies. */
   readonly side: 'input' | 'output'
 }
 
-export interface CheckedText {
+interface CheckedText {
   /** The strictest; null: nothing was found. */
   readonly action: Action | null
   /** The text, with everything that must be redacted replaced. */

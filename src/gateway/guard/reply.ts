@@ -43,7 +43,7 @@ export interface GuardedAttempt extends QueueOwner {
 }
 
 /** Receives the deltas that may be sent. */
-export interface GuardedTarget extends AttemptTarget {
+interface GuardedTarget extends AttemptTarget {
   readonly sink: Pick<Sink, 'hold' | 'flush'> | null
   /** True if the client has seen content of this attempt. */
   readonly committed: boolean

@@ -11,7 +11,7 @@ import type { PipelineStage } from '../../protocol/response.ts'
 import type { WindowResult } from './evaluate.ts'
 import type { GuardRules, RuleOwner, RuleSource } from './rules.ts'
 
-export type Side = 'request' | 'reply'
+type Side = 'request' | 'reply'
 /** A pattern that matched, without its position in the text. */
 export type RuleMatch = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
 

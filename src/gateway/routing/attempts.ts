@@ -126,7 +126,7 @@ export function askedWaitMs({ error }: AttemptRecord): number {
 }
 
 /** The speed of an endpoint as seen in one reply. */
-export interface ReplySpeed {
+interface ReplySpeed {
   readonly usage: { readonly outputTokens: number } | null
   readonly outputQuarters: number
   /** Its reader was slow at some point. */

@@ -52,7 +52,7 @@ interface Hashed {
   readonly beginnings: ReadonlyMap<number, string>
 }
 
-export interface PrefixesDeps {
+interface PrefixesDeps {
   readonly pins: Pins
   readonly clock: Clock
   /** For providers whose row does not set it. */

@@ -47,7 +47,7 @@ export { createRoutableModels } from './routable.ts'
 export { modelAskedFor } from './route.ts'
 export { type Stay, Stickiness } from './sticky.ts'
 
-export interface RoutingOptions extends Measures {
+interface RoutingOptions extends Measures {
   readonly clock: Clock
   readonly health: EndpointHealth
   /** From 0 (inclusive) to 1 (exclusive). */
@@ -108,7 +108,7 @@ export interface Ranking extends RankingNotes {
 }
 
 /** The exchange as ranking needs it. */
-export interface RankedExchange extends Exchange {
+interface RankedExchange extends Exchange {
   /** Null if no guardrail applies to the caller. */
   readonly guarding: { readonly restrictions: Restrictions | null } | null
   readonly plugins:

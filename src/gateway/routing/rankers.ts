@@ -21,7 +21,7 @@ import type { SortBy } from './names.ts'
 import { type TierWish, tierRank } from './service-tiers.ts'
 import { priceOf, type SharedCandidates } from './shared-candidates.ts'
 
-export type GroupKind = 'own' | 'shared' | 'fallback'
+type GroupKind = 'own' | 'shared' | 'fallback'
 
 export interface Group {
   readonly kind: GroupKind
@@ -48,7 +48,7 @@ export interface RankTerms {
   readonly balances: boolean
 }
 
-export interface Ranker {
+interface Ranker {
   readonly name: string
   /** May return the list itself. */
   rank(candidates: readonly RouteCandidate[], group: Group, terms: RankTerms): readonly RouteCandidate[]

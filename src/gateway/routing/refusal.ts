@@ -48,7 +48,7 @@ function adviceFor(id: string, catalog: Catalog): string {
 }
 
 /** A request that no endpoint may serve, and the candidates that were left out. */
-export interface Refused {
+interface Refused {
   readonly models: readonly Model[]
   readonly preferences: Preferences
   readonly filters: readonly Filter[]

@@ -21,7 +21,7 @@ import type { Restrictions } from './restrictions.ts'
 import { type RouteScope, servable } from './route.ts'
 import { priceOf } from './shared-candidates.ts'
 
-export interface RoutableDeps {
+interface RoutableDeps {
   readonly catalog: Catalog
   readonly credentials: Pick<CredentialCatalog, 'of'>
   readonly quota: Pick<Quota, 'limitsMoney'>

@@ -22,7 +22,7 @@ import type { Restrictions } from './restrictions.ts'
 import { isOfTier, tierWish } from './service-tiers.ts'
 import { hasSharedKey, SharedCandidates } from './shared-candidates.ts'
 
-export interface Route {
+interface Route {
   readonly candidates: readonly RouteCandidate[]
   /** True if a failure may move on to the next candidate. */
   readonly fallbacks: boolean

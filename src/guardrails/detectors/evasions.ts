@@ -171,7 +171,7 @@ const ENCODED =
   /(?<![A-Za-z0-9+/=_-])(?:(?:[0-9a-fA-F]{2}[ ]?){12,2048}(?![A-Za-z0-9+/=_-])|[A-Za-z0-9+/_-]{16,4096}={0,2}(?![A-Za-z0-9+/=_-]))/g
 const KEYWORDS = /ignore|bypass|override|reveal|system|prompt|instruction|disregard|jailbreak/g
 
-export interface Run {
+interface Run {
   readonly start: number
   readonly end: number
 }

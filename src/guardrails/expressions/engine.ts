@@ -6,7 +6,7 @@ import { onlyOne, sourceOf } from './characters.ts'
 import { leading, proveLinear } from './linear.ts'
 import { type Assertion, type Node, parsePattern } from './parse.ts'
 
-export interface Match {
+interface Match {
   readonly start: number
   readonly end: number
 }

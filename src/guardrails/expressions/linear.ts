@@ -36,7 +36,7 @@ import {
 } from './characters.ts'
 import { type Node, shortest } from './parse.ts'
 
-export interface Proof {
+interface Proof {
   /** Bound on the engine's steps per unit of text. */
   readonly steps: number
   /** The first repeat is unbounded and may be entered within a run, so it must be searched run by run. */

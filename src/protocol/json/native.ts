@@ -7,7 +7,7 @@
  * - in an answer, it is the symbol NATIVE of an item, an annotation or the usage. It is a symbol so that other dialects
  *   do not write it, and so that it disappears if a guardrail rewrites the fields next to it.
  */
-export type Native = Readonly<Record<string, unknown>>
+type Native = Readonly<Record<string, unknown>>
 
 const NATIVE = Symbol('native')
 

@@ -16,7 +16,7 @@ import {
 import { type TypeCheck, TypeCompiler } from '@sinclair/typebox/compiler'
 import { METADATA_KEY_MAX_CHARS, METADATA_MAX_PAIRS, METADATA_VALUE_MAX_CHARS } from '../limits.ts'
 
-export interface Checked {
+interface Checked {
   readonly schema: TSchema
   readonly check: (value: unknown) => boolean
 }

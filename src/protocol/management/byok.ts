@@ -84,7 +84,7 @@ export function flagsRefusal({ isRequired, isFallback, isByokOnly }: CredentialF
   return null
 }
 
-export type Region = 'global' | 'europe' | 'us'
+type Region = 'global' | 'europe' | 'us'
 
 /** Providers whose keys carry their region: a declared region must be the same. */
 const REGION_IN_KEY: ReadonlySet<string> = new Set(['openai', 'fireworks'])

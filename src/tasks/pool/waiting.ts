@@ -4,7 +4,7 @@
  */
 
 /** A job as its place among the others sees it. */
-export interface Keyed {
+interface Keyed {
   /** The API key that the job is for. Jobs of one key are taken in the order of their arrival. */
   readonly key: string
 }

@@ -51,7 +51,7 @@ interface ContainerRun {
   readonly files: readonly ContainerFileCitation[]
 }
 
-export type ContainerFileCitation = Extract<Annotation, { type: 'container_file_citation' }>
+type ContainerFileCitation = Extract<Annotation, { type: 'container_file_citation' }>
 
 /** The container of one entry, in one exchange. */
 export interface ContainerUse {

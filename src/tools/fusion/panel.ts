@@ -20,7 +20,7 @@ interface FailedMember {
   readonly status_code?: number
 }
 
-export interface Source {
+interface Source {
   readonly url: string
   readonly title: string
 }
