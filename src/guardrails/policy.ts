@@ -9,14 +9,7 @@ import type {
   FilterAction,
   ScanScope,
 } from '../protocol/management/guardrails.ts'
-import {
-  type BuiltinRule,
-  type CustomRule,
-  type Finding,
-  isStricter,
-  NO_RULES,
-  type RuleSet,
-} from './rules.ts'
+import { type BuiltinRule, type CustomRule, isStricter, NO_RULES, type RuleSet } from './rules.ts'
 
 /** The scopes in which a guardrail applies, from the broadest to the narrowest. */
 export const SCOPES = ['account', 'workspace', 'member', 'api-key'] as const
@@ -125,11 +118,6 @@ export function mergeGuardrails(applied: readonly Applied[]): Policy {
 
 const hasContentRules = ({ contentFilterBuiltins, contentFilters, output }: PolicyGuardrail): boolean =>
   contentFilterBuiltins.length > 0 || contentFilters.length > 0 || output !== null
-
-/** The guardrail of a finding; undefined only for findings of other rules. */
-export function sourceOf(rules: SourcedRules, { rule }: Pick<Finding, 'rule'>): SourceGuardrail | undefined {
-  return rules.sources[rule]
-}
 
 function mergeRestrictions(all: readonly PolicyGuardrail[]): PolicyRestrictions {
   const zdr = (group: ZdrGroup): boolean => all.some(({ enforceZdr }) => enforceZdr[group] === true)

@@ -8,7 +8,7 @@
  * ones are found up to the end of the window in which they start, and private keys up to their end.
  */
 import { CONTEXT_CHARS } from './detector.ts'
-import { type Finding, isStricter } from './rules.ts'
+import type { Finding } from './rules.ts'
 import type { Continuation, Progress, Scanner } from './scanner.ts'
 
 export interface WindowSize {
@@ -206,13 +206,6 @@ export class TextWindow {
     this.#base = stop
     return out
   }
-}
-
-/** The strictest action of the findings so far; null if there are none. */
-export function verdict(window: TextWindow): Finding['action'] | null {
-  let found: Finding['action'] | null = null
-  for (const { action } of window.findings) if (found === null || isStricter(action, found)) found = action
-  return found
 }
 
 /** UTF-8 bytes of one UTF-16 unit. Each half of a pair counts two, so that a cut between them changes nothing. */

@@ -5,7 +5,6 @@ import {
   mergeGuardrails,
   type PolicyGuardrail,
   SCOPES,
-  sourceOf,
   ZDR_GROUPS,
 } from '../../src/guardrails/policy.ts'
 import {
@@ -181,7 +180,7 @@ t.test(
     t.equal(input.rules.custom.length, 1)
     const findings = compileRules(input.rules).scan(TEXT, 'user')
     t.same(
-      findings.map(found => [found.detector, found.action, sourceOf(input, found)]),
+      findings.map(found => [found.detector, found.action, input.sources[found.rule]]),
       [
         ['custom', 'redact', { id: 'id-workspace', name: 'name-workspace', scope: 'workspace' }],
         ['email', 'redact', { id: 'id-member', name: 'name-member', scope: 'member' }],

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { compileRules, type RuleSet, redact } from '../../src/guardrails/rules.ts'
-import { TextWindow, verdict, type WindowSize } from '../../src/guardrails/window.ts'
+import { compileRules, type RuleSet, redact, strictest } from '../../src/guardrails/rules.ts'
+import { TextWindow, type WindowSize } from '../../src/guardrails/window.ts'
 import { ALL_SLUGS, filler, rulesOf, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
 import { search } from '../support/property.ts'
 
@@ -21,7 +21,13 @@ function read(rules: RuleSet, size: WindowSize, pieces: readonly string[]): Seen
     most = Math.max(most, window.heldBytes)
   }
   out += window.end()
-  return { out, verdict: verdict(window), findings: window.findings, blocked: window.isBlocked, most }
+  return {
+    out,
+    verdict: strictest(window.findings),
+    findings: window.findings,
+    blocked: window.isBlocked,
+    most,
+  }
 }
 
 const scanners = new Map<string, ReturnType<typeof compileRules>>()

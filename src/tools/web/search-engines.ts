@@ -165,8 +165,6 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
   },
 }
 
-export const ENGINE_KINDS = Object.keys(SEARCH_ENGINES) as readonly EngineKind[]
-
 function post(path: string, body: unknown) {
   return { method: 'POST', path, body: JSON.stringify(body) } as const
 }
