@@ -39,7 +39,7 @@ export interface WireRequest {
 }
 
 /** How the bytes of a reply divide into frames. `aws-events`: binary messages of AWS. */
-type Framing = 'sse' | 'aws-events' | 'json'
+export type Framing = 'sse' | 'aws-events' | 'json'
 
 export type FinishReason =
   | 'stop'
