@@ -75,7 +75,7 @@ t.test('what cannot be done is told to the model, and shown', async t => {
     [{ operation: 'read', filename: 'binary' }, /not text/],
     [{ operation: 'read', filename: 'latin1' }, /not text/],
     [{ operation: 'write', filename: 'x' }, /^content: is required/],
-    [{ operation: 'write', filename: '..', content: 'x' }, /^filename: must be the name/],
+    [{ operation: 'write', filename: '..', content: 'x' }, /^filename: must end in a file name/],
     [{ operation: 'write', filename: 'x'.repeat(300), content: 'x' }, /^filename: must have at most/],
     [{ operation: 'write', filename: 'x', content: 'x'.repeat(2_001) }, /too large/],
     [{ operation: 'edit', filename: 'a.txt', new_string: 'x' }, /^old_string: is required/],
@@ -188,7 +188,7 @@ t.test('commands that text_editor cannot do are told to the model', async t => {
     [{ command: 'create', path: 'a/b', file_text: 'x' }, /no folders/],
     [{ command: 'create', path: '../a', file_text: 'x' }, /no folders/],
     [{ command: 'create', path: '/', file_text: 'x' }, /name of a file/],
-    [{ command: 'create', path: '..', file_text: 'x' }, /name of a file/],
+    [{ command: 'create', path: '..', file_text: 'x' }, /must end in a file name/],
     [{ command: 'create', path: 'a', file_text: 'x x' }, /was written/],
     [{ command: 'str_replace', path: 'a', old_str: 'x', new_str: 'y' }, /more than once/],
     [

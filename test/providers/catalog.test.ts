@@ -362,7 +362,7 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'anthropic' }] }),
     path,
-    /the provider's format anthropic-messages makes no embeddings/,
+    /the provider's format anthropic-messages does not make embeddings/,
   )
   fails(
     { models: [{ ...VECTORS, outputModalities: ['text', 'embeddings'], endpoints: [{ provider: 'acme' }] }] },
