@@ -385,7 +385,7 @@ t.test('a workspace has a thousand credentials, and room again once one is delet
   }
   const refused = await create({ workspace_id: workspaceId })
   t.equal(refused.status, 409)
-  t.match(refused.text, /may have 1000 credentials/)
+  t.match(refused.text, /limit of 1000 credentials/)
   t.equal((await create()).status, 201, 'other workspaces go on')
   t.equal((await ask('DELETE', `/byok/${ids[0]}`)).status, 200)
   t.equal((await create({ workspace_id: workspaceId })).status, 201)

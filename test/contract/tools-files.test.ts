@@ -95,7 +95,11 @@ t.test('what cannot be done is told to the model, and shown', async t => {
   }
   const fill = (name: string) => ({ operation: 'write', filename: name, content: 'x' })
   const full = await play(FILES, 'files', [fill('a'), fill('b'), fill('c')])
-  t.match(resultsOf(full.results), [{ result: {} }, { result: {} }, { error: /limit of 5 files per workspace/ }])
+  t.match(resultsOf(full.results), [
+    { result: {} },
+    { result: {} },
+    { error: /limit of 5 files per workspace/ },
+  ])
 })
 
 t.test('names lead nowhere, and workspaces stay apart', async t => {

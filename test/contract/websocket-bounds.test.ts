@@ -73,7 +73,7 @@ t.test('a key may have so many sockets, and is told the limit', async t => {
   t.equal(await sockets(gateway), 2)
   const [refused, answer] = await shake(t, gateway, apiKey)
   t.match(answer, /^HTTP\/1.1 429 .*\r\nretry-after: 1\r\n/is)
-  t.match(answer, /2 WebSockets open.*close one first.*"limit":"limits\.socketsPerKey"/s)
+  t.match(answer, /limit of 2 open WebSockets.*close one first.*"limit":"limits\.socketsPerKey"/s)
   refused.destroy()
   const { values } = await serving.metrics.shed.get()
   t.equal(values.find(({ labels }) => labels.reason === 'key_sockets')?.value, 1)
