@@ -73,7 +73,7 @@ export const Settings = group({
   storage: group({
     url: setting(
       Address,
-      "`sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with parameters of `pg` such as `?sslmode=verify-full`. Usage records wait on this machine's disk until they are stored: in `spool` beside the SQLite file, or in `./data/spool`",
+      "`sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with parameters of `pg` such as `?sslmode=verify-full`. Usage records wait on this machine's disk until they are stored: in `spool` next to the SQLite file, or in `./data/spool`",
       {
         default: 'sqlite:./data/gateway.db',
         env: 'DATABASE_URL',
