@@ -1,6 +1,6 @@
 /**
- * The counters that a request draws on, and the error if one is too low: the limit of the key, budgets, credits, and
- * requests and tokens per minute. Pure.
+ * Builds the counters that `quota.ts` and `request-rate.ts` take from, and the error if one is too low: the limit of
+ * the key, budgets, credits, and requests and tokens per minute. Pure.
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
