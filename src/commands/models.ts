@@ -31,7 +31,7 @@ export const modelsImport: Command = {
     print(`imported ${count(models.length)} models; ${count(served)} of them have a provider here`)
     if (served < models.length)
       complain([
-        'models without a provider are not offered: add a provider of their author, or a wildcard row (docs/models.md)',
+        "models without a provider are not offered: add their author's provider, or a wildcard row (docs/models.md)",
       ])
     return 0
   },

@@ -1,4 +1,4 @@
-/** Settings of the addresses that a gateway listens on: the public one, and the admin port. Pure. */
+/** Settings for the addresses that a gateway listens on: the public one, and the admin port. Pure. */
 import { Type } from '@sinclair/typebox'
 import {
   Address,

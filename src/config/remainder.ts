@@ -1,6 +1,6 @@
 /**
- * Removes invalid values from a configuration, so that later checks can report further problems in the same start. No
- * gateway runs with the result. Pure.
+ * Removes invalid values from a configuration, so that later checks can report further problems in the same
+ * start. A gateway never runs with the result. Pure.
  */
 import type { TSchema } from '@sinclair/typebox'
 import { Value, ValueErrorType } from '@sinclair/typebox/value'

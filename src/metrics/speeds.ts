@@ -24,7 +24,7 @@ export const SPEED_METRICS = {
   modelPerToken: {
     kind: 'histogram',
     name: 'gateway_model_time_per_output_token_seconds',
-    help: 'Time of an answered attempt for each output token: after the first content of a stream, in all for a whole reply',
+    help: 'Time per output token of an answered attempt: after the first content of a stream, in total for a whole reply',
     labels: ['provider', 'model'],
     buckets: PER_TOKEN_BUCKETS,
   },

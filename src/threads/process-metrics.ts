@@ -48,19 +48,19 @@ export function createProcessMetrics(
   const { version } = JSON.parse(readFileSync(OWN_PACKAGE, 'utf8')) as { version: string }
   const threads = new Gauge({
     name: 'gateway_threads',
-    help: 'Threads: answering, not answering in time, or waiting for their restart',
+    help: 'Threads by state: answering, not answering in time, or waiting to be restarted',
     labelNames: ['state'] as const,
     registers,
   })
   for (const state of THREAD_STATES) threads.set({ state }, 0)
   const restarts = new Counter({
     name: 'gateway_thread_restarts_total',
-    help: 'Threads that died and were started again',
+    help: 'How many times a thread died and was restarted',
     registers,
   })
   const quotaDegraded = new Gauge({
     name: 'gateway_quota_degraded',
-    help: '1 while Redis does not answer and limits go on by the share of this instance; absent without Redis',
+    help: '1 while Redis does not answer and this instance applies its own share of the limits; absent without Redis',
     registers: having('redis'),
   })
   const storageUp = new Gauge({
@@ -70,29 +70,29 @@ export function createProcessMetrics(
   })
   const storageProbe = new Gauge({
     name: 'gateway_storage_probe_seconds',
-    help: 'How long the database took for the last reading of one key, asked every 2 s',
+    help: 'How long the database took the last time one key was read, measured every 2 s',
     registers,
   })
   const degraded = new Gauge({
     name: 'gateway_degraded',
-    help: '1 while the instance does without store, redis or disk, as /readyz reports',
+    help: '1 while the instance works without store, redis or disk, as /readyz reports',
     labelNames: ['what'] as const,
     registers,
   })
   for (const what of DEGRADED) degraded.set({ what }, 0)
   const exportLag = new Gauge({
     name: 'gateway_export_lag_seconds',
-    help: 'Since the oldest usage record that is not at the destination of an export; absent without exports',
+    help: 'Age in seconds of the oldest usage record that has not reached its destination, for the export that is furthest behind; absent without exports',
     registers: having('exports'),
   })
   const exportWaiting = new Gauge({
     name: 'gateway_export_waiting_bytes',
-    help: 'Usage records that wait on the disk or in memory for the destination of an export; absent without exports',
+    help: "Bytes of usage records that have not reached an export's destination; absent without exports",
     registers: having('exports'),
   })
   const exportLost = new Counter({
     name: 'gateway_export_lost_records_total',
-    help: 'Usage records that an export had no room for; absent without exports',
+    help: 'Usage records that were lost because an export had no room for them; absent without exports',
     registers: having('exports'),
   })
   const spoolBytes = new Gauge({
@@ -108,7 +108,7 @@ export function createProcessMetrics(
   })
   new Gauge({
     name: 'gateway_build_info',
-    help: 'Always 1; the label is the version that runs',
+    help: 'Always 1; the label is the running version',
     labelNames: ['version'] as const,
     registers,
   }).set({ version }, 1)
@@ -129,7 +129,7 @@ export function createProcessMetrics(
   })
   new Gauge({
     name: 'process_resident_memory_bytes',
-    help: 'Memory of the process that is in RAM',
+    help: "The process's memory that is in RAM",
     registers,
     collect() {
       this.set(process.memoryUsage.rss())
@@ -148,7 +148,7 @@ export function createProcessMetrics(
   })
   const spans = new Counter({
     name: 'gateway_trace_spans_total',
-    help: 'Spans of kept traces: taken by the collector, refused by it, or dropped because it was away or too slow',
+    help: 'Spans of kept traces: taken by the collector, refused by it, or dropped because the collector was unreachable or too slow',
     labelNames: ['outcome'] as const,
     registers: having('traces'),
   })
@@ -164,13 +164,13 @@ export function createProcessMetrics(
   })
   const batches = new Gauge({
     name: 'gateway_batches',
-    help: 'Batches by state, of all instances on the database',
+    help: 'Batches by state, from all instances on the database',
     labelNames: ['status'] as const,
     registers,
   })
   const blocked = new Gauge({
     name: 'gateway_endpoints_blocked',
-    help: 'Endpoints and own keys that are not asked now: their breaker is open, or their provider asked to wait',
+    help: 'Endpoints and BYOK credentials that are currently not called: their breaker is open, or their provider asked clients to wait',
     labelNames: ['reason'] as const,
     registers,
   })
@@ -181,7 +181,7 @@ export function createProcessMetrics(
   })
   const certificateReloads = new Counter({
     name: 'gateway_tls_reloads_total',
-    help: 'Changes of the files of the certificate that were taken, or refused because the files are faulty',
+    help: "Changes of the TLS certificate's files that were taken, or refused because the files are faulty",
     labelNames: ['outcome'] as const,
     registers: having('tls'),
   })

@@ -28,13 +28,13 @@ export function authHeaders(scheme: AuthScheme, key: string | null): Record<stri
   if (key === null) {
     throw new GatewayError(
       'provider_unavailable',
-      'No key is configured for this provider (apiKey of its row under providers)',
+      'No key is configured for this provider (apiKey in its row under providers)',
     )
   }
   if (!PRINTABLE.test(key)) {
     throw new GatewayError(
       'provider_unavailable',
-      'The key configured for this provider has characters that cannot be sent in a header (apiKey of its row under providers)',
+      'The key configured for this provider has characters that cannot be sent in a header (apiKey in its row under providers)',
     )
   }
   return HEADERS[scheme](key)

@@ -207,7 +207,7 @@ t.test('links that lead to no document are refused by their field', async t => {
   const cases: readonly (readonly [string, RegExp])[] = [
     ['/missing', /: the link answered with status 404$/],
     ['/large', /: the link answered with more than 10000 bytes$/],
-    ['/page', /: the link does not lead to application\/pdf$/],
+    ['/page', /: the link does not point to a document of type application\/pdf$/],
     ['/false', /: the document is not a PDF$/],
     ['/away', /: the link does not begin with https:\/\/$/],
   ]

@@ -170,7 +170,7 @@ t.test('refusals are told in words, with the way out', async t => {
   t.match(await tried('/providers/check', { provider: 'keyless' }), {
     works: false,
     asked: null,
-    message: 'No key is configured for this provider (apiKey of its row under providers)',
+    message: 'No key is configured for this provider (apiKey in its row under providers)',
     field: 'providers[].apiKey',
     advice: /^Put a key into apiKey/,
   })

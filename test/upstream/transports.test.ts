@@ -79,7 +79,7 @@ for (const by of TRANSPORTS) {
           t.same(notes.seen, [GONE])
           t.equal(
             notes.error?.message,
-            'The provider is configured with a header that cannot be sent (headers of its row under providers)',
+            'The provider is configured with a header that cannot be sent (headers in its row under providers)',
           )
         }
         t.equal(server.requests.length, before)

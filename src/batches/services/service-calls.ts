@@ -177,7 +177,7 @@ export class ServiceCalls {
     if (key.baseUrl === null || gapsOf(key.baseUrl).length > 0) {
       throw new GatewayError(
         'provider_unavailable',
-        `No base URL is configured for provider ${provider.name} (baseUrl of its row under providers)`,
+        `No base URL is configured for provider ${provider.name} (baseUrl in its row under providers)`,
       )
     }
     const url = new URL(key.baseUrl)

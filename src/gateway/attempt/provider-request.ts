@@ -251,7 +251,7 @@ function parseUrl(endpoint: Endpoint, path: string): URL {
   if (baseUrl === null) {
     throw new GatewayError(
       'provider_unavailable',
-      `No base URL is configured for provider ${provider.name} (baseUrl of its row under providers)`,
+      `No base URL is configured for provider ${provider.name} (baseUrl in its row under providers)`,
     )
   }
   // Without a key that fills its gaps, an address needs what the row says.

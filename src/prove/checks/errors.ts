@@ -172,7 +172,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
       tester.sendRaw(connection, `${head}{"model": "x", "input": "${'x'.repeat(64)}`, 1)
       const reply = await connection.read({ silenceMs: REFUSES_MS })
       if (reply === null)
-        return connection.isClosed ? pass('the connection was closed') : fail('it waits for the body')
+        return connection.isClosed ? pass('the connection was closed') : fail('it kept waiting for the body')
       return byStatus(reply, reply.status >= 400 && reply.status < 500)
     },
   },

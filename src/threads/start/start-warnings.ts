@@ -65,7 +65,7 @@ function unserved(config: Config, catalog: Catalog): readonly string[] {
   const [first] = without
   if (first === undefined) return []
   return [
-    `catalogue.import: ${without.length} models, such as ${first.id}, have no provider here and are not offered; add a provider of their author, or a wildcard row`,
+    `catalogue.import: ${without.length} models, such as ${first.id}, have no provider here and are not offered; add their author's provider, or a wildcard row`,
   ]
 }
 

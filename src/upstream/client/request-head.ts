@@ -116,6 +116,6 @@ function makeHeaders(given: UpstreamRequest['headers'], userAgent: string): Head
 
 function invalidHeader(): GatewayError {
   return unavailable(
-    'The provider is configured with a header that cannot be sent (headers of its row under providers)',
+    'The provider is configured with a header that cannot be sent (headers in its row under providers)',
   )
 }

@@ -330,7 +330,8 @@ async function read(
     throw new PageError('unreachable', `the link answered with status ${statusCode}`, statusCode)
   const said = firstOf(headers['content-type'], '')
   const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
-  if (!types.includes(type)) throw new PageError('wrong_type', `the link does not lead to ${types[0]}`)
+  if (!types.includes(type))
+    throw new PageError('wrong_type', `the link does not point to a document of type ${types[0]}`)
   // We asked for no compression, and the decompressed size is unknown.
   if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
     throw new PageError('wrong_type', 'the link answered with compressed content')

@@ -1,4 +1,4 @@
-/** Shows and edits credits, API keys, workspaces, own credentials and end users, all through the management API. */
+/** Shows and edits credits, API keys, workspaces, provider keys and end users through the management API. */
 import { count, usd } from '../format.js'
 import { Field, FormDialog } from '../forms.js'
 import { html, useState } from '../html.js'
