@@ -51,7 +51,7 @@ function main(words: readonly string[]): number {
     {
       cwd: ROOT,
       stdio: 'inherit',
-      env: { ROUNDS: groups === null ? ROUNDS.all : ROUNDS.turn, ...process.env },
+      env: { ROUNDS: groups === null ? ROUNDS.all : ROUNDS.turn, EXHAUSTIVE: '1', ...process.env },
     },
   )
   return status ?? 1

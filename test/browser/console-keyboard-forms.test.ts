@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
 import { OWN_KEY, openWalk, type Walk, WIDTHS, walkOf } from '../support/console-walk.ts'
+import { unlessExhaustive } from '../support/share.ts'
 
 async function credits(
   _: Test,
@@ -226,7 +227,7 @@ async function pages(_: Test, { visit: { page }, keys, world, view }: Walk): Pro
 
 const PARTS = { credits, keysOfApi, workspaces, credentials, endUsers, guardrails }
 
-t.test('forms by the keyboard alone', { skip: WITHOUT_BROWSER }, async t => {
+t.test('forms by the keyboard alone', { skip: WITHOUT_BROWSER || unlessExhaustive }, async t => {
   const { world, open } = await openWalk(t)
   for (const width of WIDTHS) {
     await t.test(`at ${width} pixels`, async t => {

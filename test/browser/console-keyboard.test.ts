@@ -5,6 +5,7 @@
 import t, { type Test } from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
 import { beginBatch, openWalk, VIEWS, type Walk, WIDTHS, walkOf } from '../support/console-walk.ts'
+import { unlessExhaustive } from '../support/share.ts'
 
 /** The frame: links, digits, help, and that Tab comes to everything and around. */
 async function frame(t: Test, walk: Walk): Promise<void> {
@@ -297,7 +298,7 @@ async function leave(_: Test, { visit: { page }, keys, button, look }: Walk): Pr
 
 const PARTS = { frame, home, requests, usage, models, batches, playground, changes, leave }
 
-t.test('the console by the keyboard alone', { skip: WITHOUT_BROWSER }, async t => {
+t.test('the console by the keyboard alone', { skip: WITHOUT_BROWSER || unlessExhaustive }, async t => {
   const { world, open } = await openWalk(t)
   for (const width of WIDTHS) {
     await t.test(`at ${width} pixels`, async t => {
