@@ -10,7 +10,7 @@ export const alignmentSettings = group({
     group({
       model: setting(
         Address,
-        'the model of the catalogue that judges for the [alignment plugin](plugins.md); if unset, requests with the plugin are refused',
+        'the model in the catalogue that judges for the [alignment plugin](plugins.md); if unset, requests with the plugin are refused',
       ),
     }),
   ),
@@ -30,7 +30,7 @@ export const moderationSettings = nullable(
   group({
     model: setting(
       Address,
-      'the model of the catalogue that judges for the [moderation plugin](plugins.md); if unset, requests with the plugin are refused',
+      'the model in the catalogue that judges for the [moderation plugin](plugins.md); if unset, requests with the plugin are refused',
     ),
   }),
 )
@@ -40,7 +40,7 @@ export const routersSettings = group({
     group({
       model: setting(
         Address,
-        'a small model of the catalogue that classifies tasks for the [routers](routers.md) and judges for `nvidia/switchyard`. Without it, the routers use built-in weights, and `nvidia/switchyard` uses its capable model',
+        'a small model in the catalogue that classifies tasks for the [routers](routers.md) and judges for `nvidia/switchyard`. Without it, the routers use built-in weights, and `nvidia/switchyard` uses its capable model',
       ),
     }),
   ),

@@ -9,12 +9,12 @@ export const filesSettings = group({
       'false: the [file-parser plugin](plugins.md) does not follow links to documents',
       { default: true },
     ),
-    allowHttp: setting(Type.Boolean(), 'true: plain HTTP is allowed too, to public addresses', {
+    allowHttp: setting(Type.Boolean(), 'true: plain HTTP to public addresses is also allowed', {
       default: false,
     }),
     allowPrivate: setting(
       Type.Boolean(),
-      'true: any address and port is allowed, over HTTP too, and the system resolves names (hosts file, search domains). Every caller with a key can then make the gateway read from addresses in your internal network: use it only if you trust all callers',
+      'true: any address and port is allowed, also over HTTP, and the system resolves names (hosts file, search domains). Every caller with a key can then make the gateway read from addresses in your internal network: use it only if you trust all callers',
       { default: false },
     ),
     maxBytes: setting(

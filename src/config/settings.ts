@@ -247,7 +247,7 @@ export const Settings = group({
   capture: group({
     enabled: setting(
       Type.Boolean(),
-      'true: management keys may have the requests of one API key or workspace [captured](captures.md) for some minutes, in sealed files below the data folder',
+      'true: management keys may have the requests of one API key or workspace [captured](captures.md) for a few minutes, in sealed files below the data folder',
       { default: false },
     ),
     maxBytes: setting(

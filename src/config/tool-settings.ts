@@ -34,12 +34,12 @@ export const toolSettings = group({
     ),
   }),
   webFetch: group({
-    allowHttp: setting(Type.Boolean(), 'true: plain HTTP is allowed too, to public addresses', {
+    allowHttp: setting(Type.Boolean(), 'true: plain HTTP to public addresses is also allowed', {
       default: false,
     }),
     allowPrivate: setting(
       Type.Boolean(),
-      'true: any address and port is allowed, over HTTP too. Every model with the tool, and so every text that it reads, can then make the gateway read from addresses in your internal network',
+      'true: any address and port is allowed, also over HTTP. Every model with the tool, and so all text that it reads, can then make the gateway read from addresses in your internal network',
       { default: false },
     ),
     maxBytes: setting(
@@ -56,7 +56,7 @@ export const toolSettings = group({
   mcp: group({
     allowPrivate: setting(
       Type.Boolean(),
-      'true: the server tool [mcp](mcp.md) may reach any address and port, over HTTP too. Every caller with a key can then make the gateway send requests into your internal network',
+      'true: the server tool [mcp](mcp.md) may reach any address and port, also over HTTP. Every caller with a key can then make the gateway send requests into your internal network',
       { default: false },
     ),
   }),
