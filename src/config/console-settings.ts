@@ -31,7 +31,7 @@ export const consoleSettings = group({
   }),
   publicUrl: setting(
     nullable(Address),
-    'the address at which browsers reach the console, such as `https://sluice.example.com`: https, or http on this machine. [Sign-in](console.md#sign-in) returns to `/console/callback` at this address, regardless of a request's `Host`. Its name does not need an entry in `admin.hosts`',
+    'the address at which browsers reach the console, such as `https://sluice.example.com`: https, or http on this machine. [Sign-in](console.md#sign-in) returns to `/console/callback` at this address, regardless of the `Host` in a request. Its name does not need an entry in `admin.hosts`',
     publicAddress,
   ),
   oidc: nullable(
