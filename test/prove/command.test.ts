@@ -96,7 +96,7 @@ async function wordsRun(words: readonly string[]): Promise<unknown> {
 t.test('wrong words are told before anything is sent, and without the key', async t => {
   const cases: readonly (readonly [readonly string[], RegExp])[] = [
     [[], /URL: is missing; usage: sluice prove URL/],
-    [['ftp://x', '--key', KEY], /URL: expects http:/],
+    [['ftp://x', '--key', KEY], /URL: expects an http:\/\/ or https:\/\/ address/],
     [['http://x'], /an API key is missing: pass --key KEY, or set GATEWAY_API_KEY/],
     [['http://x', '--key', 'a b'], /--key: expects a key without spaces/],
     [['http://x', '--key', KEY, '--requests', '0'], /--requests: expects a number from 1 to 100,000/],
