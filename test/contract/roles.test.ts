@@ -137,8 +137,8 @@ t.test('an admin makes management keys of every role, and changes their roles', 
 t.test('the table of the docs is that of the rows', t => {
   const text = readFileSync(join(import.meta.dirname, '../../docs/management.md'), 'utf8')
   const table = text.slice(
-    text.indexOf('| least role |'),
-    text.indexOf('\n\n', text.indexOf('| least role |')),
+    text.indexOf('| lowest role |'),
+    text.indexOf('\n\n', text.indexOf('| lowest role |')),
   )
   for (const role of ['operator', 'admin'] as const) {
     const line = table.split('\n').find(each => each.startsWith(`| \`${role}\` |`)) ?? ''
