@@ -6,6 +6,7 @@ import { type PageTextInput, pageText } from '../../src/tasks/page-text.ts'
 import { plainHtml } from '../../src/tasks/plain-html.ts'
 import { createTaskPool } from '../../src/tasks/pool/pool.ts'
 import { TaskError } from '../../src/tasks/task.ts'
+import { share } from '../support/share.ts'
 
 const page = (html: string | Uint8Array, parts: Partial<PageTextInput> = {}) =>
   pageText({
@@ -111,7 +112,7 @@ t.test('no hostile page takes its worker beyond deadline or memory', async t => 
   const tasks = createTaskPool({ threads: 1, clock: systemClock, metrics: createMetrics() })
   t.teardown(() => tasks.close())
   const signal = new AbortController().signal
-  for (const [name, html] of Object.entries(HOSTILE)) {
+  for (const [name, html] of share(Object.entries(HOSTILE), 4)) {
     const input = {
       bytes: Buffer.from(html()),
       type: 'text/html',
