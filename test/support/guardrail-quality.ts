@@ -82,6 +82,6 @@ export function qualityTable(all: readonly Quality[]): string {
         `| \`${slug}\` | ${positives} | ${negatives} | ${percent(precision)} | ${percent(recall)} |`,
     ),
     '',
-    `On ${samples} texts for all detectors together that were written after they were finished, and on which nothing was tuned, precision is ${percent(precision)} and recall ${percent(recall)}: expect that rather than the table.`,
+    `On ${samples} samples for all detectors together, which were written after the detectors were finished and never used for tuning, precision is ${percent(precision)} and recall is ${percent(recall)}. Expect these figures rather than those in the table.`,
   ].join('\n')
 }
