@@ -3,7 +3,6 @@
  * checks no key, and reads, records and counts nothing. Its cost is the cost of the platform; everything above that is
  * the gateway's own. `node bench/bare.ts PLAIN_PORT SECURE_PORT PLAIN_UPSTREAM SECURE_UPSTREAM CERTIFICATE`
  */
-
 import { App, type HttpRequest, type HttpResponse } from 'uWebSockets.js'
 import { readFileSync } from 'node:fs'
 import { systemClock } from '../src/clock.ts'

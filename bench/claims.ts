@@ -1,5 +1,4 @@
 /** The performance targets of the gateway, each as a figure per round of one run. Pure. */
-
 import { costs, rowsOf, series } from './figures.ts'
 import { OUTPUT_WINDOW } from './guards.ts'
 import { bytesPerStream, type Row, type Run, type Start, workOf } from './results.ts'

@@ -3,7 +3,6 @@
  * the model name of the request encodes (wire.ts). Prints one line with its three ports, then answers each line on
  * standard input with one line of counts. `node bench/upstream.ts CERT KEY`
  */
-
 import type { TemplatedApp } from 'uWebSockets.js'
 import { createInterface } from 'node:readline'
 import { type Reply, serveHttp2 } from './upstream-http2.ts'

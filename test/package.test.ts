@@ -1,5 +1,4 @@
 /** The package: the compiled gateway with its launcher and licence, and nothing else; and how heavy it may be. */
-
 import { execFileSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -2,7 +2,6 @@
  * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. The
  * dialect covers the differences between clients (fields, frames, envelopes).
  */
-
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'

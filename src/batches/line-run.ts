@@ -2,7 +2,6 @@
  * One run of one line of a batch: an exchange without a socket. It checks who may run the line at this moment, passes
  * it to its endpoint, and ends with a result or returns the line to the queue. Batch thread.
  */
-
 import { callerOf } from '../access/keys.ts'
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'

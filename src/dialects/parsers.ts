@@ -1,5 +1,4 @@
 /** The body parsers for batch requests, by endpoint. A new endpoint is one row. Pure. */
-
 import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
 import type { BatchEndpoint } from '../protocol/management/batches.ts'
 import { createChatParser } from './chat-completions/parse.ts'

@@ -1,5 +1,4 @@
 /** Log probabilities reported by a provider. Pure. */
-
 import { record } from '../json.ts'
 import type { Logprob } from '../protocol/items.ts'
 

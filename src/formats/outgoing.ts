@@ -3,7 +3,6 @@
  * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
  * dialect.
  */
-
 import type { GatewayError } from '../errors.ts'
 import { isRecord, type Json, parseJson } from '../json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'

@@ -7,7 +7,6 @@
  *   said or did, or sealed history, so omitting it would change the conversation. Reasoning is an exception: each
  *   encoder sends back reasoning that its provider can verify and omits the rest.
  */
-
 import { filled, isRecord, type Json, parseJson } from '../json.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'

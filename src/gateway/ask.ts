@@ -5,7 +5,6 @@
  * quotes the caller; the usage record belongs to the service. `AskAs` is for calls on behalf of the caller, such as
  * those of a tool that asks models.
  */
-
 import type { Clock } from '../clock.ts'
 import { NO_CREDENTIALS } from '../credentials/catalog.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'

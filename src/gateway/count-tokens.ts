@@ -3,7 +3,6 @@
  * if it has one, otherwise by an estimate from the length of the texts. Nothing is charged, and no usage record is
  * written. Serve threads.
  */
-
 import type { AttemptRecord } from '../exchange/exchange.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { TokenCounting } from '../formats/format.ts'

@@ -2,7 +2,6 @@
  * The answer to an embeddings call, and the second target of Attempt: takes one reply and writes its vectors in the
  * form that the client wants. One instance per attempt; the client sees nothing before the reply is complete.
  */
-
 import { GatewayError } from '../errors.ts'
 import type { EmbeddingsFormat } from '../formats/embeddings/format.ts'
 import { type Vector, type VectorTerms, writeVector } from '../formats/embeddings/vector.ts'

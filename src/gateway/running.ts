@@ -2,7 +2,6 @@
  * A running exchange: the Exchange that plugins see, plus the internal state of its stages; the runner of the stages,
  * and the stages that all kinds of exchange share.
  */
-
 import type { Recording } from '../captures/recording.ts'
 import type { Clock } from '../clock.ts'
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'

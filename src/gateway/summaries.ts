@@ -2,7 +2,6 @@
  * Encrypted summaries in an exchange: decrypts them before anything else reads the request, and creates one when
  * needed.
  */
-
 import type { AskAs } from '../exchange/exchange.ts'
 import type { Format } from '../formats/format.ts'
 import { COMPACTS } from '../protocol/json/request-notes.ts'

@@ -3,7 +3,6 @@
  * become ASCII, dashes become hyphens, invisible characters disappear, JSON escapes are decoded. Positions map back to
  * the text. Pure; time is linear.
  */
-
 import type { Hit, Shape } from './detector.ts'
 import { type Folded, foldedPlace, isInvisible } from './detectors/evasions.ts'
 

@@ -1,5 +1,4 @@
 /** Finds matches of compiled rules in a text, as a whole or in windows. Hot path for short texts. Pure. */
-
 import { INJECTION_SLUG } from '../protocol/management/guardrails.ts'
 import type { CustomPatterns } from './custom.ts'
 import {

@@ -2,7 +2,6 @@
  * State of one endpoint in one thread: its breakers, the delays that its provider asked for, its counts, and changes
  * not yet reported to other threads. Changes only its own fields. Hot path.
  */
-
 import type { CallerState, HealthCaller } from './caller-states.ts'
 import { type BreakerScope, EndpointBreakers } from './endpoint-breakers.ts'
 import { type BreakerEvent, type CallerNote, type Cause, type HealthNote, SAMPLES_MAX } from './notes.ts'

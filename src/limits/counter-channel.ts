@@ -2,7 +2,6 @@
  * Access to limit counters from other threads. The counters are in the main thread, so that all serve threads count
  * together; `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread.
  */
-
 import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'

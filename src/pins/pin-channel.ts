@@ -3,7 +3,6 @@
  * main thread, which has the pins. A new pin is sent at once, so that it is stored before its client can send the next
  * request.
  */
-
 import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'
 import type { Clock } from '../clock.ts'
 import type { Pins } from './pins.ts'

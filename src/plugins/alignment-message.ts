@@ -3,7 +3,6 @@
  * contains only output of the model: no tool results and nothing of the conversation; reasoning only if that is judged
  * too.
  */
-
 import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'
 import { answerFormat } from '../protocol/json/object-schema.ts'
 import { itemsOf, type ResponsesRequest } from '../protocol/request.ts'

@@ -2,7 +2,6 @@
  * Alignment: a second model checks each message of the first one against the caller's rules. `enforce` withholds a
  * message that breaks a rule, requests another one, and finally refuses; `audit` delivers everything and reports.
  */
-
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange, Turn } from '../exchange/exchange.ts'

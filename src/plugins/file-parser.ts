@@ -3,7 +3,6 @@
  * text is returned to the caller with the answer, and a document that comes back with its text is not parsed again.
  * Serve threads.
  */
-
 import { createHash } from 'node:crypto'
 import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS, refuseField } from '../errors.ts'
 import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'

@@ -2,7 +2,6 @@
  * Moderation: a configured model checks the input before any other model is called. It refuses flagged input, and input
  * that cannot be checked. The service pays for it, so it runs only for requests within their caller's limits.
  */
-
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'

@@ -2,7 +2,6 @@
  * Merges configured models with imports and provider lists: fills in missing fields, and adds further models. The
  * configuration always wins. Pure.
  */
-
 import { CATALOGUE_ID, ID_MAX_CHARS, type KnownModel } from './known-models.ts'
 import type { Provider } from './provider.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'

@@ -1,5 +1,4 @@
 /** Builds models and their endpoints from rows, and validates the rows. Pure. */
-
 import { didYouMean } from '../nearest.ts'
 import type { Faults } from '../settings/check.ts'
 import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'

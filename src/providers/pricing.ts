@@ -1,5 +1,4 @@
 /** Parses the prices in rows. Pure. */
-
 import { type PicoUsd, parseUsd } from '../money.ts'
 import type { Faults } from '../settings/check.ts'
 import type { PriceOverride, Pricing, TokenPrices } from './provider.ts'

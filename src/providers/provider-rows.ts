@@ -1,5 +1,4 @@
 /** Providers: the built-in table, overlaid with the validated rows of the configuration. Pure. */
-
 import { parseFactor } from '../money.ts'
 import { didYouMean } from '../nearest.ts'
 import { ConfigError, Faults } from '../settings/check.ts'

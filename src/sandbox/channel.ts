@@ -2,7 +2,6 @@
  * Access to the sandbox from other threads. `SandboxClient` is the end in a thread that serves requests,
  * `SandboxServer` the end in the main thread, which has the containers. Plain data only.
  */
-
 import { type Call, type CallAnswer, ThreadAnswers, ThreadCalls } from '../calls.ts'
 import type { Clock } from '../clock.ts'
 import { type FailureCode, GatewayError, toGatewayError } from '../errors.ts'

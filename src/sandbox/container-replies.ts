@@ -2,7 +2,6 @@
  * Replies and refusals of containers: the output of a run, the reason it was stopped, or the reason there is no
  * container. Pure.
  */
-
 import type { Config } from '../config/config.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { EngineResult, LimitStop, RunOutput } from './engine.ts'

@@ -1,7 +1,6 @@
 /**
  * The HTTP server of one thread: accepts requests and sockets from its front, counts them, and ends them in a drain.
  */
-
 import { AdmissionControl, type KeyedRequests } from '../admission/admission-control.ts'
 import type { EndedRequests } from '../admission/ended-requests.ts'
 import type { WeightsOfEndUsers } from '../admission/key-queue.ts'

@@ -3,7 +3,6 @@
  * request can refer to it and send only its new items. An in-memory cache, bounded per socket, per key and per thread.
  * It disappears with its socket, and is never a reason to refuse a request. Serve threads.
  */
-
 import { CONTINUES } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
 

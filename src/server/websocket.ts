@@ -3,7 +3,6 @@
  * takes the same path as a request over HTTP: gate, key, admission, dialect. This file decides on handshakes and keeps
  * all sockets of a thread; `socket-session.ts` handles one open socket. Serve threads.
  */
-
 import type { KeyedRequests } from '../admission/admission-control.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'

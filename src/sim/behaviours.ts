@@ -2,7 +2,6 @@
  * Behaviours of the simulated provider's models. The name of a model chooses its behaviour, with numbers after dashes:
  * `write-200-20` writes 200 tokens, one every 20 ms. SIM_MODELS lists all models except `embed-<dimensions>`. Pure.
  */
-
 import { createHash } from 'node:crypto'
 import { countWords, fieldsOf, listOf, numberOf, type SimAsk, type SimFields, textOf } from './ask.ts'
 import { exampleOf } from './examples.ts'

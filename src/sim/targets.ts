@@ -1,5 +1,4 @@
 /** Parses the target of a request to the simulated provider from its path, key and body. */
-
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { parseJson, record } from '../json.ts'
 import type { SimFields, SimFormat } from './ask.ts'

@@ -2,7 +2,6 @@
  * The verbs of the ledger: usage records, their totals, and their removal. Also explanations of requests, each kept for
  * a day, and the latest requests of each organization. Types only.
  */
-
 import type { UsageLine } from './spool/usage-line.ts'
 import type {
   ActivityFilter,

@@ -4,7 +4,6 @@
  * linear-time automata), nothing is compiled to code, and the deadline of the pool ends everything else. Pure; task
  * worker.
  */
-
 import {
   format as formats,
   type InstanceType,

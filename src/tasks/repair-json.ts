@@ -2,7 +2,6 @@
  * Repairs almost valid JSON: code fences, surrounding prose, missing ends, trailing commas, unquoted keys. It works on
  * the text, so numbers keep their digits, and valid JSON stays unchanged. Pure; task worker.
  */
-
 import { jsonrepair } from 'jsonrepair'
 import { parseJson } from '../json.ts'
 

@@ -1,5 +1,4 @@
 /** Admission of batch lines: the same checks as for an HTTP request, without a socket. Batch thread. */
-
 import { Admission, type AdmissionOwner, type AdmittedReply } from '../admission/admission.ts'
 import type { AdmissionControl } from '../admission/admission-control.ts'
 import { HeldBytes } from '../admission/load.ts'

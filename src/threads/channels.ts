@@ -1,5 +1,4 @@
 /** Calls between the main thread and the others: the list of channels, and what each one carries. */
-
 import type { Call, CallAnswer } from '../calls.ts'
 import type { CounterAnswer, CounterQuestion } from '../limits/counter-channel.ts'
 import type { MetricSnapshot } from '../metrics/exposition.ts'

@@ -2,7 +2,6 @@
  * Server tool file_search: searches the workspace's files. It serves `gateway:file_search`, and the native tool if the
  * endpoint has none or the ids belong to the gateway.
  */
-
 import type { Config } from '../config/config.ts'
 import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'

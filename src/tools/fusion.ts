@@ -2,7 +2,6 @@
  * Server tool fusion: a panel of models answers the conversation in parallel, an analyst compares the answers, and the
  * outer model writes its own answer from both. The plugin `fusion` and the fusion slugs use this tool.
  */
-
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../exchange/exchange.ts'
 import type { FusionAnalysis } from '../protocol/events.ts'

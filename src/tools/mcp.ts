@@ -2,7 +2,6 @@
  * Server tool mcp: tools of the MCP servers that a request names, if the provider does not call them itself. Each
  * server has one connection for the exchange. Serve threads.
  */
-
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'

@@ -1,5 +1,4 @@
 /** Workspace files that models read and write as text; shared by the tools files and text_editor. */
-
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Files } from '../files/files.ts'

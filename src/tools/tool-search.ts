@@ -2,7 +2,6 @@
  * Server tool tool_search: finds deferred functions of the request (`defer_loading`), which the model does not see
  * until then. The model's patterns run on RE2, and are bounded in size and work.
  */
-
 import { RE2JS } from 're2js'
 import { refuseField } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'

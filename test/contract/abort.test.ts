@@ -1,5 +1,4 @@
 /** A client that leaves takes the upstream with it, at every stage. */
-
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import tap, { type Test } from 'tap'

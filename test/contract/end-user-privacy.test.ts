@@ -2,7 +2,6 @@
  * End users towards providers: what a caller names its user with stays here, in whatever format the provider speaks.
  * Providers get a keyed hash or nothing; the usage record and what is summed from it keep the name itself.
  */
-
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'

@@ -1,5 +1,4 @@
 /** GET /generation and the ledger behind it: one record for each admitted request, however it ended. */
-
 import type { Test } from 'tap'
 import t from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'

@@ -2,7 +2,6 @@
  * What the front on `node:http` may do otherwise than the one on uWebSockets.js. All other tests of the fronts hold for
  * both. A test holds this table and that of docs/decisions/0044-two-fronts.md equal.
  */
-
 import type { Vector } from './framing-vectors.ts'
 import { FRONT } from './front-end.ts'
 

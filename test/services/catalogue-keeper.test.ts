@@ -1,5 +1,4 @@
 /** The catalogue of the process: the Store, real lists of the simulated provider, and faults of either. */
-
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'

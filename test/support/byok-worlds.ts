@@ -2,7 +2,6 @@
  * Enumerates worlds of own credentials, with the candidates to try in each, in order, according to an independent
  * oracle: a plain reading of the rules that shares no code with the gateway.
  */
-
 import type { Config } from '../../src/config/config.ts'
 import type { Credential } from '../../src/credentials/catalog.ts'
 import { credentialOf } from './own-keys.ts'

@@ -1,5 +1,4 @@
 /** A gateway with a scripted model for tools that work on files, and the calls that their tests share. */
-
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { keyRecord } from '../../src/access/api-key.ts'

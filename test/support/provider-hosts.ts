@@ -2,7 +2,6 @@
  * Every provider of the table, at its real address: a proxy routes every host to one TLS server of the test, which
  * answers in the format of the path and records its requests.
  */
-
 import { writeFileSync } from 'node:fs'
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'

@@ -1,5 +1,4 @@
 /** The threads of the product, in this process: one that dies, one that hangs, keys that change, and the end. */
-
 import { createSecretKey, randomBytes } from 'node:crypto'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { Agent } from 'node:http'

@@ -2,7 +2,6 @@
  * Translates request paths to field names of the client's body, for errors found after translation. Pure. A request
  * records where its items come from, because parts and items do not match one to one. Runs only for failures.
  */
-
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { renamed } from '../translation.ts'

@@ -4,7 +4,6 @@
  * `Output` turns blocks into items: it numbers them and joins neighbouring text blocks into one message, because the
  * API cuts a paragraph at every citation. Pure. Hot path.
  */
-
 import {
   filled,
   type Json,

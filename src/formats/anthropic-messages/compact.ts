@@ -3,7 +3,6 @@
  * a conversation of at least 50,000 tokens. The model summarises a shorter one when prompted in words, as the request
  * says. Pure.
  */
-
 import { filled } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'

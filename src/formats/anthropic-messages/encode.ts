@@ -3,7 +3,6 @@
  * that this API lacks if they only tune a reply (penalties, log probabilities, verbosity, seeds), and refuses a field
  * with its path if dropping it would change the meaning of the request.
  */
-
 import { strings } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

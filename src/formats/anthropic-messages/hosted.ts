@@ -2,7 +2,6 @@
  * Tools that Anthropic runs: a `server_tool_use` (or `mcp_tool_use`) block and, later in this reply or the next, a
  * `*_tool_result` block with the same id. Both together are one item; the table KINDS maps tools to items. Pure.
  */
-
 import {
   filled,
   type Json,

@@ -5,7 +5,6 @@
  * The encoder refuses all others with their path: a custom tool's free-form input would come back as a function call,
  * and MCP servers need approvals, which this API lacks.
  */
-
 import {
   filled,
   type Json,

@@ -6,7 +6,6 @@
  * of the same model that only `iterations` has; Anthropic bills it, so this file adds it. It skips iterations of other
  * models (an advisor, a declined fallback), because their prices are unknown.
  */
-
 import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 

@@ -3,7 +3,6 @@
  * here are sent. Parameters that only tune a reply are dropped if the API lacks them (penalties, log probabilities,
  * seeds).
  */
-
 import { recordOrEmpty, records } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

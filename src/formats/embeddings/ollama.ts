@@ -1,5 +1,4 @@
 /** Embeddings in Ollama's own API: POST /embed. Its OpenAI-compatible API speaks `openai-embeddings`. Pure. */
-
 import { type Json, list } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { WireRequest } from '../format.ts'

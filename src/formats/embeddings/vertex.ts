@@ -1,5 +1,4 @@
 /** Embeddings on Vertex AI: `predict` with one instance for each text. Pure. */
-
 import { countOrZero, type Json, list, recordOrEmpty } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { WireRequest } from '../format.ts'

@@ -2,7 +2,6 @@
  * Decodes the function calls of one Gemini reply: calls that arrive whole, and calls whose arguments arrive in several
  * chunks. Hot path.
  */
-
 import { GatewayError } from '../../errors.ts'
 import { filled, type Json, jsonText, record, records } from '../../json.ts'
 import type { Delta, ItemStart } from '../format.ts'

@@ -1,5 +1,4 @@
 /** Encodes a request as the body of `generateContent`. Only fields named here are sent. Pure. */
-
 import { type Json, record, strings } from '../../json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,5 +1,4 @@
 /** Token counts, finish reason and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
-
 import { count, countOrZero, filled, type Json, record } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 

@@ -4,7 +4,6 @@
  * does a conversation whose beginning was sent shortly before. A single question gets no mark, because writing to a
  * cache costs more than the plain prompt. Pure.
  */
-
 import { isRecord, type Json, recordOrEmpty, records } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest } from '../format.ts'

@@ -7,7 +7,6 @@
  * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
  * model's other items only calls have a form here; see outgoing.ts for the rest.
  */
-
 import type { GatewayError } from '../../errors.ts'
 import type {
   AssistantMessage,

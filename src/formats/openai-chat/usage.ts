@@ -2,7 +2,6 @@
  * Token counts and finish reason of a Chat Completions reply in the gateway's vocabulary. Pure.
  * The meaning of each count differs by vendor; `total_tokens` shows the right reading.
  */
-
 import { countOrZero, type Json, record } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 

@@ -8,7 +8,6 @@
  *   another format ran;
  * - it removes marks and hints for the gateway.
  */
-
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'

@@ -5,7 +5,6 @@
  * Streamed text is final, because it may have reached the client. A final text that continues it adds its rest; the
  * slots ignore a final text that contradicts it.
  */
-
 import { filled, isRecord, type Json, jsonText, records, remainder } from '../../json.ts'
 import { shortList } from '../../lists.ts'
 import type { Annotation } from '../../protocol/items.ts'

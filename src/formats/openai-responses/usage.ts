@@ -1,5 +1,4 @@
 /** Token counts and finish reason of a Responses reply in the gateway's vocabulary. Pure. */
-
 import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 

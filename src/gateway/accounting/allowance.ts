@@ -2,7 +2,6 @@
  * What a request may still spend under its caller's limits: before admission, at each model call, and while a reply
  * streams. Pure, except for the counters behind a reservation.
  */
-
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
 import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../limits/demand.ts'
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'

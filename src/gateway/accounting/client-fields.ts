@@ -1,5 +1,4 @@
 /** Metadata that clients send about themselves and their traces, bounded for records and log lines. Pure. */
-
 import type { ClientFacts } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AppFields, TraceFields } from '../../storage/usage.ts'

@@ -2,7 +2,6 @@
  * Limits and estimates of embeddings calls: they have input tokens only, so the cost does not depend on the reply.
  * Pure, except for the counters behind a reservation.
  */
-
 import type { Candidate } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import type { Demand, Offer } from '../../limits/demand.ts'

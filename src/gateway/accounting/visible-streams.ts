@@ -3,7 +3,6 @@
  * cost piece by piece. The caller's own request is no proof, and streams shown to other callers are weak evidence: only
  * one stream of a key at a time may rely on it. One instance per thread. Pure state.
  */
-
 import type { StreamTrust } from '../../exchange/exchange.ts'
 import { HeldShare } from '../../fairness/held-share.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

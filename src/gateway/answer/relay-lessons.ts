@@ -2,7 +2,6 @@
  * Learned relay patterns: which frames of a provider can be relayed to a dialect's clients, and which frames are sent
  * instead. Provider and client may use the same API or different ones. Pure.
  */
-
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import { FramePattern, type FrameSlot, type Place, placesIn } from '../../upstream/scan.ts'

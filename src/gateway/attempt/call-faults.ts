@@ -3,7 +3,6 @@
  * the end of an answer. Arguments are not validated against their schemas, because that would need one pool task per
  * call.
  */
-
 import type { Clock } from '../../clock.ts'
 import { parseJson } from '../../json.ts'
 import type { Metrics } from '../../metrics/metrics.ts'

@@ -2,7 +2,6 @@
  * Collection: the model call of an exchange whose reply a provider batch service has already produced. The stored reply
  * replaces the provider, and only the key that submitted the job is used. Batch thread.
  */
-
 import type { CollectedReply, StoredReply } from '../../exchange/exchange.ts'
 import type { WireRequest } from '../../formats/format.ts'
 import type { OutgoingKey } from '../../providers/provider.ts'

@@ -2,7 +2,6 @@
  * The request of one attempt to its provider, and the secrets in it. Serve threads. Hot path: URLs and headers of
  * shared keys are created once per endpoint, so that the HTTP client can cache what it derives from them.
  */
-
 import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'

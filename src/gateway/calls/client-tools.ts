@@ -2,7 +2,6 @@
  * Adapts the client's tools to formats that support fewer kinds: rewrites the request, and translates calls in the
  * reply back. Hot path for such requests; others cost three checks of their tools.
  */
-
 import { GatewayError, rewritten } from '../../errors.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'
 import { LongText } from '../../formats/long-text.ts'

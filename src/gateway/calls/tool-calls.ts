@@ -1,5 +1,4 @@
 /** Server-tool calls: removes them from a reply before the client sees it, and limits their number. Pure. */
-
 import type { Bill } from '../../exchange/bill.ts'
 import type { Finish } from '../../exchange/exchange.ts'
 import type { Format, ItemStart } from '../../formats/format.ts'

@@ -1,5 +1,4 @@
 /** Translates the `tool_choice` of a request for the model: server tools become the names of their functions. Pure. */
-
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'

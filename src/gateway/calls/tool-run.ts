@@ -1,5 +1,4 @@
 /** Runs the server-tool calls of one exchange in parallel, each with its deadline, fee, item and guardrails. */
-
 import type { Clock } from '../../clock.ts'
 import { GatewayError, overloaded } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

@@ -4,7 +4,6 @@
  * conversations, and only for conversations that have a name, or that contain an answer and use a provider that caches
  * marked prompts. Other requests make no call here.
  */
-
 import { createHash, hash as digest } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
 import type { Exchange, PromptPrefix } from '../../exchange/exchange.ts'

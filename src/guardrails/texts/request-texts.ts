@@ -27,7 +27,6 @@
  * For a new field of a request, add its row to REQUEST_FIELDS; the compiler requires it. A new field of an item, a part
  * or a tool is text without a row; add one to FIELDS or TOOL_FIELDS if it holds a name, an id, a link, bytes or JSON.
  */
-
 import { Kind, type TSchema } from '@sinclair/typebox'
 import { isRecord } from '../../json.ts'
 import { type MapSchema, Rule, type VariantsRule, type VariantsSchema } from '../../protocol/json/schema.ts'

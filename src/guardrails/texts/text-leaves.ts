@@ -5,7 +5,6 @@
  * - A model sees a JSON schema unchanged, so every string in it is a text, except those that make the schema work:
  *   standard types and formats, references, and names of properties.
  */
-
 import { isUtf8 } from 'node:buffer'
 import { isRecord, parseJson } from '../../json.ts'
 import type { Leaf } from './text-fields.ts'

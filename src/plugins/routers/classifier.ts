@@ -2,7 +2,6 @@
  * Classifies the task of a request: with a small model if one is configured, otherwise (or if it fails) with the linear
  * classifier. A request never fails because of it. The service pays for the model call.
  */
-
 import type { Config } from '../../config/config.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import { parseJson, record } from '../../json.ts'

@@ -2,7 +2,6 @@
  * The signed proof of placement: its statements, and the part of a reply that it covers. Pure. The gateway signs it,
  * and `sluice verify` reads it; docs/proof.md explains how to check it without either.
  */
-
 import { hash } from 'node:crypto'
 import { isObject } from '../json/schema.ts'
 import type { DataRegion } from './guardrails.ts'

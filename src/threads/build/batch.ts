@@ -1,5 +1,4 @@
 /** One runner of batches: a gateway without a server. Composition root; the batch thread and tests start it. */
-
 import { ApiKeys } from '../../access/keys.ts'
 import { AdmissionControl } from '../../admission/admission-control.ts'
 import type { Load } from '../../admission/load.ts'

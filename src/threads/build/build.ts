@@ -1,5 +1,4 @@
 /** One serving instance: a gateway with its HTTP server. Composition root; serve threads and tests start it. */
-
 import { EndUserWeights } from '../../access/end-user-weights.ts'
 import { ApiKeys, callerOf } from '../../access/keys.ts'
 import type { EndedRequests } from '../../admission/ended-requests.ts'

@@ -1,7 +1,6 @@
 /**
  * Plugins of one thread, and the services that they may use: models, pages, documents, web search. Composition root.
  */
-
 import type { CredentialCatalog } from '../../credentials/catalog.ts'
 import type { AskAs } from '../../exchange/exchange.ts'
 import { FORMATS } from '../../formats/table.ts'

@@ -1,5 +1,4 @@
 /** Access to provider batch services, for one thread. Composition root. */
-
 import { accessService, type ServiceAccessDeps } from '../../batches/services/service-access.ts'
 import type { ServiceRunnerDeps } from '../../batches/services/service-runner.ts'
 import type { Clock } from '../../clock.ts'

@@ -1,5 +1,4 @@
 /** Services of the main thread: starts them one after the other, and closes them in order. */
-
 import { createBootstrap, type FirstKeys } from '../../access/bootstrap.ts'
 import { capturesFolder } from '../../captures/folder.ts'
 import { CaptureKeeper } from '../../captures/keeper.ts'

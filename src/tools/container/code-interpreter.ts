@@ -2,7 +2,6 @@
  * Server tool code_interpreter: runs the model's Python code in a sandbox container. Also serves the native tool of
  * that name if the provider has none, with its items and events.
  */
-
 import { isFileId } from '../../ids.ts'
 import { recordOrEmpty, texts } from '../../json.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'

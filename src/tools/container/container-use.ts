@@ -2,7 +2,6 @@
  * Code that the sandbox tools share: reads which container a request wants, opens it at the first call, and lists its
  * files.
  */
-
 import type { Config } from '../../config/config.ts'
 import { GatewayError, refuseField, toGatewayError } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

@@ -2,7 +2,6 @@
  * Server tool shell: runs the model's commands in a sandbox container. Also serves the native `shell` and
  * `local_shell`, with items of their own kind.
  */
-
 import { refuseField } from '../../errors.ts'
 import { itemId } from '../../ids.ts'
 import { recordOrEmpty } from '../../json.ts'

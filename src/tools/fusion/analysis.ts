@@ -1,5 +1,4 @@
 /** The fusion analyst: its prompt, and the validation of its analysis. Pure. */
-
 import { Type } from '@sinclair/typebox'
 import { parseJson } from '../../json.ts'
 import type { FusionAnalysis } from '../../protocol/events.ts'

@@ -2,7 +2,6 @@
  * Server tool subagent: the model gives a task to another model, which sees only the task and may have tools. A
  * subagent that calls functions of the client is suspended meanwhile; subagent-replay.ts resumes it.
  */
-
 import { GatewayError } from '../../errors.ts'
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'
 import { itemId, randomText } from '../../ids.ts'

@@ -2,7 +2,6 @@
  * Calls a search or page engine over the gateway's transport: key in a header, a deadline, a bounded reply. Errors are
  * EngineFailures that name the engine and the cause, but never the key or the engine's own text. Serve threads.
  */
-
 import { GatewayError } from '../../errors.ts'
 import { parseJson } from '../../json.ts'
 import type { Transport } from '../../upstream/transport.ts'

@@ -2,7 +2,6 @@
  * The streaming transport for direct connections: HTTP/1.1, one call at a time per connection, no redirects. A request
  * is sent a second time only if the provider was closing the reused connection when it arrived. Hot path.
  */
-
 import {
   LIMITS,
   type Transport,
