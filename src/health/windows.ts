@@ -69,7 +69,7 @@ export class OutcomeWindow {
   }
 }
 
-/** After this time a reply counts half: an endpoint that nobody asks is judged anew after some minutes. */
+/** After this time a reply counts as half: an endpoint without requests is judged afresh after a few minutes. */
 const HALF_LIFE_MS = 150_000
 /** Fewer replies say too little. */
 const CALLS_MIN = 10

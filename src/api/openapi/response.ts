@@ -297,7 +297,7 @@ export const GatewayMetadataAnswer = Type.Object(
   { description: 'The routing of a request; present if the header X-Gateway-Metadata is enabled.' },
 )
 
-/** What an answer may have besides. */
+/** Fields that only some answers have. */
 export const reports = {
   alignment: Type.Optional(AlignmentAnswer),
   gateway_metadata: Type.Optional(GatewayMetadataAnswer),
