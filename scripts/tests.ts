@@ -22,11 +22,11 @@ const FLAGS = [
 /** Those that take longest begin first, so that none is left alone at the end; the largest are run in parts. */
 const LONGEST: readonly { readonly folder: string; readonly parts: number }[] = [
   { folder: 'contract', parts: 4 },
+  { folder: 'browser', parts: 2 },
   { folder: 'batches', parts: 2 },
   { folder: 'gateway', parts: 2 },
   { folder: 'storage', parts: 2 },
-  { folder: 'browser', parts: 2 },
-  ...['threads', 'commands', 'tasks'].map(folder => ({ folder, parts: 1 })),
+  ...['threads', 'tasks', 'console', 'commands', 'server', 'api'].map(folder => ({ folder, parts: 1 })),
 ]
 /** Of what is told of one point. */
 const TOLD_MAX_CHARS = 4_000

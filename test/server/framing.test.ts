@@ -38,8 +38,6 @@ function witness(): Witness {
 
 /** For what has to come; it is a fault when it does not. */
 const PATIENCE_MS = 30_000
-/** A server that has answered waits so long for a client that still sends. */
-const LINGER_MS = 5_000
 
 interface Expected {
   /** An answer or the end of the connection has to come. Otherwise the server may also wait for more bytes. */
@@ -79,10 +77,7 @@ async function play(
   if (expected.ends) await until(() => answeredTo(segments, client.text))
   // Both ends run in this process: what has not moved after so many turns waits for more bytes.
   for (let turn = 0; turn < 30 && !client.closed; turn++) await turns(1)
-  if (expected.closes && answeredTo(segments, client.text)) {
-    if (!client.closed) clock.advance(LINGER_MS)
-    await until(() => false)
-  }
+  if (expected.closes && answeredTo(segments, client.text)) await client.untilCut(clock)
   return client
 }
 

@@ -1,8 +1,8 @@
 /** One request from its head to its answer: what is decided before the key, the body and the handler are asked. */
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import t from 'tap'
 import type { ApiRequest } from '../../src/api/operation.ts'
+import { RawClient, request } from '../support/raw-http.ts'
+import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, MANAGEMENT, type Row, startFrontEnd, twoKeys } from './front-end.ts'
 
 const row = (handler: Row['handler'], more: Partial<Row> = {}): Row => ({
@@ -56,18 +56,14 @@ t.test('what the head alone refuses asks neither the key nor the handler', async
 })
 
 t.test('a key of the wrong kind is refused before the body has come', async t => {
-  const { port } = await startFrontEnd(t, [row(() => undefined)])
-  const socket = connect(port, '127.0.0.1')
-  t.teardown(() => socket.destroy())
-  socket.write(
-    `POST /v1/echo HTTP/1.1\r\nHost: x\r\nAuthorization: ${MANAGEMENT}\r\n` +
-      'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"half":',
-  )
-  let answer = ''
-  socket.setEncoding('utf8').on('data', (text: string) => {
-    answer += text
-  })
-  await once(socket, 'close')
+  const clock = new TestClock()
+  const { port } = await startFrontEnd(t, [row(() => undefined)], { clock })
+  const client = new RawClient(port)
+  t.teardown(() => client.destroy())
+  const headers = { Authorization: MANAGEMENT, 'Content-Type': 'application/json', 'Content-Length': '100' }
+  await client.send(request('POST', '/v1/echo', headers, '{"half":'))
+  await client.untilCut(clock)
+  const answer = client.text
   t.match(answer, /^HTTP\/1\.1 403 /)
   t.match(answer, 'A management key cannot call inference operations')
   t.match(answer, /connection: close/i, 'the rest of the body would be read as the next request')

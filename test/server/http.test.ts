@@ -223,13 +223,6 @@ t.test('keys', async t => {
   })
 })
 
-/** Until the server closes a connection on which it has answered, while the client says nothing more. */
-async function cutAfterAnswer(client: RawClient, clock: TestClock): Promise<void> {
-  await client.until(text => parseReplies(text).length === 1)
-  clock.advance(5_000)
-  await client.untilClosed()
-}
-
 t.test('bodies', async t => {
   const LIMIT = 1024 * 1024
   const clock = new TestClock()
@@ -334,7 +327,7 @@ t.test('bodies', async t => {
     const chunk = `40000\r\n${' '.repeat(0x40000)}\r\n`
     for (let sent = 0; sent <= 6 && !client.closed; sent++)
       await Promise.race([client.send(chunk), client.untilClosed()])
-    await cutAfterAnswer(client, clock)
+    await client.untilCut(clock)
     t.equal(parseReplies(client.text)[0]?.status, 413, 'chunked')
   })
 
@@ -343,7 +336,7 @@ t.test('bodies', async t => {
     await client.send(
       request('POST', '/v1/echo', { 'Content-Type': 'application/json', 'Content-Length': '1000' }, '{'),
     )
-    await cutAfterAnswer(client, clock)
+    await client.untilCut(clock)
     const reply = parseReplies(client.text)[0]
     t.equal(reply?.status, 401)
     t.equal(reply?.headers.get('connection'), 'close')
@@ -376,7 +369,7 @@ t.test('an upload that drips is ended at its deadline', async t => {
   await turns(5)
   t.equal(client.text, '')
   clock.advance(1)
-  await cutAfterAnswer(client, clock)
+  await client.untilCut(clock)
   t.equal(parseReplies(client.text)[0]?.status, 408)
   // The client may see the end first.
   while (clock.armed > 0) await turns(1)

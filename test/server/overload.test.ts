@@ -105,12 +105,13 @@ t.test('more than fits in flight is answered 503 at once; what runs goes on, and
 })
 
 t.test('a refused upload is not read', async t => {
-  const front = await start(t, { maxInFlight: 1 })
+  const clock = new TestClock()
+  const front = await start(t, { maxInFlight: 1, clock })
   const running = await front.open('/wait')
   await front.running(1)
   const { status, client } = await front.answer('/post', 'POST')
   t.equal(status, 503, 'before a byte of the body came')
-  await client.untilClosed()
+  await client.untilCut(clock)
   t.equal(front.server.load.bufferedBytes, 0)
   running.destroy()
 })

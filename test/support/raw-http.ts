@@ -3,6 +3,10 @@ import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { OVER_TLS } from './over-tls.ts'
 import { awaited } from './patience.ts'
+import type { TestClock } from './test-clock.ts'
+
+/** For how long a server that has refused a request waits for the rest of it. */
+const LINGER_MS = 5_000
 
 export interface RawReply {
   readonly status: number
@@ -93,6 +97,13 @@ export class RawClient {
     while (!this.#closed) {
       await awaited('the end of a connection', new Promise<void>(resolve => this.#waiters.push(resolve)))
     }
+  }
+
+  /** Waits for an answer, then lets pass for how long a server waits for the rest of a request that it has refused. */
+  async untilCut(clock: TestClock): Promise<void> {
+    await this.until(text => parseReplies(text).some(({ status }) => status >= 200))
+    clock.advance(LINGER_MS)
+    await this.untilClosed()
   }
 
   destroy(): void {

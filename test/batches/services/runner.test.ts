@@ -162,7 +162,8 @@ t.test('a job that the service refuses or fails as a whole fails its lines with 
 })
 
 t.test('a service that is down or busy is asked again until it takes the job', async t => {
-  for (const fault of [{ status: 503 }, { status: 429 }, { end: 'busy' }] as const) {
+  const FAULTS = [{ status: 503 }, { status: 429 }, { end: 'busy' }] as const
+  const takesAfter = async (fault: (typeof FAULTS)[number]) => {
     const served = await startServed(t)
     served.fault = fault
     const { world, sim } = served
@@ -171,13 +172,14 @@ t.test('a service that is down or busy is asked again until it takes the job', a
     const asked = () =>
       sim.requests.filter(({ path, method }) => method === 'POST' && path === '/v1/batches').length
     // A third failure of a service that says nothing of waiting would be the last.
-    await world.until(() => asked() >= ('status' in fault && fault.status === 503 ? 2 : 4), 100)
+    await world.until(() => asked() >= ('status' in fault && fault.status === 503 ? 2 : 4), 500)
     t.same(await world.results(id), [])
     served.fault = null
     t.match(await ends(world, id, 'completed'), { completed: 2, failed: 0 })
     t.equal(liveCalls(sim), 0)
     t.equal((await world.records()).length, 2, 'waiting leaves no record')
   }
+  await Promise.all(FAULTS.map(takesAfter))
 })
 
 t.test('after three jobs that the service did not get, the lines run as live requests', async t => {
