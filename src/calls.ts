@@ -1,6 +1,7 @@
 /**
- * Calls between threads: all calls made in one turn of the event loop are one message, and so are all answers available
- * at once. `ThreadCalls` is the calling end, `ThreadAnswers` the answering one; only plain data passes between them.
+ * Calls between threads: all calls made in one turn of the event loop are sent as one message, and so are all answers
+ * that are ready at the same time. `ThreadCalls` is the calling end, `ThreadAnswers` the answering one; only plain data
+ * passes between them.
  */
 import type { Clock, Timer } from './clock.ts'
 import { isPending } from './ready.ts'

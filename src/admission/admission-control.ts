@@ -1,4 +1,6 @@
-/** The requests of one thread: load shedding, shares of keys, and what ends all of them in a drain. Hot path. */
+/**
+ * The requests of one thread: load shedding, the share of each key, and the abort of all requests in a drain. Hot path.
+ */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 import type { Admission, AdmissionDeps } from './admission.ts'

@@ -1,6 +1,6 @@
 /**
- * Requests beyond the limit of their API key. They wait, queued by end user, until a running request of the key ends.
- * Hot path.
+ * Requests that exceed the limit of their API key. They wait, queued by end user, until one of the key's running
+ * requests ends. Hot path.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'

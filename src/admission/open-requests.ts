@@ -1,6 +1,7 @@
 /**
- * The open requests of a thread, as a linked list. A `Set` chains its former tables to one another: a table that has
- * reached the old generation keeps the requests of all later ones alive until the next full collection. Hot path.
+ * The open requests of a thread, as a linked list. It is not a `Set`, because V8 gives a growing `Set` a new table and
+ * links the old table to it: an old table that has reached the old generation keeps the requests in all later tables
+ * alive until the next full collection. Hot path.
  */
 
 /** A member of the chain. Only the chain itself writes these fields. */

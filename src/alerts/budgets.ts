@@ -1,7 +1,7 @@
 /**
- * Watches budgets: checks keys that have spent money, one organization after the other, and raises a bounded number of
- * alerts for each. When there are too many keys to remember, the rest are read from the Store, so that none is
- * forgotten. Main thread.
+ * Watches budgets: checks keys that have spent money, one organization after another, and raises a bounded number of
+ * alerts for each. If there are too many keys to remember, the rest are read from the Store, so that no key is missed.
+ * Main thread.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import { periodStart } from '../limits/periods.ts'

@@ -1,6 +1,6 @@
 /**
  * The outbox of alerts: stores each alert once for all instances, and delivers it to every receiver at least once, with
- * longer and longer pauses between tries. Main thread.
+ * a longer pause after each failed try. Main thread.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

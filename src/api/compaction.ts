@@ -1,6 +1,6 @@
 /**
  * Compaction on request: a `compaction_trigger` item at the end of the input, and POST /responses/compact. Each is one
- * model call on behalf of the caller, with guardrails, limits and a usage record; the client gets the text sealed.
+ * model call on behalf of the caller, with guardrails, limits and a usage record; the client gets the text encrypted.
  */
 import { unixSeconds } from '../clock.ts'
 import type { Dialect } from '../dialects/dialect.ts'

@@ -1,6 +1,6 @@
 /**
  * Operations for Google's clients, which put the model and the method into the URL path. All of them answer in the
- * dialect `gemini`, errors included.
+ * `gemini` dialect, errors included.
  */
 import { createGeminiEmbeddings } from '../dialects/gemini/embeddings.ts'
 import { geminiFailure } from '../dialects/gemini/failure.ts'

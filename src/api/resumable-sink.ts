@@ -1,6 +1,6 @@
 /**
  * The sink of a resumable stream: sends each event to the client and stores it in the transcript. After the client has
- * left, events go to the transcript only. Hot path of such streams only.
+ * disconnected, events go to the transcript only. Hot path of such streams only.
  */
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import type { GatewayError } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Resumable streams: `X-Gateway-Resumable: true`. The exchange of such a stream continues after its client has left; it
- * ends when nobody has read it for a whole window, at its deadline, or when the gateway stops.
+ * Resumable streams: `X-Gateway-Resumable: true`. The exchange of such a stream continues after its client has
+ * disconnected; it ends when nobody has read it for a whole window, at its deadline, or when the gateway stops.
  */
 import type { Dialect } from '../dialects/dialect.ts'
 import { GatewayError, refuseField } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Leases of the lines and batches that this runner has claimed. They are renewed long before they end. Times come from
- * a monotonic clock, so that a jump of the system time ends no lease. Batch thread.
+ * Leases on the lines and batches that this runner has claimed. They are renewed long before they end. Times come from
+ * a monotonic clock, so that a jump in the system time does not end a lease. Batch thread.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

@@ -1,4 +1,4 @@
-/** Builds the request of a line with the defaults of its batch: the model, and provider preferences. Pure. */
+/** Builds a line's request with the defaults of its batch: the model, and provider preferences. Pure. */
 import { GatewayError } from '../errors.ts'
 import type { BatchPreferences } from '../protocol/management/batches.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

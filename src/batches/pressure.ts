@@ -1,5 +1,5 @@
 /**
- * Pressure: how much of its concurrency a runner may use next to live traffic. It is halved when serve threads slow
+ * Pressure: how much of its concurrency a runner may use alongside live traffic. It is halved when serve threads slow
  * down, and grows again when they do not. Pure, except for the clock.
  */
 import type { Clock } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Provider lane: adapts how many lines may run at one provider at once: more while all goes well, half when the
- * provider is overloaded, none while the provider asks to wait. Pure, except for the clock.
+ * Provider lane: adapts how many lines one provider may run at once: more while all goes well, half as many when it is
+ * overloaded, none while it asks clients to wait. Pure, except for the clock.
  */
 import type { Clock } from '../clock.ts'
 

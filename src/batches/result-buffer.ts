@@ -1,6 +1,6 @@
 /**
  * Buffers results for a few milliseconds, so that one transaction stores many. While the Store refuses them, they wait
- * in memory and are tried again; no result is reported before it is stored. Batch thread.
+ * in memory and are retried; no result is reported before it is stored. Batch thread.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'

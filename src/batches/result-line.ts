@@ -1,4 +1,4 @@
-/** Results of lines: the result that the client reads for each line, and how its request ended. Pure. */
+/** Line results: the result that the client reads for each line, and how its request ended. Pure. */
 import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { byokFee, chargedTier } from '../gateway/accounting/account.ts'

@@ -1,5 +1,5 @@
 /**
- * The folder of captures in the data folder: one folder for each capture, with a sealed file for each part stored on
+ * The captures folder inside the data folder: one folder for each capture, with a sealed file for each part stored on
  * this machine.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,7 +1,7 @@
 /**
  * Keeps captures: tracks which captures are running, informs all threads, writes recorded requests into sealed files,
- * and removes files when their time is over. Nothing waits for it: records that a slow disk or database does not take
- * in time are dropped and counted. Main thread.
+ * and removes expired files. Nothing waits for it: records that a slow disk or database does not take in time are
+ * dropped and counted. Main thread.
  */
 import { hostname } from 'node:os'
 import { type Clock, isoInstant, type Timer } from '../clock.ts'

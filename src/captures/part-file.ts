@@ -1,7 +1,7 @@
 /**
- * The file of this process in one capture. Room for each write is reserved in the Store first, so that all nodes
- * together stay within the bound of the capture. After a failed write, requests are only counted, because nothing
- * written later could be read. Main thread.
+ * This process's file in one capture. Space for each write is reserved in the Store first, so that all nodes together
+ * stay within the capture's size limit. After a failed write, requests are only counted, because nothing written later
+ * could be read. Main thread.
  */
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'

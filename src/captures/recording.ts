@@ -1,7 +1,7 @@
 /**
  * Records one request for captures: sits between the exchange and the transport, and keeps, up to bounds, what is sent
  * to providers and what comes back. Exists only for requests that a capture includes. Nothing is passed on before the
- * request is over, because only then is it known what guardrails and the caller allow.
+ * request is over, because only then is it known what the guardrails and the caller allow.
  */
 import type { Clock } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'

@@ -1,8 +1,8 @@
 /**
  * Sealed files of captures: append-only text, encrypted in chunks (AES-256-GCM). Each file has its own data key,
  * wrapped by a key derived from a master key. The wrapping and the chunks are bound to the capture, its organization
- * and the part, and each chunk to its place: nobody can move, swap, repeat or cut out chunks. A truncated end is
- * reported.
+ * and the part, and each chunk to its position: chunks cannot be moved, swapped, repeated or cut out. A truncated end
+ * is reported.
  *
  * Layout: a line of JSON, then chunks: 4 bytes of length, 1 byte (1: the last chunk), box and tag.
  */

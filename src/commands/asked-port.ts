@@ -1,6 +1,4 @@
-/**
- * Finds the port of a gateway that a command calls: its address and key, from options, configuration or environment.
- */
+/** Finds the gateway port that a command calls: its address and key, from options, configuration or environment. */
 import { keyKind } from '../access/api-key.ts'
 import { type Config, loadConfig, processEnvironment } from '../config/config.ts'
 import { CommandError, type Given, UsageError } from './command.ts'

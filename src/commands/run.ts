@@ -1,4 +1,7 @@
-/** The command line: finds the command for the arguments, runs it, and prints its errors. Entry point of this room. */
+/**
+ * The command line: finds the command for the arguments, runs it, and prints its errors. Public entry point of this
+ * module.
+ */
 import { processEnvironment } from '../config/config.ts'
 import { type Command, CommandError, readWords, UsageError, usage } from './command.ts'
 import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'

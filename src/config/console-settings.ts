@@ -1,4 +1,4 @@
-/** Settings of the console and of the sign-in to it. Pure. */
+/** Settings for the console and for signing in to it. Pure. */
 import { Type } from '@sinclair/typebox'
 import { Address, group, nullable, oneOf, setting } from '../settings/setting.ts'
 

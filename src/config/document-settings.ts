@@ -1,4 +1,4 @@
-/** Settings of documents in requests: links, PDF and OCR. Pure. */
+/** Settings for documents in requests: links, PDF and OCR. Pure. */
 import { Type } from '@sinclair/typebox'
 import { group, Milliseconds, ModelName, nullable, Slug, setting } from '../settings/setting.ts'
 

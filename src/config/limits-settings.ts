@@ -1,4 +1,4 @@
-/** Settings of the limits of connections, keys and memory. Pure. */
+/** Settings for limits on connections, keys and memory. Pure. */
 import { Type } from '@sinclair/typebox'
 import {
   group,

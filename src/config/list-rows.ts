@@ -1,4 +1,4 @@
-/** The schemas of rows of `tools.webSearch.engines`, `alerts` and `export` in the configuration file. Pure. */
+/** Schemas of the rows in `tools.webSearch.engines`, `alerts` and `export` in the configuration file. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { closed, type Frozen, field, oneOf, required } from '../settings/setting.ts'
 

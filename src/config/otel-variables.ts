@@ -1,6 +1,6 @@
 /**
- * The OpenTelemetry variables (`OTEL_…`), which people set for all their services alike: they override the group
- * `tracing`. Values that are meant for other services only, such as `grpc`, turn traces off and are not errors. Pure.
+ * The OpenTelemetry variables (`OTEL_…`), which people set for all their services alike: they override the `tracing`
+ * group. Values that are meant for other services only, such as `grpc`, turn traces off and are not errors. Pure.
  */
 import type { Faults } from '../settings/check.ts'
 import { collectorFault, OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'

@@ -1,5 +1,5 @@
 /**
- * Removes invalid values from a configuration, so that later checks can report further problems in the same
+ * Removes invalid values from a configuration, so that later checks can report further problems at the same
  * start. A gateway never runs with the result. Pure.
  */
 import type { TSchema } from '@sinclair/typebox'

@@ -1,4 +1,4 @@
-/** Settings of time limits: for providers, requests, uploads, clients and shutdown. Pure. */
+/** Settings for time limits: for providers, requests, uploads, clients and shutdown. Pure. */
 import { Type } from '@sinclair/typebox'
 import { group, Milliseconds, setting } from '../settings/setting.ts'
 

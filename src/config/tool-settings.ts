@@ -1,4 +1,4 @@
-/** The settings of server tools: `tools` of the configuration file. Pure. */
+/** Settings for server tools: `tools` in the configuration file. Pure. */
 import { Type } from '@sinclair/typebox'
 import {
   Address,

@@ -1,4 +1,4 @@
-/** Settings of traces and of the collector that receives them. Pure. */
+/** Settings for traces and for the collector that receives them. Pure. */
 import { Type } from '@sinclair/typebox'
 import { Address, group, Milliseconds, nullable, oneOf, setting } from '../settings/setting.ts'
 import { collectorFault, OTLP_PROTOCOLS } from '../telemetry/otlp/terms.ts'

@@ -1,7 +1,7 @@
 /**
  * The console: one page on the admin port for people who run the gateway. The page itself is public; each request for
- * data carries a management key, or the cookie of a session that has one, and gets only what the organization of that
- * key may see. Public entry point of this module. Main thread; client requests never pass through it.
+ * data carries a management key, or the cookie of a session that has one, and gets only what that key's organization
+ * may see. Public entry point of this module. Main thread; client requests never pass through it.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { requireRole, roleOf } from '../access/key-roles.ts'

@@ -1,6 +1,6 @@
 /**
- * Documents of views in the form of the management API: calls its handlers directly, with the key of the signed-in
- * user. A view therefore never shows more than the API returns for that key.
+ * The documents behind views, in the form of the management API: calls its handlers directly, with the key of the
+ * signed-in user. A view therefore never shows more than the API returns for that key.
  */
 import type { ApiRequest, Handler, Reply } from '../api/operation.ts'
 import type { Clock } from '../clock.ts'

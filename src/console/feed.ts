@@ -1,6 +1,6 @@
 /**
  * The live list: keeps the latest requests of each organization, and sends changes to open consoles. Main thread. A
- * viewer always gets only what belongs to the organization of its key.
+ * viewer only ever gets what belongs to the organization of its key.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { toUsd } from '../money.ts'

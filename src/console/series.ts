@@ -1,5 +1,5 @@
 /**
- * Chart data of an organization for the last 15 minutes: requests, failures, cost and time to the first token, in
+ * An organization's chart data for the last 15 minutes: requests, failures, cost and time to the first token, in
  * intervals of five seconds. Bounded at any rate. Pure.
  */
 import { isFailure, type RequestRow } from './request-row.ts'

@@ -1,5 +1,5 @@
 /**
- * Chart data of an organization for the last hours, from the ledger: requests, failures, cost and time to the first
+ * An organization's chart data for the last hours, from the ledger: requests, failures, cost and time to the first
  * token, in intervals of several minutes. Completed intervals are kept, so that a page that asks again costs little.
  * Main thread.
  */

@@ -1,6 +1,6 @@
 /**
- * The summary of an organization, for the first view of the page and `sluice top`: current problems, cost, figures of
- * the last 15 minutes by model, the latest requests. Nothing is counted while nobody asks.
+ * An organization's summary, for the first view of the page and `sluice top`: current problems, cost, figures by model
+ * for the last 15 minutes, the latest requests. Nothing is counted while nobody asks for it.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Catalog } from '../providers/catalog.ts'

@@ -1,5 +1,5 @@
 /**
- * Resources of keys that failed recently: other resources of the same key are tried first. A resource is tried again
+ * Resources that failed recently: other resources of the same key are tried before them. A resource is tried again
  * after a while, or when all of them have failed. Serve threads.
  */
 import type { Clock } from '../clock.ts'

@@ -1,9 +1,10 @@
 /**
  * A cache of decrypted provider keys, bounded by time, number and memory. Hot path: a cached key costs one synchronous
- * lookup. Any other key is read from the Store and opened; concurrent requests share one read. Serve thread.
+ * lookup. Any other key is read from the Store and decrypted; concurrent requests share one read. Serve thread.
  *
- * The buffer that the vault opens is zeroed in the same call, right after it is read. The strings made from it cannot
- * be zeroed: like the copies of running requests, they stay in memory until they are collected after eviction.
+ * The buffer that the vault decrypts is zeroed in the same call, right after it is read. The strings made from it
+ * cannot be zeroed: like the copies that running requests hold, they stay in memory until they are collected after
+ * eviction.
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, type Timer, within } from '../clock.ts'

@@ -1,8 +1,8 @@
 /**
  * Rotation of master keys: checks that every secret can be decrypted, re-encrypts secrets with the current key, and
  * counts them by key. It may run next to gateways whose ring has both keys: only data keys are rewrapped, row by row,
- * with compare and swap, so every row can be opened with one of the two at any moment. It can be stopped and restarted
- * at any time.
+ * with compare and swap, so every row can be decrypted with one of the two at any moment. It can be stopped and
+ * restarted at any time.
  */
 import type { Clock } from '../clock.ts'
 import type { CredentialRecord, CredentialStore } from '../storage/store.ts'

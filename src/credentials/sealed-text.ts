@@ -1,7 +1,7 @@
 /**
  * Encrypted state that clients store for the gateway, such as that of a suspended subagent. It is encrypted and bound
  * to its owner by keys derived from the master keys (AES-256-GCM), so a client can neither read nor change it, and
- * nobody else can use it. Any instance with the same master keys can open it. Any thread.
+ * nobody else can use it. Any instance with the same master keys can decrypt it. Any thread.
  */
 import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
 import { deriveKey, keyObject, type VaultKey } from './vault-keys.ts'

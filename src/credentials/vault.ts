@@ -1,8 +1,8 @@
 /**
  * The vault: envelope encryption of provider keys at rest. Each secret has a random data key (AES-256-GCM), which is
  * wrapped by a key derived from a master key. Both layers are bound to the owner of the secret and its revision, and
- * the outer layer also to the master key, so a sealed form that was copied, swapped, changed or replaced does not open.
- * Any thread; two ciphers per call.
+ * the outer layer also to the master key, so a sealed secret that was copied, swapped, changed or replaced cannot be
+ * decrypted. Any thread; two ciphers per call.
  */
 import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
 import type { CredentialRecord, SealedSecret } from '../storage/store.ts'

@@ -1,4 +1,4 @@
-/** The explanation of a request of which only the usage record is known. Pure. */
+/** The explanation of a request that is known only from its usage record. Pure. */
 import { toUsd } from '../money.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import type { Explanation } from './explanation.ts'

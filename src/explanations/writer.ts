@@ -1,7 +1,7 @@
 /**
  * Writer of explanations: takes finished requests, and sends their explanations to the main thread once a second. Serve
  * threads. Hot path: a plain request costs two calls, or one when the rate of kept requests is exceeded. The number
- * kept is bounded by API key, organization and address, so that nobody's flood hides others.
+ * kept is bounded by API key, organization and address, so that a flood from one caller does not crowd out the others.
  */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'

@@ -1,5 +1,5 @@
 /**
- * Destinations of exports: a folder, a bucket of S3, or an HTTPS address. Main thread: bodies are written, hashed and
+ * Destinations of exports: a folder, an S3 bucket, or an HTTPS address. Main thread: bodies are written, hashed and
  * signed in the threads of the system library, because the main thread serves all other threads.
  */
 import { webcrypto } from 'node:crypto'

@@ -1,8 +1,8 @@
 /**
  * Export of usage: copies records that are in the Store into a file next to the spool, and sends that file to its
  * destination at intervals. A file is removed once its object exists, so each record arrives at least once, even after
- * a kill. An object is named by node, first record and content: sending the same file again replaces its object, and a
- * file with fewer or more records is another object. Main thread: whole files are read and hashed elsewhere.
+ * a kill. An object is named after its node, first record and content: sending the same file again replaces its object,
+ * and a file with fewer or more records is another object. Main thread: whole files are read and hashed elsewhere.
  */
 import { webcrypto } from 'node:crypto'
 import { appendFileSync, readFileSync, renameSync, statSync, truncateSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
 /**
- * A bounded queue with weighted shares for end users. The next place goes to the user with the fewest running requests,
+ * A bounded queue with weighted shares for end users. The next slot goes to the user with the fewest running requests,
  * and among those to the one with the fewest starts, both relative to the weight: asking more often does not increase a
  * user's share. Pure.
  */

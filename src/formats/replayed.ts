@@ -4,7 +4,7 @@
  * - an encoder omits an item that a provider ran by itself (`isSpent`);
  * - a call of a tool that the gateway ran becomes a function call and its output, because later turns may ask for it;
  * - an encoder refuses any other item and names its path. Such an item records something that the client or its tools
- *   said or did, or sealed history, so omitting it would change the conversation. Reasoning is an exception: each
+ *   said or did, or encrypted history, so omitting it would change the conversation. Reasoning is an exception: each
  *   encoder sends back reasoning that its provider can verify and omits the rest.
  */
 import { filled, isRecord, type Json, parseJson } from '../json.ts'

@@ -1,6 +1,6 @@
 /**
  * Parts of a request that only some formats can express and that must not be dropped: routing sends such a request only
- * to endpoints that can express them. Pure. Hot path: one look at each item's type.
+ * to endpoints that can express them. Pure. Hot path: one check of each item's type.
  */
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'

@@ -1,5 +1,5 @@
 /**
- * Messages of whole replies: emitted in one piece if they have a single text and nothing else. The text is passed on in
+ * Messages in whole replies: emitted in one piece if they have a single text and nothing else. The text is passed on in
  * the provider's bytes if the gateway would write the same bytes. Pure. Hot path.
  */
 import type { MessageItem } from '../protocol/items.ts'

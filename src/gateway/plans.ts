@@ -1,6 +1,6 @@
 /**
  * Plans: decisions shared by all plain requests of one key for one model: which stages have work, and which endpoints
- * may serve. Requests that use anything else take the general path. A plan has no key, no token, no balance and no
+ * may serve them. Requests that use anything else take the general path. A plan has no key, no token, no balance and no
  * health: those are checked for each request. Bounded, one cache per thread. Hot path: one lookup.
  *
  * A plan expires with the earliest of the records that it was made from, when a record of its organization changes, and

@@ -1,5 +1,5 @@
 /**
- * Estimates how long rules take on texts, to decide if they may run on the calling thread: the usual time, and the
+ * Estimates how long rules take on texts, to decide whether they may run on the calling thread: the usual time, and the
  * worst-case time, for which other streams would wait. Pure.
  */
 import type { BuiltinSlug } from '../protocol/management/guardrails.ts'

@@ -1,5 +1,5 @@
 /**
- * Rules, findings and detectors: the contract of this room, and the search for a detector's patterns in a text. Pure.
+ * Rules, findings and detectors: the contract of this folder, and the search for a detector's patterns in a text. Pure.
  * Rules and findings are plain data, which can be sent to worker threads.
  */
 import type { BuiltinSlug, FilterAction, ScanScope } from '../protocol/management/guardrails.ts'

@@ -1,6 +1,6 @@
 /**
- * Parses a user-defined pattern far enough to decide if it may run: it checks for syntax that RE2 does not support,
- * nesting and size. Pure. Lenient otherwise, because RE2 checks the pattern afterwards.
+ * Parses a user-defined pattern far enough to decide whether it may run: it checks for syntax that RE2 does not
+ * support, nesting and size. Pure. Lenient otherwise, because RE2 checks the pattern afterwards.
  */
 
 /**

@@ -2,7 +2,7 @@
  * Scans a text that arrives in pieces, and releases the parts that have been scanned. Pure. Hot path of guarded
  * streams.
  *
- * Windows begin at fixed places of the text, counted in UTF-8 bytes from its start, so the result does not depend on
+ * Windows begin at fixed positions in the text, counted in UTF-8 bytes from its start, so the result does not depend on
  * the pieces. Window n holds bytes [n·s, n·s + w), with s = w − overlap: once it is full, everything that starts in its
  * first s bytes is decided and released. Findings of at most `overlap` bytes are the same as in the whole text; longer
  * ones are found up to the end of the window in which they start, and private keys up to their end.

@@ -1,6 +1,6 @@
 /**
- * Time windows over which the attempts at one endpoint are counted: for its breakers, its rank and its listing. Pure.
- * Hot path.
+ * Time windows over which the attempts to call one endpoint are counted: for its breakers, its rank and its listing.
+ * Pure. Hot path.
  */
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'

@@ -1,6 +1,6 @@
 /**
  * Cache invalidation: announces changed records to every thread and instance. A published invalidation arrives within a
- * second, including at the thread that published it. Types only.
+ * second, including on the thread that published it. Types only.
  */
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log/log.ts'

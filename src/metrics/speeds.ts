@@ -1,6 +1,6 @@
 /**
- * Speed of models: time to the first token and output speed of each model at each provider. The first pairs seen have
- * their own series, up to a limit; the others count as `other`. Leaf. Hot path.
+ * Speed of models: time to the first token and output speed for each pair of model and provider. The first pairs seen
+ * have their own series, up to a limit; the others count as `other`. Leaf. Hot path.
  */
 import type { Declaration } from './declaration.ts'
 import type { Distribution, Histogram } from './series.ts'

@@ -1,5 +1,5 @@
 /**
- * Pins: session affinity, the endpoint at which a conversation stays. The contract of their stores, and the store of
+ * Pins: session affinity, the endpoint that a conversation stays with. The contract of their stores, and the store of
  * one process. It is in the main thread, so that all serve threads know the same pins.
  */
 import type { Clock } from '../clock.ts'

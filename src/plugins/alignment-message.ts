@@ -1,7 +1,7 @@
 /**
  * The message that alignment evaluates, and the requests that it sends to the evaluator and to the model. Pure. It
- * contains only output of the model: no tool results and nothing of the conversation; reasoning only if that is judged
- * too.
+ * contains only output of the model: no tool results and nothing else from the conversation, and reasoning only if that
+ * is judged too.
  */
 import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../protocol/items.ts'
 import { answerFormat } from '../protocol/json/object-schema.ts'

@@ -1,6 +1,6 @@
 /**
  * Body builder: `gateway/bodybuilder` turns plain language into requests that a client can send, `{"requests": [...]}`.
- * A model of the catalogue writes them, at the service's expense; all other output of that model is withheld.
+ * A model in the catalogue writes them, at the service's expense; all other output of that model is withheld.
  */
 import type { Config } from '../config/config.ts'
 import { GatewayError } from '../errors.ts'

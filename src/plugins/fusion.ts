@@ -1,7 +1,7 @@
 /**
- * Fusion as a model or a plugin: the slugs `gateway/fusion` and `gateway/fusion-flash` select a model with the server
- * tool fusion, and the plugin adds the tool to the requested model. The settings of the plugin are those of the tool,
- * which reads them itself.
+ * Fusion as a model or a plugin: the slugs `gateway/fusion` and `gateway/fusion-flash` select a model with the fusion
+ * server tool, and the plugin adds the tool to the requested model. The plugin's settings are those of the tool, which
+ * reads them itself.
  */
 import { GatewayError } from '../errors.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'

@@ -1,4 +1,4 @@
-/** Questions of plugins to models: how they are put, and the text of an answer. Pure. */
+/** Questions that plugins ask models: how they are sent, and the text of an answer. Pure. */
 import type { OutputItem, OutputTextPart } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 

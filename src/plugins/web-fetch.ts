@@ -1,4 +1,4 @@
-/** Web fetch: offers the model the server tool web_fetch with these settings, as if the caller had listed it. */
+/** Web fetch: offers the model the web_fetch server tool with these settings, as if the caller had listed it. */
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { Plugin } from './plugin.ts'

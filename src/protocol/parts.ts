@@ -1,5 +1,5 @@
 /**
- * The contents of messages: content parts, annotations, log probabilities. Schemas check what clients send;
+ * Message contents: content parts, annotations, log probabilities. Schemas check what clients send;
  * the plain types are for what the gateway produces. Objects are open: unknown fields are kept. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'

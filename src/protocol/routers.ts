@@ -1,6 +1,6 @@
 /**
  * Slugs of routers: names in `model` and `models` that stand for a choice among models, such as `gateway/auto`. Pure.
- * Hot path: every request checks if its model is one of them.
+ * Hot path: every request checks whether its model is one of them.
  */
 
 /** Routers of the gateway are written `gateway/NAME` or `openrouter/NAME`; those of others have a whole slug. */

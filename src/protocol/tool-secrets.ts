@@ -1,6 +1,6 @@
 /**
- * Secrets in a request for third-party servers: the credentials of MCP servers, at the top level and inside tools that
- * call models. Pure.
+ * Secrets that a request carries for third-party servers: credentials for MCP servers, at the top level and inside
+ * tools that call models. Pure.
  */
 import { parseJson } from './json/json.ts'
 import { isObject } from './json/schema.ts'

@@ -1,6 +1,6 @@
 /**
- * Sends the requests of a check within the request budget, bounded in size and time, and keeps a command that repeats
- * the last one. Samples are replies that several checks use.
+ * Sends a check's requests within the request budget, limits their size and time, and keeps a shell command that
+ * repeats the last request. Samples are replies that several checks use.
  */
 import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'

@@ -1,4 +1,4 @@
-/** APIs of each format besides its calls: lists of models, addresses of deployments. Pure. */
+/** Other APIs of each format, besides its calls: model lists, addresses of deployments. Pure. */
 import type { AnyFormatName } from './provider.ts'
 
 /** A row for each format, so that the compiler asks for that of a new one. */

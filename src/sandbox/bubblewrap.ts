@@ -1,5 +1,5 @@
 /**
- * The engine bubblewrap: each program runs in its own namespaces, with a read-only `/usr` of this machine and without
+ * The bubblewrap engine: each program runs in its own namespaces, with a read-only `/usr` of this machine and without
  * network. If the container has an allow-list, its only way out is the socket of a proxy in the gateway. Main thread.
  */
 import { accessSync, constants } from 'node:fs'

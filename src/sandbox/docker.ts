@@ -1,5 +1,5 @@
 /**
- * The engine docker: the same contract, through the command line of a container runtime. Each program is one
+ * The docker engine: the same contract, through the command line of a container runtime. Each program is one
  * `docker run` without network, with a read-only root and the folder of the container's files. Main thread.
  */
 import type { Clock } from '../clock.ts'

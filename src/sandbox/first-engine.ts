@@ -1,4 +1,4 @@
-/** The engine `auto`: uses the first engine that works on this machine. Main thread. */
+/** The `auto` engine: uses the first engine that works on this machine. Main thread. */
 import type { SandboxEngine } from './engine.ts'
 
 /** @param engines at least one, the best first */

@@ -1,5 +1,5 @@
 /**
- * Code shared by the engines bubblewrap and docker: containers whose files are folders of this machine, and one program
+ * Code shared by the bubblewrap and docker engines: containers whose files are folders of this machine, and one program
  * per run. Main thread.
  */
 import { chmod, lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
  * An HTTP request as described by its head: its operation, the accepted head or the reason to refuse it, and its body.
- * Also the request in the form that its handler sees: the accepted fields, and its place among the requests of its key.
+ * Also the request in the form that its handler sees: the accepted fields, and its slot among the requests of its key.
  */
 import type { Admission } from '../admission/admission.ts'
 import type { KeyPlace } from '../admission/key-shares.ts'

@@ -1,4 +1,4 @@
-/** Dependencies of HTTP requests on the rest of the process. Types. */
+/** The parts of the process that HTTP requests depend on. Types only. */
 import type { ApiKeys } from '../access/keys.ts'
 import type { AdmissionControl } from '../admission/admission-control.ts'
 import type { LoopShare } from '../fairness/loop-share.ts'

@@ -1,6 +1,6 @@
 /**
- * Watches the free space of the data folder, for readiness. With a full disk requests are still served, but nothing can
- * be stored. Main thread.
+ * Watches the free space of the data folder, for readiness. With a full disk, requests are still served, but nothing
+ * can be stored. Main thread.
  */
 import { statfs } from 'node:fs/promises'
 import type { Clock, Timer } from '../clock.ts'

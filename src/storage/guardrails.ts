@@ -1,5 +1,5 @@
 /**
- * Records of guardrails: stored rule sets for the requests of a workspace, a member or an API key. A null field sets no
+ * Guardrail records: stored rule sets for the requests of a workspace, a member or an API key. A null field sets no
  * rule. Pure.
  */
 import { createHash } from 'node:crypto'

@@ -1,4 +1,4 @@
-/** Records of API keys and of their secrets. Types only. */
+/** Records of API keys and their secrets. Types only. */
 import type { MicroUsd } from '../money.ts'
 
 export type KeyKind = 'inference' | 'management'

@@ -1,5 +1,5 @@
 /**
- * Provider batch jobs in the store. A job has lines of one batch. The lines stay claimed by the job, whichever runner
+ * Provider batch jobs in the store. A job has lines from one batch. The lines stay claimed by the job, whichever runner
  * works on it, until they have a result or return to the queue. Every verb is one transaction.
  */
 import type { BatchStatus } from '../protocol/management/batches.ts'

@@ -1,6 +1,6 @@
 /**
- * Stops running requests soon after their API key was deleted or disabled. This needs no extra state: when a record
- * changes, the open requests of this thread are searched. Serve and batch threads.
+ * Stops running requests soon after their API key has been deleted or disabled. This needs no extra state: when a
+ * record changes, the open requests of this thread are searched. Serve and batch threads.
  */
 import type { ApiKeys } from '../access/keys.ts'
 import type { KeyedRequests } from '../admission/admission-control.ts'

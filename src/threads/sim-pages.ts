@@ -1,5 +1,5 @@
 /**
- * Simulated pages for the tool web_fetch, on a host name that DNS cannot resolve: requests to it go to the simulator's
+ * Simulated pages for the web_fetch tool, on a host name that DNS cannot resolve: requests to it go to the simulator's
  * fixed address, so the rules for private addresses stay unchanged. Composition root.
  */
 import { SIM_PAGES_HOST } from '../sim/pages.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool apply_patch: validates the model's patch, and leaves it to the client to apply. A faulty patch goes back
- * to the model with the reason. Responses only.
+ * The apply_patch server tool: validates the model's patch, and leaves it to the client to apply. A faulty patch goes
+ * back to the model with the reason. Responses only.
  */
 import { GatewayError } from '../errors.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'

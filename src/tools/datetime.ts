@@ -1,4 +1,4 @@
-/** Server tool datetime: the current date and time in a time zone. */
+/** The datetime server tool: the current date and time in a time zone. */
 import type { Clock } from '../clock.ts'
 import { isTimeZone } from '../protocol/gateway-tools.ts'
 import { objectSchema } from '../protocol/json/object-schema.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool file_search: searches the workspace's files. It serves `gateway:file_search`, and the native tool if the
- * endpoint has none or the ids belong to the gateway.
+ * The file_search server tool: searches the workspace's files. It serves `gateway:file_search`, and the native tool if
+ * the endpoint has none or the ids belong to the gateway.
  */
 import type { Config } from '../config/config.ts'
 import { refuseField } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool files: lists, reads, writes and edits files of the workspace. An edit creates a new file of the same
- * name.
+ * The files server tool: lists, reads, writes and edits files of the workspace. An edit creates a new file with the
+ * same name.
  */
 import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { FileRecord } from '../storage/files.ts'

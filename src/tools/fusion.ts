@@ -1,6 +1,6 @@
 /**
- * Server tool fusion: a panel of models answers the conversation in parallel, an analyst compares the answers, and the
- * outer model writes its own answer from both. The plugin `fusion` and the fusion slugs use this tool.
+ * The fusion server tool: a panel of models answers the conversation in parallel, an analyst compares the answers, and
+ * the outer model writes its own answer from both. The `fusion` plugin and the fusion slugs use this tool.
  */
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../exchange/exchange.ts'

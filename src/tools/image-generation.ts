@@ -1,6 +1,6 @@
 /**
- * Server tool image_generation: generates an image with a model of the catalogue, on behalf of the caller. Also serves
- * the native tool of that name if the provider has none. Serve threads.
+ * The image_generation server tool: generates an image with a model in the catalogue, on behalf of the caller. Also
+ * serves the native tool of that name if the provider has none. Serve threads.
  */
 import { GatewayError } from '../errors.ts'
 import type { AskAs, Exchange } from '../exchange/exchange.ts'

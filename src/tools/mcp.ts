@@ -1,5 +1,5 @@
 /**
- * Server tool mcp: tools of the MCP servers that a request names, if the provider does not call them itself. Each
+ * The mcp server tool: tools of the MCP servers that a request names, if the provider does not call them itself. Each
  * server has one connection for the exchange. Serve threads.
  */
 import type { Clock } from '../clock.ts'

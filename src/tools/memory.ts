@@ -1,4 +1,4 @@
-/** Server tool memory: a key-value store of texts, per end user or per workspace. */
+/** The memory server tool: a key-value store of texts, per end user or per workspace. */
 import { type Clock, isoInstant } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'

@@ -1,4 +1,4 @@
-/** Server tool experimental__search_models: searches the catalogue for models. */
+/** The experimental__search_models server tool: searches the catalogue for models. */
 import { texts } from '../json.ts'
 import { objectSchema } from '../protocol/json/object-schema.ts'
 import type { Catalog } from '../providers/catalog.ts'

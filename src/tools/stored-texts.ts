@@ -1,4 +1,4 @@
-/** Workspace files that models read and write as text; shared by the tools files and text_editor. */
+/** Workspace files that models read and write as text; shared by the `files` and `text_editor` tools. */
 import { GatewayError } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Files } from '../files/files.ts'

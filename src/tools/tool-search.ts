@@ -1,5 +1,5 @@
 /**
- * Server tool tool_search: finds deferred functions of the request (`defer_loading`), which the model does not see
+ * The tool_search server tool: finds deferred functions in the request (`defer_loading`), which the model does not see
  * until then. The model's patterns run on RE2, and are bounded in size and work.
  */
 import { RE2JS } from 're2js'

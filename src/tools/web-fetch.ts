@@ -1,6 +1,6 @@
 /**
- * Server tool web_fetch: reads one page or PDF for the model. The direct engine is the guarded link fetcher: no private
- * address, each redirect checked. Pages are hostile text: bounded, sanitized, and only data for the model.
+ * The web_fetch server tool: reads one page or PDF for the model. The direct engine is the guarded link fetcher: no
+ * private address, each redirect checked. Pages are hostile text: bounded, sanitized, and only data for the model.
  */
 import { STATUS_CODES } from 'node:http'
 import type { Clock } from '../clock.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool web_search: the provider's own search if it has one, otherwise a configured search engine. Results are
- * hostile text: bounded, sanitized, checked against the domain lists, and only data for the model.
+ * The web_search server tool: the provider's own search if it has one, otherwise a configured search engine. Results
+ * are hostile text: bounded, sanitized, checked against the domain lists, and only data for the model.
  */
 import type { Exchange } from '../exchange/exchange.ts'
 import type { Log } from '../log/log.ts'

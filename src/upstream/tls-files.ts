@@ -1,4 +1,4 @@
-/** Reads and validates the PEM files of a provider's row, so that a bad file stops the start. */
+/** Reads and validates the PEM files of a provider's row, so that a bad file prevents the start. */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'

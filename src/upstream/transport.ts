@@ -1,5 +1,5 @@
 /**
- * The contract Transport: a request to a provider, with deadlines and back-pressure. It has four verbs (start, pause,
+ * The transport contract: a request to a provider, with deadlines and back-pressure. It has four verbs (start, pause,
  * resume, abort) and four callbacks, so that the HTTP client behind it can be replaced. Also the limits that every
  * transport enforces, and the errors that it reports. Hot path.
  */

@@ -1,6 +1,6 @@
 /**
- * /messages/batches: batches of the Messages API as its clients create, list, read, cancel and delete them. They are
- * the batches of /batches whose endpoint is /v1/messages, in another shape.
+ * /messages/batches: creates, lists, reads, cancels and deletes batches in the form of the Messages API. They are the
+ * batches in /batches whose endpoint is /v1/messages, in a different shape.
  */
 import { isTerminal } from '../../batches/states.ts'
 import { GatewayError, refuseField } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** GET, POST /credits and GET /activity: credits of the organization, and its usage by day. */
+/** GET, POST /credits and GET /activity: the organization's credits, and its usage by day. */
 import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError, refuseField } from '../../errors.ts'

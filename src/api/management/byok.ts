@@ -1,6 +1,6 @@
 /**
- * /byok: provider credentials of an organization. A key is sealed on arrival and never returned; only its label can be
- * read.
+ * /byok: an organization's provider credentials. A key is encrypted on arrival and never returned; only its label can
+ * be read.
  */
 import { type Clock, isoInstant } from '../../clock.ts'
 import { GatewayError, refuseField } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** /guardrails: rule sets of an organization. guardrail-assignments.ts assigns them. */
+/** /guardrails: an organization's rule sets. guardrail-assignments.ts assigns them. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { type Clock, isoInstant } from '../../clock.ts'

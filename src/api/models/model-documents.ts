@@ -1,6 +1,6 @@
 /**
- * Model, endpoint and provider records in the form that clients get. Fields without a source of data (benchmarks,
- * voices, cut-off dates) are null, as documented. Pure.
+ * Model, endpoint and provider records in the form that clients get. Fields without a data source (benchmarks, voices,
+ * cut-off dates) are null, as documented. Pure.
  */
 import { formatUsd } from '../../money.ts'
 import type { MeasuredEndpoints } from '../../providers/endpoint-figures.ts'

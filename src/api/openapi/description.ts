@@ -1,6 +1,7 @@
 /**
  * Descriptions of operations, beyond their rows: tag, parameters, body, answers, examples. Pure.
- * A new operation adds its description to the file of its resource; test/api/openapi.test.ts names those without one.
+ * A new operation adds its description to the file of its resource; test/api/openapi.test.ts lists the operations that
+ * lack one.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { FailureCode } from '../../errors.ts'

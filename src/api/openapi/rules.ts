@@ -1,4 +1,4 @@
-/** The interface description of own provider credentials, guardrails and their assignments. Pure. */
+/** The interface description of provider credentials (BYOK), guardrails and their assignments. Pure. */
 import { Type } from '@sinclair/typebox'
 import { nullable, oneOf } from '../../protocol/json/schema.ts'
 import {

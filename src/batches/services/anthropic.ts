@@ -1,6 +1,6 @@
 /**
- * The batch service of Anthropic: Message Batches. The call itself carries the requests; the results come back as JSON
- * lines. Source: the Message Batches API, as the official SDK types it. Pure, except for its calls.
+ * Anthropic's batch service: Message Batches. The call itself carries the requests; the results come back as JSON
+ * Lines. Source: the Message Batches API, as typed in the official SDK. Pure, except for its calls.
  */
 import { API_VERSION } from '../../formats/anthropic-messages/encode.ts'
 import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../json.ts'

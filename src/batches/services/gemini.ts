@@ -1,7 +1,7 @@
 /**
  * The batch service of the Gemini API: uploads a file of lines, creates a job for it, and reads the replies from
- * another file. Jobs are operations of that API. Source: the reference of the Gemini API (Batch API, Files). Pure,
- * except for its calls.
+ * another file. Jobs are operations of that API. Source: the Gemini API reference (Batch API, Files). Pure, except for
+ * its calls.
  */
 import { GatewayError } from '../../errors.ts'
 import { providerFailure } from '../../formats/failure.ts'

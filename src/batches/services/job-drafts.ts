@@ -1,6 +1,6 @@
 /**
  * Draft jobs: collects the model calls of deferred lines until there are enough for a job. Their reservations are kept
- * meanwhile. Batch thread; no I/O.
+ * in the meantime. Batch thread; no I/O.
  */
 import type { Clock } from '../../clock.ts'
 import type { DeferredCall } from '../../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
- * Lines of a job at a batch service: completes each line with the reply of the service, stores the results, and counts
- * the cost. Batch thread.
+ * Lines of a batch service's job: completes each line with the service's reply, stores the results, and counts the
+ * cost. Batch thread.
  */
 import { callerOf } from '../../access/keys.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'

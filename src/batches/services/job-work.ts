@@ -1,6 +1,6 @@
 /**
  * Works on one provider batch job from submission to its last line, in repeated passes that each hold the claim of the
- * job. State that must survive a crash is in the Store; the rest is worked out again. Batch thread.
+ * job. State that must survive a crash is in the Store; the rest is recomputed. Batch thread.
  */
 import type { Clock } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * The batch service of OpenAI and compatible providers: uploads a file of lines, creates a batch for it, and reads
- * replies and errors from two files. Source: the Batch and Files APIs, as the official SDK types them. Pure, except for
+ * replies and errors from two files. Source: the Batch and Files APIs, as typed in the official SDK. Pure, except for
  * its calls.
  */
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Access to the batch service of a job: its endpoint in the current catalogue, and the key that submitted the job.
- * Batch threads; serve threads when they delete data at a provider.
+ * Access to a job's batch service: its endpoint in the current catalogue, and the key that submitted the job. Batch
+ * threads; serve threads when they delete data that a provider stores.
  */
 import type { Clock } from '../../clock.ts'
 import type { Credential, CredentialCatalog } from '../../credentials/catalog.ts'

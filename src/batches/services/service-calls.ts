@@ -1,6 +1,6 @@
 /**
- * Calls to a batch service with one key: JSON documents, uploads, and replies of JSON lines. Failures are scrubbed like
- * those of live requests. Batch threads; serve threads when they delete data at a provider.
+ * Calls to a batch service with one key: JSON documents, uploads, and replies in JSON Lines. Failures are scrubbed like
+ * those of live requests. Batch threads; serve threads when they delete data that a provider stores.
  */
 import type { Clock } from '../../clock.ts'
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Probes the batch service for a new batch that cannot run in any other way, so that the caller learns of an outage now
- * and not a day later. Serve threads.
+ * Probes the batch service for a new batch that cannot run in any other way, so that the caller learns of an outage at
+ * once and not a day later. Serve threads.
  */
 import type { Clock } from '../../clock.ts'
 import { GatewayError, toGatewayError } from '../../errors.ts'

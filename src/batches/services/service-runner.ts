@@ -1,6 +1,6 @@
 /**
  * The part of the batch runner that uses provider batch services: turns deferred lines into jobs, and works on the jobs
- * until all results are in. Runners divide the jobs by claims. Batch thread.
+ * until all results are in. Claims divide the jobs among the runners. Batch thread.
  */
 import { callerOf } from '../../access/keys.ts'
 import type { Clock } from '../../clock.ts'

@@ -1,5 +1,5 @@
 /**
- * The file of `--output`: results as JSON Lines. They are written to a temporary file next to it, which gets this name
+ * The `--output` file: results as JSON Lines. They are written to a temporary file next to it, which takes this name
  * once all results are there, so the file is always complete.
  */
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'

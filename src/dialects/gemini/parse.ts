@@ -1,6 +1,6 @@
 /**
- * Translates a generateContent body to a request. Pure. Hot path: one look at the names, one check of the body, and one
- * walk over its contents. Errors name fields of the client's body and never repeat what the client sent. The HTTP
+ * Translates a generateContent body to a request. Pure. Hot path: one pass over the names, one check of the body, and
+ * one walk over its contents. Errors name fields of the client's body and never repeat what the client sent. The HTTP
  * operation puts `model`, `stream` and `alt`, which are in the URL, into the body.
  */
 import { GatewayError } from '../../errors.ts'

@@ -1,6 +1,6 @@
 /**
  * Translates server-tool blocks that a client sends back to items. Pure. A call and its result become one item, at the
- * place of the call; the result may come in a later message. Blocks that Anthropic made are kept unchanged, because
+ * position of the call; the result may come in a later message. Blocks that Anthropic made are kept unchanged, because
  * Anthropic accepts them back.
  */
 import { recordOrEmpty, textOrEmpty } from '../../json.ts'

@@ -1,7 +1,7 @@
 /**
- * Translates between thinking blocks and reasoning items. Pure. The API has two forms, both sealed by Anthropic:
- * thoughts with a signature, and redacted ones. Sealed data of other providers travels in the same fields, in a form of
- * ours, and clients send it back without interpreting it.
+ * Translates between thinking blocks and reasoning items. Pure. The API has two forms, which only Anthropic can read or
+ * verify: thinking with a signature, and redacted thinking. Encrypted data from other providers travels in the same
+ * fields, in our own form, and clients send it back without interpreting it.
  */
 import type { CustomToolCallItem, FunctionCallItem, ReasoningItem } from '../../protocol/items.ts'
 import { isMarked } from '../../protocol/makers.ts'

@@ -1,4 +1,4 @@
-/** Contents of messages: texts, images and documents as blocks, with their cache marks. Pure. */
+/** Message contents: texts, images and documents as blocks, with their cache marks. Pure. */
 import { recordOrEmpty } from '../../json.ts'
 import type { AssistantPart, InputFile, InputImage, InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'

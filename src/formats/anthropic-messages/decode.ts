@@ -3,7 +3,7 @@
  * reply is one frame for the same code. Pure. Hot path.
  *
  * A reply is complete with a stop reason and `message_stop`; the official client demands both too, and no known
- * provider omits one. Any other reply was cut off.
+ * provider omits either. Any other reply was cut off.
  */
 import { GatewayError } from '../../errors.ts'
 import {

@@ -1,6 +1,6 @@
 /**
- * Thinking, length and sampling parameters of Anthropic models, at Anthropic and in other clouds. Pure. Two generations
- * differ:
+ * Thinking, length and sampling parameters of Anthropic models, on Anthropic's own API and in other clouds. Pure. Two
+ * generations differ:
  * - up to Claude 4.6, thinking has a budget of tokens. With it, temperature and top_k must be absent, and top_p must be
  *   at least 0.95;
  * - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters. They are optional, so they

@@ -1,6 +1,6 @@
 /**
  * Tools of the Messages API that the client runs (`bash_*`, `text_editor_*`, `memory_*`, `computer_*`), as functions
- * for providers of other APIs. Anthropic's models know their arguments; other models get a description, so that the
+ * for providers with other APIs. Anthropic's models know their arguments; other models get a description, so that the
  * client finds what it expects in each call. Pure. Data.
  */
 import { isRecord, type Json, recordOrEmpty, wholeNumber } from '../../json.ts'

@@ -2,9 +2,9 @@
  * Token counts, finish reason and service tier of a Messages reply in the gateway's vocabulary. Pure. Hot path.
  *
  * Counts are cumulative: a field of a later event replaces the earlier value, and a missing field keeps it.
- * `input_tokens` excludes cache reads and writes, so this file adds them. The totals exclude a compaction, a sampling
- * of the same model that only `iterations` has; Anthropic bills it, so this file adds it. It skips iterations of other
- * models (an advisor, a declined fallback), because their prices are unknown.
+ * `input_tokens` excludes cache reads and writes, so this file adds them. The totals exclude a compaction, which is a
+ * sampling of the same model and appears only in `iterations`; Anthropic bills it, so this file adds it. It skips
+ * iterations of other models (an advisor, a declined fallback), because their prices are unknown.
  */
 import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../json.ts'
 import type { FinishReason, Usage } from '../format.ts'

@@ -1,5 +1,5 @@
 /**
- * InvokeModel of Bedrock, which accepts the Messages API for Claude: used for requests from clients of that API whose
+ * Bedrock's InvokeModel, which accepts the Messages API for Claude: used for requests from clients of that API whose
  * content Converse cannot express. Its stream carries the events of that API in AWS messages. Pure. Hot path.
  */
 import { GatewayError } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** Embeddings of Cohere, version 2: POST /embed. Pure. */
+/** Cohere's embeddings, version 2: POST /embed. Pure. */
 import { count, filled, type Json, list, recordOrEmpty } from '../../json.ts'
 import type { EmbeddingPart, EmbeddingsRequest } from '../../protocol/embeddings.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,5 +1,5 @@
 /**
- * The contract of a wire format of embeddings: how the gateway asks one kind of provider for vectors. Pure: no I/O, no
+ * The contract of a wire format for embeddings: how the gateway asks one kind of provider for vectors. Pure: no I/O, no
  * clock, no config. A reply is one JSON document, from which `VectorBody` has removed the vectors.
  */
 import type { GatewayError } from '../../errors.ts'

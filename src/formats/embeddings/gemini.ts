@@ -1,4 +1,4 @@
-/** Embeddings of the Gemini API: `batchEmbedContents`, which accepts one input or many. Pure. */
+/** Embeddings in the Gemini API: `batchEmbedContents`, which accepts one input or many. Pure. */
 import { type Json, list, record, recordOrEmpty } from '../../json.ts'
 import type { EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,4 +1,4 @@
-/** The formats of embeddings by name. The compiler requires a line here for each `EmbeddingsFormatName`. */
+/** The embeddings formats by name. The compiler requires a line here for each `EmbeddingsFormatName`. */
 import type { EmbeddingsFormatName } from '../../providers/provider.ts'
 import { cohereEmbeddings } from './cohere.ts'
 import type { EmbeddingsFormat } from './format.ts'

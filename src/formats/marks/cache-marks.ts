@@ -1,5 +1,5 @@
 /**
- * Cache breakpoints of the caller in the form that a provider accepts. Pure. Hot path: one walk over the blocks, and a
+ * The caller's cache breakpoints, in the form that a provider accepts. Pure. Hot path: one walk over the blocks, and a
  * copy only if a mark has to change.
  */
 import { isRecord, type Json } from '../../json.ts'

@@ -1,6 +1,6 @@
 /**
  * Cache breakpoints that the gateway adds, if the provider caches only up to breakpoints and the caller sets none. They
- * pay when the same prompt will be sent again: an agent that sends a tool result repeats its whole conversation, and so
+ * pay off when the same prompt is sent again: an agent that sends a tool result repeats its whole conversation, and so
  * does a conversation whose beginning was sent shortly before. A single question gets no mark, because writing to a
  * cache costs more than the plain prompt. Pure.
  */

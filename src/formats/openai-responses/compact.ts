@@ -1,5 +1,5 @@
 /**
- * Summaries that a provider of the Responses format makes itself: POST /responses/compact, and `context_management` of
+ * Summaries that a provider of the Responses format makes itself: POST /responses/compact, and `context_management` in
  * a request. The summary is a `compaction` item, which only this provider can read. Pure.
  */
 import { GatewayError } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** Hosted items of a Responses provider: progress events that may be passed on, and searches to count. Pure. */
+/** Hosted items from a Responses provider: progress events that may be passed on, and searches to count. Pure. */
 import { type Json, recordOrEmpty, remainder } from '../../json.ts'
 import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
 

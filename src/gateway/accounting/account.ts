@@ -1,4 +1,4 @@
-/** Accounting of an exchange: reservation, charge, usage record and metrics. Public entry point of this module. */
+/** Accounting for an exchange: reservation, charge, usage record and metrics. Public entry point of this module. */
 import { type Clock, isoInstant } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /**
- * Charges: the owner and amount of the charge when a model call or an exchange ends; the cost of usage at the prices of
- * the catalogue; and the `usage` object of a response.
+ * Charges: the owner and amount of the charge when a model call or an exchange ends; the cost of usage at catalogue
+ * prices; and the `usage` object of a response.
  */
 import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'

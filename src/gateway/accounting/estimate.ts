@@ -1,6 +1,6 @@
 /**
- * Estimates of tokens: for a reservation before the request is sent, and for a reply whose provider reports no usage.
- * They count characters, because counting tokens would block the event loop for milliseconds. Pure.
+ * Token estimates: for a reservation before the request is sent, and for a reply whose provider reports no usage. They
+ * count characters, because counting tokens would block the event loop for milliseconds. Pure.
  */
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { EFFORT_SHARES } from '../../formats/reasoning.ts'

@@ -1,5 +1,6 @@
 /**
- * Corrects implausible usage: a broken or hostile provider must neither drain a budget nor make its work free. Pure.
+ * Corrects implausible usage, so that a broken or hostile provider can neither drain a budget nor cause a request to go
+ * uncharged. Pure.
  */
 import type { Usage } from '../../formats/format.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -5,8 +5,8 @@
  *
  * Patterns are learned from frames that went through decoder and assembler (relay-lessons.ts), so the output is the
  * same except for padding and escapes in the text. The relay collects the texts of relayed frames, and passes them to
- * decoder and answer as one delta before the next frame for these, or at the end of the reply. Items, repairs, failures
- * and usage therefore need no second implementation.
+ * decoder and answer as one delta before the next frame that they handle, or at the end of the reply. Items, repairs,
+ * failures and usage therefore need no second implementation.
  */
 import type { StreamEvent } from '../../protocol/events.ts'
 import { type FramePattern, type FramePieces, type Place, piecesOf, textsOf } from '../../upstream/scan.ts'

@@ -1,6 +1,7 @@
 /**
- * Metered deltas: counts the output between decoder and attempt, for callers with a spending limit. It reserves more of
- * the limit ahead of need, holds deltas back while it waits for the counters, and ends the reply when nothing is left.
+ * Metered deltas: counts the output on its way from the decoder to the attempt, for callers with a spending limit. It
+ * reserves more of the limit ahead of need, holds deltas back while it waits for the counters, and ends the reply when
+ * nothing is left.
  */
 import type { Delta } from '../../formats/format.ts'
 import type { Meter } from '../accounting/account.ts'

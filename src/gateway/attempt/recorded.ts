@@ -1,6 +1,6 @@
 /**
  * Recorded exchanges: those that a capture includes. Their transport is observed, and their record is created after the
- * client was sent the end. All other exchanges have no recording, and never run this code.
+ * client has been sent the end of the answer. All other exchanges have no recording, and never run this code.
  */
 import type { Recording } from '../../captures/recording.ts'
 import type { RunningCaptures } from '../../captures/running.ts'

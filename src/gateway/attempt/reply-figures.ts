@@ -1,7 +1,4 @@
-/**
- * Statistics of a reply while it is read: the output of the model so far, and the course of the attempt. Pure. Hot
- * path.
- */
+/** Statistics of a reply while it is read: the model's output so far, and the course of the attempt. Pure. Hot path. */
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { Delta, Usage } from '../../formats/format.ts'
 import { type CallFigures, quartersIn } from '../accounting/account.ts'

@@ -1,6 +1,7 @@
 /**
- * Lists every way in which a request can get a server tool: `tools`, tools added by an item, tools of tools, plugins,
- * model names, and fields that make a provider search. If the workspace has disabled a tool, all of them refuse it.
+ * Lists every way in which a request can get a server tool: `tools`, tools added by an item, tools given to tools,
+ * plugins, model names, and fields that make a provider search. A tool that the workspace has disabled is refused in
+ * each of these ways.
  */
 import type { ToolPermissions } from '../../access/tool-permissions.ts'
 import { GatewayError } from '../../errors.ts'

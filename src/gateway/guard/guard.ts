@@ -1,5 +1,5 @@
 /**
- * Guardrails of a caller, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
+ * A caller's guardrails, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
  * Public entry point of this module. Serve threads. Hot path: a caller without guardrails costs one lookup.
  */
 import type { Guardrails } from '../../access/guardrails.ts'

@@ -1,6 +1,6 @@
 /**
- * Reports of guardrails: pipeline stages, the error of a blocked request or reply, and the metric. They name patterns
- * and labels, never the text that matched. Pure, except for the counter.
+ * Guardrail reports: pipeline stages, the error for a blocked request or reply, and the metric. They name patterns and
+ * labels, never the text that matched. Pure, except for the counter.
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'

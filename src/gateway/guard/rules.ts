@@ -1,5 +1,5 @@
 /**
- * The content rules of all guardrails of a caller, compiled for requests or for replies. Each rule records its
+ * The content rules from all of a caller's guardrails, compiled for requests or for replies. Each rule records its
  * guardrail, and each guardrail records what happens if it cannot be evaluated. Pure.
  */
 import { createHash } from 'node:crypto'

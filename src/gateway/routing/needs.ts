@@ -2,7 +2,7 @@
  * Requirements of a request, checked against the catalogue: kinds of input, prompt length, output length. Pure. Hot
  * path. Endpoints whose rows do not state what they accept are never left out. Prompt lengths are estimates: an
  * endpoint is left out only if even the lowest estimate is too long for it, and comes after the others if the likely
- * length is.
+ * length is too long.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'

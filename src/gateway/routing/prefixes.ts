@@ -1,8 +1,8 @@
 /**
- * Prefixes of prompts that a conversation has sent before. They show if cache marks pay off, and why a provider that
- * had a prompt in its cache does not find it there now. Serve threads. Only hashes are kept, next to the pins of
+ * Prefixes of prompts that a conversation has sent before. They show whether cache marks pay off, and why a provider
+ * that had a prompt in its cache does not find it there now. Serve threads. Only hashes are kept, next to the pins of
  * conversations, and only for conversations that have a name, or that contain an answer and use a provider that caches
- * marked prompts. Other requests make no call here.
+ * marked prompts. Other requests never call this code.
  */
 import { createHash, hash as digest } from 'node:crypto'
 import type { Clock } from '../../clock.ts'

@@ -1,5 +1,5 @@
 /**
- * Session affinity: keeps a conversation at the endpoint that has it in its prompt cache. Hot path. A pin names an
+ * Session affinity: keeps a conversation with the endpoint that has it in its prompt cache. Hot path. A pin names an
  * endpoint for an organization, model and conversation. If the caller names the conversation (a session, or a cache
  * key), its first request pins it, so that simultaneous requests use the same endpoint. The pin moves only after a
  * failure. Other conversations are identified by their first messages, and are pinned after a cache hit, if reading

@@ -1,6 +1,6 @@
 /**
- * Extracts the texts of a request that a model reads, and writes replaced texts back. Entry point of this room. Pure.
- * Hot path of guarded callers.
+ * Extracts the texts of a request that a model reads, and writes replaced texts back. Public entry point of this
+ * module. Pure. Hot path of guarded callers.
  *
  * Example. Of this request
  *

@@ -1,6 +1,6 @@
 /**
  * Extracts the texts in one string or JSON schema of a request, and writes replaced texts back. Pure.
- * - The kind of the field decides if a string is a text. Some formats decode a string that others pass on; such a
+ * - The kind of field decides whether a string is a text. Some formats decode a string that others pass on; such a
  *   string has two texts, raw and decoded.
  * - A model sees a JSON schema unchanged, so every string in it is a text, except those that make the schema work:
  *   standard types and formats, references, and names of properties.

@@ -1,4 +1,4 @@
-/** The judge of switchyard: a small model that says if the efficient model is likely to solve a task. */
+/** The switchyard judge: a small model that says whether the efficient model is likely to solve a task. */
 import type { Clock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { GatewayError } from '../../errors.ts'

@@ -1,4 +1,4 @@
-/** Bodies of the operations on captures. Pure. */
+/** Bodies of capture operations. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from '../json/body.ts'
 import { maybe, text } from '../json/schema.ts'

@@ -1,6 +1,6 @@
 /**
  * Schemas of the bodies of guardrail operations, and the rules across their fields. Pure. guardrails/custom.ts checks
- * if a pattern can be run.
+ * whether a pattern can be run.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { AMOUNT_MAX_USD } from '../../money.ts'

@@ -1,6 +1,7 @@
 /**
  * Clients whose recorded traffic is replayed: what they send, and what they read from the answers. The requests come
- * from real programs; texts are shortened, and thoughts are omitted, because only their maker can read them.
+ * from real programs; texts are shortened, and reasoning is omitted, because only the provider that wrote it can read
+ * it.
  */
 import { readFileSync } from 'node:fs'
 import { fields, list, type SeenStream, string } from '../sse.ts'

@@ -1,4 +1,4 @@
-/** Providers of the public list that the gateway cannot call, each with the reason. Data. */
+/** Providers in the public list that the gateway cannot call, each with the reason. Data. */
 import type { UnofferedRow } from './row.ts'
 
 const IMAGES = 'its public API makes images only, in a form that this gateway does not speak'

@@ -1,4 +1,4 @@
-/** Request heads of `node:http`: the raw head, or the reason that its parser rejected it. Pure. */
+/** Request heads from `node:http`: the raw head, or the reason that its parser rejected it. Pure. */
 import type { IncomingMessage } from 'node:http'
 import { GatewayError } from '../../errors.ts'
 import { REQUEST_HEAD_MAX_BYTES } from '../front.ts'

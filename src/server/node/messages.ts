@@ -1,4 +1,4 @@
-/** WebSockets of `node:http`, with the package `ws`: handshakes and open sockets. Serve threads. */
+/** WebSockets on `node:http`, through the `ws` package: handshakes and open sockets. Serve threads. */
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type RawData, type WebSocket, WebSocketServer } from 'ws'

@@ -1,7 +1,7 @@
 /**
- * The queue of one pool: keys take turns, waiting is bounded in number and time, a running job has a deadline, a job
- * whose worker died before starting it is retried once, and each job has exactly one outcome. Each worker has one job
- * at a time. Serve threads.
+ * The queue of one pool: keys take turns, the number of waiting jobs and their waiting time are bounded, a running job
+ * has a deadline, a job whose worker died before starting it is retried once, and each job has exactly one outcome.
+ * Each worker has one job at a time. Serve threads.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import type { Metrics } from '../../metrics/metrics.ts'

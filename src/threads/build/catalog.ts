@@ -1,4 +1,4 @@
-/** The configured catalogue, and lookups in it for other rooms. Composition root. */
+/** The configured catalogue, and lookups in it for other parts of the source. Composition root. */
 import { readFileSync } from 'node:fs'
 import { documentsDigest, packDocuments } from '../../api/models/models.ts'
 import type { Config } from '../../config/config.ts'

@@ -1,6 +1,6 @@
 /**
- * Server tool bash: one command at a time. By default the call goes to the client, as Messages clients expect; with the
- * engine `gateway` it runs in a container of the sandbox.
+ * The bash server tool: one command at a time. By default the call goes to the client, as Messages clients expect; with
+ * the engine `gateway` it runs in a container of the sandbox.
  */
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'

@@ -1,5 +1,5 @@
 /**
- * Server tool code_interpreter: runs the model's Python code in a sandbox container. Also serves the native tool of
+ * The code_interpreter server tool: runs the model's Python code in a sandbox container. Also serves the native tool of
  * that name if the provider has none, with its items and events.
  */
 import { isFileId } from '../../ids.ts'

@@ -1,5 +1,5 @@
 /**
- * Server tool shell: runs the model's commands in a sandbox container. Also serves the native `shell` and
+ * The shell server tool: runs the model's commands in a sandbox container. Also serves the native `shell` and
  * `local_shell`, with items of their own kind.
  */
 import { refuseField } from '../../errors.ts'

@@ -1,5 +1,6 @@
 /**
- * Server tool text_editor: views and edits text files of the workspace. A change creates a new file of the same name.
+ * The text_editor server tool: views and edits text files of the workspace. A change creates a new file with the same
+ * name.
  */
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import {

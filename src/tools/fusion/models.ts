@@ -1,4 +1,4 @@
-/** Default models of fusion: from the settings, otherwise chosen by the prices in the catalogue. Pure. */
+/** Default fusion models: from the settings, otherwise chosen by the prices in the catalogue. Pure. */
 import type { Config } from '../../config/config.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { type Model, makesEmbeddings } from '../../providers/provider.ts'

@@ -1,5 +1,5 @@
 /**
- * The MCP client library, loaded on first use: loading blocks the thread for some tenths of a second and takes some
+ * The MCP client library, loaded on first use: loading blocks the thread for a few tenths of a second and takes a few
  * megabytes. One instance per thread.
  */
 export type McpClient = typeof import('@modelcontextprotocol/client')

@@ -1,6 +1,6 @@
 /**
- * Server tool advisor: the model asks another model for advice. Each entry is one advisor; if there are several, they
- * have names. An advisor sees its earlier advice, from this request and from items that the client sends back.
+ * The advisor server tool: the model asks another model for advice. Each entry is one advisor; if there are several,
+ * they have names. An advisor sees its earlier advice, from this request and from items that the client sends back.
  */
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'

@@ -1,4 +1,4 @@
-/** Reads replies of models that tools call: their text, their errors, and their stream as a growing text. Pure. */
+/** Reads replies from models that tools call: their text, their errors, and their stream as a growing text. Pure. */
 import { GatewayError } from '../../errors.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { ResponseResource } from '../../protocol/response.ts'

@@ -1,5 +1,5 @@
 /**
- * Server tool subagent: the model gives a task to another model, which sees only the task and may have tools. A
+ * The subagent server tool: the model gives a task to another model, which sees only the task and may have tools. A
  * subagent that calls functions of the client is suspended meanwhile; subagent-replay.ts resumes it.
  */
 import { GatewayError } from '../../errors.ts'

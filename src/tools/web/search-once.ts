@@ -1,4 +1,4 @@
-/** One search on behalf of a plugin, with the settings of the tool web_search. Serve threads. */
+/** One search on behalf of a plugin, with the settings of the web_search tool. Serve threads. */
 import { GatewayError } from '../../errors.ts'
 import type { Bill } from '../../exchange/bill.ts'
 import type { Log } from '../../log/log.ts'

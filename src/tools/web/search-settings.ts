@@ -1,6 +1,6 @@
 /**
  * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Each model
- * call decides where the search runs: at the provider, or at one of our engines. Pure.
+ * call decides where the search runs: at the provider, or in one of our engines. Pure.
  */
 import { refuseField } from '../../errors.ts'
 import { filled, texts } from '../../json.ts'

@@ -1,5 +1,5 @@
 /**
- * Sanitizes text of pages and engines: removes control characters and characters that hide or reorder text, and
+ * Sanitizes text from pages and engines: removes control characters and characters that hide or reorder text, and
  * truncates it. The text stays data: no instruction in it is followed. Pure.
  */
 

@@ -1,4 +1,4 @@
-/** The filter field of the reference page: keeps only those entries of the contents that have all typed words. */
+/** The filter field of the reference page: keeps only the entries in the contents that match every typed word. */
 
 const place = document.getElementById('filter-place')
 const field = document.getElementById('filter')

@@ -1,4 +1,4 @@
-/** The style of the reference page: system fonts, light and dark, from 320 px. Pure. */
+/** The style of the reference page: system fonts, light and dark mode, from a width of 320 px. Pure. */
 export const PAGE_STYLE = `
 :root {
   --text: #1b1f24; --quiet: #57606a; --page: #fff; --panel: #f3f5f7; --line: #8c959f; --link: #0550ae;

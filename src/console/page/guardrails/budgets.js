@@ -1,4 +1,4 @@
-/** Budgets of guardrails: how much each key and member has spent, the limit, and the end of the period. */
+/** Guardrail budgets: how much each key and member has spent, the limit, and the end of the period. */
 import { dateTime, usd } from '../format.js'
 import { html, useState } from '../html.js'
 import { guardrailName } from '../names.js'

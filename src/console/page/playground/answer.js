@@ -1,4 +1,4 @@
-/** One answer of the playground, as formatted text, as plain text, or as the JSON of its response. */
+/** One answer in the playground, as formatted text, as plain text, or as the JSON of its response. */
 import { count, duration, usd } from '../format.js'
 import { html } from '../html.js'
 import { Chip } from '../parts.js'

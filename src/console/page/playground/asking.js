@@ -1,4 +1,4 @@
-/** One question of the playground: its body, and its answer as it streams in. */
+/** One question in the playground: its body, and its answer as it streams in. */
 import { messageOf, readEvents } from '../calls.js'
 
 export const START = {

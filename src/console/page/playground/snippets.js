@@ -1,4 +1,4 @@
-/** The request of the playground as code. The code never contains the key: it reads it from the environment. */
+/** The playground's request as code. The code never contains the key: it reads it from the environment. */
 import { html, useState } from '../html.js'
 
 const LANGUAGES = {

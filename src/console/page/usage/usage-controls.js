@@ -1,4 +1,4 @@
-/** The controls above the usage view: the range, what is drawn and listed, and filters. */
+/** The controls above the usage view: the range, the values to draw and list, and filters. */
 import { Check, Field, Select } from '../forms.js'
 import { html } from '../html.js'
 import { keyName, workspaceName } from '../names.js'

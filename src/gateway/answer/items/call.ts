@@ -1,4 +1,4 @@
-/** Builds a call of the client's function or custom tool. Hot path. */
+/** Builds a call to the client's function or custom tool. Hot path. */
 import type { ItemStart } from '../../../formats/format.ts'
 import { LongText } from '../../../formats/long-text.ts'
 import { itemId } from '../../../ids.ts'
