@@ -208,9 +208,9 @@ function unit(path: string): string {
   return name.split('/')[0]?.replace(/\.ts$/, '') ?? ''
 }
 
-/** `every room` stands for all rooms but the composition root, the entries, and what only the command line uses. */
+/** `every folder` stands for all folders but the composition root, the entries, and what only the command line uses. */
 function wordsIn(cell: string): string[] {
-  if (cell === 'every room') {
+  if (cell === 'every folder') {
     return Object.keys(MAY_IMPORT).filter(
       name => !['threads', 'prove', 'commands', 'main', 'cli'].includes(name),
     )
