@@ -141,7 +141,7 @@ export const Settings = group({
     ),
     batch: setting(
       Type.Boolean(),
-      'true: batches of simulated models go to the [batch service](batches.md#batch-services-of-providers) of the simulated provider',
+      'true: batches of simulated models go to the [batch service](batches.md#providers-batch-services) of the simulated provider',
       { default: false },
     ),
   }),

@@ -116,7 +116,7 @@ export const ProviderSchema = Type.Object(
     ),
     batch: field(
       Type.Boolean(),
-      "true: batches go to the provider's own [batch service](batches.md#batch-services-of-providers), if it can run their requests. For OpenAI, Anthropic, Gemini and compatible APIs; default: false",
+      "true: batches go to the provider's own [batch service](batches.md#providers-batch-services), if it can run their requests. For OpenAI, Anthropic, Gemini and compatible APIs; default: false",
     ),
     batchPriceFactor: field(
       Factor,
