@@ -348,7 +348,7 @@ t.test('a PDF that unfolds without end is refused, and the next one is read', as
   t.equal(told.status, 400)
   t.match(
     told.body.error?.message,
-    /^input\[0\]\.content\[1\]\.file_url: the document (expands to too many bytes|takes too long to read)$/,
+    /^input\[0\]\.content\[1\]\.file_url: the document (expands to too many bytes|took too long to read)$/,
   )
   world.provider.script('model', [{ text: 'heron' }])
   t.equal((await ask(world, { model: 'acme/model', input: [user(PDF)], ...PARSE })).status, 200)
