@@ -319,7 +319,7 @@ export const Settings = group({
   }),
   promptCaching: setting(
     oneOf(PROMPT_CACHING),
-    '`auto`: where a provider caches only up to cache marks, and cached tokens cost less than the prompt, the gateway sets [cache marks of its own](messages.md#cache-marks-of-the-gateway) in two cases: the conversation ends in a tool result, or it begins with what it sent in the last five minutes. It sets none if the caller does',
+    '`auto`: where a provider caches only up to cache marks, and cached tokens cost less than the prompt, the gateway sets [cache marks of its own](messages.md#cache-marks-added-by-the-gateway) in two cases: the conversation ends in a tool result, or it begins with what it sent in the last five minutes. It sets none if the caller does',
     { default: 'auto' },
   ),
   compaction: setting(
@@ -364,7 +364,7 @@ export const Settings = group({
     ),
     genAi: setting(
       Type.Boolean(),
-      '[metrics under the names of the OpenTelemetry conventions for generative AI](metrics.md#names-of-the-genai-conventions), in addition to our own',
+      '[metrics under the names of the OpenTelemetry conventions for generative AI](metrics.md#names-from-the-genai-conventions), in addition to our own',
       { default: false },
     ),
   }),
