@@ -21,6 +21,14 @@ const FIELD_MAX_CHARS = 1_000
 const ARGUMENTS_MAX = 64
 /** Instructions of the pattern times characters: about a twentieth of a second at worst. */
 const WORK_MAX = 1_500_000
+/** To compile an instruction takes as long as to run it on so many characters. */
+const COMPILED_AS_CHARS = 64
+/** A pattern may expand to so many characters, with repeats written out: more of them take too long to compile. */
+const EXPANDED_MAX_CHARS = 20_000
+/** RE2 refuses patterns whose repeats, multiplied where they are nested, exceed this. */
+const REPEATS_MAX = 1_000
+const COUNTED_REPEAT = /\{(\d+)(?:,(\d*))?\}/g
+const TOO_LONG = 'query: takes too long over so many tools; use a shorter one'
 
 /** A function that the model does not see from the start. */
 type Deferred = Tool & {
@@ -174,14 +182,16 @@ function searchTools(
 ): readonly Deferred[] | string {
   if (typeof query !== 'string' || query === '') return 'query: must be a regular expression'
   if (query.length > PATTERN_MAX_CHARS) return `query: must have at most ${PATTERN_MAX_CHARS} characters`
+  if (work.left < 0 || expandedChars(query) > EXPANDED_MAX_CHARS) return TOO_LONG
   const pattern = compiled(query)
   if (pattern === null) return 'query: is not a valid RE2 regular expression'
   const size = pattern.programSize()
+  work.left -= size * COMPILED_AS_CHARS
   const found: Deferred[] = []
   for (const tool of tools) {
     for (const text of textsOf(tool)) {
       work.left -= size * text.length
-      if (work.left < 0) return 'query: takes too long over so many tools; use a shorter one'
+      if (work.left < 0) return TOO_LONG
       if (!pattern.matcher(text).find()) continue
       found.push(tool)
       break
@@ -189,6 +199,15 @@ function searchTools(
     if (found.length === max) break
   }
   return found
+}
+
+/** At most so many characters, with repeats written out, whatever is nested in what. */
+function expandedChars(query: string): number {
+  let times = 1
+  for (const [, least, most] of query.matchAll(COUNTED_REPEAT)) {
+    times *= Math.max(1, Number(least), Number(most ?? 0))
+  }
+  return query.length * Math.min(times, REPEATS_MAX)
 }
 
 function compiled(query: string): RE2JS | null {

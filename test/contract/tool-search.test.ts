@@ -1,4 +1,5 @@
 /** The server tool tool_search: deferred functions appear once they are found, and stay through the conversation. */
+import { RE2JS } from 're2js'
 import t, { type Test } from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { MODEL, startAligned } from '../support/aligned-gateway.ts'
@@ -117,6 +118,50 @@ t.test('a pattern that is broken, long or slow is told to the model', async t =>
     t.equal(response.status, 'completed')
     t.match(lastTold(provider.asked[1]), { error: message }, query.slice(0, 20))
   }
+})
+
+t.test('what replayed patterns take to compile is bounded, however short they are', async t => {
+  const { ask, provider } = await start(t)
+  const compile = RE2JS.compile.bind(RE2JS)
+  let instructions = 0
+  t.intercept(RE2JS, 'compile', {
+    value: (...args: Parameters<typeof RE2JS.compile>) => {
+      const pattern = compile(...args)
+      instructions += pattern.programSize()
+      return pattern
+    },
+  })
+  const replayed = (queries: readonly string[]) => [
+    ...queries.map((query, at) => ({
+      type: 'gateway:tool_search',
+      id: `ts_${at}`,
+      status: 'completed',
+      query,
+    })),
+    { role: 'user', content: 'Hi' },
+  ]
+  const shownAfter = async (queries: readonly string[]) => {
+    instructions = 0
+    const response = await whole(await ask([ANSWERS], { input: replayed(queries) }))
+    t.equal(response.status, 'completed')
+    return namesOf(provider.asked[0] as ScriptedRequest)
+  }
+  const some = (count: number, query: (at: number) => string) =>
+    Array.from({ length: count }, (_, at) => query(at + 1))
+  const huge = some(29, at => `${'a{0,1000}'.repeat(20)}x{${at}}`)
+  t.same(
+    await shownAfter([...huge, 'weather']),
+    ['always', 'get_weather', 'tool_search'],
+    'others still count',
+  )
+  t.ok(instructions < 100, `${instructions} instructions of patterns that expand too far`)
+  await shownAfter(some(30, at => `(?:${'ab'.repeat(80)}){100}x{${at > 1 ? 1 : at}}${'y'.repeat(at)}`))
+  t.ok(instructions < 50_000, `${instructions} instructions of patterns that are large together`)
+  t.same(
+    await shownAfter(['\\d{4}-\\d{2}-\\d{2}T\\d{2}:\\d{2}', '^get_[a-z]{1,20}$']),
+    ['always', 'get_time', 'get_weather', 'tool_search'],
+    'ordinary repeats are no matter',
+  )
 })
 
 t.test('what a request cannot have is refused by its path', async t => {
