@@ -1,6 +1,7 @@
 /** Streams of the Gemini dialect: every chunk has a part, what is sealed comes back, and signs of life. */
 import fc from 'fast-check'
 import t from 'tap'
+import { groundingOf } from '../../src/dialects/gemini/grounding.ts'
 import { gemini } from '../support/dialects.ts'
 import { answer, deltas, finalOf, finish, secrets } from './answers.ts'
 import { ARRAY, candidateOf, chunksIn, framesOf, type Loose, partsOf, REQUEST } from './gemini-stream.ts'
@@ -57,4 +58,44 @@ t.test('a sign of life is a chunk that says nothing, or white space in an array'
   const array = gemini.frames(ARRAY)
   const frames = answer([], 'stop').map(event => `${array.heartbeat}${array.write(event)}`)
   t.equal((JSON.parse(frames.join('') + array.end()) as unknown[]).length, 1)
+})
+
+t.test('places of citations are bytes, found in one pass over the text', async t => {
+  const text = 'é😀x'.repeat(500)
+  const places = Array.from({ length: text.length }, (_, at) => at)
+  const annotations = places.toReversed().map(start_index => ({
+    type: 'url_citation' as const,
+    url: `https://a.example/${start_index % 7}`,
+    title: '',
+    start_index,
+    end_index: Math.min(text.length, start_index + 3),
+  }))
+  const bytesIn = Buffer.byteLength.bind(Buffer)
+  let counted = 0
+  t.intercept(Buffer, 'byteLength', {
+    value: (given: string) => {
+      counted += given.length
+      return bytesIn(given)
+    },
+  })
+  const content = [{ type: 'output_text' as const, text, annotations, logprobs: [] }]
+  const said = { type: 'message' as const, id: 'm', role: 'assistant' as const, status: 'completed' as const }
+  const { groundingMetadata } = groundingOf([
+    { ...said, content },
+    { ...said, content },
+  ]) as { groundingMetadata: { groundingChunks: unknown[]; groundingSupports: Loose[] } }
+  t.ok(counted <= 4 * text.length, `${counted} characters were counted`)
+  t.equal(groundingMetadata.groundingChunks.length, 7)
+  const before = bytesIn(text)
+  for (const [at, { segment, groundingChunkIndices }] of groundingMetadata.groundingSupports.entries()) {
+    const { start_index: from = 0, end_index: to = 0 } = annotations[at % annotations.length] ?? {}
+    const skipped = at < annotations.length ? 0 : before
+    if (!text.slice(0, from).isWellFormed() || !text.slice(0, to).isWellFormed()) continue
+    const cited = {
+      startIndex: skipped + bytesIn(text.slice(0, from)),
+      endIndex: skipped + bytesIn(text.slice(0, to)),
+    }
+    t.same(segment, { ...cited, text: text.slice(from, to) })
+    t.same(groundingChunkIndices, [(at % annotations.length) % 7])
+  }
 })

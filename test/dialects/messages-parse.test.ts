@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
+import { isStrict } from '../../src/dialects/strict-schema.ts'
 import { GatewayError } from '../../src/errors.ts'
 import { ResponsesRequest } from '../../src/protocol/request.ts'
 import { messages, parseResponsesRequest } from '../support/dialects.ts'
@@ -803,4 +804,20 @@ t.test('any body is a request, or refused by its path', async t => {
     search(2_000),
   )
   t.ok(accepted > 100, `${accepted} accepted`)
+})
+
+t.test('whether a schema is strict is found in one pass over its properties', async t => {
+  const names = Array.from({ length: 1_000 }, (_, at) => `p${at}`)
+  let reads = 0
+  const required = new Proxy(names.toReversed(), {
+    get(list, place) {
+      if (typeof place === 'string' && /^\d+$/.test(place)) reads++
+      return Reflect.get(list, place) as unknown
+    },
+  })
+  const properties = Object.fromEntries(names.map(name => [name, {}]))
+  const strict = { type: 'object', properties, additionalProperties: false }
+  t.ok(isStrict({ ...strict, required }))
+  t.ok(reads <= names.length, `${reads} reads of ${names.length} names`)
+  t.notOk(isStrict({ ...strict, required: names.slice(1) }))
 })

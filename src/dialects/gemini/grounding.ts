@@ -7,6 +7,12 @@ import { isObject } from '../../protocol/json/schema.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
+/** A source, and its place among all. */
+interface Chunk {
+  readonly source: Fields
+  readonly number: number
+}
+
 interface Support {
   readonly text: string
   readonly start: number
@@ -16,33 +22,42 @@ interface Support {
 
 /** Empty where nothing was searched or cited. */
 export function groundingOf(output: readonly OutputItem[]): Fields {
-  const chunks = new Map<string, Fields>()
+  const chunks = new Map<string, Chunk>()
   const supports: Support[] = []
+  const chunkOf = (source: Fields): number => {
+    const key = JSON.stringify(source)
+    const known = chunks.get(key)
+    if (known !== undefined) return known.number
+    const number = chunks.size
+    chunks.set(key, { source, number })
+    return number
+  }
   const queries = output.flatMap(queriesIn)
   let before = 0
   for (const item of output) {
     if (item.type !== 'message') continue
     for (const part of (item as MessageItem).content) {
       if (part.type !== 'output_text') continue
-      for (const annotation of part.annotations) {
+      const { text } = part
+      const cited = part.annotations.flatMap(annotation => {
         const source = sourceOf(annotation)
-        if (source === null) continue
-        const key = JSON.stringify(source)
-        if (!chunks.has(key)) chunks.set(key, source)
-        supports.push({ ...rangeOf(annotation, part.text, before), chunk: [...chunks.keys()].indexOf(key) })
+        return source === null ? [] : [{ range: rangeOf(annotation, text.length), chunk: chunkOf(source) }]
+      })
+      const bytesAt = byteOffsets(text, [text.length, ...cited.flatMap(({ range }) => range)])
+      const bytesBefore = (at: number): number => before + (bytesAt.get(at) ?? 0)
+      for (const { range, chunk } of cited) {
+        const [from, to] = range
+        supports.push({ text: text.slice(from, to), start: bytesBefore(from), end: bytesBefore(to), chunk })
       }
-      before += Buffer.byteLength(part.text)
+      before = bytesBefore(text.length)
     }
   }
-  for (const source of output.flatMap(sourcesIn)) {
-    const key = JSON.stringify(source)
-    if (!chunks.has(key)) chunks.set(key, source)
-  }
+  for (const source of output.flatMap(sourcesIn)) chunkOf(source)
   if (queries.length === 0 && chunks.size === 0) return {}
   return {
     groundingMetadata: {
       ...(queries.length === 0 ? {} : { webSearchQueries: [...new Set(queries)] }),
-      ...(chunks.size === 0 ? {} : { groundingChunks: [...chunks.values()] }),
+      ...(chunks.size === 0 ? {} : { groundingChunks: [...chunks.values()].map(({ source }) => source) }),
       ...(supports.length === 0
         ? {}
         : {
@@ -68,13 +83,31 @@ function sourceOf(annotation: Annotation): Fields | null {
 }
 
 /** An annotation without a proper place belongs to the whole text. */
-function rangeOf(annotation: Annotation, text: string, before: number): Omit<Support, 'chunk'> {
+function rangeOf(annotation: Annotation, length: number): readonly [from: number, to: number] {
   const { start_index: from, end_index: to } = annotation as { start_index?: unknown; end_index?: unknown }
-  const isPlaced = typeof from === 'number' && typeof to === 'number' && from < to && to <= text.length
-  const [start, end] = isPlaced ? [from, to] : [0, text.length]
-  const at = before + Buffer.byteLength(text.slice(0, start))
-  const cited = text.slice(start, end)
-  return { text: cited, start: at, end: at + Buffer.byteLength(cited) }
+  const isPlaced = Number.isInteger(from) && Number.isInteger(to) && Number(from) >= 0
+  return isPlaced && Number(from) < Number(to) && Number(to) <= length
+    ? [Number(from), Number(to)]
+    : [0, length]
+}
+
+/** UTF-8 bytes before each place, in one pass over the text, however many places there are. */
+function byteOffsets(text: string, places: readonly number[]): ReadonlyMap<number, number> {
+  const offsets = new Map<number, number>()
+  let [at, bytes] = [0, 0]
+  for (const place of [...new Set(places)].sort((a, b) => a - b)) {
+    // Half a character has three bytes, and a whole one of two units has four.
+    const isWithin = isPair(text.charCodeAt(place - 1), text.charCodeAt(place))
+    const whole = isWithin ? place - 1 : place
+    if (whole > at) bytes += Buffer.byteLength(text.slice(at, whole))
+    at = Math.max(at, whole)
+    offsets.set(place, bytes + (isWithin ? 3 : 0))
+  }
+  return offsets
+}
+
+function isPair(high: number, low: number): boolean {
+  return high >= 0xd800 && high <= 0xdbff && low >= 0xdc00 && low <= 0xdfff
 }
 
 const SEARCHES: ReadonlySet<string> = new Set([
