@@ -158,6 +158,15 @@ const objects = maybe(Type.Array(AnyObject))
 const plain = maybe(oneOf('in_progress', 'completed', 'incomplete'))
 const failable = maybe(oneOf('in_progress', 'completed', 'incomplete', 'failed'))
 
+const inContainer = {
+  arguments: text,
+  call_id: text,
+  container_id: text,
+  files: objects,
+  error: text,
+  status: failable,
+}
+
 /** Own fields of each kind; `id` and `status` are added to all. */
 const FIELDS = {
   web_search: {
@@ -202,12 +211,7 @@ const FIELDS = {
     stdout: text,
     stderr: text,
     exitCode: integer,
-    arguments: text,
-    call_id: text,
-    container_id: text,
-    files: objects,
-    error: text,
-    status: failable,
+    ...inContainer,
   },
   shell: {
     action: maybe(
@@ -218,12 +222,7 @@ const FIELDS = {
       }),
     ),
     output: objects,
-    arguments: text,
-    call_id: text,
-    container_id: text,
-    files: objects,
-    error: text,
-    status: failable,
+    ...inContainer,
   },
   apply_patch: { call_id: text, operation: maybe(AnyObject), status: plain },
   files: {

@@ -11,7 +11,7 @@ import { CreditCreation, parseDay } from '../../protocol/management/management.t
 import type { CreditEntry, Store } from '../../storage/store.ts'
 import type { ActivityFilter, ActivityRow, ClientName } from '../../storage/usage.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
-import { type DimensionDeps, dimensionsOf, listDimensions } from './activity-dimensions.ts'
+import { type DimensionDeps, dimensionsOf, listDimensions, toUsageDocument } from './activity-dimensions.ts'
 import { audited } from './audit.ts'
 import { endOf } from './key-authority.ts'
 import { hashParameter, parameter, textParameter } from './paging.ts'
@@ -157,12 +157,7 @@ function toActivityDocument(
     model_permaslug: row.model ?? '',
     endpoint_id: row.model === null || row.provider === null ? '' : `${row.provider}/${row.model}`,
     provider_name: row.provider === null ? '' : (providerName(row.provider) ?? row.provider),
-    usage: sumToUsd(chargeOf(row, byokFeePercent)),
-    byok_usage_inference: sumToUsd(row.byokCost),
-    requests: row.requests,
-    prompt_tokens: Number(row.inputTokens),
-    completion_tokens: Number(row.outputTokens),
-    reasoning_tokens: Number(row.reasoningTokens),
+    ...toUsageDocument(row, byokFeePercent),
     ...(byWorkspace ? { workspace_id: row.workspaceId } : {}),
   }
 }

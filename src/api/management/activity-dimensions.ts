@@ -127,8 +127,12 @@ function toDocument(row: DimensionRow, byokFeePercent: number, providerName: Dim
       document['provider_name'] = value === null ? null : (providerName(value) ?? value)
     }
   }
+  return { ...document, ...toUsageDocument(row, byokFeePercent) }
+}
+
+/** The sums of a row, as every list of usage tells them. */
+export function toUsageDocument(row: Omit<DimensionRow, 'values'>, byokFeePercent: number) {
   return {
-    ...document,
     usage: sumToUsd(chargeOf(row, byokFeePercent)),
     byok_usage_inference: sumToUsd(row.byokCost),
     requests: row.requests,

@@ -4,10 +4,10 @@
  * thread, so each statement is small, and `rest` lets other work run between statements.
  */
 import { type Kysely, sql } from 'kysely'
-import type { Tables, TotalKind } from '../tables.ts'
+import type { Tables } from '../tables.ts'
 import type { DimensionFilter, DimensionRow, UsageDimension } from '../usage.ts'
 import { type ClientRecord, readClientRecords } from './client-activity.ts'
-import { SUMS, sumsOf } from './usage-totals.ts'
+import { modelTotals, SUMS, sumsOf } from './usage-totals.ts'
 
 /** Rows of one answer. A year of 20 models is 7,300. */
 const DIMENSION_ROWS_MAX = 10_000
@@ -112,14 +112,8 @@ async function addTotals(
   rows: SummedRows,
   rest: () => Promise<unknown>,
 ): Promise<boolean> {
-  const { organizationId, dimensions, keyHash, endUser, workspaceId, model, provider } = filter
-  const [kind, owner]: [TotalKind, string] =
-    endUser !== undefined
-      ? ['user-models', endUser]
-      : keyHash !== undefined
-        ? ['key-models', keyHash]
-        : ['organization-models', '']
-  const totals = db.selectFrom('usageTotals').where(where => where.and({ organizationId, kind, owner }))
+  const { dimensions, keyHash, endUser, workspaceId, model, provider } = filter
+  const totals = modelTotals(db, filter)
   const within = totals
     .where(where =>
       where.and({

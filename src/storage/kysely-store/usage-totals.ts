@@ -231,6 +231,20 @@ export async function sumUsage(db: Kysely<Tables>, filter: UsageFilter): Promise
   return totals
 }
 
+/** The totals by model of an end user, else of a key, else of the whole organization. */
+export function modelTotals(
+  db: Kysely<Tables>,
+  { organizationId, keyHash, endUser }: Pick<ActivityFilter, 'organizationId' | 'keyHash' | 'endUser'>,
+) {
+  const [kind, owner]: [TotalKind, string] =
+    endUser !== undefined
+      ? ['user-models', endUser]
+      : keyHash !== undefined
+        ? ['key-models', keyHash]
+        : ['organization-models', '']
+  return db.selectFrom('usageTotals').where(where => where.and({ organizationId, kind, owner }))
+}
+
 /**
  * Reads the days one by one, newest first. An embedded database answers on the thread that asks, and `rest` lets it do
  * other work between the days.
@@ -240,14 +254,8 @@ export async function readActivity(
   filter: ActivityFilter,
   rest: () => Promise<unknown>,
 ): Promise<readonly ActivityRow[]> {
-  const { organizationId, workspaceId, keyHash, endUser, byWorkspace } = filter
-  const [kind, owner]: [TotalKind, string] =
-    endUser !== undefined
-      ? ['user-models', endUser]
-      : keyHash !== undefined
-        ? ['key-models', keyHash]
-        : ['organization-models', '']
-  const totals = db.selectFrom('usageTotals').where(where => where.and({ organizationId, kind, owner }))
+  const { workspaceId, keyHash, endUser, byWorkspace } = filter
+  const totals = modelTotals(db, filter)
   const within = {
     ...(workspaceId === undefined ? {} : { workspaceId }),
     ...(keyHash === undefined || endUser === undefined ? {} : { keyHash }),

@@ -174,11 +174,7 @@ export class BatchReader {
         throw new BatchFault('invalid_request', 'input_file_id: the file has no lines')
     }
     for (;;) {
-      this.#number = this.#requests
-      this.#field = ''
       this.#readRequest()
-      this.#requests++
-      this.#number = -1
       if (scanner.peek() === END) {
         this.#before = 'end'
         return
@@ -205,11 +201,7 @@ export class BatchReader {
   #readRequests(): void {
     const scanner = this.#scanner
     for (;;) {
-      this.#number = this.#requests
-      this.#field = ''
       this.#readRequest()
-      this.#requests++
-      this.#number = -1
       this.#field = 'requests'
       const isLast = this.#isLast(CLOSE_BRACKET)
       if (isLast) {
@@ -223,6 +215,8 @@ export class BatchReader {
   }
 
   #readRequest(): void {
+    this.#number = this.#requests
+    this.#field = ''
     const scanner = this.#scanner
     const { body, more } = this.#form
     const known = ['custom_id', ...more, body]
@@ -269,6 +263,8 @@ export class BatchReader {
       if (!given.has(name)) throw this.#problem('is required')
     }
     this.#terms.onRequest({ number: this.#number, customId, from, to })
+    this.#requests++
+    this.#number = -1
   }
 
   /** Of a line: its method, and its url, which is the endpoint of the batch. */
