@@ -3,7 +3,6 @@
  * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
  * dialect.
  */
-import type { GatewayError } from '../errors.ts'
 import { isRecord, type Json, parseJson } from '../json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
@@ -245,11 +244,6 @@ function without(fields: Fields, name: string): Fields {
 
 /** Asks for JSON in words, where a format has no mode for it without a schema. */
 export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
-
-/** The error for an item that an encoder must not omit. */
-export function refuseItem(type: string, path: string): GatewayError {
-  return inexpressible(`${path}.type`, `an item ${type} cannot be sent to this provider`)
-}
 
 /**
  * Arguments of a replayed call, for APIs that take them as an object.

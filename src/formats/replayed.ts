@@ -1,16 +1,18 @@
 /**
  * Items of earlier turns for which the format has no representation of its own. Pure. One rule holds for all formats,
  * so that a conversation can continue at another provider:
- * - an encoder omits an item that a provider ran by itself (`isSpent`);
+ * - an encoder omits an item that a provider ran by itself (`omitItem`);
  * - a call of a tool that the gateway ran becomes a function call and its output, because later turns may ask for it;
  * - an encoder refuses any other item and names its path. Such an item records something that the client or its tools
  *   said or did, or encrypted history, so omitting it would change the conversation. Reasoning is an exception: each
  *   encoder sends back reasoning that its provider can verify and omits the rest.
  */
+import type { GatewayError } from '../errors.ts'
 import { filled, isRecord, type Json, parseJson } from '../json.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'
+import { inexpressible } from './failure.ts'
 
 const SPENT: ReadonlySet<string> = new Set([...DONE_BY_PROVIDER, 'tool_search_call', 'tool_search_output'])
 
@@ -26,11 +28,17 @@ export function isOurs(type: string): boolean {
 }
 
 /**
- * True if an encoder may omit an item of this type where its format has no form for it: a provider or the gateway ran
- * the tool, and the model's own words after it hold the result.
+ * Checks that an encoder may omit an item of this type where its format has no form for it: a provider or the gateway
+ * ran the tool, and the model's own words after it hold the result.
+ * @throws GatewayError `unprocessable` for any other item
  */
-export function isSpent(type: string): boolean {
-  return SPENT.has(type) || isOurs(type)
+export function omitItem(type: string, path: string): void {
+  if (!SPENT.has(type) && !isOurs(type)) throw refuseItem(type, path)
+}
+
+/** The error for an item that an encoder must not omit. */
+export function refuseItem(type: string, path: string): GatewayError {
+  return inexpressible(`${path}.type`, `an item ${type} cannot be sent to this provider`)
 }
 
 /**
@@ -203,8 +211,15 @@ interface ClientToolCall {
   readonly input: Json
 }
 
-/** Null for other items. */
-export function clientToolCall(item: InputItem): ClientToolCall | null {
+/** The output of such a tool, other than of a function or custom tool; `failed`: a patch that was not applied. */
+interface ClientToolResult {
+  readonly callId: string
+  readonly text: string
+  readonly failed: boolean
+}
+
+/** Null for an item that may be omitted. @throws GatewayError `unprocessable` for any other item */
+export function clientTool(item: InputItem, path: string): ClientToolCall | ClientToolResult | null {
   switch (item.type) {
     case 'custom_tool_call':
       return { callId: item.call_id, name: item.name, input: { input: item.input } }
@@ -214,21 +229,6 @@ export function clientToolCall(item: InputItem): ClientToolCall | null {
       return { callId: item.call_id, name: 'shell', input: { ...item.action } }
     case 'local_shell_call':
       return { callId: item.call_id, name: 'local_shell', input: { ...item.action } }
-    default:
-      return null
-  }
-}
-
-/** The output of such a tool, other than of a function or custom tool; `failed`: a patch that was not applied. */
-interface ClientToolResult {
-  readonly callId: string
-  readonly text: string
-  readonly failed: boolean
-}
-
-/** Null for other items. */
-export function clientToolResult(item: InputItem): ClientToolResult | null {
-  switch (item.type) {
     case 'apply_patch_call_output':
       return { callId: item.call_id, text: item.output ?? item.status, failed: item.status === 'failed' }
     case 'shell_call_output':
@@ -236,6 +236,7 @@ export function clientToolResult(item: InputItem): ClientToolResult | null {
     case 'local_shell_call_output':
       return { callId: item.id, text: item.output, failed: false }
     default:
+      omitItem(String(item.type), path)
       return null
   }
 }

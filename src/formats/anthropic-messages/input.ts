@@ -17,8 +17,8 @@ import type { InputItem } from '../../protocol/items.ts'
 import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { callArguments, refuseItem } from '../outgoing.ts'
-import { claudeThought, clientToolCall, clientToolResult, isSpent, replayAsCall } from '../replayed.ts'
+import { callArguments } from '../outgoing.ts'
+import { claudeThought, clientTool, replayAsCall } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
 import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 import {
@@ -144,12 +144,10 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    const call = clientToolCall(item)
-    const result = clientToolResult(item)
-    if (call !== null) this.#call(call.callId, call.name, call.input)
-    else if (result !== null)
-      this.#result(result.callId, result.text, result.failed ? { is_error: true } : {})
-    else if (!isSpent(item.type)) throw refuseItem(item.type, path)
+    const tool = clientTool(item, path)
+    if (tool === null) return
+    if ('input' in tool) this.#call(tool.callId, tool.name, tool.input)
+    else this.#result(tool.callId, tool.text, tool.failed ? { is_error: true } : {})
   }
 
   #message(

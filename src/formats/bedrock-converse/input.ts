@@ -11,8 +11,8 @@ import { isRecord } from '../../json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { callArguments, refuseItem } from '../outgoing.ts'
-import { claudeThought, clientToolCall, clientToolResult, isSpent, replayAsCall } from '../replayed.ts'
+import { callArguments } from '../outgoing.ts'
+import { claudeThought, clientTool, replayAsCall } from '../replayed.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
@@ -92,11 +92,10 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    const call = clientToolCall(item)
-    const result = clientToolResult(item)
-    if (call !== null) this.#call(call.callId, call.name, call.input)
-    else if (result !== null) this.#result(result.callId, textBlocks(result.text), result.failed)
-    else if (!isSpent(item.type)) throw refuseItem(item.type, path)
+    const tool = clientTool(item, path)
+    if (tool === null) return
+    if ('input' in tool) this.#call(tool.callId, tool.name, tool.input)
+    else this.#result(tool.callId, textBlocks(tool.text), tool.failed)
   }
 
   #message(

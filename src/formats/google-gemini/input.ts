@@ -6,8 +6,7 @@
 import { filled, type Json, parseJson, record, records } from '../../json.ts'
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'
-import { refuseItem } from '../outgoing.ts'
-import { isSpent, nativeAsCall, replayAsCall } from '../replayed.ts'
+import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
@@ -85,7 +84,7 @@ class Turns {
         this.#image(item)
         break
       default:
-        if (!isSpent(type)) throw refuseItem(type, path)
+        omitItem(type, path)
     }
   }
 

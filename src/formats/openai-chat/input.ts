@@ -19,8 +19,7 @@ import type { CacheControl } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
-import { refuseItem } from '../outgoing.ts'
-import { isSpent, nativeAsCall, replayAsCall } from '../replayed.ts'
+import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'
 
 type Message = Record<string, unknown>
 
@@ -118,7 +117,7 @@ class Conversation {
         this.#output(item.call_id, item.output, `${path}.output`)
         return
       default:
-        if (!isSpent(item.type)) throw refuseItem(item.type, path)
+        omitItem(item.type, path)
     }
   }
 

@@ -11,9 +11,8 @@
 import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'
-import { refuseItem } from '../outgoing.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
-import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, replayAsCall } from '../replayed.ts'
+import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../replayed.ts'
 import { encodeTools } from './tools.ts'
 
 type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
