@@ -12,8 +12,8 @@ import {
   commandsOf,
   describedBy,
   failureText,
-  LATE,
-  STOPPED,
+  onlyOutput,
+  placeFields,
   settingsOf,
   settingsPath,
   useContainer,
@@ -106,14 +106,12 @@ async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): 
   }
   try {
     const code = { language: 'shell', text: commands.join('\n') } as const
-    const { containerId, reply, files } = await use.run([code], boundsOf(call.arguments), signal)
-    const [output] = reply.outputs
-    const stdout = output?.stdout ?? ''
-    const stderr = [output?.stderr ?? '', ...(output?.timedOut === true ? [TIMED_OUT] : [])].join('')
+    const done = await use.run([code], boundsOf(call.arguments), signal)
+    const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
     return outcomeOf(
-      { ...begun, container_id: containerId, ...(files.length === 0 ? {} : { files }) },
-      { stdout, stderr, exitCode: output?.exitCode ?? (output?.timedOut === true ? LATE : STOPPED) },
-      reply.notice,
+      { ...begun, ...placeFields(done) },
+      { stdout, stderr: timedOut ? stderr + TIMED_OUT : stderr, exitCode },
+      done.reply.notice,
     )
   } catch (thrown) {
     return failedOutcome(begun, failureText(thrown, signal))

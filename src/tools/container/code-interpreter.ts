@@ -23,8 +23,8 @@ import {
   type ContainerUse,
   describedBy,
   failureText,
-  LATE,
-  STOPPED,
+  onlyOutput,
+  placeFields,
   settingsOf,
   settingsPath,
   useContainer,
@@ -123,33 +123,19 @@ function codeOf({ arguments: { code } }: ToolCall): string | null {
 
 const NO_BOUNDS = { timeoutMs: null, maxOutputLength: null }
 
-interface PythonRun {
-  readonly containerId: string
-  readonly files: Parameters<ToolDisplay['annotate']>[0]
-  readonly stdout: string
-  readonly stderr: string
-  readonly exitCode: number
-}
-
-async function python(code: string, use: ContainerUse, signal: AbortSignal): Promise<PythonRun> {
-  const { containerId, reply, files } = await use.run([{ language: 'python', text: code }], NO_BOUNDS, signal)
-  const [output] = reply.outputs
-  const late = output?.timedOut === true
-  const told = [reply.notice, late ? 'The run took too long and was stopped' : null].find(
-    text => text !== null,
-  )
-  const stderr = told == null ? (output?.stderr ?? '') : `${output?.stderr ?? ''}${told}\n`
-  const exitCode = output?.exitCode ?? (late ? LATE : STOPPED)
-  return { containerId, files, stdout: output?.stdout ?? '', stderr, exitCode }
+async function python(code: string, use: ContainerUse, signal: AbortSignal) {
+  const done = await use.run([{ language: 'python', text: code }], NO_BOUNDS, signal)
+  const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
+  const told = done.reply.notice ?? (timedOut ? 'The run took too long and was stopped' : null)
+  return { done, printed: { stdout, stderr: told === null ? stderr : `${stderr}${told}\n`, exitCode } }
 }
 
 async function runPython(code: string, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
   try {
-    const { stdout, stderr, exitCode, files, containerId } = await python(code, use, signal)
-    const shown = { code, language: 'python', stdout, stderr, exitCode }
+    const { done, printed } = await python(code, use, signal)
     return {
-      item: { ...shown, container_id: containerId, ...(files.length === 0 ? {} : { files }) },
-      result: JSON.stringify({ stdout, stderr, exitCode }),
+      item: { code, language: 'python', ...printed, ...placeFields(done) },
+      result: JSON.stringify(printed),
     }
   } catch (thrown) {
     return failedOutcome(failureText(thrown, signal))
@@ -174,13 +160,14 @@ async function runNative(
   tell('_code.done', { code })
   tell('.interpreting')
   try {
-    const { stdout, stderr, exitCode, files, containerId } = await python(code, use, signal)
+    const { done, printed } = await python(code, use, signal)
+    const { containerId, files } = done
     tell('.completed')
     if (files.length > 0) display.annotate(files)
-    const logs = stdout + stderr
+    const logs = printed.stdout + printed.stderr
     return {
       item: { code, container_id: containerId, outputs: logs === '' ? [] : [{ type: 'logs', logs }] },
-      result: JSON.stringify({ stdout, stderr, exitCode }),
+      result: JSON.stringify(printed),
     }
   } catch (thrown) {
     return { ...failedOutcome(failureText(thrown, signal)), item: { status: 'failed' } }

@@ -71,8 +71,19 @@ interface RunBounds {
   readonly maxOutputLength: number | null
 }
 
+/** The fields of an item for where code ran, and what files it left. */
+export function placeFields({ containerId, files }: ContainerRun): Readonly<Record<string, unknown>> {
+  return { container_id: containerId, ...(files.length === 0 ? {} : { files }) }
+}
+
+/** What the only code of a run printed, and how it ended. */
+export function onlyOutput({ reply: { outputs } }: ContainerRun) {
+  const { stdout = '', stderr = '', exitCode = null, timedOut = false } = outputs[0] ?? {}
+  return { stdout, stderr, exitCode: exitCode ?? (timedOut ? LATE : STOPPED), timedOut }
+}
+
 /** Exit codes: as `timeout` tells it, and as a shell tells that a program was killed. */
-export const LATE = 124
+const LATE = 124
 export const STOPPED = 137
 
 const SLEEP_SECONDS = 900

@@ -27,6 +27,7 @@ import {
   commandsOf,
   describedBy,
   failureText,
+  placeFields,
   STOPPED,
   settingsOf,
   settingsPath,
@@ -136,10 +137,11 @@ async function runShell(
   const bounds = boundsOf(call.arguments)
   try {
     const codes = commands.map(text => ({ language: 'shell', text }) as const)
-    const { containerId, reply, files } = await use.run(codes, bounds, signal)
+    const done = await use.run(codes, bounds, signal)
+    const { reply, files } = done
     const output = reply.outputs.map(outputOf)
     const told = reply.notice === null ? {} : { error: reply.notice }
-    const shown = { container_id: containerId, ...(files.length === 0 ? {} : { files }), ...told }
+    const shown = { ...placeFields(done), ...told }
     const result = JSON.stringify({ output, ...told, files: files.map(({ filename }) => filename) })
     if (!isNative(call.tool)) return { item: { ...begunFields(call), output, ...shown }, result }
     display.item({
