@@ -6,8 +6,9 @@
  *
  * Layout: a line of JSON, then chunks: 4 bytes of length, 1 byte (1: the last chunk), box and tag.
  */
-import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
+import { type KeyObject, randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
+import { decrypt, encrypt, NONCE_BYTES, TAG_BYTES } from '../credentials/cipher.ts'
 import { deriveKey, keyObject, type VaultKey } from '../credentials/vault-keys.ts'
 
 /** The part of a capture that a file has. */
@@ -36,11 +37,8 @@ export class SealedFileError extends Error {
   }
 }
 
-const CIPHER = 'aes-256-gcm'
 /** A purpose that no other use of the master keys has. */
 const PURPOSE = 'captures'
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
 const KEY_BYTES = 32
 /** Length and mark of a chunk. */
 const HEAD_BYTES = 5
@@ -74,9 +72,7 @@ export class FileSeal {
     this.#part = part
     const dataKey = randomBytes(KEY_BYTES)
     const nonce = randomBytes(NONCE_BYTES)
-    const cipher = createCipheriv(CIPHER, wrappingKey(current), nonce, { authTagLength: TAG_BYTES })
-    cipher.setAAD(wrapBinding(part, current.id))
-    const wrapped = Buffer.concat([nonce, cipher.update(dataKey), cipher.final(), cipher.getAuthTag()])
+    const box = encrypt(wrappingKey(current), nonce, dataKey, wrapBinding(part, current.id))
     this.#key = keyObject(dataKey)
     const header: Header = {
       v: 1,
@@ -85,7 +81,7 @@ export class FileSeal {
       part: part.name,
       expires_at: part.expiresAt,
       key: current.id,
-      wrapped: wrapped.toString('base64'),
+      wrapped: Buffer.concat([nonce, box]).toString('base64'),
     }
     this.header = Buffer.from(`${JSON.stringify(header)}\n`)
   }
@@ -107,9 +103,7 @@ export class FileSeal {
 
   #chunk(text: Uint8Array, isLast: boolean): Buffer {
     const index = this.#chunks++
-    const cipher = createCipheriv(CIPHER, this.#key, nonceOf(index), { authTagLength: TAG_BYTES })
-    cipher.setAAD(chunkBinding(this.#part, index, isLast))
-    const box = Buffer.concat([cipher.update(text), cipher.final(), cipher.getAuthTag()])
+    const box = encrypt(this.#key, nonceOf(index), text, chunkBinding(this.#part, index, isLast))
     const head = Buffer.alloc(HEAD_BYTES)
     head.writeUInt32BE(box.length)
     head.writeUInt8(isLast ? 1 : 0, HEAD_BYTES - 1)
@@ -182,7 +176,7 @@ function dataKeyOf(
   if (wrapped.length !== NONCE_BYTES + KEY_BYTES + TAG_BYTES) throw new SealedFileError('damaged')
   const binding = wrapBinding({ ...part, expiresAt: header.expires_at }, master.id)
   return keyObject(
-    decrypt(wrappingKey(master), wrapped.subarray(0, NONCE_BYTES), wrapped.subarray(NONCE_BYTES), binding),
+    opened(wrappingKey(master), wrapped.subarray(0, NONCE_BYTES), wrapped.subarray(NONCE_BYTES), binding),
   )
 }
 
@@ -193,22 +187,14 @@ function openChunk(
   index: number,
   isLast: boolean,
 ): Buffer {
-  return decrypt(key, nonceOf(index), box, chunkBinding(part, index, isLast))
+  return opened(key, nonceOf(index), box, chunkBinding(part, index, isLast))
 }
 
 /** @throws SealedFileError */
-function decrypt(key: KeyObject, nonce: Buffer, box: Buffer, binding: Buffer): Buffer {
-  const decipher = createDecipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
-  decipher.setAAD(binding)
-  decipher.setAuthTag(box.subarray(box.length - TAG_BYTES))
-  const plain = decipher.update(box.subarray(0, box.length - TAG_BYTES))
-  try {
-    decipher.final()
-    return plain
-  } catch {
-    plain.fill(0)
-    throw new SealedFileError('damaged')
-  }
+function opened(key: KeyObject, nonce: Buffer, box: Buffer, binding: Buffer): Buffer {
+  const plain = decrypt(key, nonce, box, binding)
+  if (plain === null) throw new SealedFileError('damaged')
+  return plain
 }
 
 function parseHeader(line: Buffer): Header | null {

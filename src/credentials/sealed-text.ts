@@ -3,7 +3,8 @@
  * to its owner by keys derived from the master keys (AES-256-GCM), so a client can neither read nor change it, and
  * nobody else can use it. Any instance with the same master keys can decrypt it. Any thread.
  */
-import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
+import { decrypt, encrypt, NONCE_BYTES, TAG_BYTES } from './cipher.ts'
 import { deriveKey, keyObject, type VaultKey } from './vault-keys.ts'
 
 export interface TextSeal {
@@ -15,9 +16,8 @@ export interface TextSeal {
   knows(sealed: string): boolean
 }
 
-const CIPHER = 'aes-256-gcm'
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
+/** Here the tag stands before the ciphertext. */
+const BOX_AT = NONCE_BYTES + TAG_BYTES
 const FORM = /^([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)$/
 
 /** `purpose`: one that no other use of the master keys has. @throws TypeError when there is no key */
@@ -25,36 +25,26 @@ export function createTextSeal(keys: readonly VaultKey[], purpose: string): Text
   const [current] = keys
   if (current === undefined) throw new TypeError('a seal needs a key')
   const ring = new Map(keys.map(key => [key.id, keyObject(deriveKey(key, purpose))]))
-  const keyOf = (id: string): KeyObject | null => ring.get(id) ?? null
   const binding = (id: string, owner: readonly string[]): Buffer =>
     Buffer.from(JSON.stringify(['v1', purpose, id, ...owner]))
   return {
     seal(text, owner) {
-      const key = keyOf(current.id)
-      if (key === null) throw new TypeError('the current key is in the ring')
+      const key = ring.get(current.id)
+      if (key === undefined) throw new TypeError('the current key is in the ring')
       const nonce = randomBytes(NONCE_BYTES)
-      const cipher = createCipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
-      cipher.setAAD(binding(current.id, owner))
-      const box = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()])
-      return `${current.id}.${Buffer.concat([nonce, cipher.getAuthTag(), box]).toString('base64url')}`
+      const box = encrypt(key, nonce, Buffer.from(text), binding(current.id, owner))
+      const parts = [nonce, box.subarray(-TAG_BYTES), box.subarray(0, -TAG_BYTES)]
+      return `${current.id}.${Buffer.concat(parts).toString('base64url')}`
     },
     knows: sealed => ring.has(FORM.exec(sealed)?.[1] ?? ''),
     open(sealed, owner) {
       const [, id = '', encoded = ''] = FORM.exec(sealed) ?? []
-      const key = keyOf(id)
+      const key = ring.get(id)
       const bytes = Buffer.from(encoded, 'base64url')
-      if (key === null || bytes.length < NONCE_BYTES + TAG_BYTES) return null
-      try {
-        const cipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), {
-          authTagLength: TAG_BYTES,
-        })
-        cipher.setAAD(binding(id, owner))
-        cipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES))
-        const box = bytes.subarray(NONCE_BYTES + TAG_BYTES)
-        return Buffer.concat([cipher.update(box), cipher.final()]).toString('utf8')
-      } catch {
-        return null
-      }
+      if (key === undefined || bytes.length < BOX_AT) return null
+      const nonce = bytes.subarray(0, NONCE_BYTES)
+      const box = Buffer.concat([bytes.subarray(BOX_AT), bytes.subarray(NONCE_BYTES, BOX_AT)])
+      return decrypt(key, nonce, box, binding(id, owner))?.toString('utf8') ?? null
     },
   }
 }

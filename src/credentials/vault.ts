@@ -4,8 +4,9 @@
  * the outer layer also to the master key, so a sealed secret that was copied, swapped, changed or replaced cannot be
  * decrypted. Any thread; two ciphers per call.
  */
-import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from 'node:crypto'
+import { type KeyObject, randomBytes } from 'node:crypto'
 import type { CredentialRecord, SealedSecret } from '../storage/store.ts'
+import { decrypt, encrypt, NONCE_BYTES, TAG_BYTES } from './cipher.ts'
 import { deriveKey, keyObject, type VaultKey } from './vault-keys.ts'
 
 /** The owner of a secret, to whom its sealed form is bound. */
@@ -69,11 +70,7 @@ export class VaultError extends Error {
 }
 
 const VERSION = 1
-const CIPHER = 'aes-256-gcm'
 const KEY_BYTES = 32
-/** 96 random bits: one master key may wrap 2^32 data keys before a repeat gets as likely as 2^-32. */
-const NONCE_BYTES = 12
-const TAG_BYTES = 16
 
 /** A purpose that no other use of the master keys has. */
 const PURPOSE = 'credentials'
@@ -88,7 +85,7 @@ export function createVault(keys: readonly VaultKey[]): Vault {
     if (sealed.v !== VERSION) throw new VaultError('damaged')
     const key = ring.get(sealed.keyId)
     if (key === undefined) throw new VaultError('unknown_key')
-    const dataKey = decrypt(key, sealed.wrapped, wrapBinding(sealed.keyId, owner))
+    const dataKey = open(key, sealed.wrapped, wrapBinding(sealed.keyId, owner))
     if (dataKey.length === KEY_BYTES) return dataKey
     dataKey.fill(0)
     throw new VaultError('damaged')
@@ -96,7 +93,7 @@ export function createVault(keys: readonly VaultKey[]): Vault {
   const wrap = (dataKey: Buffer, owner: SecretOwner): Pick<SealedSecret, 'keyId' | 'wrapped'> => {
     const key = ring.get(current.id)
     if (key === undefined) throw new TypeError('the current key is in the ring')
-    return { keyId: current.id, wrapped: encrypt(key, dataKey, wrapBinding(current.id, owner)) }
+    return { keyId: current.id, wrapped: seal(key, dataKey, wrapBinding(current.id, owner)) }
   }
 
   return {
@@ -105,7 +102,7 @@ export function createVault(keys: readonly VaultKey[]): Vault {
     seal(secret, owner) {
       const dataKey = randomBytes(KEY_BYTES)
       try {
-        const box = encrypt(dataKey, secret, boxBinding(owner))
+        const box = seal(dataKey, secret, boxBinding(owner))
         return { v: VERSION, ...wrap(dataKey, owner), box }
       } finally {
         dataKey.fill(0)
@@ -114,7 +111,7 @@ export function createVault(keys: readonly VaultKey[]): Vault {
     open(sealed, owner) {
       const dataKey = unwrap(sealed, owner)
       try {
-        return decrypt(dataKey, sealed.box, boxBinding(owner))
+        return open(dataKey, sealed.box, boxBinding(owner))
       } finally {
         dataKey.fill(0)
       }
@@ -156,33 +153,19 @@ function boxBinding(owner: SecretOwner): Buffer {
 }
 
 /** Returns nonce, ciphertext and tag as one base64 text. */
-function encrypt(key: KeyObject | Buffer, plain: Buffer, bound: Buffer): string {
+function seal(key: KeyObject | Buffer, plain: Buffer, bound: Buffer): string {
   const nonce = randomBytes(NONCE_BYTES)
-  const cipher = createCipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
-  cipher.setAAD(bound)
-  const parts = [nonce, cipher.update(plain), cipher.final(), cipher.getAuthTag()]
-  return Buffer.concat(parts).toString('base64')
+  return Buffer.concat([nonce, encrypt(key, nonce, plain, bound)]).toString('base64')
 }
 
-/** @throws VaultError `damaged`; the decrypted bytes are zeroed then. */
-function decrypt(key: KeyObject | Buffer, text: string, bound: Buffer): Buffer {
+/** @throws VaultError `damaged` */
+function open(key: KeyObject | Buffer, text: string, bound: Buffer): Buffer {
   const bytes = Buffer.from(text, 'base64')
   // Buffer.from skips invalid characters and accepts other spellings of the same bytes: those rows were changed too.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64') !== text) {
     throw new VaultError('damaged')
   }
-  const tagAt = bytes.length - TAG_BYTES
-  const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, NONCE_BYTES), {
-    authTagLength: TAG_BYTES,
-  })
-  decipher.setAAD(bound)
-  decipher.setAuthTag(bytes.subarray(tagAt))
-  const plain = decipher.update(bytes.subarray(NONCE_BYTES, tagAt))
-  try {
-    decipher.final()
-    return plain
-  } catch {
-    plain.fill(0)
-    throw new VaultError('damaged')
-  }
+  const plain = decrypt(key, bytes.subarray(0, NONCE_BYTES), bytes.subarray(NONCE_BYTES), bound)
+  if (plain === null) throw new VaultError('damaged')
+  return plain
 }
