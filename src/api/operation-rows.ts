@@ -31,7 +31,7 @@ export function manage(role: KeyRole) {
   ): Operation => ({ ...row(address, id, summary, handler, bodyLimitBytes), key: 'management', role })
 }
 
-export function row(
+function row(
   address: OperationAddress,
   id: string,
   summary: string,

@@ -72,7 +72,7 @@ import {
 } from './models/models.ts'
 import { type InterfaceDocument, type ReferenceTerms, referenceRows, showInterface } from './openapi.ts'
 import type { Operation, OperationTimes } from './operation.ts'
-import { described, manage, own, read, row } from './operation-rows.ts'
+import { described, manage, own, read } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
 import { type ResumeDeps, resumeStream } from './resume.ts'
 
@@ -168,25 +168,23 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       resumeStream(responses, 'responses', deps),
     ),
     {
-      ...row(
+      ...own(
         'POST /responses/compact',
         'compactConversation',
         'Sum up a conversation',
         compactConversation(responses, deps),
         INFERENCE_BODY_MAX_BYTES,
       ),
-      key: 'inference',
       dialect: responses,
     },
     {
-      ...row(
+      ...own(
         'POST /responses/input_tokens',
         'countInputTokens',
         'Estimate the input tokens of a response',
         countTokens(responses, deps, RESPONSES_COUNT),
         INFERENCE_BODY_MAX_BYTES,
       ),
-      key: 'inference',
       dialect: responses,
       generates: false,
     },
@@ -214,14 +212,13 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       generates: false,
     },
     {
-      ...row(
+      ...own(
         'POST /messages/count_tokens',
         'countMessageTokens',
         'Count the input tokens of a message',
         countTokens(messages, deps, MESSAGES_COUNT),
         INFERENCE_BODY_MAX_BYTES,
       ),
-      key: 'inference',
       dialect: messages,
       generates: false,
     },
@@ -233,8 +230,7 @@ function embeddingsRow(deps: OperationDeps): Operation {
   const handler = createEmbeddingsHandler(dialect, deps)
   const summary = 'Create embeddings'
   return {
-    ...row('POST /embeddings', 'createEmbeddings', summary, handler, INFERENCE_BODY_MAX_BYTES),
-    key: 'inference',
+    ...own('POST /embeddings', 'createEmbeddings', summary, handler, INFERENCE_BODY_MAX_BYTES),
     dialect,
   }
 }
@@ -375,8 +371,7 @@ function inference(
   deps: InferenceDeps,
 ): Operation {
   return {
-    ...row(`POST ${path}`, id, summary, createInference(dialect, deps), INFERENCE_BODY_MAX_BYTES),
-    key: 'inference',
+    ...own(`POST ${path}`, id, summary, createInference(dialect, deps), INFERENCE_BODY_MAX_BYTES),
     dialect,
   }
 }
