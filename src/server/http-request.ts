@@ -317,7 +317,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   }
 
   #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
-    const turn = known.place.turn(bytes.byteLength)
+    const turn = known.place.turn(bytes.byteLength + (this.#adapt?.addsBytes ?? 0))
     if (turn !== null) {
       return workInTurn(turn, known.place, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,
