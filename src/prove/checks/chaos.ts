@@ -25,7 +25,7 @@ const LEAVING: AskOptions = { stream: true, script: 'slow', onText: text => text
 export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
   {
     name: 'abort',
-    asserts: 'after a client has left in the middle of a stream, the next request works',
+    asserts: 'after a client disconnects in the middle of a stream, the next request works',
     matters: 'people close windows all the time',
     async run(tester, proved) {
       await tester.ask(proved, LEAVING)
@@ -37,8 +37,8 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
   },
   {
     name: 'aborts',
-    asserts: `${ABORTS} clients that leave in the middle of a stream do not make the next ones slower`,
-    matters: 'what is lost with each client adds up to an outage',
+    asserts: `${ABORTS} clients that disconnect in the middle of a stream do not slow down later ones`,
+    matters: 'small losses with each client add up to an outage',
     sends: ABORTS + 2 * SAMPLES,
     async run(tester, proved) {
       const firstMs = async (): Promise<number> => {
@@ -76,14 +76,15 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       slow.send(tester.bytes(proved.path, body))
       for (let at = 0; at < OTHERS; at++) {
         const asked = await tester.ask(proved, { stream: true })
-        if (asked.understood.end !== 'ended') return fail(`request ${at + 1} beside it: ${statusOf(asked)}`)
+        if (asked.understood.end !== 'ended')
+          return fail(`request ${at + 1} alongside it: ${statusOf(asked)}`)
       }
-      return pass(`${OTHERS} streams beside it`)
+      return pass(`${OTHERS} streams alongside it`)
     },
   },
   {
     name: 'parallel',
-    asserts: 'streams at the same time end well, each with its own text',
+    asserts: 'concurrent streams end properly, each with its own text',
     matters: 'one customer reads what another was told',
     sends: 8,
     async run(tester, proved) {
@@ -95,14 +96,16 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       const ids = new Set(asked.map(({ stream }) => idOf(stream.events[0]?.data ?? '')))
       if (ids.size < asked.length) return fail('two streams have the same id')
       const mixed = tester.deps.provider === null ? undefined : asked.find(each => !hasOwnText(each, asked))
-      return mixed === undefined ? pass(`${asked.length} streams`) : fail('a stream has the text of another')
+      return mixed === undefined
+        ? pass(`${asked.length} streams`)
+        : fail('a stream contains text that belongs to another stream')
     },
   },
   {
     name: 'half-open',
     dialects: null,
-    asserts: 'beside connections that never finish their request, others are served',
-    matters: 'a few slow clients take all connections',
+    asserts: 'while some connections never finish their request, others are served',
+    matters: 'a few slow clients could occupy all connections',
     sends: 9,
     async run(tester, proved) {
       for (let at = 0; at < tester.others; at++) {
@@ -116,14 +119,14 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       }
       const reply = await tester.request('GET', '/models', null)
       return reply.status < 500
-        ? pass(`${reply.status} beside ${tester.others}`)
+        ? pass(`${reply.status} alongside ${tester.others}`)
         : fail(`status ${reply.status}`)
     },
   },
   {
     name: 'leaving-body',
     dialects: null,
-    asserts: 'after clients that left in the middle of their request, the next one is served',
+    asserts: 'after clients disconnect in the middle of their requests, the next one is served',
     matters: 'a broken upload must not take the server down',
     sends: 4,
     async run(tester, proved) {
@@ -138,7 +141,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
   },
   {
     name: 'restart',
-    asserts: 'a restart ends no running stream silently, and new requests come back',
+    asserts: 'a restart ends no running stream silently, and new requests are answered again',
     matters: 'each deployment cuts answers in half',
     needs: 'restart',
     sends: 40,

@@ -70,7 +70,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'accepted',
       asserts: 'each request of a recorded session is answered with 200 and a stream',
-      matters: 'one that is refused ends the session, or is sent again and again',
+      matters: 'a refused request ends the session, or is sent again and again',
       sends: asking.length,
       run: tester =>
         every(
@@ -86,7 +86,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'stream',
       asserts: 'the streams have the events that the client waits for, and none that break it',
-      matters: 'otherwise it stops in the middle of its work, or asks again and pays twice',
+      matters: 'otherwise the client stops in the middle of its work, or asks again and pays twice',
       run: tester =>
         every(
           tester,
@@ -96,7 +96,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     },
     {
       name: 'calls',
-      asserts: 'calls name tools that the request declares, as it declares them, with an id and JSON',
+      asserts: 'calls name tools exactly as the request declares them, and have an id and JSON arguments',
       matters: 'a call by another name, or without its namespace, cannot be run',
       run: tester =>
         every(
@@ -113,8 +113,8 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     },
     {
       name: 'usage',
-      asserts: 'each reply tells its input and output tokens where the client looks for them',
-      matters: 'it uses these numbers to compact its conversation and to show costs',
+      asserts: 'each reply reports its input and output tokens where the client looks for them',
+      matters: 'the client uses these numbers to compact its conversation and to show costs',
       run: tester =>
         every(
           tester,
@@ -126,7 +126,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     },
     {
       name: 'unknown-model',
-      asserts: 'a model that is not there is refused with 400 or 404, in the form that the client shows',
+      asserts: 'a model that does not exist is refused with 400 or 404, in the form that the client shows',
       matters: 'otherwise the user is told nothing, or the wrong thing',
       sends: 1,
       run: tester => refusal([400, 404], () => replay(tester, 0, UNKNOWN_MODEL)),
@@ -134,7 +134,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'wrong-key',
       asserts: 'a wrong key is refused with 401 or 403, in the form that the client shows',
-      matters: 'otherwise it tries again, or says that the network is down',
+      matters: 'otherwise the client retries, or says that the network is down',
       sends: 1,
       run: tester => refusal([401, 403], () => replay(tester, 0, tester.deps.target.model, UNKNOWN_KEY)),
     },

@@ -33,35 +33,35 @@ const REFUSALS: readonly Refusal[] = [
   {
     name: 'bad-json',
     asserts: 'a body that is not JSON is refused with 400',
-    matters: 'a caller has to learn that the mistake is its own, and not to try again',
+    matters: 'callers have to learn that the mistake is their own, and that a retry does not help',
     options: () => ({ text: '{"model": "x", ' }),
     statuses: INVALID,
   },
   {
     name: 'empty-body',
     asserts: 'an empty object is refused with 400 (or 422)',
-    matters: 'a caller has to learn that the mistake is its own, and not to try again',
+    matters: 'callers have to learn that the mistake is their own, and that a retry does not help',
     options: () => ({ text: '{}' }),
     statuses: INVALID,
   },
   {
     name: 'wrong-type',
     asserts: 'a field of the wrong type is refused with 400 (or 422)',
-    matters: 'a mistake that passes here fails later, at the provider, at a cost',
+    matters: 'a mistake that passes here fails later, at the provider, and costs money',
     options: ({ name }) => ({ body: name === 'chat' ? { messages: 7 } : { input: 7 } }),
     statuses: INVALID,
   },
   {
     name: 'unknown-model',
     asserts: 'a model that does not exist is refused with 404 (or 400)',
-    matters: 'clients tell a typing error from an outage by the status',
+    matters: 'clients use the status to tell a typing error from an outage',
     options: () => ({ body: { model: UNKNOWN_MODEL } }),
     statuses: [404, 400],
   },
   {
     name: 'unknown-model-stream',
-    asserts: 'a stream that cannot begin is refused by status, not by an event after 200',
-    matters: 'clients tell failures before a stream by the status',
+    asserts: 'a stream that cannot begin is refused with an error status, not with an event after 200',
+    matters: 'clients recognize failures before a stream by the status',
     options: () => ({ body: { model: UNKNOWN_MODEL }, stream: true }),
     statuses: [404, 400],
   },
@@ -75,7 +75,7 @@ const REFUSALS: readonly Refusal[] = [
   {
     name: 'wrong-key',
     asserts: 'an unknown key is refused with 401',
-    matters: 'without a key nobody may spend the money of others',
+    matters: "without a key, nobody may spend other people's money",
     options: () => ({ key: UNKNOWN_KEY }),
     statuses: [401],
   },
@@ -119,8 +119,8 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
   },
   {
     name: 'disclosure',
-    asserts: 'refusals show no whole key, and no paths or stacks of the server',
-    matters: 'error messages end in the logs of others',
+    asserts: "refusals show no complete key, and none of the server's paths or stack traces",
+    matters: "error messages end up in other people's logs",
     basis: 'OWASP, improper error handling',
     weight: 'should',
     sends: 0,
@@ -131,7 +131,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
         if (text.includes(UNKNOWN_KEY) || text.includes(tester.deps.target.key))
           return fail(`${refusal.name}: the key is sent back`)
         if (/node_modules\/|\bat [\w.<>]+ \(?(?:file:|\/)|Traceback \(most recent/.test(text))
-          return fail(`${refusal.name}: the stack of the server is shown`)
+          return fail(`${refusal.name}: a stack trace of the server is shown`)
       }
       return pass(`${REFUSALS.length} refusals`)
     },
@@ -162,8 +162,8 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
   },
   {
     name: 'oversized',
-    asserts: 'a body announced with a tebibyte is refused before it is sent',
-    matters: 'one client could hold the memory, or a connection, of all others',
+    asserts: 'a body announced as one tebibyte is refused before it is sent',
+    matters: 'one client could take the memory, or a connection, that all others need',
     basis: `${BASIS.http}, 413`,
     weight: 'should',
     async run(tester, proved) {

@@ -23,7 +23,7 @@ const CHEAP_PATH = '/models'
 const QUIET_MS = 3_000
 const HEADER_BYTES = 256 * 1024
 const COMMON = { group: 'conformance', dialects: null, basis: BASIS.http1, sends: 1 } as const
-const SMUGGLED = 'behind a proxy that reads it otherwise, one client answers for another'
+const SMUGGLED = 'behind a proxy that reads it differently, one client gets the answer meant for another'
 
 /** Requests that have to be refused: whoever reads them otherwise than a proxy in front can be smuggled past it. */
 const MALFORMED: readonly {
@@ -47,7 +47,7 @@ const MALFORMED: readonly {
   },
   {
     name: 'bad-chunk',
-    asserts: 'a chunk without a proper size is refused with 400',
+    asserts: 'a chunk without a valid size is refused with 400',
     basis: `${BASIS.http1}, 7.1`,
     bytes: (tester, proved) =>
       `${tester.head('POST', proved.path)}Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n`,
@@ -90,7 +90,8 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   ),
   {
     name: 'smuggling',
-    asserts: 'Content-Length beside Transfer-Encoding: one answer at most, and the connection is closed',
+    asserts:
+      'Content-Length together with Transfer-Encoding: at most one answer, and the connection is closed',
     matters: SMUGGLED,
     basis: `${BASIS.http1}, 6.1`,
     sends: 2,
@@ -112,8 +113,8 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   },
   {
     name: 'large-head',
-    asserts: 'a head of 256 KiB is refused with 431 (or 400), and the server goes on',
-    matters: 'one client could hold the memory of all others',
+    asserts: 'a head of 256 KiB is refused with 431 (or 400), and the server continues to work',
+    matters: 'one client could take the memory that all others need',
     basis: 'RFC 6585, 5',
     weight: 'should',
     sends: 2,
@@ -134,7 +135,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   {
     name: 'keep-alive',
     asserts: 'a connection serves a second request, or says Connection: close',
-    matters: 'clients that keep connections see resets, at random times',
+    matters: 'clients that reuse connections see resets, at random times',
     basis: `${BASIS.http1}, 9.3`,
     sends: 2,
     async run(tester) {
@@ -150,7 +151,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   {
     name: 'pipelined',
     asserts: 'two requests in one write get two answers in order, or the connection is closed',
-    matters: 'an answer goes to the wrong question',
+    matters: 'an answer goes to the wrong request',
     basis: `${BASIS.http1}, 9.3.2`,
     sends: 2,
     async run(tester) {
@@ -161,7 +162,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
       const first = await connection.read()
       // Clients have to ask again what a closed connection has not answered.
       if (first === null)
-        return connection.isClosed ? pass('the connection was closed: no pipelines here') : fail('no answer')
+        return connection.isClosed ? pass('the connection was closed: no pipelining here') : fail('no answer')
       if (closes(first)) return pass(`${first.status}, Connection: close`)
       const second = await connection.read()
       return second === null
@@ -171,8 +172,8 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   },
   {
     name: 'split-request',
-    asserts: 'a request that comes in pieces, its body in chunks, is read as one',
-    matters: 'networks cut requests anywhere',
+    asserts: 'a request that arrives in pieces, with its body in chunks, is read as one',
+    matters: 'networks split requests anywhere',
     basis: `${BASIS.http1}, 7.1`,
     async run(tester, proved) {
       const body = tester.body(proved, { body: { model: UNKNOWN_MODEL } }, 'split')
@@ -193,8 +194,8 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   },
   {
     name: 'expect',
-    asserts: 'Expect: 100-continue is answered by 100, or by a final status',
-    matters: 'clients such as curl wait a second, or for ever, before they send the body',
+    asserts: 'Expect: 100-continue is answered with 100, or with a final status',
+    matters: 'clients such as curl wait a second, or forever, before they send the body',
     basis: `${BASIS.http}, 10.1.1`,
     run: expectContinue,
   },

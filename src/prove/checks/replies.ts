@@ -21,7 +21,7 @@ export const SAMPLED = { group: 'conformance', dialects: BOTH, basis: BASIS.api,
 export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   {
     name: 'status',
-    asserts: 'a proper request is answered with 200 and a body of application/json',
+    asserts: 'a valid request is answered with 200 and an application/json body',
     matters: 'clients choose their parser by status and type',
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
@@ -43,7 +43,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   },
   {
     name: 'text',
-    asserts: 'the reply has a text, and ends as a finished one',
+    asserts: 'the reply has text, and ends as a finished one',
     matters: 'an empty answer with status 200 is taken for what the model said',
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
@@ -58,7 +58,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   {
     name: 'usage',
     asserts: 'usage is there, and input and output tokens add up to the total',
-    matters: 'callers pay, and set limits, by these numbers',
+    matters: 'callers are billed, and set limits, by these numbers',
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
       return whenOk(asked, ({ understood: { usage } }) => {
@@ -74,7 +74,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   {
     name: 'length',
     asserts: 'the body is as long as announced, and is UTF-8',
-    matters: 'a body that ends early is a parse error at the client, at random times',
+    matters: 'a body that ends early causes parse errors in clients, at random times',
     basis: BASIS.http1,
     async run(tester, proved) {
       const { reply } = await tester.sample(proved, 'whole')
@@ -84,7 +84,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   },
   {
     name: 'call',
-    asserts: 'a forced function call comes as a call, with its name and arguments that are JSON',
+    asserts: 'a forced function call arrives as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'called')

@@ -39,7 +39,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'stream',
-    asserts: 'the official client follows a stream to its end, and makes the whole answer of it',
+    asserts: 'the official client follows a stream to its end, and assembles the whole answer from it',
     async run(client, proved, tester) {
       if (proved.name === 'chat') {
         const stream = client.chat.completions.stream({
@@ -66,7 +66,7 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'call',
-    asserts: 'the official client makes a function call of the deltas of a stream',
+    asserts: 'the official client assembles a function call from the deltas of a stream',
     async run(client, proved, tester) {
       const call = await (proved.name === 'chat' ? chatCall(client, tester) : responsesCall(client, tester))
       if (call === undefined) return tester.deps.provider === null ? skip(NO_CALLS) : fail('there is no call')
@@ -104,11 +104,11 @@ export const SDK_CHECKS: readonly Check[] = checksOf(
   COMMON,
   ROWS.map(({ run, ...row }) => ({
     ...row,
-    matters: 'most clients are this library',
+    matters: 'most clients use this library',
     async run(tester, proved) {
       const sdk = await load()
       if (sdk === null) return skip('install openai: npm install openai')
-      tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # by the package openai`
+      tester.repeat = `${asCurl(`${tester.deps.target.url}${proved.path}`, 'POST', [], null)} # through the openai package`
       const { client, close } = await opened(tester, sdk)
       try {
         return await run(client, proved, tester, sdk)

@@ -17,37 +17,37 @@ const RULES: readonly RuleRow[] = [
     rule: 'names',
     dialect: 'responses',
     asserts: 'each event has an event: field that is equal to the type in its data',
-    matters: 'clients with an EventSource dispatch by the name',
+    matters: 'clients with an EventSource dispatch events by name',
   },
   {
     rule: 'sequence',
     dialect: 'responses',
-    asserts: 'sequence_number begins with 0 and rises with each event',
-    matters: 'clients order events, and go on after a break, by this number',
+    asserts: 'sequence_number begins at 0 and increases with each event',
+    matters: 'clients use this number to order events, and to continue after an interruption',
   },
   {
     rule: 'opening',
     dialect: 'responses',
     asserts: 'the first event is response.created',
-    matters: 'clients make their response object from it',
+    matters: 'clients create their response object from it',
   },
   {
     rule: 'items',
     dialect: 'responses',
     asserts: 'each item is added once and done once, with rising output_index; events belong to an open item',
-    matters: 'SDKs throw at an event of an item that they do not know',
+    matters: 'SDKs throw on an event for an item that they do not know',
   },
   {
     rule: 'parts',
     dialect: 'responses',
-    asserts: 'each part is added and done, and deltas come between',
-    matters: 'SDKs throw at a delta of a part that they do not know',
+    asserts: 'each part is added and done, with its deltas in between',
+    matters: 'SDKs throw on a delta for a part that they do not know',
   },
   {
     rule: 'deltas',
     dialect: 'responses',
     asserts: 'the deltas add up to the text of the done events',
-    matters: 'what a reader has seen is not what is stored',
+    matters: 'what a reader has seen differs from what is stored',
   },
   {
     rule: 'final',
@@ -59,7 +59,7 @@ const RULES: readonly RuleRow[] = [
     rule: 'terminal',
     dialect: 'responses',
     asserts: 'exactly one terminal event ends the stream, with its own status',
-    matters: 'without it clients wait, or take half an answer for a whole one',
+    matters: 'without it, clients wait, or mistake half an answer for a whole one',
   },
   {
     rule: 'ids',
@@ -71,37 +71,37 @@ const RULES: readonly RuleRow[] = [
     rule: 'usage',
     dialect: 'responses',
     asserts: 'the terminal event has usage',
-    matters: 'callers pay, and set limits, by these numbers',
+    matters: 'callers are billed, and set limits, by these numbers',
   },
   {
     rule: 'chunks',
     dialect: 'chat',
-    asserts: 'all chunks are of chat.completion.chunk, with one id and one created',
+    asserts: 'all chunks are chat.completion.chunk objects, with one id and one created',
     matters: 'clients join chunks by their id',
   },
   {
     rule: 'role',
     dialect: 'chat',
     asserts: 'the role comes with or before the first content',
-    matters: 'clients make the message from the first delta',
+    matters: 'clients create the message from the first delta',
   },
   {
     rule: 'finish',
     dialect: 'chat',
-    asserts: 'one chunk has a finish_reason of the reference, and no content follows it',
-    matters: 'agents decide by it whether to run functions',
+    asserts: 'one chunk has a finish_reason that the reference lists, and no content follows it',
+    matters: 'agents use it to decide whether to run functions',
   },
   {
     rule: 'usage',
     dialect: 'chat',
     asserts: 'with include_usage the last chunk, and no other, has usage; its choices are empty',
-    matters: 'callers pay, and set limits, by these numbers',
+    matters: 'callers are billed, and set limits, by these numbers',
   },
   {
     rule: 'done',
     dialect: 'chat',
     asserts: 'data: [DONE] comes once, and last',
-    matters: 'clients read until it',
+    matters: 'clients read until they get it',
   },
 ]
 
@@ -167,8 +167,9 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
   },
   {
     name: 'end',
-    asserts: 'the body of a stream ends as HTTP says: with the last chunk, not with a cut connection',
-    matters: 'clients report a network error after a good answer, or take a cut one for good',
+    asserts: 'the body of a stream ends as HTTP requires: with the last chunk, not with a cut connection',
+    matters:
+      'clients report a network error after a complete answer, or mistake a truncated one for complete',
     basis: BASIS.http1,
     async run(tester, proved) {
       const { reply } = await tester.sample(proved, 'stream')
@@ -178,7 +179,7 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
   },
   {
     name: 'text',
-    asserts: 'the stream says a text, and ends as a finished answer',
+    asserts: 'the stream contains text, and ends as a finished answer',
     matters: 'an empty stream is taken for what the model said',
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'stream')

@@ -21,7 +21,7 @@ type Row = CheckRow & {
   readonly fails?: true
 }
 
-const TOLD = 'clients take half an answer for a whole one'
+const TOLD = 'clients mistake half an answer for a whole one'
 const END = `${BASIS.api}: a stream ends with a terminal event, or a finish_reason and [DONE]`
 
 const ROWS: readonly Row[] = [
@@ -41,8 +41,8 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'usage',
-    asserts: 'the usage is what the provider told',
-    matters: 'callers pay, and set limits, by these numbers',
+    asserts: 'the usage is what the provider reported',
+    matters: 'callers are billed, and set limits, by these numbers',
     sends: 0,
     async run(tester, proved) {
       const asked = await tester.sample(proved, 'whole')
@@ -62,49 +62,49 @@ const ROWS: readonly Row[] = [
   },
   {
     name: 'odd-bytes',
-    asserts: 'events that arrive cut at any byte, within characters too, go on unchanged',
+    asserts: 'events that arrive split at any byte, even within characters, are passed on unchanged',
     matters: 'letters beyond ASCII break at random times',
     run: intact('odd-bytes'),
   },
   {
     name: 'comments',
     asserts: 'comments between events, and CRLF line ends, change nothing',
-    matters: 'providers keep silent connections alive by comments',
+    matters: 'providers keep silent connections alive with comments',
     run: intact('comments'),
   },
   {
     name: 'huge-event',
-    asserts: 'an event of 512 KiB goes on unchanged',
-    matters: 'pictures, and arguments of functions, come in one event',
+    asserts: 'an event of 512 KiB is passed on unchanged',
+    matters: 'images, and arguments of functions, arrive in one event',
     run: intact('huge'),
   },
   {
     name: 'failure',
     fails: true,
-    asserts: 'status 500 of the provider is a status of 500 or more, in the form of errors',
-    matters: 'clients try again at 5xx, and show the message',
+    asserts: 'status 500 from the provider becomes a status of 500 or above, in the error format',
+    matters: 'clients retry on 5xx, and show the message',
     run: refusedWith500({ script: 'fails' }),
   },
   {
     name: 'failure-stream',
     fails: true,
-    asserts: 'a stream whose provider refuses with 500 is refused by status',
-    matters: 'clients tell failures before a stream by the status',
+    asserts: 'a stream whose provider refuses with 500 is refused with an error status',
+    matters: 'clients recognize failures before a stream by the status',
     run: refusedWith500({ script: 'fails', stream: true }),
   },
   {
     name: 'garbage',
     fails: true,
     asserts:
-      'a reply of the provider that is not JSON becomes an error with status 500 or above, in the error format',
-    matters: 'clients take it for an answer, or cannot say what went wrong',
+      'a reply from the provider that is not JSON becomes an error with status 500 or above, in the error format',
+    matters: 'clients mistake it for an answer, or cannot say what went wrong',
     run: refusedWith500({ script: 'garbage' }),
   },
   {
     name: 'cut',
     fails: true,
     basis: END,
-    asserts: 'a connection that the provider cuts in the middle of a stream does not look like a good end',
+    asserts: 'a connection that the provider cuts in the middle of a stream does not look like a normal end',
     matters: TOLD,
     run: toldOfFailure('cut'),
   },
@@ -112,7 +112,7 @@ const ROWS: readonly Row[] = [
     name: 'stops',
     fails: true,
     basis: END,
-    asserts: 'a stream that the provider ends before its last event does not look like a good end',
+    asserts: 'a stream that the provider ends before its last event does not look like a normal end',
     matters: TOLD,
     run: toldOfFailure('stops'),
   },
@@ -120,15 +120,15 @@ const ROWS: readonly Row[] = [
     name: 'error-event',
     fails: true,
     basis: END,
-    asserts: 'an error that the provider tells in a stream reaches the client',
+    asserts: 'an error that the provider reports in a stream reaches the client',
     matters: TOLD,
     run: toldOfFailure('error-event'),
   },
   {
     name: 'broken-event',
     fails: true,
-    asserts: 'an event of the provider that is not JSON does not reach the client',
-    matters: 'the parser of the client throws, in the middle of an answer',
+    asserts: 'an event from the provider that is not JSON does not reach the client',
+    matters: "the client's parser throws, in the middle of an answer",
     async run(tester, proved) {
       const asked = await tester.ask(proved, { script: 'broken-event', stream: true })
       if (asked.reply.status !== 200) return pass(statusOf(asked))
@@ -147,14 +147,14 @@ const ROWS: readonly Row[] = [
       tester.deps.ration.take(1)
       connection.send(tester.bytes(proved.path, tester.body(proved, { script: 'silent' }, newId())))
       const asked = await tester.ask(proved)
-      return asked.reply.status === 200 ? pass('200 beside it') : fail(statusOf(asked))
+      return asked.reply.status === 200 ? pass('200 alongside it') : fail(statusOf(asked))
     },
   },
   {
     name: 'rate-limit',
     fails: true,
-    asserts: 'status 429 of the provider is 429 (or 503)',
-    matters: 'clients slow down at 429, and give up at others',
+    asserts: 'status 429 from the provider becomes 429 (or 503)',
+    matters: 'clients slow down on 429, and give up on other statuses',
     async run(tester, proved) {
       const asked = await limited(tester, proved)
       return refusedWith(asked, status => status === 429 || status === 503)
@@ -270,7 +270,7 @@ function toldOfFailure(script: Script): Check['run'] {
 /** The end of a stream whose provider failed: an event says so, or the connection breaks. */
 function judgeEnd({ understood, reply }: Asked): CheckVerdict {
   if (understood.end === 'failed') return pass('an event reports the failure')
-  if (understood.end === 'ended') return fail('the client sees a good end')
+  if (understood.end === 'ended') return fail('the client sees a normal end')
   if (reply.end === 'cut' || reply.end === 'reset') return pass('the connection is cut, which clients report')
   return fail(
     reply.end === 'whole'

@@ -109,7 +109,7 @@ function messagesReply(stream: SeenStream): ClientReply {
     const index = event['index']
     const block = open.get(index)
     if (type === 'error')
-      faults.push(`the stream tells an error: ${string(fields(event['error'])['message'])}`)
+      faults.push(`the stream reports an error: ${string(fields(event['error'])['message'])}`)
     else if (type === 'message_start') {
       const message = fields(event['message'])
       if (string(message['id']) === '') faults.push('message_start has no message.id')
@@ -147,7 +147,7 @@ function responsesReply(stream: SeenStream): ClientReply {
   const faults: string[] = []
   const [failed] = ofType('response.failed', 'error')
   const [end] = ofType('response.completed', 'response.incomplete')
-  if (failed !== undefined) faults.push('the stream tells a failure')
+  if (failed !== undefined) faults.push('the stream reports a failure')
   if (ofType('response.created').length === 0) faults.push('there is no response.created')
   if (end === undefined) faults.push('there is no response.completed: the client takes the stream for broken')
   const response = fields(end?.['response'])
@@ -179,7 +179,7 @@ function geminiReply(stream: SeenStream): ClientReply {
     if (json === undefined)
       faults.push(`a chunk is not a JSON object, which crashes its SDK: ${data.slice(0, 40)}`)
     const chunk = fields(json)
-    if (chunk['error'] !== undefined) faults.push('the stream tells an error')
+    if (chunk['error'] !== undefined) faults.push('the stream reports an error')
     const candidate = fields(list(chunk['candidates'])[0])
     isFinished ||= string(candidate['finishReason']) !== ''
     usage = { ...usage, ...fields(chunk['usageMetadata']) }
@@ -201,7 +201,7 @@ function chatReply(stream: SeenStream): ClientReply {
   let usage: Fields = {}
   for (const { json } of stream.events) {
     const chunk = fields(json)
-    if (chunk['error'] !== undefined) faults.push('the stream tells an error')
+    if (chunk['error'] !== undefined) faults.push('the stream reports an error')
     const choice = fields(list(chunk['choices'])[0])
     isFinished ||= string(choice['finish_reason']) !== ''
     usage = { ...usage, ...fields(chunk['usage']) }
