@@ -78,7 +78,7 @@ export const REQUEST_ROWS: readonly Row[] = [
       {
         title: 'Aborted and refused requests, share',
         description:
-          'Clients that left before the end, and requests that were refused, of all finished ones. A jump of aborted ones often means that something before or behind the gateway became slow.',
+          'Clients that disconnected before the end, and requests that were refused, of all finished ones. A jump of aborted ones often means that something before or behind the gateway became slow.',
         unit: 'percentunit',
         queries: ['aborted', 'refused'].map(outcome => ({
           expr: share(
@@ -281,7 +281,7 @@ export const REQUEST_ROWS: readonly Row[] = [
       {
         title: 'Implausible usage reports',
         description:
-          'Replies per second with implausible usage, for which a corrected usage was charged. The log names the model.',
+          'Replies per second with implausible usage, for which corrected usage was charged. The log names the model.',
         unit: 'ops',
         width: 24,
         queries: [{ expr: sumRate('gateway_usage_implausible_total', 'provider'), legend: '{{provider}}' }],

@@ -134,7 +134,7 @@ export const SYSTEM_ROWS: readonly Row[] = [
       {
         title: 'BYOK cache size',
         description:
-          'Estimated memory of the opened provider keys, all serve threads of an instance together.',
+          'Estimated memory of the decrypted provider keys, all serve threads of an instance together.',
         unit: 'bytes',
         queries: [
           { expr: `sum by (instance) (${of('gateway_credential_cache_bytes')})`, legend: '{{instance}}' },
@@ -329,7 +329,7 @@ export const SYSTEM_ROWS: readonly Row[] = [
       {
         title: 'Records lost to exports',
         description:
-          'Usage records per second for which an export had no room. They are in the database alone.',
+          "Usage records per second that were lost because an export's buffer was full. They are only in the database.",
         unit: 'ops',
         queries: [{ expr: sumRate('gateway_export_lost_records_total', 'instance'), legend: '{{instance}}' }],
       },
@@ -349,8 +349,7 @@ export const SYSTEM_ROWS: readonly Row[] = [
       },
       {
         title: 'Certificate reloads, last day',
-        description:
-          'Changes of the files of the certificate: taken, or refused because the files are faulty.',
+        description: "Changes to the certificate's files: applied, or refused because the files are faulty.",
         unit: 'short',
         queries: [
           {
@@ -362,7 +361,7 @@ export const SYSTEM_ROWS: readonly Row[] = [
       {
         title: 'Spans of traces',
         description:
-          'Spans of kept traces: taken by the collector, refused by it, or dropped because it was away or too slow.',
+          'Spans of kept traces: accepted by the collector, refused by it, or dropped because it was away or too slow.',
         unit: 'ops',
         queries: [
           {

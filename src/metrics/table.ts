@@ -71,7 +71,7 @@ export const METRICS = {
   requests: {
     kind: 'counter',
     name: 'gateway_requests_total',
-    help: 'Answered requests, by route template, status class and how they ended',
+    help: 'Answered requests, by route template, by status class and by how they ended',
     labels: ['route', 'status_class', 'outcome'],
   },
   requestDuration: {
@@ -207,14 +207,14 @@ export const METRICS = {
   usageRecords: {
     kind: 'counter',
     name: 'gateway_usage_records_total',
-    help: 'Usage records, by how their token counts are known; `lost` records could not be kept because they could not be written to disk',
+    help: 'Usage records, by how their token counts were obtained; `lost` records could not be written to disk and were dropped',
     labels: ['accounting'],
     fromZero: { accounting: ACCOUNTINGS },
   },
   usageImplausible: {
     kind: 'counter',
     name: 'gateway_usage_implausible_total',
-    help: 'Replies with implausible usage, which were charged by corrected figures',
+    help: 'Replies with implausible usage, which were charged with corrected figures',
     labels: ['provider'],
   },
   explanations: {
@@ -304,13 +304,13 @@ export const METRICS = {
   credentialEntries: {
     kind: 'gauge',
     name: 'gateway_credential_cache_entries',
-    help: 'Opened provider keys in memory',
+    help: 'Decrypted provider keys in memory',
     labels: [],
   },
   credentialBytes: {
     kind: 'gauge',
     name: 'gateway_credential_cache_bytes',
-    help: 'Estimated memory that the opened provider keys take',
+    help: 'Estimated memory that the decrypted provider keys take',
     labels: [],
   },
   credentialHits: {
@@ -322,20 +322,20 @@ export const METRICS = {
   credentialMisses: {
     kind: 'counter',
     name: 'gateway_credential_cache_misses_total',
-    help: 'Provider keys that had to be opened, or whose opening a request waited for',
+    help: 'Provider keys that were not in memory: the request decrypted the key, or waited for another request to decrypt it',
     labels: [],
   },
   credentialEvictions: {
     kind: 'counter',
     name: 'gateway_credential_cache_evictions_total',
-    help: 'Opened provider keys that were removed from memory, by reason',
+    help: 'Decrypted provider keys that were removed from memory, by reason',
     labels: ['reason'],
     fromZero: { reason: CREDENTIAL_EVICTIONS },
   },
   credentialAge: {
     kind: 'histogram',
     name: 'gateway_credential_cache_age_seconds',
-    help: 'How long an opened provider key had been in memory when it was removed',
+    help: 'How long a decrypted provider key had been in memory when it was removed',
     labels: [],
     buckets: CREDENTIAL_AGE_BUCKETS,
   },

@@ -92,7 +92,7 @@ export function createProcessMetrics(
   })
   const exportLost = new Counter({
     name: 'gateway_export_lost_records_total',
-    help: 'Usage records that were lost because an export had no room for them; absent without exports',
+    help: "Usage records that were lost because an export's buffer was full; absent without exports",
     registers: having('exports'),
   })
   const spoolBytes = new Gauge({
@@ -148,7 +148,7 @@ export function createProcessMetrics(
   })
   const spans = new Counter({
     name: 'gateway_trace_spans_total',
-    help: 'Spans of kept traces: taken by the collector, refused by it, or dropped because the collector was unreachable or too slow',
+    help: 'Spans of kept traces: accepted by the collector, refused by it, or dropped because the collector was unreachable or too slow',
     labelNames: ['outcome'] as const,
     registers: having('traces'),
   })
@@ -181,7 +181,7 @@ export function createProcessMetrics(
   })
   const certificateReloads = new Counter({
     name: 'gateway_tls_reloads_total',
-    help: "Changes of the TLS certificate's files that were taken, or refused because the files are faulty",
+    help: "Changes to the TLS certificate's files that were applied, or refused because the files are faulty",
     labelNames: ['outcome'] as const,
     registers: having('tls'),
   })
