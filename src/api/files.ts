@@ -104,7 +104,7 @@ export function listFiles({ files }: FilesApiDeps): Handler {
   return async ({ query, key }, reply) => {
     const limit = limitOf(query, LIST_DEFAULT)
     const page = await files.list(filterOf(query, key), limit)
-    if (page === null) throw refuseField('after', 'must be the id of a file of this workspace')
+    if (page === null) throw refuseField('after', 'must be the id of a file in this workspace')
     reply.json(200, { object: 'list', ...listDocument(page.items.map(fileDocument), page.hasMore) })
   }
 }

@@ -46,12 +46,12 @@ export function googleRows(deps: GoogleDeps): Operation[] {
     },
     asking('embedContent', 'Create one embedding', embedding(deps, false)),
     asking('batchEmbedContents', 'Create embeddings', embedding(deps, true)),
-    reading('GET /v1beta/models', 'listGoogleModels', 'List models, for clients of Google', listModels(deps)),
+    reading('GET /v1beta/models', 'listGoogleModels', 'List models, for Google clients', listModels(deps)),
     {
       ...reading(
         'GET /v1beta/models/{model}',
         'getGoogleModel',
-        'Get a model, for clients of Google',
+        'Get a model, for Google clients',
         findModel(deps),
       ),
       freeParam: 'model',

@@ -58,7 +58,7 @@ import type { PatternProblem } from './management/guardrail-settings.ts'
 import type { KeyCheckDeps } from './management/key-check.ts'
 import { KeyUsage } from './management/key-usage.ts'
 import { type KeyDeps, showOwnKey } from './management/keys.ts'
-import { managementRows } from './management/operations.ts'
+import { accountRows, ruleRows } from './management/operations.ts'
 import {
   countModels,
   findModel,
@@ -118,7 +118,8 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ...messageBatchRows(deps),
     ...fileRows(deps),
     ...readingRows(withUsage),
-    ...managementRows(withUsage),
+    ...accountRows(withUsage),
+    ...ruleRows(deps),
     interfaceRow(deps),
     HELLO,
     ROOT,
@@ -139,7 +140,7 @@ function interfaceRow({ document }: OperationDeps): Operation {
 
 /** Claude Code asks at the root of its base URL, which may end in /v1. */
 const HELLO: Operation = {
-  ...described('GET /api/hello', 'sayHello', 'Learn that the gateway can be reached'),
+  ...described('GET /api/hello', 'sayHello', 'Check that the gateway can be reached'),
   bases: ['', '/v1'],
   isQuiet: true,
   key: 'none',
@@ -151,7 +152,7 @@ const HELLO: Operation = {
 /** Other versions of it ask for the base URL itself. */
 const ROOT: Operation = {
   ...HELLO,
-  ...described('HEAD /', 'findRoot', 'Learn that the gateway can be reached, by its base URL'),
+  ...described('HEAD /', 'findRoot', 'Check that the gateway can be reached at its base URL'),
 }
 
 function inferenceRows(deps: OperationDeps): Operation[] {
@@ -170,7 +171,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       ...own(
         'POST /responses/compact',
         'compactConversation',
-        'Sum up a conversation',
+        'Summarize a conversation',
         compactConversation(responses, deps),
         INFERENCE_BODY_MAX_BYTES,
       ),
@@ -204,7 +205,7 @@ function inferenceRows(deps: OperationDeps): Operation[] {
       ...own(
         'GET /messages/{id}',
         'resumeMessage',
-        'Read a resumable stream of a message again',
+        'Read a resumable message stream again',
         resumeStream(messages, 'messages', deps),
       ),
       dialect: messages,
@@ -247,7 +248,12 @@ function batchRows(deps: OperationDeps): Operation[] {
     },
     own('GET /batches', 'listBatches', 'List batches', exceptGoogle(listBatches(deps), refuseGoogle)),
     {
-      ...own('GET /batches/{id}', 'getBatch', 'Get a batch, with its results at the end', findBatch(deps)),
+      ...own(
+        'GET /batches/{id}',
+        'getBatch',
+        'Get a batch, with its results once it has ended',
+        findBatch(deps),
+      ),
       times: BATCH_TIMES,
     },
     own('POST /batches/{id}/cancel', 'cancelBatch', 'Cancel a batch', cancelBatch(deps), CANCEL_MAX_BYTES),
@@ -255,7 +261,7 @@ function batchRows(deps: OperationDeps): Operation[] {
     manage('operator')(
       'POST /workspaces/{ref}/batches/{id}/cancel',
       'cancelBatchOfWorkspace',
-      'Cancel a batch of a workspace',
+      'Cancel a batch in a workspace',
       cancelBatchOfWorkspace(deps),
       CANCEL_MAX_BYTES,
     ),
@@ -330,7 +336,7 @@ function readingRows(deps: OperationDeps & KeyDeps): Operation[] {
   return [
     read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
     ...catalogueRows(deps),
-    read('GET /proof-keys', 'listProofKeys', 'List the public keys of proofs', listProofKeys(deps.proofs)),
+    read('GET /proof-keys', 'listProofKeys', 'List the public keys for proofs', listProofKeys(deps.proofs)),
     read('GET /key', 'getCurrentKey', 'Get the current API key', showOwnKey(deps)),
     read('GET /auth/key', 'getCurrentKeyByOldPath', 'Get the current API key, as GET /key', showOwnKey(deps)),
   ]

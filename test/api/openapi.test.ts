@@ -194,7 +194,7 @@ t.test('schemas are written as JSON Schema alone', async t => {
               type: 'object',
               properties: { type: { type: 'string', minLength: 1 } },
               required: ['type'],
-              description: 'A kind that is not listed here; it passes as it is.',
+              description: 'A kind that is not listed here; it is passed through unchanged.',
             },
           ],
         },

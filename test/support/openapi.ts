@@ -104,7 +104,7 @@ function copyOf(value: unknown, strict: boolean, copies: Map<unknown, unknown>):
   }
   const { properties, additionalProperties, description, type } = value
   const isOpen =
-    additionalProperties !== undefined || /other fields|passes as it is/i.test(String(description))
+    additionalProperties !== undefined || /other fields|passed through unchanged/i.test(String(description))
   const hasFields = type === 'object' && isFields(properties) && Object.keys(properties).length > 0
   if (strict && hasFields && !isOpen && !isTagged(properties)) copy['additionalProperties'] = false
   copies.set(value, copy)

@@ -96,7 +96,7 @@ async function openInput(
   if (file === null) {
     throw new GatewayError(
       'not_found',
-      'input_file_id: there is no such file in this workspace: upload it with POST /v1/files and the purpose batch',
+      'input_file_id: there is no such file in this workspace: upload it with POST /v1/files and purpose=batch',
     )
   }
   if (file.purpose !== BATCH_PURPOSE) {
@@ -119,14 +119,14 @@ function idempotencyKeyOf(headers: ReadonlyMap<string, string>): string | null {
   const key = headers.get('idempotency-key')
   if (key === undefined) return null
   if (IDEMPOTENCY_KEY.test(key)) return key
-  throw refuseField('Idempotency-Key', 'must have 1 to 255 visible ASCII characters')
+  throw refuseField('Idempotency-Key', 'must be 1 to 255 visible ASCII characters')
 }
 
 export function listBatches({ store }: BatchDeps): Handler {
   return async ({ query, key }, reply) => {
     const limit = limitOf(query, LIST_DEFAULT)
     const page = await store.batches.list(filterOf(query, key), limit)
-    if (page === null) throw refuseField('after', 'must be the id of a batch of this workspace')
+    if (page === null) throw refuseField('after', 'must be the id of a batch in this workspace')
     reply.json(200, { object: 'list', ...listDocument(page.items.map(batchDocument), page.hasMore) })
   }
 }

@@ -39,7 +39,7 @@ export function listMessageBatches({ store }: BatchDeps): Handler {
     if (page === null)
       throw refuseField(
         after === undefined ? 'before_id' : 'after_id',
-        'must be the id of a batch of this workspace',
+        'must be the id of a batch in this workspace',
       )
     reply.json(200, listDocument(page.items.map(messageBatch), page.hasMore))
   }

@@ -44,7 +44,7 @@ export function createCapture(deps: CaptureDeps): Handler {
     if (captures.running === null) {
       throw new GatewayError(
         'permission_denied',
-        'Captures are turned off: the operator of the gateway can turn them on with the setting capture.enabled',
+        "Captures are turned off: the gateway's operator can turn them on with the setting capture.enabled",
       )
     }
     const record = await newCapture(deps, request.key, body)
@@ -115,7 +115,7 @@ async function newCapture(
   const keyHash = body.key_hash ?? null
   const workspaceId = body.workspace_id ?? null
   if ((keyHash === null) === (workspaceId === null)) {
-    throw refuseField('key_hash', 'give either key_hash or workspace_id, and not both')
+    throw refuseField('key_hash', 'give either key_hash or workspace_id, but not both')
   }
   if (body.max_bytes != null && body.max_bytes > captures.maxBytes) {
     throw refuseField('max_bytes', `must be at most ${captures.maxBytes} (setting capture.maxBytes)`)

@@ -136,10 +136,7 @@ export const byQuery: EndUserNaming = request => {
 /** @throws GatewayError `invalid_request` for a string that cannot be registered. */
 function checkName(user: string): string {
   if (isEndUserName(user)) return user
-  throw refuseField(
-    'user',
-    `must have 1 to ${IDENTIFIER_MAX_CHARS} characters, none of them a control character`,
-  )
+  throw refuseField('user', `must have 1 to ${IDENTIFIER_MAX_CHARS} characters, without control characters`)
 }
 
 function requireFound(record: EndUserRecord | null): EndUserRecord {

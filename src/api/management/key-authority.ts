@@ -84,7 +84,7 @@ export function requireLongerLife(asking: KeyRecord, other: KeyRecord): void {
   if (!outlives(other, asking)) return
   throw new GatewayError(
     'permission_denied',
-    `This key, or the secret of it that you use, expires at ${endOf(asking)}, and cannot rotate a key that expires later`,
+    `This key, or the secret of it that you are using, expires at ${endOf(asking)}, so it cannot rotate a key that expires later`,
   )
 }
 

@@ -131,7 +131,7 @@ function wayOut({ error, asked }: KeyVerdict, place: TriedPlace): WayOut {
     case 429:
       return {
         field: null,
-        advice: `${name} knows the key: check the credit and the limits of its account there`,
+        advice: `${name} recognizes the key: check the credit and the limits of its account there`,
       }
     case 404:
       return asked === 'models'
@@ -188,6 +188,6 @@ function keyWay({ slug, isOwn }: TriedPlace, put: string): WayOut {
 function addressWay(slug: string, why: string): WayOut {
   return {
     field: 'providers[].baseUrl',
-    advice: `${why}: check baseUrl of the row ${slug} under providers, and the network of this machine`,
+    advice: `${why}: check baseUrl of the row ${slug} under providers, and this machine's network`,
   }
 }

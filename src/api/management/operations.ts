@@ -1,12 +1,8 @@
 /** The rows of management operations: keys, workspaces, credits, end users, credentials and guardrails. */
-import { setImmediate as turn } from 'node:timers/promises'
-import { GatewayError, RETRY_AFTER_SECONDS } from '../../errors.ts'
-import { Places } from '../../fairness/places.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
-import { abortSignalOf } from '../../signal.ts'
 import type { Store } from '../../storage/store.ts'
 import { type GenerationListDeps, listGenerations } from '../generation.ts'
-import type { Handler, Operation } from '../operation.ts'
+import type { Operation } from '../operation.ts'
 import { manage } from '../operation-rows.ts'
 import { type AccountDeps, addCredits, listActivity, showCredits } from './account.ts'
 import { type AuditDeps, listAudit } from './audit.ts'
@@ -99,46 +95,7 @@ const operator = manage('operator')
 /** Changes money, provider keys, and what cannot be brought back. */
 const admin = manage('admin')
 
-/**
- * Operations of one key that run at once in a thread, and of all keys. An embedded database answers on the thread that
- * asks, so each of them holds up streams for some milliseconds at a time.
- */
-const PLACES = { places: 8, perKey: 2, waitMs: 30_000 } as const
-/** They ask a provider or a task worker, which have bounds of their own. */
-const ASKING_OTHERS: ReadonlySet<string> = new Set(['checkCredential', 'checkProviderKey', 'checkGuardrail'])
-
-export function managementRows(deps: ManagementDeps & KeyDeps): Operation[] {
-  const places = new Places({ clock: deps.clock, ...PLACES })
-  return [...accountRows(deps), ...ruleRows(deps)].map(operation =>
-    operation.key !== 'management' || ASKING_OTHERS.has(operation.id)
-      ? operation
-      : { ...operation, handler: inPlace(places, operation.handler) },
-  )
-}
-
-/** Handles requests in a place, each in a turn of the event loop of its own. */
-function inPlace(places: Places, handler: Handler): Handler {
-  return async (request, reply) => {
-    const leave = await places.enter(request.key.hash, abortSignalOf(request.signal))
-    if (leave === null) throw tooMany()
-    try {
-      await turn()
-      await handler(request, reply)
-    } finally {
-      leave()
-    }
-  }
-}
-
-function tooMany(): GatewayError {
-  return new GatewayError(
-    'rate_limit_exceeded',
-    'This management key has too many operations at once: wait for some of them to end',
-    { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
-  )
-}
-
-function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
+export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
   const bytes = MANAGEMENT_BODY_MAX_BYTES
   const userBytes = END_USER_BODY_MAX_BYTES
   return [
@@ -175,7 +132,7 @@ function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
       CAPTURE_BODY_MAX_BYTES,
     ),
     viewer('GET /captures', 'listCaptures', 'List captures', listCaptures(deps)),
-    viewer('GET /captures/{id}', 'getCapture', 'Get a capture, without what is in it', findCapture(deps)),
+    viewer('GET /captures/{id}', 'getCapture', 'Get a capture, without its content', findCapture(deps)),
     admin('DELETE /captures/{id}', 'deleteCapture', 'End and delete a capture', deleteCapture(deps)),
 
     operator('POST /end-users', 'createEndUser', 'Register an end user', registerEndUser(deps), userBytes),
@@ -183,14 +140,14 @@ function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
     operator(
       'PATCH /end-users',
       'updateEndUserByQuery',
-      'Update the end user of ?user=',
+      'Update the end user that ?user= names',
       changeEndUser(deps, byQuery),
       userBytes,
     ),
     operator(
       'DELETE /end-users',
       'deleteEndUserByQuery',
-      'Deactivate the end user of ?user=',
+      'Deactivate the end user that ?user= names',
       deactivateEndUser(deps, byQuery),
     ),
     endUser(viewer('GET /end-users/{user}', 'getEndUser', 'Get an end user', findEndUser(deps))),
@@ -215,7 +172,7 @@ function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
 }
 
 /** Provider credentials of workspaces, and guardrails with their assignments. */
-function ruleRows(deps: ManagementDeps): Operation[] {
+export function ruleRows(deps: ManagementDeps): Operation[] {
   const bytes = GUARDRAIL_BODY_MAX_BYTES
   return [
     admin('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),
@@ -232,14 +189,14 @@ function ruleRows(deps: ManagementDeps): Operation[] {
     operator(
       'POST /byok/{id}/check',
       'checkCredential',
-      'Try the key of a credential',
+      'Test the key of a credential',
       checkCredential(deps),
       KEY_CHECK_BODY_MAX_BYTES,
     ),
     operator(
       'POST /providers/check',
       'checkProviderKey',
-      "Try the gateway's key for a provider",
+      "Test the gateway's key for a provider",
       checkProviderKey(deps),
       KEY_CHECK_BODY_MAX_BYTES,
     ),
@@ -259,7 +216,7 @@ function ruleRows(deps: ManagementDeps): Operation[] {
     viewer(
       'GET /guardrails/{id}/budgets',
       'listGuardrailBudgets',
-      'List the budgets that a guardrail gives, and what is spent of each',
+      "List a guardrail's budgets, and how much of each is spent",
       listGuardrailBudgets(deps),
     ),
     ...assignmentRows(deps, 'keys', 'Key', KEYS),

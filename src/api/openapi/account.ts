@@ -122,7 +122,7 @@ export const ActivitySum = Type.Object({
 export const AuditEntryAnswer = Type.Object({
   id: text,
   time: instant,
-  action: Type.String({ description: 'For example key.create; others may come' }),
+  action: Type.String({ description: 'For example key.create; others may be added' }),
   actor_label: text,
   object: Type.Object({ kind: text, id: orNoText, name: orNoText }),
   client_address: orNoText,
@@ -133,7 +133,7 @@ const account = tagged('Account', {
     answers: {
       200: oneRecord(
         Type.Object({ total_credits: usd, total_usage: usd }),
-        'Credits and what is used of them.',
+        'Credits, and how much of them is used.',
         {
           total_credits: 100,
           total_usage: 0.5,
@@ -167,7 +167,7 @@ const account = tagged('Account', {
       query(
         'dimensions',
         text,
-        'A row for each combination of these alone, with commas: some of day, model, provider, workspace, key, user, session, agent.',
+        'A row for each combination of only these, separated by commas: any of day, model, provider, workspace, key, user, session, agent.',
       ),
       query('start_date', Type.String({ format: 'date' }), 'The first day; only with dimensions.'),
       query('end_date', Type.String({ format: 'date' }), 'The last day; only with dimensions.'),
@@ -258,7 +258,7 @@ const ENDED_CAPTURE = {
 
 const captures = tagged('Captures', {
   createCapture: {
-    text: 'Name a key or a workspace, not both. No operation gives out what was captured: sluice captures show reads it.',
+    text: 'Name a key or a workspace, not both. No operation returns what was captured: sluice captures show reads it.',
     body: {
       schema: CaptureCreation,
       examples: {
@@ -270,7 +270,7 @@ const captures = tagged('Captures', {
     failures: ['permission_denied', 'conflict'],
   },
   listCaptures: {
-    text: 'Newest first. Those that have ended stay for 24 hours after they began.',
+    text: 'Newest first. Captures that have ended are kept until 24 hours after they began.',
     parameters: PAGE,
     answers: { 200: listOf(Capture, ENDED_CAPTURE) },
   },

@@ -125,12 +125,12 @@ const time = Type.String({ description: 'Unix seconds, or ISO 8601 with seconds 
 
 export const BATCHES = tagged('Batches', {
   createBatch: {
-    text: 'Once it is answered, the batch survives a crash of the gateway.',
+    text: 'Once the request is answered, the batch survives a crash of the gateway.',
     parameters: [
       header(
         'Idempotency-Key',
         Type.String({ minLength: 1, maxLength: 255 }),
-        'Repeated requests with the same text make only one batch.',
+        'Repeated requests with the same value create only one batch.',
       ),
       METADATA_HEADER,
     ],
@@ -156,20 +156,20 @@ export const BATCHES = tagged('Batches', {
   listBatches: {
     text: 'Newest first, without results.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of batches.'),
-      query('after', text, 'last_id of the page before.'),
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of batches.'),
+      query('after', text, 'last_id of the previous page.'),
       query(
         'status',
         Type.Array(oneOf('validating', 'in_progress', 'completed', 'failed', 'expired', 'cancelled')),
         'Only batches in one of these states.',
       ),
-      query('created_after', time, 'Only batches from after this time.'),
-      query('created_before', time, 'Only batches from before this time.'),
+      query('created_after', time, 'Only batches created after this time.'),
+      query('created_before', time, 'Only batches created before this time.'),
     ],
     answers: { 200: listById(BatchAnswer, 'A page of batches.', BATCH) },
   },
   getBatch: {
-    text: 'A batch that has ended has its results, in the order of the requests; one by input_file_id has them in the files output_file_id and error_file_id.',
+    text: 'A batch that has ended has its results, in the order of the requests; a batch created with input_file_id has them in the files output_file_id and error_file_id.',
     answers: {
       200: answer(BatchAnswer, 'The batch.', {
         ...BATCH,
@@ -194,7 +194,7 @@ export const BATCHES = tagged('Batches', {
     },
   },
   cancelBatch: {
-    text: 'Running requests are ended, finished results stay. A repeated call changes nothing.',
+    text: 'Running requests are stopped, and finished results are kept. A repeated call changes nothing.',
     answers: { 200: answer(BatchAnswer, 'The batch.', { ...BATCH, status: 'cancelling' }) },
     failures: ['conflict'],
   },
@@ -216,7 +216,7 @@ export const BATCHES = tagged('Batches', {
             upstream: Type.Optional(Type.Object({ provider: text, status: Type.Literal('unsupported') })),
           }),
         }),
-        'It was deleted here; a provider keeps its copy by its own rules.',
+        'It was deleted here; a provider keeps its copy under its own rules.',
         { id: BATCH.id, object: 'batch', deleted: true, deletion: { gateway: 'deleted' } },
       ),
     },

@@ -121,20 +121,20 @@ const FIGURES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_su
 
 const FILTERS: readonly ParameterDescription[] = [
   query('q', Type.String({ maxLength: 256 }), 'Part of the id or the name, in any case.'),
-  query('supported_parameters', text, 'Names, separated by commas, all of which an endpoint takes.'),
-  query('input_modalities', text, 'Some of text, image, file, audio, video, separated by commas.'),
-  query('output_modalities', text, 'The same of the output; all leaves no model out. Default: text.'),
+  query('supported_parameters', text, 'Names, separated by commas, all of which an endpoint supports.'),
+  query('input_modalities', text, 'Any of text, image, file, audio, video, separated by commas.'),
+  query('output_modalities', text, 'The same for the output; all excludes no model. Default: text.'),
   query('context', Type.Integer({ minimum: 1 }), 'Smallest context length, in tokens.'),
   ...['min_price', 'max_price', 'min_output_price', 'max_output_price'].map(name =>
     query(name, amount, 'US dollars per million tokens of the prompt or the output.'),
   ),
   query('model_authors', text, 'First parts of ids, separated by commas.'),
   query('providers', text, 'Slugs or names, separated by commas.'),
-  query('zdr', Type.Boolean(), 'true: an endpoint of the model keeps no data.'),
-  query('region', oneOf('eu', 'europe', 'us'), 'An endpoint of the model keeps data there.'),
+  query('zdr', Type.Boolean(), 'true: at least one endpoint of the model keeps no data.'),
+  query('region', oneOf('eu', 'europe', 'us'), 'At least one endpoint of the model keeps data there.'),
   ...['min_age_days', 'max_age_days'].map(name => query(name, amount, 'Days since the model was created.')),
   ...FIGURES.flatMap(name => [`min_${name}`, `max_${name}`]).map(name =>
-    query(name, amount, 'No model fits: the gateway has no such figures.'),
+    query(name, amount, 'No model matches, because the gateway has no such figures.'),
   ),
 ]
 
@@ -155,14 +155,14 @@ const SORTING: readonly ParameterDescription[] = [
       'agentic-high-to-low',
       'design-arena-elo-high-to-low',
     ),
-    'The order. The last six keep that of the catalogue.',
+    'The order. The last six keep the order of the catalogue.',
   ),
-  query('offset', Type.Integer({ minimum: 0 }), 'Models to leave out at the beginning.'),
-  query('limit', Type.Integer({ minimum: 1, maximum: 1000 }), 'Largest number of models. Default: all.'),
+  query('offset', Type.Integer({ minimum: 0 }), 'Number of models to skip at the beginning.'),
+  query('limit', Type.Integer({ minimum: 1, maximum: 1000 }), 'Maximum number of models. Default: all.'),
 ]
 
 const KNOWN = header('If-None-Match', text, 'The ETag of an earlier answer: 304 if it is still the same.')
-const UNCHANGED = { text: 'The client has the document already.', content: null }
+const UNCHANGED = { text: 'The client already has the document.', content: null }
 
 const VERSIONED: readonly ParameterDescription[] = [
   header('anthropic-version', text, 'Asks for records and pages in the shape of the Messages API.'),
@@ -289,7 +289,7 @@ export const CATALOGUE = tagged('Models', {
   listZeroRetentionEndpoints: {
     parameters: [KNOWN],
     answers: {
-      200: answer(Type.Object({ data: Type.Array(EndpointAnswer) }), 'All endpoints that keep nothing.', {
+      200: answer(Type.Object({ data: Type.Array(EndpointAnswer) }), 'All endpoints that keep no data.', {
         data: [ENDPOINT],
       }),
       304: UNCHANGED,

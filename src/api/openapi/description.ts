@@ -19,8 +19,8 @@ export const TAGS = {
   Workspaces: 'Workspaces of the organization.',
   Account: 'Credits, usage by day, audit.',
   'End users': "Tracking strings of the caller's own users.",
-  'Provider credentials': 'Keys of the organization at providers.',
-  Guardrails: 'Rules on what goes in and out, and whom they hold for.',
+  'Provider credentials': "The organization's own keys for providers.",
+  Guardrails: 'Rules for requests and replies, and whom they apply to.',
   Captures: 'Requests of one key or workspace, kept for a day to find a fault.',
   Files: 'Files that requests and tools use.',
   Interface: 'This description.',
@@ -109,8 +109,8 @@ export function header(name: string, schema: TSchema, text: string): ParameterDe
 
 /** The page of a listing of records. */
 export const PAGE: readonly ParameterDescription[] = [
-  query('offset', Type.Integer({ minimum: 0, default: 0 }), 'Elements to leave out at the beginning.'),
-  query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Largest number of elements.'),
+  query('offset', Type.Integer({ minimum: 0, default: 0 }), 'Number of elements to skip at the beginning.'),
+  query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Maximum number of elements.'),
 ]
 
 export const KEY_HASH_FILTER = query(
@@ -145,7 +145,7 @@ export const SESSION_HEADER = header(
 export const RESUMABLE_HEADER = header(
   'X-Gateway-Resumable',
   oneOf('false', 'true'),
-  'true, with stream: the stream goes on without its client, and GET /responses/{id} reads it again.',
+  'true, with stream: the stream continues without its client, and GET /responses/{id} reads it again.',
 )
 
 export function answer(schema: TSchema, text: string, example?: unknown): AnswerDescription {

@@ -47,7 +47,7 @@ export type DescribedRow = Pick<
 
 const INTERFACE = tagged('Interface', {
   getInterface: {
-    text: 'OpenAPI 3.1, without a key. It changes with the version of the gateway only.',
+    text: 'OpenAPI 3.1; needs no key. It changes only with the version of the gateway.',
     answers: {
       200: {
         text: 'The description of all operations.',
@@ -62,7 +62,7 @@ const INTERFACE = tagged('Interface', {
           examples: { head: { openapi: '3.1.0', info: { title: 'Sluice', version: '1.0.0' } } },
         },
       },
-      304: { text: 'The client has the document already.', content: null },
+      304: { text: 'The client already has the document.', content: null },
     },
   },
   findRoot: {

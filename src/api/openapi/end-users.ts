@@ -27,7 +27,7 @@ const deactivation: Omit<UntaggedDescription, 'parameters'> = {
   text: 'The record stays, so that its usage can still be identified.',
   answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
 }
-const named = [query('user', text, 'The tracking string, for those that no path can carry.', true)]
+const named = [query('user', text, 'The tracking string, for those that cannot be part of a path.', true)]
 
 export const END_USERS = tagged('End users', {
   createEndUser: {
@@ -43,7 +43,7 @@ export const END_USERS = tagged('End users', {
     parameters: [
       ...PAGE,
       query('user', text, 'Only this one, exactly.'),
-      query('include_inactive', flag, 'true: inactive ones too.'),
+      query('include_inactive', flag, 'true: also inactive ones.'),
     ],
     answers: { 200: listOf(EndUser, USER) },
   },

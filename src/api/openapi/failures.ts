@@ -12,7 +12,7 @@ const availability = {
   availability: Type.Optional(Type.Unknown({ description: 'Why no endpoint could serve the request' })),
 }
 const about = { gateway_metadata: Type.Optional(GatewayMetadataAnswer) }
-const generation = Type.Optional(Type.String({ description: 'The generation id; only beside usage' }))
+const generation = Type.Optional(Type.String({ description: 'The generation id; only together with usage' }))
 
 const Failure = Type.Object({
   id: generation,
@@ -33,7 +33,7 @@ const ResponseFailure = Type.Object({
     ...Failure.properties.error.properties,
     type: text,
     error_type: text,
-    param: Type.Union([Type.String({ description: 'The path of the field at fault' }), Type.Null()]),
+    param: Type.Union([Type.String({ description: 'The path of the faulty field' }), Type.Null()]),
   }),
 })
 

@@ -53,8 +53,8 @@ export const FILES = tagged('Files', {
   listFiles: {
     text: 'Newest first, unless order is asc.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of files.'),
-      query('after', text, 'last_id of the page before.'),
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of files.'),
+      query('after', text, 'last_id of the previous page.'),
       query('order', oneOf('asc', 'desc'), 'asc: oldest first.'),
       query('purpose', purpose, 'Only files of this purpose.'),
     ],

@@ -18,7 +18,7 @@ const Explanation = Type.Object({
   created_at: instant,
   workspace_id: orNoText,
   key: orNoText,
-  key_hash: Type.Optional(nullable(Type.String({ description: 'Told to management keys.' }))),
+  key_hash: Type.Optional(nullable(Type.String({ description: 'Shown only to management keys.' }))),
   method: orNoText,
   route: orNoText,
   status: orNoInteger,
@@ -165,7 +165,7 @@ export const GENERATIONS = tagged('Generations', {
   getGeneration: {
     text:
       'An inference key sees requests of its workspace, a management key those of its organization. ' +
-      'The record is there a second after the answer, and the explanation why it was routed this way two seconds after it. ' +
+      'The record is available a second after the answer, and the explanation of its routing two seconds after it. ' +
       'A request that was refused has an explanation too, for a day.',
     parameters: [query('id', text, 'The generation id, or the X-Request-Id of the answer.', true)],
     answers: {
@@ -175,10 +175,10 @@ export const GENERATIONS = tagged('Generations', {
   },
   listGenerations: {
     text:
-      'The latest requests of the organization that fit all filters, newest first. A page looks at a bounded number of ' +
+      'The latest requests of the organization that fit all filters, newest first. A page examines a bounded number of ' +
       'records: it may have fewer than `limit` although there are more.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Largest number of records.'),
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Maximum number of records.'),
       query('after', text, '`last_id` of the page before.'),
       KEY_HASH_FILTER,
       query('workspace_id', text, 'Only requests of this workspace.'),
@@ -186,14 +186,14 @@ export const GENERATIONS = tagged('Generations', {
       query('provider', text, 'Only requests of this provider, by its slug.'),
       query('user_id', text, 'Only requests of this end user.'),
       query('session_id', text, 'Only requests of this session.'),
-      query('outcome', text, 'One or several of completed, incomplete, failed, aborted, with commas.'),
+      query('outcome', text, 'One or more of completed, incomplete, failed, aborted, separated by commas.'),
       query(
         'min_cost',
         Type.Number({ exclusiveMinimum: 0 }),
-        'Only requests that cost at least so many US dollars.',
+        'Only requests that cost at least this many US dollars.',
       ),
-      query('created_after', instant, 'Only requests from this time on.'),
-      query('created_before', instant, 'Only requests from before this time.'),
+      query('created_after', instant, 'Only requests at or after this time.'),
+      query('created_before', instant, 'Only requests before this time.'),
     ],
     answers: {
       200: answer(

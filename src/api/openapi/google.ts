@@ -109,8 +109,8 @@ const BODY = {
   },
 }
 const ADDRESS =
-  'The model id keeps its slash, models/ may be missing, and /v1, /v1alpha and /api/v1 do as well as /v1beta. ' +
-  'The key goes in X-Goog-Api-Key or as a bearer token, never in the query.'
+  'The model id keeps its slash, models/ may be left out, and /v1, /v1alpha and /api/v1 work as well as /v1beta. ' +
+  'The key is sent in X-Goog-Api-Key or as a bearer token, never in the query.'
 const VALUES = Type.Object({ values: Type.Array(Type.Number()) })
 const embeddedFacts = {
   usageMetadata: nullable(Type.Object({ promptTokenCount: count }, open)),
@@ -127,10 +127,10 @@ const inference = tagged('Inference', {
     text: ADDRESS,
     parameters: HEADERS,
     body: BODY,
-    answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why its prompt was blocked.', ANSWER) },
+    answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why the prompt was blocked.', ANSWER) },
   },
   streamGenerateContent: {
-    text: `${ADDRESS} A failure in mid-stream is {"error":…} without data:, in bytes that come alone.`,
+    text: `${ADDRESS} A failure in mid-stream is {"error":…} without data:, in bytes that arrive on their own.`,
     parameters: [
       query('alt', oneOf('sse', 'json'), 'sse: frames of server-sent events; otherwise one JSON array.'),
       ...HEADERS,
@@ -156,7 +156,7 @@ const inference = tagged('Inference', {
           promptTokensDetails: Type.Array(Type.Object({ modality: text, tokenCount: count })),
           estimated: Type.Optional(Type.Literal(true)),
         }),
-        'The number of tokens; estimated by the length of the texts where the provider cannot count.',
+        'The number of tokens; estimated from the length of the texts if the provider cannot count.',
         { totalTokens: 2, promptTokensDetails: [{ modality: 'TEXT', tokenCount: 2 }], estimated: true },
       ),
     },
@@ -182,7 +182,7 @@ const inference = tagged('Inference', {
     answers: {
       200: answer(
         Type.Object({ embeddings: Type.Array(VALUES), ...embeddedFacts }),
-        'A vector for each request, in their order.',
+        'A vector for each request, in the order of the requests.',
         { embeddings: [{ values: [0.28, -0.96] }], ...EMBEDDED },
       ),
     },
@@ -191,10 +191,10 @@ const inference = tagged('Inference', {
 
 const models = tagged('Models', {
   listGoogleModels: {
-    text: 'GET /v1/models answers in this shape too, to clients that send X-Goog-Api-Key or X-Goog-Api-Client.',
+    text: 'GET /v1/models also answers in this shape if the client sends X-Goog-Api-Key or X-Goog-Api-Client.',
     parameters: [
-      query('pageSize', Type.Integer({ minimum: 0, default: 50 }), 'Largest number of models; at most 1000.'),
-      query('pageToken', text, 'The nextPageToken of the page before.'),
+      query('pageSize', Type.Integer({ minimum: 0, default: 50 }), 'Maximum number of models; at most 1000.'),
+      query('pageToken', text, 'The nextPageToken of the previous page.'),
     ],
     answers: {
       200: answer(

@@ -191,13 +191,13 @@ export const CountedMessage = Type.Object({
 const HELLO = [{ role: 'user', content: 'Hello' }]
 const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
 
-const PLACE = 'Place in the stream, from 0, of the last frame that you have; default: none.'
+const PLACE = 'Position in the stream, counted from 0, of the last frame that you have; default: none.'
 
 /** The reading of a resumable stream. */
 function resumed(after: string, schema: TSchema, example: string): UntaggedDescription {
   return {
     text:
-      'Reads a stream that was asked for with X-Gateway-Resumable: true and the same API key, ' +
+      'Reads a stream that was requested with X-Gateway-Resumable: true and the same API key, ' +
       'while it runs and for a window after its end.',
     parameters: [
       query(
@@ -223,7 +223,7 @@ export const INFERENCE = tagged('Inference', {
   createResponse: {
     text:
       'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
-      'Unknown fields go on to providers that speak this format.',
+      'Unknown fields are passed on to providers that speak this format.',
     parameters: [...HEADERS, RESUMABLE_HEADER],
     body: {
       schema: ResponsesRequest,
@@ -286,7 +286,7 @@ export const INFERENCE = tagged('Inference', {
       examples: { texts: { model: 'sim/embed', input: ['Hello', 'Bye'], dimensions: 3 } },
     },
     answers: {
-      200: answer(EmbeddingsList, 'A vector for each input, in their order.', {
+      200: answer(EmbeddingsList, 'A vector for each input, in the order of the inputs.', {
         object: 'list',
         data: [{ object: 'embedding', index: 0, embedding: [0.28, -0.96] }],
         model: 'sim/embed',
@@ -311,14 +311,14 @@ export const INFERENCE = tagged('Inference', {
     },
   },
   compactConversation: {
-    text: 'The same model writes a summary, which leaves sealed: only this workspace can send it back. The output has the newest messages of user, developer and system (64,000 tokens), and the summary last.',
+    text: 'The same model writes a summary, which is returned encrypted: only this workspace can send it back. The output has the newest user, developer and system messages (64,000 tokens), and the summary last.',
     parameters: HEADERS,
     body: {
       schema: ResponsesRequest,
       examples: { text: { model: 'sim/echo', input: 'Remember the number 7.' } },
     },
     answers: {
-      200: answer(Compaction, 'What stands for the conversation.', {
+      200: answer(Compaction, 'The items that replace the conversation.', {
         id: ID,
         object: 'response.compaction',
         created_at: CREATED,
@@ -330,7 +330,7 @@ export const INFERENCE = tagged('Inference', {
     },
   },
   countInputTokens: {
-    text: 'An estimate by the length of texts: no provider is called, and nothing is charged.',
+    text: 'An estimate from the length of the texts: no provider is called, and nothing is charged.',
     body: { schema: ResponsesRequest, examples: { text: { model: 'sim/echo', input: 'Hello' } } },
     answers: {
       200: answer(
@@ -343,7 +343,7 @@ export const INFERENCE = tagged('Inference', {
   },
   countMessageTokens: {
     text:
-      'The provider counts where its API can; else the number is an estimate by the length of texts. The header ' +
+      'The provider counts if its API can; otherwise, the number is an estimate from the length of the texts. The header ' +
       'X-Gateway-Counted-By says which: provider or estimate. Nothing is charged.',
     parameters: [BETAS],
     body: { schema: CountedMessage, examples: { text: { model: 'sim/echo', messages: HELLO } } },

@@ -125,7 +125,7 @@ function otherKind({ tag }: VariantsRule): JsonSchema {
     type: 'object',
     properties: { [tag]: { type: 'string', minLength: 1 } },
     required: [tag],
-    description: 'A kind that is not listed here; it passes as it is.',
+    description: 'A kind that is not listed here; it is passed through unchanged.',
   }
 }
 

@@ -149,7 +149,7 @@ export const KEYS = tagged('Keys', {
     answers: { 200: listOf(KeyRecordAnswer, KEY) },
   },
   createKey: {
-    text: 'The key itself is shown this once; only its hash is kept. With a role it is a management key, which only an admin can make.',
+    text: 'The key itself is shown only this once; only its hash is stored. With a role, it is a management key, which only an admin can create.',
     body: {
       schema: KeyCreation,
       examples: { limited: { name: 'CI', limit: 25, limit_reset: 'monthly' } },
@@ -163,7 +163,7 @@ export const KEYS = tagged('Keys', {
   },
   getKey: { answers: { 200: oneRecord(KeyDetail, 'The key.', DETAIL) } },
   rotateKey: {
-    text: 'The key itself is shown this once. Its other secrets end after the overlap, or earlier if they did so before.',
+    text: 'The key itself is shown only this once. Its other secrets expire after the overlap, or earlier if they were already due to.',
     body: { schema: KeyRotation, examples: { hour: { overlap_seconds: 3600 } } },
     answers: {
       200: answer(Type.Object({ data: KeyDetail, key: text }), 'The new secret.', {

@@ -70,11 +70,11 @@ export const MESSAGE_BATCHES = tagged('Batches', {
     failures: ['payment_required', 'conflict', 'not_found', 'unprocessable', 'rate_limit_exceeded'],
   },
   listMessageBatches: {
-    text: 'Newest first: those of the endpoint /v1/messages, whatever made them.',
+    text: 'Newest first: batches of the endpoint /v1/messages, however they were created.',
     parameters: [
-      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Largest number of batches.'),
-      query('after_id', text, 'last_id of the page before.'),
-      query('before_id', text, 'first_id of the page behind; not beside after_id.'),
+      query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 20 }), 'Maximum number of batches.'),
+      query('after_id', text, 'last_id of the previous page.'),
+      query('before_id', text, 'first_id of the following page; not together with after_id.'),
     ],
     answers: {
       200: answer(
@@ -93,7 +93,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
     answers: { 200: answer(MessageBatchAnswer, 'The batch.', BATCH) },
   },
   getMessageBatchResults: {
-    text: 'One JSON document a line: results in the order of the requests, then requests without one.',
+    text: 'One JSON document per line: results in the order of the requests, then requests without one.',
     answers: {
       200: {
         text: 'The results.',
@@ -103,7 +103,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
     failures: ['conflict'],
   },
   cancelMessageBatch: {
-    text: 'Running requests are ended, finished results stay.',
+    text: 'Running requests are stopped, and finished results are kept.',
     answers: {
       200: answer(MessageBatchAnswer, 'The batch.', { ...BATCH, processing_status: 'canceling' }),
     },
@@ -114,7 +114,7 @@ export const MESSAGE_BATCHES = tagged('Batches', {
     answers: {
       200: answer(
         Type.Object({ id: text, type: Type.Literal('message_batch_deleted') }),
-        'It was deleted here; a provider keeps its copy by its own rules.',
+        'It was deleted here; a provider keeps its copy under its own rules.',
         { id: BATCH.id, type: 'message_batch_deleted' },
       ),
     },

@@ -246,7 +246,7 @@ export const GatewayMetadataAnswer = Type.Object(
     requested: text,
     strategy: Type.String({
       description:
-        'direct, auto, free, latest, alias, fallback, pareto, bodybuilder or fusion; others may come',
+        'direct, auto, free, latest, alias, fallback, pareto, bodybuilder or fusion; others may be added',
     }),
     region: orNoText,
     summary: text,

@@ -39,7 +39,7 @@ export const Credential = Type.Object({
   allowed_user_ids: texts,
   declared_region: nullable(oneOf('global', 'europe', 'us')),
   declared_zdr: nullable(flagged),
-  usable: Type.Boolean({ description: 'False: the provider cannot be asked, and routing ignores the key' }),
+  usable: Type.Boolean({ description: 'False: the provider cannot be called, and routing ignores the key' }),
   unusable_reason: nullable(
     Type.String({ description: 'Why no request can use the key; null: requests can' }),
   ),
@@ -71,10 +71,12 @@ const KeyTrial = Type.Object({
   provider: text,
   credential_id: nullable(Type.String({ description: "Null: the gateway's own key" })),
   asked: nullable(oneOf('models', 'completion', 'embedding')),
-  model: nullable(Type.String({ description: 'The model that was asked; null: none was' })),
+  model: nullable(Type.String({ description: 'The model that was called; null: none was' })),
   provider_status: nullable(Type.Integer()),
   message: Type.String({ description: 'What the provider said, without any key' }),
-  field: nullable(Type.String({ description: 'What to put right; null: it is no field, or the key works' })),
+  field: nullable(
+    Type.String({ description: 'The field to correct; null: no field is at fault, or the key works' }),
+  ),
   advice: orNoText,
   duration_ms: count,
 })
@@ -102,23 +104,23 @@ const REFUSED = {
     'Put a valid key into apiKey of the row mistral of providers, or into the variable MISTRAL_API_KEY, then reload or restart',
 }
 const TRIAL =
-  'One real call: the list of models where the provider shows it to nobody without a key, otherwise the smallest completion. With a model it is that of the model. It takes at most 20 seconds, and is in no usage record.'
+  'One real call: the list of models if the provider shows it only with a key, otherwise the smallest completion. With a model, it is a completion by that model. It takes at most 20 seconds, and has no usage record.'
 
 const credentials = tagged('Provider credentials', {
   checkCredential: {
-    text: `${TRIAL} A disabled credential can be tried too.`,
+    text: `${TRIAL} A disabled credential can be tested too.`,
     body: { schema: CredentialCheck, examples: { list: {}, model: { model: 'mistralai/mistral-small' } } },
-    answers: { 200: oneRecord(KeyTrial, 'What came of it.', WORKS) },
+    answers: { 200: oneRecord(KeyTrial, 'The outcome.', WORKS) },
     failures: ['rate_limit_exceeded'],
   },
   checkProviderKey: {
     text: TRIAL,
     body: { schema: ProviderCheck, examples: { list: { provider: 'mistral' } } },
-    answers: { 200: oneRecord(KeyTrial, 'What came of it.', REFUSED) },
+    answers: { 200: oneRecord(KeyTrial, 'The outcome.', REFUSED) },
     failures: ['not_found', 'rate_limit_exceeded'],
   },
   createCredential: {
-    text: 'The key is sealed when it comes in, and never returned.',
+    text: 'The key is encrypted on arrival and never returned.',
     body: {
       schema: CredentialCreation,
       examples: {
@@ -138,7 +140,7 @@ const credentials = tagged('Provider credentials', {
     text: 'By provider, then in the order in which they are tried.',
     parameters: [
       ...PAGE,
-      query('workspace_id', text, 'The workspace; default: the default one.'),
+      query('workspace_id', text, 'The workspace; default: the default workspace.'),
       query('provider', text, 'Only credentials for this provider.'),
     ],
     answers: { 200: listOf(Credential, CREDENTIAL) },
@@ -265,7 +267,7 @@ const guardrails = tagged('Guardrails', {
     failures: ['conflict'],
   },
   checkGuardrail: {
-    text: 'As a request of a user, or as a whole reply. Nothing is stored.',
+    text: "As a user's request, or as a whole reply. Nothing is stored.",
     body: { schema: GuardrailCheck, examples: { mail: { text: 'Write to ada@example.com', side: 'input' } } },
     answers: {
       200: oneRecord(CheckedText, 'What was found, by position in UTF-16 units.', {
@@ -277,7 +279,7 @@ const guardrails = tagged('Guardrails', {
     failures: ['guardrail_unavailable'],
   },
   listGuardrailBudgets: {
-    text: 'One for each key and member that it is assigned to. The default guardrail of a workspace gives one to each member with keys there, and to each key without a member. Empty where the guardrail has no budget.',
+    text: 'One for each key and member that it is assigned to. The default guardrail of a workspace gives one to each member with keys there, and to each key without a member. Empty if the guardrail has no budget.',
     parameters: PAGE,
     answers: {
       200: listOf(GuardrailBudget, {
@@ -314,7 +316,7 @@ const TO_MEMBER = { ...ASSIGNED, user_id: 'ada@example.com', organization_id: 'd
 
 const assigned = answer(
   Type.Object({ assigned_count: count }),
-  'How many different ones have the guardrail now.',
+  'How many different ones now have the guardrail.',
   { assigned_count: 1 },
 )
 const unassigned = answer(Type.Object({ unassigned_count: count }), 'How many of them had the guardrail.', {
