@@ -246,7 +246,7 @@ export function rewritten(
 
 /** The database of the gateway is unavailable. The request is valid and safe to retry. */
 export function storeUnavailable(cause?: unknown): GatewayError {
-  return new GatewayError('store_unavailable', 'The database of the gateway cannot be used now; try again', {
+  return new GatewayError('store_unavailable', "The gateway's database is currently unavailable; try again", {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
     cause,
   })

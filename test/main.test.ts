@@ -236,7 +236,7 @@ t.test('the command line explains itself', async t => {
   t.match(await finished(newFolder(), CLI, ['check']), {
     code: 0,
     stdout:
-      /^configuration is good: 0 providers with a key, 0 models and those that providers list, simulator on\n$/,
+      /^the configuration is valid: 0 providers with a key, 0 models and those that providers list, simulator on\n$/,
   })
 })
 

@@ -273,7 +273,7 @@ class Acceptance {
       if (added.outcome === 'repeated') {
         throw new GatewayError(
           'invalid_request',
-          `${requestPath(form, added.number, 'custom_id')}: must be unique, but an earlier request of the batch uses the same one`,
+          `${requestPath(form, added.number, 'custom_id')}: must be unique, but an earlier request in the batch uses the same one`,
         )
       }
       const { next } = only('added', added)

@@ -66,7 +66,7 @@ async function faultsOf(
       return [...head, ...(await faultsOf(check, batch, lines.slice(middle)))]
     }
     const message =
-      'body: could not be checked within the limits of time and memory: send a smaller or simpler one'
+      'body: could not be checked within the time and memory limits: send a smaller or simpler one'
     return first === undefined ? [] : [{ number: first.number, code: 'invalid_request', message }]
   }
 }

@@ -81,13 +81,13 @@ export class Leases {
     const { leaseUntilMs, untilMs } = this.begin()
     try {
       const kept = await work.renew(owner, held, leaseUntilMs)
-      if (this.#failing) log.notice('batches', 'renewing the leases of running batch requests again')
+      if (this.#failing) log.notice('batches', 'renewing the leases on running batch requests again')
       this.#failing = false
       const names = new Set(kept.map(nameOf))
       onRenewed(kept, untilMs)
       onLost(held.filter(line => !names.has(nameOf(line))))
     } catch (error) {
-      if (!this.#failing) log.fault('batches', 'cannot renew the leases of running batch requests', error)
+      if (!this.#failing) log.fault('batches', 'cannot renew the leases on running batch requests', error)
       this.#failing = true
     }
   }

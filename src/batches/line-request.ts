@@ -36,7 +36,7 @@ function common(one: readonly string[], other: readonly string[]): string[] {
   if (both.length > 0) return [...new Set(both)]
   throw new GatewayError(
     'constraint_filtered',
-    'provider.only: must name at least one provider that provider.only of the batch allows',
+    "provider.only: must name at least one provider that the batch's provider.only allows",
   )
 }
 

@@ -1,6 +1,6 @@
 /**
- * Bodies of batches and files during their upload: written to unnamed files, so that a process that dies leaves none
- * behind. Serve threads; a task worker reads a file by its descriptor.
+ * Bodies of batches and files during their upload: written to unnamed files, so that a process that dies leaves no
+ * files behind. Serve threads; a task worker reads a file by its descriptor.
  */
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'

@@ -119,7 +119,11 @@ export class PartFile {
       const handle = this.#handle ?? (await this.#open())
       await handle.appendFile(this.#sealer.seal(text, false))
     } catch (error) {
-      this.#deps.log.fault('captures', 'cannot write a capture to disk; skipping requests', error)
+      this.#deps.log.fault(
+        'captures',
+        'cannot write a capture to disk; requests will be missing from it',
+        error,
+      )
       this.#isBroken = true
       this.#leave(requests)
       await this.#close()

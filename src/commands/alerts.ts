@@ -9,7 +9,7 @@ import { configWords, EXIT_FAILED, print } from './outcome.ts'
 
 export const alertsTest: Command = {
   name: 'alerts test',
-  does: 'send a test alert to every receiver of the configuration',
+  does: 'send a test alert to every receiver in the configuration',
   options: { config: CONFIG_OPTION },
   async run({ config: file }) {
     const config = loadConfig(configWords(file), processEnvironment())

@@ -25,13 +25,13 @@ const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
 
 export const batchesList: Command = {
   name: 'batches list',
-  does: 'list the batches in the workspace of the key, newest first',
+  does: "list the batches in the key's workspace, newest first",
   options: {
     status: {
       value: 'STATUS',
       does: 'only batches with this status, or with one of several: in_progress,failed',
     },
-    limit: { value: 'N', does: `how many to list at most; default: ${LIST_DEFAULT}` },
+    limit: { value: 'N', does: `the maximum number to list; default: ${LIST_DEFAULT}` },
     after: { value: 'ID', does: 'continue after this batch' },
     'created-after': {
       value: 'TIME',
@@ -46,7 +46,7 @@ export const batchesList: Command = {
     const client = clientOf(given)
     const { batches, hasMore } = await listBatches(client, filterOf(given), limit)
     if (given['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
-    else if (batches.length === 0) complain(['no matching batches in the workspace of this key'])
+    else if (batches.length === 0) complain(["no matching batches in this key's workspace"])
     else for (const text of batchTable(batches, systemClock.nowMs())) print(text)
     const last = batches.at(-1)
     if (hasMore && last !== undefined) complain([`there are more: continue with --after ${last.id}`])
@@ -59,7 +59,7 @@ export const batchesWatch: Command = {
   does: 'show the progress of a batch until it ends; exit code 0 if it completed',
   argument: 'ID',
   options: {
-    output: { value: 'FILE', does: 'write the results to this file at the end, as lines of JSON' },
+    output: { value: 'FILE', does: 'write the results to this file at the end, as JSON Lines' },
     json: { does: 'one line of JSON for each change instead of text' },
     ...SHARED_OPTIONS,
   },
@@ -201,9 +201,7 @@ function batchId(argument: string): string {
 function named(id: string): (error: unknown) => never {
   return error => {
     if (!(error instanceof GatewayFault) || error.status !== 404) throw error
-    throw new CommandError(
-      `there is no batch ${id} in the workspace of this key; sluice batches list shows them`,
-    )
+    throw new CommandError(`there is no batch ${id} in this key's workspace; sluice batches list shows them`)
   }
 }
 

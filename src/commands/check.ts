@@ -13,7 +13,7 @@ export const check: Command = {
   async run({ config: file }) {
     const checked = checkStart(findConfig(configWords(file), processEnvironment()), { createKeyFile: false })
     complain(startWarnings(checked).map(warning => `warning: ${warning}`))
-    print(`configuration is good: ${summary(checked)}`)
+    print(`the configuration is valid: ${summary(checked)}`)
     return 0
   },
 }

@@ -164,7 +164,7 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   const names = commands.map(({ name }) => name)
   const beginnings = names.filter(name => name.startsWith(`${first} `))
   if (words.length === 1 && beginnings.length > 0) {
-    return `${first}: is not a whole command; the commands are: ${beginnings.join(', ')}`
+    return `${first}: is not a complete command; the commands are: ${beginnings.join(', ')}`
   }
   const asked = words.slice(0, 2).map(safe).join(' ')
   const hint = didYouMean(words.slice(0, 2).join(' '), names) || didYouMean(first, names)

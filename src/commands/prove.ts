@@ -45,9 +45,9 @@ export const prove: Command = {
     },
     only: { value: 'IDS', does: 'run only these checks, such as stream,upstream.cut; also figures' },
     json: { value: 'FILE', does: 'write the report to this file as JSON' },
-    requests: numbered('requests', 'how many requests to send at most'),
-    concurrency: numbered('concurrency', 'how many connections to open at a time at most'),
-    seconds: numbered('seconds', 'how many seconds to run at most'),
+    requests: numbered('requests', 'the maximum number of requests to send'),
+    concurrency: numbered('concurrency', 'the maximum number of connections open at a time'),
+    seconds: numbered('seconds', 'the maximum running time in seconds'),
     'provider-port': {
       value: 'PORT',
       does: 'start a scripted provider on 127.0.0.1, to test faults behind the gateway',
@@ -57,7 +57,7 @@ export const prove: Command = {
       value: 'COMMAND',
       does: 'a command that restarts the gateway, to run while streams are open',
     },
-    direct: { value: 'URL', does: 'address of the provider behind the gateway, to compare its times' },
+    direct: { value: 'URL', does: 'address of the provider behind the gateway, to compare timings with' },
     pid: { value: 'PID', does: 'process id of the gateway on this machine, to measure its CPU time' },
   },
   async run(given, argument) {

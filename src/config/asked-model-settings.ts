@@ -53,7 +53,7 @@ export const routersSettings = group({
 export const fusionSettings = group({
   panel: setting(
     Type.Array(ModelName, { maxItems: PANEL_MAX }),
-    'models of the catalogue that answer in a [fusion](fusion.md) if the request names none; empty: the three most expensive models of the catalogue, from different vendors if possible',
+    'models in the catalogue that answer in a [fusion](fusion.md) if the request names none; empty: the three most expensive models in the catalogue, from different vendors if possible',
     { default: [] },
   ),
   budgetPanel: setting(

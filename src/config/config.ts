@@ -235,7 +235,7 @@ function checkSearchEngines(file: Values, faults: Faults): void {
   }
   const byDefault = valueAt(file, ['tools', 'webSearch', 'default'])
   if (typeof byDefault === 'string' && !names.has(byDefault))
-    faults.add('tools.webSearch.default', 'no engine of tools.webSearch.engines has this name')
+    faults.add('tools.webSearch.default', 'no engine in tools.webSearch.engines has this name')
 }
 
 function checkBucket(file: Values, faults: Faults): void {

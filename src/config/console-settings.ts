@@ -53,7 +53,7 @@ export const consoleSettings = group({
       ),
       roles: setting(
         Type.Record(Type.String({ minLength: 1 }), oneOf(ROLES), { minProperties: 1 }),
-        'the [role](management.md#roles) for each value of that claim: `viewer`, `operator` or `admin`. If several values match, the highest role counts; if none does, the sign-in is refused',
+        'the [role](management.md#roles) for each value of that claim: `viewer`, `operator` or `admin`. If several values match, the highest role applies; if none does, the sign-in is refused',
       ),
     }),
   ),

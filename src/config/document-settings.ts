@@ -31,7 +31,7 @@ export const filesSettings = group({
   pdf: group({
     timeoutMs: setting(
       Milliseconds,
-      'time limit for reading one document with the engine `pdf-text`, once a worker has started. Two thousand pages take less than half of the default',
+      'time limit for reading one document with the `pdf-text` engine, once a worker has started. Two thousand pages take less than half of the default',
       { default: 5_000 },
     ),
   }),
@@ -39,7 +39,7 @@ export const filesSettings = group({
     group({
       provider: setting(
         Slug,
-        'the provider (a row of `providers`, with its `baseUrl` and `apiKey`) that reads documents for the engine `mistral-ocr`; without it requests that name the engine are refused',
+        'the provider (a row of `providers`, with its `baseUrl` and `apiKey`) that reads documents for the `mistral-ocr` engine; without it, requests that name the engine are refused',
       ),
       model: setting(ModelName, 'the OCR model at that provider, for instance `mistral-ocr-latest`'),
       timeoutMs: setting(

@@ -53,7 +53,7 @@ export const environmentSettings = {
   ),
   providerKeys: setting(
     Type.Record(Type.String(), Type.String()),
-    'keys of providers from the variables of the built-in table, by slug',
+    'provider keys from the variables in the built-in table, by slug',
     { default: {}, environmentOnly: true },
   ),
 }

@@ -28,7 +28,7 @@ export const limitsSettings = group({
   ),
   waitingPerKey: setting(
     Type.Integer({ minimum: 0, maximum: 10_000 }),
-    'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` requests open; end users get [fair shares](end-users.md#fair-shares). When the queue is full, the newest request of the end user with the most waiting requests is answered with 429. 0: none waits. Only bodies up to 256 KiB wait, so the default bounds memory',
+    'requests with an end user (`user` or `safety_identifier`) that may wait in one thread while their API key has `openPerKey` requests open; end users get [fair shares](end-users.md#fair-shares). When the queue is full, the newest request of the end user with the most waiting requests is answered with 429. 0: no request waits. Only bodies up to 256 KiB wait, so the default bounds memory',
     { default: 256 },
   ),
   waitMs: setting(

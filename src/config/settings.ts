@@ -136,7 +136,7 @@ export const Settings = group({
   simulator: group({
     enabled: setting(
       Type.Union([Type.Boolean(), Type.Null()], { expected: 'true or false' }),
-      'true: the catalogue also has the [simulated models](#simulated-models) `sim/…`; false: it never has them. Default: only if there are no `providers`. Your own models with an endpoint at the provider `sim` always work',
+      'true: the catalogue also has the [simulated models](#simulated-models) `sim/…`; false: it never has them. Default: only if there are no `providers`. Your own models with an endpoint at the `sim` provider always work',
       { default: null },
     ),
     batch: setting(
@@ -149,7 +149,7 @@ export const Settings = group({
   routing: group({
     loadBalancing: setting(
       Type.Boolean(),
-      'true: the first endpoint of a request is [drawn by price](routing.md#price). false: endpoints are tried in the order of the file. Endpoints without known prices always keep that order',
+      'true: the first endpoint of a request is [picked at random, weighted by price](routing.md#price). false: endpoints are tried in the order of the file. Endpoints without known prices always keep that order',
       { default: true },
     ),
     breakerFailures: setting(
@@ -194,7 +194,7 @@ export const Settings = group({
     ),
     unaskedRecords: setting(
       Type.Integer({ minimum: 100, maximum: 100_000_000 }),
-      'how many usage records a workspace keeps for requests that reached no model (unknown models, refused fields, guardrails). The oldest ones above this are deleted within minutes; their totals are kept, except totals by end user, which do not count these requests',
+      'how many usage records a workspace keeps for requests that reached no model (unknown models, refused fields, guardrails). The oldest ones above this are deleted within minutes; their totals are kept',
       { default: 10_000 },
     ),
     auditDays: setting(Days, 'audit records older than this are deleted', { default: 400 }),
@@ -324,7 +324,7 @@ export const Settings = group({
   ),
   compaction: setting(
     oneOf(COMPACTION_MODES),
-    '`provider`: providers of the format `openai-responses` [sum up conversations themselves](inference.md#compaction), and so do others whose row says so; `own`: the model of the request writes a summary',
+    '`provider`: providers of the `openai-responses` format [summarize conversations themselves](inference.md#compaction), and so do others whose row says so; `own`: the model of the request writes a summary',
     { default: 'own' },
   ),
   region: setting(

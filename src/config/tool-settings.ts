@@ -25,13 +25,9 @@ export const toolSettings = group({
       nullable(Type.String({ minLength: 1 })),
       'the `name` of the engine for requests that name none; default: the first one',
     ),
-    timeoutMs: setting(
-      Milliseconds,
-      'time limit for the answer of an engine; deep searches take half a minute',
-      {
-        default: 30_000,
-      },
-    ),
+    timeoutMs: setting(Milliseconds, "time limit for an engine's answer; deep searches take half a minute", {
+      default: 30_000,
+    }),
   }),
   webFetch: group({
     allowHttp: setting(Type.Boolean(), 'true: plain HTTP to public addresses is also allowed', {
@@ -56,7 +52,7 @@ export const toolSettings = group({
   mcp: group({
     allowPrivate: setting(
       Type.Boolean(),
-      'true: the server tool [mcp](mcp.md) may reach any address and port, also over HTTP. Every caller with a key can then make the gateway send requests into your internal network',
+      'true: the [mcp](mcp.md) server tool may reach any address and port, also over HTTP. Every caller with a key can then make the gateway send requests into your internal network',
       { default: false },
     ),
   }),

@@ -32,7 +32,7 @@ export const tracingSettings = group({
     "whose sampled flag in `traceparent` overrides `share`: every caller's (`always`), no caller's (`never`), or that of [keys](management.md#keys) with `trace_trusted` (`keys`)",
     { default: 'keys' },
   ),
-  timeoutMs: setting(Milliseconds, 'time limit for the answer of the collector', { default: 10_000 }),
+  timeoutMs: setting(Milliseconds, "time limit for the collector's answer", { default: 10_000 }),
   compression: setting(oneOf(['none', 'gzip']), 'compression of the traces that are sent', {
     default: 'none',
   }),

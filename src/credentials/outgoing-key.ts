@@ -1,8 +1,8 @@
 /**
- * The key of one attempt: decrypted, parsed, as it is sent (plain, token of Google, signature of AWS), and with the
- * address that it belongs to, such as the hosts of Vertex and Azure. A host that key material names must match the
- * patterns of the provider's row; if the operator gave the row a complete address, every key is sent there. A key that
- * cannot be used fails before anything is sent, and the next candidate is tried.
+ * The key of one attempt: decrypted, parsed, and with the address that it belongs to, such as the hosts of Vertex and
+ * Azure. A host that key material names must match the patterns of the provider's row; if the operator gave the row a
+ * complete address, every key is sent there. A key that cannot be used fails before anything is sent, and the next
+ * candidate is tried.
  */
 import { GatewayError } from '../errors.ts'
 import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../providers/address.ts'
@@ -259,13 +259,13 @@ function hostOf(url: string): string | null {
 function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, whose: string): string {
   const url = new URL(endpointUrl)
   if (!allowsHost(endpoint.provider, url.host)) {
-    throw unusable(whose, 'names a deployment on a host that the hosts of the provider do not include')
+    throw unusable(whose, "names a deployment on a host that is not one of the provider's hosts")
   }
   const path = API_OF_FORMAT[endpoint.format].deploymentPath
   if (path === null)
     throw unusable(
       whose,
-      'names a deployment, and deployments cannot be called in the format of this endpoint',
+      'names a deployment, but deployments cannot be called in the format of this endpoint',
     )
   const plain = url.pathname.replace(/\/+$/, '')
   const named = CALL_PATHS.find(each => plain.endsWith(each))

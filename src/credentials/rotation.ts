@@ -130,7 +130,7 @@ function credentialCount(count: number): string {
 
 /** An id from the database goes to a terminal. */
 function printable(keyId: string): string {
-  return /^[A-Za-z0-9_-]{1,32}$/.test(keyId) ? keyId : '(of no valid name)'
+  return /^[A-Za-z0-9_-]{1,32}$/.test(keyId) ? keyId : '(with an invalid name)'
 }
 
 function sum(values: Iterable<number>): number {

@@ -63,7 +63,7 @@ export class VaultError extends Error {
     super(
       reason === 'unknown_key'
         ? 'the master key of a sealed secret is not in the ring'
-        : 'a sealed secret does not open',
+        : 'a sealed secret cannot be decrypted',
     )
     this.reason = reason
   }

@@ -18,21 +18,21 @@ export function reasonsOf(explanation: Explanation): string[] {
 }
 
 const LIMITS: Readonly<Record<LimitName, string>> = {
-  requests_per_minute: 'the requests per minute of the API key (quotas.requestsPerMinute)',
-  tokens_per_minute: 'the tokens per minute of the API key (quotas.tokensPerMinute)',
-  key_limit: 'the spending limit of the API key',
-  budget: 'the budget of a guardrail',
-  credits: 'the credits of the organization',
-  open_requests_of_key: 'the open requests of the API key (limits.openPerKey)',
+  requests_per_minute: "the API key's requests per minute (quotas.requestsPerMinute)",
+  tokens_per_minute: "the API key's tokens per minute (quotas.tokensPerMinute)",
+  key_limit: "the API key's spending limit",
+  budget: "a guardrail's budget",
+  credits: "the organization's credits",
+  open_requests_of_key: "the API key's open requests (limits.openPerKey)",
   bytes_of_key: 'the memory that the requests of one API key may hold',
-  unread_answers_of_key: 'the bytes of answers that clients of the API key have not read',
-  load: 'the load that a thread can take (limits)',
+  unread_answers_of_key: "the answer bytes that the API key's clients have not read",
+  load: 'the load that a thread can handle (limits)',
 }
 
 function outcomeOf(explanation: Explanation): string[] {
   const { outcome, error, status, model, provider, attempts } = explanation
   const code = status === null ? '' : ` with ${status}`
-  if (outcome === 'aborted') return ['The caller left before the end of the answer.']
+  if (outcome === 'aborted') return ['The caller disconnected before the end of the answer.']
   if (error === null) {
     const last = attempts.findLast(each => each.error === null && !each.outrun)
     const key = last === undefined ? '' : keyOf(last, explanation)
@@ -70,7 +70,7 @@ const CHOICES: Readonly<Record<EndpointChoice, string>> = {
   pinned: 'the conversation stays with it (session affinity)',
   probe: 'its breaker was open, and this request tested whether it works again',
   preference: 'the request sets the order (provider.order or provider.sort)',
-  price: 'it was drawn by price among healthy endpoints (routing.loadBalancing)',
+  price: 'it was picked at random among healthy endpoints, weighted by price (routing.loadBalancing)',
   order: 'it is the first one in the order of the catalogue',
   plugin: 'a plugin or router put it first',
 }
@@ -82,7 +82,7 @@ function choices(explanation: Explanation): string[] {
   const [skipped] = passed
   const first = skipped ?? asked ?? later[0]
   if (first === undefined) return []
-  const without = rather === null ? '' : ` Without that it would have been ${named(rather, explanation)}.`
+  const without = rather === null ? '' : ` Otherwise it would have been ${named(rather, explanation)}.`
   return [`First choice ${named(first, explanation)}: ${CHOICES[choice]}.${without}`]
 }
 
@@ -103,7 +103,7 @@ function failovers(explanation: Explanation): string[] {
       )
     else if (next !== undefined && next.turn !== attempt.turn)
       lines.push(
-        `Attempt ${at + 2} asked ${named(next, explanation)} ${tools.length === 0 ? 'to go on' : 'with the results of tools'}.`,
+        `Attempt ${at + 2} asked ${named(next, explanation)} ${tools.length === 0 ? 'to continue' : 'with the tool results'}.`,
       )
   }
   return lines
@@ -113,7 +113,7 @@ type Attempt = Explanation['attempts'][number]
 
 /** An attempt can end by the fault of its provider, or of nobody there. */
 function endOf({ error, status, cause }: Attempt): string {
-  if (error === 'client_closed') return 'ended because the caller left.'
+  if (error === 'client_closed') return 'ended because the caller disconnected.'
   if (error === 'deadline_exceeded') return 'ended because the total time of the request had passed.'
   if (error === 'permission_denied' && status === 200) return 'was answered; a guardrail blocked the reply.'
   const said = status === null ? error : `${status} ${error}`
@@ -125,7 +125,9 @@ function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Expl
   if (error === null || !Object.hasOwn(FAILURES, error)) return ''
   const { retry } = FAILURES[error as FailureCode]
   if (retry === 'never') return ''
-  return explanation.not_reached.length === 0 ? 'No other endpoint was left.' : 'No other one was called.'
+  return explanation.not_reached.length === 0
+    ? 'No other endpoint was left.'
+    : 'No other endpoint was called.'
 }
 
 function guards({ actions }: Explanation): string[] {
@@ -157,30 +159,30 @@ const FILTERS: Readonly<Record<string, string>> = {
   data_region: 'it does not keep data in the region of the request host',
   allowed_providers: 'provider.only or provider.order leaves it out',
   ignored_providers: 'provider.ignore names it',
-  'data_policy:zdr': 'it retains data, and provider.zdr asks for none',
-  'data_policy:training': 'it may use data, and provider.data_collection is deny',
-  distillable_text: 'provider.enforce_distillable_text is set, and it is not known to allow distillation',
-  quantization: 'it has none of provider.quantizations',
+  'data_policy:zdr': 'it retains data, but provider.zdr excludes endpoints that do',
+  'data_policy:training': 'it may use data, but provider.data_collection is deny',
+  distillable_text: 'it is not known to allow distillation, but provider.enforce_distillable_text is set',
+  quantization: 'its quantization is not in provider.quantizations',
   max_price: 'it costs more than provider.max_price',
-  require_parameters: 'it lacks a parameter, and provider.require_parameters is set',
+  require_parameters: 'it lacks a parameter, but provider.require_parameters is set',
   free_variant: 'it is not free',
   context_length: 'its context is too short',
-  max_output_tokens: 'it writes less than max_output_tokens',
-  input_modalities: 'it does not take all kinds of input in the request',
+  max_output_tokens: 'it cannot write as much as max_output_tokens',
+  input_modalities: 'it does not accept all kinds of input in the request',
   service_tier: 'it belongs to a service tier that was not requested',
   byok_required: 'the workspace allows only its own credentials here',
   no_shared_key: 'no provider key is configured',
-  unknown_price: 'its price is not known, and spending limits apply',
+  unknown_price: 'its price is not known, but spending limits apply',
   credential_restricted: 'the credential is for other models, keys or users',
-  other_service_tier: 'another one has the requested service tier',
-  fewer_parameters: 'another one supports more parameters of the request',
-  no_json_object: 'another one has a JSON mode',
-  probably_too_short: 'the request probably fits another one better',
-  'guardrail:allowed_models': 'a guardrail allows other models only',
+  other_service_tier: 'another endpoint has the requested service tier',
+  fewer_parameters: "another endpoint supports more of the request's parameters",
+  no_json_object: 'another endpoint has a JSON mode',
+  probably_too_short: 'the request probably fits another endpoint better',
+  'guardrail:allowed_models': 'a guardrail allows only other models',
   'guardrail:ignored_models': 'a guardrail rules out the model',
-  'guardrail:allowed_providers': 'a guardrail allows other providers only',
+  'guardrail:allowed_providers': 'a guardrail allows only other providers',
   'guardrail:ignored_providers': 'a guardrail rules out the provider',
-  'guardrail:zdr': 'a guardrail asks for zero data retention',
+  'guardrail:zdr': 'a guardrail requires zero data retention',
   'guardrail:training': 'a guardrail forbids the use of data',
 }
 
@@ -210,7 +212,7 @@ function footnotes({ unkept_before: unkept, source, preferences, parent }: Expla
   return [
     ...(parent === null ? [] : [`Made for the request ${parent}.`]),
     ...(asked.length === 0 ? [] : [`The request asked for provider: ${asked.join(' ')}`]),
-    ...(unkept === 0 ? [] : [`${unkept} requests of the same key or address before it were not kept.`]),
+    ...(unkept === 0 ? [] : [`${unkept} earlier requests from the same key or address were not kept.`]),
     ...(source === 'whole' ? [] : ['Made from the usage record: stages and reasons were not kept.']),
   ]
 }

@@ -5,7 +5,6 @@
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
-import { Places } from '../fairness/places.ts'
 import { fileId } from '../ids.ts'
 import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../storage/files.ts'
 import type { Store } from '../storage/store.ts'
@@ -66,21 +65,13 @@ export function openContents(
   )
 }
 
-/**
- * Removals of texts that run at once in a thread, and of one key: an embedded database does this work on the thread
- * that asks. What waits longer is removed later.
- */
-const REMOVALS = { places: 2, perKey: 1, waitMs: 10_000 } as const
-
 export class Files {
   readonly #deps: FilesDeps
   readonly #rows: FileStore
-  readonly #removals: Places
 
   constructor(deps: FilesDeps) {
     this.#deps = deps
     this.#rows = deps.store.files
-    this.#removals = new Places({ clock: deps.clock, ...REMOVALS })
   }
 
   get maxFileBytes(): number {
@@ -139,7 +130,7 @@ export class Files {
       if (left < 0) break
       yield chunk
     }
-    if (left !== 0) throw serviceUnavailable(new Error('the storage of files has another number of bytes'))
+    if (left !== 0) throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
   }
 
   /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */
@@ -181,13 +172,7 @@ export class Files {
   async #drop(id: string, keyHash?: string): Promise<void> {
     // The row goes last: without it nobody would know of the bytes.
     await this.#deps.contents.remove(id, keyHash)
-    const leave = await this.#removals.enter(keyHash ?? '')
-    if (leave === null) return
-    try {
-      await this.#rows.forget(id)
-    } finally {
-      leave()
-    }
+    await this.#rows.forget(id)
   }
 }
 

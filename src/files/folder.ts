@@ -60,7 +60,7 @@ async function writeAll(handle: FileHandle, source: ContentSource): Promise<void
     await ofSystem(() => handle.writeFile(chunk))
     written += chunk.byteLength
   }
-  if (written !== source.bytes) throw new TypeError('a source has another length than it says')
+  if (written !== source.bytes) throw new TypeError('a source has a different length than it states')
 }
 
 /** A file and nothing else: a link in the folder is not followed, a pipe is not waited for. */

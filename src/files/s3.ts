@@ -110,7 +110,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
         yield chunk
       }
       if (kept !== undefined && hash.digest('hex') !== kept)
-        throw new Error('the bucket sent other bytes than it was given')
+        throw new Error('the bucket returned different bytes from those it was given')
     } catch (error) {
       throw serviceUnavailable(error)
     } finally {

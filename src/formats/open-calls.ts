@@ -1,7 +1,7 @@
 /**
  * Server-tool calls that the gateway left to the client, as the client sends them back. The model made these calls, so
  * it sees them again: with the output that the client gives, in the same item or a separate one, or with a note that
- * there is none. Pure.
+ * there is no output. Pure.
  */
 import type { InputItem } from '../protocol/items.ts'
 import { callIdOf } from './replayed.ts'

@@ -1,6 +1,6 @@
 /**
  * Items of earlier turns for which the format has no representation of its own. Pure. One rule holds for all formats,
- * so that a conversation can continue at another provider:
+ * so that a conversation can continue with another provider:
  * - an encoder omits an item that a provider ran by itself (`omitItem`);
  * - a call of a tool that the gateway ran becomes a function call and its output, because later turns may ask for it;
  * - an encoder refuses any other item and names its path. Such an item records something that the client or its tools

@@ -2,7 +2,8 @@
  * Compaction: the same model summarizes a conversation, and the client stores the summary as an encrypted item that
  * replaces it. The encryption is bound to the workspace and to the kind of item; any node with the same master keys can
  * decrypt it. A decrypted summary becomes a user message, so that it has no more authority than the client itself. A
- * summary that a provider made is sealed together with the name of that provider, and goes back to that provider only.
+ * summary that a provider made is encrypted together with the name of that provider, and goes back to that provider
+ * only.
  */
 import type { TextSeal } from '../credentials/sealed-text.ts'
 import { GatewayError } from '../errors.ts'

@@ -154,7 +154,7 @@ function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
     deps.metrics.guardrailDecisions.inc({ guardrail: 'all', action: 'refused_unchecked' })
     throw new GatewayError(
       'permission_denied',
-      `${inputPath(exchange.settings, at)}: a guardrail on this API key checks texts, and it cannot read token ids: send the text`,
+      `${inputPath(exchange.settings, at)}: a guardrail on this API key checks texts and cannot read token ids: send the text`,
     )
   })
 }
@@ -206,10 +206,10 @@ function takes({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNeed)
 }
 
 const NOT_TAKEN: Readonly<Record<EmbeddingsNeed, string>> = {
-  tokens: 'does not take token ids: send text',
-  images: 'does not take images',
-  dimensions: 'makes vectors of only one length',
-  input_type: 'does not take input_type at any endpoint, and provider.require_parameters is set',
+  tokens: 'does not accept token ids: send text',
+  images: 'does not accept images',
+  dimensions: 'produces vectors of only one length',
+  input_type: 'does not accept input_type at any endpoint, but provider.require_parameters is set',
 }
 
 function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: string): GatewayError {
@@ -306,6 +306,6 @@ class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, Embed
 
 function formatOf({ format }: Pick<Endpoint, 'format'>): EmbeddingsFormat {
   // Routing leaves no other endpoint to a request for embeddings.
-  if (!isEmbeddingsFormat(format)) throw new Error('an endpoint of text was asked for embeddings')
+  if (!isEmbeddingsFormat(format)) throw new Error('a text endpoint was asked for embeddings')
   return EMBEDDINGS_FORMATS[format]
 }

@@ -109,7 +109,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
       'provider_unavailable',
       asked === null
         ? 'The provider sent vectors of different lengths'
-        : `The provider sent vectors of ${dimensions} dimensions, not of ${asked}`,
+        : `The provider sent vectors of ${dimensions} dimensions, not ${asked}`,
     )
   }
 }

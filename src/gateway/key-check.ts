@@ -135,7 +135,7 @@ export class KeyCheck {
     const { catalog } = this.#deps
     const provider = catalog.provider(slug)
     if (provider === undefined) {
-      throw new GatewayError('not_found', 'provider: is not offered by the configuration of this gateway')
+      throw new GatewayError('not_found', "provider: is not offered by this gateway's configuration")
     }
     if (model === undefined) {
       return { provider, credential, endpoint: cheapest(catalog, provider, credential), isNamed: false }
@@ -317,7 +317,7 @@ function noList({ name }: Provider): GatewayError {
 function openList({ name }: Provider): GatewayError {
   return new GatewayError(
     'provider_unavailable',
-    `${name} shows its list of models without a key, so the list does not prove the key, and the catalogue has no model of this provider to call`,
+    `${name} shows its list of models without a key, so the list does not prove that the key works, and the catalogue has no model of this provider to call`,
     { metadata: { reason: 'nothing_to_ask' } },
   )
 }

@@ -123,7 +123,7 @@ class Reader {
     if (this.#bytes > BYTES_MAX)
       throw new GatewayError(
         'payload_too_large',
-        `The files of a request may have at most ${BYTES_MAX} bytes together`,
+        `The files in a request may have at most ${BYTES_MAX} bytes in total`,
       )
     if (!this.#exchange.held.hold(Math.ceil((bytes * 7) / 3))) throw overloaded()
   }

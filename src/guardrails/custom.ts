@@ -42,7 +42,7 @@ export function patternProblem(pattern: string, listed?: ListedPlaces): string |
 /** Twice the positions: alternatives and repeats add instructions that read nothing. */
 const PROGRAM_MAX_INSTRUCTIONS = 2 * PATTERN_MAX_POSITIONS + 100
 const TOO_LARGE = `must compile to at most ${PROGRAM_MAX_INSTRUCTIONS} instructions: split it into several patterns`
-const TOO_MANY_LISTED = `must not make the patterns of its list expand to more than ${FILTERS_MAX_POSITIONS} characters together`
+const TOO_MANY_LISTED = `must not make the patterns in its list expand to more than ${FILTERS_MAX_POSITIONS} characters in total`
 const SYNTAX = 'must be a regular expression in RE2 syntax'
 
 /** The name of a pattern without a label in records. */

@@ -85,7 +85,7 @@ export class CounterServer {
     if (!this.#failing)
       this.#log.fault(
         'limits',
-        'cannot read spending from the store; limits continue with the last known values',
+        'cannot read spending from the store; limits continue to use the last known values',
         error,
       )
     this.#failing = true

@@ -231,7 +231,7 @@ export function rateError(
   const rate =
     limit.kind === 'requests'
       ? `${ceiling} requests per minute`
-      : `${ceiling} tokens per minute, and this request may take up to ${entry.amount}`
+      : `${ceiling} tokens per minute, but this request may use up to ${entry.amount}`
   return rateLimitError(limit.kind, rate, left, ceiling, nowMs, minuteEndMs)
 }
 

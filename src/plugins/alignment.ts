@@ -197,7 +197,7 @@ async function inspectRules(rules: readonly string[], inspect: Inspect): Promise
   if (left.length === rules.length) return left
   throw new GatewayError(
     'permission_denied',
-    'Alignment plugin: the redaction of a guardrail spans more than one rule',
+    "Alignment plugin: a guardrail's redaction spans more than one rule",
   )
 }
 

@@ -24,7 +24,7 @@ export function createContextCompression(deps: ContextCompressionDeps): Plugin<'
     alwaysOn: true,
     // A provider that finds an input too long does not know the remedies of the gateway.
     advise: ({ code }) =>
-      code === 'context_length_exceeded' ? 'Shorten the input, or add the plugin context-compression.' : null,
+      code === 'context_length_exceeded' ? 'Shorten the input, or add the context-compression plugin.' : null,
     activate(settings, { model, models, truncation }) {
       if (settings !== null) return new ActiveCompression(deps, 'named')
       if (truncation === 'auto') return new ActiveCompression(deps, 'truncation')
@@ -169,12 +169,12 @@ class ActiveCompression implements ActivePlugin {
 }
 
 const SHORTER =
-  'and shortening it automatically would lose too much: shorten it, choose a model with a longer context, or add the plugin context-compression'
+  'and shortening it automatically would lose too much: shorten it, choose a model with a longer context, or add the context-compression plugin'
 
 function tooLong({ modelId, contextLength }: Endpoint, why: string): GatewayError {
   return new GatewayError(
     'context_length_exceeded',
-    `input: is too long for the ${contextLength} tokens of ${modelId}, ${why}`,
+    `input: is too long for the ${contextLength}-token context of ${modelId}, ${why}`,
   )
 }
 

@@ -84,7 +84,7 @@ class ActiveFileParser implements ActivePlugin {
     const { caller, request } = exchange
     const field = `plugins[${request.plugins?.findIndex(({ id }) => id === this.id)}].pdf.engine`
     if (this.#deps.ocr === null)
-      throw refuseField(field, 'mistral-ocr is not configured; the operator sets files.ocr.provider')
+      throw refuseField(field, 'mistral-ocr is not configured; the operator can set files.ocr.provider')
     if (staysHere(exchange))
       throw refuseField(field, 'mistral-ocr: the data of this request must not go to another provider')
     const rule = await this.#deps.policyAgainst(caller, 'ocr')
@@ -111,7 +111,7 @@ class ActiveFileParser implements ActivePlugin {
       const content = await reader.read(document, engine)
       for (const text of textsOf(content)) chars += text.length
       if (chars > TEXT_MAX_CHARS)
-        throw refuseField(document.path, 'the documents contain too much text together')
+        throw refuseField(document.path, 'the documents contain too much text in total')
       contents.set(document.source.text, content)
     }
     exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
@@ -226,7 +226,7 @@ class FileReader {
     const { pages, content } =
       engine === 'pdf-text' ? await this.#parse(bytes, path) : await this.#recognize(bytes, path)
     if (!content.some(({ type }) => type === 'text')) {
-      const hint = engine === 'pdf-text' ? '; it may be a scan, which the engine mistral-ocr can read' : ''
+      const hint = engine === 'pdf-text' ? '; it may be a scan, which the mistral-ocr engine can read' : ''
       throw refuseField(path, `the document contains no text${hint}`)
     }
     this.#known.set(hash, content)
@@ -261,7 +261,7 @@ class FileReader {
       })
       this.#linkedBytes += bytes.byteLength
       if (this.#linkedBytes > LINKED_MAX_BYTES)
-        throw refuseField(path, 'the linked documents are too large together')
+        throw refuseField(path, 'the linked documents are too large in total')
       return bytes
     } catch (thrown) {
       if (!(thrown instanceof PageError)) throw thrown
@@ -341,7 +341,7 @@ function textContent(text: string): ReadContent[number] {
 function keyBusy(cause: unknown): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'file-parser: too many documents of this API key are being read; try again',
+    "file-parser: too many of this API key's documents are being read; try again",
     { cause, retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }

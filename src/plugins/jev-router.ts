@@ -152,11 +152,11 @@ function checkCombined({ dataRegion, prompt }: Exchange): void {
   if (prompt.reasoning?.max_tokens != null) {
     throw refuseField(
       'reasoning.max_tokens',
-      `${SLUG} takes only reasoning.effort, as a hint, and no number of tokens`,
+      `${SLUG} accepts only reasoning.effort, as a hint, and no number of tokens`,
     )
   }
   if (prompt.reasoning?.mode === 'pro')
-    throw refuseField('reasoning.mode', `${SLUG} does not support the mode pro`)
+    throw refuseField('reasoning.mode', `${SLUG} does not support the pro mode`)
 }
 
 /** A prompt with tools is an agent task, unless it is about code. */

@@ -39,7 +39,7 @@ class ActiveModeration implements ActivePlugin {
   async prepare(exchange: Exchange): Promise<void> {
     const { moderation } = this.#deps.config
     if (moderation === null)
-      throw refusal('no moderation model is configured; the operator sets moderation.model')
+      throw refusal('no moderation model is configured; the operator can set moderation.model')
     const { prompt, zeroRetention, dataRegion } = exchange
     // The input must not go to another model.
     if (zeroRetention || prompt.provider?.zdr === true)

@@ -72,7 +72,9 @@ class ActiveHealing implements ActivePlugin {
     exchange.pipeline.push({
       type: 'response_healing',
       name: 'response-healing',
-      summary: healed.improved ? 'the answer was made into JSON' : 'the answer cannot be made into JSON',
+      summary: healed.improved
+        ? 'the answer was repaired into valid JSON'
+        : 'the answer could not be repaired into valid JSON',
       data: {
         mode: this.#mode,
         improved: healed.improved,

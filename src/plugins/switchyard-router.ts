@@ -100,7 +100,7 @@ class ActiveSwitchyard implements ActivePlugin {
       if (kind === null)
         throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
       if (kind === 'other') {
-        throw refuseField(`models[${at}]`, `${SLUG} takes ids of models, not aliases, variants or routers`)
+        throw refuseField(`models[${at}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
       }
     }
     const found = await models.of(exchange, asked, this.#variants)

@@ -1,8 +1,8 @@
 /**
- * Content that only its provider can read: encrypted reasoning, and signatures of thoughts and calls. When it leaves
+ * Content that only its provider can read: encrypted reasoning, and signatures of reasoning and calls. When it leaves
  * the gateway, it is marked with its maker (a provider and a credential), and it is sent back to that maker only; for
  * all others it is left out, because they refuse it. Content without a mark was not made through this gateway, and is
- * passed on unchanged, except for signatures of thoughts that no provider can have made. Pure.
+ * passed on unchanged, except for reasoning signatures that no provider can have made. Pure.
  */
 import { parseJson, record } from '../json.ts'
 import type { InputItem } from './items.ts'

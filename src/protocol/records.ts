@@ -1,6 +1,4 @@
-/**
- * Records that several rooms share: caller, spending limits and budgets, reservations, causes of cache misses. Pure.
- */
+/** Small shared records of the public interface. Pure. */
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { RateRoom } from './rate.ts'
 

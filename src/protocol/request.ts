@@ -184,7 +184,7 @@ export const ResponsesRequest = Type.Object({
   max_tool_calls: maybe(
     Type.Integer({
       minimum: 1,
-      description: `an integer from 1 to ${TOOL_STEPS_MAX} (more only beside stop_server_tools_when)`,
+      description: `an integer from 1 to ${TOOL_STEPS_MAX} (more only together with stop_server_tools_when)`,
     }),
   ),
   temperature: maybe(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX })),

@@ -1,9 +1,10 @@
 /**
  * Elements of `tools`, and `tool_choice`. Objects are open: unknown fields are kept and passed on. Pure.
  *
- * There are three groups. Function and custom tools run at the client. Native tools (`web_search`, `file_search`, `mcp`
- * and so on) run at a provider that has them: their shape is checked here, and a wire format that cannot express one
- * refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offered` lists those that are available.
+ * There are three groups. Function and custom tools are run by the client. Native tools (`web_search`, `file_search`,
+ * `mcp` and so on) are run by a provider that has them: their shape is checked here, and a wire format that cannot
+ * express one refuses it later. Gateway tools (`gateway:<x>`) run in the gateway; `Offered` lists those that are
+ * available.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'

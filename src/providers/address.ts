@@ -44,7 +44,7 @@ export function fillGaps(url: string, values: GapValues, provider: Pick<Provider
   if (gaps.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
     throw new GatewayError(
       'provider_unavailable',
-      `The address that the key gives for ${provider.name} is not among the hosts of the provider`,
+      `The address that the key gives for ${provider.name} is not on one of the provider's hosts`,
     )
   }
   return filled

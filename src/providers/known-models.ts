@@ -48,7 +48,7 @@ export function readModels(text: string): readonly KnownModel[] {
   try {
     value = JSON.parse(text)
   } catch {
-    throw new ImportError('is not JSON: expected the answer of GET /models, {"data": [...]}')
+    throw new ImportError('is not JSON: expected the answer to GET /models, {"data": [...]}')
   }
   const list = Array.isArray(value) ? value : field(value, 'data')
   if (!Array.isArray(list)) throw new ImportError('has no list of models: expected {"data": [...]}')

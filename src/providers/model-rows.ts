@@ -96,13 +96,13 @@ function formatOf(
 function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string {
   const which = named ?? `the provider's format ${format}`
   if (!isEmbeddingsFormat(format)) {
-    return `${which} does not make embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
+    return `${which} does not produce embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
   }
   const other =
     named === undefined
       ? 'change format and baseUrl of the provider under providers'
       : `use one of ${FORMAT_NAMES.join(', ')}`
-  return `${which} makes embeddings only: set outputModalities: [embeddings] on the model, or ${other}`
+  return `${which} produces only embeddings: set outputModalities: [embeddings] on the model, or ${other}`
 }
 
 function defaultFormat({ format, embeddings }: Provider, embeds: boolean): AnyFormatName {

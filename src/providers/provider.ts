@@ -340,7 +340,7 @@ export interface Model {
  * @throws Error for one that makes embeddings, which routing keeps away from requests for text
  */
 export function textFormat({ format }: Pick<Endpoint, 'format'>): FormatName {
-  if (isEmbeddingsFormat(format)) throw new Error('an endpoint of embeddings was asked for text')
+  if (isEmbeddingsFormat(format)) throw new Error('an embeddings endpoint was asked for text')
   return format
 }
 

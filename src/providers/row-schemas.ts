@@ -39,7 +39,7 @@ const ModelId = Type.String({
   expected: 'the form vendor/model, such as openai/gpt-5-mini, or vendor/*',
   explain: (id: unknown) =>
     typeof id === 'string' && id.includes('*')
-      ? 'at most one star, at the end and behind the vendor, such as openai/*'
+      ? 'at most one star, at the end and after the vendor, such as openai/*'
       : undefined,
 })
 /** As an id; the vendor may be missing. */
@@ -167,7 +167,7 @@ export const PricingSchema = Type.Object(
           {
             minPromptTokens: required(
               Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
-              'the prices hold for prompts with more tokens than this',
+              'the prices apply to prompts with more tokens than this',
             ),
             ...TOKEN_PRICES,
           },
@@ -196,11 +196,11 @@ export const EndpointSchema = Type.Object(
     region: field(oneOf(DATA_REGIONS), 'region in which data stays; default: no promise'),
     zdr: field(
       Type.Boolean(),
-      'true: the provider keeps no data (zero data retention); default: as the [provider publicly says](providers.md#offered), if the row has no `trains`',
+      'true: the provider keeps no data (zero data retention); default: as the [provider publicly says](providers.md#offered), unless the row has `trains`',
     ),
     trains: field(
       Type.Boolean(),
-      'true: the provider may train on prompts and replies, so `data_collection: deny` and guardrails against training exclude the endpoint, even with `zdr: true`; default: as the provider publicly says, if the row has no `zdr`',
+      'true: the provider may train on prompts and replies, so `data_collection: deny` and guardrails against training exclude the endpoint, even with `zdr: true`; default: as the provider publicly says, unless the row has `zdr`',
     ),
     serviceTier: field(
       oneOf(SERVICE_TIERS),
@@ -230,7 +230,7 @@ export const ModelSchema = Type.Object(
     name: field(ModelName, 'display name; default: the id'),
     aliases: field(
       Type.Array(Alias, { minItems: 1, maxItems: 100 }),
-      'more names for the model in requests, with or without a vendor; they take precedence over [names without a vendor](models.md#names-without-a-vendor)',
+      'additional names for the model in requests, with or without a vendor; they take precedence over [names without a vendor](models.md#names-without-a-vendor)',
     ),
     created: field(
       Type.Integer({ minimum: 0, maximum: 99_999_999_999 }),

@@ -40,9 +40,9 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
 
   async function refusal(): Promise<string | null> {
     if (bwrap === null)
-      return 'the engine bubblewrap needs the program bwrap on this machine: install the package bubblewrap'
+      return 'the bubblewrap engine needs the bwrap program on this machine: install the bubblewrap package'
     if (prlimit === null)
-      return 'the engine bubblewrap needs the program prlimit on this machine: install the package util-linux'
+      return 'the bubblewrap engine needs the prlimit program on this machine: install the util-linux package'
     const code: Code = { language: 'shell', text: 'test "$(id -u)" = 1000' }
     const args = bubblewrapArguments({ prlimit, limits, source: null }, code)
     const { exitCode } = await runProgram(

@@ -66,7 +66,7 @@ function stopWords(
     case 'output':
       return 'The run was stopped: it wrote too much output'
     case 'files':
-      return `The run was stopped: the files of a container may have at most ${fileMb} MB and ${FILES_MAX} names`
+      return `The run was stopped: a container may have at most ${fileMb} MB of files and ${FILES_MAX} names`
     case 'failed':
       return 'The run could not be started'
   }

@@ -202,7 +202,7 @@ class HeldContainers implements Containers {
       )
     if (!holdsDomains)
       throw withoutNetwork(
-        `The sandbox engine ${name} has no network access; only the engine bubblewrap supports allow-lists (setting tools.sandbox.engine)`,
+        `The ${name} sandbox engine has no network access; only the bubblewrap engine supports allow-lists (setting tools.sandbox.engine)`,
       )
   }
 

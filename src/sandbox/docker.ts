@@ -29,7 +29,7 @@ export function createDocker({ limits, folder, clock }: DockerOptions): SandboxE
   const user = uid === 0 ? NOBODY : uid
 
   async function refusal(): Promise<string | null> {
-    if (docker === null) return 'the engine docker needs the program docker or podman on this machine'
+    if (docker === null) return 'the docker engine needs the docker or podman program on this machine'
     const { exitCode } = await runProgram(
       {
         file: docker,
@@ -47,7 +47,7 @@ export function createDocker({ limits, folder, clock }: DockerOptions): SandboxE
       clock,
       new AbortController().signal,
     )
-    return exitCode === 0 ? null : `the engine docker needs a running daemon with the image ${IMAGE}`
+    return exitCode === 0 ? null : `the docker engine needs a running daemon with the ${IMAGE} image`
   }
 
   return createFolderEngine({

@@ -1,6 +1,6 @@
 /**
- * Limits how many runs are active at once. Workspaces take turns, and none can fill the queue alone or use more than
- * its part of the runs, because a run may last as long as its code likes. Pure.
+ * Limits how many runs are active at once. Workspaces take turns, and no workspace can fill the queue alone or use more
+ * than its part of the runs, because a run may last as long as its code likes. Pure.
  */
 
 interface RunQueueOptions {

@@ -41,7 +41,7 @@ const WINDOW_LEAST_BYTES = 64 * 1024
 function slow(): GatewayError {
   return new GatewayError(
     'deadline_exceeded',
-    `The request body arrives too slowly: at least ${WINDOW_LEAST_BYTES} bytes must come in ${WINDOW_MS / 1_000} seconds`,
+    `The request body arrives too slowly: at least ${WINDOW_LEAST_BYTES} bytes must arrive within ${WINDOW_MS / 1_000} seconds`,
   )
 }
 

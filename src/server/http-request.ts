@@ -1,6 +1,6 @@
 /**
- * One HTTP request from its copied head to its answer: gate, route, key (its kind and role), body, handler. Independent
- * of the HTTP library. Code inside the library's callbacks only records state; every answer is sent in a later turn.
+ * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Independent of the HTTP
+ * library. Code inside the library's callbacks only records state; every answer is sent in a later turn.
  */
 import { requireRole } from '../access/key-roles.ts'
 import { Admission, type AdmissionOwner } from '../admission/admission.ts'
@@ -218,7 +218,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (!this.#held.canHold(valueBytes + textBytes)) {
       throw new GatewayError(
         'payload_too_large',
-        'The request body needs more memory than one request may use',
+        'The request body needs more memory than a single request may use',
       )
     }
     this.#body?.release()
@@ -317,7 +317,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   }
 
   #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
-    const turn = known.place.turn(bytes.byteLength + (this.#adapt?.addsBytes ?? 0))
+    const turn = known.place.turn(bytes.byteLength)
     if (turn !== null) {
       return workInTurn(turn, known.place, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,

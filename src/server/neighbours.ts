@@ -146,7 +146,7 @@ export function mismatch(
   const operation = operations.get(method)
   if (operation !== undefined) return lengthFault(accepted, operation.bodyLimitBytes)
   if (match.resource.isQuiet) return noSuchOperation(path, router)
-  return new GatewayError('method_not_allowed', `Method not allowed: this path takes ${allow}`)
+  return new GatewayError('method_not_allowed', `Method not allowed: this path accepts ${allow}`)
 }
 
 /** Of an upload that is refused because of its path: how much of it is read, and for how long. */

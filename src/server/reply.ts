@@ -1,7 +1,4 @@
-/**
- * HTTP replies: status line, headers (CORS, `X-Request-Id`, those that keep proxies from buffering streams), and one
- * JSON document, an error envelope, or a stream.
- */
+/** HTTP replies: one JSON document, an error envelope, or a stream. */
 import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
@@ -191,8 +188,8 @@ export class HttpReply implements Reply {
     this.#socket.end(chunk, more)
   }
 
-  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void {
-    this.#socket.onProgress(callback, hasDeadline)
+  onProgress(callback: (drained: boolean) => void): void {
+    this.#socket.onProgress(callback)
   }
 
   abort(): void {

@@ -41,10 +41,9 @@ export interface ResponseSocket extends PausableSocket {
   end(chunk: string | Buffer, more?: MoreChunks): void
   /**
    * Sets what to call when a slow reader has taken something: with true when nothing is waiting any more, with false
-   * when more is. One callback; a later call replaces it. `hasDeadline`: the caller aborts if a reader takes nothing
-   * for long; otherwise the front does, after some 10 s.
+   * when more is. One callback; a later call replaces it.
    */
-  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
+  onProgress(callback: (drained: boolean) => void): void
   /** Drops the connection at once; the request then ends as if the client had gone. */
   abort(): void
 }

@@ -46,7 +46,7 @@ export function watchDisk({ folder, clock, log, freeBytes = freeBytesOf }: DiskW
   function note(full: boolean): void {
     if (closed) return
     if (full && !isFull) log.error('disk', 'the disk is full', { folder })
-    if (!full && isFull) log.notice('disk', 'the disk has room again')
+    if (!full && isFull) log.notice('disk', 'the disk has free space again')
     isFull = full
     timer = clock.after(INTERVAL_MS, look)
   }

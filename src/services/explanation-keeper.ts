@@ -1,7 +1,7 @@
 /**
  * Keeps explanations of requests: writes those of all threads into the Store in batches, and removes old ones. Main
- * thread. Explanations help people and are not accounting data, so those that the Store refuses for too long are
- * dropped.
+ * thread. Explanations are there to help people and are not accounting data, so those that the Store refuses for too
+ * long are dropped.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
@@ -76,7 +76,7 @@ export class ExplanationKeeper {
         await store.explanations.add(batch)
         this.#isFailing = false
       } catch (error) {
-        if (!this.#isFailing) log.fault('store', 'cannot keep explanations of requests', error)
+        if (!this.#isFailing) log.fault('store', 'cannot store explanations of requests', error)
         this.#isFailing = true
         if (isUnfit(error)) continue
         this.#waiting.unshift(...batch)

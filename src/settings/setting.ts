@@ -135,12 +135,12 @@ export const quarterOfHeap = {
   default: () => Math.floor(HEAP_BYTES / 4),
   defaultText: 'a quarter of the heap that Node gives a thread',
   accepts: (bytes: number) => bytes <= HEAP_BYTES / 2,
-  expected: `at most half of the heap that Node gives a thread, here ${Math.floor(HEAP_BYTES / 2)} bytes (more: \`NODE_OPTIONS=--max-old-space-size\`, in MiB)`,
+  expected: `at most half of the heap that Node gives a thread, here ${Math.floor(HEAP_BYTES / 2)} bytes (for more: \`NODE_OPTIONS=--max-old-space-size\`, in MiB)`,
 }
 
 export const requestsThatFit = {
   default: () => Math.min(10_000, Math.floor(HEAP_BYTES / REQUEST_HEAP_BYTES)),
-  defaultText: '`10000`, with a heap below 1.25 GiB one for each 128 KiB of it',
+  defaultText: '`10000`; with a heap below 1.25 GiB, one for each 128 KiB of it',
 }
 
 /** Heap for each WebSocket of one key: a half message of it has an eighth of that, outside of the heap. */
@@ -148,7 +148,7 @@ const SOCKET_HEAP_BYTES = 32 * 1024 * 1024
 
 export const socketsThatFit = {
   default: () => Math.max(16, Math.min(64, Math.floor(HEAP_BYTES / SOCKET_HEAP_BYTES))),
-  defaultText: '`64`, with a heap below 2 GiB one for each 32 MiB of it, at least `16`',
+  defaultText: '`64`; with a heap below 2 GiB, one for each 32 MiB of it, at least `16`',
 }
 
 export const coresMinusOne = {
@@ -168,7 +168,7 @@ export const sandboxEngine = {
   default: 'auto' as const,
   accepts: (engine: string) => engine !== 'embedded' || HAS_PROC,
   expected:
-    'auto, none, bubblewrap or docker: the engine embedded needs /proc to bound the memory of its processes, and this system has none',
+    'auto, none, bubblewrap or docker: the embedded engine needs /proc to limit the memory of its processes, but this system has none',
 }
 
 /** Addresses and networks in the notation of CIDR. */

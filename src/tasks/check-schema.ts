@@ -159,7 +159,7 @@ const TYPES: readonly InstanceType[] = ['array', 'boolean', 'integer', 'null', '
 /** Prefix of the formats that stand for a pattern; no format of JSON schema contains a space. */
 const PATTERN_FORMAT = 'pattern '
 
-const TYPE_EXPECTED = 'type is a type of JSON, or a list of them'
+const TYPE_EXPECTED = 'type must be a JSON type, or a list of JSON types'
 
 interface SchemaCopy {
   readonly copy: Schema | boolean
@@ -183,7 +183,7 @@ class Copier {
 
   copy(schema: unknown, depth: number): Schema | boolean {
     if (typeof schema === 'boolean') return schema
-    if (!isRecord(schema)) throw bad('every schema is an object or a boolean')
+    if (!isRecord(schema)) throw bad('every schema must be an object or a boolean')
     if (++this.#nodes > NODES_MAX || depth > DEPTH_MAX) throw tooLarge()
     const copy: Schema = {}
     for (const [keyword, value] of Object.entries(schema)) {
@@ -201,17 +201,17 @@ class Copier {
           keyword === 'items' && Array.isArray(value) ? this.#list(value, depth) : this.copy(value, depth + 1)
         return
       case 'list':
-        if (!Array.isArray(value) || value.length === 0) throw bad(`${keyword} is a list of schemas`)
+        if (!Array.isArray(value) || value.length === 0) throw bad(`${keyword} must be a list of schemas`)
         if (keyword !== 'prefixItems') this.#branches += value.length
         if (this.#branches > BRANCHES_MAX) throw tooLarge()
         copy[keyword] = [...(copy[keyword] ?? []), ...this.#list(value, depth)]
         return
       case 'map':
-        if (!isRecord(value)) throw bad(`${keyword} is an object of schemas`)
+        if (!isRecord(value)) throw bad(`${keyword} must be an object of schemas`)
         copy[keyword] = this.#map(value, depth)
         return
       case 'number':
-        if (typeof value !== 'number') throw bad(`${keyword} is a number`)
+        if (typeof value !== 'number') throw bad(`${keyword} must be a number`)
         copy[keyword] = value
         return
       case undefined:
@@ -223,7 +223,7 @@ class Copier {
     switch (keyword) {
       case '$ref':
         if (typeof value !== 'string' || !/^#(\/|$)/.test(value))
-          throw bad('$ref points into the schema itself')
+          throw bad('$ref must point into the schema itself')
         if (++this.#refs > REFS_MAX) throw tooLarge()
         copy.$ref = value
         return
@@ -234,7 +234,7 @@ class Copier {
         copy.const = value
         return
       case 'enum':
-        if (!Array.isArray(value)) throw bad('enum is a list')
+        if (!Array.isArray(value)) throw bad('enum must be a list')
         if (value.length > ENUM_MAX) throw tooLarge()
         copy.enum = value
         return
@@ -242,7 +242,7 @@ class Copier {
         copy.required = strings(value, keyword)
         return
       case 'dependentRequired':
-        if (!isRecord(value)) throw bad(`${keyword} is an object`)
+        if (!isRecord(value)) throw bad(`${keyword} must be an object`)
         copy.dependentRequired = Object.fromEntries(
           Object.entries(value).map(([name, needs]) => [checkName(name), strings(needs, keyword)]),
         )
@@ -254,7 +254,7 @@ class Copier {
         if (typeof value === 'string' && FORMATS.has(value)) copy.format = value
         return
       case 'pattern':
-        if (typeof value !== 'string') throw bad('pattern is a string')
+        if (typeof value !== 'string') throw bad('pattern must be a string')
         copy.allOf = [...(copy.allOf ?? []), { format: this.#pattern(value) }]
         return
       // Titles, descriptions, examples and other keywords that check nothing.
@@ -297,7 +297,7 @@ function linear(source: string): RE2JS {
     return RE2JS.compile(source)
   } catch {
     // Look-around and back-references among others, which no automaton supports.
-    throw bad('pattern is a regular expression without look-around and back-references')
+    throw bad('pattern must be a regular expression without look-around and back-references')
   }
 }
 
@@ -315,7 +315,7 @@ function oneType(value: unknown): InstanceType {
 
 function strings(value: unknown, keyword: string): string[] {
   if (!Array.isArray(value) || !value.every(each => typeof each === 'string'))
-    throw bad(`${keyword} is a list of names`)
+    throw bad(`${keyword} must be a list of names`)
   if (value.length > NODES_MAX) throw tooLarge()
   return value
 }

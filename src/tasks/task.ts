@@ -77,7 +77,7 @@ export class TaskFailure extends Error {
 const MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
   overloaded: 'the task pool is full',
   timeout: 'the task took too long',
-  crashed: 'the worker of the task died',
+  crashed: "the task's worker died",
   failed: 'the task failed',
   cancelled: 'the task was cancelled',
 }

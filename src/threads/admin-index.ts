@@ -16,7 +16,7 @@ const GUIDE: AdminPage = { path: '/guide', what: 'the docs: start, use, operate,
 
 /** In the order of the page. A page of the admin port is one row. */
 const PAGES: readonly AdminPage[] = [
-  { path: '/docs', what: 'the reference of everything that a client may ask' },
+  { path: '/docs', what: 'the reference for everything that a client can request' },
   { path: '/metrics', what: 'metrics of all threads, in the text format of Prometheus' },
   { path: '/healthz', what: 'liveness of the process' },
   { path: '/readyz', what: 'readiness for traffic, and the parts that are missing' },

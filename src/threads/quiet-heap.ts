@@ -1,7 +1,8 @@
 /**
  * Runs garbage collection when a thread has become idle. V8 keeps the memory that startup or a load took, some 30 MB
  * per thread, as long as nothing is allocated; a collection in a quiet moment releases it. Only the young generation is
- * collected: a full collection discards compiled code, which makes the next load half as expensive again. Every thread.
+ * collected: a full collection discards compiled code, which makes the next load one and a half times as expensive.
+ * Every thread.
  */
 import v8 from 'node:v8'
 import { runInNewContext } from 'node:vm'

@@ -1,4 +1,4 @@
-/** The main thread: starts all threads and the admin port, restarts dead threads, drains (also `drainDelayMs`). */
+/** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
 import type { RequestCounts } from '../alerts/watches.ts'
@@ -392,7 +392,7 @@ class ThreadSupervisor {
     if (this.#draining) return 'draining'
     for (const { name, takesTraffic } of THREAD_KINDS) {
       const isUp = this.#threads.some(({ kind }) => kind.name === name)
-      if (takesTraffic && !isUp) return `no ${name} thread is up`
+      if (takesTraffic && !isUp) return `no ${name} thread is running`
     }
     for (const { kind } of this.#pulses.hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
     return this.#options.unreadyReason?.() ?? null

@@ -122,7 +122,7 @@ class Search {
       if (!isKnown)
         throw refuseField(
           `${path}[${index}]`,
-          `must be ${WORKSPACE}, for all files, or the id of a file of this workspace`,
+          `must be ${WORKSPACE}, for all files, or the id of a file in this workspace`,
         )
     }
     return ids.length === 0 || ids.includes(WORKSPACE) ? null : ids

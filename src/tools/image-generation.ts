@@ -60,7 +60,7 @@ function openSession(
     exchange.pipeline.push({
       type: 'server_tools',
       name: 'left-out',
-      summary: 'partial_images was left out: the gateway makes whole images',
+      summary: 'partial_images was left out: the gateway generates only whole images',
       data: { tools: [NAME], fields: ['partial_images'] },
     })
   }

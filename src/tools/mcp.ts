@@ -147,7 +147,7 @@ function openSession(
       if (decided.length > DECIDED_MAX)
         throw new GatewayError(
           'invalid_request',
-          `input: must decide on at most ${DECIDED_MAX} calls at once`,
+          `input: must contain decisions on at most ${DECIDED_MAX} calls at once`,
         )
       for (const call of decided) {
         const server = servers.find(({ label }) => label === call.serverLabel)

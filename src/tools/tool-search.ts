@@ -28,7 +28,7 @@ const EXPANDED_MAX_CHARS = 20_000
 /** RE2 refuses patterns whose repeats, multiplied where they are nested, exceed this. */
 const REPEATS_MAX = 1_000
 const COUNTED_REPEAT = /\{(\d+)(?:,(\d*))?\}/g
-const TOO_LONG = 'query: takes too long over so many tools; use a shorter one'
+const TOO_LONG = 'query: takes too long on so many tools; use a shorter one'
 
 /** A function that the model does not see from the start. */
 type Deferred = Tool & {
@@ -143,7 +143,7 @@ function checkRequest(
   // Clients of the messages API leave the search to the provider, or name what they want themselves.
   if (!DIALECT_ABILITIES[dialect].bareDeferral) {
     if (entries.length === 0)
-      throw refuseField(first, 'needs the server tool gateway:tool_search in the same request')
+      throw refuseField(first, 'needs the gateway:tool_search server tool in the same request')
     if (!tools.some(isShown))
       throw refuseField(
         first,

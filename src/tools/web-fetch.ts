@@ -147,7 +147,7 @@ class WebFetchSession implements ToolSession {
     if (engine === null || PAGE_ENGINES[engine.kind] === undefined)
       throw refuseField(
         `${path}.engine`,
-        `the engine ${asked} is not configured; the operator sets tools.webSearch.engines`,
+        `the ${asked} engine is not configured; the operator can set tools.webSearch.engines`,
       )
     return engine
   }
@@ -178,7 +178,7 @@ class WebFetchSession implements ToolSession {
         keyHash: this.#exchange.caller.keyHash,
         signal,
       })
-      if (found === null) return { error: `the engine ${engine.name} cannot fetch pages`, status: null }
+      if (found === null) return { error: `the ${engine.name} engine cannot fetch pages`, status: null }
       if (typeof found.page === 'number') return statusFailure(found.page)
       return { ...found.page, cost: found.cost }
     } catch (thrown) {

@@ -1,7 +1,7 @@
 /**
  * Transcripts in Redis, so that a stream that began on one instance can be resumed on another. Main thread. Each stream
- * is a list of sealed entries, bound to the API key of the request; Redis sees neither texts nor keys. While Redis is
- * unavailable, a stream can be resumed only on its own instance.
+ * is a list of encrypted entries, bound to the API key of the request; Redis sees neither texts nor keys. While Redis
+ * is unavailable, a stream can be resumed only on its own instance.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'

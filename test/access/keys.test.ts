@@ -61,7 +61,7 @@ async function attempt(ring: ApiKeys, authorization: string | undefined): Promis
 }
 
 const INVALID = 'authentication: Invalid API key'
-const AWAY = 'store_unavailable: The database of the gateway cannot be used now; try again'
+const AWAY = "store_unavailable: The gateway's database is currently unavailable; try again"
 
 t.test('a key is looked up once and then known without waiting', async t => {
   const s = await setup(t)

@@ -40,7 +40,7 @@ t.test('what is wrong is named, with what was probably meant and without values'
     ['key create --name x', /^key create: there is no such command; did you mean keys create\?$/],
     ['zzzzzz', /^zzzzzz: there is no such command; sluice --help lists them$/],
     ['--config a.yaml', /^a command is missing|^a\.yaml: there is no such command/],
-    ['keys', /^keys: is not a whole command; the commands are: keys create, keys list$/],
+    ['keys', /^keys: is not a complete command; the commands are: keys create, keys list$/],
     ['start --confg x', /^--confg: unknown option of sluice start; did you mean --config\?$/],
     ['start --confg=secret', /^--confg: unknown option of sluice start; did you mean --config\?$/],
     ['start gateway.yaml', /^gateway\.yaml: unknown argument .*use --config gateway\.yaml$/],

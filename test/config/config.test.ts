@@ -135,7 +135,7 @@ t.test('rows of search engines need what their kind needs, and the default is on
   t.throws(engines(`${searx}, ${searx}`), /engines\[1\]\.name: another engine has this name$/)
   t.throws(
     engines(searx, ', default: b'),
-    /^tools\.webSearch\.default: no engine of tools\.webSearch\.engines has this name$/,
+    /^tools\.webSearch\.default: no engine in tools\.webSearch\.engines has this name$/,
   )
   t.throws(engines(`{ name: a, kind: bing, apiKey: x }`), /engines\[0\]\.kind/)
   t.match(engines(searx, ', default: a')().tools.webSearch, { default: 'a', timeoutMs: 30_000 })
@@ -552,7 +552,7 @@ t.test('values of the wrong form are told what is expected, in words', async t =
     ],
     [
       'models: [{ id: "acme/*-1", endpoints: [{ provider: x }] }]',
-      /^models\[0\]\.id: expected at most one star, at the end and behind the vendor, such as openai\/\*$/,
+      /^models\[0\]\.id: expected at most one star, at the end and after the vendor, such as openai\/\*$/,
     ],
     [
       endpoint('{ prompt: 0.0000005 }'),

@@ -54,7 +54,7 @@ t.test('where nothing can be evaluated, nothing is asked', async t => {
   )
   await refused(
     { plugins: [ALIGNMENT, ALIGNMENT] },
-    'plugins[1].id: the plugin alignment is already in the list',
+    'plugins[1].id: the alignment plugin is already in the list',
   )
   const none = await start(t, { alignment: { evaluator: null, hipaaWorkspaces: [], timeoutMs: 5 } })
   const reply = await none.ask({ stream: true })

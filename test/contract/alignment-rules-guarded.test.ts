@@ -77,7 +77,7 @@ t.test('a pattern that reaches over two rules finds what the model would read', 
   const pattern = (action: FilterAction) => ({ pattern: 'Be kind\\s+Never', action, label: 'two lines' })
   for (const [action, message] of [
     ['block', /^Request blocked by content filter: two lines$/],
-    ['redact', /^Alignment plugin: the redaction of a guardrail spans more than one rule$/],
+    ['redact', /^Alignment plugin: a guardrail's redaction spans more than one rule$/],
   ] as const) {
     start()
     await guard({ contentFilters: [pattern(action)] })

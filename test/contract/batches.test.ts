@@ -332,8 +332,8 @@ t.test('the list is filtered by state and by time', async t => {
     ['created_before=1&created_before=2', /^created_before: must not be given twice/],
     ['created_after=5&created_before=5', /^created_after: must be before created_before/],
     ['created_after=6&created_before=5', /^created_after: /],
-    ['after=batch_none', /^after: must be the id of a batch of this workspace/],
-    [`after=${theirs}`, /^after: must be the id of a batch of this workspace/],
+    ['after=batch_none', /^after: must be the id of a batch in this workspace/],
+    [`after=${theirs}`, /^after: must be the id of a batch in this workspace/],
     ['after=', /^after: /],
   ] as const) {
     const answer = await list('GET', `/batches?${query}`)

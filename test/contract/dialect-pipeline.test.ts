@@ -216,7 +216,7 @@ const output = (action: 'block' | 'redact') => ({
 for (const row of ROWS) {
   const { client } = row
 
-  t.test(`the server tool datetime takes three turns, as ${client.name} tells it`, async t => {
+  t.test(`the datetime server tool takes three turns, as ${client.name} tells it`, async t => {
     for (const prefix of ['gateway', 'openrouter']) {
       for (const stream of [false, true]) {
         provider.asked.length = 0

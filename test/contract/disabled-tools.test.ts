@@ -172,7 +172,7 @@ t.test('every way to a disabled tool is closed, at every door, before every form
         const told = await ask(door, format, way.fields)
         const label = `${way.name} at ${door} before ${format}`
         t.equal(told.status, 403, `${label}: ${told.text.slice(0, 200)}`)
-        t.match(told.message, `the server tool ${way.tool} is disabled in this workspace`, label)
+        t.match(told.message, `the ${way.tool} server tool is disabled in this workspace`, label)
         t.match(told.message, way.path, label)
         sum.asked++
       }
@@ -199,7 +199,7 @@ t.test('the ways of clients of Google to a disabled tool are closed', async t =>
       const told = await askGoogle(format, { tools: [entry] })
       const label = `${JSON.stringify(entry)} before ${format}`
       t.equal(told.status, 403, `${label}: ${told.text.slice(0, 200)}`)
-      t.match(told.message, `the server tool ${tool} is disabled in this workspace`, label)
+      t.match(told.message, `the ${tool} server tool is disabled in this workspace`, label)
       t.match(told.message, /^tools\[0\]/, label)
     }
   }

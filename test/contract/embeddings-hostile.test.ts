@@ -249,7 +249,7 @@ t.test('vectors of several lengths, or of another one than was asked for, are no
   t.match((await embed({ input: ['a', 'b'] })).document.error.message, 'vectors of different lengths')
   provider.answer = properReply
   t.equal((await embed({ dimensions: 2 })).status, 200)
-  t.match((await embed({ dimensions: 3 })).document.error.message, 'vectors of 2 dimensions, not of 3')
+  t.match((await embed({ dimensions: 3 })).document.error.message, 'vectors of 2 dimensions, not 3')
 })
 
 /** Numbers with all digits of a float32, as providers write them. */

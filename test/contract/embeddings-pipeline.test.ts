@@ -312,7 +312,7 @@ t.test(
       t.equal(status, 403)
       t.equal(
         document.error.message,
-        `${path}: a guardrail on this API key checks texts, and it cannot read token ids: send the text`,
+        `${path}: a guardrail on this API key checks texts and cannot read token ids: send the text`,
       )
     }
     t.equal(provider.asked.length, 0)
@@ -464,18 +464,18 @@ t.test('endpoints that cannot be told what is asked are left out', async t => {
       ],
     },
   ]
-  t.equal(await refused({ input: image }), 'input[0].content[1]: acme/mixed does not take images')
+  t.equal(await refused({ input: image }), 'input[0].content[1]: acme/mixed does not accept images')
   t.equal(
     await refused({ input: [[1]], dimensions: 3 }),
-    'dimensions: acme/mixed makes vectors of only one length',
+    'dimensions: acme/mixed produces vectors of only one length',
   )
   t.equal(
     await refused({ input: [[1]], provider: { only: ['acme'] } }),
-    'input[0]: acme/mixed does not take token ids: send text',
+    'input[0]: acme/mixed does not accept token ids: send text',
   )
   t.match(
     await refused({ model: 'acme/vectors', input_type: 'query', provider: { require_parameters: true } }),
-    /^input_type: acme\/vectors does not take input_type at any endpoint/,
+    /^input_type: acme\/vectors does not accept input_type at any endpoint/,
   )
   provider.answer = properReply
   t.equal((await embed({ model: 'acme/vectors', input_type: 'query' })).status, 200, 'it is only left out')

@@ -139,7 +139,7 @@ t.test('errors are typed, and name the field', async t => {
 
 t.test('a model of text and one of embeddings name the operation that takes them', async t => {
   const text = await refusal({ model: 'sim/echo' })
-  t.match(text, { status: 400, message: /sim\/echo makes text: use POST \/v1\/responses/ })
+  t.match(text, { status: 400, message: /sim\/echo generates text: use POST \/v1\/responses/ })
   t.match(text.error, {
     metadata: { availability: { code: 'wrong_endpoint', requested_models: ['sim/echo'] } },
   })
@@ -149,7 +149,10 @@ t.test('a model of text and one of embeddings name the operation that takes them
     () => client.chat.completions.create({ model: 'sim/embed', messages: [{ role: 'user', content: 'a' }] }),
   ]
   for (const ask of asks) {
-    await t.rejects(ask(), { status: 400, message: /sim\/embed makes embeddings: use POST \/v1\/embeddings/ })
+    await t.rejects(ask(), {
+      status: 400,
+      message: /sim\/embed produces embeddings: use POST \/v1\/embeddings/,
+    })
   }
   const mixed = await gateway.respond({ model: 'sim/echo', models: ['sim/embed'], input: 'a' })
   t.equal(mixed.status, 400, 'as a fallback too')

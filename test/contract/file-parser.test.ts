@@ -457,7 +457,7 @@ t.test('who may have the data of a request decides whether it is read elsewhere'
   t.equal(told.status, 400)
   t.equal(
     told.body.error?.message,
-    'plugins[1].pdf.engine: mistral-ocr is not configured; the operator sets files.ocr.provider',
+    'plugins[1].pdf.engine: mistral-ocr is not configured; the operator can set files.ocr.provider',
   )
 })
 

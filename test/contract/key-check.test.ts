@@ -190,7 +190,7 @@ t.test('refusals are told in words, with the way out', async t => {
   for (const [status, field, advice] of [
     [403, 'providers[].apiKey', /permissions/],
     [404, 'upstreamModel', /does not offer this model/],
-    [429, null, /knows the key/],
+    [429, null, /recognizes the key/],
     [400, null, /says nothing about the key/],
     [500, null, /Shop has a problem/],
   ] as const) {
@@ -216,7 +216,7 @@ t.test('models of embeddings, and providers without keys', async t => {
   t.match(await tried('/providers/check', { provider: 'vectors' }), { works: false, field: 'models' })
   t.match(await call('POST', '/providers/check', { provider: 'nobody' }), {
     status: 404,
-    message: 'provider: is not offered by the configuration of this gateway',
+    message: "provider: is not offered by this gateway's configuration",
   })
   for (const body of [{}, { provider: '' }, { provider: 'shop', key: 'x' }, { provider: 'shop', model: '' }])
     t.equal((await call('POST', '/providers/check', body)).status, 400, JSON.stringify(body))

@@ -128,7 +128,7 @@ t.test('a management key may rotate itself, and an old secret keeps no way in', 
   for (const hash of [own.record.hash, lasting.hash, hashKey(gateway.managementKey)]) {
     const { status: refused, message } = await rotate(hash, 0, own.key)
     t.equal(refused, 403)
-    t.match(message, /expires at .* and cannot rotate a key that expires later/)
+    t.match(message, /expires at .* so it cannot rotate a key that expires later/)
   }
   t.match(await call('POST', '/keys', { name: 'x' }, own.key), { status: 400, message: /^expires_at: / })
   t.equal((await call('POST', '/keys', { name: 'x', expires_at: at(600_000) }, own.key)).status, 201)

@@ -429,7 +429,9 @@ t.test(
     ]
     const tooMany = await ask([ANSWERS], { input: decided(129) })
     t.equal(tooMany.status, 400)
-    t.match(await tooMany.json(), { error: { message: 'input: must decide on at most 128 calls at once' } })
+    t.match(await tooMany.json(), {
+      error: { message: 'input: must contain decisions on at most 128 calls at once' },
+    })
     t.equal((await ask([ANSWERS], { input: decided(128) })).status, 200)
     t.equal(server.requests.filter(({ rpc }) => rpc === 'tools/list').length, 0)
   },

@@ -140,6 +140,6 @@ t.test('embeddings are generated, and their models listed', async t => {
   }
   t.same(listed.sort(), ['sim/embed', 'x/vectors'])
   await t.rejects(caller.embeddings.generate({ requestBody: { model: 'sim/echo', input: 'x' } }), {
-    message: /sim\/echo makes text/,
+    message: /sim\/echo generates text/,
   })
 })

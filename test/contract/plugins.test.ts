@@ -266,7 +266,7 @@ t.test(
     t.equal(refused.status, 400)
     t.match(
       refused.body.error?.message,
-      /2048 tokens.*Shorten the input, or add the plugin context-compression\.$/,
+      /2048 tokens.*Shorten the input, or add the context-compression plugin\.$/,
     )
     t.match(refused.body.error?.metadata, {
       error_type: 'context_length_exceeded',
@@ -282,7 +282,7 @@ t.test(
     const input = LONG.slice(0, 14)
     const told = await ask(world, { model: 'acme/small', input, ...off })
     t.equal(told.status, 400)
-    t.match(told.body.error?.message, /Shorten the input, or add the plugin context-compression\.$/)
+    t.match(told.body.error?.message, /Shorten the input, or add the context-compression plugin\.$/)
     t.match(said(world.provider.asked[0]?.body), 'turn 13:')
   },
 )
@@ -296,7 +296,7 @@ t.test('what cannot be made to fit is refused with 400, and nobody is asked', as
     message: /^input: is too long/,
     metadata: { error_type: 'context_length_exceeded' },
   })
-  t.notMatch(told.body.error?.message, 'add the plugin')
+  t.notMatch(told.body.error?.message, 'add the context-compression plugin')
   t.equal(world.provider.asked.length, 0)
 })
 
@@ -332,7 +332,7 @@ t.test('moderation without a model is refused', async t => {
   t.equal(told.status, 400)
   t.equal(
     told.body.error?.message,
-    'moderation: no moderation model is configured; the operator sets moderation.model',
+    'moderation: no moderation model is configured; the operator can set moderation.model',
   )
 })
 
@@ -479,7 +479,7 @@ t.test('a document that cannot be read is refused by its path', async t => {
   const plugins = [{ id: 'file-parser', pdf: { engine: 'mistral-ocr' } }]
   const ocr = await ask(world, { model: 'acme/model', input: [asking(PDF)], plugins })
   t.equal(ocr.status, 400)
-  t.match(ocr.body.error?.message, 'mistral-ocr is not configured; the operator sets files.ocr.provider')
+  t.match(ocr.body.error?.message, 'mistral-ocr is not configured; the operator can set files.ocr.provider')
   const many = { type: 'message', role: 'user', content: Array(17).fill(asking(PDF).content[1]) }
   t.equal((await ask(world, { model: 'acme/model', input: [many], ...PARSE })).status, 400)
   t.equal(world.provider.asked.length, 0)

@@ -202,7 +202,7 @@ t.test('what the sandbox cannot do is refused before a model is asked, with the 
   const network_policy = { type: 'allowlist', allowed_domains: ['example.com'] }
   t.match(await refused(shell({ type: 'container_auto', network_policy })), {
     status: 400,
-    message: /The sandbox engine embedded has no network access.*network_policy must be {type: disabled}/,
+    message: /The embedded sandbox engine has no network access.*network_policy must be {type: disabled}/,
   })
   const named = { type: 'container_reference', container_id: 'my-notes' }
   await ask([call('shell', { commands: ['echo x > x'] }), DONE], shell(named))

@@ -74,7 +74,10 @@ t.test('items of the Responses format alone go there unchanged, and are 400 by n
     for (const format of OTHERS) {
       const { status, body, sent } = await respond(format, { input })
       t.equal(status, 400, format)
-      t.match(body.error?.message, /^input\[1\]: only providers that speak the Responses format/)
+      t.match(
+        body.error?.message,
+        /^input\[1\]: can be sent only to providers that speak the Responses format/,
+      )
       t.equal(sent, null, 'nobody was asked')
     }
   }

@@ -168,7 +168,7 @@ t.test('an engine of ours fetches where it is named, and is charged', async t =>
   const missing = await run(['https://a.test/'], { engine: 'firecrawl' })
   t.equal(missing.status, 400)
   t.match(missing.response, {
-    error: { message: /^tools\[0\]\.parameters\.engine: the engine firecrawl is not configured/ },
+    error: { message: /^tools\[0\]\.parameters\.engine: the firecrawl engine is not configured/ },
   })
 })
 

@@ -95,8 +95,8 @@ t.test('a failing or missing engine refuses the request, and the model is not as
   const engine = await startEngine(t, response => response.writeHead(500).end(ENGINE_KEY))
   const slow = await startEngine(t, () => undefined)
   const cases = [
-    [[engine.row], 10_000, 502, /^web: the engine own answered 500$/],
-    [[slow.row], 50, 524, /^web: the engine own did not answer in time$/],
+    [[engine.row], 10_000, 502, /^web: the own engine answered 500$/],
+    [[slow.row], 50, 524, /^web: the own engine did not answer in time$/],
     [[], 10_000, 400, /^plugins\[0\]\.engine: no search engine is configured/],
   ] as const
   for (const [engines, engineTimeoutMs, status, message] of cases) {

@@ -329,7 +329,7 @@ t.test('a failing engine is a result that the model reads, and costs nothing', a
     usage: { server_tool_use_details: { web_search_requests: 0, tool_calls_executed: 1 } },
   })
   t.same(resultIn(provider.asked[1]?.body), {
-    error: 'the engine own answered 401: it does not accept its apiKey',
+    error: 'the own engine answered 401: it does not accept its apiKey',
   })
   t.notMatch(JSON.stringify(gateway.lines), ENGINE_KEY)
   t.notMatch(JSON.stringify(provider.asked), ENGINE_KEY)
@@ -341,7 +341,7 @@ t.test('a silent engine ends at its deadline', async t => {
   provider.script('model', [asks('tea'), ANSWERS])
   const response = await body(await gateway.respond({ model: MODEL, input: 'tea?', tools: [TOOL] }))
   t.equal(response.status, 'completed')
-  t.same(resultIn(provider.asked[1]?.body), { error: 'the engine own did not answer in time' })
+  t.same(resultIn(provider.asked[1]?.body), { error: 'the own engine did not answer in time' })
 })
 
 t.test('a caller who leaves ends the search', async t => {
@@ -373,13 +373,13 @@ t.test('what nobody can serve is refused by its field', async t => {
     t.match(await reply.json(), { error: { message } })
   }
   const NOT_SET =
-    /^tools\[0\]\.parameters\.engine: no search engine is configured; the operator sets tools\.webSearch\.engines$/
+    /^tools\[0\]\.parameters\.engine: no search engine is configured; the operator can set tools\.webSearch\.engines$/
   await refused(none, TOOL, NOT_SET)
   const parameters = (given: object) => ({ ...TOOL, parameters: given })
   await refused(
     one,
     parameters({ engine: 'exa' }),
-    /^tools\[0\]\.parameters\.engine: the search engine exa is not configured/,
+    /^tools\[0\]\.parameters\.engine: the exa search engine is not configured/,
   )
   await refused(
     one,

@@ -210,7 +210,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   a.script('tool', [{ calls: [{ name: 'datetime', arguments: '{}' }] }, OK])
   note('a server tool', await ask({ model: 'm/tool', tools: [{ type: 'gateway:datetime' }] }), [
     /Tool datetime: completed after/,
-    /Attempt 2 asked a m\/tool with the results of tools\./,
+    /Attempt 2 asked a m\/tool with the tool results\./,
   ])
   const task = JSON.stringify({ task_name: 'dig', task_description: PROMPT })
   a.script('outer', [{ calls: [{ name: 'subagent', arguments: task }] }, OK])
@@ -242,7 +242,10 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
         leaves: a.until(({ asked }) => asked.some(({ model }) => model === 'left')),
       },
     ),
-    [/^The caller left before the end/m, /Attempt 1 at a m\/left ended because the caller left\.$/m],
+    [
+      /^The caller disconnected before the end/m,
+      /Attempt 1 at a m\/left ended because the caller disconnected\.$/m,
+    ],
     { has: { status: 499 } },
   )
   const credential = await manage('POST', '/byok', { provider: 'openai', key: 'sk-own-0123456789abcdef' })
@@ -298,18 +301,18 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   await guardrail({ allowed_providers: ['b'] }, restricted.hash)
   both('guarded')
   note('a guardrail on providers', await ask({ model: 'm/guarded' }, { key: restricted.key }), [
-    /Left out a m\/guarded: a guardrail allows other providers only/,
+    /Left out a m\/guarded: a guardrail allows only other providers/,
   ])
   const budgeted = await newKey()
   await guardrail({ limit_usd: 0.000001, reset_interval: 'daily' }, budgeted.hash)
   note('a budget', await ask({ model: 'm/spent', max_output_tokens: 100 }, { key: budgeted.key }), [
     /with 403: permission_denied/,
-    /Limit: the budget of a guardrail/,
+    /Limit: a guardrail's budget/,
   ])
   const poor = await newKey({ limit: 0.000001 })
   note('the limit of a key', await ask({ model: 'm/spent', max_output_tokens: 100 }, { key: poor.key }), [
     /with 402: payment_required/,
-    /Limit: the spending limit of the API key/,
+    /Limit: the API key's spending limit/,
     /Message: The spending limit of this API key does not cover/,
     /Not reached a m\/spent: the request ended before any endpoint was called/,
   ])
@@ -398,7 +401,7 @@ t.test('limits of a minute, and credits', { timeout: 120_000 }, async t => {
   )
   note('no credits', await world.ask({ model: 'm/poor', max_output_tokens: 100 }), [
     /with 402: payment_required/,
-    /Limit: the credits of the organization/,
+    /Limit: the organization's credits/,
   ])
   // The minute of the wall clock may change once meanwhile.
   let last = await world.ask({ model: 'm/poor' })
@@ -408,7 +411,7 @@ t.test('limits of a minute, and credits', { timeout: 120_000 }, async t => {
     last,
     [
       /with 429: rate_limit_exceeded/,
-      /Limit: the requests per minute of the API key \(quotas\.requestsPerMinute\)/,
+      /Limit: the API key's requests per minute \(quotas\.requestsPerMinute\)/,
       /Retry after \d+ s\./,
     ],
     { has: { requested_model: null } },
@@ -436,7 +439,7 @@ t.test('queues, tokens, hedges, deadlines and load', { timeout: 120_000 }, async
   a.script('tokens', [OK])
   note('tokens per minute', await ask({ model: 'm/tokens', max_output_tokens: 5_000 }), [
     /with 429: rate_limit_exceeded/,
-    /Limit: the tokens per minute of the API key/,
+    /Limit: the API key's tokens per minute/,
   ])
   a.script('hedged', [{ hangs: true }])
   b.script('hedged', [OK])
@@ -449,11 +452,11 @@ t.test('queues, tokens, hedges, deadlines and load', { timeout: 120_000 }, async
   await a.until(({ asked }) => asked.some(({ model }) => model === 'hangs'))
   note('no place, and no end user', await ask({ model: 'm/held', ...small }), [
     /with 429: rate_limit_exceeded/,
-    /Limit: the open requests of the API key \(limits\.openPerKey\)/,
+    /Limit: the API key's open requests \(limits\.openPerKey\)/,
   ])
   note('waited for a place in vain', await ask({ model: 'm/held', user: 'jo', ...small }), [
     /It waited \S+ m?s in the queue, .*none of them ended in time/,
-    /Limit: the open requests of the API key/,
+    /Limit: the API key's open requests/,
   ])
   a.script('held', [OK])
   const [deadline, waited] = [await hanging, await retried()]
@@ -479,7 +482,7 @@ t.test('queues, tokens, hedges, deadlines and load', { timeout: 120_000 }, async
   )
   note('shed by load', await shed.promise, [
     /with 503: service_unavailable/,
-    /Limit: the load that a thread can take/,
+    /Limit: the load that a thread can handle/,
   ])
   await check(t, world.explained)
 

@@ -213,19 +213,19 @@ t.test('a server tool that the workspace disables is refused, from the change on
   const fields = { model: 'sim/echo', input: 'Hi', tools: [{ type: 'openrouter:datetime' }] }
   const refused = await call('POST', '/responses', fields, key)
   t.equal(refused.status, 403)
-  t.equal(refused.message, 'tools[0]: the server tool datetime is disabled in this workspace')
+  t.equal(refused.message, 'tools[0]: the datetime server tool is disabled in this workspace')
   const web = { disabled_server_tools: ['web_search', 'gateway:web_fetch'] }
   t.equal((await call('PATCH', '/workspaces/tools', web)).status, 200)
   const asks: readonly (readonly [object, RegExp])[] = [
-    [{ tools: [{ type: 'gateway:web_search' }] }, /^tools\[0\]: the server tool web_search is disabled/],
-    [{ tools: [{ type: 'web_search' }] }, /^tools\[0\]: the server tool web_search is disabled/],
-    [{ tools: [{ type: 'gateway:web_fetch' }] }, /^tools\[0\]: the server tool web_fetch is disabled/],
-    [{ plugins: [{ id: 'web-fetch' }] }, /the server tool web_fetch is disabled/],
+    [{ tools: [{ type: 'gateway:web_search' }] }, /^tools\[0\]: the web_search server tool is disabled/],
+    [{ tools: [{ type: 'web_search' }] }, /^tools\[0\]: the web_search server tool is disabled/],
+    [{ tools: [{ type: 'gateway:web_fetch' }] }, /^tools\[0\]: the web_fetch server tool is disabled/],
+    [{ plugins: [{ id: 'web-fetch' }] }, /the web_fetch server tool is disabled/],
     [
       { plugins: [{ id: 'web' }] },
-      /^plugins\[0\]: the server tool web_search is disabled in this workspace$/,
+      /^plugins\[0\]: the web_search server tool is disabled in this workspace$/,
     ],
-    [{ model: 'sim/echo:online' }, /^model: the server tool web_search is disabled in this workspace$/],
+    [{ model: 'sim/echo:online' }, /^model: the web_search server tool is disabled in this workspace$/],
   ]
   for (const [asked, message] of asks) {
     const reply = await call('POST', '/responses', { model: 'sim/echo', input: 'Hi', ...asked }, key)

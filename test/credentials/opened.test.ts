@@ -108,7 +108,7 @@ const read = async (metric: { get(): Promise<{ values: { value: number }[] }> })
 
 const GONE = 'provider_unavailable: The stored credential for this provider no longer exists'
 const BROKEN = 'provider_unavailable: The stored credential for this provider cannot be used'
-const AWAY = 'store_unavailable: The database of the gateway cannot be used now; try again'
+const AWAY = "store_unavailable: The gateway's database is currently unavailable; try again"
 
 t.test('a key is read and opened once, then answered at once', async t => {
   const { cache, add, asked, metrics, opened } = setup()

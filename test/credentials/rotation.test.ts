@@ -243,7 +243,7 @@ t.test('the check before the start names a missing key and what to do', async t 
   })
   await store.credentials.add(someCredential(createVault([{ ...k3, id: 'a\u001b[2Jb' }]), 'key'))
   await t.rejects(checkRing(store, both, 'X'), {
-    message: /^X: 1 credential is sealed with the master key \(of no valid name\)/,
+    message: /^X: 1 credential is sealed with the master key \(with an invalid name\)/,
   })
 })
 

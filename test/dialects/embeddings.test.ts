@@ -112,7 +112,7 @@ t.test('errors name the field by its path, and repeat nothing', async t => {
     [{ input: [] }, /^input: must have at least 1 element/],
     [{ input: [''] }, /^input\[0\]: must not be empty/],
     [{ input: ['a', ''] }, /^input\[1\]: must not be empty/],
-    [{ input: ['a', 5] }, /^input\[1\]: must be a string, as the first element is/],
+    [{ input: ['a', 5] }, /^input\[1\]: must be a string, like the first element/],
     [{ input: ['a', ['b']] }, /^input\[1\]: must be a string/],
     [{ input: [null] }, /^input\[0\]: must be a string, a token id, /],
     [{ input: [true, 'a'] }, /^input\[0\]: must be a string, a token id, /],
@@ -121,7 +121,7 @@ t.test('errors name the field by its path, and repeat nothing', async t => {
     [{ input: [-1] }, /^input\[0\]: must be a token id/],
     [{ input: [2 ** 31] }, /^input\[0\]: must be a token id/],
     [{ input: [[]] }, /^input\[0\]: must have at least 1 token id/],
-    [{ input: [[1], 'a'] }, /^input\[1\]: must be an array of token ids, as the first element is/],
+    [{ input: [[1], 'a'] }, /^input\[1\]: must be an array of token ids, like the first element/],
     [
       {
         input: [
@@ -141,7 +141,7 @@ t.test('errors name the field by its path, and repeat nothing', async t => {
     [part([]), /^input\[0\]\.content: must have at least 1 part/],
     [part(many({ type: 'text', text: 'a' }, 257)), /^input\[0\]\.content: must have at most 256 parts/],
     [part([null]), /^input\[0\]\.content\[0\]: must be an object/],
-    [part([{ type: 'text' }]), /^input\[0\]\.content\[0\]\.text: must be a string that is not empty/],
+    [part([{ type: 'text' }]), /^input\[0\]\.content\[0\]\.text: must be a non-empty string/],
     [part([{ type: 'image_url', image_url: 'https://x' }]), /^input\[0\]\.content\[0\]\.image_url\.url: /],
     [part([{ type: 'secret-audio' }]), /^input\[0\]\.content\[0\]\.type: must be text or image_url$/],
     [

@@ -217,7 +217,7 @@ t.test(
     t.equal((await ask(gateway, 'sim/echo')).last, 'response.completed', 'known keys are served')
     const unknown = await ask(gateway, 'sim/echo', `sk-gw-v1-${randomBytes(32).toString('hex')}`)
     t.equal(unknown.status, 503)
-    t.match(unknown.body, 'The database of the gateway cannot be used now')
+    t.match(unknown.body, "The gateway's database is currently unavailable")
     backlog(gateway, 70 * MIB)
     await watch.fires(t, 'SluiceLedgerBehind')
     await link.start()

@@ -85,5 +85,5 @@ t.test('counters that cannot be read are told of once, and refuse', async t => {
     throw new Error('away')
   })
   for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.take(entry('x'))))
-  t.same(faults, ['cannot read spending from the store; limits continue with the last known values'])
+  t.same(faults, ['cannot read spending from the store; limits continue to use the last known values'])
 })

@@ -324,14 +324,14 @@ t.test('tokens per minute are told with when they are there again', async t => {
   const first = (await s.admit(UNLIMITED, 0, { tokens: 60 })) as Reservation
   t.match(await s.refusal(UNLIMITED, 0, { tokens: 41 }), {
     code: 'rate_limit_exceeded',
-    message: /100 tokens per minute, and this request may take up to 41$/,
+    message: /100 tokens per minute, but this request may use up to 41$/,
     headers: { 'X-RateLimit-Limit': '100', 'X-RateLimit-Remaining': '40' },
   })
   first.settle(spent(0, { tokens: 10 }))
   t.equal(await s.refusal(UNLIMITED, 0, { tokens: 41 }), null, 'what was not used is there')
   t.match(await s.refusal(UNLIMITED, 0, { tokens: 50 }), {
     code: 'rate_limit_exceeded',
-    message: /100 tokens per minute, and this request may take up to 50$/,
+    message: /100 tokens per minute, but this request may use up to 50$/,
     retryAfterSeconds: 45,
     headers: {
       'X-RateLimit-Limit': '100',

@@ -54,7 +54,7 @@ t.test('each way in which the pool fails has its own answer', async t => {
     ],
     [new TaskError('crashed'), 'invalid_request', /the document cannot be read$/],
     [new TaskError('overloaded'), 'service_unavailable', /too many documents/],
-    [new TaskError('overloaded', null, true), 'rate_limit_exceeded', /documents of this API key/],
+    [new TaskError('overloaded', null, true), 'rate_limit_exceeded', /too many of this API key's documents/],
     [
       new TaskError('failed', { code: 'encrypted', message: 'is encrypted' }),
       'invalid_request',
@@ -87,7 +87,7 @@ t.test('a document of a key whose documents leave no room is refused before it i
   }
   const link = { type: 'input_file' as const, file_data: 'https://example.com/a.pdf' }
   const refused = await parse(run, [link], { tasks: { run, checkRoom: full }, fetchPage })
-  t.match(refused.error, { code: 'rate_limit_exceeded', message: /documents of this API key/ })
+  t.match(refused.error, { code: 'rate_limit_exceeded', message: /too many of this API key's documents/ })
   t.equal(fetched, 0)
   t.same(keys, [`pdf-text ${scriptedExchange().caller.keyHash}`])
   await parse(run, [link], { fetchPage })
@@ -132,7 +132,7 @@ t.test('more text than any model reads is refused', async t => {
   const { error } = await parse(run, [part('one'), part('two')])
   t.match(error, {
     code: 'invalid_request',
-    message: /^input\[0\]\.content\[1\]\.file_data: .* too much text together$/,
+    message: /^input\[0\]\.content\[1\]\.file_data: .* too much text in total$/,
   })
 })
 

@@ -310,7 +310,7 @@ t.test('all faults of the rows are told at once, without those that follow from 
   t.match(faults[2], /no provider "openia"; did you mean openai\?$/)
   t.match(
     faults[6],
-    /"krea" is not offered: its public API makes images only.* Add a row for it under providers/,
+    /"krea" is not offered: its public API only generates images.* Add a row for it under providers/,
   )
   t.end()
 })
@@ -347,7 +347,7 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     model({ endpoints: [{ provider: 'acme', format: 'openai-embeddings' }] }),
     path,
-    /openai-embeddings makes embeddings only: set outputModalities: \[embeddings\] on the model, or use one of openai-responses, /,
+    /openai-embeddings produces only embeddings: set outputModalities: \[embeddings\] on the model, or use one of openai-responses, /,
   )
   fails(
     model({ endpoints: [{ provider: 'voyageai' }] }),
@@ -357,7 +357,7 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'acme', format: 'openai-chat' }] }),
     path,
-    /openai-chat does not make embeddings: use one of openai-embeddings, cohere-embeddings, /,
+    /openai-chat does not produce embeddings: use one of openai-embeddings, cohere-embeddings, /,
   )
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'anthropic' }] }),

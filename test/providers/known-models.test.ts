@@ -105,7 +105,7 @@ t.test('a price that can only be one of a million tokens is none of a token', as
 
 t.test('a file that cannot be imported is refused with the place of each fault', async t => {
   const cases = [
-    ['<html>', /^is not JSON: expected the answer of GET \/models/],
+    ['<html>', /^is not JSON: expected the answer to GET \/models/],
     ['{}', /^has no list of models/],
     ['{"data":[]}', /^data: is empty$/],
     [of('x'), /^data\[0\]: expected an object$/],

@@ -19,7 +19,7 @@ t.test('an engine that does not work makes room for the next one', async t => {
 
 t.test('without the package of the embedded engine, the refusal says what to install', async t => {
   const why =
-    'the embedded engine needs the package just-bash beside the gateway: npm install --ignore-scripts just-bash@3.4'
+    'the embedded engine needs the just-bash package next to the gateway: npm install --ignore-scripts just-bash@3.4'
   t.equal(await embedded(false).refusal(), why)
   t.equal(
     await createFirstEngine([embedded(false), embedded(false)]).refusal(),

@@ -87,7 +87,7 @@ t.test('a stream that arrives too slowly is refused, unless its reader is slow',
   const read = stream.read(bodyReader(() => isTaken.promise))
   const slow = t.rejects(read, {
     code: 'deadline_exceeded',
-    message: 'The request body arrives too slowly: at least 65536 bytes must come in 10 seconds',
+    message: 'The request body arrives too slowly: at least 65536 bytes must arrive within 10 seconds',
   })
   for (let window = 0; window < 3; window++) {
     stream.push(piece, false)

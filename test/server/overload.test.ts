@@ -224,7 +224,7 @@ t.test('a body that can never be held is too large, whatever else runs', async t
   for (const body of bodies) {
     const { status, reply, client } = await front.answer('/large', 'POST', body)
     t.equal(status, 413)
-    t.match(reply?.body, 'needs more memory than one request may use')
+    t.match(reply?.body, 'needs more memory than a single request may use')
     client.destroy()
   }
   while (front.server.load.bufferedBytes > 0) await turns(1)

@@ -26,7 +26,7 @@ t.test('a full disk is an error that names the folder, and its end is a notice',
   })
   t.same(lines, [
     ['error', 'disk', 'the disk is full', { folder: '/data/spool' }],
-    ['notice', 'disk', 'the disk has room again'],
+    ['notice', 'disk', 'the disk has free space again'],
   ])
   watch.close()
 })

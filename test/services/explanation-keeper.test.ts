@@ -73,7 +73,7 @@ t.test('a store that is away is tried again, and the oldest ones are dropped', a
   await turns()
   clock.advance(5_000)
   await turns()
-  t.same(faults, ['cannot keep explanations of requests'], 'told once')
+  t.same(faults, ['cannot store explanations of requests'], 'told once')
   away(false)
   clock.advance(5_000)
   await turns()

@@ -90,16 +90,16 @@ t.test('prices of the configuration win', async t => {
 const FAILURES: Readonly<Record<string, [RequestListener, RegExp]>> = {
   'a wrong key': [
     answer(401, `{"error":"bad ${KEY}"}`),
-    /^the engine own answered 401: it does not accept its apiKey$/,
+    /^the own engine answered 401: it does not accept its apiKey$/,
   ],
-  'a fault': [answer(500, KEY), /^the engine own answered 500$/],
+  'a fault': [answer(500, KEY), /^the own engine answered 500$/],
   'a redirect': [
     (_request, response) => response.writeHead(302, { location: 'http://127.0.0.1:9/' }).end(),
-    /^the engine own answered 302$/,
+    /^the own engine answered 302$/,
   ],
-  'no JSON': [answer(200, '<html>'), /^the reply of the engine own cannot be read$/],
-  'another JSON': [answer(200, '{"hits":[]}'), /^the reply of the engine own cannot be read$/],
-  'a hang-up': [(request, _response) => request.socket.destroy(), /^the engine own cannot be reached$/],
+  'no JSON': [answer(200, '<html>'), /^the reply of the own engine cannot be read$/],
+  'another JSON': [answer(200, '{"hits":[]}'), /^the reply of the own engine cannot be read$/],
+  'a hang-up': [(request, _response) => request.socket.destroy(), /^the own engine cannot be reached$/],
   'too much': [
     (_request, response) => {
       response.writeHead(200)
@@ -109,7 +109,7 @@ const FAILURES: Readonly<Record<string, [RequestListener, RegExp]>> = {
       }
       more()
     },
-    /^the engine own cannot be reached$/,
+    /^the own engine cannot be reached$/,
   ],
 }
 
@@ -132,7 +132,7 @@ t.test('a slow engine ends at the deadline, and a caller who leaves ends the cal
     arrival.resolve()
   })
   const late = engines.search(engine, QUERY, ALL, terms())
-  const outcome = t.rejects(late, { message: 'the engine own did not answer in time' })
+  const outcome = t.rejects(late, { message: 'the own engine did not answer in time' })
   await arrival.promise
   clock.advance(5_000)
   await outcome
@@ -173,7 +173,7 @@ t.test(
     clock.advance(5_000)
     const ended = await Promise.all(slow.slice(1))
     t.equal(ended.filter(each => each === 'too many searches are running').length, 3)
-    t.equal(ended.filter(each => each === 'the engine own did not answer in time').length, 16)
+    t.equal(ended.filter(each => each === 'the own engine did not answer in time').length, 16)
     await t.rejects(engines.search(engine, QUERY, ALL, terms(AbortSignal.abort(new Error('gone')))), {
       message: 'gone',
     })

@@ -130,7 +130,7 @@ export class ServiceRunner {
 
   /** Ends all work; other runners go on with the jobs at once. */
   async close(): Promise<void> {
-    this.#ending.abort(new Error('the runner of batches is closed'))
+    this.#ending.abort(new Error('the batch runner is closed'))
     this.#drop(() => true)
     await Promise.all([...this.#works.values()].map(work => work.release()))
     await Promise.all([...this.#visiting.values(), ...this.#submitting.values(), this.#discovery])
@@ -207,7 +207,7 @@ export class ServiceRunner {
       const caller = callerOf(await keyOf(draft.batch.keyHash))
       return await quota.hold(caller, Number(reserved), draft.facts.credentialId !== null)
     } catch (error) {
-      log.fault('batches', 'cannot reserve limits for a provider batch job', error)
+      log.fault('batches', 'cannot reserve the cost of a provider batch job', error)
       return null
     } finally {
       release(draft)

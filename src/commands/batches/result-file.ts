@@ -37,7 +37,7 @@ export class ResultFile {
       if (this.#bytes === 0) return
       if (!this.#isBeside) {
         throw new CommandError(
-          `${this.path}: the gateway became unreachable, and the results already written there cannot be taken back`,
+          `${this.path}: the gateway became unreachable, and the results already written there cannot be undone`,
         )
       }
       await this.#handle.truncate(0)

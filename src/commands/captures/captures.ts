@@ -140,7 +140,8 @@ class PartReader {
     let line = ''
     for await (const piece of openSealedFile(path, this.#keys, { captureId: id, organizationId, name })) {
       if (piece.kind === 'end') {
-        if (!piece.isWhole) complain(['this part has no end: it is still growing, or its process was killed'])
+        if (!piece.isWhole)
+          complain(['this part is incomplete: it is still being written, or its process was killed'])
         continue
       }
       line += decoder.decode(piece.bytes, { stream: true })

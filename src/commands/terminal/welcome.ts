@@ -51,7 +51,7 @@ export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' 
     `  management key  ${keys.managementKey}`,
     `  API key         ${keys.apiKey}`,
     '',
-    'To run the examples of the docs, set them in a shell:',
+    'To run the examples in the docs, set these in a shell:',
     `  export URL=${started.url} KEY=${keys.apiKey} MANAGEMENT_KEY=${keys.managementKey}`,
     '',
     ...tryIt(keys.apiKey, started),

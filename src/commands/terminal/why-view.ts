@@ -40,7 +40,7 @@ function head(explanation: Explanation): string[] {
   const facts: readonly (readonly [string, string | null])[] = [
     ['request', id],
     ['X-Request-Id', request_id],
-    ['came', `${created_at}, took ${milliseconds(duration_ms)} ms`],
+    ['received', `${created_at}, took ${milliseconds(duration_ms)} ms`],
     ['asked', method === null ? null : `${method} ${route ?? ''}`],
     ['ended', status === null ? outcome : `${status} ${outcome}`],
     ['model', modelOf(requested_model, model, provider)],

@@ -66,7 +66,7 @@ async function readProof(proof: string, keys: readonly ProofJwk[]): Promise<Chec
   const names = await Promise.all(keys.map(key => calculateJwkThumbprint(key)))
   const key = keys[names.indexOf(kid)]
   if (key === undefined)
-    throw new ProofFault(`none of the keys given has signed it (it was signed with key ${kid})`)
+    throw new ProofFault(`none of the given keys signed it (it was signed with key ${kid})`)
   const verified = await compactVerify(proof, await importJWK(key, PROOF_ALGORITHM), {
     algorithms: [PROOF_ALGORITHM],
   }).catch(() => {

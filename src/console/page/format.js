@@ -1,4 +1,4 @@
-/** Numbers, money and times as people read them. */
+/** Numbers and times as people read them. */
 
 const NOTHING = '–'
 

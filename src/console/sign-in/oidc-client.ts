@@ -255,7 +255,7 @@ function refusalOf(thrown: unknown): SignInError {
   if (name === 'AuthorizationResponseError')
     return new SignInError(403, said, `The provider refused the sign-in (${said}).`)
   if (name === 'ResponseBodyError' && said === 'invalid_grant')
-    return new SignInError(400, said, 'This sign-in was used already, or took too long. Sign in again.')
+    return new SignInError(400, said, 'This sign-in has already been used, or took too long. Sign in again.')
   if (name === 'ResponseBodyError' || name === 'WWWAuthenticateChallengeError') {
     return new SignInError(
       502,

@@ -145,7 +145,7 @@ export class SignInPages {
       throw new SignInError(
         400,
         'state',
-        'This sign-in was not begun in this browser, was used already, or took too long. Sign in again.',
+        'This sign-in was not started in this browser, has already been used, or took too long. Sign in again.',
       )
     }
     this.#pending.delete(state)
@@ -159,7 +159,7 @@ export class SignInPages {
     if (headers.origin === this.#origin && headers[PAGE_HEADER] !== undefined) return
     throw new GatewayError(
       'permission_denied',
-      `Sign in at ${this.#origin}/console: it is the address that the provider knows`,
+      `Sign in at ${this.#origin}/console: that is the address that the provider knows`,
     )
   }
 
@@ -200,11 +200,7 @@ function addressOf({ socket }: IncomingMessage): string {
 function refusalOf(thrown: unknown): SignInError {
   if (thrown instanceof SignInError) return thrown
   if (isAway(thrown))
-    return new SignInError(
-      503,
-      'database',
-      'The database of the gateway does not answer. Sign in again later.',
-    )
+    return new SignInError(503, 'database', "The gateway's database does not answer. Sign in again later.")
   const { status, code, message } = toGatewayError(thrown)
   return new SignInError(status, code, message)
 }

@@ -62,7 +62,7 @@ export function parseAzureKey(text: string): AzureKey {
     } else resources.push(readResource(fields.only(RESOURCE_FIELDS)))
   }
   if (new Set(deployments.map(({ modelSlug }) => modelSlug)).size < deployments.length) {
-    throw keyError('must not have two deployments of the same model_slug')
+    throw keyError('must not have two deployments with the same model_slug')
   }
   const secrets = [...new Set([...deployments, ...resources].map(({ apiKey }) => apiKey))]
   return { kind: 'azure', resources, deployments, region: null, secrets }

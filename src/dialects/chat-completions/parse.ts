@@ -46,7 +46,7 @@ const OF_RESPONSES: readonly ForeignField[] = [
   ['text', 'use response_format and verbosity'],
   ['include', 'it belongs to POST /responses'],
   ['generate', 'it belongs to POST /responses'],
-  ['truncation', 'use the plugin context-compression'],
+  ['truncation', 'use the context-compression plugin'],
 ]
 
 const check = bodyCheck(ChatBody)
@@ -218,7 +218,7 @@ function hubToolChoice(choice: ChatToolChoice, offered: ReadonlySet<string>): To
     default: {
       const server = serverToolName(choice.type)
       if (server !== null && !offered.has(server))
-        throw refuseField('tool_choice.type', `the server tool ${server} is not offered by this gateway yet`)
+        throw refuseField('tool_choice.type', `the ${server} server tool is not offered by this gateway yet`)
       return choice as ToolChoice
     }
   }

@@ -44,17 +44,17 @@ export function readInput(input: unknown): ReadInput {
 /** All inputs of a list have the form of the first one. */
 function itemOf(element: unknown, first: unknown, path: string): EmbeddingItem {
   if (typeof first === 'string') {
-    if (typeof element !== 'string') throw refuseField(path, 'must be a string, as the first element is')
+    if (typeof element !== 'string') throw refuseField(path, 'must be a string, like the first element')
     return textItem(element, path)
   }
   if (Array.isArray(first)) {
     if (!Array.isArray(element))
-      throw refuseField(path, 'must be an array of token ids, as the first element is')
+      throw refuseField(path, 'must be an array of token ids, like the first element')
     return tokenItem(element, path)
   }
   if (!isObject(first))
     throw refuseField(path, 'must be a string, a token id, an array of token ids, or an object')
-  if (!isObject(element)) throw refuseField(path, 'must be an object with content, as the first element is')
+  if (!isObject(element)) throw refuseField(path, 'must be an object with content, like the first element')
   return contentItem(element, path)
 }
 
@@ -88,7 +88,7 @@ function partOf(part: unknown, path: string): EmbeddingPart {
   if (part['type'] === 'text') {
     const { text } = part
     if (typeof text !== 'string' || text === '')
-      throw refuseField(`${path}.text`, 'must be a string that is not empty')
+      throw refuseField(`${path}.text`, 'must be a non-empty string')
     return { type: 'input_text', text }
   }
   if (part['type'] === 'image_url') {

@@ -93,7 +93,7 @@ export class GeminiConversation {
     if (call !== undefined) return call.id
     if (id !== '') return id
     const path = `contents[${index}].parts[${at}].functionResponse.name`
-    throw refuseField(path, 'there is no open call of this function: send the call before its result')
+    throw refuseField(path, 'there is no open call to this function: send the call before its result')
   }
 
   #push(item: PartItem, content: number | null, part: number | null, isDivided = false): void {

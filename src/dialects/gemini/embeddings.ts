@@ -74,7 +74,7 @@ function settingsOf([first, ...others]: readonly Request[]): Record<string, unkn
       if ((other[name] ?? null) !== (first?.[name] ?? null))
         throw refuseField(
           `requests[${at + 1}].${name}`,
-          'must be the same as in the first request: send the others separately',
+          'must be the same as in the first request: send requests that differ separately',
         )
     }
   }
@@ -103,7 +103,7 @@ type InputPart = { type: 'text'; text: string } | { type: 'image_url'; image_url
 
 function partOf({ text, inlineData }: Part, path: string): InputPart {
   if (text != null && text !== '') return { type: 'text', text }
-  if (inlineData == null) throw refuseField(path, 'must be text that is not empty, or an image in inlineData')
+  if (inlineData == null) throw refuseField(path, 'must be non-empty text, or an image in inlineData')
   return { type: 'image_url', image_url: { url: `data:${inlineData.mimeType};base64,${inlineData.data}` } }
 }
 

@@ -42,7 +42,7 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
     const path = `tools[${index}]`
     const { type } = entry as { type?: unknown }
     if (typeof type === 'string') {
-      if (serverToolName(type) === null) throw refuseField(`${path}.type`, 'must name a tool of the gateway')
+      if (serverToolName(type) === null) throw refuseField(`${path}.type`, 'must name a gateway tool')
       add(entry, path)
       continue
     }
@@ -58,7 +58,7 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
 }
 
 function hostedTool(kind: string, settings: unknown, path: string): Fields {
-  if (!KIND.test(kind)) throw refuseField(path, 'must have names of tools as its field names')
+  if (!KIND.test(kind)) throw refuseField(path, 'must have tool names as its field names')
   const native = { [kind]: settings }
   const form = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined
   if (form === undefined) return { type: `google_${kind}`, native }

@@ -45,7 +45,7 @@ const FOREIGN: readonly ForeignField[] = [
   ['reasoning_effort', 'use output_config.effort'],
   ['include', 'it belongs to POST /responses'],
   ['generate', 'it belongs to POST /responses'],
-  ['truncation', 'use the plugin context-compression'],
+  ['truncation', 'use the context-compression plugin'],
   ['previous_response_id', 'send the full conversation in messages'],
   ['logprobs', 'this API has no field for them in the answer'],
   ['top_logprobs', 'this API has no field for them in the answer'],
@@ -112,7 +112,7 @@ function betasIn(header: string): readonly string[] {
   if (names.length > BETAS_MAX || !names.every(name => BETA.test(name)))
     throw refuseField(
       BETA_HEADER,
-      `must be at most ${BETAS_MAX} names of at most 100 visible characters, with commas between them`,
+      `must be at most ${BETAS_MAX} names of at most 100 visible characters, separated by commas`,
     )
   return names
 }

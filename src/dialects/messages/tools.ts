@@ -47,7 +47,7 @@ export function hubTool(tool: MessagesTool, index: number): Tool {
   const form = FAMILIES.get(family)
   if (form === undefined) {
     const known = ['custom', ...FAMILIES.keys()].join(', ')
-    throw refuseField(path, `must name a known tool: ${known} (with their dates), or a tool of the gateway`)
+    throw refuseField(path, `must name a known tool: ${known} (with their dates), or a gateway tool`)
   }
   // No provider of another API knows the type, so that its format refuses it.
   const hub = form === null ? { type } : form(tool as Fields, elementPath('tools', index))

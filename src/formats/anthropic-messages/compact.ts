@@ -1,7 +1,7 @@
 /**
  * Summaries that a provider of the Messages API makes itself: the edit `compact_20260112`, which needs a beta flag and
- * a conversation of at least 50,000 tokens. The model summarises a shorter one when prompted in words, as the request
- * says. Pure.
+ * a conversation of at least 50,000 tokens. For a shorter conversation, the model writes the summary as plain text,
+ * because the request also asks for it in words. Pure.
  */
 import { filled } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -82,7 +82,7 @@ export function cacheControl(given: CacheMarks['cache_control']): Record<string,
 export function imageBlock(part: InputImage, path: string): MessagesBlock {
   const url = part.image_url
   if (url == null || url === '')
-    throw inexpressible(`${path}.file_id`, 'this provider takes images only by URL or inline')
+    throw inexpressible(`${path}.file_id`, 'this provider accepts images only by URL or inline')
   return { type: 'image', source: imageSource(url, `${path}.image_url`) }
 }
 
@@ -111,7 +111,7 @@ function fileBlock(part: InputFile, path: string): MessagesBlock {
       ...title,
     }
   }
-  throw inexpressible(`${path}.file_id`, 'this provider takes files only by URL or inline')
+  throw inexpressible(`${path}.file_id`, 'this provider accepts files only by URL or inline')
 }
 
 function fileSource(file: string, path: string): MessagesBlock {

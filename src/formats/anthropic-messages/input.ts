@@ -4,11 +4,11 @@
  * - Neighbours of one role become one turn; in a user turn tool results come first, as the API demands.
  * - A message from a client of this API is sent unchanged if dialects/messages/verbatim.ts allows it and nothing has
  *   changed it; the rules below are for all others.
- * - Later system messages of such a client keep their place. Those of other clients, and developer messages, join
+ * - Later system messages of such a client keep their position. Those of other clients, and developer messages, join
  *   `system` in order: not every model accepts them within the conversation, and as user turns they would lose their
  *   authority.
  * - The encoder omits items of tools that a provider ran (see outgoing.ts): the API accepts such blocks only with
- *   sealed contents that the items lack.
+ *   encrypted contents that the items lack.
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
@@ -161,7 +161,7 @@ class Writer {
     }
     const other = blocks.findIndex(block => block['type'] !== 'text')
     if (other !== -1)
-      throw inexpressible(`${path}.content`, 'this provider takes only text in system messages')
+      throw inexpressible(`${path}.content`, 'this provider accepts only text in system messages')
     if (nativeFields(item)['in_place'] === true) this.add('system', blocks)
     else this.system.push(...blocks)
   }

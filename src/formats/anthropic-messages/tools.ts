@@ -114,7 +114,7 @@ function limits(tool: Json, path: string): MessagesBlock {
   const allowed = domains('allowed_domains')
   const blocked = domains('blocked_domains', 'excluded_domains')
   if (allowed.length > 0 && blocked.length > 0) {
-    throw inexpressible(path, 'this provider takes either allowed or blocked domains, not both')
+    throw inexpressible(path, 'this provider accepts either allowed or blocked domains, not both')
   }
   const wire: MessagesBlock = {}
   const uses = wholeNumber(tool['max_uses'])

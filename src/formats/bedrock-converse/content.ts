@@ -121,7 +121,7 @@ function fileBlock(part: InputFile, path: string): ConverseBlock {
   if (file === '') {
     throw inexpressible(
       part.file_url == null ? `${path}.file_id` : `${path}.file_url`,
-      'this provider takes files only inside the request: send file_data',
+      'this provider accepts files only inside the request: send file_data',
     )
   }
   const inline = file.startsWith(PDF_START) ? { mediaType: 'application/pdf', data: file } : base64Url(file)

@@ -108,7 +108,7 @@ class Writer {
       return
     }
     if (blocks.some(block => block['text'] === undefined && block['cachePoint'] === undefined)) {
-      throw inexpressible(`${path}.content`, 'this provider takes only text in system messages')
+      throw inexpressible(`${path}.content`, 'this provider accepts only text in system messages')
     }
     this.system.push(...blocks)
   }

@@ -57,7 +57,7 @@ function declared(called: readonly string[]): readonly ConverseBlock[] {
 
 function toolBlocks(tool: Tool, index: number, family: Family): readonly ConverseBlock[] {
   if (tool.type !== 'function') {
-    throw inexpressible(`tools[${index}]`, `a ${tool.type} tool cannot be sent to this provider`)
+    throw inexpressible(`tools[${index}]`, `a tool of type ${tool.type} cannot be sent to this provider`)
   }
   const spec: ConverseBlock = {
     name: tool.name,
@@ -74,7 +74,7 @@ function choiceOf(choice: ToolChoice | undefined): ConverseBlock | null {
   if (typeof choice === 'string') return word(choice)
   if (choice.type === 'allowed_tools') return word(choice.mode)
   if (choice.type === 'function') return { tool: { name: choice.name } }
-  throw inexpressible('tool_choice', `a ${choice.type} tool cannot be forced at this provider`)
+  throw inexpressible('tool_choice', `this provider cannot be made to call a tool of type ${choice.type}`)
 }
 
 function word(choice: 'auto' | 'none' | 'required'): ConverseBlock | null {

@@ -102,7 +102,7 @@ export class VectorBody {
     }
     return new GatewayError(
       'unprocessable',
-      'input: the vectors are too large together; send fewer inputs, or ask for encoding_format base64',
+      'input: the vectors are too large in total; send fewer inputs, or ask for encoding_format base64',
     )
   }
 

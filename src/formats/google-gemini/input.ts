@@ -193,7 +193,7 @@ class Turns {
     const id = String(item['call_id'])
     const name = this.#names.get(id)
     if (name === undefined) {
-      throw inexpressible(`${path}.call_id`, 'no call with this id comes before its output')
+      throw inexpressible(`${path}.call_id`, 'no call with this id precedes this output')
     }
     const output = item['output']
     let text = typeof output === 'string' ? output : ''

@@ -124,13 +124,14 @@ function callingConfig(choice: unknown, functions: readonly Json[], autoMode: st
   const word = object?.['type'] === 'allowed_tools' ? object['mode'] : choice
   if (word === 'required') {
     // Only functions can be demanded; the tools that Google runs are always its own choice.
-    if (functions.length === 0) throw missing('tool_choice', 'way to force a tool that is not a function')
+    if (functions.length === 0)
+      throw missing('tool_choice', 'way to force a call to a tool that is not a function')
     return { mode: 'ANY' }
   }
   // Without functions there is nothing to configure, and Google refuses a configuration of nothing.
   if (word === 'auto') return functions.length === 0 ? null : { mode: autoMode }
   if (word === 'none') return functions.length === 0 ? null : { mode: 'NONE' }
-  throw missing('tool_choice.type', 'way to force a tool that is not a function')
+  throw missing('tool_choice.type', 'way to force a call to a tool that is not a function')
 }
 
 function missing(path: string, what: string): GatewayError {

@@ -1,6 +1,6 @@
 /**
  * Assembles the tool calls of one Chat Completions reply from fragments. Pure. Hot path.
- * Providers identify calls in many ways: an index from 0 or 1, the same index for all, or none; an id in the first
+ * Providers identify calls in many ways: an index from 0 or 1, the same index for all, or no index; an id in the first
  * fragment, in each, '', or never; a repeated name; arguments as text, as an object, or all at once.
  */
 import { GatewayError } from '../../errors.ts'

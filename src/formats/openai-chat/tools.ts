@@ -32,7 +32,7 @@ function nameOf(tool: Tool): string {
 function chatTool(tool: Tool, index: number, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
   if (tool.type === 'function') return functionTool(tool, quirks)
   if (tool.type === 'custom') return customTool(tool)
-  throw inexpressible(`tools[${index}]`, `a ${tool.type} tool cannot be sent to this provider`)
+  throw inexpressible(`tools[${index}]`, `a tool of type ${tool.type} cannot be sent to this provider`)
 }
 
 function functionTool(tool: FunctionTool, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
@@ -72,7 +72,7 @@ function chatChoice(choice: ToolChoice, quirks: ReadonlySet<Quirk>): unknown {
   if (choice.type === 'function') return { type: 'function', function: { name: choice.name } }
   if (choice.type === 'custom') return { type: 'custom', custom: { name: choice.name } }
   if (choice.type === 'allowed_tools') return word(choice.mode, quirks)
-  throw inexpressible('tool_choice', `a ${choice.type} tool cannot be forced at this provider`)
+  throw inexpressible('tool_choice', `this provider cannot be made to call a tool of type ${choice.type}`)
 }
 
 function word(choice: 'auto' | 'none' | 'required', quirks: ReadonlySet<Quirk>): string {

@@ -102,5 +102,5 @@ export function encodeToolChoice(choice: unknown, quirks: readonly Quirk[]): unk
 }
 
 function notOurs(path: string, type: string): GatewayError {
-  return inexpressible(path, `${type} runs on the gateway, not at this provider`)
+  return inexpressible(path, `${type} is run by the gateway, not by this provider`)
 }

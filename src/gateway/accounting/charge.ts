@@ -220,7 +220,7 @@ export function noteImplausible(
 ): void {
   const { slug } = endpoint.provider
   metrics.usageImplausible.inc({ provider: slug })
-  log.notice('gateway', 'provider reported implausible usage; a corrected usage was charged', {
+  log.notice('gateway', 'provider reported implausible usage; corrected usage was charged', {
     provider: slug,
     model: endpoint.modelId,
   })

@@ -1,6 +1,7 @@
 /**
  * Abandoned replies: the gateway keeps reading a reply after the caller has disconnected, because the usage comes at
- * the end. Each policy has a row with the time limit: a caller who leaves must not hold more than one who stays.
+ * the end. Each policy has a row with the time limit: a caller who disconnects must not hold more resources than one
+ * who stays.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { HeldShare } from '../../fairness/held-share.ts'

@@ -1,6 +1,6 @@
 /**
  * Metered deltas: counts the output on its way from the decoder to the attempt, for callers with a spending limit. It
- * reserves more of the limit ahead of need, holds deltas back while it waits for the counters, and ends the reply when
+ * reserves more of the limit in advance, holds deltas back while it waits for the counters, and ends the reply when
  * nothing is left.
  */
 import type { Delta } from '../../formats/format.ts'

@@ -68,7 +68,7 @@ export function withProvider(error: GatewayError, { endpoint }: AttemptRecord): 
 export function asGatewayError({ log }: { readonly log: Log }, thrown: unknown): GatewayError {
   const error = toGatewayError(thrown)
   if (error.code === 'internal')
-    log.fault('gateway', 'request failed in an unexpected way', error.cause ?? error)
+    log.fault('gateway', 'request failed with an unexpected error', error.cause ?? error)
   return error
 }
 

@@ -59,7 +59,7 @@ export function checkToolWays(deps: ToolWaysDeps, exchange: Exchange): void | Pr
       if (!disabled.has(name)) continue
       throw new GatewayError(
         'permission_denied',
-        `${path}: the server tool ${name} is disabled in this workspace`,
+        `${path}: the ${name} server tool is disabled in this workspace`,
       )
     }
   })

@@ -292,7 +292,7 @@ export function createCheckText(tasks: GuardTasks): CheckText {
     if (failure !== null) {
       throw new GatewayError(
         'guardrail_unavailable',
-        'The rules of the guardrails could not be evaluated; try again',
+        'The guardrail rules could not be evaluated; try again',
         {
           cause: failure.cause,
         },

@@ -1,7 +1,6 @@
 /**
- * Candidate filters, one row each: the caller's preferences (`only`, `ignore`, `zdr`, `data_collection`,
- * `quantizations`, `max_price`, `require_parameters`), the data region, and the variant in the model name. Pure. Hot
- * path. If a credential declares a data policy, that policy replaces the endpoint's.
+ * Candidate filters: the caller's preferences, the data region, and the variant in the model name. Pure. Hot path. If a
+ * credential declares a data policy, that policy replaces the endpoint's.
  */
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { type Special, says, specialParts } from '../../formats/special.ts'
@@ -221,25 +220,25 @@ export interface SpecialFilter extends Filter {
   readonly message: string
 }
 
-const RESPONSES_ONLY = 'only providers that speak the Responses format can be sent it'
+const RESPONSES_ONLY = 'can be sent only to providers that speak the Responses format'
 
 /** The advice for each part. */
 const ADVICE: Readonly<Record<Special, string>> = {
   prompt:
-    'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace at a provider that speaks the Responses format; none serves this model. Send its text in instructions and input instead',
+    'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace for a provider that speaks the Responses format; no such provider serves this model. Send its text in instructions and input instead',
   modalities:
-    'no provider of this model makes images through this gateway. Choose a model whose output_modalities include image',
-  agent_message: `${RESPONSES_ONLY}, and none of them serves this model. Send the text as a message instead`,
-  context_compaction: `${RESPONSES_ONLY}, and none of them serves this model. Send the conversation itself instead`,
-  configuration_update: 'no provider of this model takes a reasoning effort. Leave the item out',
+    'no provider of this model generates images through this gateway. Choose a model whose output_modalities include image',
+  agent_message: `${RESPONSES_ONLY}, but none of them serves this model. Send the text as a message instead`,
+  context_compaction: `${RESPONSES_ONLY}, but none of them serves this model. Send the conversation itself instead`,
+  configuration_update: 'no provider of this model accepts a reasoning effort. Leave the item out',
   mcp_servers:
-    'only providers that speak the Messages format can be sent it, and none of them serves this model. Use the tool mcp of POST /v1/responses or /v1/chat/completions instead',
+    'can be sent only to providers that speak the Messages format, but none of them serves this model. Use the mcp tool of POST /v1/responses or /v1/chat/completions instead',
   computer_use:
-    'only providers that speak the Responses format or the Messages format have computer use, and none of them serves this model. Choose a model by OpenAI or Anthropic',
+    'only providers that speak the Responses format or the Messages format have computer use, but none of them serves this model. Choose a model by OpenAI or Anthropic',
   own_kind:
-    'only providers that speak the Gemini format know it, and none of them serves this model. Leave it out, or choose a model by Google',
+    'is known only to providers that speak the Gemini format, but none of them serves this model. Leave it out, or choose a model by Google',
   context_management:
-    'this provider of the model cannot summarize the conversation. Leave these edits out, or use the plugin context-compression',
+    'this provider of the model cannot summarize the conversation. Leave these edits out, or use the context-compression plugin',
 }
 
 /** Returns one filter for each special part; usually none. */

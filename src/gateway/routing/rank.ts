@@ -292,7 +292,7 @@ function readersOnly(candidates: Candidates, { input }: ResponsesRequest): Candi
 function noReader(at: number, { provider }: CompactedBy): GatewayError {
   return new GatewayError(
     'service_unavailable',
-    `input[${at}].encrypted_content: only ${provider} can read this summary, with the credential that made it, and this request cannot go there. Send the conversation itself, and compact it again`,
+    `input[${at}].encrypted_content: only ${provider} can read this summary, with the credential that made it, but this request cannot go there. Send the conversation itself, and compact it again`,
   )
 }
 

@@ -17,8 +17,8 @@ export const NO_SHARED_KEY = 'no_shared_key'
 
 export function wrongEndpoint(model: Model): GatewayError {
   const message = makesEmbeddings(model)
-    ? `${model.id} makes embeddings: use POST /v1/embeddings`
-    : `${model.id} makes text: use POST /v1/responses, /v1/chat/completions or /v1/messages; GET /v1/embeddings/models lists models that make embeddings`
+    ? `${model.id} produces embeddings: use POST /v1/embeddings`
+    : `${model.id} generates text: use POST /v1/responses, /v1/chat/completions or /v1/messages; GET /v1/embeddings/models lists models that produce embeddings`
   return unavailable('wrong_endpoint', message, [model.id], [])
 }
 
@@ -96,14 +96,14 @@ const WORDS: Readonly<Record<string, string>> = {
   ignored_providers: 'provider.ignore excludes all of them',
   'data_policy:zdr': 'provider.zdr asks for zero data retention',
   'data_policy:training': 'provider.data_collection is deny',
-  distillable_text: 'provider.enforce_distillable_text is set and none is known to allow distillation',
-  quantization: 'none has one of provider.quantizations',
+  distillable_text: 'provider.enforce_distillable_text is set, but none is known to allow distillation',
+  quantization: 'none has a quantization listed in provider.quantizations',
   max_price: 'all cost more than provider.max_price',
-  require_parameters: 'provider.require_parameters is set and none supports all parameters of the request',
+  require_parameters: 'provider.require_parameters is set, but none supports all parameters of the request',
   free_variant: 'none is free',
   [CONTEXT_LENGTH]: 'the input and the requested output do not fit into the context',
   [MAX_OUTPUT_TOKENS]: 'the request asks for more output than the model can write',
-  [INPUT_MODALITIES]: 'the model does not take all kinds of input in the request',
+  [INPUT_MODALITIES]: 'the model does not accept all kinds of input in the request',
   service_tier: 'all belong to a service tier that the request does not ask for',
   [BYOK_REQUIRED]: 'the workspace uses only its own provider credentials, and none applies',
   [NO_SHARED_KEY]: 'no provider key is configured',
@@ -120,8 +120,8 @@ function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): Gate
   const endpoints = models.flatMap(model => model.endpoints)
   if (reason === CONTEXT_LENGTH) {
     const detail = `the longest context of ${names} that this request may use has ${needs.longestRefused} tokens`
-    const output = needs.output === 0 ? '' : ` beside ${needs.output} tokens of output`
-    const message = `The input does not fit${output}: ${detail}. Choose a model with a longer context${output === '' ? '' : ' or ask for less output'}. Shorten the input, or add the plugin context-compression.`
+    const output = needs.output === 0 ? '' : ` alongside ${needs.output} tokens of output`
+    const message = `The input does not fit${output}: ${detail}. Choose a model with a longer context${output === '' ? '' : ' or ask for less output'}. Shorten the input, or add the context-compression plugin.`
     return unavailable('context_length_exceeded', message, ids, reasons, { field: 'input', detail })
   }
   if (reason === MAX_OUTPUT_TOKENS) {
@@ -133,8 +133,8 @@ function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): Gate
   if (reason !== INPUT_MODALITIES) return null
   const missing = needs.modalities.filter(each => !models.some(model => takenInput(model)?.includes(each)))
   const kinds = (missing.length === 0 ? needs.modalities : missing).join(' and ')
-  const detail = `${names} ${ids.length === 1 ? 'does' : 'do'} not take ${kinds} input`
-  const reading = missing.includes('file') ? ', or read PDFs as text with the plugin file-parser' : ''
+  const detail = `${names} ${ids.length === 1 ? 'does' : 'do'} not accept ${kinds} input`
+  const reading = missing.includes('file') ? ', or read PDFs as text with the file-parser plugin' : ''
   const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities include it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
   return unavailable('constraint_filtered', message, ids, reasons, { field: 'input', detail })
 }

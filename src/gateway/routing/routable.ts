@@ -1,6 +1,6 @@
 /**
  * The models that routers choose from: those that may serve a request, with the figures that routers compare. It works
- * in short slices, because a catalogue has thousands of models and other requests wait meanwhile.
+ * in short slices, because a catalogue has thousands of models and other requests wait in the meantime.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import type { CredentialCatalog } from '../../credentials/catalog.ts'

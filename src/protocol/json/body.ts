@@ -217,8 +217,8 @@ function expectedString(schema: TSchema): string {
   const { description } = schema
   if (description !== undefined) return description
   const pattern: unknown = schema['pattern']
-  const filled = schema['minLength'] === undefined ? '' : ' that is not empty'
-  return typeof pattern === 'string' ? `a string that matches ${pattern}` : `a string${filled}`
+  if (typeof pattern === 'string') return `a string that matches ${pattern}`
+  return schema['minLength'] === undefined ? 'a string' : 'a non-empty string'
 }
 
 function bounds(schema: TSchema): string {

@@ -1,7 +1,7 @@
 /**
  * Request data that only the client's own API can express. Pure. If client and provider use the same API, it passes
  * through the gateway in both directions, and no other format or dialect sees it:
- * - in a request, it is the field `native` of a content part, an item or a tool. Guardrails read it like any other
+ * - in a request, it is the `native` field of a content part, an item or a tool. Guardrails read it like any other
  *   field. The provider's format merges it over its encoding of the rest; with a `type`, it replaces that encoding.
  *   Other formats never get it (formats/outgoing.ts);
  * - in an answer, it is the symbol NATIVE of an item, an annotation or the usage. It is a symbol so that other dialects

@@ -217,7 +217,7 @@ function choiceRefusal(
   if (choice === undefined || typeof choice === 'string') return null
   const server = serverToolName(choice.type)
   if (server === null || offered.has(server)) return null
-  return `tool_choice.type: the server tool ${server} ${NOT_OFFERED}`
+  return `tool_choice.type: the ${server} server tool ${NOT_OFFERED}`
 }
 
 function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {
@@ -230,9 +230,9 @@ function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<
 
 function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): string | null {
   const server = serverToolName(tool.type)
-  if (server !== null && !offered.has(server)) return `${path}.type: the server tool ${server} ${NOT_OFFERED}`
+  if (server !== null && !offered.has(server)) return `${path}.type: the ${server} server tool ${NOT_OFFERED}`
   if ((tool as { defer_loading?: unknown }).defer_loading === true && !offered.has('tool_search')) {
-    return `${path}.defer_loading: a deferred tool needs the server tool tool_search, which ${NOT_OFFERED}`
+    return `${path}.defer_loading: a deferred tool needs the tool_search server tool, which ${NOT_OFFERED}`
   }
   if (server !== null) {
     const refused = settingsRefusal(server, tool as GatewayTool)
@@ -276,7 +276,7 @@ function plugins(request: ResponsesRequest, offered: Offered): string | null {
   const list = request.plugins ?? []
   const seen = new Set<string>()
   for (const [index, plugin] of list.entries()) {
-    if (seen.has(plugin.id)) return `plugins[${index}].id: the plugin ${plugin.id} is already in the list`
+    if (seen.has(plugin.id)) return `plugins[${index}].id: the ${plugin.id} plugin is already in the list`
     seen.add(plugin.id)
   }
   for (const [index, plugin] of list.entries()) {
@@ -295,7 +295,7 @@ function pluginRefusal(plugin: PluginSettings, path: string, offered: ReadonlySe
   }
   // A request may turn off a plugin that is not offered.
   if ((plugin as { enabled?: unknown }).enabled === false || offered.has(plugin.id)) return null
-  return `${path}.id: the plugin ${plugin.id} ${NOT_OFFERED}`
+  return `${path}.id: the ${plugin.id} plugin ${NOT_OFFERED}`
 }
 
 function totalLength(texts: readonly string[]): number {

@@ -1,7 +1,4 @@
-/**
- * Providers with their own API, several addresses, quirks, or structured keys, also where they speak OpenAI's chat
- * completions. Data.
- */
+/** Providers with their own API, several addresses, quirks, or structured keys. Data. */
 import {
   COMPATIBLE,
   chat,

@@ -1,16 +1,16 @@
 /** Providers in the public list that the gateway cannot call, each with the reason. Data. */
 import type { UnofferedRow } from './row.ts'
 
-const IMAGES = 'its public API makes images only, in a form that this gateway does not speak'
-const VIDEO = 'its public API makes video only'
-const SPEECH = 'its public API makes or reads speech only'
-const NO_PUBLIC_API = 'the form of its API is not public'
+const IMAGES = 'its public API only generates images, in a format that this gateway does not support'
+const VIDEO = 'its public API only generates video'
+const SPEECH = 'its public API only generates or recognizes speech'
+const NO_PUBLIC_API = 'the format of its API is not public'
 
 const row = (name: string, notOffered: string): UnofferedRow => ({ name, notOffered })
 
 export const UNOFFERED_ROWS = {
   'black-forest-labs': row('Black Forest Labs', IMAGES),
-  cosine: row('Cosine', 'it takes logins of its own application, and no API keys'),
+  cosine: row('Cosine', 'it accepts logins from its own application, but no API keys'),
   decart: row('Decart', VIDEO),
   deepgram: row('Deepgram', SPEECH),
   'fish-audio': row('Fish Audio', SPEECH),
@@ -27,5 +27,5 @@ export const UNOFFERED_ROWS = {
   sourceful: row('Sourceful', IMAGES),
   typesafe: row('Typesafe', NO_PUBLIC_API),
   unbiased: row('Unbiased', NO_PUBLIC_API),
-  'wandb-legacy': row('WandB (legacy)', 'it was replaced by wandb, which takes the same keys'),
+  'wandb-legacy': row('WandB (legacy)', 'it was replaced by wandb, which accepts the same keys'),
 } as const satisfies Readonly<Record<string, UnofferedRow>>

@@ -50,7 +50,7 @@ export function createEmbedded(
         return 'the embedded engine needs /proc and /bin/sh to limit its processes, and this machine lacks at least one of them'
       return hasPackage()
         ? null
-        : `the embedded engine needs the package ${PACKAGE} beside the gateway: ${INSTALL}`
+        : `the embedded engine needs the ${PACKAGE} package next to the gateway: ${INSTALL}`
     },
     create: async () => createContainer(limits, clock),
     close: async () => undefined,

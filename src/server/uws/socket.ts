@@ -4,19 +4,24 @@
  */
 import type { HttpResponse } from 'uWebSockets.js'
 import type { MoreChunks } from '../../api/operation.ts'
-import type { Timer } from '../../clock.ts'
-import type { LoopWork } from '../../fairness/loop-share.ts'
+import type { Clock, Timer } from '../../clock.ts'
+import type { LoopShare, LoopWork } from '../../fairness/loop-share.ts'
+import type { Log } from '../../log/log.ts'
 import type { Peer } from '../connections.ts'
-import { type FrontHost, type FrontSocket, LINGER_MS } from '../front.ts'
+import type { FrontHost, FrontSocket } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'
-import type { StreamForm } from '../response-socket.ts'
+import type { SocketObserver, StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 
 const NOTHING = Buffer.alloc(0)
 /** A comment of its own in a stream of events: no event, for whichever reader. */
 const COMMENT = ':\n\n'
-/** The library cuts a reader that takes nothing for 8 to 12 s after a write that it had no room for. */
-const EXTEND_MS = 5_000
+
+/**
+ * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
+ * and many clients then drop the answer unread.
+ */
+const LINGER_MS = 5_000
 
 /** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
 const PROMPT_MAX_CHARS = 65_536
@@ -29,7 +34,11 @@ const PROMPT_MAX_CHARS = 65_536
 export class UwsSocket implements FrontSocket, LoopWork {
   readonly address: string
   readonly #response: HttpResponse
-  readonly #host: FrontHost
+  readonly #log: Log
+  readonly #clock: Clock
+  readonly #loopShare: LoopShare
+  readonly #observer: SocketObserver
+  readonly #flushes: boolean
   #request: HttpRequest | null = null
   /** The address at the other end, where its connections are counted. Null once the request is over. */
   #peer: Peer | null
@@ -54,15 +63,16 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** The caller drops a reader that takes nothing, so the library must not. */
-  #hasDeadline = false
-  #extending: Timer | null = null
   /** Runs after an answer whose client still sends its body. */
   #lingering: Timer | null = null
 
   constructor(response: HttpResponse, host: FrontHost, peer: Peer | null) {
     this.#response = response
-    this.#host = host
+    this.#log = host.log
+    this.#clock = host.clock
+    this.#flushes = host.chunkFlush
+    this.#loopShare = host.loopShare
+    this.#observer = host.observer
     this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
@@ -139,7 +149,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (form !== 'events') this.#pieces = new PieceQueue()
     this.#closesStream = close
     this.#streaming = true
-    this.#host.observer.countStream(1)
+    this.#observer.countStream(1)
     this.#guard(() => {
       this.#response.onWritable(this.#onWritable)
       this.#chunk = chunk
@@ -181,12 +191,11 @@ export class UwsSocket implements FrontSocket, LoopWork {
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
     else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
-    if (!this.#dead) this.#host.observer.leaving()
+    if (!this.#dead) this.#observer.leaving()
   }
 
-  onProgress(callback: (drained: boolean) => void, hasDeadline = false): void {
+  onProgress(callback: (drained: boolean) => void): void {
     this.#progress = callback
-    this.#hasDeadline = hasDeadline
   }
 
   pause(): void {
@@ -209,39 +218,26 @@ export class UwsSocket implements FrontSocket, LoopWork {
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
       this.#flowing = this.#pieces.write(this.#response, this.#chunk)
-      if (this.#host.chunkFlush && this.#endsFrame && this.#flowing) {
+      if (this.#flushes && this.#endsFrame && this.#flowing) {
         this.#flowing = this.#response.write(COMMENT)
         this.#endsFrame = !this.#flowing
       }
       this.#hold(this.#pieces.waitingBytes)
-    } else {
-      // Bytes that wait in the library leave with a write alone, and there may be nothing to write but that.
-      const isEmpty = this.#chunk.length === 0
-      this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
-      if (this.#host.chunkFlush && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
-      if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
-      else if (this.#heldBytes > 0) this.#hold(0)
+      return
     }
-    if (!this.#flowing) this.#extend()
-  }
-
-  /** Gives a slow reader more time: that of the library begins again when reading does. */
-  #extend(): void {
-    if (!this.#hasDeadline || this.#extending !== null) return
-    this.#extending = this.#host.clock.after(EXTEND_MS, () => {
-      this.#extending = null
-      if (this.#flowing || this.dead) return
-      this.pause()
-      this.resume()
-      this.#extend()
-    })
+    // Bytes that wait in the library leave with a write alone, and there may be nothing to write but that.
+    const isEmpty = this.#chunk.length === 0
+    this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
+    if (this.#flushes && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
+    if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
+    else if (this.#heldBytes > 0) this.#hold(0)
   }
 
   /** Sets the number of bytes that wait for a slow reader. */
   #hold(bytes: number): void {
     if (bytes === this.#heldBytes) return
     if (this.#heldBytes === 0) this.#holder = this.#request?.key?.hash ?? null
-    this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
+    this.#observer.hold(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }
 
@@ -264,7 +260,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (chunk !== null) {
       this.#writeMore(chunk)
       // They may be long: the next one is made in a later turn.
-      if (!this.#dead && this.#flowing) this.#host.loopShare.add(this)
+      if (!this.#dead && this.#flowing) this.#loopShare.add(this)
       return
     }
     this.#more = null
@@ -307,7 +303,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#sendRest(body, endsAt)
     })
     if (!this.#dead && this.#lingering === null) this.#hold(body.length)
-    if (!this.#dead) this.#host.observer.leaving()
+    if (!this.#dead) this.#observer.leaving()
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
@@ -329,7 +325,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       return
     }
     this.#hold(0)
-    this.#lingering ??= this.#host.clock.after(LINGER_MS, () => {
+    this.#lingering ??= this.#clock.after(LINGER_MS, () => {
       if (!this.#dead) this.#guard(() => this.#response.close())
     })
   }
@@ -368,13 +364,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #over(closed: boolean): void {
     this.#dead = true
     this.dead = true
-    this.#extending?.cancel()
     this.#peer?.ended(closed)
     this.#peer = null
   }
 
   #countStreamOut(): void {
-    if (this.#streaming) this.#host.observer.countStream(-1)
+    if (this.#streaming) this.#observer.countStream(-1)
     this.#streaming = false
   }
 
@@ -388,12 +383,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   /** Handles our own exception, which would end the process if it reached the library. */
   #broken(thrown: unknown): void {
-    this.#host.log.fault('server', 'cannot send an answer', thrown)
+    this.#log.fault('server', 'cannot send an answer', thrown)
     if (this.#dead) return
     try {
       this.#response.close()
     } catch (second) {
-      this.#host.log.fault('server', 'cannot close a connection', second)
+      this.#log.fault('server', 'cannot close a connection', second)
       this.#aborted()
     }
   }

@@ -1,5 +1,5 @@
 /**
- * The folders of the spool. Each process has its own folder, and holds a lock next to it while it lives; the kernel
+ * The folders of the spool. Each process has its own folder, and holds a lock next to it while it runs; the kernel
  * releases the lock however the process ends. So several gateways can share one spool, and the folders of dead
  * processes are found without process ids, which the kernel reuses.
  *

@@ -117,7 +117,7 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     if (id == null) return
     const model = catalog.model(id)
     if (model !== undefined) {
-      if (makesEmbeddings(model)) faults.add(path, 'this model makes embeddings, not text')
+      if (makesEmbeddings(model)) faults.add(path, 'this model produces embeddings, not text')
       return
     }
     // A provider's list that is read later may have it.

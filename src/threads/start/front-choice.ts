@@ -28,7 +28,7 @@ export async function chooseFront(
   const chosen: Config = { ...config, listen: { ...listen, front } }
   if (front === 'uws' || (threads.serve === 1 && !listen.shared) || (await canShare()))
     return { config: chosen, front }
-  const reason = `the HTTP front node cannot share a port on ${process.platform}`
+  const reason = `the node HTTP front cannot share a port on ${process.platform}`
   if (listen.shared) throw new StartError(`listen.shared: must be false, because ${reason}`, false)
   if (threads.serve !== coresMinusOne.default())
     throw new StartError(`threads.serve: must be 1, because ${reason}`, false)

@@ -1,6 +1,6 @@
 /**
  * The bash server tool: one command at a time. By default the call goes to the client, as Messages clients expect; with
- * the engine `gateway` it runs in a container of the sandbox.
+ * the `gateway` engine, it runs in a sandbox container.
  */
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'

@@ -99,7 +99,10 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
   if (isReference && id === null)
     throw refuseField(`${at}.container_id`, 'is required in a container_reference')
   if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
-    throw refuseField(`${at}.container_id`, 'must have 1 to 40 letters, digits, _ and -')
+    throw refuseField(
+      `${at}.container_id`,
+      'must be 1 to 40 characters long and contain only letters, digits, _ and -',
+    )
   const sleep = fields['sleep_after_seconds']
   return {
     id: isReference ? (id as string) : null,

@@ -68,7 +68,8 @@ export class ToolListing {
       if (this.#names.size > LISTED_MAX) return `more than ${LISTED_MAX} tools`
       if (!this.#allows(tool)) continue
       this.#chars += JSON.stringify(tool).length
-      if (this.#chars > LISTED_MAX_CHARS) return `tools of more than ${LISTED_MAX_CHARS} characters`
+      if (this.#chars > LISTED_MAX_CHARS)
+        return `tools with more than ${LISTED_MAX_CHARS} characters in total`
       this.tools.push(tool)
     }
     return null

@@ -76,7 +76,7 @@ function refusal(type: string, tools: ReadonlyMap<string, ServerTool>): string |
   const name = serverToolName(type)
   if (name !== null) {
     return tools.get(name)?.asksModels === true
-      ? `the server tool ${name} calls models itself, so a model that is called by a tool cannot have it`
+      ? `the ${name} server tool calls models itself, so a model that is called by a tool cannot have it`
       : null
   }
   const isServed = [...tools.values()].some(({ native }) => native?.includes(type) === true)

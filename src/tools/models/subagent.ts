@@ -1,6 +1,6 @@
 /**
  * The subagent server tool: the model gives a task to another model, which sees only the task and may have tools. A
- * subagent that calls functions of the client is suspended meanwhile; subagent-replay.ts resumes it.
+ * subagent that calls the client's functions is suspended until they have run; subagent-replay.ts resumes it.
  */
 import { GatewayError } from '../../errors.ts'
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'

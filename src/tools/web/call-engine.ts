@@ -70,7 +70,7 @@ export async function callEngine(
     const cause = CAUSES.get(status)
     throw new EngineFailure(
       'engine_status',
-      `the engine ${engine.name} answered ${status}${cause === undefined ? '' : `: ${cause}`}`,
+      `the ${engine.name} engine answered ${status}${cause === undefined ? '' : `: ${cause}`}`,
     )
   }
   const value = parseJson(text)
@@ -80,14 +80,14 @@ export async function callEngine(
 
 /** The reply is not what the API of the engine promises. */
 export function unreadable({ name }: ConfiguredEngine): EngineFailure {
-  return new EngineFailure('engine_reply', `the reply of the engine ${name} cannot be read`)
+  return new EngineFailure('engine_reply', `the reply of the ${name} engine cannot be read`)
 }
 
 function unreachable({ name }: ConfiguredEngine, error: unknown): EngineFailure {
   const late = error instanceof GatewayError && error.code === 'upstream_timeout'
   return late
-    ? new EngineFailure('engine_timeout', `the engine ${name} did not answer in time`, error)
-    : new EngineFailure('engine_unreachable', `the engine ${name} cannot be reached`, error)
+    ? new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`, error)
+    : new EngineFailure('engine_unreachable', `the ${name} engine cannot be reached`, error)
 }
 
 function keyHeaders(header: EngineAccess['keyHeader'], key: string | null): Record<string, string> {

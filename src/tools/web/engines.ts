@@ -136,7 +136,7 @@ export class WebEngines {
     if (leave === null) throw new EngineFailure('engine_busy', 'too many searches are running')
     const late = new AbortController()
     const timer = clock.after(timeoutMs, () =>
-      late.abort(new EngineFailure('engine_timeout', `the engine ${name} did not answer in time`)),
+      late.abort(new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`)),
     )
     try {
       return await work(AbortSignal.any([signal, late.signal]))

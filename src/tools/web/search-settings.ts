@@ -1,6 +1,6 @@
 /**
  * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Each model
- * call decides where the search runs: at the provider, or in one of our engines. Pure.
+ * call decides where the search runs: with the provider, or with one of our engines. Pure.
  */
 import { refuseField } from '../../errors.ts'
 import { filled, texts } from '../../json.ts'
@@ -102,9 +102,9 @@ export function engineFor(
   const { engine: asked, path, allowedDomains, excludedDomains } = settings
   const engine = asked === 'auto' ? engines.byDefault : engines.named(asked)
   if (engine === null) {
-    const which = asked === 'auto' ? 'no search engine' : `the search engine ${asked}`
+    const which = asked === 'auto' ? 'no search engine' : `the ${asked} search engine`
     const not = asked === 'auto' ? 'is configured' : 'is not configured'
-    throw refuseField(`${path}.engine`, `${which} ${not}; the operator sets tools.webSearch.engines`)
+    throw refuseField(`${path}.engine`, `${which} ${not}; the operator can set tools.webSearch.engines`)
   }
   const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
   if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')

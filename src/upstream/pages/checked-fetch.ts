@@ -144,7 +144,7 @@ function countedStream(body: Readable, maxBytes: number, all: { left: number }):
           'too_large',
           length > maxBytes
             ? `the server answered with more than ${maxBytes} bytes`
-            : 'the answers of the server are too large in total',
+            : "the server's answers are too large in total",
         )
       }
       controller.enqueue(new Uint8Array(value))

@@ -219,7 +219,7 @@ const REFUSED: readonly (readonly [string, string, RegExp])[] = [
   ['azure', json([{ ...DEPLOYMENT, model_slug: 'gpt-x' }]), /model_slug must be/],
   ['azure', json([{ ...DEPLOYMENT, model_id: '../admin' }]), /model_id must be/],
   ['azure', json([{ ...DEPLOYMENT, api_key: '' }]), /\[0\]\.api_key must be/],
-  ['azure', json([DEPLOYMENT, DEPLOYMENT]), /two deployments of the same model_slug/],
+  ['azure', json([DEPLOYMENT, DEPLOYMENT]), /two deployments with the same model_slug/],
   ...[
     'http://my-resource.openai.azure.com/',
     `https://user:${CANARY}@models.example.com/`,

@@ -71,7 +71,7 @@ t.test('a model that says what it takes is not asked with anything else', async 
       code: 'constraint_filtered',
       metadata: { availability: { excluded_by: ['input_modalities'], constraint: { field: 'input' } } },
     })
-    t.match(error.message, `does not take ${kind} input`)
+    t.match(error.message, `does not accept ${kind} input`)
     t.match(error.message, `input_modalities=${kind}`)
     t.equal(/file-parser/.test(error.message), kind === 'file')
     t.same(ids({ model: 'm/silent', input }), ['silent@a'], 'a row that does not say excludes nothing')
@@ -82,7 +82,7 @@ t.test('a model that says what it takes is not asked with anything else', async 
   t.same(ids({ models: ['m/text', 'm/sees'], input: message(PARTS.image) }), ['sees@b'])
   t.match(
     refusal({ model: 'm/sees', input: message(PARTS.image, PARTS.audio) }).message,
-    /does not take audio input/,
+    /does not accept audio input/,
   )
 })
 
@@ -134,10 +134,10 @@ t.test('a prompt that surely does not fit is not sent; one that may fit is', asy
     code: 'context_length_exceeded',
     metadata: { availability: { code: 'constraint_filtered', excluded_by: ['context_length'] } },
   })
-  t.match(error.message, /4000 tokens\. .*plugin context-compression\.$/)
+  t.match(error.message, /4000 tokens\. .*the context-compression plugin\.$/)
   t.match(
     refusal({ model: 'm/tight', input: words(4_200), max_output_tokens: 900 }).message,
-    /beside 900 tokens of output.*ask for less output/,
+    /alongside 900 tokens of output.*ask for less output/,
   )
   t.same(
     ids({ models: ['m/tighter', 'm/tight'], input: words(3_000) }),

@@ -63,8 +63,8 @@ t.test('the first problem is named by its path, with what is expected', t => {
     [{ ...good, scale: 'big' }, 'scale: must be auto or a number of at least 1 or an object'],
     [{ ...good, scale: 0 }, 'scale: must be a number of at least 1'],
     [{ ...good, scale: {} }, 'scale.x: is required and must be a number'],
-    [{ ...good, note: '' }, 'note: must be a string that is not empty'],
-    [{ ...good, note: 1 }, 'note: must be a string that is not empty or null'],
+    [{ ...good, note: '' }, 'note: must be a non-empty string'],
+    [{ ...good, note: 1 }, 'note: must be a non-empty string or null'],
     [{ ...good, any: undefined }, 'any: is required and must be any value'],
   ]
   for (const [value, expected] of cases) t.equal(explain(Drawing, value), expected)

@@ -180,7 +180,12 @@ t.test('plugins and server tools are refused until they are offered', t => {
   const requests: BadRow[] = [
     ...ids.map(
       id =>
-        [`the plugin ${id}`, plugins({ id }), 'plugins[0].id', new RegExp(`${id} is not offered`)] as const,
+        [
+          `the plugin ${id}`,
+          plugins({ id }),
+          'plugins[0].id',
+          new RegExp(`the ${id} plugin is not offered`),
+        ] as const,
     ),
     ...names.flatMap(name =>
       ['gateway', 'openrouter'].map(
@@ -189,7 +194,7 @@ t.test('plugins and server tools are refused until they are offered', t => {
             `${prefix}:${name}`,
             tools({ type: `${prefix}:${name}` }),
             'tools[0].type',
-            new RegExp(`${name} is not offered`),
+            new RegExp(`the ${name} server tool is not offered`),
           ] as const,
       ),
     ),

@@ -498,7 +498,7 @@ t.test('the pool works in a worker thread', async t => {
     thread.once('message', (...message) => resolve(message))
     thread.once('error', reject)
   })
-  t.same(said, { failed: 'the worker of the task died', echoed: 'nested' })
+  t.same(said, { failed: "the task's worker died", echoed: 'nested' })
   t.equal(await ended, 0, 'and lets it end')
 })
 

@@ -75,7 +75,7 @@ t.test('a model that has to write may not be one of embeddings', async t => {
   ] as const
   for (const [settings, path] of cases) {
     t.throws(() => load(t, { ...acme, ...settings }), {
-      message: `${path}: this model makes embeddings, not text`,
+      message: `${path}: this model produces embeddings, not text`,
     })
   }
 })

@@ -62,7 +62,7 @@ t.test('a key of the file that its provider cannot have is a fault', async t => 
   t.match(fault({ slug: 'openai', apiKey: 'two words' }), /providers\[0\]\.apiKey: must be an API key of/)
   t.match(
     fault({ slug: 'krea', apiKey: 'k' }),
-    /providers\[0\]\.format: is required: .* since its public API makes images only/,
+    /providers\[0\]\.format: is required: .* since its public API only generates images/,
   )
 })
 

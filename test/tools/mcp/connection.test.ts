@@ -387,7 +387,7 @@ t.test('an endless list of tools ends with an error', async t => {
   )
   t.equal(
     await errorOf(listOf(connectTo(t, wide.url))),
-    'The server lists tools of more than 524288 characters',
+    'The server lists tools with more than 524288 characters in total',
   )
 })
 

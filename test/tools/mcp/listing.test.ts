@@ -83,7 +83,7 @@ t.test('a listing has bounds, and the first of two tools of one name counts', as
     input_schema: { type: 'object', description: 'x'.repeat(32_000) },
   }))
   t.equal(new ToolListing(() => true).add(long.slice(1)), null)
-  t.equal(new ToolListing(() => true).add(long), 'tools of more than 524288 characters')
+  t.equal(new ToolListing(() => true).add(long), 'tools with more than 524288 characters in total')
 })
 
 t.test('a call needs an approval unless the request says never', async t => {

@@ -1,6 +1,6 @@
 /**
  * Builds an output item: its index, its deltas, its first and last events. A delta that the kind of item does not
- * accept throws. Also builds hosted items, which accept none. Hot path.
+ * accept throws. Also builds hosted items, which accept no deltas. Hot path.
  */
 import { GatewayError, INTERNAL_MESSAGE } from '../../../errors.ts'
 import type { HostedStart } from '../../../formats/format.ts'
