@@ -130,6 +130,21 @@ export const RELATED: readonly RelatedGrowth[] = [
     input: [user(), ...list(count, at => call(at, 'f', { namespace: `n${at}` })), ...list(count, result)],
     tools: list(count, at => ({ type: 'namespace', name: `n${at}`, description: 'd', tools: [fn('f')] })),
   })),
+  responses('namespaces and their functions that are allowed by name', count => ({
+    tools: list(count, at => ({
+      type: 'namespace',
+      name: `n${at}`,
+      description: 'd',
+      tools: [fn(`f${at}`)],
+    })),
+    tool_choice: {
+      type: 'allowed_tools',
+      mode: 'auto',
+      tools: list(Math.min(1_024, count), at =>
+        at % 2 === 0 ? { type: 'namespace', name: 'n1' } : { type: 'function', name: `f${at}` },
+      ),
+    },
+  })),
   responses('functions that are deferred, and calls that name them', count => ({
     input: [user(), ...list(count, call), ...list(count, result)],
     tools: [

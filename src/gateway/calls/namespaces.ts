@@ -25,6 +25,11 @@ interface Flattened {
 /** The longest name that all providers accept. */
 const NAME_MAX_CHARS = 64
 const HASH_CHARS = 8
+/**
+ * Characters that descriptions of namespaces may take in the descriptions of their tools, all together: each of them
+ * is repeated for each of its tools. Twenty thousand for each of fifty tools.
+ */
+const DESCRIPTIONS_MAX_CHARS = 1024 * 1024
 const FOREIGN = /[^a-zA-Z0-9_-]/g
 
 type Namespace = Extract<Tool, { type: 'namespace' }>
@@ -36,6 +41,8 @@ export function flattenNamespaces(prompt: ResponsesRequest, places: readonly str
   if (!isSpoken && !tools.some(isNamespace)) return null
   const taken = new Set(tools.flatMap(tool => (isNamespace(tool) ? [] : plainName(tool))))
   const names = new FlatNames(taken)
+  const inner = tools.reduce((count, tool) => count + (isNamespace(tool) ? tool.tools.length : 0), 0)
+  const aboutMaxChars = Math.floor(DESCRIPTIONS_MAX_CHARS / Math.max(1, inner))
   const toolPlaces: string[] = []
   const flat = tools.flatMap((tool, at): Tool[] => {
     const place = places[at] ?? `tools[${at}]`
@@ -43,9 +50,10 @@ export function flattenNamespaces(prompt: ResponsesRequest, places: readonly str
       toolPlaces.push(place)
       return [tool]
     }
+    const about = tool.description.slice(0, aboutMaxChars).toWellFormed()
     return tool.tools.map((inner, index) => {
       toolPlaces.push(`${place}.tools[${index}]`)
-      return { ...inner, name: names.of(tool.name, inner.name), ...described(tool, inner) } as Tool
+      return { ...inner, name: names.of(tool.name, inner.name), ...described(about, inner) } as Tool
     })
   })
   return {
@@ -70,7 +78,7 @@ function plainName(tool: Tool): readonly string[] {
 }
 
 /** The description of a tool includes that of its namespace, because the model sees nothing else of it. */
-function described({ description: about }: Namespace, { description }: Namespace['tools'][number]) {
+function described(about: string, { description }: Namespace['tools'][number]) {
   const text = [about, description ?? ''].filter(each => each !== '').join('\n\n')
   return text === '' ? {} : { description: text }
 }
@@ -125,30 +133,61 @@ type Named = Readonly<Record<string, unknown>>
 
 function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): Choice {
   if (typeof choice === 'string') return choice
+  const named = new NamedTools(tools, names)
   if (choice.type === 'allowed_tools') {
-    return { ...choice, tools: choice.tools.flatMap(tool => flatNamed(tool, tools, names)) }
+    return { ...choice, tools: choice.tools.flatMap(tool => named.flat(tool)) }
   }
-  const [flat] = flatNamed(choice as Named, tools, names)
+  const [flat] = named.flat(choice as Named)
   return (flat ?? choice) as Choice
 }
 
-/** A named tool, or all tools of a named namespace, by the names that the model sees. */
-function flatNamed(named: Named, tools: readonly Tool[], names: FlatNames): Record<string, unknown>[] {
-  const { type, name, namespace, ...rest } = named
-  const spaces = tools.filter(isNamespace)
-  if (type === 'namespace') {
-    return spaces
-      .filter(space => space.name === name)
-      .flatMap(space => space.tools.map(tool => ({ type: tool.type, name: names.of(space.name, tool.name) })))
+/** The tools of a request by all that a choice may name, so that nothing is searched for each entry. */
+class NamedTools {
+  readonly #names: FlatNames
+  /** Names of tools outside of namespaces. */
+  readonly #plain = new Set<string>()
+  readonly #spaces = new Map<unknown, Namespace[]>()
+  /** The first namespace that has a tool, by kind and name, with and without its own name. */
+  readonly #owners = new Map<string, Namespace>()
+  /** Namespaces that an entry has named: a second one would repeat all of its tools. */
+  readonly #done = new Set<unknown>()
+
+  constructor(tools: readonly Tool[], names: FlatNames) {
+    this.#names = names
+    for (const tool of tools) {
+      if (isNamespace(tool)) this.#add(tool)
+      else for (const name of plainName(tool)) this.#plain.add(name)
+    }
   }
-  const isPlain =
-    namespace == null && tools.some(tool => !isNamespace(tool) && plainName(tool).includes(String(name)))
-  const space = isPlain
-    ? undefined
-    : spaces.find(
-        each =>
-          (namespace == null || each.name === namespace) &&
-          each.tools.some(tool => tool.type === type && tool.name === name),
+
+  /** A named tool, or all tools of a named namespace, by the names that the model sees. */
+  flat(named: Named): Record<string, unknown>[] {
+    const { type, name, namespace, ...rest } = named
+    if (type === 'namespace') {
+      if (this.#done.has(name)) return []
+      this.#done.add(name)
+      return (this.#spaces.get(name) ?? []).flatMap(space =>
+        space.tools.map(tool => ({ type: tool.type, name: this.#names.of(space.name, tool.name) })),
       )
-  return [space === undefined ? { ...named } : { ...rest, type, name: names.of(space.name, String(name)) }]
+    }
+    const isPlain = namespace == null && this.#plain.has(String(name))
+    const space = isPlain ? undefined : this.#owners.get(ownerKey(namespace, type, name))
+    return [
+      space === undefined ? { ...named } : { ...rest, type, name: this.#names.of(space.name, String(name)) },
+    ]
+  }
+
+  #add(space: Namespace): void {
+    const spaces = this.#spaces.get(space.name)
+    if (spaces === undefined) this.#spaces.set(space.name, [space])
+    else spaces.push(space)
+    for (const { type, name } of space.tools) {
+      for (const key of [ownerKey(null, type, name), ownerKey(space.name, type, name)])
+        if (!this.#owners.has(key)) this.#owners.set(key, space)
+    }
+  }
+}
+
+function ownerKey(namespace: unknown, type: unknown, name: unknown): string {
+  return JSON.stringify([namespace ?? null, type, name])
 }
