@@ -5,6 +5,7 @@
 import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { Config, FoundConfig } from '../config/config.ts'
 import type { ClosableLog } from '../log/log.ts'
+import { ConfigError } from '../settings/check.ts'
 import type { Launched } from '../threads/launch.ts'
 import { checkStart, startFailure } from '../threads/start/start-failure.ts'
 import { startWarnings } from '../threads/start/start-warnings.ts'
@@ -41,6 +42,9 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
   const take = (): void => {
     try {
       const found = findAgain()
+      // It is being written, or its disk is full; taken, it would remove all models.
+      if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
+        throw new ConfigError(`${file}: is empty`)
       const checked = checkStart(found, { createKeyFile: false, certificate: false })
       const { providers, models } = running.reconfigure(checked.config)
       const waiting = changedSettings(config, checked.config)
@@ -59,7 +63,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
     }
   }
   const changed = (now: { mtimeMs: number }, before: { mtimeMs: number }): void => {
-    if (now.mtimeMs !== before.mtimeMs && now.mtimeMs !== 0) take()
+    if (now.mtimeMs !== before.mtimeMs) take()
   }
   const watch = (): void => {
     const files = [file, current.catalogue.import].filter(path => path !== null)

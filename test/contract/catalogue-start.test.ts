@@ -1,6 +1,6 @@
 /** The catalogue of a started gateway: lists of providers, imports, and changes while it runs. */
 import { execFile } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
@@ -176,6 +176,15 @@ t.test('providers and models change while a stream runs; a faulty file changes n
     ),
   )
   t.same(await ids(gateway), ['acme/new'])
+  for (const [spoil, fault] of [
+    [() => writeFileSync(gateway.configFile, ''), 'is empty'],
+    [() => rmSync(gateway.configFile), 'cannot be read (ENOENT)'],
+  ] as const) {
+    spoil()
+    const told = `gateway.yaml: ${fault}`
+    t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENCE_MS), fault)
+    t.same(await ids(gateway), ['acme/new'], fault)
+  }
   writeFileSync(
     gateway.configFile,
     JSON.stringify({ ...file, models: [model('acme/third')], timeouts: { requestMs: 5_000 } }),
