@@ -20,7 +20,8 @@ const [major, minor] = process.versions.node.split('.').map(Number)
 if (major < NEEDED.major || (major === NEEDED.major && minor < NEEDED.minor)) {
   process.stderr.write(
     `sluice: needs Node ${NEEDED.major}.${NEEDED.minor} or newer; this is Node ${process.versions.node}. ` +
-      'In a clone, npm start and npx sluice take the right one from node_modules.\n',
+      'In a clone, npm start and npx sluice take the right one from node_modules. ' +
+      'Elsewhere, npm install node@22 in the folder of the package gives it to npx sluice.\n',
   )
   process.exit(2)
 }

@@ -27,7 +27,7 @@ export const connect: Command = {
     if (client === undefined) {
       const names = CLIENTS.map(each => each.name)
       throw new UsageError(
-        `CLIENT: there is no such client${didYouMean(name, names) || `: ${names.join(', ')}`}`,
+        `CLIENT: there is no such client${didYouMean(name, names) || `; the clients are ${names.join(', ')}`}`,
       )
     }
     const facts = { url: addressOf(given).replace(/\/v1$/, ''), model: modelOf(given) }

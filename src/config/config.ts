@@ -148,11 +148,19 @@ interface Substitution {
   readonly substituted: Set<string>
 }
 
+/** Quotes nothing: a default may be a secret. */
+const NO_NAME =
+  'expected the name of an environment variable in ${…}: letters, digits and _, without a default'
+
 /** Replaces `${NAME}` in every string by the variable's value. */
 function substitute(value: unknown, substitution: Substitution, path: string): unknown {
   const { environment, faults, substituted } = substitution
   if (typeof value === 'string') {
-    return value.replace(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (whole, name: string) => {
+    return value.replace(/\$\{([^}]*)\}/g, (whole, name: string) => {
+      if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+        faults.add(path || '(root)', NO_NAME)
+        return whole
+      }
       const found = environment[name]
       if (found === undefined) faults.add(path || '(root)', `environment variable ${name} is not set`)
       else if (/(^|\.)(apiKey|url|proxy)$/.test(path)) substituted.add(name)

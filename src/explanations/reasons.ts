@@ -207,13 +207,16 @@ function others(explanation: Explanation): string[] {
   ]
 }
 
+const FROM_RECORD =
+  'Made from the usage record: stages and reasons were not kept, or not yet. They are stored two seconds after the answer.'
+
 function footnotes({ unkept_before: unkept, source, preferences, parent }: Explanation): string[] {
   const asked = Object.entries(preferences).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return [
     ...(parent === null ? [] : [`Made for the request ${parent}.`]),
     ...(asked.length === 0 ? [] : [`The request asked for provider: ${asked.join(' ')}`]),
     ...(unkept === 0 ? [] : [`${unkept} earlier requests from the same key or address were not kept.`]),
-    ...(source === 'whole' ? [] : ['Made from the usage record: stages and reasons were not kept.']),
+    ...(source === 'whole' ? [] : [FROM_RECORD]),
   ]
 }
 

@@ -343,6 +343,10 @@ const BAD: readonly { readonly yaml: string; readonly says: string; readonly env
     yaml: 'providers: [{ slug: acme, apiKey: "${NOT_THERE}" }]',
     says: 'providers[0].apiKey: environment variable NOT_THERE is not set',
   },
+  {
+    yaml: 'providers: [{ slug: acme, apiKey: "${NOT_THERE:-a-default}" }]',
+    says: 'providers[0].apiKey: expected the name of an environment variable in ${…}: letters, digits and _, without a default',
+  },
   { yaml: 'providers: { slug: acme }', says: 'providers: ' },
   { yaml: 'providers: [{ slug: a, auth: basic }]', says: 'providers[0].auth: expected one of bearer, ' },
   {

@@ -104,7 +104,12 @@ export function checkStart(
   if (databasePath === ':memory:') {
     faults.add('storage.url', 'an in-memory database cannot be shared by threads; name a file')
   }
-  const { tls } = config.listen
+  const { host, port, tls } = config.listen
+  if (port !== 0 && port === config.admin.port && host === config.admin.host)
+    faults.add(
+      'admin.port',
+      'is the same as listen.port; set one of them, or GATEWAY_PORT or GATEWAY_ADMIN_PORT',
+    )
   if (tls !== null && certificate) collect(() => readCertificate(tls, systemClock.nowMs()))
   for (const line of keyFaults(config)) faults.addLine(line)
   collect(() => checkProofKeys(config))

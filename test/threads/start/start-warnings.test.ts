@@ -29,6 +29,14 @@ t.test('a provider of the catalogue without a key is told, with the ways to give
   t.same(warnings(t, { models: [] }), [], 'built-in providers without models do not count')
 })
 
+t.test('one address cannot be that of both ports', t => {
+  t.throws(() => warnings(t, { listen: { port: 9090 } }), {
+    message: 'admin.port: is the same as listen.port; set one of them, or GATEWAY_PORT or GATEWAY_ADMIN_PORT',
+  })
+  t.same(warnings(t, { listen: { port: 0 }, admin: { port: 0 } }), [])
+  t.end()
+})
+
 t.test('a key that does not say where its provider is, is told with the ways out', async t => {
   const models = [model('azure'), model('cloudflare'), model('amazon-bedrock'), model('claude-on-aws')]
   const rows = (more: object = {}) =>
