@@ -1,4 +1,4 @@
-/** API keys: their format, their creation, and the stored record. Pure except for randomness. */
+/** API keys: their format (`sk-gw-v1-…`), their creation, and the stored record. Pure except for randomness. */
 import { hash, randomBytes } from 'node:crypto'
 import { type Clock, isoInstant } from '../clock.ts'
 import {

@@ -1,7 +1,7 @@
 /**
- * Authentication: looks up the API key in the Authorization header. Hot path: a known key costs one hash and one
- * synchronous cache lookup, whichever of its secrets the caller sends. Concurrent requests with the same key share one
- * read of the store.
+ * Authentication: looks up the API key of a request (`authorizationOf` in server/gate.ts finds it in the headers), and
+ * refuses one that is unknown, disabled or expired. Hot path: a known key costs one hash and one synchronous cache
+ * lookup, whichever of its secrets the caller sends. Concurrent requests with the same key share one read of the store.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'

@@ -1,4 +1,4 @@
-/** An alert: its types, its id, and the body that receivers get. Pure. */
+/** An alert: its types, its id, the body that receivers get in each format, and the signature of a delivery. Pure. */
 import { createHash, createHmac } from 'node:crypto'
 import type { ALERT_EVENTS, ALERT_FORMATS } from '../config/list-rows.ts'
 

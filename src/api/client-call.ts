@@ -1,4 +1,7 @@
-/** Reads a request's body and the settings that come outside it (headers, host), on any transport. */
+/**
+ * Reads a request's body and the settings that come outside it, on any transport: headers about the client
+ * (`HTTP-Referer`, `X-Title`, agent and session ids), and the data region of the host.
+ */
 import { callerOf } from '../access/keys.ts'
 import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'

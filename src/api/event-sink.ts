@@ -1,7 +1,7 @@
 /**
- * Sends events as an event stream, in the frames of any dialect. Hot path: one corked write for all events of one read
- * from the provider, no closure and no timer; relayed bytes pass through unchanged. The stream's single timer checks
- * the clock when it fires, and is set again for the remaining time.
+ * Sends events as an event stream, with heartbeats; drops a reader that takes nothing (`timeouts.stallMs`). Hot path:
+ * one corked write for all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
+ * The stream's single timer checks the clock when it fires, and is set again for the remaining time.
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
@@ -146,7 +146,7 @@ export class EventSink implements Sink {
     if (this.#over) return true
     if (!this.#isOpen) {
       this.#isOpen = true
-      this.#reply.onProgress(this.#progress)
+      this.#reply.onProgress(this.#progress, true)
       this.#reply.openSlices()
     }
     this.#events += events
@@ -318,7 +318,7 @@ export class EventSink implements Sink {
   #open(frames: string | Buffer): boolean {
     this.#isOpen = true
     this.#onOpen?.()
-    this.#reply.onProgress(this.#progress)
+    this.#reply.onProgress(this.#progress, true)
     return this.#reply.openStream(frames, this.#frames.contentType)
   }
 

@@ -130,9 +130,10 @@ export interface Reply extends RateSink {
   endStream(chunk: string | Buffer, more?: MoreChunks): void
   /**
    * Sets what to call when a slow reader has taken something: with true when writing may go on, with false when more
-   * is waiting. One callback; a later call replaces it.
+   * is waiting. One callback; a later call replaces it. `hasDeadline`: the caller aborts if a reader takes nothing for
+   * long; otherwise the server does, after some 10 s.
    */
-  onProgress(callback: (drained: boolean) => void): void
+  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection: what began cannot be completed. */
   abort(): void
 }

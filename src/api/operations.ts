@@ -58,7 +58,7 @@ import type { PatternProblem } from './management/guardrail-settings.ts'
 import type { KeyCheckDeps } from './management/key-check.ts'
 import { KeyUsage } from './management/key-usage.ts'
 import { type KeyDeps, showOwnKey } from './management/keys.ts'
-import { accountRows, ruleRows } from './management/operations.ts'
+import { managementRows } from './management/operations.ts'
 import {
   countModels,
   findModel,
@@ -118,8 +118,7 @@ export function createOperations(deps: OperationDeps): readonly Operation[] {
     ...messageBatchRows(deps),
     ...fileRows(deps),
     ...readingRows(withUsage),
-    ...accountRows(withUsage),
-    ...ruleRows(deps),
+    ...managementRows(withUsage),
     interfaceRow(deps),
     HELLO,
     ROOT,

@@ -1,8 +1,8 @@
 /**
- * The key of one attempt: decrypted, parsed, and with the address that it belongs to, such as the hosts of Vertex and
- * Azure. A host that key material names must match the patterns of the provider's row; if the operator gave the row a
- * complete address, every key is sent there. A key that cannot be used fails before anything is sent, and the next
- * candidate is tried.
+ * The key of one attempt: decrypted, parsed, as it is sent (plain, token of Google, signature of AWS), and with the
+ * address that it belongs to, such as the hosts of Vertex and Azure. A host that key material names must match the
+ * patterns of the provider's row; if the operator gave the row a complete address, every key is sent there. A key that
+ * cannot be used fails before anything is sent, and the next candidate is tried.
  */
 import { GatewayError } from '../errors.ts'
 import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../providers/address.ts'

@@ -5,6 +5,7 @@
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'
+import { Places } from '../fairness/places.ts'
 import { fileId } from '../ids.ts'
 import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../storage/files.ts'
 import type { Store } from '../storage/store.ts'
@@ -65,13 +66,21 @@ export function openContents(
   )
 }
 
+/**
+ * Removals of texts that run at once in a thread, and of one key: an embedded database does this work on the thread
+ * that asks. What waits longer is removed later.
+ */
+const REMOVALS = { places: 2, perKey: 1, waitMs: 10_000 } as const
+
 export class Files {
   readonly #deps: FilesDeps
   readonly #rows: FileStore
+  readonly #removals: Places
 
   constructor(deps: FilesDeps) {
     this.#deps = deps
     this.#rows = deps.store.files
+    this.#removals = new Places({ clock: deps.clock, ...REMOVALS })
   }
 
   get maxFileBytes(): number {
@@ -172,7 +181,13 @@ export class Files {
   async #drop(id: string, keyHash?: string): Promise<void> {
     // The row goes last: without it nobody would know of the bytes.
     await this.#deps.contents.remove(id, keyHash)
-    await this.#rows.forget(id)
+    const leave = await this.#removals.enter(keyHash ?? '')
+    if (leave === null) return
+    try {
+      await this.#rows.forget(id)
+    } finally {
+      leave()
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * Compiles rules into a Scanner, which finds their matches in a text. Public entry point of this module. Pure: no I/O,
- * no clock; the same on serve threads and in workers. Built-in rules take time linear in the text; user-defined
- * patterns take linear time per match.
+ * Compiles rules into a Scanner, which finds their matches in a text, and replaces findings that are redacted. Public
+ * entry point of this module. Pure: no I/O, no clock; the same on serve threads and in workers. Built-in rules take
+ * time linear in the text; user-defined patterns take linear time per match.
  */
 import { GatewayError } from '../errors.ts'
 import { BUILTIN_LABELS } from '../protocol/management/guardrails.ts'

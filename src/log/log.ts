@@ -1,6 +1,7 @@
 /**
- * The log: JSON lines by pino, with an allow-list of fields. It deliberately logs no whole objects: refusing unknown
- * fields is safe, redacting named paths is not. The only public entry point of this folder. Leaf.
+ * The log: which lines are written (level, `log.successShare`), as JSON lines by pino, with an allow-list of fields. It
+ * deliberately logs no whole objects: refusing unknown fields is safe, redacting named paths is not. The only public
+ * entry point of this folder. Leaf.
  */
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'

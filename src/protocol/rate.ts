@@ -1,4 +1,4 @@
-/** A per-minute limit in the form that clients see. Pure. */
+/** A per-minute limit in the form that clients see: the headers `X-RateLimit-*`. Pure. */
 export interface RateRoom {
   readonly limit: number
   /** After this request. */

@@ -1,4 +1,6 @@
-/** Small shared records of the public interface. Pure. */
+/**
+ * Records that several rooms share: caller, spending limits and budgets, reservations, causes of cache misses. Pure.
+ */
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { RateRoom } from './rate.ts'
 

@@ -1,6 +1,6 @@
 /**
- * The catalogue of providers and models, built from the built-in table, the configuration, imports, and provider model
- * lists. The hot path needs one Map lookup. Pure.
+ * The catalogue of providers and models with their aliases, built from the built-in table, the configuration, imports,
+ * and provider model lists. The hot path needs one Map lookup. Pure.
  */
 import { LRUCache } from 'lru-cache'
 import { Faults } from '../settings/check.ts'

@@ -1,5 +1,6 @@
 /**
- * Graceful shutdown of a server: running requests get a grace period, the rest is aborted, then everything is closed.
+ * The drain (graceful shutdown) of a server: running requests get a grace period, the rest is aborted, then everything
+ * is closed.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'

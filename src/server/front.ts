@@ -12,6 +12,12 @@ import type { WebSockets } from './websocket.ts'
 /** Bytes of request line and headers; more is 431. Proxies add long headers. */
 export const REQUEST_HEAD_MAX_BYTES = 16_384
 
+/**
+ * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
+ * and many clients then drop the answer unread.
+ */
+export const LINGER_MS = 5_000
+
 /** One HTTP front of one thread. */
 export interface Front {
   /**

@@ -1,6 +1,8 @@
 /**
- * Decides on a request from its head alone, before any other work. The underlying HTTP parser accepts more than is safe
- * behind other proxies; the gate refuses every head that two parsers could read differently. Pure.
+ * Decides on a request from its head alone, before any other work: framing and lengths, host, `Content-Encoding`,
+ * `Expect`, media types, and the header with the caller's key (`Authorization`, `x-api-key`, `x-goog-api-key`). The
+ * underlying HTTP parser accepts more than is safe behind other proxies; the gate refuses every head that two parsers
+ * could read differently. Pure.
  */
 import { GatewayError } from '../errors.ts'
 

@@ -34,8 +34,13 @@ export interface HttpRequestDeps extends GateRules {
   readonly closing: () => boolean
 }
 
-/**
- * Makes the body of the operation from what the transport brought. `weigher`: counts what it holds beyond that.
- * @throws GatewayError
- */
-export type AdaptBody = (body: unknown, weigher: JsonWeigher) => unknown
+/** Makes the body of the operation from what the transport brought. */
+export interface AdaptBody {
+  /**
+   * `weigher`: counts what it holds beyond that.
+   * @throws GatewayError
+   */
+  (body: unknown, weigher: JsonWeigher): unknown
+  /** Bytes, at most, that it adds to the body: together they may be a large body. Absent: none. */
+  readonly addsBytes?: number
+}

@@ -1,6 +1,6 @@
 /**
- * One HTTP request from its copied head to its answer: gate, route, key, body, handler. Independent of the HTTP
- * library. Code inside the library's callbacks only records state; every answer is sent in a later turn.
+ * One HTTP request from its copied head to its answer: gate, route, key (its kind and role), body, handler. Independent
+ * of the HTTP library. Code inside the library's callbacks only records state; every answer is sent in a later turn.
  */
 import { requireRole } from '../access/key-roles.ts'
 import { Admission, type AdmissionOwner } from '../admission/admission.ts'
@@ -317,7 +317,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   }
 
   #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
-    const turn = known.place.turn(bytes.byteLength)
+    const turn = known.place.turn(bytes.byteLength + (this.#adapt?.addsBytes ?? 0))
     if (turn !== null) {
       return workInTurn(turn, known.place, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,

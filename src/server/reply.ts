@@ -1,4 +1,7 @@
-/** HTTP replies: one JSON document, an error envelope, or a stream. */
+/**
+ * HTTP replies: status line, headers (CORS, `X-Request-Id`, those that keep proxies from buffering streams), and one
+ * JSON document, an error envelope, or a stream.
+ */
 import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../errors.ts'
@@ -188,8 +191,8 @@ export class HttpReply implements Reply {
     this.#socket.end(chunk, more)
   }
 
-  onProgress(callback: (drained: boolean) => void): void {
-    this.#socket.onProgress(callback)
+  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void {
+    this.#socket.onProgress(callback, hasDeadline)
   }
 
   abort(): void {

@@ -41,9 +41,10 @@ export interface ResponseSocket extends PausableSocket {
   end(chunk: string | Buffer, more?: MoreChunks): void
   /**
    * Sets what to call when a slow reader has taken something: with true when nothing is waiting any more, with false
-   * when more is. One callback; a later call replaces it.
+   * when more is. One callback; a later call replaces it. `hasDeadline`: the caller aborts if a reader takes nothing
+   * for long; otherwise the front does, after some 10 s.
    */
-  onProgress(callback: (drained: boolean) => void): void
+  onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection at once; the request then ends as if the client had gone. */
   abort(): void
 }

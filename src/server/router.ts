@@ -1,4 +1,4 @@
-/** Finds the operations of a path. Pure. */
+/** Finds the operations of a path, below each base path (`/v1`, `/api/v1`). Pure. */
 import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../errors.ts'
 

@@ -123,6 +123,13 @@ export class SocketMemory {
     return null
   }
 
+  /** Bytes of the longest conversation that a request may continue. */
+  get largestBytes(): number {
+    let largest = 0
+    for (const { bytes } of this.#lanes.values()) largest = Math.max(largest, bytes)
+    return largest
+  }
+
   /**
    * Keeps the response as the last one of its lane.
    * @param message the request, as it came
@@ -219,4 +226,10 @@ export function laneIn(message: ArrayBuffer): string {
 /** True for a message that may name a lane. */
 export function namesLane(message: ArrayBuffer): boolean {
   return Buffer.from(message).includes('"stream_id"')
+}
+
+/** False for a message that continues no response. A name of a field may be written with escapes. */
+export function mayContinue(message: ArrayBuffer): boolean {
+  const bytes = Buffer.from(message)
+  return bytes.includes('"previous_response_id"') || bytes.includes('\\u')
 }

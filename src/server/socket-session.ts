@@ -10,11 +10,12 @@ import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
 import type { RequestHead } from './gate.ts'
 import { HttpRequest } from './http-request.ts'
-import type { HttpRequestDeps } from './http-request-deps.ts'
+import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
 import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './message-answer.ts'
 import type { SocketObserver } from './response-socket.ts'
 import {
   laneIn,
+  mayContinue,
   NO_LANE,
   namesLane,
   type SocketMemories,
@@ -191,9 +192,10 @@ export class SocketSession implements AnsweringSocket {
     const head = messageHead({ method: 'GET', path, query: '', headers }, message.byteLength)
     const answer = new MessageAnswer(this, this.#deps.observer, message)
     this.#running = answer
-    const request = new HttpRequest(this.#deps.requests, head, answer, (body, weigher) =>
-      this.#creationOf(body, answer, weigher),
-    )
+    const creationOf = (body: unknown, weigher: JsonWeigher) => this.#creationOf(body, answer, weigher)
+    const addsBytes = mayContinue(message) ? this.#memory.largestBytes : 0
+    const adapt: AdaptBody = Object.assign(creationOf, { addsBytes })
+    const request = new HttpRequest(this.#deps.requests, head, answer, adapt)
     answer.attach(request)
     if (request.hasBody) request.chunk(message, true)
     request.begin()

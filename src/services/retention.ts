@@ -1,6 +1,6 @@
 /**
- * Deletes records after their retention time, in small batches, so that serve threads can read in between and another
- * writer waits for one batch at most. Usage totals are kept. Main thread.
+ * Deletes records after their retention time (`retention` in the settings), in small batches, so that serve threads can
+ * read in between and another writer waits for one batch at most. Usage totals are kept. Main thread.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import type { Config } from '../config/config.ts'

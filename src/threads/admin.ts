@@ -1,7 +1,7 @@
 /**
- * The admin port: an index, the console, the guide, the API reference, metrics summed over all threads, liveness,
- * readiness. Main thread; never on the public port. Scrapers get the text format 0.0.4, or OpenMetrics if they request
- * it.
+ * The admin port: an index, the console, the guide, the API reference, metrics summed over all threads, liveness
+ * (`/healthz`), readiness (`/readyz`). Main thread; never on the public port. Scrapers get the text format 0.0.4, or
+ * OpenMetrics if they request it.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, isIP, type Socket } from 'node:net'

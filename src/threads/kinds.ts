@@ -1,4 +1,7 @@
-/** The kinds of threads that the supervisor keeps running. A new kind is one row and its entry file. */
+/**
+ * The kinds of threads that the supervisor keeps running: how many of each, and the pauses before a dead one is started
+ * again. A new kind is one row and its entry file.
+ */
 import type { Config } from '../config/config.ts'
 
 /** The interval at which a thread reports that its event loop is running. */

@@ -1,4 +1,4 @@
-/** The main thread: starts threads of every kind and the admin port, restarts dead threads, drains on request. */
+/** The main thread: starts all threads and the admin port, restarts dead threads, drains (also `drainDelayMs`). */
 import { join } from 'node:path'
 import type { Worker } from 'node:worker_threads'
 import type { RequestCounts } from '../alerts/watches.ts'

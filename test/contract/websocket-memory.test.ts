@@ -1,5 +1,6 @@
 /** Sockets remember their last responses: requests that continue one, lanes, and requests that ask for nothing. */
 import t, { type Test } from 'tap'
+import { LargeTurns } from '../../src/admission/large-turns.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { startGuarded } from '../support/guarded-gateway.ts'
 import { parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
@@ -321,3 +322,30 @@ t.test('after 60 minutes a socket says so and closes', async t => {
   }
   t.equal(await socket.closed, 1001)
 })
+
+t.test(
+  'a short message that continues a long conversation waits for its turn as a large body does',
+  async t => {
+    const turns = t.capture(LargeTurns.prototype, 'take', LargeTurns.prototype.take)
+    const socket = await open(t)
+    parrot.parts = speaking('noted')
+    const first = await socket.ask({ model: MODEL, input: [user('x'.repeat(600_000))] })
+    const second = await socket.ask({
+      model: MODEL,
+      input: [user('y'.repeat(600_000))],
+      previous_response_id: idOf(first),
+    })
+    t.equal(turns().length, 1, 'together they are large')
+    await socket.ask({ model: MODEL, input: 'another question', stream_id: 'b' })
+    t.equal(turns().length, 0, 'a message that continues nothing')
+    const third = await socket.ask({ model: MODEL, input: 'so?', previous_response_id: idOf(second) })
+    t.equal(third.at(-1)?.type, 'response.completed')
+    t.equal(turns().length, 1, 'a short one that names the conversation')
+    socket.send(
+      `{"type":"response.create","model":"${MODEL}","input":"?","previous_response\\u005fid":"${idOf(third)}"}`,
+    )
+    let last = ''
+    while (last !== 'response.completed') last = (await socket.next()).type
+    t.equal(turns().length, 1, 'in any spelling')
+  },
+)

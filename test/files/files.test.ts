@@ -130,3 +130,53 @@ for (const [what, chunks] of [
     t.ok(given <= 120)
   })
 }
+
+t.test('texts of removed files leave the database one after the other, and in parts', async t => {
+  const { store, files, create } = await setUp(t)
+  const removing: string[] = []
+  const ends: (() => void)[] = []
+  const { forget } = store.files
+  t.intercept(store.files, 'forget', {
+    value: async (id: string) => {
+      removing.push(id)
+      await new Promise<void>(resolve => ends.push(resolve))
+      await forget(id)
+    },
+  })
+  const ids = [(await create()).id, (await create()).id, (await create()).id]
+  const removals = ids.map(id => files.remove(PLACE, id, 'key'))
+  for (let left = ids.length; left > 0; left--) {
+    while (ends.length === 0) await new Promise(resolve => setImmediate(resolve))
+    for (let turns = 0; turns < 5; turns++) await new Promise(resolve => setImmediate(resolve))
+    t.equal(ends.length, 1, 'one of a key at a time')
+    ends.shift()?.()
+  }
+  t.same(await Promise.all(removals), [true, true, true])
+  t.same(removing.toSorted(), ids.toSorted())
+  t.same(await store.files.leftovers(TOMORROW, 9), [])
+})
+
+t.test('the text of a large file leaves the database with turns of the event loop in between', async t => {
+  const { store, create } = await setUp(t)
+  const { id } = await create()
+  const passages = Array.from({ length: 950 }, (_, number) => ({
+    number,
+    text: `text ${number}`,
+    words: 'text',
+  }))
+  await store.files.addPassages(id, passages)
+  await store.files.remove(PLACE, id)
+  let turns = 0
+  let isOver = false
+  const count = (): void => {
+    turns++
+    if (!isOver) setImmediate(count)
+  }
+  setImmediate(count)
+  await store.files.forget(id)
+  isOver = true
+  t.ok(turns >= 9, `${turns} turns`)
+  t.same(await store.files.leftovers(TOMORROW, 9), [])
+  const { organizationId, workspaceId } = PLACE
+  t.same(await store.files.search({ organizationId, workspaceId, words: ['text'], fileIds: null }, 9), [])
+})

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { ScanCost } from '../../src/guardrails/cost.ts'
 import { fold, foldedPlace, originalPlace } from '../../src/guardrails/detectors/evasions.ts'
@@ -153,4 +155,12 @@ t.test('a number that fails its check digit is no card, whatever its length', as
       t.equal(found.length, number === right[0] ? 1 : 0, `${digits.length} digits ending in ${last}`)
     }
   }
+})
+
+t.test('the form of the console offers every detector', async t => {
+  const form = join(import.meta.dirname, '../../src/console/page/guardrails/guardrail-form.js')
+  // The page is written for browsers, and cannot be loaded here.
+  const [, list = ''] = /^const DETECTORS = \[(.*?)\]/ms.exec(readFileSync(form, 'utf8')) ?? []
+  const offered = [...list.matchAll(/'([^']+)'/g)].map(([, slug]) => slug)
+  t.same(offered, Object.keys(BUILTIN_LABELS))
 })

@@ -1,6 +1,6 @@
 /**
  * Clients that do not read, and clients that do not write: what is held for them has a bound, they are ended by their
- * deadline, and the others notice little. SLOW_READERS changes their number.
+ * deadline and not before, and the others notice little. SLOW_READERS changes their number.
  */
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
@@ -21,6 +21,8 @@ const SLOW = Number(process.env['SLOW_READERS'] ?? 500)
 const HEALTHY = 20
 const HEALTHY_PACE_MS = 20
 const STALL_MS = 5_000
+/** Longer than a library of a front waits for a reader by itself, which is up to 20 s. */
+const LONG_STALL_MS = 28_000
 /** What a provider would send to each: far more than is held anywhere on the way. */
 const FLOOD_MIB = 64
 const RSS_PER_SLOW_BYTES = 64 * 1024
@@ -80,7 +82,7 @@ function head(apiKey: string, contentLength: number): string {
 }
 
 /** Two processes, so that a provider that is flooding does not keep one that paces from its time. */
-async function start(t: Test, timeouts: Record<string, number>) {
+async function start(t: Test, timeouts: Record<string, number>, front: 'auto' | 'node' = 'auto') {
   const [paced, flooding] = await Promise.all([startProviders(t), startProviders(t, 'flood')])
   const rows = [
     paced.settings({ sim: ['echo'], stamp: [`flow-100000-${HEALTHY_PACE_MS}`, 'flow-200-5'] }),
@@ -90,6 +92,7 @@ async function start(t: Test, timeouts: Record<string, number>) {
     providers: rows.flatMap(row => row.providers),
     models: rows.flatMap(row => row.models),
     timeouts,
+    listen: { front },
     // The clients of a test share one key, and what their bodies announce counts.
     limits: { ...NO_SHEDDING, bytesInFlightPerKey: 8 * 1024 ** 3 },
   })
@@ -213,6 +216,27 @@ function endOf(socket: Socket): Promise<string> {
     socket.on('error', () => undefined)
     socket.on('close', () => resolve(tail))
     socket.resume()
+  })
+}
+
+for (const front of ['auto', 'node'] as const) {
+  t.test(`a client that never reads has all of a long \`timeouts.stallMs\` (front ${front})`, async t => {
+    const { flooding, gateway } = await start(t, { stallMs: LONG_STALL_MS }, front)
+    const body = JSON.stringify({ model: `flood/openai-chat-flood-${FLOOD_MIB}-5`, input: 'x', stream: true })
+    const socket = await connected(t, gateway.port)
+    socket.write(head(gateway.apiKey, Buffer.byteLength(body)) + body)
+    const sent = { bytes: 0, atMs: 0 }
+    const isGone = await eventually(async () => {
+      const { open, sentBytes, requests } = await flooding.state()
+      if (sentBytes > sent.bytes) Object.assign(sent, { bytes: sentBytes, atMs: performance.now() })
+      return requests === 1 && open === 0
+    }, 120_000)
+    const heldMs = performance.now() - sent.atMs
+    t.ok(isGone, 'it is disconnected')
+    t.ok(heldMs >= LONG_STALL_MS - PATIENCE_MS, `it was held for ${heldMs.toFixed(0)} ms`)
+    t.ok(heldMs <= LONG_STALL_MS + PATIENCE_MS)
+    t.equal(await gateway.metric('gateway_requests_total', { outcome: 'aborted' }), 1)
+    t.equal(await gateway.stop(), 0)
   })
 }
 

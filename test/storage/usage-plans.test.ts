@@ -66,3 +66,35 @@ t.test('each statement of a search goes by the index of the condition that leads
     }
   }
 })
+
+t.test('sums by session look at a part of the ledger at a time, however few records match', async t => {
+  const engine = openSqlite(':memory:')
+  t.teardown(() => engine.close())
+  let statements = 0
+  const db = new Kysely<Tables>({
+    dialect: engine.dialect,
+    plugins: [new CamelCasePlugin()],
+    log({ query }) {
+      if (query.sql.startsWith('select')) statements++
+    },
+  })
+  const ledger = createLedgerStore(db, engine)
+  await ledger.add(
+    Array.from({ length: RECORDS }, (_, at) =>
+      someUsage({ sessionId: `session-${at % 3}`, createdAt: timeOf(at), id: `gen-${at}` }),
+    ),
+  )
+  const range = { organizationId: 'org_1', since: timeOf(0), until: timeOf(RECORDS) }
+  const dimensions = ['session'] as const
+  for (const rare of [{ keyHash: 'f'.repeat(64) }, { workspaceId: 'ws_2' }, { endUser: 'ada' }]) {
+    statements = 0
+    t.same(await ledger.byDimensions({ ...range, dimensions, ...rare }), [])
+    t.same(await ledger.clientActivity({ ...range, by: 'sessionId', ...rare }), [])
+    t.ok(statements >= (4 * RECORDS) / 500, `${statements} statements`)
+  }
+  t.match(await ledger.byDimensions({ ...range, dimensions }), [
+    { requests: RECORDS / 3 },
+    { requests: RECORDS / 3 },
+    { requests: RECORDS / 3 },
+  ])
+})

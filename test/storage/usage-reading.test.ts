@@ -63,6 +63,30 @@ async function readingContract(t: Test, open: Opened): Promise<void> {
     t.same(await ledger.byDimensions({ ...days, dimensions: ['day'], organizationId: ODD_TEXT }), [])
   })
 
+  await t.test('requests for which nobody was asked leave no totals of their end users', async t => {
+    const { ledger } = await opened(t)
+    const unasked = { model: null, provider: null, cost: 0 }
+    await ledger.add([
+      ...Array.from({ length: 50 }, (_, at) => someUsage({ ...unasked, endUser: `stranger-${at}` })),
+      someUsage({ ...unasked, endUser: 'known' }),
+      someUsage({ endUser: 'known', cost: 7 }),
+      someUsage({ model: null, provider: null, cost: 2, endUser: 'known' }),
+    ])
+    const days = { organizationId: ORGANIZATION, since: '2026-01-01', until: '2026-01-02' }
+    const byUser = (await ledger.byDimensions({ ...days, dimensions: ['user'] })) ?? []
+    t.match(byUser, [{ values: { user: 'known' }, requests: 2, cost: 9n }])
+    t.equal(byUser.length, 1)
+    const whole = await ledger.byDimensions({ ...days, dimensions: ['day'] })
+    t.match(whole, [{ requests: 53, cost: 9n }], 'they count for their key and organization')
+    const ofKnown = {
+      organizationId: ORGANIZATION,
+      since: '2026-01-01',
+      until: '2026-01-02',
+      endUser: 'known',
+    }
+    t.match(await ledger.activity({ ...ofKnown, byWorkspace: false }), [{ requests: 1 }, { requests: 1 }])
+  })
+
   await t.test('a search with few hits looks at a part of the ledger, and goes on from there', async t => {
     const { ledger } = await opened(t)
     const at = (second: number) => new Date(START_MS + second * 1_000).toISOString()
@@ -192,6 +216,8 @@ function summed(filter: DimensionFilter, records: readonly UsageRecord[]) {
     if (workspaceId !== undefined && record.workspaceId !== workspaceId) continue
     if (model !== undefined && record.model !== model) continue
     if (provider !== undefined && record.provider !== provider) continue
+    const isOfUsers = dimensions.includes('user') || endUser !== undefined
+    if (isOfUsers && record.provider === null && record.cost === 0) continue
     const values = dimensions.map(dimension => [dimension, VALUE[dimension](record)] as const)
     const isNamed = values.every(
       ([name, value]) => value !== null || !(['session', 'agent', 'user'] as string[]).includes(name),

@@ -1,8 +1,12 @@
 /** The rows of management operations: keys, workspaces, credits, end users, credentials and guardrails. */
+import { setImmediate as turn } from 'node:timers/promises'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../errors.ts'
+import { Places } from '../../fairness/places.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
+import { abortSignalOf } from '../../signal.ts'
 import type { Store } from '../../storage/store.ts'
 import { type GenerationListDeps, listGenerations } from '../generation.ts'
-import type { Operation } from '../operation.ts'
+import type { Handler, Operation } from '../operation.ts'
 import { manage } from '../operation-rows.ts'
 import { type AccountDeps, addCredits, listActivity, showCredits } from './account.ts'
 import { type AuditDeps, listAudit } from './audit.ts'
@@ -95,7 +99,46 @@ const operator = manage('operator')
 /** Changes money, provider keys, and what cannot be brought back. */
 const admin = manage('admin')
 
-export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
+/**
+ * Operations of one key that run at once in a thread, and of all keys. An embedded database answers on the thread that
+ * asks, so each of them holds up streams for some milliseconds at a time.
+ */
+const PLACES = { places: 8, perKey: 2, waitMs: 30_000 } as const
+/** They ask a provider or a task worker, which have bounds of their own. */
+const ASKING_OTHERS: ReadonlySet<string> = new Set(['checkCredential', 'checkProviderKey', 'checkGuardrail'])
+
+export function managementRows(deps: ManagementDeps & KeyDeps): Operation[] {
+  const places = new Places({ clock: deps.clock, ...PLACES })
+  return [...accountRows(deps), ...ruleRows(deps)].map(operation =>
+    operation.key !== 'management' || ASKING_OTHERS.has(operation.id)
+      ? operation
+      : { ...operation, handler: inPlace(places, operation.handler) },
+  )
+}
+
+/** Handles requests in a place, each in a turn of the event loop of its own. */
+function inPlace(places: Places, handler: Handler): Handler {
+  return async (request, reply) => {
+    const leave = await places.enter(request.key.hash, abortSignalOf(request.signal))
+    if (leave === null) throw tooMany()
+    try {
+      await turn()
+      await handler(request, reply)
+    } finally {
+      leave()
+    }
+  }
+}
+
+function tooMany(): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    'This management key has too many operations at once: wait for some of them to end',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
+  )
+}
+
+function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
   const bytes = MANAGEMENT_BODY_MAX_BYTES
   const userBytes = END_USER_BODY_MAX_BYTES
   return [
@@ -172,7 +215,7 @@ export function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
 }
 
 /** Provider credentials of workspaces, and guardrails with their assignments. */
-export function ruleRows(deps: ManagementDeps): Operation[] {
+function ruleRows(deps: ManagementDeps): Operation[] {
   const bytes = GUARDRAIL_BODY_MAX_BYTES
   return [
     admin('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),

@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. */
+/** Numbers, money and times as people read them. */
 
 const NOTHING = '–'
 

@@ -1,4 +1,4 @@
-/** Parts that several views share. */
+/** Parts that several views share: tables, figures, pages, filters, and hooks that fetch what a view shows. */
 import { percent, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 

@@ -1,4 +1,7 @@
-/** Metadata that clients send about themselves and their traces, bounded for records and log lines. Pure. */
+/**
+ * Bounds the metadata that clients send about themselves and their traces (app, `User-Agent`, `trace`), for records and
+ * log lines. `api/client-call.ts` reads the headers. Pure.
+ */
 import type { ClientFacts } from '../../exchange/exchange.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AppFields, TraceFields } from '../../storage/usage.ts'

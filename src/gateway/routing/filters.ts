@@ -1,6 +1,7 @@
 /**
- * Candidate filters: the caller's preferences, the data region, and the variant in the model name. Pure. Hot path. If a
- * credential declares a data policy, that policy replaces the endpoint's.
+ * Candidate filters, one row each: the caller's preferences (`only`, `ignore`, `zdr`, `data_collection`,
+ * `quantizations`, `max_price`, `require_parameters`), the data region, and the variant in the model name. Pure. Hot
+ * path. If a credential declares a data policy, that policy replaces the endpoint's.
  */
 import { collectsNothing, isWithin, retainsNothing } from '../../credentials/catalog.ts'
 import { type Special, says, specialParts } from '../../formats/special.ts'

@@ -1,6 +1,7 @@
 /**
- * The rankers, in one list. Each one sorts the candidates of a group and keeps the order of equal ones. A later ranker
- * therefore outweighs the earlier ones. Hot path.
+ * The rankers, in one list: price, speed, shares, thresholds, tool calls, service tier, `order`, health. Each one sorts
+ * the candidates of a group and keeps the order of equal ones. A later ranker therefore outweighs the earlier ones. Hot
+ * path.
  *
  * A group has the candidates of one model (or of all models, if the caller asks for one order over them) and of one
  * kind: own keys, shared endpoints, or own keys as fallbacks. No ranker moves a candidate out of its group.

@@ -1,4 +1,6 @@
-/** Providers whose own API is OpenAI's chat completions and whose row fits on one line. Data. */
+/**
+ * Providers whose own API is OpenAI's chat completions and whose row fits on one line. All others are in own.ts. Data.
+ */
 import { COMPATIBLE, chat, DOES_NOT_TRAIN, KEEPS_A_MONTH, KEEPS_NOTHING, type ServingRow } from './row.ts'
 
 export const CHAT_ROWS = {

@@ -1,4 +1,7 @@
-/** Providers with their own API, several addresses, quirks, or structured keys. Data. */
+/**
+ * Providers with their own API, several addresses, quirks, or structured keys, also where they speak OpenAI's chat
+ * completions. Data.
+ */
 import {
   COMPATIBLE,
   chat,

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { MoreChunks } from '../../api/operation.ts'
 import type { Timer } from '../../clock.ts'
 import type { Peer } from '../connections.ts'
-import type { FrontHost, FrontSocket } from '../front.ts'
+import { type FrontHost, type FrontSocket, LINGER_MS } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'
 import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
@@ -12,12 +12,7 @@ const NOTHING = new ArrayBuffer(0)
 /** Some clients take no head without a byte behind it. No event, for whichever reader. */
 const COMMENT = ':\n\n'
 
-/**
- * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
- * and many clients then drop the answer unread.
- */
-const LINGER_MS = 5_000
-/** A reader that takes nothing for so long is cut. */
+/** A reader that takes nothing for so long, or up to twice as long, is cut, unless the writer of a stream does that. */
 const STALL_MS = 10_000
 /** Fits into any send buffer. A longer answer may not leave at once. */
 const PROMPT_MAX_BYTES = 65_536
@@ -46,6 +41,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   #more: MoreChunks | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
+  /** The caller drops a reader that takes nothing. */
+  #hasDeadline = false
   /** Runs after an answer whose client still sends its body. */
   #lingering: Timer | null = null
 
@@ -153,8 +150,9 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#leaving(this.#response.writableLength)
   }
 
-  onProgress(callback: (drained: boolean) => void): void {
+  onProgress(callback: (drained: boolean) => void, hasDeadline = false): void {
     this.#progress = callback
+    this.#hasDeadline = hasDeadline
   }
 
   pause(): void {
@@ -189,7 +187,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#flowing = this.#response.writableLength === 0
     if (this.#flowing) return
     this.#hold(this.#heldBytes + bytes.length)
-    socket.setTimeout(STALL_MS)
+    if (!this.#hasDeadline) socket.setTimeout(STALL_MS)
   }
 
   /** A chunk has left, or cannot leave any more. */

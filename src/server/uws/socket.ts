@@ -4,24 +4,19 @@
  */
 import type { HttpResponse } from 'uWebSockets.js'
 import type { MoreChunks } from '../../api/operation.ts'
-import type { Clock, Timer } from '../../clock.ts'
-import type { LoopShare, LoopWork } from '../../fairness/loop-share.ts'
-import type { Log } from '../../log/log.ts'
+import type { Timer } from '../../clock.ts'
+import type { LoopWork } from '../../fairness/loop-share.ts'
 import type { Peer } from '../connections.ts'
-import type { FrontHost, FrontSocket } from '../front.ts'
+import { type FrontHost, type FrontSocket, LINGER_MS } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'
-import type { SocketObserver, StreamForm } from '../response-socket.ts'
+import type { StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 
 const NOTHING = Buffer.alloc(0)
 /** A comment of its own in a stream of events: no event, for whichever reader. */
 const COMMENT = ':\n\n'
-
-/**
- * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
- * and many clients then drop the answer unread.
- */
-const LINGER_MS = 5_000
+/** The library cuts a reader that takes nothing for 8 to 12 s after a write that it had no room for. */
+const EXTEND_MS = 5_000
 
 /** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
 const PROMPT_MAX_CHARS = 65_536
@@ -34,11 +29,7 @@ const PROMPT_MAX_CHARS = 65_536
 export class UwsSocket implements FrontSocket, LoopWork {
   readonly address: string
   readonly #response: HttpResponse
-  readonly #log: Log
-  readonly #clock: Clock
-  readonly #loopShare: LoopShare
-  readonly #observer: SocketObserver
-  readonly #flushes: boolean
+  readonly #host: FrontHost
   #request: HttpRequest | null = null
   /** The address at the other end, where its connections are counted. Null once the request is over. */
   #peer: Peer | null
@@ -63,16 +54,15 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
+  /** The caller drops a reader that takes nothing, so the library must not. */
+  #hasDeadline = false
+  #extending: Timer | null = null
   /** Runs after an answer whose client still sends its body. */
   #lingering: Timer | null = null
 
   constructor(response: HttpResponse, host: FrontHost, peer: Peer | null) {
     this.#response = response
-    this.#log = host.log
-    this.#clock = host.clock
-    this.#flushes = host.chunkFlush
-    this.#loopShare = host.loopShare
-    this.#observer = host.observer
+    this.#host = host
     this.#peer = peer
     // First of all: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
@@ -149,7 +139,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (form !== 'events') this.#pieces = new PieceQueue()
     this.#closesStream = close
     this.#streaming = true
-    this.#observer.countStream(1)
+    this.#host.observer.countStream(1)
     this.#guard(() => {
       this.#response.onWritable(this.#onWritable)
       this.#chunk = chunk
@@ -191,11 +181,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
     else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
-    if (!this.#dead) this.#observer.leaving()
+    if (!this.#dead) this.#host.observer.leaving()
   }
 
-  onProgress(callback: (drained: boolean) => void): void {
+  onProgress(callback: (drained: boolean) => void, hasDeadline = false): void {
     this.#progress = callback
+    this.#hasDeadline = hasDeadline
   }
 
   pause(): void {
@@ -218,26 +209,39 @@ export class UwsSocket implements FrontSocket, LoopWork {
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
       this.#flowing = this.#pieces.write(this.#response, this.#chunk)
-      if (this.#flushes && this.#endsFrame && this.#flowing) {
+      if (this.#host.chunkFlush && this.#endsFrame && this.#flowing) {
         this.#flowing = this.#response.write(COMMENT)
         this.#endsFrame = !this.#flowing
       }
       this.#hold(this.#pieces.waitingBytes)
-      return
+    } else {
+      // Bytes that wait in the library leave with a write alone, and there may be nothing to write but that.
+      const isEmpty = this.#chunk.length === 0
+      this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
+      if (this.#host.chunkFlush && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
+      if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
+      else if (this.#heldBytes > 0) this.#hold(0)
     }
-    // Bytes that wait in the library leave with a write alone, and there may be nothing to write but that.
-    const isEmpty = this.#chunk.length === 0
-    this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
-    if (this.#flushes && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
-    if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
-    else if (this.#heldBytes > 0) this.#hold(0)
+    if (!this.#flowing) this.#extend()
+  }
+
+  /** Gives a slow reader more time: that of the library begins again when reading does. */
+  #extend(): void {
+    if (!this.#hasDeadline || this.#extending !== null) return
+    this.#extending = this.#host.clock.after(EXTEND_MS, () => {
+      this.#extending = null
+      if (this.#flowing || this.dead) return
+      this.pause()
+      this.resume()
+      this.#extend()
+    })
   }
 
   /** Sets the number of bytes that wait for a slow reader. */
   #hold(bytes: number): void {
     if (bytes === this.#heldBytes) return
     if (this.#heldBytes === 0) this.#holder = this.#request?.key?.hash ?? null
-    this.#observer.hold(bytes - this.#heldBytes, this.#holder)
+    this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }
 
@@ -260,7 +264,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (chunk !== null) {
       this.#writeMore(chunk)
       // They may be long: the next one is made in a later turn.
-      if (!this.#dead && this.#flowing) this.#loopShare.add(this)
+      if (!this.#dead && this.#flowing) this.#host.loopShare.add(this)
       return
     }
     this.#more = null
@@ -303,7 +307,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#sendRest(body, endsAt)
     })
     if (!this.#dead && this.#lingering === null) this.#hold(body.length)
-    if (!this.#dead) this.#observer.leaving()
+    if (!this.#dead) this.#host.observer.leaving()
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
@@ -325,7 +329,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       return
     }
     this.#hold(0)
-    this.#lingering ??= this.#clock.after(LINGER_MS, () => {
+    this.#lingering ??= this.#host.clock.after(LINGER_MS, () => {
       if (!this.#dead) this.#guard(() => this.#response.close())
     })
   }
@@ -364,12 +368,13 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #over(closed: boolean): void {
     this.#dead = true
     this.dead = true
+    this.#extending?.cancel()
     this.#peer?.ended(closed)
     this.#peer = null
   }
 
   #countStreamOut(): void {
-    if (this.#streaming) this.#observer.countStream(-1)
+    if (this.#streaming) this.#host.observer.countStream(-1)
     this.#streaming = false
   }
 
@@ -383,12 +388,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   /** Handles our own exception, which would end the process if it reached the library. */
   #broken(thrown: unknown): void {
-    this.#log.fault('server', 'cannot send an answer', thrown)
+    this.#host.log.fault('server', 'cannot send an answer', thrown)
     if (this.#dead) return
     try {
       this.#response.close()
     } catch (second) {
-      this.#log.fault('server', 'cannot close a connection', second)
+      this.#host.log.fault('server', 'cannot close a connection', second)
       this.#aborted()
     }
   }

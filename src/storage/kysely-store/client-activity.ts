@@ -5,10 +5,12 @@
 import type { Kysely } from 'kysely'
 import type { Tables } from '../tables.ts'
 import type { ClientActivityFilter, ClientActivityRow } from '../usage.ts'
+import { between } from './usage-search.ts'
 
 /** Records that one question may read. */
 const CLIENT_RECORDS_MAX = 100_000
-const PAGE = 500
+/** Records that one statement looks at. */
+const PART = 500
 
 type Sums = { -readonly [Name in keyof ClientActivityRow]: ClientActivityRow[Name] }
 
@@ -44,15 +46,30 @@ export async function readClientRecords(
   rest: () => Promise<unknown>,
 ): Promise<boolean> {
   const within = {
-    organizationId,
     ...(workspaceId === undefined ? {} : { workspaceId }),
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),
   }
+  // As in the index `usage_by_session`.
+  const named = db
+    .selectFrom('usage')
+    .where('organizationId', '=', organizationId)
+    .where(where => where.or([where('sessionId', 'is not', null), where('agent', 'is not', null)]))
+    .orderBy('createdAt', 'desc')
+    .orderBy('id', 'desc')
+  const first = { createdAt: since, id: '' }
   let after = { createdAt: until, id: '' }
-  for (let read = 0; ; read += PAGE) {
-    const rows = await db
-      .selectFrom('usage')
+  for (let read = 0; ; ) {
+    // The last record of this part, whatever the filter: one with few hits would look at the whole ledger.
+    const border = await named
+      .where(between(first, after))
+      .select(['id', 'createdAt'])
+      .offset(PART - 1)
+      .limit(1)
+      .executeTakeFirst()
+    const rows = await named
+      .where(between(border ?? first, after))
+      .where(where => where.and(within))
       .select([
         'id',
         'createdAt',
@@ -66,20 +83,12 @@ export async function readClientRecords(
         'details',
       ])
       .select(['inputTokens', 'outputTokens', 'reasoningTokens', 'cost', 'isByok'])
-      .where(where => where.and(within))
-      // As in the index `usage_by_session`.
-      .where(where => where.or([where('sessionId', 'is not', null), where('agent', 'is not', null)]))
-      .where('createdAt', '>=', since)
-      .where(where => where(where.refTuple('createdAt', 'id'), '<', where.tuple(after.createdAt, after.id)))
-      .orderBy('createdAt', 'desc')
-      .orderBy('id', 'desc')
-      .limit(PAGE)
       .execute()
+    read += rows.length
+    if (read > CLIENT_RECORDS_MAX) return false
     for (const row of rows) if (!take(row)) return false
-    const last = rows.at(-1)
-    if (last === undefined || rows.length < PAGE) return true
-    if (read + PAGE >= CLIENT_RECORDS_MAX) return false
-    after = last
+    if (border === undefined) return true
+    after = border
     await rest()
   }
 }

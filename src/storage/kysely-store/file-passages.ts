@@ -3,6 +3,7 @@
  * its workspace, so that the index itself separates workspaces, and texts of other workspaces cost a search nothing.
  */
 import { createHash } from 'node:crypto'
+import { setImmediate as turn } from 'node:timers/promises'
 import { type Kysely, type RawBuilder, sql } from 'kysely'
 import type { Engine } from '../engine.ts'
 import type { FileStore, FoundPassage, NewPassage, PassageQuery, WorkspacePlace } from '../files.ts'
@@ -11,6 +12,9 @@ import { inTransaction } from './rows.ts'
 
 /** Rows of one statement: far below the number of parameters that an engine takes. */
 const ROWS_MAX = 256
+
+/** Passages that one transaction removes. */
+const REMOVED_AT_ONCE = 100
 
 type PassageVerbs = Pick<FileStore, 'addPassages' | 'removePassages' | 'search'>
 
@@ -31,18 +35,46 @@ export function createPassageStore(db: Kysely<Tables>, engine: Engine): PassageV
           else await addWords(transaction, fileId, scope, part)
         }
       }),
-    removePassages: fileId => inTransaction(db, transaction => removePassages(transaction, engine, fileId)),
+    removePassages: fileId => removePassages(db, engine, fileId),
     search: (query, limit) => searchPassages(db, engine, query, limit),
   }
 }
 
-export async function removePassages(db: Kysely<Tables>, engine: Engine, fileId: string): Promise<void> {
-  if (engine.name === 'sqlite') {
-    await sql`
-      delete from file_words where rowid in (select id from file_passages where file_id = ${fileId})
-    `.execute(db)
-  }
-  await db.deleteFrom('filePassages').where('fileId', '=', fileId).execute()
+/**
+ * In parts, each of some milliseconds: a large file has thousands, and an embedded database removes them on the thread
+ * that asks. Nobody finds them meanwhile if the file is not visible any more. `atEnd`: in the transaction of the last
+ * part.
+ */
+export async function removePassages(
+  db: Kysely<Tables>,
+  engine: Engine,
+  fileId: string,
+  atEnd: (transaction: Kysely<Tables>) => Promise<unknown> = async () => undefined,
+): Promise<void> {
+  const goesOn = (): Promise<boolean> =>
+    inTransaction(db, async transaction => {
+      if ((await removePart(transaction, engine, fileId)) === REMOVED_AT_ONCE) return true
+      await atEnd(transaction)
+      return false
+    })
+  while (await goesOn()) await turn()
+}
+
+/** Returns how many were removed. */
+async function removePart(db: Kysely<Tables>, engine: Engine, fileId: string): Promise<number> {
+  const rows = await db
+    .selectFrom('filePassages')
+    .select('id')
+    .where('fileId', '=', fileId)
+    .orderBy('id')
+    .limit(REMOVED_AT_ONCE)
+    .execute()
+  if (rows.length === 0) return 0
+  const ids = rows.map(({ id }) => id)
+  if (engine.name === 'sqlite')
+    await sql`delete from file_words where rowid in (${sql.join(ids.map(Number))})`.execute(db)
+  await db.deleteFrom('filePassages').where('id', 'in', ids).execute()
+  return rows.length
 }
 
 async function addVectors(

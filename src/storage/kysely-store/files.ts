@@ -95,10 +95,10 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       return rows.map(({ id }) => id)
     },
     async forget(id) {
-      await inTransaction(db, async transaction => {
-        await removePassages(transaction, engine, id)
-        await transaction.deleteFrom('files').where('id', '=', id).where('status', '<>', 'stored').execute()
-      })
+      // With the last of them: while there is a row, more may come.
+      await removePassages(db, engine, id, transaction =>
+        transaction.deleteFrom('files').where('id', '=', id).where('status', '<>', 'stored').execute(),
+      )
     },
   }
 }

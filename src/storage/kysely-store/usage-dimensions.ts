@@ -7,7 +7,7 @@ import { type Kysely, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
 import type { DimensionFilter, DimensionRow, UsageDimension } from '../usage.ts'
 import { type ClientRecord, readClientRecords } from './client-activity.ts'
-import { modelTotals, SUMS, sumsOf } from './usage-totals.ts'
+import { isUnasked, modelTotals, SUMS, sumsOf } from './usage-totals.ts'
 
 /** Rows of one answer. A year of 20 models is 7,300. */
 const DIMENSION_ROWS_MAX = 10_000
@@ -50,11 +50,14 @@ async function addRecords(
   rows: SummedRows,
   rest: () => Promise<unknown>,
 ): Promise<boolean> {
-  const { dimensions, model, provider } = filter
+  const { dimensions, model, provider, endUser } = filter
+  const isOfUsers = dimensions.includes('user') || endUser !== undefined
   const take = (record: ClientRecord): boolean => {
     if (dimensions.includes('session') && record.sessionId === null) return true
     if (dimensions.includes('agent') && record.agent === null) return true
     if (dimensions.includes('user') && record.endUser === null) return true
+    // As in the totals.
+    if (isOfUsers && isUnasked(record)) return true
     if (model !== undefined && record.model !== model) return true
     if (provider !== undefined && record.provider !== provider) return true
     const cost = BigInt(record.cost)

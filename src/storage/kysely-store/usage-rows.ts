@@ -125,7 +125,8 @@ export async function insertJson(
       returning *
     )
     select
-      organization_id, substr(created_at, 1, 10) as day, key_hash, member_id, workspace_id, model, provider, end_user,
+      organization_id, substr(created_at, 1, 10) as day, key_hash, member_id, workspace_id, model, provider,
+      case when provider is null and cost = 0 then null else end_user end as end_user,
       array[
         count(*), sum(input_tokens), sum(output_tokens), sum(reasoning_tokens), sum(cost / 1000000),
         sum(cost % 1000000), sum(is_byok * (cost / 1000000)), sum(is_byok * (cost % 1000000))

@@ -79,7 +79,7 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
  * one through all records up to the other. Its time is named beside it: PostgreSQL can guess how many records lie
  * between two times, but takes those between two places for a third of all, and would read the whole table.
  */
-function between(first: Place | undefined, last: Place | undefined): Where {
+export function between(first: Place | undefined, last: Place | undefined): Where {
   return where => {
     const place = where.refTuple('createdAt', 'id')
     const from =

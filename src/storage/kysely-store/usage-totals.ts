@@ -34,6 +34,7 @@ export interface AlikeUsage {
   readonly workspaceId: string | null
   readonly model: string | null
   readonly provider: string | null
+  /** Null also where nobody was asked. */
   readonly endUser: string | null
   /** As SUMMED has them; texts are integers. */
   readonly sums: readonly (number | string)[]
@@ -143,7 +144,8 @@ export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
   const open = new Map<string, number[]>()
   for (const record of records) {
     const { createdAt, organizationId, keyHash, inputTokens, outputTokens, cost } = record
-    const { workspaceId = null, memberId = null, model = null, provider = null, endUser = null } = record
+    const { workspaceId = null, memberId = null, model = null, provider = null } = record
+    const endUser = isUnasked(record) ? null : (record.endUser ?? null)
     const day = dayOf(createdAt)
     // No text of a record has a NUL.
     const own = `${day}\0${organizationId}\0${keyHash}\0${orNothing(memberId)}\0${orNothing(workspaceId)}`
@@ -167,6 +169,20 @@ export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
     addTo(sums, 7, byok * low)
   }
   return found
+}
+
+/**
+ * True if no provider was asked, so that the request cost nothing. Such requests are in no total of an end user: totals
+ * are kept for ever, and a key may name another end user in each request.
+ */
+export function isUnasked({
+  provider,
+  cost,
+}: {
+  readonly provider?: string | null | undefined
+  readonly cost: number | bigint | string
+}): boolean {
+  return provider == null && Number(cost) === 0
 }
 
 /** Null unlike any text. */

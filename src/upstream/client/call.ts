@@ -1,7 +1,7 @@
 /**
- * Code shared by the calls of every transport: deadlines on the injected clock, back-pressure, and the rule that each
- * call ends in exactly one of `onEnd`, `onError` and `abort`. Hot path: each read costs one clock reading, and each
- * chunk one call, with no allocation and no timer.
+ * Code shared by the calls of every transport: deadlines on the injected clock, back-pressure, the refusal of
+ * compressed replies (`Content-Encoding`), and the rule that each call ends in exactly one of `onEnd`, `onError` and
+ * `abort`. Hot path: each read costs one clock reading, and each chunk one call, with no allocation and no timer.
  */
 import type { Clock, Timer } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'

@@ -1,7 +1,7 @@
 /**
- * The head of a request to a provider. Names and values are checked, so that no key and no configuration row can change
- * the framing or the host. The results are cached with the URL and the headers, because most requests reuse those of
- * earlier requests. Pure.
+ * The head of a request to a provider, with the headers that every one has (`User-Agent`, `Accept-Encoding`). Names and
+ * values are checked, so that no key and no configuration row can change the framing or the host. The results are
+ * cached with the URL and the headers, because most requests reuse those of earlier requests. Pure.
  */
 import type { GatewayError } from '../../errors.ts'
 import { type UpstreamRequest, unavailable } from '../transport.ts'

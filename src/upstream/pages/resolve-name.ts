@@ -1,6 +1,7 @@
 /**
- * Resolves host names from callers' links, and decides which addresses are public. The DNS servers of such names may
- * never answer, so no lookup may delay others. Serve threads.
+ * Resolves host names from callers' links, and decides which addresses are public: the list of networks that no link,
+ * MCP server or receiver of alerts may reach. The DNS servers of such names may never answer, so no lookup may delay
+ * others. Serve threads.
  */
 import { lookup, Resolver } from 'node:dns/promises'
 import { BlockList, isIPv4, isIPv6 } from 'node:net'
