@@ -1,6 +1,6 @@
 /**
- * Traces of one thread: starts one for each request, decides at its end whether to keep it (`tracing.share`), and passes
- * kept traces to the main thread in small batches. Exists only while tracing is on. Leaf.
+ * Traces of one thread: starts one for each request, decides at its end whether to keep it (`tracing.share`), and
+ * passes kept traces to the main thread in small batches. Exists only while tracing is on. Leaf.
  */
 import type { Clock } from '../clock.ts'
 import type { ExchangeLine } from '../log/log.ts'
