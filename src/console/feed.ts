@@ -39,6 +39,7 @@ const ASKING: ReadonlySet<string> = new Set(['/responses', '/chat/completions', 
 
 /** The last 15 minutes of an organization. */
 export interface FeedSummary {
+  /** Less than 15 minutes if the first rows, which were the last of the Store, begin later. */
   readonly windowSeconds: number
   readonly requests: number
   readonly failed: number
@@ -62,6 +63,8 @@ interface Organization {
   changed: Map<string, RequestRow>
   /** Those who wait for the first rows, and those who have them. */
   uses: number
+  /** When the first of its rows began, if the Store may have more before it. */
+  sinceMs: number | null
   /** Resolves once it has the last requests of the Store. */
   readonly filled: Promise<void>
 }
@@ -140,7 +143,7 @@ export class Feed {
       const sum = (of: (span: (typeof spans)[number]) => number) =>
         spans.reduce((all, span) => all + of(span), 0)
       return {
-        windowSeconds: SPAN_SECONDS * SPANS_MAX,
+        windowSeconds: Math.min(SPAN_SECONDS * SPANS_MAX, secondsSince(organization.sinceMs, nowMs)),
         requests: sum(({ requests }) => requests),
         failed: sum(({ failed }) => failed),
         cost: sum(({ cost }) => cost),
@@ -185,6 +188,7 @@ export class Feed {
         viewers: new Set(),
         changed: new Map(),
         uses: 0,
+        sinceMs: null,
         filled: filling.promise,
       }
       this.#organizations.set(id, organization)
@@ -205,6 +209,8 @@ export class Feed {
   /** Takes the last records of the Store, before the rows that came meanwhile. */
   async #fill(organizationId: string, organization: Organization): Promise<void> {
     const records = await this.#deps.store.ledger.latest({ organizationId }, ROWS_MAX)
+    const oldest = records[ROWS_MAX - 1]
+    if (oldest !== undefined) organization.sinceMs = Date.parse(oldest.createdAt)
     const live = organization.rows
     organization.rows = new Map()
     const nowMs = this.#deps.clock.nowMs()
@@ -266,4 +272,8 @@ export class Feed {
     }
     for (const viewer of viewers) viewer.send('more', event)
   }
+}
+
+function secondsSince(sinceMs: number | null, nowMs: number): number {
+  return sinceMs === null ? Number.POSITIVE_INFINITY : Math.max(1, Math.ceil((nowMs - sinceMs) / 1000))
 }

@@ -190,3 +190,17 @@ t.test('other operations than those that ask models are not listed', async t => 
   clock.advance(500)
   t.equal(events.length, 1)
 })
+
+t.test('a summary says how far back it counts', async t => {
+  const { clock, feed, store, usage } = await setUp(t)
+  clock.advance(20_000)
+  const createdAt = (at: number) => new Date(clock.nowMs() - at).toISOString()
+  const earlier = Array.from({ length: ROWS_MAX }, (_, at) =>
+    usage({ id: `gen-${at}`, createdAt: createdAt(at === 0 ? 12_000 : 5_000) }),
+  )
+  await store.ledger.add(earlier.slice(1))
+  t.match(await feed.summary('org_1'), { windowSeconds: 900, requests: ROWS_MAX - 1 })
+  clock.advance(60_000)
+  await store.ledger.add(earlier.slice(0, 1))
+  t.match(await feed.summary('org_1'), { windowSeconds: 72, requests: ROWS_MAX }, 'there may be more before')
+})

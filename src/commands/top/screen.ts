@@ -74,7 +74,8 @@ const REQUEST_COLUMNS: readonly Column<Request>[] = [
 
 export function screenOf(summary: Summary, style: ScreenStyle): string[] {
   const { money, requests, failed, first_token_ms: first } = summary
-  const minutes = Math.round(summary.window_seconds / 60)
+  const seconds = summary.window_seconds
+  const window = seconds < 90 ? `${seconds} s` : `${Math.round(seconds / 60)} min`
   const head = [
     parts(style, [
       paint(style, 'bold', `sluice ${plain(summary.version, 20)}`),
@@ -90,7 +91,7 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
       ...(money.credits_left === null ? [] : [`credits left ${shortUsd(money.credits_left)}`]),
     ]),
     parts(style, [
-      `${minutes} min: ${short(requests)} requests`,
+      `${window}: ${short(requests)} requests`,
       `failed ${share(failed, requests)}`,
       `first token ${time(first.p50)}, p95 ${time(first.p95)}`,
       shortUsd(summary.cost),

@@ -53,6 +53,9 @@ t.test('lines fit every width, and colours are for terminals that show them', as
   }
   const wide = screenOf(SUMMARY, { columns: 120, rows: 40, colors: false }).join('\n')
   t.match(wide, 'no problems')
+  t.match(wide, /^15 min: 1\.2k requests/m)
+  const short = screenOf({ ...SUMMARY, window_seconds: 12 }, { columns: 120, rows: 40, colors: false })
+  t.match(short.join('\n'), /^12 s: 1\.2k requests/m)
   t.match(wide, /1\.2k requests {2}failed 1% {2}first token 320ms, p95 1\.2s/)
   t.match(wide, 'today $1.23  month $31.50  at this pace $62.25')
   t.match(wide, /MODEL +REQUESTS +FAILED +FIRST +P95 +COST/)

@@ -17,7 +17,9 @@ export function Home({ calls, live, memory }) {
   const [minutes, setMinutes] = useState(memory.minutes ?? 15)
   memory.minutes = minutes
   if (document === null) return html`<${Waiting} error=${error} />`
-  const { money, requests, failed, first_token_ms: first } = document
+  const { money, requests, failed, first_token_ms: first, window_seconds: seconds } = document
+  // A console that opens counts from the oldest of the last requests in the ledger.
+  const window = seconds < 900 ? `last ${duration(seconds * 1000)}` : 'last 15 minutes'
   return html`
     <${Health} problems=${document.problems} keys=${keys} live=${live} error=${error} />
     <dl class="figures wide">
@@ -28,8 +30,8 @@ export function Home({ calls, live, memory }) {
         note=${money.month_at_this_pace === null ? '' : `${usd(money.month_at_this_pace)} at this pace`}
       />
       ${money.credits_left !== null && html`<${Figure} name="Credits left" value=${usd(money.credits_left)} />`}
-      <${Figure} name="Requests" value=${count(requests)} note="last 15 minutes" />
-      <${Figure} name="Failed" value=${requests === 0 ? '–' : percent(failed / requests)} note="last 15 minutes" />
+      <${Figure} name="Requests" value=${count(requests)} note=${window} />
+      <${Figure} name="Failed" value=${requests === 0 ? '–' : percent(failed / requests)} note=${window} />
       <${Figure} name="First token" value=${duration(first.p50)} note=${`p95 ${duration(first.p95)}`} />
       <${Figure} name="Running now" value=${count(document.in_flight)} note=${`${count(document.open_streams)} streams`} />
     </dl>
@@ -37,7 +39,7 @@ export function Home({ calls, live, memory }) {
     <${Charts} calls=${calls} live=${live} minutes=${minutes} />
     <div class="halves">
       <section aria-labelledby="models-heading">
-        <h2 id="models-heading">Models, last 15 minutes</h2>
+        <h2 id="models-heading">Models, ${window}</h2>
         <${ModelTable} models=${document.models} />
       </section>
       <section aria-labelledby="latest-heading">
