@@ -1,8 +1,8 @@
 /**
- * Makes a fetched page readable: decodes its charset, converts the main content of HTML to Markdown, and leaves other
- * text unchanged. Pages are hostile: bytes, tags, depth and the length of the text are bounded, no script runs and
- * nothing is loaded. A page that exceeds the bounds is read without a document tree, and the deadline of the pool ends
- * slow work. Pure; task worker, bulk.
+ * Makes a fetched page readable: decodes its charset, converts the main content of HTML to Markdown (without scripts
+ * and navigation, and with the alternative texts of images), and leaves other text unchanged. Pages are hostile: bytes,
+ * tags, depth and the length of the text are bounded, no script runs and nothing is loaded. A page that exceeds the
+ * bounds is read without a document tree, and the deadline of the pool ends slow work. Pure; task worker, bulk.
  */
 import { Readability } from '@mozilla/readability'
 import { parseHTML } from 'linkedom'
