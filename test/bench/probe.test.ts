@@ -1,9 +1,8 @@
 /** The probes, the compiled one where there is a compiler, against the real upstream: sound, damaged, cut, refused. */
 import { execFileSync } from 'node:child_process'
-import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer as createHttpServer, request as httpRequest } from 'node:http'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Transform } from 'node:stream'
@@ -12,6 +11,7 @@ import { has, lineOf, start } from '../../bench/processes.ts'
 import type { StreamCounts } from '../../bench/results.ts'
 import { bodyOf } from '../../bench/subjects.ts'
 import { MARKERS, PATHS, type Wire } from '../../bench/wire.ts'
+import { listening } from '../support/listening.ts'
 import { selfSigned } from '../upstream/self-signed.ts'
 
 const BENCH = join(import.meta.dirname, '../../bench')
@@ -150,10 +150,8 @@ async function relay(t: Test, change: () => Transform): Promise<number> {
       .on('close', () => client.destroy())
       .pipe(client)
     client.on('close', () => far.destroy())
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
-  return (server.address() as AddressInfo).port
+  })
+  return (await listening(server, t)).port
 }
 
 /** Characters of one piece and the next, over and over: within heads, between texts, several texts at once. */
@@ -196,13 +194,8 @@ async function recutter(t: Test, change: (pieces: string[]) => string[]): Promis
     })
     far.on('error', () => reply.destroy())
     asked.pipe(far)
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.close()
-    server.closeAllConnections()
   })
-  return (server.address() as AddressInfo).port
+  return (await listening(server, t)).port
 }
 
 const passing = (edit: (piece: Buffer) => Buffer): Transform =>

@@ -82,13 +82,19 @@ async function start(t: Test, onAbort: 'finish' | 'cancel' | null) {
   }
 }
 
-t.test('who leaves after the last word is charged what the provider told a little later', async t => {
+/** A caller has left after the first words of its answer. */
+async function left(t: Test, more: object) {
   const s = await start(t, null)
-  const asked = await s.ask({ reasoning: { effort: 'high' } }, 'output_text.delta')
+  const asked = await s.ask(more, 'output_text.delta')
   const reply = await s.provider.reply(0)
   reply.say({ content: KOREAN })
   await asked.seen
   await asked.leave()
+  return { ...s, reply }
+}
+
+t.test('who leaves after the last word is charged what the provider told a little later', async t => {
+  const { reply, ...s } = await left(t, { reasoning: { effort: 'high' } })
   t.equal(s.server.openRequests, 1, 'its place is kept')
   t.equal(reply.closed, false)
   reply.finish(USAGE)
@@ -103,12 +109,7 @@ t.test('who leaves after the last word is charged what the provider told a littl
 })
 
 t.test('a provider that is silent is listened to for two seconds; then script and effort tell', async t => {
-  const s = await start(t, null)
-  const asked = await s.ask({ reasoning: { effort: 'high' } }, 'output_text.delta')
-  const reply = await s.provider.reply(0)
-  reply.say({ content: KOREAN })
-  await asked.seen
-  await asked.leave()
+  const { reply, ...s } = await left(t, { reasoning: { effort: 'high' } })
   s.clock.advance(1_999)
   await turn()
   t.equal(await s.recorded(), 0)
@@ -125,12 +126,7 @@ t.test('a provider that is silent is listened to for two seconds; then script an
 })
 
 t.test('a provider that goes on is closed at its next word', async t => {
-  const s = await start(t, null)
-  const asked = await s.ask({}, 'output_text.delta')
-  const reply = await s.provider.reply(0)
-  reply.say({ content: KOREAN })
-  await asked.seen
-  await asked.leave()
+  const { reply, ...s } = await left(t, {})
   t.equal(reply.closed, false)
   reply.say({ content: 'word' })
   await until('the end of the reply', () => reply.closed)

@@ -2,7 +2,6 @@
  * Every provider of the table that takes stored credentials: a key of its form is stored, and the request that leaves
  * with it is seen at a real TLS socket of the provider's real name.
  */
-import { generateKeyPairSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { decodeJwt } from 'jose'
@@ -11,6 +10,7 @@ import { PROVIDER_SLUGS } from '../../src/protocol/provider-slugs.ts'
 import { KNOWN_SLUGS, keyFormOf, whyNotOffered } from '../../src/providers/table.ts'
 import { expectedSignature } from '../support/aws-signature.ts'
 import { startGateway } from '../support/gateway.ts'
+import { serviceAccount } from '../support/own-keys.ts'
 import { type HostCall, startProviderHosts, TOKEN } from '../support/provider-hosts.ts'
 
 const LINES = readFileSync(join(import.meta.dirname, '../fixtures/providers/requests.txt'), 'utf8')
@@ -22,17 +22,8 @@ const LINES = readFileSync(join(import.meta.dirname, '../fixtures/providers/requ
   })
 
 const ACCESS = { accessKeyId: 'AKIAABCDEFGHIJKLMNOP', secretAccessKey: 'c0ffee'.repeat(8) }
-const { privateKey } = generateKeyPairSync('rsa', {
-  modulusLength: 2048,
-  privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
-  publicKeyEncoding: { type: 'spki', format: 'pem' },
-})
 const ACCOUNT = {
-  type: 'service_account',
-  project_id: 'my-project-1',
-  private_key_id: 'abc123',
-  private_key: privateKey,
-  client_email: 'sluice@my-project-1.iam.gserviceaccount.com',
+  ...serviceAccount(),
   token_uri: 'https://oauth2.googleapis.com/token',
   region: 'us-central1',
 }

@@ -1,8 +1,8 @@
 /** A session of the running product stays at one endpoint: over threads and instances, until the endpoint fails. */
 import { createServer, request as httpRequest } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
+import { listening } from '../support/listening.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually } from '../support/stream-probe.ts'
 
@@ -29,10 +29,7 @@ async function startProviders(t: Test) {
       response.end(failing.has(slug) ? '{}' : BODY)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await new Promise(resolve => server.once('listening', resolve))
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo
+  const { port } = await listening(server, t)
   const settings = {
     limits: NO_SHEDDING,
     providers: SLUGS.map(slug => ({

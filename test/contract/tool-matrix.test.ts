@@ -59,246 +59,113 @@ const tool = (type: string, parameters?: Fields, more: Fields = {}) => ({
   tools: [{ type, ...(parameters === undefined ? {} : { parameters }), ...more }],
 })
 
+/** A tool of the gateway under its own name, unless the row says otherwise. */
+function row(name: string, works: Fields, fails: Row['fails'], more: Partial<Row> = {}): Row {
+  const type = `gateway:${name}`
+  return { name, fields: () => tool(type), calls: name, works, item: type, fails, disabled: name, ...more }
+}
+
+/** The same tool by another type, as the providers spell it. */
+function spelled(type: string, row: Row, item: string, more: Fields = {}): Row {
+  const isOurs = type.includes(':')
+  return {
+    ...row,
+    name: type,
+    fields: () => (isOurs ? tool(type) : tool(type, undefined, more)),
+    item: isOurs ? type : item,
+  }
+}
+
+const SEARCH = row('web_search', { query: 'tea' }, [{}, /query/])
+const FETCH = row('web_fetch', { url: 'PAGES/page' }, [{ url: 'PAGES/missing' }, /HTTP 404/])
+const IMAGE = row('image_generation', { prompt: 'a cat' }, [{}, /prompt/])
+const FILE_SEARCH = row('file_search', { query: 'one', queries: ['one'] }, [{}, /quer/])
+const SHELL = row('shell', { commands: ['echo hi'] }, [{}, /commands/])
+const PYTHON = row('code_interpreter', { code: 'print(1)' }, [{}, /code/])
+const PATCHING = row(
+  'apply_patch',
+  { operation: PATCH },
+  [{ operation: { ...PATCH, diff: 'no plus' } }, /diff|patch|line/i],
+  { endsTurn: true },
+)
+const FUSION = { analysis_models: ['acme/side'], model: 'acme/analyst' }
+const FUSING = row('fusion', {}, null, { fields: () => tool('gateway:fusion', FUSION), others: [SAYS] })
+
 const ROWS: readonly Row[] = [
-  {
-    name: 'datetime',
-    fields: () => tool('gateway:datetime'),
-    calls: 'datetime',
-    works: { timezone: 'UTC' },
-    item: 'gateway:datetime',
-    fails: [{ timezone: 'Nowhere' }, /IANA/],
-    disabled: 'datetime',
-  },
-  ...['gateway:web_search', 'openrouter:web_search', 'web_search', 'web_search_preview'].map(
-    (type): Row => ({
-      name: type,
-      fields: () => tool(type),
-      calls: 'web_search',
-      works: { query: 'tea' },
-      item: type.includes(':') ? type : 'web_search_call',
-      fails: [{}, /query/],
-      disabled: 'web_search',
-    }),
+  row('datetime', { timezone: 'UTC' }, [{ timezone: 'Nowhere' }, /IANA/]),
+  ...['gateway:web_search', 'openrouter:web_search', 'web_search', 'web_search_preview'].map(type =>
+    spelled(type, SEARCH, 'web_search_call'),
   ),
+  FETCH,
   {
-    name: 'web_fetch',
-    fields: () => tool('gateway:web_fetch'),
-    calls: 'web_fetch',
-    works: { url: 'PAGES/page' },
-    item: 'gateway:web_fetch',
-    fails: [{ url: 'PAGES/missing' }, /HTTP 404/],
-    disabled: 'web_fetch',
-  },
-  {
+    ...IMAGE,
     name: 'gateway:image_generation',
     fields: () => tool('gateway:image_generation', { model: 'acme/draw' }),
-    calls: 'image_generation',
-    works: { prompt: 'a cat' },
-    item: 'gateway:image_generation',
-    fails: [{}, /prompt/],
-    disabled: 'image_generation',
   },
-  {
-    name: 'image_generation',
-    fields: () => tool('image_generation', undefined, { model: 'acme/draw' }),
-    calls: 'image_generation',
-    works: { prompt: 'a cat' },
-    item: 'image_generation_call',
-    fails: [{}, /prompt/],
-    disabled: 'image_generation',
-  },
-  {
-    name: 'fusion',
-    fields: () => tool('gateway:fusion', { analysis_models: ['acme/side'], model: 'acme/analyst' }),
-    calls: 'fusion',
-    works: {},
-    item: 'gateway:fusion',
-    fails: null,
-    disabled: 'fusion',
-    others: [SAYS],
-  },
-  {
-    name: 'plugin fusion',
-    fields: () => ({
-      plugins: [{ id: 'fusion', analysis_models: ['acme/side'], model: 'acme/analyst' }],
-    }),
-    calls: 'fusion',
-    works: {},
-    item: 'gateway:fusion',
-    fails: null,
-    disabled: 'fusion',
-    others: [SAYS],
-  },
-  {
-    name: 'advisor',
+  spelled('image_generation', IMAGE, 'image_generation_call', { model: 'acme/draw' }),
+  FUSING,
+  { ...FUSING, name: 'plugin fusion', fields: () => ({ plugins: [{ id: 'fusion', ...FUSION }] }) },
+  row('advisor', { prompt: 'Help' }, [{}, /prompt/], {
     fields: () => tool('gateway:advisor', { model: 'acme/side' }),
-    calls: 'advisor',
-    works: { prompt: 'Help' },
-    item: 'gateway:advisor',
-    fails: [{}, /prompt/],
-    disabled: 'advisor',
     others: [SAYS],
-  },
-  {
-    name: 'subagent',
+  }),
+  row('subagent', { task_name: 't', task_description: 'Do it' }, [{}, /task_/], {
     fields: () => tool('gateway:subagent', { model: 'acme/side' }),
-    calls: 'subagent',
-    works: { task_name: 't', task_description: 'Do it' },
-    item: 'gateway:subagent',
-    fails: [{}, /task_/],
-    disabled: 'subagent',
     others: [SAYS],
-  },
-  {
-    name: 'files',
-    fields: () => tool('gateway:files'),
-    calls: 'files',
-    works: { operation: 'write', filename: 'a.txt', content: 'one' },
-    item: 'gateway:files',
-    fails: [{ operation: 'read', filename: 'none.txt' }, /file/i],
-    disabled: 'files',
-  },
-  ...['gateway:file_search', 'file_search'].map(
-    (type): Row => ({
-      name: type,
-      fields: () =>
-        type.includes(':') ? tool(type) : tool(type, undefined, { vector_store_ids: ['workspace'] }),
-      calls: 'file_search',
-      works: { query: 'one', queries: ['one'] },
-      item: type.includes(':') ? type : 'file_search_call',
-      fails: [{}, /quer/],
-      disabled: 'file_search',
-    }),
+  }),
+  row('files', { operation: 'write', filename: 'a.txt', content: 'one' }, [
+    { operation: 'read', filename: 'none.txt' },
+    /file/i,
+  ]),
+  ...['gateway:file_search', 'file_search'].map(type =>
+    spelled(type, FILE_SEARCH, 'file_search_call', { vector_store_ids: ['workspace'] }),
   ),
-  {
-    name: 'memory',
-    fields: () => tool('gateway:memory'),
-    calls: 'memory',
-    works: { action: 'write', key: 'k', value: 'v' },
-    item: 'gateway:memory',
-    fails: [{ action: 'nonsense' }, /action/],
-    disabled: 'memory',
-  },
-  {
-    name: 'text_editor',
-    fields: () => tool('gateway:text_editor'),
-    calls: 'text_editor',
-    works: { command: 'create', path: 'b.txt', file_text: 'one' },
-    item: 'gateway:text_editor',
-    fails: [{ command: 'view', path: 'none.txt' }, /file/i],
-    disabled: 'text_editor',
-  },
-  {
-    name: 'experimental__search_models',
-    fields: () => tool('gateway:experimental__search_models'),
-    calls: 'experimental__search_models',
-    works: { query: 'side' },
-    item: 'gateway:experimental__search_models',
-    fails: null,
-    disabled: 'experimental__search_models',
-  },
-  {
-    name: 'tool_search',
-    fields: () => ({
-      tools: [
-        { type: 'gateway:tool_search' },
-        { type: 'function', name: 'always', parameters: { type: 'object' } },
-        { type: 'function', name: 'weather', parameters: { type: 'object' }, defer_loading: true },
-      ],
-    }),
-    calls: 'tool_search',
-    works: { query: 'weather', pattern: 'weather', regex: 'weather' },
-    item: 'gateway:tool_search',
-    fails: [{ query: '(', pattern: '(', regex: '(' }, /pattern|regular|regex/i],
-    disabled: 'tool_search',
-  },
-  {
-    name: 'bash',
+  row('memory', { action: 'write', key: 'k', value: 'v' }, [{ action: 'nonsense' }, /action/]),
+  row('text_editor', { command: 'create', path: 'b.txt', file_text: 'one' }, [
+    { command: 'view', path: 'none.txt' },
+    /file/i,
+  ]),
+  row('experimental__search_models', { query: 'side' }, null),
+  row(
+    'tool_search',
+    { query: 'weather', pattern: 'weather', regex: 'weather' },
+    [{ query: '(', pattern: '(', regex: '(' }, /pattern|regular|regex/i],
+    {
+      fields: () => ({
+        tools: [
+          { type: 'gateway:tool_search' },
+          { type: 'function', name: 'always', parameters: { type: 'object' } },
+          { type: 'function', name: 'weather', parameters: { type: 'object' }, defer_loading: true },
+        ],
+      }),
+    },
+  ),
+  row('bash', { command: 'echo hi' }, [{}, /command/], {
     fields: () => tool('gateway:bash', { engine: 'gateway' }),
-    calls: 'bash',
-    works: { command: 'echo hi' },
-    item: 'gateway:bash',
-    fails: [{}, /command/],
-    disabled: 'bash',
-  },
-  ...['gateway:shell', 'shell'].map(
-    (type): Row => ({
-      name: type,
-      fields: () => tool(type),
-      calls: 'shell',
-      works: { commands: ['echo hi'] },
-      item: type.includes(':') ? type : 'shell_call',
-      fails: [{}, /commands/],
-      disabled: 'shell',
-    }),
+  }),
+  ...['gateway:shell', 'shell'].map(type => spelled(type, SHELL, 'shell_call')),
+  { ...spelled('local_shell', SHELL, 'shell_call'), calls: 'local_shell' },
+  ...['gateway:code_interpreter', 'code_interpreter'].map(type =>
+    spelled(type, PYTHON, 'code_interpreter_call', { container: { type: 'auto' } }),
   ),
-  {
-    name: 'local_shell',
-    fields: () => tool('local_shell'),
-    calls: 'local_shell',
-    works: { commands: ['echo hi'] },
-    item: 'shell_call',
-    fails: [{}, /command/],
-    disabled: 'shell',
-  },
-  {
-    name: 'gateway:code_interpreter',
-    fields: () => tool('gateway:code_interpreter'),
-    calls: 'code_interpreter',
-    works: { code: 'print(1)' },
-    item: 'gateway:code_interpreter',
-    fails: [{}, /code/],
-    disabled: 'code_interpreter',
-  },
-  {
-    name: 'code_interpreter',
-    fields: () => tool('code_interpreter', undefined, { container: { type: 'auto' } }),
-    calls: 'code_interpreter',
-    works: { code: 'print(1)' },
-    item: 'code_interpreter_call',
-    fails: [{}, /code/],
-    disabled: 'code_interpreter',
-  },
-  ...['gateway:apply_patch', 'apply_patch'].map(
-    (type): Row => ({
-      name: type,
-      fields: () => tool(type),
-      calls: 'apply_patch',
-      works: { operation: PATCH },
-      item: type.includes(':') ? type : 'apply_patch_call',
-      fails: [{ operation: { ...PATCH, diff: 'no plus' } }, /diff|patch|line/i],
-      disabled: 'apply_patch',
-      endsTurn: true,
-    }),
-  ),
-  {
-    name: 'mcp',
+  ...['gateway:apply_patch', 'apply_patch'].map(type => spelled(type, PATCHING, 'apply_patch_call')),
+  row('mcp', { a: 1, b: 2 }, [{ a: 'fail', b: 2 }, /cannot add|Invalid|error/i], {
     fields: ({ mcpUrl }) =>
       tool('mcp', undefined, { server_label: 's', server_url: mcpUrl, require_approval: 'never' }),
     calls: 'add',
-    works: { a: 1, b: 2 },
     item: 'mcp_call',
-    fails: [{ a: 'fail', b: 2 }, /cannot add|Invalid|error/i],
     disabled: null,
-  },
+  }),
   {
+    ...SEARCH,
     name: 'plugin web',
     fields: () => ({ plugins: [{ id: 'web' }] }),
     calls: null,
     works: {},
     item: null,
     fails: null,
-    disabled: 'web_search',
   },
-  {
-    name: 'plugin web-fetch',
-    fields: () => ({ plugins: [{ id: 'web-fetch' }] }),
-    calls: 'web_fetch',
-    works: { url: 'PAGES/page' },
-    item: 'gateway:web_fetch',
-    fails: [{ url: 'PAGES/missing' }, /HTTP 404/],
-    disabled: 'web_fetch',
-  },
+  { ...FETCH, name: 'plugin web-fetch', fields: () => ({ plugins: [{ id: 'web-fetch' }] }) },
 ]
 
 async function listen(t: Test, listener: RequestListener): Promise<string> {

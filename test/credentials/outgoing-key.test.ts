@@ -1,4 +1,3 @@
-import { generateKeyPairSync } from 'node:crypto'
 import t from 'tap'
 import { type KeySchemes, OutgoingKeys, toOutgoingKey } from '../../src/credentials/outgoing-key.ts'
 import { parseProviderKey } from '../../src/credentials/parse/provider-key.ts'
@@ -6,22 +5,11 @@ import { GatewayError } from '../../src/errors.ts'
 import type { AnyFormatName, Endpoint, OutgoingKey, Provider } from '../../src/providers/provider.ts'
 import { PROVIDERS } from '../../src/providers/table.ts'
 import { endpointOf } from '../support/endpoint.ts'
-import { credentialOf } from '../support/own-keys.ts'
+import { credentialOf, serviceAccount } from '../support/own-keys.ts'
 
 const SECRET = 'c0ffee'.repeat(8)
 const AWS = { accessKeyId: 'AKIAABCDEFGHIJKLMNOP', secretAccessKey: SECRET }
-const { privateKey: PEM } = generateKeyPairSync('rsa', {
-  modulusLength: 2048,
-  privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
-  publicKeyEncoding: { type: 'spki', format: 'pem' },
-})
-const ACCOUNT = {
-  type: 'service_account',
-  project_id: 'my-project-1',
-  private_key_id: 'abc123',
-  private_key: PEM,
-  client_email: 'sluice@my-project-1.iam.gserviceaccount.com',
-}
+const ACCOUNT = serviceAccount()
 
 /** Says what it was asked for. */
 const SCHEMES: KeySchemes = {

@@ -2,9 +2,7 @@
  * The clouds' official SDKs, installed from npm in exact versions, and the gateway at the same recording server: for
  * the same question both must send the same path, query, headers and body.
  */
-import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import { GoogleGenAI } from '@google/genai'
@@ -12,6 +10,7 @@ import OpenAI, { AzureOpenAI } from 'openai'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
 import { installedPackages } from '../support/installed-packages.ts'
+import { listening } from '../support/listening.ts'
 
 t.setTimeout(0)
 
@@ -69,13 +68,7 @@ const server = createServer(async (request, response) => {
   response.writeHead(400, { 'content-type': 'application/json' })
   response.end('{"type":"error","error":{"type":"invalid_request_error","message":"Recorded"}}')
 })
-server.listen(0, '127.0.0.1')
-await once(server, 'listening')
-t.teardown(() => {
-  server.close()
-  server.closeAllConnections()
-})
-const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+const { url: base } = await listening(server, t)
 
 async function requestOf(work: () => PromiseLike<unknown>): Promise<Recorded | undefined> {
   recorded.length = 0

@@ -3,7 +3,8 @@
  * one thing that it then does wrong.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
+import { closing, listening } from '../support/listening.ts'
 
 export const FAULTS = [
   'answers as text',
@@ -86,13 +87,11 @@ export class BrokenGateway {
   }
 
   async listen(): Promise<string> {
-    await new Promise<void>(done => this.#server.listen(0, '127.0.0.1', done))
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`
+    return `${(await listening(this.#server)).url}/v1`
   }
 
-  async close(): Promise<void> {
-    this.#server.closeAllConnections()
-    await new Promise(done => this.#server.close(done))
+  close(): Promise<void> {
+    return closing(this.#server)
   }
 
   #has(fault: PlantedFault): boolean {

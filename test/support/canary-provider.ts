@@ -2,9 +2,8 @@
  * A provider that repeats the key it was called with. The prompt chooses how: `CASE<place/writing>` names the place in
  * the reply and the way the key is written. The first segment of the path is the format it uses.
  */
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listening } from './listening.ts'
 
 export const FORMATS = ['openai-responses', 'openai-chat', 'anthropic-messages', 'google-gemini'] as const
 export type Format = (typeof FORMATS)[number]
@@ -95,11 +94,9 @@ type Said = Readonly<Record<'output' | 'batchPrompt' | 'batchOutput', string>>
 export async function startCanaryProvider(said: Said): Promise<CanaryProvider> {
   const keys = new Set<string>()
   const server = createServer((request, response) => void serve(request, response))
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  const { url } = await listening(server)
   return {
-    url: format => `http://127.0.0.1:${port}/${format}`,
+    url: format => `${url}/${format}`,
     keys,
     close() {
       server.close()

@@ -3,7 +3,7 @@
  * replies.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { closing, listening } from './listening.ts'
 
 export interface LineReplied {
   /** Default 200. */
@@ -47,13 +47,11 @@ export class LineProvider {
   }
 
   async listen(): Promise<string> {
-    await new Promise<void>(done => this.#server.listen(0, '127.0.0.1', done))
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+    return (await listening(this.#server)).url
   }
 
-  async close(): Promise<void> {
-    this.#server.closeAllConnections()
-    await new Promise(done => this.#server.close(done))
+  close(): Promise<void> {
+    return closing(this.#server)
   }
 
   async #reply(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -1,8 +1,7 @@
 /** A provider in the openai-chat format that always streams the same reply, and fails or is slow when told to. */
-import { once } from 'node:events'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
+import { listening } from './listening.ts'
 
 /** How a provider answers: with this status, or with a stream whose first words come late. */
 interface Mood {
@@ -47,11 +46,6 @@ export async function moodyProvider(
       }, mood.lateMs)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, mood }
+  const { url } = await listening(server, t)
+  return { url, mood }
 }

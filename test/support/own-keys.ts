@@ -1,5 +1,5 @@
 /** Own provider credentials for tests: records without restrictions, except those that a case sets. */
-import { randomUUID } from 'node:crypto'
+import { generateKeyPairSync, randomUUID } from 'node:crypto'
 import type { Credential } from '../../src/credentials/catalog.ts'
 import { ownerOf, type Vault } from '../../src/credentials/vault.ts'
 import {
@@ -40,4 +40,20 @@ export function sealedRecord(
   key: string,
 ): CredentialRecord {
   return { ...credential, sealed: vault.seal(Buffer.from(key), ownerOf(credential)) }
+}
+
+/** The key file of a service account at Google, with an RSA key of its own. */
+export function serviceAccount() {
+  const { privateKey } = generateKeyPairSync('rsa', {
+    modulusLength: 2048,
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+  })
+  return {
+    type: 'service_account',
+    project_id: 'my-project-1',
+    private_key_id: 'abc123',
+    private_key: privateKey,
+    client_email: 'sluice@my-project-1.iam.gserviceaccount.com',
+  }
 }

@@ -5,6 +5,8 @@
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Test } from 'tap'
+import type { GatewayError } from '../../src/errors.ts'
 import { awsMessage } from './aws-events.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../shared/fixtures')
@@ -123,6 +125,23 @@ function binary(lines: string): Buffer {
       ),
     ),
   )
+}
+
+/** Checks that recorded HTTP errors become failures that the interface knows, and keep what the provider said. */
+export function checkFailures(
+  t: Test,
+  failed: readonly Recording[],
+  formatOf: (recording: Recording) => { failure(status: number, body: string): GatewayError },
+): void {
+  let right = 0
+  for (const recording of failed) {
+    const { name, httpStatus } = recording
+    const failure = formatOf(recording).failure(httpStatus ?? 0, recording.bytes().toString('utf8'))
+    if (t.ok(FAILURE_STATUSES.has(failure.status), `${name} -> ${failure.status}`)) right++
+    t.not(failure.message, 'Provider returned error', `${name} keeps the provider's message`)
+    t.equal(failure.metadata?.['provider_status'], httpStatus)
+  }
+  t.comment(`${right}/${failed.length} HTTP errors`)
 }
 
 /** The ways a body may arrive: whole, byte by byte, and cut at random borders (seeded, so that failures repeat). */

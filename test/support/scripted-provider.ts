@@ -1,6 +1,6 @@
 /** A provider that answers according to its script, request by request: Chat Completions over real HTTP. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { closing, listening } from './listening.ts'
 
 /** One reply. Without a status it is a proper one. */
 export interface ScriptedReply {
@@ -46,13 +46,11 @@ export class ScriptedProvider {
   }
 
   async listen(): Promise<string> {
-    await new Promise<void>(done => this.#server.listen(0, '127.0.0.1', done))
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+    return (await listening(this.#server)).url
   }
 
-  async close(): Promise<void> {
-    this.#server.closeAllConnections()
-    await new Promise(done => this.#server.close(done))
+  close(): Promise<void> {
+    return closing(this.#server)
   }
 
   /** Resolves as soon as it is so. */

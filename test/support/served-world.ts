@@ -69,6 +69,13 @@ export async function ends(world: BatchWorld, id: string, ...statuses: BatchStat
   return await world.batch(id)
 }
 
+/** Cancels a running batch, as the handler does. */
+export async function cancel(world: BatchWorld, id: string): Promise<void> {
+  const now = new Date(world.clock.nowMs()).toISOString()
+  await world.store.batches.work.move(id, ['in_progress'], 'cancelling', now)
+  world.runner.wake()
+}
+
 /** Live requests that the provider got. */
 export function liveCalls({ requests }: Sim): number {
   return requests.filter(({ format }) => format !== null).length

@@ -4,7 +4,7 @@
  * span may repeat.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { closing, listening } from './listening.ts'
 
 /** Part of everything that a span must not have: prompts, answers, arguments, keys, errors. */
 export const CANARY = 'canary'
@@ -41,13 +41,11 @@ export class TracedProvider {
   #replies = 0
 
   async listen(): Promise<string> {
-    await new Promise<void>(done => this.#server.listen(0, '127.0.0.1', done))
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+    return (await listening(this.#server)).url
   }
 
-  async close(): Promise<void> {
-    this.#server.closeAllConnections()
-    await new Promise(done => this.#server.close(done))
+  close(): Promise<void> {
+    return closing(this.#server)
   }
 
   /** Resolves once a request of this trace stays without an answer. @param header it names the trace */

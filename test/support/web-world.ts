@@ -1,10 +1,10 @@
 /** A gateway with a scripted model, a search engine and a server of pages: everything that the web tools need. */
 import { createServer, type RequestListener, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 import type { SearchEngineRow } from '../../src/config/config.ts'
 import { startAligned } from './aligned-gateway.ts'
 import type { TestGatewayOptions } from './gateway.ts'
+import { listening } from './listening.ts'
 
 export const ENGINE_KEY = 'engine-key-of-the-operator'
 
@@ -27,13 +27,7 @@ export async function serve(t: Test, listener: RequestListener, host = '127.0.0.
       listener(request, response)
     })
   })
-  await new Promise<void>(done => server.listen(0, host, done))
-  t.teardown(async () => {
-    server.closeAllConnections()
-    await new Promise(done => server.close(done))
-  })
-  const { port } = server.address() as AddressInfo
-  return { port, url: `http://127.0.0.1:${port}`, seen }
+  return { ...(await listening(server, t, host)), seen }
 }
 
 /** An engine that speaks as Exa does, and says what `results` has. */

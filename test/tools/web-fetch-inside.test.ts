@@ -1,12 +1,12 @@
 /** What web_fetch must never reach: every spelling of an address inside, over the tool itself; the trap counts. */
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../src/clock.ts'
 import type { Exchange } from '../../src/exchange/exchange.ts'
 import { createWebFetch, type WebFetchDeps } from '../../src/tools/web-fetch.ts'
 import { createPageFetcher, type PageFetcherDeps } from '../../src/upstream/pages/fetch-page.ts'
 import { type Address, isPublicAddress } from '../../src/upstream/pages/resolve-name.ts'
+import { listening } from '../support/listening.ts'
 
 /** Stands for a server in the internet: all of 127/8 is this machine. */
 const OUTSIDE = '127.0.0.2'
@@ -119,12 +119,8 @@ async function listen(t: Test, host: string, listener: RequestListener) {
   server.on('connection', () => {
     seen.connections++
   })
-  await new Promise<void>(done => server.listen(0, host, done))
-  t.teardown(async () => {
-    server.closeAllConnections()
-    await new Promise(done => server.close(done))
-  })
-  return { port: (server.address() as AddressInfo).port, seen }
+  const { port } = await listening(server, t, host)
+  return { port, seen }
 }
 
 const page: RequestListener = (_request, response) => {

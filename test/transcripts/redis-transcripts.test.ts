@@ -14,8 +14,10 @@ const frame = (at: number) => `data: {"sequence_number":${at},"t":"secret"}\n\n`
 const numbersIn = (text: string) => [...text.matchAll(/"sequence_number":(\d+)/g)].map(([, n]) => Number(n))
 const upTo = (count: number) => Array.from({ length: count }, (_, at) => at)
 
-/** Two instances with the same master key. */
-function setup(t: Test, redis: RedisServer, windowMs = 120_000) {
+/** Two instances with the same master key, at a Redis of their own. */
+async function setup(t: Test, windowMs = 120_000) {
+  const redis = await ownRedis(t)
+  await redis.start()
   const keys = [{ id: 'k', secret: randomBytes(32) }]
   const instance = () => {
     const clock = systemClock
@@ -38,7 +40,7 @@ function setup(t: Test, redis: RedisServer, windowMs = 120_000) {
     })
     return store
   }
-  return { one: instance(), two: instance() }
+  return { redis, one: instance(), two: instance() }
 }
 
 function read(store: TranscriptStore, id: string, after = -1, keyHash = KEY) {
@@ -76,9 +78,7 @@ t.test(
   'a stream of one instance is read at the other, live, and only by its key',
   { skip: WITHOUT_REDIS },
   async t => {
-    const redis = await ownRedis(t)
-    await redis.start()
-    const { one, two } = setup(t, redis)
+    const { redis, one, two } = await setup(t)
     const client = await connected(t, redis)
     const isThere = async () => (await client.exists('test:transcript/a')) === 1
     const notices: TranscriptNotice[] = []
@@ -124,9 +124,7 @@ t.test(
 )
 
 t.test('after an outage of Redis the stream is whole again', { skip: WITHOUT_REDIS }, async t => {
-  const redis = await ownRedis(t)
-  await redis.start()
-  const { one, two } = setup(t, redis, 3_000)
+  const { redis, one, two } = await setup(t, 3_000)
   const writer = one.open('a', KEY, () => undefined)
   writer.add(frame(0), 1)
   await redis.kill()
@@ -157,9 +155,7 @@ t.test(
   'a stream whose instance has died is cut for its readers elsewhere',
   { skip: WITHOUT_REDIS },
   async t => {
-    const redis = await ownRedis(t)
-    await redis.start()
-    const { one, two } = setup(t, redis)
+    const { redis, one, two } = await setup(t)
     const client = await connected(t, redis)
     const writer = one.open('a', KEY, () => undefined)
     await until('the stream in Redis', async () => {

@@ -4,7 +4,7 @@ import t from 'tap'
 import { BATCH_FORMATS } from '../../../src/providers/provider.ts'
 import type { SimLineFault } from '../../../src/sim/batch-jobs.ts'
 import { listening } from '../../support/listening.ts'
-import { ends, liveCalls, startServed, textsOf } from '../../support/served-world.ts'
+import { cancel, ends, liveCalls, startServed, textsOf } from '../../support/served-world.ts'
 
 for (const format of BATCH_FORMATS) {
   t.test(`a batch is run by the service of a provider that speaks ${format}`, async t => {
@@ -230,13 +230,7 @@ t.test('a cancelled batch is cancelled at its service, and has what had ended', 
     const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two', 'three', 'four'] })
     await world.reaches(id, 'in_progress')
     await world.until(() => sim.batches.jobs.size === 1, 100)
-    await world.store.batches.work.move(
-      id,
-      ['in_progress'],
-      'cancelling',
-      new Date(world.clock.nowMs()).toISOString(),
-    )
-    world.runner.wake()
+    await cancel(world, id)
     t.match(await ends(world, id, 'cancelled'), { completed: 2, failed: 0 }, format)
     t.same(textsOf(await world.results(id)), ['one', 'two'])
     t.match([...sim.batches.jobs.values()], [{ end: 'cancelled' }])
@@ -249,13 +243,7 @@ t.test('a batch that is cancelled before its job is made leaves nothing at the s
   const { world, sim } = await startServed(t)
   const { id } = await world.put({ model: 'served/echo', lines: ['one', 'two'] })
   await world.reaches(id, 'in_progress')
-  await world.store.batches.work.move(
-    id,
-    ['in_progress'],
-    'cancelling',
-    new Date(world.clock.nowMs()).toISOString(),
-  )
-  world.runner.wake()
+  await cancel(world, id)
   t.match(await ends(world, id, 'cancelled'), { completed: 0, failed: 0 })
   t.equal(sim.batches.jobs.size, 0)
 })
@@ -292,8 +280,7 @@ t.test('a service that never answers is given up some time after the end of the 
   await world.until(() => sim.batches.jobs.size === 1, 100)
   await sim.close()
   const startMs = world.clock.nowMs()
-  await world.store.batches.work.move(id, ['in_progress'], 'cancelling', new Date(startMs).toISOString())
-  world.runner.wake()
+  await cancel(world, id)
   await world.until(async () => (await world.batch(id)).status === 'cancelled', 1_000)
   t.ok(world.clock.nowMs() - startMs >= 900_000)
   t.match(

@@ -14,7 +14,7 @@ import { decodeReply, decodeStream } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
-  FAILURE_STATUSES,
+  checkFailures,
   type Recording,
   recordings,
   withoutRecordings,
@@ -238,12 +238,6 @@ t.test('what is no reply of the model is a failure and never a success', { skip 
 t.test('an error body is never our own failure', { skip }, async t => {
   const errors = all.filter(recording => recording.httpStatus !== null && recording.httpStatus >= 400)
   t.ok(errors.length > 0)
-  for (const recording of errors) {
-    const error = anthropicMessages.failure(recording.httpStatus ?? 0, recording.bytes().toString('utf8'))
-    t.ok(FAILURE_STATUSES.has(error.status), `${recording.name}: ${error.status}`)
-    t.not(error.message, 'Provider returned error', 'the provider said why')
-    t.equal(error.metadata?.['provider_status'], recording.httpStatus)
-  }
-  t.comment(`${errors.length}/${errors.length} error bodies`)
+  checkFailures(t, errors, () => anthropicMessages)
   t.equal(errors.length + answered.length, all.length, 'every recording is looked at')
 })

@@ -8,7 +8,7 @@ import type { EmbeddingsFormatName } from '../../../src/providers/provider.ts'
 import { AS_FLOATS, decodeVectors, float32s } from '../../support/decode-embeddings.ts'
 import {
   arrivals,
-  FAILURE_STATUSES,
+  checkFailures,
   type Recording,
   recordings,
   withoutRecordings,
@@ -166,14 +166,5 @@ t.test('what is parsed at once is short, whatever the vectors', { skip: withoutR
 t.test(
   'recorded HTTP errors become failures that the interface knows',
   { skip: withoutRecordings },
-  async t => {
-    let right = 0
-    for (const recording of failed) {
-      const failure = formatOf(recording).failure(recording.httpStatus ?? 0, recording.bytes().toString())
-      if (t.ok(FAILURE_STATUSES.has(failure.status), `${recording.name} -> ${failure.status}`)) right++
-      t.not(failure.message, 'Provider returned error', `${recording.name} keeps the provider's message`)
-      t.equal(failure.metadata?.['provider_status'], recording.httpStatus)
-    }
-    t.comment(`${right}/${failed.length} HTTP errors`)
-  },
+  async t => checkFailures(t, failed, formatOf),
 )

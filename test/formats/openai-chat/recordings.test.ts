@@ -12,7 +12,7 @@ import { decodeReply } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
-  FAILURE_STATUSES,
+  checkFailures,
   type Recording,
   recordings,
   withoutRecordings,
@@ -369,14 +369,5 @@ t.test(
 t.test(
   'recorded HTTP errors become failures that the interface knows',
   { skip: withoutRecordings },
-  async t => {
-    let right = 0
-    for (const recording of failed) {
-      const failure = openaiChat.failure(recording.httpStatus ?? 0, recording.bytes().toString('utf8'))
-      if (t.ok(FAILURE_STATUSES.has(failure.status), `${recording.name} -> ${failure.status}`)) right++
-      t.not(failure.message, 'Provider returned error', `${recording.name} keeps the provider's message`)
-      t.equal(failure.metadata?.['provider_status'], recording.httpStatus)
-    }
-    t.comment(`${right}/${failed.length} HTTP errors`)
-  },
+  async t => checkFailures(t, failed, () => openaiChat),
 )

@@ -3,14 +3,13 @@
  * task: it thinks and reads two files at once, edits one, runs a command and answers. Requests beside the task (titles,
  * summaries) get a text.
  */
-import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { READERS, type SimAsk } from '../../../src/sim/ask.ts'
 import { type ReplyPart, type SimReply, type Speaker, type Speech, tallyOf } from '../../../src/sim/reply.ts'
 import { SPEAKERS } from '../../../src/sim/sim.ts'
 import { parseObject, readBody, targetOf } from '../../../src/sim/targets.ts'
 import { awsEvents } from '../../support/aws-events.ts'
+import { listening } from '../../support/listening.ts'
 import { FORMATS } from '../../support/parrot.ts'
 import { converseSpeaker } from './speak-converse.ts'
 
@@ -117,9 +116,7 @@ export async function startAgentProvider(name: string, first: Play): Promise<Age
       response.destroy()
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  provider.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  provider.url = (await listening(server)).url
   provider.close = () => {
     server.close()
     server.closeAllConnections()
