@@ -7,6 +7,7 @@ import { WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
 import { startGateway } from '../support/gateway.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
+import { responsesReply } from '../support/web-world.ts'
 
 const LIMIT_USD = 1
 const AT_ONCE = 60
@@ -206,23 +207,7 @@ const SEARCHED = {
 }
 /** A whole stream of the Responses API that has read this much. */
 const responseOf = (usage: object): string => {
-  const response = {
-    id: 'resp_1',
-    object: 'response',
-    created_at: 1,
-    status: 'completed',
-    model: 'm',
-    output: [
-      {
-        id: 'msg_1',
-        type: 'message',
-        role: 'assistant',
-        status: 'completed',
-        content: [{ type: 'output_text', text: 'yes', annotations: [] }],
-      },
-    ],
-    usage,
-  }
+  const response = { ...responsesReply('yes'), usage }
   return [
     { type: 'response.created', response: { ...response, status: 'in_progress', output: [], usage: null } },
     { type: 'response.completed', response },

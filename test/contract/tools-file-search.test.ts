@@ -4,7 +4,7 @@ import { MODEL } from '../support/aligned-gateway.ts'
 import { type Fields, resultsOf, startFileTools } from '../support/file-tools.ts'
 import { startGateway } from '../support/gateway.ts'
 import { writePdf } from '../support/pdf.ts'
-import { serve } from '../support/web-world.ts'
+import { responsesReply, serve } from '../support/web-world.ts'
 
 const OURS = { type: 'gateway:file_search' }
 const NATIVE = { type: 'file_search', vector_store_ids: ['workspace'] }
@@ -196,27 +196,11 @@ t.test('ids of nobody, and of other workspaces, are refused before a model is as
   )
 })
 
-const ANSWERED = {
-  id: 'resp_1',
-  object: 'response',
-  created_at: 1,
-  status: 'completed',
-  model: 'm',
-  output: [
-    {
-      type: 'message',
-      id: 'msg_1',
-      role: 'assistant',
-      status: 'completed',
-      content: [{ type: 'output_text', text: 'Done.', annotations: [] }],
-    },
-  ],
-  usage: { input_tokens: 5, output_tokens: 2, total_tokens: 7 },
-}
-
 t.test('a file_search of a provider stays with a provider that has the tool', async t => {
   const provider = await serve(t, (_request, response) => {
-    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(ANSWERED))
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify(responsesReply('Done.')))
   })
   const gateway = await startGateway({
     providers: [

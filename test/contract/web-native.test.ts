@@ -2,26 +2,11 @@
 import t from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { startGateway } from '../support/gateway.ts'
-import { serve, startEngine, startWebWorld } from '../support/web-world.ts'
+import { responsesReply, serve, startEngine, startWebWorld } from '../support/web-world.ts'
 
-const SEARCHED = {
-  id: 'resp_1',
-  object: 'response',
-  created_at: 1,
-  status: 'completed',
-  model: 'm',
-  output: [
-    { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'tea' } },
-    {
-      type: 'message',
-      id: 'msg_1',
-      role: 'assistant',
-      status: 'completed',
-      content: [{ type: 'output_text', text: 'Tea.', annotations: [] }],
-    },
-  ],
-  usage: { input_tokens: 5, output_tokens: 2, total_tokens: 7 },
-}
+const SEARCHED = responsesReply('Tea.', [
+  { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'tea' } },
+])
 
 t.test('auto, native, the plugin and :online hand the search to the provider', async t => {
   const engine = await startEngine(t)

@@ -235,7 +235,8 @@ async function ends(socket: SocketClient, count: number): Promise<readonly Socke
   return events
 }
 
-t.test('messages of lanes wait in their order, and each event names its lane', async t => {
+/** A socket to a gateway whose model says what the test tells it to. */
+async function openTold(t: Test) {
   const provider = await startToldProvider(t)
   const own = await startGateway({
     providers: [{ slug: 'told', format: 'openai-chat', baseUrl: provider.baseUrl }] as never,
@@ -243,6 +244,11 @@ t.test('messages of lanes wait in their order, and each event names its lane', a
   })
   t.teardown(() => own.close())
   const socket = await open(t, own.url, own.apiKey)
+  return { provider, socket }
+}
+
+t.test('messages of lanes wait in their order, and each event names its lane', async t => {
+  const { provider, socket } = await openTold(t)
   const send = (lane: string, input: unknown, more = {}) =>
     socket.send(
       JSON.stringify({ type: 'response.create', stream_id: lane, model: 'told/model', input, ...more }),
@@ -288,13 +294,7 @@ t.test('messages of lanes wait in their order, and each event names its lane', a
 })
 
 t.test('an incomplete response may be continued', async t => {
-  const provider = await startToldProvider(t)
-  const own = await startGateway({
-    providers: [{ slug: 'told', format: 'openai-chat', baseUrl: provider.baseUrl }] as never,
-    models: [{ id: 'told/model', endpoints: [{ provider: 'told' }] }] as never,
-  })
-  t.teardown(() => own.close())
-  const socket = await open(t, own.url, own.apiKey)
+  const { provider, socket } = await openTold(t)
   provider.onReply = each => {
     each.say({ content: 'half' })
     each.finish(null, 'length')

@@ -241,3 +241,22 @@ export function secrets(items: readonly object[]): unknown[] {
     })
     .toSorted()
 }
+
+/** A tool of the gateway begins to work, and says something. */
+export const TOOL_TALK: readonly [StreamEvent, StreamEvent] = [
+  {
+    type: 'response.output_item.added',
+    sequence_number: 2,
+    output_index: 0,
+    item: { type: 'gateway:advisor', id: 'st_1', status: 'in_progress' },
+  },
+  {
+    type: 'response.output_text.delta',
+    sequence_number: 3,
+    item_id: 'st_1',
+    output_index: 0,
+    content_index: 0,
+    delta: 'advice',
+    logprobs: [],
+  },
+]

@@ -1,9 +1,8 @@
 /** Streams of the chat dialect: what each kind of event becomes. */
 import t from 'tap'
 import type { FinishReason } from '../../src/formats/format.ts'
-import type { StreamEvent } from '../../src/protocol/events.ts'
 import { chatCompletions } from '../support/dialects.ts'
-import { answer, finalOf, TEXT, THOUGHT_TEXT_CALL } from './answers.ts'
+import { answer, finalOf, TEXT, THOUGHT_TEXT_CALL, TOOL_TALK } from './answers.ts'
 import { chunksOf, framesOf, type Loose, REQUEST } from './chat-stream.ts'
 
 t.test('the chunks of an answer, one by one', async t => {
@@ -114,20 +113,11 @@ t.test('what a tool says while it works is not the answer', async t => {
   const [created, added, delta, ...rest] = answer(TEXT, 'stop').filter(
     event => event.type !== 'response.in_progress',
   )
-  const item = { type: 'gateway:advisor' as const, id: 'st_1', status: 'in_progress' }
   t.ok(added !== undefined && added.type === 'response.output_item.added')
   const writer = chatCompletions.frames(REQUEST)
   if (created !== undefined) writer.write(created)
-  writer.write({ type: 'response.output_item.added', sequence_number: 2, output_index: 0, item })
-  const said: StreamEvent = {
-    type: 'response.output_text.delta',
-    sequence_number: 3,
-    item_id: 'st_1',
-    output_index: 0,
-    content_index: 0,
-    delta: 'advice',
-    logprobs: [],
-  }
+  const [begun, said] = TOOL_TALK
+  writer.write(begun)
   t.equal(writer.write(said), '')
   t.ok(delta !== undefined && rest.length > 0)
 })

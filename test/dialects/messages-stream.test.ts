@@ -8,7 +8,7 @@ import type { HostedItem } from '../../src/protocol/items.ts'
 import { withNative } from '../../src/protocol/json/native.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { messages } from '../support/dialects.ts'
-import { answer, finalOf, TEXT, THOUGHT_TEXT_CALL, USAGE } from './answers.ts'
+import { answer, finalOf, TEXT, THOUGHT_TEXT_CALL, TOOL_TALK, USAGE } from './answers.ts'
 import { eventsIn, framesOf, gathered, joined, type Loose, REQUEST } from './messages-stream.ts'
 
 const bodyOf = (response: ResponseResource) =>
@@ -453,19 +453,10 @@ t.test('what a provider of this API said itself passes as it is', async t => {
 
 t.test('what a tool says while it works is not the answer', async t => {
   const [created] = answer(TEXT, 'stop')
-  const item = { type: 'gateway:advisor' as const, id: 'st_1', status: 'in_progress' }
   const writer = messages.frames(REQUEST)
   if (created !== undefined) writer.write(created)
-  writer.write({ type: 'response.output_item.added', sequence_number: 2, output_index: 0, item })
-  const said: StreamEvent = {
-    type: 'response.output_text.delta',
-    sequence_number: 3,
-    item_id: 'st_1',
-    output_index: 0,
-    content_index: 0,
-    delta: 'advice',
-    logprobs: [],
-  }
+  const [added, said] = TOOL_TALK
+  writer.write(added)
   t.equal(writer.write(said), '')
 })
 

@@ -30,6 +30,28 @@ export async function serve(t: Test, listener: RequestListener, host = '127.0.0.
   return { ...(await listening(server, t, host)), seen }
 }
 
+/** A whole reply of a provider of the Responses API: a text, and items before it. */
+export function responsesReply(text: string, before: readonly object[] = []) {
+  return {
+    id: 'resp_1',
+    object: 'response',
+    created_at: 1,
+    status: 'completed',
+    model: 'm',
+    output: [
+      ...before,
+      {
+        type: 'message',
+        id: 'msg_1',
+        role: 'assistant',
+        status: 'completed',
+        content: [{ type: 'output_text', text, annotations: [] }],
+      },
+    ],
+    usage: { input_tokens: 5, output_tokens: 2, total_tokens: 7 },
+  }
+}
+
 /** An engine that speaks as Exa does, and says what `results` has. */
 export async function startEngine(t: Test, answer?: (response: ServerResponse) => void) {
   const world = { results: [] as Found[] }
