@@ -325,29 +325,20 @@ const unassigned = answer(Type.Object({ unassigned_count: count }), 'How many of
 const toKeys = { schema: KeyAssignees, examples: { key: { key_hashes: [HASH] } } }
 const toMembers = { schema: MemberAssignees, examples: { member: { member_user_ids: ['ada@example.com'] } } }
 
+const keyList = { parameters: PAGE, answers: { 200: listOf(KeyAssignment, TO_KEY) } }
+const memberList = { parameters: PAGE, answers: { 200: listOf(MemberAssignment, TO_MEMBER) } }
+
 const assignments = tagged('Guardrails', {
-  listKeyAssignments: {
-    parameters: PAGE,
-    answers: { 200: listOf(KeyAssignment, TO_KEY) },
-  },
-  listGuardrailKeyAssignments: {
-    parameters: PAGE,
-    answers: { 200: listOf(KeyAssignment, TO_KEY) },
-  },
+  listKeyAssignments: keyList,
+  listGuardrailKeyAssignments: keyList,
   assignKeys: {
     text: 'To all of them, or to none if one is unknown. Replaces earlier assignments of the same keys.',
     body: toKeys,
     answers: { 200: assigned },
   },
   unassignKeys: { body: toKeys, answers: { 200: unassigned } },
-  listMemberAssignments: {
-    parameters: PAGE,
-    answers: { 200: listOf(MemberAssignment, TO_MEMBER) },
-  },
-  listGuardrailMemberAssignments: {
-    parameters: PAGE,
-    answers: { 200: listOf(MemberAssignment, TO_MEMBER) },
-  },
+  listMemberAssignments: memberList,
+  listGuardrailMemberAssignments: memberList,
   assignMembers: {
     text: 'A member is the creator_user_id of its keys. Replaces earlier assignments of the same members.',
     body: toMembers,
