@@ -2,18 +2,12 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/access/api-key.ts'
-import { openStore } from '../../src/storage/open.ts'
-import { startGateway } from '../support/gateway.ts'
+import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type Answered, addOrganization, caller } from '../support/management.ts'
-import { TestClock } from '../support/test-clock.ts'
 
-const clock = new TestClock(Date.UTC(2026, 6, 16, 12))
 const published: object[] = []
-const gateway = await startGateway({ clock, publish: change => void published.push(change) })
-const store = await openStore(gateway.storageUrl)
-t.teardown(async () => {
-  await store.close()
-  await gateway.close()
+const { clock, gateway, store } = await startManagedGateway(t, {
+  publish: change => void published.push(change),
 })
 const other = await addOrganization(gateway.storageUrl, 'org_other')
 const ask = caller(gateway.url, gateway.managementKey)

@@ -3,22 +3,13 @@ import { randomUUID } from 'node:crypto'
 import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { sqlitePath } from '../../src/storage/data-folder.ts'
-import { openStore } from '../../src/storage/open.ts'
-import { startGateway } from '../support/gateway.ts'
+import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type Answered, addOrganization, caller } from '../support/management.ts'
-import { TestClock } from '../support/test-clock.ts'
 
-const clock = new TestClock(Date.UTC(2026, 6, 16, 12))
 const published: object[] = []
-const gateway = await startGateway({
-  clock,
+const { clock, gateway, store } = await startManagedGateway(t, {
   providers: [{ slug: 'own-server', format: 'openai-chat', baseUrl: 'http://127.0.0.1:1/v1' }],
   publish: change => void published.push(change),
-})
-const store = await openStore(gateway.storageUrl)
-t.teardown(async () => {
-  await store.close()
-  await gateway.close()
 })
 const other = await addOrganization(gateway.storageUrl, 'org_other')
 const ask = caller(gateway.url, gateway.managementKey)

@@ -150,6 +150,7 @@ t.test('a whole body', async t => {
 })
 
 t.test('what Gemini cannot express is refused by its path', async t => {
+  const saying = (part: object, role = 'user') => ({ input: [{ role, content: [part] }] })
   const cases: readonly [Record<string, unknown>, string][] = [
     [{ tools: [fn('f'), { type: 'file_search', vector_store_ids: ['v'] }] }, 'tools[1].type: '],
     [{ tools: [{ type: 'custom', name: 'c' }] }, 'tools[0].type: '],
@@ -173,62 +174,24 @@ t.test('what Gemini cannot express is refused by its path', async t => {
     [{ input: [{ type: 'compaction', encrypted_content: 'sealed' }] }, 'input[0].type: '],
     [{ input: [{ type: 'additional_tools', role: 'developer', tools: [] }] }, 'input[0].type: '],
     [
-      {
-        input: [
-          {
-            role: 'system',
-            content: [{ type: 'input_image', detail: 'auto', image_url: 'data:image/png;base64,QQ==' }],
-          },
-        ],
-      },
+      saying({ type: 'input_image', detail: 'auto', image_url: 'data:image/png;base64,QQ==' }, 'system'),
       'input[0].content: ',
     ],
+    [saying({ type: 'input_image', detail: 'auto', file_id: 'file-7' }), 'input[0].content[0].file_id: '],
     [
-      { input: [{ role: 'user', content: [{ type: 'input_image', detail: 'auto', file_id: 'file-7' }] }] },
-      'input[0].content[0].file_id: ',
-    ],
-    [
-      {
-        input: [
-          {
-            role: 'user',
-            content: [{ type: 'input_image', detail: 'auto', image_url: 'file:///etc/passwd' }],
-          },
-        ],
-      },
+      saying({ type: 'input_image', detail: 'auto', image_url: 'file:///etc/passwd' }),
       'input[0].content[0].image_url: ',
     ],
     [
-      {
-        input: [
-          {
-            role: 'user',
-            content: [{ type: 'input_image', detail: 'auto', image_url: 'data:;base64,QQ==' }],
-          },
-        ],
-      },
+      saying({ type: 'input_image', detail: 'auto', image_url: 'data:;base64,QQ==' }),
       'input[0].content[0].image_url: ',
     ],
     [
-      {
-        input: [
-          {
-            role: 'user',
-            content: [{ type: 'input_image', detail: 'auto', image_url: 'data:image/png;base64' }],
-          },
-        ],
-      },
+      saying({ type: 'input_image', detail: 'auto', image_url: 'data:image/png;base64' }),
       'input[0].content[0].image_url: ',
     ],
     [
-      {
-        input: [
-          {
-            role: 'user',
-            content: [{ type: 'input_file', filename: 'a.txt', file_data: 'data:text/plain,%zz' }],
-          },
-        ],
-      },
+      saying({ type: 'input_file', filename: 'a.txt', file_data: 'data:text/plain,%zz' }),
       'input[0].content[0].file_data: ',
     ],
     [
