@@ -1,9 +1,7 @@
 /** The console over real HTTP, with a real gateway process: who may see what, and what nobody sees. */
 import { connect } from 'node:net'
 import t from 'tap'
-import { createKey, hashKey } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
-import { openStore } from '../../src/storage/open.ts'
+import { hashKey } from '../../src/access/api-key.ts'
 import {
   type ConsoleWorld,
   LiveReader,
@@ -11,7 +9,7 @@ import {
   PROVIDER_SECRET,
   startConsoleWorld,
 } from '../support/console-world.ts'
-import { addOrganization, caller } from '../support/management.ts'
+import { addKey, addOrganization, caller } from '../support/management.ts'
 import { until } from '../support/patience.ts'
 import { RawClient } from '../support/raw-http.ts'
 import { eventually } from '../support/stream-probe.ts'
@@ -274,11 +272,8 @@ t.test('the console', async t => {
 
   await t.test('a viewer is let go when its key is no longer valid', async t => {
     const live = await open(t, other.managementKey)
-    const second = createKey({ kind: 'management', name: 'second', clock: systemClock })
-    const store = await openStore(world.storageUrl)
-    await store.keys.add({ ...second.record, organizationId: 'org_other' })
-    await store.close()
-    const { status } = await caller(`${gateway.url}/v1`, second.key)(
+    const second = await addKey(world.storageUrl, { kind: 'management', organizationId: 'org_other' })
+    const { status } = await caller(`${gateway.url}/v1`, second)(
       'PATCH',
       `/keys/${hashKey(other.managementKey)}`,
       { disabled: true },

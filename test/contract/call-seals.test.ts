@@ -1,11 +1,9 @@
 /** Signatures that Gemini gives to calls come back to it from clients that keep no more than the call. */
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
-import { createKey } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
-import { openStore } from '../../src/storage/open.ts'
 import { startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
+import { addKey } from '../support/management.ts'
 
 type Fields = Record<string, unknown>
 const asked: { readonly account: string; readonly body: Fields }[] = []
@@ -152,15 +150,7 @@ t.test('another account gets the filler, and never the signature', async t => {
 })
 
 t.test('another workspace of the organization gets the filler', async t => {
-  const { key, record } = createKey({
-    kind: 'inference',
-    name: 'other',
-    clock: systemClock,
-    workspaceId: 'ws_other',
-  })
-  const store = await openStore(gateway.storageUrl)
-  await store.keys.add(record)
-  await store.close()
+  const key = await addKey(gateway.storageUrl, { workspaceId: 'ws_other' })
   const messages: Fields[] = [{ role: 'user', content: 'Look' }]
   await chatTurn(t, messages, false)
   await chatTurn(t, messages, false, key)

@@ -5,12 +5,9 @@ import { request as httpRequest } from 'node:http'
 import { dirname, join } from 'node:path'
 import OpenAI, { toFile } from 'openai'
 import t from 'tap'
-import { keyRecord } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
-import { openStore } from '../../src/storage/open.ts'
 import { uploadTo } from '../support/file-tools.ts'
 import { startGateway } from '../support/gateway.ts'
-import { addOrganization, caller } from '../support/management.ts'
+import { addKey, addOrganization, caller } from '../support/management.ts'
 import { writePdf } from '../support/pdf.ts'
 
 const folder = join(t.testdir({}), 'files')
@@ -21,16 +18,8 @@ t.teardown(() => gateway.close())
 const client = new OpenAI({ baseURL: gateway.url, apiKey: gateway.apiKey, maxRetries: 0 })
 const ask = caller(gateway.url, gateway.apiKey)
 
-async function keyIn(organizationId: string, workspaceId: string): Promise<string> {
-  const store = await openStore(gateway.storageUrl)
-  const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
-  await store.keys.add({
-    ...keyRecord(apiKey, 'inference', { name: 'k', clock: systemClock, workspaceId }),
-    organizationId,
-  })
-  await store.close()
-  return apiKey
-}
+const keyIn = (organizationId: string, workspaceId: string) =>
+  addKey(gateway.storageUrl, { organizationId, workspaceId })
 
 async function emptied(): Promise<void> {
   const ids: string[] = []

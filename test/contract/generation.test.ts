@@ -1,13 +1,12 @@
 /** GET /generation and the ledger behind it: one record for each admitted request, however it ended. */
 import type { Test } from 'tap'
 import t from 'tap'
-import { keyRecord } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { simModel, simProvider } from '../../src/sim/rows.ts'
 import { createSim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
+import { addKey } from '../support/management.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const gateway = await startGateway()
@@ -229,13 +228,7 @@ t.test('an unknown id, one of another organization and a missing one', async t =
   const answer = await gateway.respond({ model: 'sim/echo', input: 'x' })
   await answer.text()
   const id = answer.headers.get('x-generation-id') ?? ''
-  const stranger = `sk-gw-v1-${'5'.repeat(64)}`
-  const { store, close } = await storeOf(gateway.storageUrl)
-  t.teardown(close)
-  await store.keys.add({
-    ...keyRecord(stranger, 'inference', { name: 'stranger', clock: systemClock }),
-    organizationId: 'org_other',
-  })
+  const stranger = await addKey(gateway.storageUrl, { organizationId: 'org_other' })
   t.equal((await find(id)).status, 200)
   t.equal((await find(id, gateway.managementKey)).status, 200, 'a management key of the organization sees it')
   const [foreign, unknown] = [await find(id, stranger), await find('gen-1-unknown')]

@@ -1,13 +1,11 @@
 /** The tools of the sandbox over HTTP, streamed and whole, with real processes behind them. */
 import t, { type Test } from 'tap'
-import { keyRecord } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { openStore } from '../../src/storage/open.ts'
 import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
+import { addKey } from '../support/management.ts'
 import type { ScriptedProvider, ScriptedReply } from '../support/scripted-provider.ts'
 
 const call = (name: string, args: object): ScriptedReply => ({
@@ -263,13 +261,7 @@ t.test('files of the workspace are put into the container, and are those of no o
     tools: [{ type: 'code_interpreter', container }],
   })
   t.match(python.output[0], { type: 'code_interpreter_call', outputs: [{ logs: /a,1/ }] })
-  const key = `sk-gw-v1-${'b'.repeat(64)}`
-  const store = await openStore(gateway.storageUrl)
-  await store.keys.add({
-    ...keyRecord(key, 'inference', { name: 'other', clock: systemClock }),
-    workspaceId: 'ws-other',
-  })
-  await store.close()
+  const key = await addKey(gateway.storageUrl, { workspaceId: 'ws-other' })
   const reply = await gateway.respond(
     { model: MODEL, input: 'x', tools },
     { headers: { authorization: `Bearer ${key}` } },
@@ -295,13 +287,7 @@ t.test('a container of one workspace is not found by another', async t => {
     tools: [{ type: 'gateway:shell' }],
   })
   const environment = { type: 'container_reference', container_id: item(first)['container_id'] }
-  const key = `sk-gw-v1-${'a'.repeat(64)}`
-  const store = await openStore(gateway.storageUrl)
-  await store.keys.add({
-    ...keyRecord(key, 'inference', { name: 'other', clock: systemClock }),
-    workspaceId: 'another',
-  })
-  await store.close()
+  const key = await addKey(gateway.storageUrl, { workspaceId: 'another' })
   provider.script('model', [DONE])
   const reply = await gateway.respond(
     { model: MODEL, input: 'x', tools: [{ type: 'gateway:shell', parameters: { environment } }] },

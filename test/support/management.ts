@@ -1,8 +1,9 @@
 /** Calls management operations over real HTTP, with a second organization to detect leaks. */
 import { randomBytes, randomUUID } from 'node:crypto'
-import { hashKey, keyRecord } from '../../src/access/api-key.ts'
+import { createKey, hashKey, keyRecord } from '../../src/access/api-key.ts'
 import { systemClock } from '../../src/clock.ts'
 import { openStore } from '../../src/storage/open.ts'
+import type { KeyRecord } from '../../src/storage/store.ts'
 
 export interface Answered {
   readonly status: number
@@ -52,6 +53,18 @@ export interface Organization {
   readonly apiKeyHash: string
   /** A workspace of its own; it has no default one. */
   readonly workspaceId: string
+}
+
+/** A key that is written straight into the database; of the default organization and workspace unless told otherwise. */
+export async function addKey(
+  storageUrl: string,
+  { kind = 'inference', ...fields }: Partial<KeyRecord> = {},
+): Promise<string> {
+  const { key, record } = createKey({ kind, name: 'added', clock: systemClock })
+  const store = await openStore(storageUrl)
+  await store.keys.add({ ...record, ...fields })
+  await store.close()
+  return key
 }
 
 /** An organization beside the default one, written straight into the database. */
