@@ -55,7 +55,7 @@ export interface Organization {
   readonly workspaceId: string
 }
 
-/** A key that is written straight into the database; of the default organization and workspace unless told otherwise. */
+/** A key, written straight into the database: of the default organization and workspace unless told otherwise. */
 export async function addKey(
   storageUrl: string,
   { kind = 'inference', ...fields }: Partial<KeyRecord> = {},
