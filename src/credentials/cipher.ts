@@ -13,9 +13,10 @@ export function encrypt(key: KeyObject | Buffer, nonce: Buffer, plain: Uint8Arra
   return Buffer.concat([cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Null: it was changed, or is bound to something else. The decrypted bytes are zeroed then. */
+/** Null: it was changed or cut, or is bound to something else. The decrypted bytes are zeroed then. */
 export function decrypt(key: KeyObject | Buffer, nonce: Buffer, box: Buffer, bound: Buffer): Buffer | null {
   const tagAt = box.length - TAG_BYTES
+  if (tagAt < 0) return null
   const decipher = createDecipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
   decipher.setAAD(bound)
   decipher.setAuthTag(box.subarray(tagAt))
