@@ -359,6 +359,24 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Refused configuration',
+        description: '1 if the last reload of the configuration was refused: the previous one stays in use.',
+        unit: 'short',
+        alarm: 1,
+        queries: [{ expr: `1 - ${of('gateway_config_last_reload_successful')}`, legend: '{{instance}}' }],
+      },
+      {
+        title: 'Age of the configuration',
+        description: 'Since a configuration without a fault was last loaded, at the start or by a reload.',
+        unit: 's',
+        queries: [
+          {
+            expr: `time() - ${of('gateway_config_last_reload_success_timestamp_seconds')}`,
+            legend: '{{instance}}',
+          },
+        ],
+      },
+      {
         title: 'Spans of traces',
         description:
           'Spans of kept traces: accepted by the collector, refused by it, or dropped because it was away or too slow.',

@@ -11,7 +11,7 @@ import { checkStart, startFailure } from '../threads/start/start-failure.ts'
 import { startWarnings } from '../threads/start/start-warnings.ts'
 
 interface ReloadDeps {
-  readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate'>
+  readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate' | 'noteReload'>
   readonly config: Config
   /** The configuration file; null without one. */
   readonly file: string | null
@@ -47,6 +47,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
         throw new ConfigError(`${file}: is empty`)
       const checked = checkStart(found, { createKeyFile: false, certificate: false })
       const { providers, models } = running.reconfigure(checked.config)
+      running.noteReload(true)
       const waiting = changedSettings(config, checked.config)
       current = checked.config
       watch()
@@ -57,6 +58,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
         ...(waiting.length === 0 ? {} : { needRestart: waiting.join() }),
       })
     } catch (error) {
+      running.noteReload(false)
       const failure = startFailure(error)
       if (failure === null) log.fault('config', 'configuration not reloaded', error)
       else for (const line of failure.lines) log.warning('config', `configuration not reloaded: ${line}`)

@@ -44,6 +44,8 @@ export interface Launched {
   changed(change: Invalidation): void
   /** Applies the providers and models of another configuration. @throws ConfigError; nothing then changes */
   reconfigure(config: Config): { readonly providers: number; readonly models: number }
+  /** Reports in the metrics how a reload of the configuration ended. */
+  noteReload(successful: boolean): void
   /** Reloads the certificate files, if there are any. */
   reloadCertificate(): void
 }
@@ -68,6 +70,7 @@ export async function launch(
   const workspaces = config.metrics.byWorkspace ? new WorkspaceMetrics() : null
   const exports = startExports(config, systemClock, log)
   started.exports = exports
+  const configReload = { successful: true, loadedAtMs: systemClock.nowMs() }
   const changed = (change: Invalidation) => {
     supervisor?.changed(change)
     started.batchWatch?.changed(change)
@@ -97,6 +100,7 @@ export async function launch(
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       exports,
       workspaces,
+      configReload,
       logForm,
       ...(early === null ? {} : { early }),
       ...(config.console.enabled
@@ -128,7 +132,8 @@ export async function launch(
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.look())
-    return launchedOf(running, { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) })
+    const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
+    return launchedOf(running, all, configReload)
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -195,7 +200,11 @@ function supervisorOptions(
   }
 }
 
-function launchedOf(supervisor: Supervisor, services: MainServices): Launched {
+function launchedOf(
+  supervisor: Supervisor,
+  services: MainServices,
+  reload: { successful: boolean; loadedAtMs: number },
+): Launched {
   const heap = new QuietHeap({ clock: systemClock, isIdle: () => true })
   let closing: Promise<void> | null = null
   return {
@@ -212,6 +221,10 @@ function launchedOf(supervisor: Supervisor, services: MainServices): Launched {
     reconfigure(config) {
       services.catalogue.reconfigure(config)
       return services.catalogue.counts
+    },
+    noteReload(successful) {
+      reload.successful = successful
+      if (successful) reload.loadedAtMs = systemClock.nowMs()
     },
     reloadCertificate: () => void services.certificate?.reload(),
     async stop(graceMs) {

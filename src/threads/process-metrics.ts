@@ -185,6 +185,16 @@ export function createProcessMetrics(
     labelNames: ['outcome'] as const,
     registers: having('tls'),
   })
+  const configReloaded = new Gauge({
+    name: 'gateway_config_last_reload_successful',
+    help: '1 if the last reload of the configuration succeeded, 0 if it was refused; 1 after the start',
+    registers,
+  })
+  const configReloadedAt = new Gauge({
+    name: 'gateway_config_last_reload_success_timestamp_seconds',
+    help: 'When the configuration was last loaded without a fault, at the start or later, Unix time',
+    registers,
+  })
   return {
     version,
     registry,
@@ -208,6 +218,8 @@ export function createProcessMetrics(
     certificateExpiry,
     front,
     certificateReloads,
+    configReloaded,
+    configReloadedAt,
   }
 }
 

@@ -102,6 +102,8 @@ export interface SupervisorOptions {
   readonly console?: (source: ProcessSource) => Console
   /** The certificate of the public port. Default: there is none. */
   readonly certificate?: Pick<CertificateKeeper, 'expiresAtMs' | 'reloads'>
+  /** If the last reload of the configuration succeeded, and when one last did. Default: nothing is reported. */
+  readonly configReload?: { readonly successful: boolean; readonly loadedAtMs: number }
   /** Entries that threads run instead of their kind's own; each must behave like that one. */
   readonly entries?: Partial<Record<ThreadKindName, URL>>
   /** Threads that have begun to load; unused ones are ended. Default: there are none. */

@@ -153,6 +153,11 @@ t.test('providers and models change while a stream runs; a faulty file changes n
     models: [{ id: 'acme/slow', endpoints: [{ provider: 'acme', upstreamModel: 'write-40-50' }] }],
   })
   const gateway = await startGatewayProcess(t, file)
+  const reloaded = () => gateway.metric('gateway_config_last_reload_successful')
+  const loadedAt = () => gateway.metric('gateway_config_last_reload_success_timestamp_seconds')
+  const startedAt = await loadedAt()
+  t.equal(await reloaded(), 1, 'the start counts')
+  t.ok(Math.abs(Date.now() / 1000 - Number(startedAt)) < PATIENCE_MS / 1000)
   const stream = await fetch(`${gateway.url}/v1/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
@@ -176,6 +181,9 @@ t.test('providers and models change while a stream runs; a faulty file changes n
     ),
   )
   t.same(await ids(gateway), ['acme/new'])
+  t.equal(await reloaded(), 0)
+  const takenAt = Number(await loadedAt())
+  t.ok(takenAt > Number(startedAt), 'the time of the reload before')
   for (const [spoil, fault] of [
     [() => writeFileSync(gateway.configFile, ''), 'is empty'],
     [() => rmSync(gateway.configFile), 'cannot be read (ENOENT)'],
@@ -184,6 +192,7 @@ t.test('providers and models change while a stream runs; a faulty file changes n
     const told = `gateway.yaml: ${fault}`
     t.ok(await eventually(async () => gateway.stdout().includes(told), PATIENCE_MS), fault)
     t.same(await ids(gateway), ['acme/new'], fault)
+    t.equal(await reloaded(), 0, fault)
   }
   writeFileSync(
     gateway.configFile,
@@ -194,5 +203,7 @@ t.test('providers and models change while a stream runs; a faulty file changes n
   // The new catalogue serves before the line is written.
   const told = /"needRestart":"timeouts".*configuration reloaded/
   t.ok(await eventually(() => told.test(gateway.stdout()), PATIENCE_MS), 'the log tells it')
+  t.equal(await reloaded(), 1)
+  t.ok(Number(await loadedAt()) > takenAt)
   t.equal(await gateway.stop(), 0)
 })

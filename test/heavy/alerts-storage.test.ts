@@ -338,6 +338,17 @@ t.test('a certificate that expires', { skip }, async t => {
   await watch.ends(t, 'SluiceCertificateExpires')
 })
 
+t.test('a configuration that is refused', { skip }, async t => {
+  const gateway = await startGatewayProcess(t, {})
+  const watch = await watchAlerts(t, gateway.adminUrl)
+  const good = readFileSync(gateway.configFile, 'utf8')
+  writeFileSync(gateway.configFile, '')
+  await watch.fires(t, 'SluiceConfigRefused')
+  await logs(t, gateway, 'configuration not reloaded', [])
+  writeFileSync(gateway.configFile, good)
+  await watch.ends(t, 'SluiceConfigRefused')
+})
+
 t.test('threads that crash, and one that hangs', { skip }, async t => {
   const port = String(await freePort())
   const gateway = await startGatewayProcess(t, {}, { NODE_OPTIONS: `--import=${FAULTS}`, GATEWAY_PORT: port })

@@ -1,4 +1,4 @@
-/** Figures of the main thread, read for each scrape: store, keys, batches, certificate, health. */
+/** Figures of the main thread, read for each scrape: store, keys, batches, certificate, configuration, health. */
 import type { RequestCounts } from '../../alerts/watches.ts'
 import type { SharedHealth } from '../../health/shared-health.ts'
 import type { MetricSample } from '../../metrics/exposition.ts'
@@ -27,6 +27,7 @@ export function showFigures(
   showBatchCounts(metrics, options)
   showBlocked(metrics, health)
   showCertificate(metrics, options)
+  showConfigReload(metrics, options)
 }
 
 function showSealedCounts({ credentials }: ProcessMetrics, { sealedCounts }: SupervisorOptions): void {
@@ -47,6 +48,12 @@ function showCertificate(metrics: ProcessMetrics, { certificate }: SupervisorOpt
   certificateExpiry.set(certificate.expiresAtMs / 1000)
   certificateReloads.reset()
   for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
+}
+
+function showConfigReload(metrics: ProcessMetrics, { configReload }: SupervisorOptions): void {
+  if (configReload === undefined) return
+  metrics.configReloaded.set(configReload.successful ? 1 : 0)
+  metrics.configReloadedAt.set(configReload.loadedAtMs / 1000)
 }
 
 function showExports(
