@@ -352,7 +352,7 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     model({ endpoints: [{ provider: 'voyageai' }] }),
     path,
-    /the provider's format openai-embeddings makes embeddings only: .* or change format and baseUrl of the provider/,
+    /the provider's format openai-embeddings produces only embeddings: .* or change format and baseUrl of the provider/,
   )
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'acme', format: 'openai-chat' }] }),
@@ -362,7 +362,7 @@ t.test('a format that does not make what the model makes is a fault that says wh
   fails(
     model({ ...VECTORS, endpoints: [{ provider: 'anthropic' }] }),
     path,
-    /the provider's format anthropic-messages does not make embeddings/,
+    /the provider's format anthropic-messages does not produce embeddings/,
   )
   fails(
     { models: [{ ...VECTORS, outputModalities: ['text', 'embeddings'], endpoints: [{ provider: 'acme' }] }] },
