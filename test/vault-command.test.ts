@@ -1,7 +1,7 @@
 /** `sluice vault` and the start check as the operator meets them: real processes on a real database. */
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createVault, ownerOf } from '../src/credentials/vault.ts'
@@ -128,10 +128,19 @@ t.test('a lost key file is noticed, and not taken for the new one', async t => {
   const store = await openStore(`sqlite:${join(folder, 'data/gateway.db')}`)
   await store.credentials.add(someCredential(createVault(parseVaultKeys(text)), CANARY))
   await store.close()
+  const [id] = text.split(':')
+  const refused = async () => {
+    const { code, stderr } = await run(folder, MAIN, [])
+    t.equal(code, 2)
+    t.match(stderr, `data/vault.key: 1 credential is sealed with the master key ${id}`)
+  }
   writeFileSync(path, `${key('kffffffff')}\n`)
-  const { code, stderr } = await run(folder, MAIN, [])
-  t.equal(code, 2)
-  t.match(stderr, `data/vault.key: 1 credential is sealed with the master key ${text.split(':')[0]}`)
+  await refused()
+  rmSync(path)
+  await refused()
+  t.notOk(existsSync(path), 'no new key stands in for it')
+  t.match(await run(folder, CLI, ['vault', 'status']), { code: 0, stdout: `${id}\tmissing\t1` })
+  t.notOk(existsSync(path), 'nor after a look')
 })
 
 t.test('nothing of a key is in clear in any file of the installation', async t => {

@@ -11,7 +11,7 @@ export const check: Command = {
   does: 'check a configuration without starting',
   options: { config: CONFIG_OPTION },
   async run({ config: file }) {
-    const checked = checkStart(findConfig(configWords(file), processEnvironment()), { createKeyFile: false })
+    const checked = checkStart(findConfig(configWords(file), processEnvironment()), { readKeyFile: false })
     complain(startWarnings(checked).map(warning => `warning: ${warning}`))
     print(`the configuration is valid: ${summary(checked)}`)
     return 0

@@ -43,7 +43,7 @@ export const connect: Command = {
 /** @throws UsageError if the configuration has no such model */
 function modelOf({ model: id, config }: Given): ConnectModel {
   const found = findConfig(configWords(config), processEnvironment())
-  const { config: settings, catalog } = checkStart(found, { createKeyFile: false, certificate: false })
+  const { config: settings, catalog } = checkStart(found, { readKeyFile: false, certificate: false })
   const first = catalog.models().find(({ outputModalities }) => outputModalities.includes('text'))
   const name = typeof id === 'string' ? id : (settings.defaultModel ?? first?.id)
   if (name === undefined) throw new UsageError('--model: is required, because the configuration has no model')

@@ -45,7 +45,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
       // It is being written, or its disk is full; taken, it would remove all models.
       if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
         throw new ConfigError(`${file}: is empty`)
-      const checked = checkStart(found, { createKeyFile: false, certificate: false })
+      const checked = checkStart(found, { readKeyFile: false, certificate: false })
       const { providers, models } = running.reconfigure(checked.config)
       running.noteReload(true)
       const waiting = changedSettings(config, checked.config)

@@ -1,6 +1,6 @@
 /** `sluice vault`: counts the credentials under each master key, and re-encrypts all of them with the first key. */
 import { loadConfig, processEnvironment } from '../config/config.ts'
-import { type RotationProgress, rotate } from '../credentials/rotation.ts'
+import { missingKeyIds, type RotationProgress, rotate } from '../credentials/rotation.ts'
 import { createVault, type Vault } from '../credentials/vault.ts'
 import { loadVaultRing } from '../credentials/vault-keys.ts'
 import type { Store } from '../storage/store.ts'
@@ -53,8 +53,12 @@ export const vaultRotate: Command = {
 }
 
 function withVault(given: Given, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
-  const { keys } = loadVaultRing(loadConfig(configWords(given['config']), processEnvironment()))
-  return withStore(given, store => use(store, createVault(keys)))
+  const ring = loadVaultRing(loadConfig(configWords(given['config']), processEnvironment()))
+  return withStore(given, async store => {
+    const vault = createVault(ring.keys)
+    if ((await missingKeyIds(store, vault)).size === 0) ring.keep()
+    await use(store, vault)
+  })
 }
 
 /** Shows how far the rotation is, where standard error is a terminal. */

@@ -7,17 +7,24 @@ const OTHERS_WRITE = 0o002
 /** Others may not remove or rename files of their neighbours, as in /tmp. */
 const STICKY = 0o1000
 
-/** Says why others than the owner may read or replace the keys, and what to do; null: they cannot. */
+/**
+ * Says why others than the owner may read or replace the keys, and what to do; null: they cannot. A file or folder that
+ * is missing has no fault.
+ */
 export function modeFault(path: string): string | null {
-  const file = statSync(path).mode
+  const file = modeOf(path)
   if ((file & OTHERS) !== 0) {
     return `${path}: users other than its owner can read it (mode ${modeText(file)}): run chmod 600 ${path}`
   }
-  const folder = statSync(dirname(path)).mode
+  const folder = modeOf(dirname(path))
   if ((folder & OTHERS_WRITE) !== 0 && (folder & STICKY) === 0) {
     return `${path}: anyone can replace it, because its folder has mode ${modeText(folder)}: run chmod o-w ${dirname(path)}`
   }
   return null
+}
+
+function modeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.mode ?? 0
 }
 
 function modeText(mode: number): string {

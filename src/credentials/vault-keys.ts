@@ -7,6 +7,7 @@ import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } fr
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Config } from '../config/config.ts'
+import { systemCode } from '../errors.ts'
 import { makeFolder, sqlitePath, unwritable } from '../storage/data-folder.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
@@ -21,6 +22,11 @@ export interface VaultRing {
   readonly keys: readonly [VaultKey, ...VaultKey[]]
   /** Name of the variable or file that they come from, for messages. */
   readonly source: string
+  /**
+   * Writes a new key to its file; call it before anything is sealed, but only if nothing needs an older key. Does
+   * nothing for keys that were loaded. @throws VaultKeyError
+   */
+  keep(): void
 }
 
 /** The keys cannot be used; the message names the variable or file, never key material. */
@@ -34,9 +40,9 @@ const REQUIRED =
   'is required with PostgreSQL, and must be the same for all instances; make a new key with echo "k1:$(openssl rand -base64 32)"'
 
 /**
- * Loads the configured keys, or those of a key file beside the embedded database, which is created when it is missing.
- * A database that instances share has no key file: each instance would create its own, and the others could not open
- * what it seals.
+ * Loads the configured keys, or those of a key file beside the embedded database. Without that file, makes a new key. A
+ * database that instances share has no key file: each instance would create its own, and the others could not open what
+ * it seals.
  * @throws VaultKeyError
  */
 export function loadVaultRing(config: Pick<Config, 'vaultKeys' | 'storage'>): VaultRing {
@@ -44,13 +50,24 @@ export function loadVaultRing(config: Pick<Config, 'vaultKeys' | 'storage'>): Va
   if (config.vaultKeys !== null) return ringOf(parseVaultKeys(config.vaultKeys), VARIABLE)
   if (path === null) throw new VaultKeyError(`${VARIABLE}: ${REQUIRED}`)
   const file = join(dirname(path), 'vault.key')
-  return ringOf(readKeyFile(file), file)
+  const text = readKeyFile(file)
+  if (text !== null) return ringOf(parseVaultKeys(text, file), file)
+  // A random id, so that a file created in place of a lost one is not mistaken for it.
+  const id = `k${randomBytes(4).toString('hex')}`
+  let line: string | null = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
+  return {
+    ...ringOf(parseVaultKeys(line), file),
+    keep() {
+      if (line !== null) writeKeyFile(file, line)
+      line = null
+    },
+  }
 }
 
 function ringOf([first, ...rest]: readonly VaultKey[], source: string): VaultRing {
   // parseVaultKeys refuses an empty list.
   if (first === undefined) throw new TypeError('no vault key')
-  return { keys: [first, ...rest], source }
+  return { keys: [first, ...rest], source, keep: () => undefined }
 }
 
 /**
@@ -80,26 +97,35 @@ export function keyObject(bytes: Buffer): KeyObject {
   }
 }
 
-/** Reads a key file, which its owner alone may read. A missing one is created with one random key and mode 0600. */
-function readKeyFile(path: string): readonly VaultKey[] {
+/** The text of a key file, which its owner alone may read; null if there is none. @throws VaultKeyError */
+function readKeyFile(path: string): string | null {
+  let fault: string | null
+  try {
+    fault = modeFault(path)
+  } catch (error) {
+    // The folder belongs to somebody else.
+    throw new VaultKeyError(unwritable(path, systemCode(error)))
+  }
+  if (fault !== null) throw new VaultKeyError(fault)
+  if (!existsSync(path)) return null
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch (error) {
+    throw new VaultKeyError(`${path}: cannot be read (${systemCode(error) ?? 'unknown'})`)
+  }
+}
+
+/** Creates a key file with mode 0600. @throws VaultKeyError if it cannot, or if another process was faster */
+function writeKeyFile(path: string, line: string): void {
   try {
     makeFolder(dirname(path))
-    // A random id, so that a file created in place of a lost one is not mistaken for it.
-    const id = `k${randomBytes(4).toString('hex')}`
-    const line = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
     writeFileSync(path, `${line}\n`, { flag: 'wx', mode: 0o600, flush: true })
     syncFolder(dirname(path))
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? null
-    if (code !== 'EEXIST' || !existsSync(path)) throw new VaultKeyError(unwritable(path, code))
-  }
-  try {
-    const fault = modeFault(path)
-    if (fault !== null) throw new VaultKeyError(fault)
-    return parseVaultKeys(readFileSync(path, 'utf8').trim(), path)
-  } catch (error) {
-    if (error instanceof VaultKeyError) throw error
-    throw new VaultKeyError(`${path}: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
+    const code = systemCode(error)
+    if (code === 'EEXIST' && existsSync(path))
+      throw new VaultKeyError(`${path}: another process has just created it; start again`)
+    throw new VaultKeyError(unwritable(path, code))
   }
 }
 

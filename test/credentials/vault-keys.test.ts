@@ -1,5 +1,5 @@
 /** The key file of an embedded installation: who may read it, and what the operator is told. */
-import { chmodSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../../src/credentials/vault-keys.ts'
@@ -17,21 +17,28 @@ function secretOf({ keys: [{ secret }] }: VaultRing): string {
   return secret.export().toString('base64')
 }
 
-t.test('a missing key file is made for its owner alone, and read from then on', async t => {
+t.test('a missing key file is made for its owner alone, once it is kept, and read from then on', async t => {
   const { path, load } = setUp(t)
   const ring = load()
+  const other = load()
+  t.notOk(existsSync(path), 'nobody knows yet if another key is needed')
+  ring.keep()
+  ring.keep()
   t.equal(statSync(path).mode & 0o777, 0o600)
   t.equal(ring.source, path)
   const [, secret = ''] = readFileSync(path, 'utf8').trim().split(':')
   t.equal(secretOf(ring), secret)
+  t.throws(() => other.keep(), { constructor: VaultKeyError, message: /another process .* start again/ })
+  t.match(readFileSync(path, 'utf8'), secret)
   const again = load()
+  again.keep()
   t.equal(secretOf(again), secret)
   t.same([again.source, again.keys.map(({ id }) => id)], [ring.source, ring.keys.map(({ id }) => id)])
 })
 
 t.test('a key file that others may read is refused with what to do', async t => {
   const { path, load } = setUp(t)
-  load()
+  load().keep()
   for (const mode of [0o640, 0o604, 0o620, 0o666]) {
     chmodSync(path, mode)
     const text = mode.toString(8).padStart(4, '0')
@@ -54,5 +61,8 @@ t.test('a folder in which anyone may replace the key file is refused, before a k
   t.equal(load().keys.length, 1, 'as in /tmp, where nobody may replace the file of another')
   chmodSync(folder, 0o775)
   t.equal(load().keys.length, 1, 'a group of the operator is fine')
-  rmSync(path)
+  t.notOk(existsSync(path))
+  load().keep()
+  chmodSync(folder, 0o777)
+  t.throws(load, { constructor: VaultKeyError, message: `run chmod o-w ${folder}` })
 })

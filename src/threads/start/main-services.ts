@@ -101,6 +101,7 @@ export async function startServices(
   const ensureKeys = createBootstrap({ store, clock, log, managementKey, apiKey })
   const prepare = async (): Promise<FirstKeys | null> => {
     await checkRing(store, vault, ring.source)
+    ring.keep()
     await fillTotals(store, clock, log)
     return await ensureKeys()
   }

@@ -69,19 +69,19 @@ export interface CheckedStart {
 export type CheckedConfig = Omit<CheckedStart, 'ring'>
 
 /**
- * Checks everything that can be checked before anything is opened, and loads the master keys. Creates a key file if
- * needed, but only if the configuration has no faults.
+ * Checks everything that can be checked before anything is opened, and loads the master keys. Reads a key file only if
+ * the configuration has no faults.
  * @throws ConfigError with all faults, those of the configuration among them
  */
 export function checkStart(found: FoundConfig): CheckedStart
-/** Creates no key file, so `ring` may be missing. If `certificate` is false, the certificate files are not read. */
+/** Reads no key file, so `ring` may be missing. If `certificate` is false, the certificate files are not read. */
 export function checkStart(
   found: FoundConfig,
-  options: { readonly createKeyFile: false; readonly certificate?: false },
+  options: { readonly readKeyFile: false; readonly certificate?: false },
 ): CheckedConfig
 export function checkStart(
   { config, faults }: FoundConfig,
-  { createKeyFile = true, certificate = true } = {},
+  { readKeyFile = true, certificate = true } = {},
 ): CheckedConfig | CheckedStart {
   if (config === null) {
     faults.throwIfAny()
@@ -114,8 +114,8 @@ export function checkStart(
   for (const line of keyFaults(config)) faults.addLine(line)
   collect(() => checkProofKeys(config))
   collect(() => checkSignInSecret(config))
-  const createsFile = config.vaultKeys === null && databasePath !== null
-  const leavesFile = createsFile && (!createKeyFile || !faults.isEmpty)
+  const usesFile = config.vaultKeys === null && databasePath !== null
+  const leavesFile = usesFile && (!readKeyFile || !faults.isEmpty)
   const ring = leavesFile ? null : collect(() => loadVaultRing(config))
   faults.throwIfAny()
   if (catalog === null) throw new TypeError('a catalogue without faults is there')

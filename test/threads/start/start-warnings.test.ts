@@ -9,7 +9,7 @@ import { tempFolder } from '../../support/temp-folder.ts'
 function warnings(t: Test, settings: unknown, environment: Environment = {}): readonly string[] {
   const folder = t.testdir({ 'gateway.yaml': JSON.stringify(settings) })
   const found = findConfig(['--config', `${folder}/gateway.yaml`], environment)
-  return startWarnings(checkStart(found, { createKeyFile: false }))
+  return startWarnings(checkStart(found, { readKeyFile: false }))
 }
 
 const model = (provider: string, pricing: object | undefined = {}) => ({
