@@ -1,5 +1,5 @@
 /**
- * Decodes images, searches and code from a Chat Completions provider into hosted items. Pure.
+ * Decodes images, searches, code and citations from a Chat Completions provider into hosted items. Pure.
  * The Responses vocabulary has no image part in a message, so an image becomes an `image_generation_call`.
  */
 import { countOrZero, filled, type Json, list, listOrEmpty, parseJson, record, records } from '../../json.ts'
