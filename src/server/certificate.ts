@@ -30,22 +30,23 @@ const FILE_MAX_BYTES = 1024 * 1024
 const KEY_TYPES: ReadonlySet<string | undefined> = new Set(['rsa', 'ec', 'ed25519'])
 const OTHERS_MAY_READ = 0o004
 
-/** Reads the pair and checks it. @throws ConfigError that names the field of the faulty file */
+/** Reads the pair and checks it. @throws ConfigError that names the field and the path of the faulty file */
 export function readCertificate({ cert, key }: CertificateFiles, nowMs: number): Certificate {
-  const [chain, privateKey] = [read(cert, CERT), read(key, KEY)]
-  const leaf = attempt(() => new X509Certificate(chain), CERT, 'is not a PEM file with a certificate')
+  const [certPlace, keyPlace] = [`${CERT}: ${cert}`, `${KEY}: ${key}`]
+  const [chain, privateKey] = [read(cert, certPlace), read(key, keyPlace)]
+  const leaf = attempt(() => new X509Certificate(chain), certPlace, 'is not a PEM file with a certificate')
   attempt(
     () => createSecureContext({ cert: chain }),
-    CERT,
+    certPlace,
     'contains a certificate chain that cannot be read completely',
   )
-  checkKey(privateKeyOf(privateKey), leaf)
+  checkKey(privateKeyOf(privateKey, keyPlace), leaf, keyPlace)
   const [startsAtMs, expiresAtMs] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)]
-  if (expiresAtMs <= nowMs) throw new ConfigError(`${CERT}: expired on ${isoInstant(expiresAtMs)}`)
-  if (startsAtMs > nowMs) throw new ConfigError(`${CERT}: is not valid before ${isoInstant(startsAtMs)}`)
+  if (expiresAtMs <= nowMs) throw new ConfigError(`${certPlace}: expired on ${isoInstant(expiresAtMs)}`)
+  if (startsAtMs > nowMs) throw new ConfigError(`${certPlace}: is not valid before ${isoInstant(startsAtMs)}`)
   attempt(
     () => createSecureContext({ cert: chain, key: privateKey, minVersion: 'TLSv1.2' }),
-    CERT,
+    certPlace,
     'cannot be used with this private key',
   )
   return { version: digest(chain, privateKey), expiresAtMs }
@@ -86,46 +87,46 @@ function trace(file: string): string {
   }
 }
 
-function privateKeyOf(pem: Buffer): KeyObject {
+function privateKeyOf(pem: Buffer, place: string): KeyObject {
   try {
     return createPrivateKey({ key: pem, format: 'pem' })
   } catch (error) {
     if (codeOf(error) === 'ERR_MISSING_PASSPHRASE' || /BEGIN ENCRYPTED/.test(pem.toString('latin1'))) {
-      throw new ConfigError(`${KEY}: has a passphrase; use a key without one`)
+      throw new ConfigError(`${place}: has a passphrase; use a key without one`)
     }
-    throw new ConfigError(`${KEY}: is not a PEM file with a private key`)
+    throw new ConfigError(`${place}: is not a PEM file with a private key`)
   }
 }
 
-function checkKey(key: KeyObject, leaf: X509Certificate): void {
+function checkKey(key: KeyObject, leaf: X509Certificate, place: string): void {
   if (!KEY_TYPES.has(key.asymmetricKeyType)) {
-    throw new ConfigError(`${KEY}: is of the type ${key.asymmetricKeyType}; expected rsa, ec or ed25519`)
+    throw new ConfigError(`${place}: is of the type ${key.asymmetricKeyType}; expected rsa, ec or ed25519`)
   }
   if (!leaf.checkPrivateKey(key)) {
-    throw new ConfigError(`${KEY}: is not the private key of the first certificate of ${CERT}`)
+    throw new ConfigError(`${place}: is not the private key of the first certificate of ${CERT}`)
   }
 }
 
-function read(file: string, field: string): Buffer {
+function read(file: string, place: string): Buffer {
   let bytes: Buffer
   try {
     const found = statSync(file)
-    if (!found.isFile()) throw new ConfigError(`${field}: is not a file`)
-    if (found.size > FILE_MAX_BYTES) throw new ConfigError(`${field}: is larger than ${FILE_MAX_BYTES} bytes`)
+    if (!found.isFile()) throw new ConfigError(`${place}: is not a file`)
+    if (found.size > FILE_MAX_BYTES) throw new ConfigError(`${place}: is larger than ${FILE_MAX_BYTES} bytes`)
     bytes = readFileSync(file)
   } catch (error) {
     if (error instanceof ConfigError) throw error
-    throw new ConfigError(`${field}: cannot be read (${codeOf(error)})`)
+    throw new ConfigError(`${place}: cannot be read (${codeOf(error)})`)
   }
-  if (bytes.length === 0) throw new ConfigError(`${field}: is empty`)
+  if (bytes.length === 0) throw new ConfigError(`${place}: is empty`)
   return bytes
 }
 
-function attempt<T>(use: () => T, field: string, problem: string): T {
+function attempt<T>(use: () => T, place: string, problem: string): T {
   try {
     return use()
   } catch {
-    throw new ConfigError(`${field}: ${problem}`)
+    throw new ConfigError(`${place}: ${problem}`)
   }
 }
 

@@ -1,6 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import t from 'tap'
 import { certificateVersion, isExposed, readCertificate } from '../../src/server/certificate.ts'
 import { certificateFiles } from '../support/over-tls.ts'
@@ -10,16 +9,24 @@ const NOW_MS = Date.UTC(2026, 0, 1)
 const good = selfSigned(['localhost'], true)
 const other = selfSigned(['localhost'], true)
 
+const files = certificateFiles()
+
 function fault(cert: string | Buffer, key: string | Buffer): string {
-  const files = certificateFiles()
   writeFileSync(files.cert, cert)
   writeFileSync(files.key, key)
   try {
     readCertificate(files, NOW_MS)
     return 'none'
   } catch (error) {
-    return String(error)
+    return (error as Error).message
   }
+}
+
+/** `key: is empty` with the field and the path in place of the name. */
+function located(told: string, { cert, key } = files): string {
+  return told
+    .replace(/^cert: /, () => `listen.tls.cert: ${cert}: `)
+    .replace(/^key: /, () => `listen.tls.key: ${key}: `)
 }
 
 function keyPem(type: 'ed448' | 'rsa-pss'): string {
@@ -40,7 +47,7 @@ t.test('a good pair has a version and an end', async t => {
   t.equal(certificateVersion({ ...files, key: `${files.key}-gone` }), null)
 })
 
-t.test('what is wrong is said in words, with the field and nothing of the files', async t => {
+t.test('what is wrong is said in words, with the field and the file, but nothing in it', async t => {
   const encrypted = generateKeyPairSync('ec', {
     namedCurve: 'prime256v1',
     privateKeyEncoding: { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'secret' },
@@ -50,28 +57,22 @@ t.test('what is wrong is said in words, with the field and nothing of the files'
   const expired = selfSigned([], true, { from: '200101000000Z', until: '251231000000Z' })
   const early = selfSigned([], true, { from: '270101000000Z', until: '491231235959Z' })
   for (const [name, cert, key, expected] of [
-    ['empty', '', good.key, 'listen.tls.cert: is empty'],
-    ['half of a certificate', half(good.cert), good.key, 'listen.tls.cert: is not a PEM file'],
-    [
-      'half of a chain',
-      good.cert + half(other.cert),
-      good.key,
-      'listen.tls.cert: contains a certificate chain',
-    ],
-    ['a key in its place', good.key, good.key, 'listen.tls.cert: is not a PEM file'],
-    ['expired', expired.cert, expired.key, 'listen.tls.cert: expired on 2025-12-31T00:00:00.000Z'],
-    ['not yet', early.cert, early.key, 'listen.tls.cert: is not valid before 2027-01-01T00:00:00.000Z'],
-    ['half of a key', good.cert, half(good.key), 'listen.tls.key: is not a PEM file with a private key'],
-    ['a passphrase', good.cert, encrypted, 'listen.tls.key: has a passphrase'],
-    ['the key of another', good.cert, other.key, 'listen.tls.key: is not the private key'],
-    ['a key that nobody takes', good.cert, keyPem('ed448'), 'listen.tls.key: is of the type ed448'],
-    ['a key that is too narrow', good.cert, keyPem('rsa-pss'), 'listen.tls.key: is of the type rsa-pss'],
-    ['a huge file', Buffer.alloc(1024 * 1024 + 1, 'a'), good.key, 'listen.tls.cert: is larger than'],
+    ['empty', '', good.key, 'cert: is empty'],
+    ['half of a certificate', half(good.cert), good.key, 'cert: is not a PEM file'],
+    ['half of a chain', good.cert + half(other.cert), good.key, 'cert: contains a certificate chain'],
+    ['a key in its place', good.key, good.key, 'cert: is not a PEM file'],
+    ['expired', expired.cert, expired.key, 'cert: expired on 2025-12-31T00:00:00.000Z'],
+    ['not yet', early.cert, early.key, 'cert: is not valid before 2027-01-01T00:00:00.000Z'],
+    ['half of a key', good.cert, half(good.key), 'key: is not a PEM file with a private key'],
+    ['a passphrase', good.cert, encrypted, 'key: has a passphrase'],
+    ['the key of another', good.cert, other.key, 'key: is not the private key'],
+    ['a key that nobody takes', good.cert, keyPem('ed448'), 'key: is of the type ed448'],
+    ['a key that is too narrow', good.cert, keyPem('rsa-pss'), 'key: is of the type rsa-pss'],
+    ['a huge file', Buffer.alloc(1024 * 1024 + 1, 'a'), good.key, 'cert: is larger than'],
   ] as const) {
     const told = fault(cert, key)
-    t.match(told, expected, name)
-    t.notMatch(told, /BEGIN|tls\.crt/, name)
-    t.notOk(told.includes(tmpdir()), name)
+    t.equal(told.indexOf(located(expected)), 0, `${name}: ${told}`)
+    t.notMatch(told, /BEGIN/, name)
   }
   t.equal(fault(good.cert, good.key), 'none')
 })
@@ -79,9 +80,9 @@ t.test('what is wrong is said in words, with the field and nothing of the files'
 t.test('a file that is missing, or is none, is told too', async t => {
   const files = certificateFiles(good)
   rmSync(files.key)
-  t.throws(() => readCertificate(files, NOW_MS), { message: 'listen.tls.key: cannot be read (ENOENT)' })
+  t.throws(() => readCertificate(files, NOW_MS), { message: located('key: cannot be read (ENOENT)', files) })
   mkdirSync(files.key)
-  t.throws(() => readCertificate(files, NOW_MS), { message: 'listen.tls.key: is not a file' })
+  t.throws(() => readCertificate(files, NOW_MS), { message: located('key: is not a file', files) })
 })
 
 t.test('a key that every user can read is exposed', async t => {

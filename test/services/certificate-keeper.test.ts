@@ -107,7 +107,8 @@ t.test('a pair that stays faulty is an error once, and what was there before sta
   const { expiresAtMs } = keeper
   writeFileSync(files.key, pair().key)
   for (let looks = 0; looks < 4; looks++) await look()
-  const told = /certificate not reloaded; still using the old one: listen\.tls\.key: is not the private key/
+  const told =
+    /certificate not reloaded; still using the old one: listen\.tls\.key: \S+tls\.key: is not the private key/
   t.match(errors, [told])
   t.equal(errors.length, 1)
   t.same(keeper.reloads, { taken: 0, refused: 1 })
@@ -124,7 +125,7 @@ t.test('who asks is told of a fault at once', async t => {
   const { keeper, files, errors } = await start(t)
   writeFileSync(files.cert, 'nothing of the kind')
   await keeper.reload()
-  t.match(errors, [/listen\.tls\.cert: is not a PEM file with a certificate/])
+  t.match(errors, [/listen\.tls\.cert: \S+tls\.crt: is not a PEM file with a certificate/])
 })
 
 t.test('files that threads could not take are looked at again, and then refused', async t => {
@@ -164,5 +165,7 @@ t.test('a thread that hangs does not hold the watch up', async t => {
 
 t.test('a faulty pair stops the start', async t => {
   const files = certificateFiles({ cert: pair().cert, key: pair().key })
-  await t.rejects(start(t, files), { message: /^listen\.tls\.key: is not the private key/ })
+  await t.rejects(start(t, files), {
+    message: `listen.tls.key: ${files.key}: is not the private key of the first certificate of listen.tls.cert`,
+  })
 })
