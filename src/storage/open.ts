@@ -65,7 +65,7 @@ async function openFile(path: string): Promise<Store> {
     return await createKyselyStore(openSqlite(file), true)
   } catch (error) {
     if (error instanceof StoreError) throw error
-    const message = `storage: cannot open ${file} (${reason(error)})`
+    const message = `storage: cannot open ${file} (${reason(error)}). Repair that file, or set another one in storage.url or DATABASE_URL`
     throw new StoreError(message, codeOf(error), { cause: error })
   }
 }

@@ -458,7 +458,10 @@ t.test('what cannot be opened is told in one line', async t => {
       `sqlite:${folder}/file/x.db`,
       /^storage: .+: cannot be created \((ENOTDIR|EEXIST)\): user .+ a part of the path is a file\. Give .+ DATABASE_URL$/,
     ],
-    [`sqlite:${folder}/not-a-database`, /^storage: cannot open .+ \(file is not a database\)$/],
+    [
+      `sqlite:${folder}/not-a-database`,
+      /^storage: cannot open .+\/not-a-database \(file is not a database\)\. Repair that file, or set another one in storage\.url or DATABASE_URL$/,
+    ],
   ]
   for (const [url, message] of cases)
     await t.rejects(openStore(url), { constructor: StoreError, message }, url)
