@@ -54,7 +54,7 @@ export const adminSettings = group({
   port: setting(Port, 'admin port; 0 picks a free one', { default: 9090, env: 'GATEWAY_ADMIN_PORT' }),
   hosts: setting(
     Type.Array(Host),
-    'names allowed in the `Host` header of requests to the admin port. Always allowed: addresses, `admin.host`, names without a dot, and names that end in `.internal`, `.local` or `.localhost`. Other names get 421, so that a web page cannot read the port through a browser in your network',
+    'names allowed in the `Host` header of requests to the admin port. Always allowed: addresses, `admin.host`, names without a dot, and names that end in `.internal`, `.local` or `.localhost`. Requests with other names are rejected with 421, so that a web page cannot read the port through a browser in your network',
     { default: [] },
   ),
 })
