@@ -179,7 +179,7 @@ function minCostOf(query: URLSearchParams): number | undefined {
   if (given === undefined) return undefined
   const usd = Number(given)
   if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(given) || usd === 0) {
-    throw refuseField('min_cost', 'must be an amount of US dollars above 0')
+    throw refuseField('min_cost', 'must be an amount in US dollars above 0')
   }
   return Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Number((usd * UNITS_PER_USD).toPrecision(15))))
 }

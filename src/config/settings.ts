@@ -194,7 +194,7 @@ export const Settings = group({
     ),
     unaskedRecords: setting(
       Type.Integer({ minimum: 100, maximum: 100_000_000 }),
-      'how many usage records a workspace keeps for requests that reached no model (unknown models, refused fields, guardrails). The oldest ones above this are deleted within minutes; their totals are kept, except totals by end user, which do not count these requests',
+      'how many usage records a workspace keeps for requests that never reached a model (unknown models, refused fields, guardrails). The oldest ones above this are deleted within minutes; their totals are kept, except totals by end user, which do not count these requests',
       { default: 10_000 },
     ),
     auditDays: setting(Days, 'audit records older than this are deleted', { default: 400 }),

@@ -93,7 +93,7 @@ class ActiveSwitchyard implements ActivePlugin {
       return pool.slice(0, 2)
     }
     if (asked.length > CANDIDATES_MAX) {
-      throw refuseField('models', `${SLUG} chooses among 1 to ${CANDIDATES_MAX} models`)
+      throw refuseField('models', `must have at most ${CANDIDATES_MAX} models for ${SLUG}`)
     }
     for (const [at, name] of asked.entries()) {
       const kind = models.kindOf(name)

@@ -134,7 +134,7 @@ function framing(
   const contentLength = length === undefined ? null : Number(length)
   const hasBody = coding !== undefined || (contentLength ?? 0) > 0
   if (hasBody && !mayHaveBody) {
-    return new GatewayError('invalid_request', `A ${method} request must have no body`)
+    return new GatewayError('invalid_request', `A ${method} request must not have a body`)
   }
   if (mayHaveBody && length === undefined && (coding === undefined || !rules.allowChunked)) {
     return new GatewayError('length_required', 'Content-Length is required')

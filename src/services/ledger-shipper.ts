@@ -198,7 +198,7 @@ class SpoolShipper implements LedgerShipper {
         whole = false
         this.#options.log.fault(
           'ledger',
-          'cannot send usage records of an earlier process to the store; they are kept on disk',
+          'cannot send usage records left by an earlier process to the store; they are kept on disk',
           error,
         )
       } finally {

@@ -68,7 +68,7 @@ export function startRetention(options: RetentionOptions): Retention {
     }),
     startRemoval(options, {
       everyMs: UNASKED_INTERVAL_MS,
-      told: 'excess records of requests that reached no model',
+      told: 'excess records of requests that never reached a model',
       lists: [limit => store.ledger.pruneUnasked(retention.unaskedRecords, limit)],
     }),
   ]

@@ -89,7 +89,7 @@ t.test('a handshake that announces a body is refused as any such request', async
   const gateway = await start(t)
   for (const header of ['Content-Length: 5\r\n', 'Transfer-Encoding: chunked\r\n']) {
     const [socket, answer] = await shake(t, gateway, gateway.apiKey, header)
-    t.match(answer, /^HTTP\/1.1 400 .*A GET request must have no body/s, header)
+    t.match(answer, /^HTTP\/1.1 400 .*A GET request must not have a body/s, header)
     t.match(answer, /\r\nconnection: close\r\n/i)
     if (!socket.closed) await once(socket, 'close')
   }

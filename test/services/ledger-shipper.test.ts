@@ -145,7 +145,7 @@ t.test('a folder that cannot be shipped holds up nothing, and stays', async t =>
   await keep(writer, someUsage())
   await shipper.ship()
   t.equal(await requests(store), 1)
-  t.match(lines[0], { msg: /^cannot send usage records of an earlier process/, errorCode: 'EISDIR' })
+  t.match(lines[0], { msg: /^cannot send usage records left by an earlier process/, errorCode: 'EISDIR' })
   writer.close()
   await shipper.close()
   t.ok(existsSync(join(root, '4242-dead')))

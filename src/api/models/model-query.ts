@@ -247,7 +247,7 @@ function names(query: URLSearchParams, name: string): ReadonlySet<string> | null
   if (text === null || text === '') return null
   const list = text.split(',').map(word => word.trim().toLowerCase())
   if (!list.every(word => word !== '' && word.length <= 100))
-    throw refuseField(name, 'must be names, separated by commas')
+    throw refuseField(name, 'must be a comma-separated list of names')
   return new Set(list)
 }
 

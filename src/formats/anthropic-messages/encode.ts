@@ -130,7 +130,7 @@ function workspaceOf(request: ResponsesRequest): string | null {
 export function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.modalities?.includes('image') === true)
     throw inexpressible('modalities', 'this provider returns only text')
-  if (request.prompt != null) throw inexpressible('prompt', 'this provider has no stored prompts')
+  if (request.prompt != null) throw inexpressible('prompt', 'this provider does not support stored prompts')
 }
 
 /** One plain text goes out as a string; only several texts or a cache mark need blocks. */

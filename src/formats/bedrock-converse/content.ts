@@ -101,7 +101,7 @@ function imageBlock(url: string | null | undefined, path: string): ConverseBlock
   if (inline === null || format === undefined) {
     throw inexpressible(
       path,
-      'must be a data URL of a PNG, JPEG, GIF or WebP image in base64 for this provider',
+      'must be, for this provider, a base64 data URL of a PNG, JPEG, GIF or WebP image',
     )
   }
   return { image: { format, source: { bytes: inline.data } } }
@@ -111,7 +111,7 @@ function videoBlock(url: string, path: string): ConverseBlock {
   const inline = base64Url(url)
   const format = VIDEOS.get(inline?.mediaType ?? '')
   if (inline === null || format === undefined) {
-    throw inexpressible(path, 'must be a data URL of a video in base64 for this provider')
+    throw inexpressible(path, 'must be, for this provider, a base64 data URL of a video')
   }
   return { video: { format, source: { bytes: inline.data } } }
 }
@@ -132,7 +132,7 @@ function fileBlock(part: InputFile, path: string): ConverseBlock {
   if (inline === null || format === undefined) {
     throw inexpressible(
       `${path}.file_data`,
-      'must be a data URL in base64 of a PDF, Office, CSV, HTML, text or image file for this provider',
+      'must be, for this provider, a base64 data URL of a PDF, Office, CSV, HTML, text or image file',
     )
   }
   return { document: { format, name: documentName(part.filename), source: { bytes: inline.data } } }

@@ -17,7 +17,7 @@ import { keyOwner, secretsOf } from './provider-request.ts'
  */
 export function failureOf(thrown: unknown, record: AttemptRecord, log: Log): GatewayError {
   if (!(thrown instanceof GatewayError)) {
-    log.fault('gateway', 'cannot parse the reply of a provider', thrown)
+    log.fault('gateway', "cannot parse a provider's reply", thrown)
     return unavailable('The provider sent a reply that cannot be understood', thrown)
   }
   if (thrown.code === 'overloaded') return thrown

@@ -45,7 +45,7 @@ export class PulseWatch {
       if (hangs) this.hung.add(thread)
       else this.hung.delete(thread)
       const { name } = thread.kind
-      log.notice('threads', hangs ? `${name} thread hangs` : `${name} thread responds again`, {
+      log.notice('threads', `${name} thread is ${hangs ? 'not responding' : 'responding again'}`, {
         thread: thread.name,
       })
     }

@@ -119,7 +119,7 @@ t.test('what the API has no block for is refused with its path', async t => {
   )
   t.match(
     part({ type: 'input_file', file_data: 'data:application/zip;base64,AA' }),
-    /file_data: must be a data URL/,
+    /file_data: must be, for this provider, a base64 data URL/,
   )
   t.match(
     refused({ input: [message('system', { type: 'input_image', image_url: PNG })] }),
