@@ -13,7 +13,7 @@ const ROOT = join(import.meta.dirname, '..')
 /** As many take about a minute on two cores. */
 const FILES_MAX = 24
 
-/** Short contract files that go through a room, for a change in it that no test file of its name covers at the door. */
+/** Short contract files for each folder of the source, for changes that no test file of the same name covers. */
 const DOORS: Readonly<Record<string, readonly string[]>> = {
   access: ['keys', 'account'],
   api: ['openapi', 'reading-models'],
@@ -79,12 +79,12 @@ function sameName(source: string, tests: readonly string[]): readonly string[] {
   return [`${path}.test.ts`, `${dirname(path)}.test.ts`].filter(test => tests.includes(test))
 }
 
-/** Contract files that name the file, and those of its room. */
+/** Contract files that name the file, and those of its folder. */
 function atTheDoor(source: string, tests: readonly string[]): readonly string[] {
   const name = basename(source).replace(/\.\w+$/, '')
-  const room = source.split('/')[1] ?? ''
+  const folder = source.split('/')[1] ?? ''
   const named = tests.filter(test => test.startsWith('test/contract/') && basename(test).startsWith(name))
-  return [...named, ...(DOORS[room] ?? []).map(door => `test/contract/${door}.test.ts`)]
+  return [...named, ...(DOORS[folder] ?? []).map(door => `test/contract/${door}.test.ts`)]
 }
 
 function isLong(test: string): boolean {

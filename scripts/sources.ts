@@ -130,8 +130,8 @@ export function constantsList(folder = SRC): string {
 function byRoom(rows: readonly (readonly [file: string, text: string])[]): string {
   return [...Map.groupBy(rows, ([file]) => dirname(file))]
     .toSorted(([one], [other]) => (one < other ? -1 : 1))
-    .map(([room, lines]) => {
-      const title = room === '.' ? 'src' : `src/${room}`
+    .map(([folder, lines]) => {
+      const title = folder === '.' ? 'src' : `src/${folder}`
       const list = lines.map(([file, text]) => `- \`${file.slice(file.lastIndexOf('/') + 1)}\`${text}`)
       return `## ${title}\n\n${list.join('\n')}\n`
     })

@@ -279,7 +279,7 @@ t.test('there are no import cycles', async t => {
   t.ok(done.size > 20)
 })
 
-/** Of a room with a door, the one file that the others import. */
+/** The only file of a folder that other folders may import, for folders that have such a door. */
 const DOORS: Readonly<Record<string, string>> = {
   'api/models': 'models.ts',
   commands: 'run.ts',
@@ -299,11 +299,11 @@ const DOORS: Readonly<Record<string, string>> = {
   'storage/migrations': 'migrate.ts',
 }
 
-t.test('rooms with a door are entered by it', async t => {
-  for (const [room, door] of Object.entries(DOORS)) {
-    const folder = join(SRC, room, '/')
+t.test('folders with a door are entered by it', async t => {
+  for (const [name, door] of Object.entries(DOORS)) {
+    const folder = join(SRC, name, '/')
     const entered = imports.filter(({ from, to }) => to.startsWith(folder) && !from.startsWith(folder))
-    t.ok(entered.length > 0, room)
+    t.ok(entered.length > 0, name)
     for (const { from, to } of entered) {
       if (to !== join(folder, door)) t.fail(`${relative(SRC, from)} ${relative(SRC, to)}`)
     }
@@ -311,13 +311,13 @@ t.test('rooms with a door are entered by it', async t => {
 })
 
 /**
- * What is not sorted yet; the numbers may only fall. Two folders of one room that import each other, such as the table
- * of formats and the folder of a format; files in a folder of a room that other rooms import.
+ * What is not sorted yet; the numbers may only fall. Two subfolders of one folder that import each other, such as the
+ * table of formats and the folder of a format; files in a subfolder that other folders import.
  */
 const MUTUAL_FOLDERS = 40
 const ENTERED_FOLDERS = 90
 
-t.test('folders of a room import each other no more than they did', async t => {
+t.test('subfolders of a folder import each other no more than they did', async t => {
   const between = new Set(
     imports.map(({ from, to }) => `${relative(SRC, dirname(from))} ${relative(SRC, dirname(to))}`),
   )
@@ -328,7 +328,7 @@ t.test('folders of a room import each other no more than they did', async t => {
   t.ok(mutual.length <= MUTUAL_FOLDERS, mutual.join(', '))
 })
 
-t.test('the folders of rooms are entered by no more files than they were', async t => {
+t.test('subfolders are entered by no more files than they were', async t => {
   const entered = imports.filter(
     ({ from, to }) => unit(from) !== unit(to) && relative(SRC, to).split('/').length > 2,
   )
@@ -336,9 +336,9 @@ t.test('the folders of rooms are entered by no more files than they were', async
   t.ok(found.size <= ENTERED_FOLDERS, [...found].toSorted().join(', '))
 })
 
-t.test('a room has at most twenty files', async t => {
-  const rooms = Map.groupBy(files, file => relative(SRC, dirname(file)))
-  for (const [room, found] of rooms) t.ok(found.length <= 20, `${room || 'src'}: ${found.length} files`)
+t.test('a folder has at most twenty files', async t => {
+  const folders = Map.groupBy(files, file => relative(SRC, dirname(file)))
+  for (const [name, found] of folders) t.ok(found.length <= 20, `${name || 'src'}: ${found.length} files`)
 })
 
 t.test('a file has at most 400 lines, one of the pipeline 350', async t => {
@@ -349,7 +349,7 @@ t.test('a file has at most 400 lines, one of the pipeline 350', async t => {
   }
 })
 
-t.test('no two rooms import each other', async t => {
+t.test('no two folders import each other', async t => {
   const between = new Set(imports.map(({ from, to }) => `${unit(from)} ${unit(to)}`))
   for (const pair of between) {
     const [one = '', other = ''] = pair.split(' ')

@@ -28,7 +28,7 @@ t.test('the test of its name comes first, then those that import the file', asyn
   t.same(run.slice(0, 2), ['test/gateway/attempt/attempt.test.ts', 'test/gateway/attempt/hedge.test.ts'])
 })
 
-t.test('the contract file of a name is run, and the short ones of the room', async t => {
+t.test('the contract file of a name is run, and the short ones of the folder', async t => {
   const { run } = choose(['src/plugins/fusion.ts'], tree)
   t.same(run.slice(0, 3), [
     'test/plugins/fusion.test.ts',
@@ -53,12 +53,12 @@ t.test('the tests of the whole repository are always run', async t => {
   t.same(left, [])
 })
 
-t.test('every file that can be chosen for a room is there', async t => {
+t.test('every file that can be chosen for a folder is there', async t => {
   const root = join(import.meta.dirname, '..')
   const tests = allTests()
-  const rooms = new Set(tests.map(test => `src/${test.split('/')[1]}/none.ts`))
-  t.ok(rooms.size > 30)
-  const { run, left } = choose([...rooms], { tests, read: () => '' })
+  const folders = new Set(tests.map(test => `src/${test.split('/')[1]}/none.ts`))
+  t.ok(folders.size > 30)
+  const { run, left } = choose([...folders], { tests, read: () => '' })
   t.same(
     [...run, ...left].filter(file => !existsSync(join(root, file))),
     [],

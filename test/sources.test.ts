@@ -14,15 +14,15 @@ t.test('a head is the first paragraph of the comment that a file begins with', a
 })
 
 t.test('a file without a head is named', async t => {
-  const folder = t.testdir({ 'good.ts': '/** Is good. */', room: { 'bad.ts': 'export const x = 1' } })
+  const folder = t.testdir({ 'good.ts': '/** Is good. */', inner: { 'bad.ts': 'export const x = 1' } })
   t.throws(() => sourcesList(folder), {
-    message: 'no comment that ends in a full stop at the head of room/bad.ts',
+    message: 'no comment that ends in a full stop at the head of inner/bad.ts',
   })
 })
 
 t.test('files stand below their folder, in the order of their names', async t => {
-  const folder = t.testdir({ 'b.ts': '/** B. */', 'a.ts': '/** A. */', room: { 'c.js': '/** C. */' } })
-  t.equal(sourcesList(folder), '## src\n\n- `a.ts`: A.\n- `b.ts`: B.\n\n## src/room\n\n- `c.js`: C.\n')
+  const folder = t.testdir({ 'b.ts': '/** B. */', 'a.ts': '/** A. */', inner: { 'c.js': '/** C. */' } })
+  t.equal(sourcesList(folder), '## src\n\n- `a.ts`: A.\n- `b.ts`: B.\n\n## src/inner\n\n- `c.js`: C.\n')
   t.match(sourcesList(join(import.meta.dirname, '../src')), /## src\/gateway\n/)
 })
 

@@ -65,7 +65,7 @@ class PostgresCarrier implements Carrier {
     client.on('notification', ({ payload }) => onMessage(payload ?? ''))
     try {
       await client.connect()
-      // The channel is a constant of this room, not input.
+      // The channel is a constant of this folder, not input.
       await this.#query(client, `LISTEN "${channel}"`)
     } catch (error) {
       void client.end().catch(() => undefined)

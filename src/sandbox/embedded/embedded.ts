@@ -76,13 +76,13 @@ export function childArguments(memoryBytes: number): string[] {
   ]
 }
 
-/** The code of the child: this room, and the packages beside its own. */
+/** The code of the child: the `sandbox` folder, and the packages next to its own. */
 function readable(): string[] {
-  const room = dirname(dirname(fileURLToPath(import.meta.url)))
+  const folder = dirname(dirname(fileURLToPath(import.meta.url)))
   const entry = packageEntry()
   if (entry === null) throw new TypeError(`${PACKAGE} is not installed`)
   const packages = entry.slice(0, entry.lastIndexOf(`${sep}${PACKAGE}${sep}`))
-  return [join(packages, sep), join(room, sep), join(room, '../../package.json')]
+  return [join(packages, sep), join(folder, sep), join(folder, '../../package.json')]
 }
 
 /** Null: the package is not installed. */
