@@ -2,30 +2,31 @@
  * The error type of the gateway and the table of all failures. A test keeps FAILURES equal to docs/errors.md. Leaf.
  */
 
-/** Scope of a retry after a failed attempt: another endpoint of the model, another model, or none. */
+/** How far to retry after a failed attempt: at another endpoint of the model, with another model, or not at all. */
 export type Retry = 'endpoint' | 'model' | 'never'
 
-/** One kind of failure: all that follows from it. */
+/** One kind of failure, and everything that follows from it. */
 export interface Failure {
-  /** HTTP status, equal to `error.code` of the envelope. */
+  /** HTTP status, equal to `error.code` in the error envelope. */
   readonly status: number
-  /** Canonical `error_type` as clients see it. */
+  /** Canonical `error_type`, as sent to clients. */
   readonly errorType: string
   readonly retry: Retry
-  /** Verdict on the health of the endpoint that was asked; absent: none. */
+  /** Effect on the health of the endpoint that was called; absent: none. */
   readonly health?: 'failed' | 'limited'
-  /** The one that was asked has too much to do: it may say how long to wait, and is asked less. */
+  /** True if the service that failed is overloaded: it may state how long to wait, and gets fewer requests. */
   readonly isBusy?: true
   /**
-   * Fate of a line of a batch; absent: it has failed. `again`: it is tried again where the request was sent,
-   * and else waits; `counts`: it is tried again, sent or not; `waits`: it waits, which is no try.
+   * The fate of a batch line; absent: it fails. `again`: it is tried again if the request was sent, otherwise it
+   * waits; `counts`: it is tried again whether or not the request was sent; `waits`: it waits, which does not count as
+   * a try.
    */
   readonly line?: 'again' | 'counts' | 'waits'
-  /** The caller pays what the model has said before; absent: nothing, unless the failure was on our side. */
+  /** True if the caller pays for output before the failure; absent: only if the failure occurred on this side. */
   readonly paysSaid?: true
 }
 
-/** All failures. Code matches on the key; clients see status and errorType. */
+/** All failures. Code refers to the key; clients see the status and the error type. */
 export const FAILURES = {
   invalid_request: { status: 400, errorType: 'invalid_request', retry: 'model' },
   invalid_prompt: { status: 400, errorType: 'invalid_prompt', retry: 'model' },
@@ -99,25 +100,25 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
-/** Meaning of a provider's status. */
+/** Meaning of a status that a provider returned. */
 interface ProviderStatus {
   readonly code: FailureCode
   /**
-   * Verdict on the health of the endpoint, whatever the failure says; absent: as the failure says. `named`:
-   * nothing, if the request may name what does not exist.
+   * Effect on the health of the endpoint, whatever the failure's own entry states; absent: as that entry states.
+   * `named`: none if the request may name something that does not exist.
    */
   readonly health?: 'failed' | 'limited' | 'none' | 'named'
-  /** It refuses our key, or does not have the model, and no waiting helps. */
+  /** True if the provider rejects the gateway's key or does not have the model, so waiting does not help. */
   readonly refusesUs?: true
 }
 
-/** Statuses of providers. Other ones from 400 on mean a bad request, from 500 on a failure. */
+/** Statuses returned by providers. Any other 4xx status means a bad request, any other 5xx status a failure. */
 export const PROVIDER_STATUSES: Readonly<Record<number, ProviderStatus>> = {
   400: { code: 'invalid_request', health: 'none' },
   401: { code: 'provider_unavailable', health: 'failed', refusesUs: true },
   402: { code: 'provider_unavailable', health: 'failed', refusesUs: true },
   403: { code: 'provider_unavailable', health: 'none', refusesUs: true },
-  // No caller may close an endpoint for all others by names of things that do not exist.
+  // A caller who names things that do not exist must not be able to block an endpoint for everyone else.
   404: { code: 'provider_unavailable', health: 'named', refusesUs: true },
   408: { code: 'upstream_timeout', health: 'none' },
   413: { code: 'payload_too_large', health: 'none' },
@@ -130,17 +131,17 @@ export const PROVIDER_STATUSES: Readonly<Record<number, ProviderStatus>> = {
 }
 
 /**
- * `Retry-After` of what the gateway refuses for now, in seconds, by what has to happen first. A client that comes again
- * without a delay would only add to the load.
+ * `Retry-After` for requests that the gateway refuses temporarily, in seconds, by what has to happen first. A client
+ * that retries without a delay would only add to the load.
  */
 export const RETRY_AFTER_SECONDS = {
-  /** Another request ends, or a dependency answers again. */
+  /** Another request ends, or a dependency responds again. */
   moment: 1,
-  /** A large body has arrived, or a run of code has ended. */
+  /** A large body has arrived, or a code execution has ended. */
   transfer: 5,
   /** An operator changes a key. */
   operator: 60,
-  /** Deleted batches leave the disk, once an hour. */
+  /** Deleted batches are removed from disk, once an hour. */
   removal: 3_600,
 } as const
 
@@ -150,15 +151,15 @@ const STATUS_OF: ReadonlyMap<string, number> = new Map(
     .toReversed(),
 )
 
-/** Status of an error type: the first of the table that has it; 500 for an unknown one. */
+/** The status of an error type: that of the first failure in the table that has the type; 500 for an unknown type. */
 export function statusOf(errorType: string | undefined | null): number {
   return STATUS_OF.get(errorType ?? '') ?? 500
 }
 
-/** The message of every internal error; it hides the cause from clients. */
+/** The message of every internal error, which hides the cause from clients. */
 export const INTERNAL_MESSAGE = 'Internal Server Error'
 
-/** Limits that refuse a request, in the words of explanations. */
+/** Limits that can refuse a request, as named in explanations. */
 export type LimitName =
   | 'requests_per_minute'
   | 'tokens_per_minute'
@@ -172,21 +173,23 @@ export type LimitName =
 
 /** Optional parts of a GatewayError. */
 interface GatewayErrorDetails {
-  /** Sent to the client as `error.metadata`; must contain no secrets and no unscrubbed upstream text. */
+  /** Sent to the client as `error.metadata`; must not contain secrets or unscrubbed text from providers. */
   readonly metadata?: Readonly<Record<string, unknown>>
   /** Whole seconds for the `Retry-After` header. */
   readonly retryAfterSeconds?: number
-  /** Further response headers, with names and values of our own. */
+  /** Additional response headers, with names and values chosen by the gateway. */
   readonly headers?: Readonly<Record<string, string>>
   /** The limit that refused the request, for its explanation and for `finish` in admission.ts. Never sent. */
   readonly limit?: LimitName
-  /** The underlying error; logged by class and code only, never sent. */
+  /** The underlying error; only its class and code are logged, and it is never sent. */
   readonly cause?: unknown
-  /** The health of the endpoint has counted this fault already, with another call of the same connection. */
+  /**
+   * True if this failure already counted against the endpoint's health, through another call on the same connection.
+   */
   readonly wasCounted?: boolean
 }
 
-/** A failure with a code of the table and a message for the client. */
+/** A failure with a code from the table and a message for the client. */
 export class GatewayError extends Error {
   readonly code: FailureCode
   readonly metadata: Readonly<Record<string, unknown>> | undefined
@@ -206,7 +209,7 @@ export class GatewayError extends Error {
     this.limit = details.limit
   }
 
-  /** All that follows from it. */
+  /** Everything that follows from the failure. */
   get meaning(): Failure {
     return FAILURES[this.code]
   }
@@ -224,7 +227,7 @@ export class GatewayError extends Error {
   }
 }
 
-/** The failure with another message or other metadata; the first one is its cause. */
+/** The failure with another message or other metadata; the original becomes its cause. */
 export function rewritten(
   error: GatewayError,
   {
@@ -244,7 +247,7 @@ export function rewritten(
   })
 }
 
-/** The database of the gateway is unavailable. The request is valid and safe to retry. */
+/** The gateway's database is unavailable. The request is valid and safe to retry. */
 export function storeUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('store_unavailable', "The gateway's database is currently unavailable; try again", {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
@@ -252,7 +255,7 @@ export function storeUnavailable(cause?: unknown): GatewayError {
   })
 }
 
-/** A dependency beside the database is unavailable. The request is valid and safe to retry. */
+/** A dependency other than the database is unavailable. The request is valid and safe to retry. */
 export function serviceUnavailable(cause?: unknown): GatewayError {
   return new GatewayError('service_unavailable', 'Service temporarily unavailable', {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
@@ -260,7 +263,7 @@ export function serviceUnavailable(cause?: unknown): GatewayError {
   })
 }
 
-/** The memory of the thread is full, so that this request cannot go on; others end within moments. */
+/** The thread's memory is full, so this request cannot continue; other requests will end within moments. */
 export function overloaded(): GatewayError {
   return new GatewayError('overloaded', 'The gateway is overloaded', {
     retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
@@ -268,7 +271,7 @@ export function overloaded(): GatewayError {
   })
 }
 
-/** A field of the request is refused. @param path of the field, in the names of the caller's API */
+/** A field of the request is rejected. @param path of the field, in the names of the caller's API */
 export function refuseField(path: string, problem: string): GatewayError {
   return new GatewayError('invalid_request', `${path}: ${problem}`)
 }
@@ -279,40 +282,40 @@ export function toGatewayError(thrown: unknown): GatewayError {
   return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })
 }
 
-/** A message of the gateway that begins with the path of a field. */
+/** An error message of the gateway that begins with the path of a field. */
 const FIELD = /^([A-Za-z_][\w.[\]*-]{0,255}): /
 
-/** The path of the field that a message of the gateway is about. */
+/** The path of the field that an error message of the gateway is about. */
 export function fieldIn(message: string): string | undefined {
   return FIELD.exec(message)?.[1]
 }
 
-/** The path of the field that the failure is about, where a rule of ours refused it. */
+/** The path of the field that the failure is about, if one of the gateway's own rules rejected it. */
 export function fieldOf({ status, message, metadata }: GatewayError): string | undefined {
   const isOurs = (status === 400 || status === 422) && metadata?.['provider_status'] === undefined
   return isOurs ? fieldIn(message) : undefined
 }
 
-/** Maps of callers: the names in them are theirs. */
+/** Maps whose keys callers choose. */
 const OWN_NAMES = /(?<=(?:^|\.)(?:env|headers|image_config|logit_bias|metadata|properties|variables))\..*/
 
-/** `fieldOf` for logs and traces: without names that callers choose, such as those of metadata. */
+/** Like `fieldOf`, for logs and traces: without names that callers choose, such as keys of metadata. */
 export function shownFieldOf(error: GatewayError): string | undefined {
   return fieldOf(error)?.replace(OWN_NAMES, '')
 }
 
-/** Codes of systems and protocols, such as `ECONNREFUSED`: never text of callers or providers. */
+/** Codes of systems and protocols, such as `ECONNREFUSED`; never text from callers or providers. */
 const SYSTEM_CODE = /^[A-Z][A-Z0-9_]{1,63}$/
-/** Causes of causes that are looked at. */
+/** Maximum number of nested causes that are examined. */
 const CAUSE_DEPTH = 6
 
-/** The code of the error, or else of the causes below it, for logs; null: there is none. */
+/** The code of the error, or of the nearest cause that has one, for logs; null if none has a code. */
 export function systemCode(thrown: unknown): string | null {
   let error = thrown
   for (let depth = 0; depth < CAUSE_DEPTH && error instanceof Error; depth++) {
     const code: unknown = Reflect.get(error, 'code')
     if (typeof code === 'string' && SYSTEM_CODE.test(code)) return code
-    // Node tries the addresses of a name one after the other, and reports all failures in one.
+    // Node tries the addresses of a host one after the other, and reports all failures in one error.
     error = error instanceof AggregateError && error.cause === undefined ? error.errors[0] : error.cause
   }
   return null

@@ -27,7 +27,7 @@ export class AdmissionControl implements KeyedRequests {
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
   readonly #open = new OpenRequests<Admission>()
-  /** Called each time a request is over; null if nobody waits for that. */
+  /** Called each time a request is over; null if nothing waits for that. */
   onOver: (() => void) | null = null
 
   constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
@@ -48,7 +48,7 @@ export class AdmissionControl implements KeyedRequests {
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
     if (reason === null) return null
-    // Keys that fill the room are refused once they are known, and the others are not.
+    // The error for keys that cause the overload is created once their key is known; other keys are not refused.
     const isByKeys = reason === 'in_flight' || this.load.byKey.keys > 0
     return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
   }

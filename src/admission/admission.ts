@@ -52,11 +52,14 @@ export interface AdmissionOwner {
   readonly reply: AdmittedReply
   /** True if a client waits for the answer, so that the times of its stages are observed. */
   readonly isAwaited: boolean
-  /** True if it has no line in the log. Absent: it has one. */
+  /** True if the request has no line in the log. Absent: it has one. */
   readonly isQuiet?: boolean
   /** Ends the work on the request. Called once, with the first reason. */
   onAbort(reason: GatewayError): void
-  /** Ends a request whose handler does not answer: reports the reason if still possible, else drops the client. */
+  /**
+   * Ends a request whose handler does not answer: sends the reason if that is still possible, otherwise drops the
+   * client.
+   */
   giveUp(): void
 }
 
@@ -83,7 +86,7 @@ interface OpenAdmissions {
   remove(admission: Admission): void
 }
 
-/** How long a handler may take to answer after its signal has fired. */
+/** Maximum time that a handler may take to answer after its signal has fired. */
 const LAST_WORD_MS = 1000
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
@@ -193,7 +196,7 @@ export class Admission implements Chained<Admission> {
     this.finish()
   }
 
-  /** Ends it uncounted: another admission reports the same request. */
+  /** Ends the request without counting it, because another admission reports it. */
   drop(): void {
     if (this.#over) return
     this.#over = true
@@ -216,7 +219,7 @@ export class Admission implements Chained<Admission> {
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
     if (isAwaited) observeStages(metrics, this.watch, endedMs)
-    // Field by field, because a spread looks up each field by name.
+    // Field by field, because spreading an object looks up each field by name.
     const line: ExchangeLine = {
       id: this.id,
       requestId: this.#owner.requestId,

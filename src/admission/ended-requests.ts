@@ -7,9 +7,9 @@ import type { ExchangeLine } from '../log/log.ts'
 import { roundedTimes, type Stopwatch } from '../metrics/stages.ts'
 import type { EndedRequest } from '../protocol/ended-request.ts'
 
-/** Fast enough to look live; a message per request would cost more than its contents. */
+/** Often enough to look live; one message per request would cost more than its contents. */
 const SEND_MS = 250
-/** Maximum in one message. People cannot follow more, and sums come from usage records. */
+/** Maximum number of requests in one message. People cannot follow more, and totals come from usage records. */
 const ENDED_MAX = 200
 
 export class EndedRequests {

@@ -12,7 +12,7 @@ export interface QueueLimits {
   readonly openPerKey: number
   /** Requests that may wait for another request of their key to end; 0: none. */
   readonly waitingPerKey: number
-  /** How long each may wait. */
+  /** Maximum time that each of them may wait. */
   readonly waitMs: number
 }
 
@@ -40,7 +40,7 @@ export interface QueuedPlace {
 /** The share of a key, as its queue sees it. */
 export interface QueuedShare {
   open: number
-  /** Null if nobody waits, or waited recently. */
+  /** Null if nothing waits now or waited recently. */
   queue: FairQueue<WaitingRequest> | null
 }
 
@@ -69,9 +69,9 @@ export class KeyQueue {
   }
 
   /**
-   * Gives a request its place; null if it has it now. Otherwise it resolves when the request gets the place, and
-   * rejects when it no longer waits. A request without an end user waits only if others do.
-   * @param organizationId whose end user it is; null: of none
+   * Gives a request its place; returns null if it has it now. Otherwise the promise resolves when the request gets the
+   * place, and rejects when it no longer waits. A request without an end user waits only if others do.
+   * @param organizationId of the end user; null if there is none
    * @throws GatewayError `rate_limit_exceeded`
    */
   wait(
@@ -112,7 +112,7 @@ export class KeyQueue {
     return promise
   }
 
-  /** Sets the weight of an end user in the queue once it is known: nobody waits for the store, and it may fail. */
+  /** Sets the weight of an end user in the queue once it is known: no request waits for the store, which may fail. */
   #weigh(queue: FairQueue<WaitingRequest>, organizationId: string, endUser: string): void {
     const weight = this.#deps.weights?.of(organizationId, endUser)
     if (typeof weight === 'number') queue.weigh(endUser, weight)

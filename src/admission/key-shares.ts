@@ -30,19 +30,19 @@ interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
   readonly metrics: Pick<Metrics, 'shed'> & KeyQueueDeps['metrics']
 }
 
-/** Time spent counts half after this: overload is caused by recent work. */
+/** Half-life of spent time: overload is caused by recent work. */
 const HALF_LIFE_MS = 2_000
 /** A key that recently spent less counts as inactive. */
 const SPENT_MIN_MS = 1
-/** How long the mean over all keys is reused; keys without open requests are removed no more often than this. */
+/** Time for which the mean over all keys is reused; keys without open requests are removed no more often than this. */
 const MEAN_MS = 250
-/** A key without open requests counts as active until then, because clients pause between two requests. */
+/** Time for which a key without open requests still counts as active, because clients pause between two requests. */
 const AWAY_MS = 1_000
 /** Keys are also checked each time this many requests have arrived. */
 const SWEEP_EVERY = 1_000
 /** A body of this size or more blocks the event loop for milliseconds, and waits for its turn. */
 const LARGE_BYTES = 1024 * 1024
-/** A larger body is not read just to find out its end user. */
+/** A larger body is not read just to determine its end user. */
 const WAITING_MAX_BYTES = 256 * 1024
 
 const LIMIT_NAMES = {
@@ -255,7 +255,7 @@ export class KeyPlace implements QueuedPlace {
   /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` if the key has no room for them */
   add(bytes: number): void {
     if (this.#left) return
-    // The head of a chunked body does not say how long it is.
+    // The head of a chunked request does not state the length of the body.
     if (this.isLate && this.#bytes + bytes > WAITING_MAX_BYTES) throw this.#shares.full()
     const { bytesInFlightPerKey } = this.#shares.limits
     const others = this.#share.bytes - this.#bytes
@@ -288,7 +288,7 @@ export class KeyPlace implements QueuedPlace {
   async #takeTurn(): Promise<void> {
     await this.#shares.beginTurn(this.#share)
     this.#hasTurn = true
-    // Given up meanwhile.
+    // The request was given up meanwhile.
     if (this.#left) this.endTurn()
   }
 
@@ -306,7 +306,7 @@ export class KeyPlace implements QueuedPlace {
     if (this.#hasTurn) this.endTurn()
     this.#share.bytes -= this.#bytes
     if (this.isLate) {
-      // A place that nobody holds must not be given one.
+      // A place that has been given up must not be assigned again.
       this.giveUp(new GatewayError('client_closed', 'The request is over'))
       this.#share.late--
       return

@@ -86,7 +86,7 @@ interface TurnPlace {
 
 /** The two long parts of the work on a large body. */
 interface LargeWork<Body> {
-  /** True if nobody waits for the result any more. */
+  /** True if nothing waits for the result any more. */
   isOver(): boolean
   begin(startedMs: number): Body
   goOn(body: Body, startedMs: number): void | Promise<void>

@@ -40,7 +40,7 @@ const SAMPLES = 5
 /** A pause this long counts as two samples, so that two such pauses in a row are overload: five would take seconds. */
 const LONG_MS = 2 * SAMPLE_MS
 /**
- * Lag must last this long. After a burst, one long turn, or while code is not compiled yet, the loop is late for a
+ * Time for which lag must last. After a burst, one long turn, or while code is not compiled yet, the loop is late for a
  * second or two and catches up; refusing admitted work then would be pointless.
  */
 const SUSTAINED_MS = 10_000
@@ -97,9 +97,9 @@ export class Load {
   readonly byKey: HeldShare
   /** Bytes that requests hold. Only `hold` and `HeldBytes` write it. */
   bufferedBytes = 0
-  /** The most that one request can ever hold. Below it every request may continue. */
+  /** The maximum that one request can ever hold. Below it, every request may continue. */
   readonly largestBytes: number
-  /** True if the event loop has been late for long: requests of the keys that cause it are shed. */
+  /** True if the event loop has been late for a long time: requests of the keys that cause it are shed. */
   late = false
   /** The time since which the loop has been late without interruption; null if it is not late. */
   #lateSinceMs: number | null = null

@@ -16,7 +16,7 @@ export class OpenRequests<T extends Chained<T>> {
   /** Written only here. */
   size = 0
 
-  /** Adds a member that is in no chain. */
+  /** Adds a member that is not in any chain. */
   add(one: T): void {
     one.earlier = this.#last
     if (this.#last === null) this.#first = one

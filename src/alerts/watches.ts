@@ -1,6 +1,6 @@
 /**
- * Watches for alerts, run at fixed intervals: key budgets, credits, expiry dates, providers, failures, the spool and
- * overload. Main thread; only if receivers are configured.
+ * The checks that raise alerts, run at fixed intervals: key budgets, credits, expiry dates, providers, failures, the
+ * spool and overload. Main thread; only if receivers are configured.
  */
 import { type Clock, isoInstant, type Timer } from '../clock.ts'
 import { limitUsageOf, PICOS_PER_MICRO } from '../limits/spending.ts'

@@ -1,6 +1,6 @@
 /**
- * The concurrency lanes of one runner, one for each provider and own credential; they adapt to the outcomes of
- * completed lines. Batch thread.
+ * The concurrency lanes of one runner: one for each combination of provider and caller's own credential. They adapt to
+ * the outcomes of completed lines. Batch thread.
  */
 import type { Clock } from '../clock.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'

@@ -1,6 +1,7 @@
 /**
- * Removes secrets from what a capture keeps, however they are written, whole or in long pieces. A provider may write
- * the key that it was sent anywhere in its reply. Pure. The time depends on the length of the text, not on its content.
+ * Removes secrets from captured data, whatever their encoding and whether they appear whole or as long fragments. A
+ * provider may write the key that it was sent anywhere in its reply. Pure. The time depends on the length of the text,
+ * not on its content.
  */
 import type { UpstreamRequest } from '../upstream/transport.ts'
 

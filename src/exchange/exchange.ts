@@ -36,7 +36,7 @@ export interface Held {
   hold(bytes: number): boolean
 }
 
-/** For values too small to be counted. */
+/** For values that are too small to be counted. */
 export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
 
 /** The endpoints that streams of one exchange may rely on. */
@@ -214,11 +214,11 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   /** The provider's HTTP status; null if none arrived. */
   status: number | null
   error: GatewayError | null
-  /** The gateway refused the provider's output; the provider bills it all the same. */
+  /** True if the gateway refused the provider's output, which the provider bills all the same. */
   isRefused: boolean
-  /** The request was passed to the transport. */
+  /** True if the request was passed to the transport. */
   isStarted: boolean
-  /** Another attempt of the same model call answered first, so this one was closed. */
+  /** True if another attempt of the same model call answered first, so this one was closed. */
   isOutrun?: true
   /** For its span; absent while tracing is off. */
   span?: AttemptNotes
@@ -301,7 +301,7 @@ export class Exchange implements ClientRequest {
   readonly attempts: AttemptRecord[] = shortList()
   /** How routing arrived at its candidates. */
   ranking: RankingNotes = UNRANKED
-  /** Candidates that could not be called when it was their turn. */
+  /** Candidates that could not be called when their turn came. */
   passedOver: readonly PassedCandidate[] = NOBODY
   /** Calls of server tools, and their model calls; null if none has ended. */
   toolCalls: ToolCallNote[] | null = null
@@ -311,7 +311,7 @@ export class Exchange implements ClientRequest {
   finish: Finish | null = null
   /** Monotonic milliseconds of the first content; null before. */
   firstTokenMs: number | null = null
-  /** The caller's limits refused it, so it leaves no usage record. */
+  /** True if the caller's limits refused the request, so it leaves no usage record. */
   overLimit = false
   /** The reservation under the caller's limits; null before admission. */
   reservation: Reservation | null = null

@@ -92,7 +92,7 @@ export function createAsk(deps: AskDeps): Ask {
 export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
   return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
     const { caller, dataRegion, held, id, witness } = exchange
-    // The tool that asks is known by its signal, before anything is awaited.
+    // The tool that asks is identified by its signal, before anything is awaited.
     const trace = exchange.spans?.inner(ending) ?? null
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
@@ -182,7 +182,7 @@ function responseOf(
   signal: AbortSignal,
 ): ResponseResource {
   if (!outcome.answered) throw outcome.error
-  // An aborted one is answered by silence.
+  // An aborted request gets no response.
   signal.throwIfAborted()
   if (response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
   return response

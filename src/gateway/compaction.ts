@@ -88,7 +88,7 @@ export function withOpenSummaries(
       continue
     }
     const { encrypted_content: content } = item
-    // A provider has failed to make it: all that was said before still stands.
+    // The provider failed to make the summary, so everything before it still counts.
     if (content === '') continue
     if (content.startsWith(PROVIDER_MARK)) {
       items.push(openProviderSummary(item, at, caller, seal))
@@ -106,7 +106,8 @@ export function withOpenSummaries(
 }
 
 /**
- * True for a block of the Messages API as its client sent it: its provider made it, so it has no mark of the gateway.
+ * True for a block of the Messages API as its client sent it. Its provider made it, so it does not have the gateway's
+ * prefix.
  */
 function isOfMessages(item: InputItem): boolean {
   return isObject((item as { readonly native?: unknown }).native)
@@ -117,7 +118,7 @@ function isOpen(item: InputItem & NotedItem): boolean {
   return item[COMPACTED_BY] !== undefined
 }
 
-/** Null if a provider made it, and only that provider can read it. */
+/** Null if a provider made it, so that only that provider can read it. */
 function openSummary(content: string, at: number, caller: Caller, seal: SummarySeal): Summary | null {
   const path = `input[${at}].encrypted_content`
   if (!content.startsWith(MARK)) {
@@ -289,7 +290,7 @@ export function thresholdOf(request: ResponsesRequest): number | null {
   return threshold
 }
 
-/** The request, no longer asking for a summary. */
+/** The request, without its wish for a summary. */
 export function withoutThreshold(request: ResponsesRequest): ResponsesRequest {
   const { context_management: _management, ...rest } = request as ResponsesRequest & Managed
   return rest

@@ -119,7 +119,7 @@ export function details(
 ) {
   const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
   const usage = toResponseUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
-  // A request that nobody may serve was routed too.
+  // A request that no endpoint may serve was routed too.
   const isRouted = candidates.length + pipeline.length > 0 || error.metadata?.['availability'] !== undefined
   return {
     metadata: withMetadata && isRouted ? routingMetadata(exchange, false, region) : null,
@@ -134,7 +134,7 @@ function withFindings({ plugins }: RunningExchange, error: GatewayError): Gatewa
   return rewritten(error, { metadata: { ...fields, ...error.metadata } })
 }
 
-/** A provider that refuses a request does not know the remedies that the gateway offers. */
+/** Adds the remedies that the gateway offers to a provider's refusal: the provider does not know them. */
 function withAdvice(
   { plugins }: ConcludeDeps,
   { attempts, request }: RunningExchange,
@@ -218,7 +218,7 @@ export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome
   const asked = request.model ?? request.models?.[0]
   const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
   return {
-    // Log lines are read by people: a microsecond is fine enough.
+    // People read log lines, so a microsecond is precise enough.
     firstTokenMs:
       exchange.firstTokenMs === null
         ? null

@@ -111,7 +111,7 @@ export async function embed(
     conclusion = { error, channel: error.code === 'client_closed' ? 'none' : 'envelope' }
     if (conclusion.channel === 'envelope') await explain(deps, exchange)
   }
-  // Vectors are in the reply of the provider.
+  // The vectors are in the reply of the provider.
   recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
   account(deps, exchange, conclusion?.error ?? null)
@@ -177,7 +177,7 @@ interface Need {
 
 function needsOf({ inputs: { input, provider }, settings }: EmbeddingsExchange): readonly Need[] {
   const needs: Need[] = []
-  // The inputs of a list are all of one form.
+  // All inputs of a list have the same form.
   if (input[0]?.tokens !== undefined) needs.push({ need: 'tokens', path: inputPath(settings, 0) })
   for (const [index, { content }] of input.entries()) {
     const at = typeof content === 'string' ? -1 : content.findIndex(({ type }) => type === 'input_image')
@@ -229,7 +229,7 @@ async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void>
   if (reply === null) {
     throw new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
   }
-  // There is a reply or none; how it ended says nothing.
+  // Either there is a reply or there is none, so a finish reason would say nothing.
   exchange.finish = null
   exchange.vectors = call.answer?.vectors ?? []
   exchange.watch.enter('flush', deps.clock.monotonicMs())
@@ -305,7 +305,7 @@ class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, Embed
 }
 
 function formatOf({ format }: Pick<Endpoint, 'format'>): EmbeddingsFormat {
-  // Routing leaves no other endpoint to a request for embeddings.
+  // Routing selects only embeddings endpoints for embeddings requests.
   if (!isEmbeddingsFormat(format)) throw new Error('a text endpoint was asked for embeddings')
   return EMBEDDINGS_FORMATS[format]
 }

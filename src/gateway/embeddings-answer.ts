@@ -62,13 +62,13 @@ export class EmbeddingsAnswer implements AttemptTarget {
         if (usage !== null) emit({ kind: 'usage', usage })
         emit({ kind: 'finish', reason: 'stop', native: null, serviceTier: null })
       },
-      // One document is the whole reply.
+      // The single document is the whole reply.
       end: () => undefined,
     }
   }
 
   take(): void {
-    // No delta has content.
+    // Deltas have no content here.
   }
 
   end(done: () => void): void {
@@ -99,7 +99,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
 
   readonly #goOn = (): void => this.#attempt?.turn(() => this.#write())
 
-  /** Vectors of different lengths are useless, and vectors of another length than requested would go unnoticed. */
+  /** Vectors of different lengths are useless, and vectors that do not have the requested length would go unnoticed. */
   #check(dimensions: number): void {
     const asked = this.#deps.terms.dimensions
     const wanted = asked ?? this.#dimensions ?? dimensions

@@ -79,10 +79,10 @@ const LIST_MAX_BYTES = 16 * 1024 * 1024
 const REPLY_MAX_BYTES = 256 * 1024
 /** Concurrent checks in a thread: of all management keys, and of each. */
 const RUNNING_MAX = { total: 8, perKey: 2 }
-/** Checks of an organization per minute and thread: the gateway's own keys may pay for them. */
+/** Checks of an organization per minute and thread: they may be charged to the gateway's own keys. */
 const PER_MINUTE = 30
 const MINUTE_MS = 60_000
-/** Statuses of a list that say nothing about model calls: there is no list, or the key may not read it. */
+/** Statuses of a list request that say nothing about model calls: there is no list, or the key may not read it. */
 const UNDECIDED: ReadonlySet<number> = new Set([400, 403, 404, 405, 501])
 
 /** Tests provider keys. One instance per thread. */
@@ -203,7 +203,7 @@ export class KeyCheck {
     }
   }
 
-  /** True if the list is public: then it proves nothing about a key. */
+  /** True if the list is public, so that it proves nothing about a key. */
   async #isOpen(tried: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
     try {
       const { status, text } = await this.#get(tried, key, {}, signal)

@@ -38,7 +38,7 @@ export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock):
       for (const plugin of concerned) {
         const given = request.plugins?.find(({ id }) => id === plugin.id) ?? null
         const isAsked = router !== null && standsFor(plugin, router.name)
-        // Its slug is no model: with the plugin turned off it works with the defaults.
+        // A router's slug is not a model, so the router runs with its defaults even if the plugin is turned off.
         const settings = isAsked && given !== null && isOff(given) ? null : given
         if (!isAsked && (settings === null ? plugin.alwaysOn !== true : isRouter(plugin) || isOff(settings)))
           continue

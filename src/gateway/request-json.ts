@@ -31,7 +31,7 @@ export function withRawList(
 export function requestJson(body: Readonly<Record<string, unknown>>, heldBytes: number): string {
   if (heldBytes < LARGE_BYTES) return JSON.stringify(body)
   const texts: string[] = []
-  // Nobody can have written it into the request.
+  // A random value, which cannot already be in the request.
   const mark = randomUUID()
   const frame = JSON.stringify(body, (_, value: unknown) => {
     if (typeof value !== 'string' || value.length < PIECE_CHARS) return value

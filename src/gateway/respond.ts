@@ -94,7 +94,7 @@ export function createGateway(shared: GatewayDeps): Gateway {
       } catch (thrown) {
         return failed(deps, exchange, thrown)
       }
-      // Callbacks, for they are smaller than an async function that waits as long as the stream is open.
+      // Uses callbacks, because they need less memory than an async function that waits as long as the stream is open.
       return Promise.resolve(running).then(
         () => ended(deps, exchange, null),
         thrown => failed(deps, exchange, thrown),
@@ -175,7 +175,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     try {
       openSummaries(deps, exchange)
       await guardRequest(deps, exchange)
-      // Without their work, but routing must know what they will make fit.
+      // Does not run them, but routing must know what they can make fit.
       exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit({ ...deps, reservationWait: undefined }, exchange)
@@ -296,7 +296,7 @@ function route(deps: GatewayDeps, exchange: RunningExchange) {
 /** Ranks the candidates of the plan. A request that may not fit all of them is routed like any other request. */
 function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
   const { guarding, plan } = exchange
-  // Guardrails may have been read anew since.
+  // Guardrails may have been reloaded since then.
   const holds = plan !== null && (guarding?.restrictions ?? null) === plan.restrictions
   const ranking = holds ? rankPlanned(deps, exchange, plan.route) : null
   if (ranking === null) return route(deps, exchange)
@@ -315,7 +315,7 @@ function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
 function pin(_: GatewayDeps, exchange: RunningExchange): void {
   const collected = exchange.batch?.collected
   if (collected === undefined) return
-  // Its key was opened, so nothing else of the credential is asked for.
+  // Its key has already been opened, so nothing else of the credential is needed.
   exchange.candidates = [collected.candidate as RouteCandidate]
   exchange.reservation = collected.reservation
 }

@@ -35,7 +35,9 @@ export class RoutedExchange extends Exchange {
   override ranking: RoutedNotes = UNROUTED
   /** Null if no capture includes it. */
   recording: Recording | null = null
-  /** A batch service has taken its model call: it ends without accounting, and another exchange gets the reply. */
+  /**
+   * True if a batch service has taken its model call: it ends without accounting, and another exchange gets the reply.
+   */
   isSubmitted = false
 }
 
@@ -95,7 +97,7 @@ export function runStages<Deps extends { readonly clock: Clock }, Each extends R
     if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
     const running = run(deps, exchange)
     if (running instanceof Promise) {
-      // A promise more would change nothing.
+      // Another promise would make no difference.
       if (at === stages.length - 1) return running
       return running.then(result => {
         if (result === SKIPPED) exchange.watch.skip()

@@ -102,7 +102,7 @@ class Reader {
 
   async #file(id: string, path: string): Promise<StoredFile> {
     const before = this.#known.get(id)
-    // Each place of a file is a copy in the request.
+    // Each use of a file is a separate copy in the request.
     if (before !== undefined) {
       this.#count(before.bytes.byteLength)
       return before

@@ -65,7 +65,7 @@ export function askModel<Then>(
   const { answer, candidate, candidates, plugins } = exchange
   answer.openTurn(plugins?.holds === true)
   const call = new TurnCall(deps, exchange, declare)
-  // A callback, for it is smaller than an async function that waits as long as the stream is open.
+  // Uses a callback, because it needs less memory than an async function that waits as long as the stream is open.
   return call.ask(candidate === null ? candidates[0] : askedAgain(exchange, candidate), reply => {
     if (reply === null) return onward(null)
     const { candidate: asked, record, figures, finish } = reply
@@ -158,7 +158,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
       fitted === null
         ? deps.requests.encode(exchange, record, format, prompt)
         : withClientPaths(fitted.toolPaths, () => deps.requests.encode(exchange, record, format, prompt))
-    // In the first turn alone: prompts of later ones may quote texts that were withheld.
+    // Only in the first turn, because prompts of later turns may quote texts that were withheld.
     if (exchange.request.debug?.echo_upstream_body === true && exchange.bill.turns === 0)
       exchange.debug.bodies.push(wire.body)
     return wire
@@ -170,7 +170,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     if (batch?.submit === undefined || request.stream === true) return false
     if (terms.calls !== null || terms.fitted !== null) return false
     if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
-    // Findings in the request are told with the reply, and would be gone by then.
+    // Findings in the request are reported with the reply, and would be lost by then.
     if (withMetadata && pipeline.length > 0) return false
     const reserved: PicoUsd = terms.limit?.reserved ?? 0
     return batch.submit({ exchange: this.exchange, attempt: record, wire, reserved })
@@ -220,9 +220,9 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     if (this.#declare === null) return this.#admit(candidate, this.exchange.prompt, null)
     const { endpoint } = candidate
     const declared = await this.#declare(placeOf(endpoint, this.deps.formats[textFormat(endpoint)]))
-    // If the provider runs all of them itself, there are no calls to take out: the reply may be relayed.
+    // If the provider runs all of them itself, there are no calls to take out, so the reply may be relayed.
     const { functions, prompt, takesUnknown } = declared
-    // What plugins judge or replace is told in the order in which it comes.
+    // Output that plugins judge or replace is reported in the order in which it arrives.
     const { plugins } = this.exchange
     const holds = plugins === null || !(plugins.judges || plugins.finishes)
     const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holds })
@@ -233,7 +233,7 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
     const { formats, summaries } = this.deps
     const wish = prompt[COMPACTS]
-    // Routing keeps endpoints of embeddings away.
+    // Routing never selects embeddings endpoints here.
     const usual = formats[endpoint.format as FormatName]
     if (usual.variant !== undefined) return usual.variant(prompt, this.exchange.dialect, endpoint) ?? usual
     if (wish === undefined || summaries === undefined || !compactsItself(endpoint, formats, summaries.mode))
@@ -292,7 +292,7 @@ function annotate(answer: Answer, plugins: PluginChain): void {
   if (found.length > 0) answer.cite(found, true)
 }
 
-/** True if nothing has to read a whole reply, and nothing is added to it. */
+/** True if nothing has to read the whole reply, and nothing is added to it. */
 function isUnseen({ answer, guarding, plugins, tools }: RunningExchange, { provider }: Endpoint): boolean {
   if (guarding?.reply != null || plugins !== null || tools !== null) return false
   return !answer.cites && !provider.quirks.includes('no-relay')

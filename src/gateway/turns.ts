@@ -29,11 +29,11 @@ export class RefusedTurn {
 /** Runs the turns of an exchange. Rejects with a GatewayError, or with RefusedTurn. */
 export function runTurns(deps: TurnsDeps, exchange: RunningExchange): Promise<void> {
   const { input, prompt_cache_key, session_id } = exchange.request
-  // A single question has no name, and nothing before it.
+  // A single question belongs to no conversation: it has no name, and nothing came before it.
   if (session_id !== undefined || prompt_cache_key != null || (typeof input !== 'string' && input.length > 1))
     exchange.prefix = deps.prefixes?.of(exchange) ?? null
   if (exchange.tools !== null || exchange.plugins !== null) return runAll(deps, exchange)
-  // One turn, and a callback: it is smaller than an async function that waits as long as the stream is open.
+  // For one turn, a callback: it needs less memory than an async function that waits as long as the stream is open.
   return askModel(deps, exchange, null, reply => {
     if (reply === null) endUnpaid(exchange)
     exchange.watch.enter('flush', reply === null ? deps.clock.monotonicMs() : reply.attempt.endedMs)
@@ -44,9 +44,9 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
   const { answer, bill, tools } = exchange
   if (tools !== null) await runDue(deps, exchange, tools)
   if (tools !== null && (await resumeTools(deps, exchange, tools))) return
-  // Words of other models that the client got since the last turn are judged with the next one.
+  // Output of other models that the client got since the last turn is judged with the next one.
   let said: readonly OutputItem[] = []
-  // A model that calls a tool although it may not is not followed.
+  // If a model calls a tool although it may not, its call is ignored.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
       deps,

@@ -5,32 +5,32 @@
  */
 import type { Cause } from './notes.ts'
 
-/** The first span of an open breaker; it doubles with each probe that fails. */
+/** Open time of a breaker that has just opened; it doubles with each probe that fails. */
 export const OPEN_FIRST_MS = 1_000
-/** With this maximum, an endpoint that works again is asked within ten seconds. */
+/** With this maximum, an endpoint that works again is called within ten seconds. */
 const OPEN_MAX_MS = 8_000
-/** After this time without an answer, another request may be the probe. */
+/** After this time without a reply, another request may be the probe. */
 export const PROBE_MS = 8_000
-/** If a breaker opens again this soon after it closed, its span goes on doubling. */
+/** If a breaker opens again this soon after it closed, its open time keeps doubling. */
 const RELAPSE_MS = 10_000
-/** A time before all others. Not 0: V8 is slow to change a field from whole numbers to fractions. */
+/** A time before all others. Not 0, because V8 is slow to change a field from whole numbers to fractions. */
 export const NEVER = Number.NEGATIVE_INFINITY
 /** The longest wait that a provider can ask for: a wrong header must not exclude it for days. */
 const REST_MAX_MS = 3_600_000
 
 export class Breaker {
-  /** Monotonic, as all times here: it is open, and a probe is due from then on; NEVER: it is closed. */
+  /** Monotonic, like all times here: the breaker is open, and a probe is due from this time on; NEVER: it is closed. */
   openUntilMs = NEVER
   cause: Cause = 'failure'
-  /** How often it has opened in succession; it sets the span. */
+  /** How many times it has opened in succession; determines the open time. */
   streak = 0
-  /** A probe is on its way until then. */
+  /** A probe is running until this time at the latest. */
   probeUntilMs = NEVER
   /** When the last probe began. */
   probeBeganMs = NEVER
-  /** When it last opened or closed: attempts that began before do not count. */
+  /** When it last opened or closed: attempts that began before then do not count. */
   changedMs = NEVER
-  /** The provider asked to wait until then. */
+  /** The provider asked the gateway to wait until this time. */
   restUntilMs = NEVER
   restCause: Cause = 'limit'
 
@@ -38,24 +38,24 @@ export class Breaker {
     return this.openUntilMs > NEVER
   }
 
-  /** True if it is open and the next request may be the probe. */
+  /** True if the breaker is open and the next request may be the probe. */
   isDue(nowMs: number): boolean {
     return nowMs >= this.openUntilMs && nowMs >= this.probeUntilMs
   }
 
-  /** True if the endpoint must not be asked because of a rate limit. */
+  /** True if the endpoint must not be called because of a rate limit. */
   isLimited(nowMs: number): boolean {
     return this.isOpen ? this.cause === 'limit' : this.restUntilMs > nowMs && this.restCause === 'limit'
   }
 
-  /** Until when the endpoint must not be asked. */
+  /** The time until which the endpoint must not be called. */
   get blockedUntilMs(): number {
     return Math.max(this.openUntilMs, this.isOpen ? this.probeUntilMs : NEVER, this.restUntilMs)
   }
 
   /**
-   * Opens it, or opens it for longer. Returns for how many milliseconds.
-   * @param sinceMs when the failed attempt began, because an endpoint may take long to fail
+   * Opens the breaker, or keeps it open for longer. Returns the number of milliseconds.
+   * @param sinceMs when the failed attempt began, because an endpoint may take a long time to fail
    */
   open(nowMs: number, cause: Cause, sinceMs: number): number {
     const isRelapse = this.isOpen || nowMs - this.changedMs < RELAPSE_MS
@@ -84,7 +84,7 @@ export class Breaker {
     this.changedMs = nowMs
   }
 
-  /** Keeps a wait. Returns its milliseconds, which are bounded. */
+  /** Records a wait that the provider asked for. Returns its milliseconds, which are bounded. */
   rest(nowMs: number, forMs: number, cause: Cause): number {
     const restMs = Math.min(REST_MAX_MS, forMs)
     this.restUntilMs = Math.max(this.restUntilMs, nowMs + restMs)

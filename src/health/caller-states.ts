@@ -7,7 +7,7 @@ import { Breaker, NEVER } from './breaker.ts'
 import { type Cause, NAME_CHARS } from './notes.ts'
 import { OutcomeWindow, WINDOW_MS } from './windows.ts'
 
-/** Who asks, as health distinguishes them. */
+/** The caller of a request, as health distinguishes callers. */
 export interface HealthCaller {
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
@@ -15,36 +15,36 @@ export interface HealthCaller {
   readonly workspaceId: string | null
 }
 
-/** So many values of a key in such a time count in full among the figures of an endpoint. */
+/** This many values of a key in this time count in full in the figures of an endpoint. */
 const FULL_VALUES = 8
 const WEIGHED_MS = 60_000
 
-/** Keys with a name at one endpoint, and in one note. More together are one caller. */
+/** Maximum number of keys tracked by name at one endpoint, and in one note. All other keys count as one caller. */
 const NAMED_MAX = 8
-/** A key whose last success is not older is served now. */
+/** A key counts as served if its last success is at most this old. */
 const SERVED_MS = 2_000
-/** It has so many successes in 30 s, and so many for each attempt that fails. */
+/** A served key also has at least this many successes in 30 s, and this many for each attempt that fails. */
 const SERVED_LEAST = 5
 const SERVED_RATIO = 4
 
-/** One key at one endpoint, or all keys without a name together. */
+/** One key at one endpoint, or all unnamed keys together. */
 export class CallerState extends Breaker {
-  /** The first characters of the hash of its key; empty: all keys without a name of their own. */
+  /** The first characters of the hash of its key; empty for all keys that have no name of their own. */
   readonly name: string
-  /** A hash of its workspace; empty: several, or unknown. */
+  /** A hash of its workspace; empty if there are several, or if it is unknown. */
   owner: string
-  /** When it last asked. */
+  /** When it last made a request. */
   heardMs = NEVER
   /** When it last had a success. */
   succeededMs = NEVER
   readonly window: OutcomeWindow
-  /** Failures since its own last success, and refusals by a rate limit since then. */
+  /** Failures since its own last success, and rate-limit refusals since then. */
   failedInRow = 0
   limitedInRow = 0
-  /** Values for the figures of the endpoint in this minute, and its number. */
+  /** Number of values for the figures of the endpoint in this minute, and the number of the minute. */
   #values = 0
   #minute = 0
-  /** Those of them since the last success of anybody. */
+  /** The number of these since the last success of any caller. */
   #row = 0
   #rowFailed = 0
   #rowLimited = 0
@@ -56,7 +56,7 @@ export class CallerState extends Breaker {
     this.window = new OutcomeWindow(nowMs)
   }
 
-  /** @param row number of the row of failures in which these are */
+  /** @param row number of the row of failures to which these belong */
   add(nowMs: number, row: number, ok: number, failed: number, limited: number): void {
     this.heardMs = nowMs
     this.window.add(nowMs, ok, failed, limited)
@@ -76,8 +76,9 @@ export class CallerState extends Breaker {
   }
 
   /**
-   * The weight of its next value among those of the endpoint: 1, and less after the first ones of a minute. All values
-   * of a minute weigh as much as sixteen at most, so figures are near the median over keys.
+   * The weight of its next value in the figures of the endpoint: 1 for the first values of a minute, less for later
+   * ones. All values of a minute together weigh at most as much as sixteen, so figures are close to the median over
+   * keys.
    */
   weigh(nowMs: number): number {
     const minute = Math.floor(nowMs / WEIGHED_MS)
@@ -86,33 +87,34 @@ export class CallerState extends Breaker {
     return Math.min(1, (FULL_VALUES / ++this.#values) ** 2)
   }
 
-  /** Its failures since the last success of anybody. */
+  /** Number of its failures since the last success of any caller. */
   inRow(row: number, cause: Cause): number {
     if (this.#row !== row) return 0
     return cause === 'failure' ? this.#rowFailed : this.#rowLimited
   }
 
-  /** Why its own breaker is open, or has to open; null: it does not. */
+  /** The reason that its own breaker is open or has to open; null if neither applies. */
   verdict(nowMs: number, least: number): Cause | null {
     if (this.isOpen) return this.cause
     this.window.advance(nowMs)
     const { ok, failed, limited } = this.window
-    // In a row: otherwise an outage would open the breaker only after as many failures as there were successes.
+    // Failures in a row also count: otherwise an outage would open the breaker only after as many failures as there
+    // were successes.
     if (failed >= least && (failed > ok || this.failedInRow >= least)) return 'failure'
     return limited >= least && (limited > ok || this.limitedInRow >= least) ? 'limit' : null
   }
 
-  /** True if its requests mostly succeed, and the last ones did moments ago. */
+  /** True if its requests mostly succeed, and did so until moments ago. */
   isServed(nowMs: number, row: number, cause: Cause): boolean {
     if (this.succeededMs <= nowMs - SERVED_MS || this.blockedUntilMs > nowMs) return false
     this.window.advance(nowMs)
     const { ok, failed, limited } = this.window
     if (ok < Math.max(SERVED_LEAST, SERVED_RATIO * (failed + limited))) return false
-    // Of keys without a name some may have failed in this row while others are served.
+    // Of the unnamed keys, some may have failed in this row while others are served.
     return this.inRow(row, cause) < (this.name === '' ? SERVED_LEAST : 1)
   }
 
-  /** Its failures from before do not count any more. */
+  /** Forgets its earlier failures. */
   clear(nowMs: number): void {
     this.setClosed(nowMs)
     this.window.clear()
@@ -125,9 +127,9 @@ export class CallerState extends Breaker {
 
 export class CallerStates {
   readonly #named: CallerState[] = []
-  /** All callers without a name here. */
+  /** All unnamed callers here. */
   readonly #others: CallerState
-  /** All of them. */
+  /** All callers. */
   readonly all: CallerState[]
 
   constructor(nowMs: number) {
@@ -140,26 +142,28 @@ export class CallerStates {
     return this.#named
   }
 
-  /** The caller by its key, which may be one without a name; but one that `fails` gets a name in any case. */
+  /** The caller with this key, which may be the one for unnamed keys; if it `fails`, it gets a name in any case. */
   of(nowMs: number, caller: HealthCaller | null, fails = false): CallerState {
     if (caller === null) return this.#others
     for (const each of this.#named) if (caller.keyHash.startsWith(each.name)) return each
     return this.#add(nowMs, caller.keyHash.slice(0, NAME_CHARS), ownerOf(caller), fails)
   }
 
-  /** The caller by its name in a note. */
+  /** The caller with this name in a note. */
   ofName(nowMs: number, name: string, owner: string, fails = false): CallerState {
     if (name === '') return this.#others
     return this.#named.find(each => each.name === name) ?? this.#add(nowMs, name, owner, fails)
   }
 
-  /** Null: the key has no name here. */
+  /** Null if the key has no name here. */
   find({ keyHash }: HealthCaller): CallerState | null {
     for (const each of this.#named) if (keyHash.startsWith(each.name)) return each
     return null
   }
 
-  /** True if no other key has to wait as this one has, and one of them had a success in the last 30 s, or is served. */
+  /**
+   * True if no other key is made to wait as this one is, and one of them had a success in the last 30 s or is served.
+   */
   isServedBeside(caller: CallerState, nowMs: number, row: number): boolean {
     const isResting = this.all.some(each => each !== caller && each.restUntilMs > nowMs)
     if (!isResting) return this.hasSuccessBeside(caller, nowMs)
@@ -171,14 +175,15 @@ export class CallerStates {
     return this.all.some(each => each !== caller && each.succeededMs > nowMs - WINDOW_MS)
   }
 
-  /** True if another key has asked in the last 30 s. */
+  /** True if another key made a request in the last 30 s. */
   hasAskedBeside(caller: CallerState, nowMs: number): boolean {
     return this.all.some(each => each !== caller && each.heardMs > nowMs - WINDOW_MS)
   }
 
   /**
-   * Why the endpoint fails for all, judged by more than one key; null: it does not. While another key is served, those
-   * that fail have their own breakers: two keys of one owner may send together what makes a provider fail.
+   * The reason that the endpoint fails for all callers, judged by more than one key; null if it does not. While another
+   * key is served, the keys that fail have their own breakers: two keys of one owner may together send requests that
+   * make a provider fail.
    */
   verdict(nowMs: number, row: number, least: number): Cause | null {
     for (const each of this.all) each.window.advance(nowMs)
@@ -187,8 +192,8 @@ export class CallerStates {
   }
 
   /**
-   * The names of the keys that have failed since the last success, separated by spaces, if nobody else has, and another
-   * key had a success lately; else empty.
+   * The names of the keys that have failed since the last success, separated by spaces, if no other key has failed and
+   * another key had a success recently; otherwise empty.
    */
   aloneBesides(nowMs: number, row: number, cause: Cause): string {
     const failing = this.all.filter(each => each.inRow(row, cause) > 0)
@@ -197,7 +202,7 @@ export class CallerStates {
     return isKnown && isBeside ? failing.map(({ name }) => name).join(' ') : ''
   }
 
-  /** True if nobody else has failed since the last success. */
+  /** True if no other key has failed since the last success. */
   isAlone(caller: CallerState, row: number, cause: Cause): boolean {
     return caller.name !== '' && !this.all.some(each => each !== caller && each.inRow(row, cause) > 0)
   }
@@ -207,7 +212,7 @@ export class CallerStates {
   }
 
   #fails(nowMs: number, row: number, least: number, cause: Cause): boolean {
-    // What one key alone has brought proves nothing; the others must fail without it too.
+    // Failures of a single key prove nothing; the other keys must fail too.
     const fewest = Math.max(1, least >> 1)
     const inRow = this.#counts(nowMs, each => each.inRow(row, cause))
     if (inRow.all >= least && inRow.withoutWorst >= fewest) return true
@@ -220,8 +225,8 @@ export class CallerStates {
   }
 
   /**
-   * Sums a count over all callers, and without the caller that has most of it. Keys of one workspace are one caller
-   * while another workspace is served: its owner can make as many keys as it likes.
+   * Sums a count over all callers, and over all but the caller with the highest count. Keys of one workspace count as
+   * one caller while another workspace is served, because its owner can create any number of keys.
    */
   #counts(nowMs: number, of: (caller: CallerState) => number): { all: number; withoutWorst: number } {
     let [all, worst, worstOwned, worstOwner] = [0, 0, 0, '']
@@ -246,7 +251,10 @@ export class CallerStates {
     return isSilent ? longest : null
   }
 
-  /** The one without failures that was silent for longest; else one that fails, a blocked one last. */
+  /**
+   * Of the keys without failures, the one that has been silent longest; if all have failures, one of them, a blocked
+   * one last.
+   */
   #leastTroubled(nowMs: number): CallerState | null {
     for (const each of this.#named) each.window.advance(nowMs)
     const free = this.#named.filter(({ blockedUntilMs }) => blockedUntilMs <= nowMs)
@@ -259,8 +267,9 @@ export class CallerStates {
   }
 
   /**
-   * Gives a key a name. One that was silent for 30 s makes room; else the key is one of the others, which mostly
-   * succeed: for a key that fails another one makes room, so that nobody shares the failures of a stranger.
+   * Gives a key a name, replacing one that was silent for 30 s. If there is none, the key becomes one of the unnamed
+   * ones, which mostly succeed, unless it fails: then it replaces another key, so that no key shares the failures of a
+   * stranger.
    */
   #add(nowMs: number, name: string, owner: string, fails: boolean): CallerState {
     if (this.#named.length >= NAMED_MAX) {
@@ -289,7 +298,10 @@ function leastOf(states: readonly CallerState[], of: (state: CallerState) => num
 
 const CAUSES = ['failure', 'limit'] as const
 
-/** A short hash of the workspace (of the organization, for keys without one). FNV-1a: it is no secret. */
+/**
+ * A short hash of the workspace (or of the organization, for keys without a workspace). FNV-1a, because it is not a
+ * secret.
+ */
 function ownerOf({ organizationId, workspaceId }: HealthCaller): string {
   const text = workspaceId ?? organizationId
   let hash = 0x811c9dc5

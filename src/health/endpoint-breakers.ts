@@ -12,26 +12,29 @@ import type { BreakerEvent, Cause } from './notes.ts'
 /** The breaker for all callers, or that of one key. */
 export type BreakerScope = 'all' | 'caller'
 
-/** May the caller ask? `due`: its request is the probe. */
+/** Permission of a caller to use the endpoint. `due`: its request is the probe. */
 export type Passage = 'free' | 'due' | 'blocked'
 
-/** For so long after a probe is due, the key that failed last leaves it to other keys that ask. */
+/** For this long after a probe is due, the key that failed last leaves it to other keys that make requests. */
 const PREFERENCE_MS = OPEN_FIRST_MS
 
 export class EndpointBreakers {
-  /** For all callers. */
+  /** The breaker for all callers. */
   readonly all = new Breaker()
   readonly callers: CallerStates
-  /** Events that other threads were not told yet. */
+  /** Events that have not been sent to other threads yet. */
   untold: BreakerEvent[] = []
-  /** A breaker of a single key may be open. */
+  /** True if the breaker of a single key may be open. */
   #hasBlocked = false
-  /** Number of the row of failures that the next one belongs to; a success begins another one. */
+  /** Number of the current row of failures; a success begins a new row. */
   #row = 0
   #isRowEmpty = true
-  /** The only keys whose failures have opened the breaker for all, separated by spaces; empty: there may be others. */
+  /**
+   * The names of the keys if only their failures opened the breaker for all, separated by spaces; empty if there may be
+   * others.
+   */
   #alone = ''
-  /** The probe under way is of another key than those. */
+  /** True if the running probe belongs to a key other than those. */
   #isProbeOfOther = false
   /** The key that failed last. */
   #failedLast = ''
@@ -40,7 +43,7 @@ export class EndpointBreakers {
     this.callers = new CallerStates(nowMs)
   }
 
-  /** @param caller null: nobody in particular */
+  /** @param caller null: no particular caller */
   passage(nowMs: number, caller: HealthCaller | null): Passage {
     const { all } = this
     if (all.restUntilMs > nowMs) return 'blocked'
@@ -52,14 +55,14 @@ export class EndpointBreakers {
     return own.isDue(nowMs) ? 'due' : 'blocked'
   }
 
-  /** The breaker that decides for a caller. */
+  /** The breaker that applies to a caller. */
   blocking(nowMs: number, caller: HealthCaller | null): Breaker {
     const { all } = this
     if (all.isOpen || all.restUntilMs > nowMs) return all
     return this.#blockedCaller(caller) ?? all
   }
 
-  /** Milliseconds until the caller may ask; 0: now. */
+  /** Milliseconds until the caller may call the endpoint; 0: now. */
   waitMs(nowMs: number, caller: HealthCaller | null): number {
     if (this.passage(nowMs, caller) !== 'blocked') return 0
     const { all } = this
@@ -68,7 +71,7 @@ export class EndpointBreakers {
     return Math.max(0, Math.max(blockedUntilMs, isLater ? all.openUntilMs + PREFERENCE_MS : NEVER) - nowMs)
   }
 
-  /** Claims the probe for a caller. Returns of which breaker. */
+  /** Claims the probe for a caller. Returns the scope of its breaker. */
   probe(nowMs: number, caller: HealthCaller | null): BreakerScope {
     const own = this.all.isOpen ? null : this.#blockedCaller(caller)
     ;(own ?? this.all).setProbe(nowMs, PROBE_MS)
@@ -95,7 +98,10 @@ export class EndpointBreakers {
     state.add(nowMs, this.#row, ok, failed, limited)
   }
 
-  /** Opens the breaker of a caller that mostly fails, or the one for all. The cause if that one opened, else null. */
+  /**
+   * Opens the breaker of a caller that mostly fails, or the breaker for all. Returns the cause if the latter opened,
+   * otherwise null.
+   */
   judge(nowMs: number, caller: HealthCaller | null, least: number): Cause | null {
     const { all, callers } = this
     if (all.isOpen) return null
@@ -112,7 +118,7 @@ export class EndpointBreakers {
     return cause
   }
 
-  /** True if attempts of the caller that began then count: neither of its breakers has changed since. */
+  /** True if attempts of the caller that began at this time count: neither of its breakers has changed since. */
   isCurrent(caller: HealthCaller | null, beganMs: number): boolean {
     const own = caller === null ? null : this.callers.find(caller)
     return beganMs >= this.all.changedMs && (own === null || beganMs >= own.changedMs)
@@ -123,8 +129,8 @@ export class EndpointBreakers {
   }
 
   /**
-   * Opens a breaker for longer, because the probe of this caller that began at `beganMs` has failed. False: it does not
-   * count.
+   * Keeps a breaker open for longer, because this caller's probe that began at `beganMs` has failed. False if the probe
+   * does not count.
    */
   failProbe(
     nowMs: number,
@@ -135,7 +141,7 @@ export class EndpointBreakers {
   ): boolean {
     const state = this.callers.of(nowMs, caller)
     const breaker = scope === 'all' ? this.all : state
-    // A later probe is running; its outcome is newer.
+    // A later probe is running, and its outcome will be newer.
     if (!breaker.isOpen || breaker.probeBeganMs > beganMs) return false
     this.#failedLast = state.name
     if (scope === 'all')
@@ -144,7 +150,7 @@ export class EndpointBreakers {
     return true
   }
 
-  /** Closes the breaker whose probe was answered. False: it was closed already. */
+  /** Closes the breaker whose probe succeeded. False if it was closed already. */
   close(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
     const state = scope === 'all' ? null : this.callers.of(nowMs, caller)
     if (!(state ?? this.all).isOpen) return false
@@ -153,7 +159,7 @@ export class EndpointBreakers {
     return true
   }
 
-  /** The probe ended without a verdict about the endpoint: another request may be the probe. */
+  /** The probe ended without a verdict on the endpoint, so another request may be the probe. */
   unprobe(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): void {
     const breaker = this.#breakerOf(nowMs, caller, scope)
     if (!breaker.isOpen) return
@@ -162,9 +168,8 @@ export class EndpointBreakers {
   }
 
   /**
-   * The provider asks a caller to wait. All wait if another one has to as well and nobody is served meanwhile, or if no
-   * other had a success lately.
-   * Returns for whom it holds.
+   * Records that the provider asks a caller to wait. All callers wait if another one has to wait as well and no caller
+   * is served meanwhile, or if no other caller had a success recently. Returns the scope of the wait.
    */
   rest(nowMs: number, state: CallerState, forMs: number, cause: Cause): BreakerScope {
     state.rest(nowMs, forMs, cause)
@@ -174,13 +179,13 @@ export class EndpointBreakers {
     return 'all'
   }
 
-  /** A wait of one key that another thread has noted. */
+  /** Records a wait of one key that another thread has noted. */
   setRest(nowMs: number, state: CallerState, forMs: number, cause: Cause): void {
     state.rest(nowMs, forMs, cause)
     this.#hasBlocked = true
   }
 
-  /** Follows another thread. */
+  /** Applies a change from another thread. */
   follow(nowMs: number, event: BreakerEvent): void {
     const named = event.caller === '' ? null : this.callers.named
     const state = named?.find(({ name }) => name === event.caller) ?? null
@@ -207,7 +212,7 @@ export class EndpointBreakers {
     }
   }
 
-  /** The events by which a thread that starts now learns of the open breakers. */
+  /** The events that tell a newly started thread about open breakers. */
   openEvents(nowMs: number): BreakerEvent[] {
     const events: BreakerEvent[] = []
     this.#tellOpen(nowMs, this.all, '', events)
@@ -235,7 +240,8 @@ export class EndpointBreakers {
   /** True if the caller's next request is the probe of the open breaker for all. */
   #mayProbe(nowMs: number, caller: HealthCaller | null): boolean {
     const { all } = this
-    // Only some keys have failed: the first request of another one finds out whether it is they or the endpoint.
+    // Only some keys have failed: the first request of another key shows whether the problem is those keys or the
+    // endpoint.
     if (this.#isBesideAlone(caller)) return !(this.#isProbeOfOther && all.probeUntilMs > nowMs)
     return all.isDue(nowMs) && !this.#leavesProbe(nowMs, caller)
   }
@@ -249,7 +255,7 @@ export class EndpointBreakers {
     return key !== '' && this.#alone.split(' ').some(name => name !== '' && key.startsWith(name))
   }
 
-  /** True if the caller failed last, and another key has asked lately: its request is the better probe. */
+  /** True if the caller failed last, and another key made a request recently: its request is the better probe. */
   #leavesProbe(nowMs: number, caller: HealthCaller | null): boolean {
     if (caller === null || this.#failedLast === '' || !caller.keyHash.startsWith(this.#failedLast))
       return false
@@ -261,7 +267,7 @@ export class EndpointBreakers {
   #setAllOpen(nowMs: number, alone: string): void {
     this.#alone = alone
     this.#isProbeOfOther = false
-    // The breaker for all stands for those of single keys.
+    // The breaker for all replaces those of single keys.
     for (const each of this.callers.named) if (each.isOpen) each.setClosed(nowMs)
   }
 
@@ -271,7 +277,7 @@ export class EndpointBreakers {
     this.untold.push({ kind: 'open', caller: state.name, forMs, streak: state.streak, cause, alone: '' })
   }
 
-  /** Failures from before do not count any more. */
+  /** Forgets earlier failures. */
   #setClosed(nowMs: number, state: CallerState | null): void {
     if (state !== null) {
       state.clear(nowMs)

@@ -8,19 +8,19 @@ import { type BreakerEvent, type CallerNote, type Cause, type HealthNote, SAMPLE
 import { RecentValues } from './recent-values.ts'
 import { CallWindow, FigureWindows, OutcomeWindow } from './windows.ts'
 
-/** How an endpoint may be used, the best first. */
+/** The standings of an endpoint, best first. */
 export const STEADY = 0
-/** It may be asked, but others first: 5 to 20 % of its attempts fail. */
+/** It may be called, but after others: 5 to 20 % of its attempts fail. */
 export const SHAKY = 1
 /** More than 20 % of its attempts fail. */
 export const FAILING = 2
-/** Its breaker is open, and one request may find out whether it works again. */
+/** Its breaker is open, and one request may test whether it works again. */
 export const PROBE_DUE = 3
-/** It must not be asked. */
+/** It must not be called. */
 export const BLOCKED = 4
 export type Standing = typeof STEADY | typeof SHAKY | typeof FAILING | typeof PROBE_DUE | typeof BLOCKED
 
-/** Fewer attempts are not enough to judge by the share of failures. */
+/** With fewer attempts, the share of failures says too little. */
 const UPTIME_MIN = 100
 const UPTIME_STEADY = 0.95
 const UPTIME_SHAKY = 0.8
@@ -33,15 +33,15 @@ export class EndpointState {
   window: OutcomeWindow | null = null
   latency: RecentValues | null = null
   throughput: RecentValues | null = null
-  /** Its replies with tool calls; null: none was seen. */
+  /** Its replies with tool calls; null if there were none. */
   calls: CallWindow | null = null
-  /** Over a longer time, for listings; null: nothing was seen. */
+  /** Figures over a longer time, for listings; null if there were no attempts. */
   figures: FigureWindows | null = null
-  /** True: the table of the thread has dropped it. */
+  /** True if the thread's table has dropped it. */
   isForgotten = false
-  /** True: it is in the list of states with unsent notes. */
+  /** True if it is in the list of states with unsent notes. */
   isListed = false
-  /** The part that other threads were not sent yet; null: nothing but events. */
+  /** The part that has not been sent to other threads yet; null if there is nothing but events. */
   #unsent: UnsentNote | null = null
 
   constructor(key: string, provider: string, nowMs: number) {
@@ -55,7 +55,7 @@ export class EndpointState {
     return this.breakers.all.isOpen
   }
 
-  /** @param caller null: nobody in particular */
+  /** @param caller null: no particular caller */
   standing(nowMs: number, caller: HealthCaller | null = null): Standing {
     const passage = this.breakers.passage(nowMs, caller)
     if (passage !== 'free') return passage === 'due' ? PROBE_DUE : BLOCKED
@@ -68,17 +68,17 @@ export class EndpointState {
     return ok >= total * UPTIME_SHAKY ? SHAKY : FAILING
   }
 
-  /** True if it must not be asked because of a rate limit. */
+  /** True if it must not be called because of a rate limit. */
   isLimited(nowMs: number, caller: HealthCaller | null = null): boolean {
     return this.breakers.blocking(nowMs, caller).isLimited(nowMs)
   }
 
-  /** Milliseconds until it may be asked; 0: now. */
+  /** Milliseconds until it may be called; 0: now. */
   waitMs(nowMs: number, caller: HealthCaller | null = null): number {
     return this.breakers.waitMs(nowMs, caller)
   }
 
-  /** The share of attempts that succeeded in the last 30 s; 1 without any. */
+  /** The share of attempts that succeeded in the last 30 s; 1 if there were none. */
   uptime(nowMs: number): number {
     const { window } = this
     if (window === null) return 1
@@ -87,7 +87,7 @@ export class EndpointState {
     return total <= 0 ? 1 : window.ok / total
   }
 
-  /** A caller wants to ask it. */
+  /** Notes that a caller wants to call it. */
   hear(nowMs: number, caller: HealthCaller | null): void {
     this.breakers.callers.of(nowMs, caller).heardMs = nowMs
   }
@@ -98,14 +98,14 @@ export class EndpointState {
     this.#note().count(state, ok, failed, limited)
   }
 
-  /** The provider asks a caller to wait. */
+  /** Records that the provider asks a caller to wait. */
   rest(nowMs: number, caller: HealthCaller | null, forMs: number, cause: Cause): void {
     const state = this.breakers.callers.of(nowMs, caller, true)
     const scope = this.breakers.rest(nowMs, state, forMs, cause)
     this.#note().rest(scope === 'all' ? null : state, forMs, cause)
   }
 
-  /** Closes the breaker whose probe was answered. False: it was closed already. */
+  /** Closes the breaker whose probe succeeded. False if it was closed already. */
   close(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
     if (!this.breakers.close(nowMs, caller, scope)) return false
     if (scope === 'all') this.window?.clear()
@@ -122,7 +122,7 @@ export class EndpointState {
     const { callers } = this.breakers
     const state = callers.of(nowMs, caller)
     const weight = callers.hasAskedBeside(state, nowMs) ? state.weigh(nowMs) : 1
-    // In a note a value says nothing of its key.
+    // In a note, values are not assigned to keys.
     const unsent = weight < 1 ? null : this.#note()
     if (latencyMs !== null) {
       this.#addLatency(nowMs, latencyMs, weight)
@@ -151,7 +151,7 @@ export class EndpointState {
       const fails = each.failed + each.limited > 0 || each.restMs > 0
       return callers.ofName(nowMs, each.name, each.owner, fails)
     })
-    // A breaker that closes forgets what was counted before.
+    // A breaker that closes forgets everything counted before.
     for (const event of events) {
       this.breakers.follow(nowMs, event)
       if (event.kind === 'closed' && event.caller === '') this.window?.clear()
@@ -169,7 +169,7 @@ export class EndpointState {
     for (const value of throughputs) this.#addThroughput(nowMs, value, 1)
   }
 
-  /** The note for a thread that starts now; null: nothing to tell. It has no values of latency. */
+  /** The note for a thread that starts now; null if there is nothing to report. Does not include latencies. */
   snapshot(nowMs: number): HealthNote | null {
     const { all, callers } = this.breakers
     const note = new UnsentNote()
@@ -186,12 +186,12 @@ export class EndpointState {
     return note.isEmpty && events.length === 0 ? null : note.plain(this.key, events)
   }
 
-  /** True if the unsent note must be sent at once. */
+  /** True if the unsent note must be sent immediately. */
   get isUrgent(): boolean {
     return this.breakers.untold.length > 0 || this.#unsent?.isUrgent === true
   }
 
-  /** Returns the unsent note and clears it; null: there is none. */
+  /** Returns the unsent note and clears it; null if there is none. */
   takeUnsent(): HealthNote | null {
     const { untold } = this.breakers
     const unsent = this.#unsent
@@ -238,7 +238,7 @@ const NO_EVENTS: readonly never[] = []
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] }
 
-/** The caller that a count belongs to; without a name it is one of many. */
+/** The caller that a count belongs to; without a name, it is one of many. */
 interface Named {
   readonly name: string
   readonly owner: string
@@ -250,7 +250,7 @@ class UnsentNote {
   faultyCalls = 0
   readonly latencies: number[] = []
   readonly throughputs: number[] = []
-  /** True: it must not wait for others. */
+  /** True if it must not wait for other notes. */
   isUrgent = false
   #ok = 0
   #failed = 0
@@ -259,7 +259,7 @@ class UnsentNote {
   #restMs = 0
   #restCause: Cause = 'limit'
 
-  /** True if it says nothing. */
+  /** True if it reports nothing. */
   get isEmpty(): boolean {
     return this.#callers.length === 0 && this.#ok + this.#failed + this.#limited === 0 && this.#restMs === 0
   }
@@ -277,7 +277,7 @@ class UnsentNote {
     note.limited += limited
   }
 
-  /** @param caller null: all have to wait */
+  /** @param caller null: all callers have to wait */
   rest(caller: Named | null, restMs: number, cause: Cause): void {
     this.isUrgent = true
     if (caller === null) {

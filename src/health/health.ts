@@ -17,27 +17,30 @@ export { BLOCKED, type EndpointState, FAILING, PROBE_DUE, SHAKY, STEADY } from '
 export type { HealthNote } from './notes.ts'
 export type { Percentiles } from './recent-values.ts'
 
-/** The verdict of an attempt on its endpoint. `none`: there is none, for instance because its client has left. */
+/** The verdict of an attempt on its endpoint. `none`: there is none, for example because the client has left. */
 export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
 
-/** How an endpoint stands, in words. `limited`, `blocked`: it is not asked now, by a rate limit or for failures. */
+/**
+ * The condition of an endpoint, in words. `limited` and `blocked`: it is not called now, because of a rate limit or
+ * failures.
+ */
 export type EndpointCondition = 'untried' | 'steady' | 'shaky' | 'failing' | 'probing' | 'limited' | 'blocked'
 
-/** By standing; 4 is told by its cause. */
+/** Indexed by standing; the condition for standing 4 depends on its cause. */
 const CONDITIONS = ['steady', 'shaky', 'failing', 'probing', 'blocked'] as const
 
 interface EndpointHealthOptions {
   readonly clock: Clock
-  /** Failures in 30 s that open a breaker; null: none opens, and no wait is kept. Default 5. */
+  /** Number of failures in 30 s that open a breaker; null: breakers never open, and waits are ignored. Default 5. */
   readonly breakerFailures?: number | null
   /** Sends notes to the other threads. Default: there are none. */
   readonly send?: (notes: readonly HealthNote[]) => void
-  /** The most endpoints whose state is kept. Default 10,000. */
+  /** Maximum number of endpoints whose state is kept. Default 10,000. */
   readonly max?: number
 }
 
 const FAILURES = 5
-/** About 1 KB each, and 20 KB more for those with traffic in the last five minutes. */
+/** About 1 KB each, and another 20 KB for those with traffic in the last five minutes. */
 const STATES_MAX = 10_000
 /** Counts are not urgent, so they are sent together. */
 const SEND_MS = 250
@@ -62,19 +65,22 @@ export class HealthEntry {
   readonly state: EndpointState
   readonly #health: EndpointHealth
   readonly #caller: HealthCaller | null
-  /** The breaker whose probe it is; null: it is none. */
+  /** The scope of the breaker whose probe it is; null if it is not a probe. */
   readonly #probed: BreakerScope | null
   readonly beganMs: number
-  /** Milliseconds to the first content of a stream, as measured; null: they were not. */
+  /** Milliseconds to the first content of a stream, as measured; null if not measured. */
   firstTokenMs: number | null = null
-  /** Milliseconds for each output token, in the same way. */
+  /** Milliseconds for each output token, as measured; null if not measured. */
   perTokenMs: number | null = null
-  /** Monotonic milliseconds when the request is sent. The time before is the gateway's own, and not measured. */
+  /**
+   * Monotonic milliseconds at which the request was sent. Time before that is spent by the gateway, and is not
+   * measured.
+   */
   sentMs: number
   /** Monotonic milliseconds of its first content; null before. */
   #answeredMs: number | null = null
   #isOver = false
-  /** Called with the first content; null: not needed. */
+  /** Called at the first content; null if not needed. */
   onAnswered: (() => void) | null = null
 
   constructor(
@@ -92,7 +98,7 @@ export class HealthEntry {
     this.sentMs = nowMs
   }
 
-  /** The first content has come. This is a success, because the end of a long answer would come too late. */
+  /** Called at the first content. This counts as a success, because the end of a long reply would come too late. */
   answered(nowMs: number): void {
     if (this.#answeredMs !== null || this.#isOver) return
     this.#answeredMs = nowMs
@@ -101,7 +107,8 @@ export class HealthEntry {
   }
 
   /**
-   * The attempt is over. `waitMs`: what the provider asks to wait; 0: it does not. Only the first call counts.
+   * Called when the attempt is over. `waitMs`: the time that the provider asks the gateway to wait; 0: none. Only the
+   * first call counts.
    */
   ended(verdict: EndpointVerdict, nowMs: number, waitMs = 0): void {
     if (this.#isOver) return
@@ -123,7 +130,7 @@ export class HealthEntry {
     this.#health.called(this.state, nowMs, good, faulty)
   }
 
-  /** Notes how fast the answer was. `isStream`: its first content came as soon as there was any. */
+  /** Records the speed of the reply. `isStream`: its first content arrived as soon as it existed. */
   measured(
     nowMs: number,
     outputTokens: number,
@@ -153,13 +160,13 @@ export class HealthEntry {
 
 /** Shorter times are not distinguished. */
 const MEASURED_MIN_MS = 0.1
-/** With fewer tokens or shorter times the speed would be too inexact. */
+/** With fewer tokens or shorter times, the speed would be too inaccurate. */
 const TOKENS_MIN = 8
 const SPAN_MIN_MS = 20
 
 interface BadEnd {
   readonly caller: HealthCaller | null
-  /** Content had come: the success that was counted is subtracted. */
+  /** True if there was content: the success that was counted is then subtracted. */
   readonly isAnswered: boolean
   readonly probed: BreakerScope | null
   readonly beganMs: number
@@ -168,13 +175,13 @@ interface BadEnd {
 }
 
 export class EndpointHealth {
-  /** Called when this thread has changed a breaker; null: not needed. */
+  /** Called when this thread has changed a breaker; null if not needed. */
   onChange: ((provider: string, change: BreakerChange) => void) | null = null
   readonly #options: EndpointHealthOptions
   readonly #clock: Clock
   readonly #failures: number | null
   readonly #states: LRUCache<string, EndpointState>
-  /** The states of shared endpoints, so that their keys are made once. */
+  /** The states of shared endpoints, so that each key is built only once. */
   readonly #ofEndpoint = new WeakMap<Endpoint, EndpointState>()
   /** States with unsent notes. */
   #unsent: EndpointState[] = []
@@ -203,13 +210,13 @@ export class EndpointHealth {
     return state
   }
 
-  /** Measured figures of an endpoint with the shared key; null: nothing was measured. */
+  /** Measured figures of an endpoint with the shared key; null if nothing was measured. */
   figures(endpoint: Endpoint): EndpointFigures | null {
     const state = this.#states.peek(endpointKey(endpoint, null))
     return state?.figures?.figures(this.#clock.monotonicMs()) ?? null
   }
 
-  /** How an endpoint with the shared key stands, for people; `untried`: nobody has asked it lately. */
+  /** The condition of an endpoint with the shared key, for people; `untried`: it has not been called recently. */
   condition(endpoint: Endpoint): EndpointCondition {
     const nowMs = this.#clock.monotonicMs()
     const state = this.#states.peek(endpointKey(endpoint, null))
@@ -224,8 +231,8 @@ export class EndpointHealth {
   }
 
   /**
-   * Begins an attempt; null: the caller must not ask the endpoint now.
-   * @param caller null: nobody in particular
+   * Begins an attempt; null if the caller must not call the endpoint now.
+   * @param caller null: no particular caller
    */
   begin(state: EndpointState, caller: HealthCaller | null = null): HealthEntry | null {
     const nowMs = this.#clock.monotonicMs()
@@ -300,7 +307,7 @@ export class EndpointHealth {
     return notes
   }
 
-  /** How many endpoints must not be asked now, by the reason. */
+  /** Number of endpoints that must not be called now, by reason. */
   blocked(): { readonly open: number; readonly limited: number; readonly resting: number } {
     const nowMs = this.#clock.monotonicMs()
     let [open, limited, resting] = [0, 0, 0]
@@ -313,7 +320,7 @@ export class EndpointHealth {
     return { open, limited, resting }
   }
 
-  /** Slugs of providers of which no endpoint may be asked, because all of them failed for all keys. */
+  /** Slugs of providers none of whose endpoints may be called, because all of them failed for all keys. */
   downProviders(): readonly string[] {
     const isDown = new Map<string, boolean>()
     for (const { provider, breakers } of this.#states.values()) {
@@ -344,13 +351,13 @@ export class EndpointHealth {
     return state
   }
 
-  /** Tells changes of the breaker for all; those of single keys are their own. */
+  /** Reports changes of the breaker for all; those of single keys concern nobody else. */
   #changed(state: EndpointState, scope: BreakerScope, change: BreakerChange): void {
     if (scope === 'all') this.onChange?.(state.provider, change)
     this.#plan(state)
   }
 
-  /** Plans to send the note of a state: an urgent one at once, others 250 ms later. */
+  /** Schedules the note of a state: an urgent one immediately, others after 250 ms. */
   #plan(state: EndpointState): void {
     if (this.#options.send === undefined) {
       state.takeUnsent()

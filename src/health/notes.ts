@@ -3,22 +3,28 @@
  * Times are durations, because the clocks of two threads have different origins.
  */
 
-/** Why an endpoint is not asked: it fails, or the provider limits the rate. */
+/** The reason that an endpoint is not called: it fails, or the provider limits the rate. */
 export type Cause = 'failure' | 'limit'
 
-/** A change of a breaker. `caller`: the name of its key; empty: the breaker for all. */
+/** A change of a breaker. `caller`: the name of its key; empty for the breaker for all. */
 export type BreakerEvent = { readonly caller: string } & (
   | {
       readonly kind: 'open'
       readonly forMs: number
       readonly streak: number
       readonly cause: Cause
-      /** The only keys whose failures have opened the breaker for all, separated by spaces; empty: maybe others too. */
+      /**
+       * The names of the keys if only their failures opened the breaker for all, separated by spaces; empty if there
+       * may be others.
+       */
       readonly alone: string
     }
-  /** One request is the probe; no other thread sends one for so long. `isOther`: it is of another key than `alone`. */
+  /**
+   * One request is the probe; no other thread sends one for this time. `isOther`: it belongs to a key that is not in
+   * `alone`.
+   */
   | { readonly kind: 'probe'; readonly forMs: number; readonly isOther: boolean }
-  /** The probe ended without a verdict about the endpoint. */
+  /** The probe ended without a verdict on the endpoint. */
   | { readonly kind: 'unproved' }
   | { readonly kind: 'closed' }
 )
@@ -32,15 +38,15 @@ export interface CallerNote {
   readonly ok: number
   readonly failed: number
   readonly limited: number
-  /** The provider asks this key to wait for so long; 0: it does not. */
+  /** Time that the provider asks this key to wait; 0: none. */
   readonly restMs: number
   readonly restCause: Cause
 }
 
 export interface HealthNote {
-  /** Of `endpointKey`. */
+  /** As built by `endpointKey`. */
   readonly key: string
-  /** Attempts of callers without a name since the last note; a counted success that broke off later counts -1. */
+  /** Attempts of unnamed callers since the last note; a counted success that broke off later counts -1. */
   readonly ok: number
   readonly failed: number
   readonly limited: number
@@ -49,9 +55,9 @@ export interface HealthNote {
   /** Replies whose tool calls a client can run, and replies with faulty ones. */
   readonly goodCalls: number
   readonly faultyCalls: number
-  /** In their order. */
+  /** In order. */
   readonly events: readonly BreakerEvent[]
-  /** The provider asks all to wait for so long; 0: it does not. */
+  /** Time that the provider asks all callers to wait; 0: none. */
   readonly restMs: number
   readonly restCause: Cause
   /** Milliseconds to the first content. */
@@ -60,18 +66,20 @@ export interface HealthNote {
   readonly throughputs: readonly number[]
 }
 
-/** In one message between instances; longer lists are cut. */
+/** Limit of one message between instances; longer lists are cut. */
 const NOTES_MAX = 10_000
 export const SAMPLES_MAX = 64
 const EVENTS_MAX = 64
 const CALLERS_MAX = 8
-/** Of the hash of a key: enough to distinguish those of one endpoint, and too few to say which key it is. */
+/**
+ * Number of characters of a key's hash: enough to distinguish the keys of one endpoint, and too few to identify a key.
+ */
 export const NAME_CHARS = 10
 const KEY_MAX_CHARS = 1_024
 const SPAN_MAX_MS = 3_600_000
 const COUNT_MAX = 1_000_000
 
-/** Reads notes of another instance; malformed ones are left out. */
+/** Reads notes of another instance; malformed ones are skipped. */
 export function readNotes(value: unknown): readonly HealthNote[] {
   if (!Array.isArray(value)) return []
   return value.slice(0, NOTES_MAX).flatMap((note: unknown) => {
@@ -137,7 +145,7 @@ function nameOf(value: unknown): string {
   return typeof value === 'string' && /^[\da-f]{1,10}$/.test(value) ? value : ''
 }
 
-/** Names with spaces between. */
+/** Names, separated by spaces. */
 function namesOf(value: unknown): string {
   if (typeof value !== 'string') return ''
   const names = value.split(' ', CALLERS_MAX).map(nameOf)

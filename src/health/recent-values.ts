@@ -6,9 +6,9 @@ export type { Percentiles } from '../providers/endpoint-figures.ts'
 
 const SLOT_MS = 60_000
 const SLOTS = 5
-/** A percentile is right within 2 %, from a millisecond to the ten minutes of a request, in about 350 bins. */
+/** A percentile is accurate to 2 %, from a millisecond to the ten minutes of a request, in about 350 bins. */
 const ACCURACY = { relativeAccuracy: 0.02, binLimit: 512 }
-/** Percentiles are computed at most so often, however many requests an endpoint has. */
+/** Minimum time between two computations of percentiles, however many requests an endpoint gets. */
 const FRESH_MS = 1_000
 
 interface Slot {
@@ -19,7 +19,7 @@ interface Slot {
 export class RecentValues {
   readonly #slotMs: number
   readonly #slotsMax: number
-  /** The newest last. */
+  /** Newest last. */
   readonly #slots: Slot[] = []
   #known: Percentiles | null = null
   #knownMs = Number.NEGATIVE_INFINITY
@@ -30,7 +30,7 @@ export class RecentValues {
     this.#slotsMax = slots
   }
 
-  /** Values that are no positive number are left out. @param weight how much it counts beside others of weight 1 */
+  /** Values that are not positive numbers are ignored. @param weight of the value, relative to others with weight 1 */
   add(nowMs: number, value: number, weight = 1): void {
     if (!(value > 0 && value < Number.POSITIVE_INFINITY)) return
     const number = Math.floor(nowMs / this.#slotMs)
@@ -43,7 +43,7 @@ export class RecentValues {
     last.sketch.accept(value, weight)
   }
 
-  /** Null: nothing was measured lately. */
+  /** Null if nothing was measured recently. */
   percentiles(nowMs: number): Percentiles | null {
     if (nowMs - this.#knownMs < FRESH_MS) return this.#known
     this.#forget(Math.floor(nowMs / this.#slotMs))

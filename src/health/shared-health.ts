@@ -18,7 +18,7 @@ interface HealthCarrier {
 
 interface SharedHealthOptions {
   readonly clock: Clock
-  /** Opens the way to other instances. Default: there are none. */
+  /** Opens the connection to other instances. Default: there are none. */
   readonly open?: (onMessage: (text: string) => void) => HealthCarrier
 }
 
@@ -30,7 +30,7 @@ interface HealthThread {
   close(): void
 }
 
-/** Messages of other instances are shorter; a longer text comes from something else on the channel. */
+/** Messages of other instances are shorter; a longer text has another source. */
 const TEXT_MAX_CHARS = 16 * 1024 * 1024
 const INSTANCE_CHARS = 12
 
@@ -39,7 +39,7 @@ export class SharedHealth {
   readonly #known: EndpointHealth
   readonly #threads = new Set<(notes: readonly HealthNote[]) => void>()
   readonly #carrier: HealthCarrier | null
-  /** In each message, because Redis returns own messages too. */
+  /** Sent in each message, because Redis also delivers an instance's own messages. */
   readonly #instance = randomText(INSTANCE_CHARS)
 
   constructor({ clock, open }: SharedHealthOptions) {
@@ -52,27 +52,27 @@ export class SharedHealth {
     return this.#known.snapshot()
   }
 
-  /** How many endpoints must not be asked now, by the reason. */
+  /** Number of endpoints that must not be called now, by reason. */
   blocked(): ReturnType<EndpointHealth['blocked']> {
     return this.#known.blocked()
   }
 
-  /** Slugs of providers of which no endpoint may be asked, because all of them failed for all keys. */
+  /** Slugs of providers none of whose endpoints may be called, because all of them failed for all keys. */
   downProviders(): readonly string[] {
     return this.#known.downProviders()
   }
 
-  /** How an endpoint with the shared key stands. */
+  /** The condition of an endpoint with the shared key. */
   condition(endpoint: Endpoint): EndpointCondition {
     return this.#known.condition(endpoint)
   }
 
-  /** Measured figures of an endpoint; null: nothing was measured. */
+  /** Measured figures of an endpoint; null if nothing was measured. */
   figures(endpoint: Endpoint): EndpointFigures | null {
     return this.#known.figures(endpoint)
   }
 
-  /** @param send passes notes of others to the thread */
+  /** @param send passes notes of other threads and instances to the thread */
   connect(send: (notes: readonly HealthNote[]) => void): HealthThread {
     this.#threads.add(send)
     return {

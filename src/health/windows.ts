@@ -5,7 +5,7 @@
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import { RecentValues } from './recent-values.ts'
 
-/** Milliseconds that count: an endpoint that works again has left its failures behind after this time. */
+/** Milliseconds that count: an endpoint that works again is no longer judged by its failures after this time. */
 export const WINDOW_MS = 30_000
 const SLOTS = 15
 const SLOT_MS = WINDOW_MS / SLOTS
@@ -17,11 +17,14 @@ const [OK, FAILED, LIMITED, KINDS] = [0, 1, 2, 3]
 export class OutcomeWindow {
   ok = 0
   failed = 0
-  /** Refused by a rate limit, which is no failure of the endpoint. */
+  /** Attempts refused by a rate limit, which is not a failure of the endpoint. */
   limited = 0
-  /** The kinds of each slot side by side; null: there was none. Signed: a success that breaks later is taken back. */
+  /**
+   * The counts of each slot, side by side by kind; null if there are none. Signed, because a success that breaks off
+   * later is subtracted.
+   */
   #counts: Int32Array | null = null
-  /** Number of the slot that is filled now, since the clock's zero. */
+  /** Number of the current slot, counted from the clock's zero. */
   #slot: number
 
   constructor(nowMs: number) {
@@ -41,7 +44,7 @@ export class OutcomeWindow {
     this.limited += limited
   }
 
-  /** Drops what is older than the window. */
+  /** Drops everything older than the window. */
   advance(nowMs: number): void {
     const slot = Math.floor(nowMs / SLOT_MS)
     if (slot <= this.#slot) return
@@ -69,11 +72,11 @@ export class OutcomeWindow {
   }
 }
 
-/** After this time a reply counts as half: an endpoint without requests is judged afresh after a few minutes. */
+/** After this time, a reply counts half: an endpoint without requests is judged afresh after a few minutes. */
 const HALF_LIFE_MS = 150_000
-/** Fewer replies say too little. */
+/** With fewer replies, the share of faulty ones says too little. */
 const CALLS_MIN = 10
-/** A greater share of faulty ones puts an endpoint behind the others. */
+/** If a larger share is faulty, the endpoint is called after others. */
 const FAULTY_MAX = 0.1
 
 /** Counts an endpoint's replies with tool calls: those whose calls a client can run, and faulty ones. */
@@ -92,11 +95,11 @@ export class CallWindow {
     this.#faulty += faulty
   }
 
-  /** The share of good replies; null: there were too few lately. */
+  /** The share of good replies; null if there were too few recently. */
   share(nowMs: number): number | null {
     this.#age(nowMs)
     const calls = this.#good + this.#faulty
-    // Ten replies at once have aged by some milliseconds when they are looked at.
+    // Ten replies at once are some milliseconds old when they are read.
     return Math.round(calls) < CALLS_MIN ? null : this.#good / calls
   }
 
@@ -128,7 +131,7 @@ class Counts {
   readonly #slotMs: number
   readonly #ok: Int32Array
   readonly #failed: Int32Array
-  /** Number of the slot that is filled now, since the clock's zero. */
+  /** Number of the current slot, counted from the clock's zero. */
   #slot = 0
 
   constructor(slotMs: number, slots: number) {
@@ -137,7 +140,7 @@ class Counts {
     this.#failed = new Int32Array(slots)
   }
 
-  /** `ok` is negative when an answer that was counted as a success breaks off. */
+  /** `ok` is negative if an answer that was counted as a success breaks off. */
   add(nowMs: number, ok: number, failed: number): void {
     if (nowMs >= (this.#slot + 1) * this.#slotMs) this.#advance(nowMs)
     const at = this.#slot % this.#ok.length
@@ -145,7 +148,7 @@ class Counts {
     this.#failed[at] = (this.#failed[at] ?? 0) + failed
   }
 
-  /** Percent of successful attempts in the newest slots; null: too few attempts. */
+  /** Percentage of successful attempts in the newest slots; null if there were too few attempts. */
   uptime(nowMs: number, slots: number): number | null {
     this.#advance(nowMs)
     let [ok, failed] = [0, 0]
@@ -171,7 +174,7 @@ class Counts {
 
 /**
  * Endpoint statistics for listings: success rate, latency and throughput over minutes, half an hour and a day. Takes
- * some kilobytes for each endpoint that is used.
+ * some kilobytes for each endpoint that is in use.
  */
 export class FigureWindows {
   readonly #minutes = new Counts(MINUTE_MS, HALF_HOUR_MS / MINUTE_MS)

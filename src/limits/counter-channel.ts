@@ -81,7 +81,7 @@ export class CounterServer {
 
   #fail(id: number, error: unknown): null {
     this.#pending.delete(id)
-    // Once per outage.
+    // Logged once per outage.
     if (!this.#failing)
       this.#log.fault(
         'limits',

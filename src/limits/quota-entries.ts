@@ -196,7 +196,7 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
   if (limit.kind === 'limit') {
     return new GatewayError('payment_required', message, { ...ofDay(limit.limit.reset), limit: 'key_limit' })
   }
-  // A budget is part of a guardrail, and guardrails answer with 403.
+  // A budget is part of a guardrail, and guardrails refuse requests with 403.
   const { metadata } = ofDay(limit.budget.reset)
   return new GatewayError('permission_denied', message, {
     metadata: { guardrail_id: limit.budget.guardrailId, ...metadata },
@@ -204,7 +204,7 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
   })
 }
 
-/** Tells some clients that there is nothing to wait for today. */
+/** Tells some clients that retrying today is pointless. */
 function ofDay(reset: string | null): { readonly metadata?: { readonly limit_window: 'day' } } {
   return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
 }

@@ -64,7 +64,7 @@ export interface Quota {
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
 
-/** A quota that also counts money which was allowed earlier. */
+/** A quota that also counts money that was reserved earlier. */
 export interface HoldingQuota extends Quota {
   /**
    * Reserves money under all spending limits, even if there is no room: for requests that were admitted earlier and
@@ -84,7 +84,7 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
     limits(caller) {
       if (always || caller.limit !== null) return true
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
-      // A rejection is reported by admit, which asks again.
+      // `admit` asks again and reports a rejection.
       if (isPending(budgeted)) budgeted.catch(() => undefined)
       return budgeted !== null
     },

@@ -75,8 +75,8 @@ return 0`
 
 /**
  * KEYS one counter; ARGV node, prefix of the heartbeats, spending in the ledger, reserved amount of the node (-1: keep
- * the one in Redis), milliseconds to keep it. Returns the total. It is at least the spending in the ledger; a record of
- * the ledger may also still be reserved.
+ * the one in Redis), milliseconds to keep it. Returns the total, which is at least the spending in the ledger; the cost
+ * of a record in the ledger may still be reserved as well.
  */
 const ALIGN = `${READ}
 local key, spent, own = KEYS[1], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -98,7 +98,7 @@ interface RedisCountersOptions {
   readonly spending: Pick<Spending, 'spent'>
   /** The counters of this instance, the only ones used while Redis is unavailable. */
   readonly local: LocalCounters
-  /** How long after its last heartbeat an instance counts as dead. Default 30 s. */
+  /** Time after its last heartbeat at which an instance counts as dead. Default 30 s. */
   readonly aliveMs?: number
   readonly silenceMs?: number
 }
@@ -134,7 +134,7 @@ export class RedisCounters implements Counters {
       clock,
       log,
       ...(silenceMs === undefined ? {} : { silenceMs }),
-      // Redis may return without the reservations of this instance.
+      // Redis may come back without the reservations of this instance.
       onLost: () => {
         for (const entry of this.#options.local.inUse()) {
           if (this.#options.local.reserved(entry.id) > 0) this.#diverged.set(entry.id, entry.endsMs)
@@ -248,8 +248,8 @@ export class RedisCounters implements Counters {
     if (origin === null) return
     const { local, spending, prefix, clock } = this.#options
     const spent = await spending.spent(origin)
-    // Redis runs commands in the order of sending, so from here on it can be asked for the counter.
-    // Unless the counter diverged, Redis has the better figure of reservations: replies may be under way.
+    // Redis runs commands in the order in which they are sent, so from here on it can be asked for the counter. Unless
+    // the counter diverged, Redis has the better figure for reservations: replies may be in progress.
     const own = this.#diverged.delete(id) ? Math.max(0, local.reserved(id)) : -1
     try {
       const total = await this.#run(

@@ -65,7 +65,7 @@ export class CounterReservation implements Reservation, Allowance {
     if (entries.length === 0) return true
     const taken = ({ exceeded }: Taking): boolean => exceeded === null && this.#keep(entries)
     const taking = this.#counters.take(entries)
-    // A caller whose spending is not known gets no more.
+    // A caller whose spending is not known cannot reserve more.
     return isPending(taking) ? taking.then(taken, () => false) : taken(taking)
   }
 
@@ -76,7 +76,7 @@ export class CounterReservation implements Reservation, Allowance {
   }
 
   release(spent: Spent): void {
-    // Requests and tokens per minute have nothing with which more of them could be counted later.
+    // Requests and tokens per minute have no entry to which more could be added later.
     if (this.#settled || this.allowance === null || this.#limits.some(isOfMinute)) return
     this.#giveAll(spent)
   }

@@ -25,7 +25,7 @@ interface SharedCountersOptions {
 
 /** How often counters are compared with the ledger, to find spending that was lost when an instance died. */
 const RECONCILE_MS = 600_000
-/** Time that a sum of credits is used without a new read. */
+/** Time for which a sum of credits is used without being read again. */
 const CREDITS_FRESH_MS = 30_000
 /**
  * Before a request is refused, the sum is read again, so that new credits count immediately; but no more often than

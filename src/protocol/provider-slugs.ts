@@ -1,6 +1,6 @@
 /**
- * Slugs of the providers whose credentials can be stored: the enumeration of the public interface. Data.
- * `providers/table.ts` has a row for each.
+ * Slugs of the providers whose credentials can be stored, as enumerated in the public API. Data. `providers/table.ts`
+ * has a row for each.
  */
 const SLUGS = [
   'ai21',

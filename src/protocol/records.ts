@@ -1,5 +1,6 @@
 /**
- * Records that several rooms share: caller, spending limits and budgets, reservations, causes of cache misses. Pure.
+ * Records shared by several folders of the source: caller, spending limits and budgets, reservations, causes of cache
+ * misses. Pure.
  */
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { RateRoom } from './rate.ts'

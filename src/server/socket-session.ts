@@ -1,7 +1,6 @@
 /**
- * One open WebSocket of a client: its messages become requests, one at a time. Silent sockets are pinged, and old ones
- * are closed. Unread output is counted and bounded, and so is the time that a message may take to arrive. Serve
- * threads.
+ * One client's open WebSocket: its messages become requests, one at a time. Silent sockets are pinged, and old ones are
+ * closed. Unread output is counted and bounded, and so is the time that a message may take to arrive. Serve threads.
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Transcripts: the stored events of resumable streams, readable from any event on. The contract of their stores, for
- * the writer of a stream and for its readers. The transcripts are in the main thread, so that a reader may use any
+ * Transcripts: the stored events of resumable streams, readable from any event onwards. The contract of their stores,
+ * for the writer of a stream and for its readers. The transcripts are in the main thread, so that a reader may use any
  * serve thread.
  */
 

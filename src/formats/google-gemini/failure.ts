@@ -1,6 +1,6 @@
 /**
- * Reads errors of the Gemini API: `{error: {code, status, message, details}}`, alone or in an array, under an error
- * status or under 200 inside a stream. `formats/failure.ts` maps them to failures of the gateway. Pure.
+ * Reads Gemini API errors: `{error: {code, status, message, details}}`, alone or in an array, sent with an error status
+ * or inside a stream with status 200. `formats/failure.ts` maps them to failures of the gateway. Pure.
  */
 import { GatewayError } from '../../errors.ts'
 import { count, filled, type Json, parseJson, record, records } from '../../json.ts'

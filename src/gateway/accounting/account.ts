@@ -132,7 +132,7 @@ export function account(
   }
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)
-  // Requests of the gateway itself, and of batches, have no client who waits for a first token.
+  // No client waits for the first token of a batch request, or of a request that the gateway makes for itself.
   if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
     metrics.firstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
   }
@@ -165,7 +165,7 @@ function countCache(
     if (tokens > 0) metrics.promptCacheTokens.of(provider, label, kind).inc(tokens)
 }
 
-/** The record of fees beside a record on a BYOK credential, which it names as its parent. */
+/** The record of the fees for a request on a BYOK credential. It names the record of that request as its parent. */
 function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
   return {
     ...record,
@@ -202,7 +202,7 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   const last = exchange.attempts.at(-1)
   const endpoint = last?.endpoint
   const isByok = last?.isByok === true
-  // The caller may have left before a reply was complete that is told as a whole.
+  // The caller of a reply that is delivered as a whole may have left before it was complete.
   const { signal } = exchange
   const cancelled =
     error?.code === 'client_closed' ||
@@ -275,7 +275,7 @@ function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: bo
   return reason === 'length' || reason === 'content_filter' ? 'incomplete' : 'completed'
 }
 
-/** Makes a provider's text storable in every database. */
+/** Makes a provider's text safe to store in every database. */
 function cutForeign(text: string): string {
   return ORDINARY_TEXT.test(text) ? text : boundedText(text)
 }

@@ -22,8 +22,9 @@ const QUARTERS = 4
 const SAFE_CAP_TOKENS = 4_096
 
 /**
- * Computes what a request at these candidates demands of limits. Reading is charged as if nothing were cached. `calls`:
- * how often a model may be called for one answer; a model that is called again sees the output that was withheld.
+ * Computes how much of its limits a request to these candidates needs. Input is charged as if nothing were cached.
+ * `calls`: how often a model may be called for one answer; in each further call, it reads the output of the previous
+ * ones.
  */
 export function demandOf(
   request: ResponsesRequest,
@@ -83,7 +84,7 @@ function shareOf(amount: PicoUsd, factor: PriceFactor): PicoUsd {
   return factor === FULL_PRICE ? amount : (amount * factor) / FULL_PRICE
 }
 
-/** The terms of one model call under a spending limit. */
+/** The terms of one model call under the caller's spending limits. */
 export interface CallTerms {
   /** The cap to send; null: the caller's value stays. */
   readonly cap: number | null
@@ -105,7 +106,7 @@ export function admitCall(
   const { bill } = exchange
   const spent = bill.closedCost
   const asked = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
-  // Model calls of tools count against the same limits.
+  // Model calls made by tools count against the same limits.
   const rest = allowance.rest(asked.isOwn) - spent - bill.inner.cost
   const most = affordable(asked, rest)
   if (most === 0) return null
@@ -129,7 +130,7 @@ function capOf(
 ): number | null {
   if (!offer.cappable || offer.perToken === 0) return null
   if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return most
-  // A stream is watched, so a cap that the model may refuse is not worth its refusal.
+  // A stream is metered, so sending a cap that the model may reject is not worth the risk.
   if (most > SAFE_CAP_TOKENS && offer.first < offer.most) return null
   return Math.min(most, SAFE_CAP_TOKENS)
 }
@@ -157,7 +158,7 @@ export class Meter {
   }
 
   /**
-   * True while more has been requested, and after a refusal: the remaining amount then has to be checked delta by
+   * True while more has been requested, and after a refusal: the remaining amount then has to be checked for each
    * delta.
    */
   get isShort(): boolean {
@@ -196,7 +197,7 @@ export class Meter {
   }
 
   #aheadAt(): number {
-    // A provider that keeps to its cap says no more, as far as the weight of a text can tell.
+    // A provider that respects its cap writes no more than this, as far as the weight of a text can show.
     if (this.#covered === this.#cap) return this.#cap * QUARTERS
     return Math.max(0, this.#covered - AHEAD_TOKENS) * QUARTERS
   }

@@ -33,7 +33,7 @@ export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCos
   const cached = Math.min(usage.cachedTokens, usage.inputTokens)
   const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
   const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, written)
-  // Audio that was cached or written is charged as that.
+  // Audio that was cached or written is charged at the cache prices.
   const audio = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cached - written)
   const plain = usage.inputTokens - cached - written - audio
   const writePrice = prices.inputCacheWrite ?? prices.prompt
@@ -96,7 +96,7 @@ export function inputOf(usage: Usage): Pick<ResponseUsage, 'input_tokens' | 'inp
  */
 export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: number): ResponseUsage | null {
   const { tools, inner } = bill
-  // A request may ask models without asking its own.
+  // A request may call other models without calling its own.
   const total = bill.total ?? (inner.inputTokens + inner.outputTokens === 0 ? null : NOTHING)
   if (total === null) return null
   const usage = inner.inputTokens + inner.outputTokens === 0 ? total.usage : withInner(total.usage, inner)
@@ -173,11 +173,11 @@ export interface CallFigures extends Said {
   readonly finish: Finish | null
   /** Bytes of the request that was sent; 0 if none was. */
   readonly sentBytes: number
-  /** The gateway ended it, so the provider's report may be incomplete. */
+  /** True if the gateway ended the call, so the provider's report may be incomplete. */
   readonly isCut: boolean
-  /** It was not being read when it ended, because its reader was slow. */
+  /** True if the call ended while it was not being read, because its reader was slow. */
   readonly isStalled: boolean
-  /** Its reader was slow at some point. */
+  /** True if its reader was slow at some point. */
   readonly wasPaused: boolean
   /** The largest piece of its output that arrived at once, in quarters of tokens. */
   readonly pieceQuarters: number
@@ -227,8 +227,8 @@ export function noteImplausible(
 }
 
 /**
- * A reply that its provider broke is free, unless it broke because it was not read. A reply that ended on this side is
- * billed by its provider all the same, once it was sent.
+ * A reply that its provider broke off is free, unless it broke off because the gateway was not reading it. A reply that
+ * ended on this side is charged, because its provider bills it once the request was sent.
  */
 function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigures): boolean {
   if (attempt.isRefused) return true
@@ -250,8 +250,8 @@ export function fixCharge({ attempts, bill, finish }: Exchange, channel: Failure
 }
 
 /**
- * Fees of tools that the cost of the record leaves out: on a BYOK credential the service pays them, so they count as if
- * there were no own credential.
+ * Fees of tools that the cost in the record does not include: on a BYOK credential the operator pays them, so they
+ * count as if the request used a shared key.
  */
 export function feesBeside(bill: Bill, isByok: boolean): PicoUsd {
   return isByok ? bill.tools.cost : 0

@@ -35,7 +35,7 @@ export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   return kept.length === 0 ? undefined : Object.fromEntries(kept)
 }
 
-/** Undefined if the client states nothing about itself that is kept. */
+/** The application fields to keep; undefined if the client states none of them. */
 export function appOf(client: ClientFacts): AppFields | undefined {
   const referer = pageOf(client.referer)
   const title = keptName(client.title)

@@ -52,7 +52,7 @@ function inputPrice(
   { prompt, inputCacheRead, inputCacheWrite, inputCacheWrite1h }: TokenPrices,
   hasHourMark: boolean,
 ): PicoUsd {
-  // With one price for writes alone, that is the provider's default.
+  // If there is only one price for cache writes, it is that of the provider's default lifetime.
   const hour = hasHourMark || inputCacheWrite === null ? inputCacheWrite1h : null
   return Math.max(prompt, inputCacheRead ?? 0, inputCacheWrite ?? 0, hour ?? 0)
 }
@@ -73,9 +73,9 @@ function marksAnHour(value: unknown): boolean {
 }
 
 interface Audio {
-  /** Its tokens in the estimate of the input. */
+  /** The audio's tokens in the estimate of the input. */
   readonly counted: number
-  /** The most tokens that it may have. */
+  /** The maximum number of tokens that the audio may have. */
   readonly heard: number
 }
 

@@ -49,7 +49,7 @@ export interface Said {
   readonly usage: Usage | null
   /** Quarters of tokens in text, reasoning and arguments. */
   readonly outputQuarters: number
-  /** Its thinking came as text, so it is part of `outputQuarters`. */
+  /** True if its thinking arrived as text, so it is part of `outputQuarters`. */
   readonly isThoughtSeen: boolean
 }
 

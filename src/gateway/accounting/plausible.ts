@@ -85,7 +85,7 @@ export const TEXT_ESTIMATES: UsageEstimates = { estimate: estimateUsage, plausib
 function fetched({ webSearchRequests }: Usage, request: ResponsesRequest): number {
   const searches = webSearchRequests > 0 || hasToolsBeyond(request) || hasSearchFields(request)
   if (searches || hasLink(request.input)) return FETCHED_TOKENS
-  // Media are worth less than the bytes that carry them.
+  // Media have fewer tokens than bytes.
   return inputTokensOf(request)
 }
 

@@ -39,11 +39,11 @@ interface Shown {
   readonly keys: Map<string, number>
 }
 
-/** A complete streamed reply, as the attempt saw it. */
+/** A complete streamed reply, as the attempt received it. */
 export interface ShownReply extends Said {
-  /** The gateway ended it. */
+  /** True if the gateway ended it. */
   readonly isCut: boolean
-  /** Its reader was slow at some point. */
+  /** True if its reader was slow at some point. */
   readonly wasPaused: boolean
   /** The largest piece of its output that arrived at once, in quarters of tokens. */
   readonly pieceQuarters: number
@@ -65,14 +65,14 @@ export class VisibleStreams {
     return new KeyTrust(this, keyHash, this.#relying)
   }
 
-  /** Its row says so, and no reply has contradicted it. */
+  /** True if the endpoint's row says so, and no reply has contradicted it. */
   isPromised(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     return (
       endpoint.thinks === false && this.#shown.get(endpoint)?.get(effortOf(reasoning))?.hasHidden !== true
     )
   }
 
-  /** Its replies have proved it. */
+  /** True if the endpoint's replies have proved it. */
   isShown(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
     const shown = this.#shown.get(endpoint)?.get(effortOf(reasoning))
     if (shown === undefined || shown.good < REPLIES) return false
@@ -92,7 +92,7 @@ export class VisibleStreams {
     if (usage === null || isCut) return
     const isHidden = hidesTokens(reply)
     const isLong = outputQuarters >= TEXT_MIN_TOKENS * QUARTERS
-    // After a pause for a slow reader, what had waited comes at once.
+    // After a pause for a slow reader, everything that had waited arrives at once.
     if (!isHidden && (!isLong || wasPaused)) return
     const shown = this.#of(endpoint, effortOf(reasoning))
     if (isHidden || pieceQuarters > outputQuarters * PIECE_SHARE) {
@@ -127,13 +127,14 @@ export class VisibleStreams {
 
 /**
  * The endpoints that one exchange may rely on. An endpoint may show everything in short replies to easy prompts, and
- * think on others: two keys could teach it, and a third could then open many streams that reserve only a small part.
+ * think on others: two keys could make it look reliable, and a third could then open many streams that reserve only a
+ * small part.
  */
 class KeyTrust implements StreamTrust {
   readonly #streams: VisibleStreams
   readonly #keyHash: string
   readonly #relying: HeldShare
-  /** Null if it was not asked yet. */
+  /** Null if it has not been determined yet. */
   #mayRely: boolean | null = null
 
   constructor(streams: VisibleStreams, keyHash: string, relying: HeldShare) {

@@ -49,7 +49,7 @@ export class Answer {
   readonly live: boolean
   /** True if the opening events were written and not dropped again. Written only here. */
   begun = false
-  /** True if its items are read at the end, so texts are not kept elsewhere. */
+  /** True if its items are read at the end, so no copies of its texts are kept. */
   isRead = false
   #begunBefore = false
   #turnSeen = false
@@ -260,13 +260,13 @@ export class Answer {
   /** Ends the response with a failure, and the sink; earlier output is kept, and open items are marked incomplete. */
   fail(error: GatewayError, ending: Ending): void {
     this.sink.hold()
-    // To a reader, a context that overflows in mid-reply is a reply that stopped for length.
+    // To a client, a reply that runs out of context is a reply that ended because of its length.
     if (error.code === 'context_length_exceeded' && this.output.length > 0) this.#finish('length', ending)
     else this.#fail(error, ending)
     this.sink.end()
   }
 
-  /** Lets later events be sent together: at the latest with `flush`, in the same turn of the loop. */
+  /** Allows later events to be sent together, at the latest by `flush` in the same turn of the event loop. */
   hold(): void {
     if (this.#draft === null) this.sink.hold()
   }
@@ -341,7 +341,7 @@ export class Answer {
     this.#deliver({ type: 'response.failed', sequence_number: 0, response: failedResponse(ended, error) })
   }
 
-  /** Numbers the event when it is sent: dropped events never had a number. */
+  /** Numbers the event when it is sent, so that dropped events never use up a number. */
   #write(event: StreamEvent): boolean {
     event.sequence_number = this.next++
     if (this.live) this.#turnSeen = true

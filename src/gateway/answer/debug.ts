@@ -3,7 +3,9 @@ import type { Clock } from '../../clock.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { DebugFacts, DebugReport, DebugTimings } from '../../protocol/response.ts'
 
-/** Times of one request: more than its attempts need, unless tools call the model again and again. */
+/**
+ * Maximum number of times for one request: more than its attempts need, unless tools call the model again and again.
+ */
 const TIMES_MAX = 256
 
 /** Collects the debug facts of one exchange. */
@@ -28,7 +30,7 @@ export class DebugNotes {
   /** For the beginning of a stream: bodies, and times so far. */
   opening(): readonly DebugFacts[] {
     const bodies = this.bodies.map((body): DebugFacts => ({ echo_upstream_body: { ...body } }))
-    // All of them: an opening that was dropped with its draft told nobody.
+    // All of them, because an opening that was dropped with its draft never reached the client.
     this.#told = 0
     return [...bodies, ...this.rest()]
   }

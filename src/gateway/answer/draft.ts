@@ -7,7 +7,7 @@ import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { RequestSignal } from '../../signal.ts'
 
-/** As much as a JSON reply with images may have; its reader also gets it only as a whole. */
+/** As much as a JSON reply with images may have, which its reader also gets only as a whole. */
 const DRAFT_MAX_BYTES = 64 * 1024 * 1024
 /** Memory of an event in addition to its texts. */
 const EVENT_BYTES = 256
@@ -56,7 +56,10 @@ export class Draft {
   }
 }
 
-/** Approximate bytes of memory. Whole texts in later events are those of the deltas; hosted items bring their own. */
+/**
+ * Approximate size in memory, in bytes. Complete texts in later events share the memory of the deltas; hosted items
+ * have their own.
+ */
 function weigh(event: StreamEvent): number {
   let bytes = EVENT_BYTES
   if ('delta' in event && typeof event.delta === 'string') return bytes + event.delta.length
@@ -68,7 +71,7 @@ function weigh(event: StreamEvent): number {
 }
 
 /**
- * Waits until a slow reader continues. `wait` gets the function to call then, or null once nobody waits any more.
+ * Waits until a slow reader continues. `wait` gets the function to call then, or null once nothing waits any more.
  * Rejects with the reason of the signal.
  */
 export function readerGoesOn(

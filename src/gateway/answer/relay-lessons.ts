@@ -43,7 +43,7 @@ function learnResponses({ event, data, last, written }: DecodedFrame): Lesson | 
   const pattern = new FramePattern(event, data, slots, true)
   const ahead = number - last.sequence_number
   if (ahead === 0) return { pattern, template: null, ahead, isProven: true }
-  // The provider numbers events that we leave out, or begins with 1.
+  // The provider numbers events that we leave out, or its numbers begin with 1.
   const template = templateOf(written, path =>
     path === 'delta' ? 'delta' : path === 'sequence_number' ? 'number' : null,
   )
@@ -77,7 +77,7 @@ interface Source {
    * decoded.
    */
   isInert(path: string, place: Place, json: string): boolean
-  /** True if it hides the length of its texts with blanks before the last brace. */
+  /** True if the provider hides the length of its texts with blanks before the last brace. */
   readonly hasBlanks: boolean
 }
 
@@ -93,8 +93,8 @@ const CHAT_TEXTS: ReadonlySet<string> = new Set([
 ])
 const CHAT_CHOICE = 'choices.'
 /**
- * Other members of a choice that are the same in every frame, or carry no content. Any other one may add to the answer
- * once in each frame (annotations, log probabilities), or make the effect of a text depend on it (the name of a call).
+ * Other members of a choice that are the same in every frame, or carry no content. Any other member may add to the
+ * answer once in each frame (annotations, log probabilities), or change the effect of a text (the name of a call).
  */
 const CHAT_INERT: ReadonlySet<string> = new Set([
   'choices.0.index',
@@ -134,7 +134,7 @@ const SOURCES: Readonly<Record<Streamed, Source>> = {
   },
   'chat-completions': {
     texts: CHAT_TEXTS,
-    // Two hide the length of the text; the id counts in the first frame only.
+    // Two members hide the length of the text; the id matters only in the first frame.
     slots: new Map([
       ['obfuscation', 'padding'],
       ['p', 'padding'],
@@ -318,8 +318,8 @@ const LESSONS: Readonly<Record<DialectName, Lessons>> = {
   responses: { ...lessonsFrom('responses'), responses: learnResponses },
   'chat-completions': lessonsFrom('chat-completions'),
   messages: { ...lessonsFrom('messages'), messages: learnMessages },
-  // A chunk of Google's API has usage and ends of its own, so none is like the next.
+  // A chunk of Google's API has its own usage and end, so no chunk is like the next.
   gemini: {},
-  // They have no streams.
+  // Embeddings are never streamed.
   embeddings: {},
 }

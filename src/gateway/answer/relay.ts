@@ -169,7 +169,7 @@ export class Relay {
   #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
     const untold = this.untold
     if (template !== null) ours.clear()
-    // The texts of passed frames may be told meanwhile: the number of the next event is the same all the time.
+    // Texts of relayed frames may be passed to the answer meanwhile: the number of the next event stays the same.
     let number = this.#deps.answer.next + this.#passed
     let end = at
     while (end < chunk.length) {

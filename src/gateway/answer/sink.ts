@@ -9,8 +9,8 @@ import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../pro
 
 export interface Sink {
   /**
-   * True if writes are seen at once, so that the first content commits the answer. False if nothing is sent before the
-   * end; then only the terminal event is written, and a draft may be dropped until then.
+   * True if the client sees writes at once, so that the first content commits the answer. False if nothing is sent
+   * before the end; then only the terminal event is written, and a draft may be dropped until then.
    */
   readonly live: boolean
   /** The dialect whose frames `relay` accepts as bytes; null if every event has to be written. */
@@ -79,7 +79,7 @@ export class FinalSink implements Sink {
   }
 
   hold(): void {
-    // Nothing leaves before the end.
+    // Nothing is sent before the end.
   }
 
   flush(): boolean {
@@ -91,7 +91,7 @@ export class FinalSink implements Sink {
   }
 
   end(): void {
-    // The object is all there is.
+    // There is nothing but the object.
   }
 }
 

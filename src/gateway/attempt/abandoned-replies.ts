@@ -12,7 +12,7 @@ import type { AttemptTarget } from './attempt-target.ts'
 
 /** Bounds on reading an abandoned reply. */
 interface ReadingBounds {
-  /** True to read on only once the model has produced content: before that, no end is near. */
+  /** True if reading continues only once the model has produced content: before that, the end is not near. */
   readonly needsContent: boolean
   /** True to close the reply when more content arrives. */
   readonly endsAtContent: boolean
@@ -25,8 +25,8 @@ interface ReadingBounds {
 /** The bounds for each policy; null: the call is closed at once. */
 export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   cancel: null,
-  // A model that has said its last word reports its usage within milliseconds; one that goes on is closed at its next
-  // word. Neither holds more than the request did.
+  // A model that has finished reports its usage within milliseconds; a reply that goes on is closed at its next delta.
+  // Neither holds more memory than the request did.
   finish: { needsContent: true, endsAtContent: true, bounded: false, maxBytes: 1024 * 1024, maxMs: 2_000 },
   // A long answer has some hundred kilobytes.
   drain: {
@@ -68,7 +68,9 @@ export class AbandonedReplies {
       : null
   }
 
-  /** True if there was room for one more; `end` closes it early. `keyHash`: null for a reply that takes no place. */
+  /**
+   * True if there was room for one more reply; `end` closes it early. `keyHash`: null for a reply that takes no place.
+   */
   enter(end: () => void, keyHash: string | null): boolean {
     if (keyHash !== null) {
       if (this.#places.take(keyHash, 1) !== 'taken') return false

@@ -38,9 +38,9 @@ interface AnswerTargetDeps {
   readonly record: AttemptRecord
   /** Null: no server tool is declared. */
   readonly calls: ToolCalls | null
-  /** The client's tools that are sent in another form; null: none. */
+  /** The client's tools that are sent in another form; null if there are none. */
   readonly fitted: FittedRequest | null
-  /** Learns which frames may be relayed; null: none may. */
+  /** Learns which frames may be relayed; null if none may. */
   readonly learn: LearnFrame | null
 }
 
@@ -60,14 +60,14 @@ export class AnswerTarget implements AttemptTarget {
     this.#answer = answer
     this.#calls = calls
     this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
-    // Nothing is between the reads and the sink; nothing leaves in a read where nobody sees events.
+    // Nothing stands between the reads and the sink; if nobody sees events, nothing is sent during a read.
     this.sink = answer.live ? answer.sink : null
   }
 
   take(said: Content): void {
     if (!this.#hasContent) this.#begin()
     let delta = said
-    // A plain reply has neither.
+    // A plain reply has neither of them.
     if (said.kind === 'close' ? said.fields !== null : said.kind === 'open' && said.start.type !== 'message')
       delta = this.#mark(said)
     if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)

@@ -26,13 +26,13 @@ import { harmless } from './provider-request.ts'
 import { finishOf, ReplyFigures } from './reply-figures.ts'
 import { ErrorReply, LONG_REQUEST_CHARS, ReplyReading } from './reply-reading.ts'
 
-/** Time that the provider gets after the finish to end its body, so that the connection can be reused. */
+/** The time that the provider has to end its body after the finish, so that the connection can be reused. */
 const TRAILING_MS = 1_000
 
 export class Attempt implements UpstreamHandler, MeteredReply {
   readonly figures = new ReplyFigures()
   readonly reader: ReplyReading
-  /** The model has finished; guardrails may still be checking the output. */
+  /** True once the model has finished; guardrails may still be checking the output. */
   isSaid = false
   /** True once the outcome is known. */
   isOver = false
@@ -81,7 +81,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     signal.addEventListener('abort', this.#onAbort, { once: true })
     record.isStarted = true
     this.figures.sentBytes = request.body.length
-    // A stored reply is not asked for.
+    // A stored reply needs no request.
     if (request.body !== '') {
       this.#sentMs = clock.monotonicMs()
       if (record.span !== undefined) record.span.sentMs = this.#sentMs
@@ -151,7 +151,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { clock, metrics } = this.#deps
     const { watch } = this.#exchange
     this.#record.status = head.status
-    // Limits of the gateway's own account are nobody's business.
+    // Rate limits of the gateway's own account are not shown to anyone.
     if (this.#record.credential !== null) this.#tellRates(head)
     const { span } = this.#record
     if (span !== undefined) span.headMs = readMs
@@ -236,9 +236,9 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   readonly conclude = (): void => {
     this.reader.end()
-    // One document comes at once.
+    // A single document arrives all at once.
     this.figures.pieceQuarters ||= this.figures.outputQuarters
-    // A decoder that neither finished nor complained has not seen the end of the reply.
+    // If the decoder neither finished nor failed, it has not seen the end of the reply.
     if (!this.isOver && !this.isSaid) this.fail(cutShort())
   }
 
@@ -250,7 +250,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     // An end that has to wait for counters would find other bytes there.
     const stays = isLast && this.#metered === null
     if (!(relay === null ? reader.push(chunk, this.#target, stays) : relay.push(chunk))) this.pause()
-    // Relayed texts count, which the decoder has not seen.
+    // Includes relayed texts that the decoder has not seen.
     const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
     const piece = quarters - figures.quartersBefore
     figures.quartersBefore = quarters
@@ -263,7 +263,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
 
-  /** Without its caller, an attempt may read on, as the provider's row says. */
+  /** After its caller has left, an attempt may continue reading, as the provider's row allows. */
   readonly #onAbort = (): void => {
     const { code } = this.#exchange.signal.reason as GatewayError
     if (code === 'client_closed' && !this.isOver) {

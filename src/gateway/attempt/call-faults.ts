@@ -35,7 +35,7 @@ export function noteCalls(
       metrics.toolCallFaults.inc({ provider: last.endpoint.provider.slug, fault })
     }
   }
-  // Each reply counts once: one with many calls says no more about the endpoint.
+  // Each reply counts once: a reply with many calls says no more about the endpoint.
   if (faulty > 0) last.health.called(clock.monotonicMs(), 0, 1)
   else if (good > 0) last.health.called(clock.monotonicMs(), 1, 0)
 }
@@ -45,7 +45,7 @@ function faultOf(
   names: ReadonlySet<string>,
 ): CallFault | null {
   if (names.size > 0 && !names.has(name)) return 'unknown_name'
-  // A function without parameters may be called with nothing.
+  // A function without parameters may be called without arguments.
   if (json === '' || json.length > ARGUMENTS_MAX_CHARS) return null
   return parseJson(json) === undefined ? 'invalid_json' : null
 }

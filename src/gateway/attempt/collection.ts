@@ -31,10 +31,10 @@ export function collecting<Deps extends ModelCallDeps>(
   return {
     ...deps,
     client: new StoredTransport(reply),
-    // One that a BYOK credential has submitted has its key.
+    // If a BYOK credential submitted the job, its key is used.
     providerKeys: { own: () => providerKey as OutgoingKey, shared: () => providerKey },
     requests: NO_REQUESTS,
-    // It says nothing about now.
+    // The reply says nothing about the endpoint's current health.
     health: null,
   }
 }
@@ -72,6 +72,6 @@ class StoredTransport implements Transport {
   }
 
   async close(): Promise<void> {
-    // Nothing is open.
+    // There is nothing open.
   }
 }

@@ -65,7 +65,7 @@ export interface HedgedCall {
   readonly exchange: Pick<RoutedExchange, 'attempts' | 'caller' | 'candidates' | 'ranking' | 'signal'>
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
-  /** True if it has a place in the retry budget. */
+  /** True if the call has a place in the retry budget. */
   isRetrying: boolean
   soFar(): CallProgress
   endRetry(): void
@@ -78,7 +78,7 @@ export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null
   const { attempts, candidates, ranking } = call.exchange
   const { hedgeAfterMs } = routing
   if (hedgeAfterMs === null || !ranking.fallbacks) return null
-  // The bill of a caller's own key is the caller's, and a later attempt follows a failure: both are asked alone.
+  // Requests on a BYOK credential are paid for by the caller, and a later attempt follows a failure: neither is raced.
   if (candidate.credential !== null || candidates.length < 2 || attempts.length > call.from) return null
   const race: Race = new Race({
     clock,
@@ -86,7 +86,7 @@ export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null
     begin: () => hedge(call, candidate, race),
     onWon: winner => {
       for (const record of attempts.slice(call.from)) {
-        // One that is still being prepared is not asked any more.
+        // An attempt that is still being prepared is not sent any more.
         if (!race.hasEntered(record)) remove(attempts, record)
       }
       // The attempt that answers is the last one.
@@ -109,7 +109,7 @@ function hedge(call: HedgedCall, first: RouteCandidate, race: Race): Promise<Res
     ({ endpoint, credential }) =>
       credential === null &&
       endpoint.modelId === first.endpoint.modelId &&
-      // No probe: that needs somebody behind it.
+      // No probes: a probe needs another candidate to fall back on.
       routing.health.of(endpoint, null).standing(nowMs, caller) < PROBE_DUE,
   )
   if (second === undefined || signal.aborted) return null
@@ -196,7 +196,8 @@ export class Race<Ended = Result> {
   /** Called when the first attempt has ended. Waits for the second one; null if there was none. */
   async end(): Promise<Ended | null> {
     this.#timer?.cancel()
-    // A second attempt that is still being prepared is asked if the first one has failed, and else not waited for.
+    // If the first attempt has failed, a second one that is still being prepared is sent; otherwise it is not waited
+    // for.
     const isLate = this.#winner !== null && this.#runners.size === 1
     const second = this.#second === null || isLate ? null : await this.#second
     this.#isOver = true
@@ -260,7 +261,7 @@ class RacingTarget implements AttemptTarget {
     if (!this.#claim()) return null
     const target = this.#open()
     this.#attempt.lead(target)
-    // The read that won is being told.
+    // The read that won the race is being processed.
     target.sink?.hold()
     return target
   }

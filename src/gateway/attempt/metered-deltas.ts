@@ -28,13 +28,13 @@ export interface MeteredReply {
 }
 
 export class MeteredDeltas {
-  /** True while deltas wait for an answer of the counters. */
+  /** True while deltas wait for a response from the counters. */
   isHeld = false
   readonly #meter: Meter
   readonly #reply: MeteredReply
   /** Output, in quarters of tokens, at which more has to be reserved. */
   #watchFrom: number
-  /** Deltas buffered while held; at most what one read brings. */
+  /** Deltas buffered while held; at most those of one read. */
   #heldBack: Delta[] = []
   /** True if the provider has ended its reply meanwhile. */
   #endsLater = false
@@ -52,7 +52,7 @@ export class MeteredDeltas {
     }
     const reply = this.#reply
     reply.take(delta)
-    // A relay passes on a whole read, and is asked after it.
+    // A relay passes on a whole read, and is checked after it.
     if (reply.figures.outputQuarters >= this.#watchFrom && !reply.reader.relays && 'text' in delta) {
       this.#reach()
     }
@@ -81,7 +81,7 @@ export class MeteredDeltas {
       this.isHeld = true
       reply.halt()
     }
-    // A relay passes on a whole read, which may be more than is left.
+    // A relay passes on a whole read, which may be more than the remaining amount.
     if (this.#meter.isShort) reader.endRelay()
   }
 
@@ -100,7 +100,7 @@ export class MeteredDeltas {
   #tell(): void {
     const reply = this.#reply
     if (reply.figures.outputQuarters >= this.#watchFrom) this.#reach()
-    // One of them may have to wait again, and those behind it.
+    // One of them may have to wait again, and so do those behind it.
     for (const delta of this.#heldBack.splice(0)) this.take(delta)
     if (this.#endsLater && !this.isHeld && !reply.isOver && !reply.figures.isCut) reply.conclude()
   }

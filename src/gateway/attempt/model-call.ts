@@ -69,7 +69,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
 {
   readonly deps: Deps
   readonly exchange: Each
-  /** True if it has a place in the retry budget. */
+  /** True if the call has a place in the retry budget. */
   isRetrying = false
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
@@ -185,7 +185,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       if (terms === null) return this.#leave(candidate, record)
       const { batch, callerContext, held, signal, spans } = exchange
       if (signal.aborted) throw signal.reason
-      // Nothing is encoded where the thread has no room as it is.
+      // Nothing is encoded if the thread's memory is already full.
       if (!held.hold(0)) throw overloaded()
       const wire = this.encode(record, terms)
       if (batch !== undefined && this.submits(record, terms, wire)) {
@@ -253,7 +253,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       const { genAi } = deps.metrics
       if (genAi !== null) countGenAi(genAi, exchange, record, isPlausible ? figures.usage : null, nowMs)
       if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
-      // The deployment behind a BYOK key is the caller's, and shows nothing about that of others.
+      // The deployment behind a BYOK key belongs to the caller, so it says nothing about the deployments of others.
       if (exchange.request.stream === true && candidate.credential === null) {
         deps.visibleStreams.note(candidate.endpoint, exchange.prompt, exchange.caller.keyHash, figures)
       }
@@ -329,14 +329,14 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { candidates, ranking, signal } = this.exchange
     if (!ranking.fallbacks || signal.aborted) return undefined
     const next = candidateAfter(candidates, candidate, error, this.soFar())
-    // A request that does not fit the model adds nothing to the load of an outage.
+    // A request that the model cannot serve does not add to the load of an outage.
     if (next === undefined || error.retry !== 'endpoint' || this.isRetrying) return next
     this.isRetrying = this.deps.retries.take()
     this.deps.metrics.retries.inc({ outcome: this.isRetrying ? 'tried' : 'over_budget' })
     return this.isRetrying ? next : undefined
   }
 
-  /** A second attempt that has been answered is a request like any other, however long its answer is. */
+  /** Once a second attempt has been answered, it is a request like any other, however long its answer is. */
   endRetry(): void {
     if (!this.isRetrying) return
     this.isRetrying = false

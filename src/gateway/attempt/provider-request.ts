@@ -253,7 +253,7 @@ function parseUrl(endpoint: Endpoint, path: string): URL {
       `No base URL is configured for provider ${provider.name} (baseUrl in its row under providers)`,
     )
   }
-  // Without a key that fills its gaps, an address needs what the row says.
+  // If the key does not fill the gaps in the address, the values of the row are used.
   const { region } = provider
   return new URL(fillGaps(baseUrl, region === undefined ? {} : { region }, provider) + path)
 }

@@ -35,7 +35,7 @@ export function tellRecorded(
     const outcome = tell()
     recording.end(exchange, {
       isReplyGuarded: exchange.guarding?.reply != null,
-      // What was said before a failure that is the whole answer was dropped.
+      // Output before a failure was dropped if the failure is the whole answer.
       output: outcome.answered ? exchange.answer.output : null,
       error,
     })

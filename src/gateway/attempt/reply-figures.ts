@@ -30,7 +30,7 @@ export class ReplyFigures implements CallFigures {
     this.outputCharacters += text.length
   }
 
-  /** Counts output of the model. False if it is more than text. */
+  /** Counts output of the model. False if the delta contains more than text. */
   say(delta: Content): boolean {
     if (!('text' in delta)) return false
     this.said(delta.text)
@@ -42,7 +42,7 @@ export class ReplyFigures implements CallFigures {
 /** The figures of an attempt that did not begin. */
 export const NOTHING_SAID: CallFigures = new ReplyFigures()
 
-/** The tiers of the interface. Any other word could be arbitrary text, which was not scanned. */
+/** The service tiers of the API. Any other value could be arbitrary text, which was not scanned. */
 const TIERS: ReadonlySet<string> = new Set([
   'auto',
   'default',
@@ -57,7 +57,7 @@ const TIERS: ReadonlySet<string> = new Set([
   'provisioned',
 ])
 
-/** Providers' usual words, which cannot contain a key. */
+/** Values that providers usually send, which cannot contain a key. */
 const USUAL_ENDS: ReadonlySet<string> = new Set([
   'completed',
   'end_turn',

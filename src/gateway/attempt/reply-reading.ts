@@ -103,7 +103,7 @@ export class ReplyReading {
     return true
   }
 
-  /** Called when the provider has ended its reply. @throws as `push` */
+  /** Called when the provider has ended its reply. @throws the same errors as `push` */
   end(): void {
     if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
     if (this.#kind === 'document') {
@@ -142,7 +142,7 @@ export class ReplyReading {
       : new SseParser(this.#frame, frameBytes)
   }
 
-  /** No client dialect has another framing. */
+  /** No dialect uses any other framing. */
   #openRelay(parser: SseParser | AwsEventParser, target: AttemptTarget | null): void {
     const decode = this.#decode
     if (parser instanceof SseParser) this.relay = target?.relay?.({ parser, decode }) ?? null
@@ -189,7 +189,7 @@ const JSON_MAX_BYTES = 4 * 1024 * 1024
 const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
 /** Limit with generated images inside. */
 const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
-/** An event with a generated image contains all of it: a few megabytes of base64. */
+/** An event with a generated image contains the whole image: a few megabytes of base64. */
 const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 
 /** Characters that a token may have: words in code and markup reach ten, runs of blanks and dashes more. */
@@ -235,7 +235,7 @@ export class ReplyBounds {
   isRich = false
   readonly #json: JsonBounds
   readonly #held: Held
-  /** Bytes currently counted with the request. */
+  /** Bytes that are currently reported to the request's count. */
   #told = 0
   #requestBytes = 0
   /** Bytes of frames with more than text, and of a parsed reply. */

@@ -18,7 +18,7 @@ export const SIGNING: FormatName = 'google-gemini'
 const KEPT_MS = 3_600_000
 /** Longer signatures are dropped: they usually have some hundred to some thousand characters. */
 const SEAL_MAX_CHARS = 8_192
-/** Maximum number of calls looked up per prompt, the last ones: only those of the running turn are required. */
+/** Maximum number of calls looked up per prompt, newest first: only those of the running turn are required. */
 const CALLS_MAX = 64
 
 type Fields = Readonly<Record<string, unknown>>

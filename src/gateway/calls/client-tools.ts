@@ -55,7 +55,7 @@ export function fitTools(
 
 const TOOL_PATH = /^tools\[(\d{1,6})\]/
 
-/** Returns the result of `encode`. @throws its errors, with paths of tools as the caller wrote them */
+/** Returns the result of `encode`. @throws its errors, with the tools' paths as the caller wrote them */
 export function withClientPaths<Result>(paths: readonly string[] | null, encode: () => Result): Result {
   if (paths === null) return encode()
   try {
@@ -177,7 +177,7 @@ function isCustom(tool: Tool): tool is CustomTool {
 }
 
 function functionOf({ name, description, format }: CustomTool): Tool {
-  // The format cannot hold the model to a grammar, so that the model is told of it.
+  // The format cannot make the model follow a grammar, so the description tells the model about it.
   const grammar =
     format?.type === 'grammar'
       ? `The input must fit this ${format.syntax} grammar:\n${format.definition}`

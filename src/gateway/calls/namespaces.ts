@@ -26,8 +26,8 @@ interface Flattened {
 const NAME_MAX_CHARS = 64
 const HASH_CHARS = 8
 /**
- * Characters that descriptions of namespaces may take in the descriptions of their tools, all together: each of them
- * is repeated for each of its tools. Twenty thousand for each of fifty tools.
+ * Total number of characters that descriptions of namespaces may add to those of their tools: each one is repeated for
+ * each of its tools. Twenty thousand characters for each of fifty tools.
  */
 const DESCRIPTIONS_MAX_CHARS = 1024 * 1024
 const FOREIGN = /[^a-zA-Z0-9_-]/g
@@ -141,7 +141,7 @@ function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): C
   return (flat ?? choice) as Choice
 }
 
-/** The tools of a request by all that a choice may name, so that nothing is searched for each entry. */
+/** The tools of a request, indexed by everything that a choice may name, so that no entry needs a search. */
 class NamedTools {
   readonly #names: FlatNames
   /** Names of tools outside of namespaces. */
@@ -149,7 +149,7 @@ class NamedTools {
   readonly #spaces = new Map<unknown, Namespace[]>()
   /** The first namespace that has a tool, by kind and name, with and without its own name. */
   readonly #owners = new Map<string, Namespace>()
-  /** Namespaces that an entry has named: a second one would repeat all of its tools. */
+  /** Namespaces that an entry has already named: a second entry would repeat all of their tools. */
   readonly #done = new Set<unknown>()
 
   constructor(tools: readonly Tool[], names: FlatNames) {

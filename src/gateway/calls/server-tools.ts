@@ -39,7 +39,7 @@ interface Declared {
   readonly prompt: ResponsesRequest
   /** By the name that the model sees. */
   readonly functions: ReadonlyMap<string, DeclaredFunction>
-  /** True if the caller declared no function, so that an unknown name is a mistake of the model. */
+  /** True if the caller declared no function, so that an unknown name is a mistake by the model. */
   readonly takesUnknown: boolean
 }
 
@@ -77,7 +77,7 @@ function toolOf(
 ): ServerTool | null {
   const name = serverToolName(type)
   const found = name === null ? nativeTool(tools, type) : tools.get(name)
-  // A tool that asks models is not run for what a tool asks: it would never end.
+  // A tool that calls models is not run for a request that a tool makes, because that would never end.
   return found === undefined || (parent !== undefined && found.asksModels === true) ? null : found
 }
 
@@ -157,7 +157,7 @@ export class ServerTools {
     )
   }
 
-  /** Informs the caller, once, of a tool that no one here can run. */
+  /** Informs the caller, once, of a tool that nothing here can run. */
   #leaveOut({ pipeline }: ToolExchange, { tool: { type }, missing }: MissingDeclaration): void {
     if (this.#leftOut.has(type)) return
     this.#leftOut.add(type)
@@ -212,7 +212,7 @@ export class ServerTools {
   }
 
   /**
-   * Runs the calls that an earlier answer asked for, e.g. approved ones, one after the other. Their items wait until
+   * Runs the calls that an earlier answer asked for, such as approved ones, one after the other. Their items wait until
    * the model begins, so that another endpoint can still be tried. Resolves with the items for the model.
    */
   async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
@@ -270,7 +270,7 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
   }
 }
 
-/** Another tool of the request, as sessions let the model see it; null if not yet. */
+/** Another tool of the request, in the form in which sessions show it to the model; null if they do not show it yet. */
 function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
   let shown: Tool | null = tool
   for (const { session } of open) {

@@ -47,7 +47,7 @@ export interface PendingCall {
 
 /** The rules for unknown calls and for calls that the client runs. */
 interface ToolCallTerms {
-  /** True if the caller has no functions, so that an undeclared name is a mistake of the model. */
+  /** True if the caller has no functions, so that an undeclared name is a mistake by the model. */
   readonly takesUnknown?: boolean
   /** True if calls for the client wait for the server tools that the model called before them. */
   readonly holds?: boolean
@@ -109,7 +109,7 @@ export class ToolCalls {
     return true
   }
 
-  /** Holds a call for the client if it comes after a server-tool call: items keep the model's order. */
+  /** Holds a call for the client if it comes after a server-tool call, because items keep the model's order. */
   #hold(delta: Content & { readonly item: number }): boolean {
     if (this.#terms.holds !== true || this.pending.length === 0) return false
     this.#heldItems.add(delta.item)

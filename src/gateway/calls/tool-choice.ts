@@ -23,7 +23,7 @@ export function functionChoice(
   if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
   if (!first) return 'auto'
   const forced = serverOf(tool_choice.type)
-  // A tool that the provider runs itself is forced by its own name.
+  // A tool that the provider itself runs is forced by its own name.
   if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
   const names = [...functions].flatMap(([name, each]) =>
     each.server === forced && isChosen(tool_choice, each) ? [name] : [],
@@ -55,14 +55,14 @@ function allowedFunctions(
   serverOf: (type: string) => ServerTool | null,
 ): AllowedTools {
   const meant = meantFunctions(functions)
-  // Entries may mean the same functions, of which a server has hundreds.
+  // Several entries may mean the same functions, and a server may have hundreds of them.
   const done = new Set<readonly string[]>()
   const allowed = new Set<string>()
   const tools = choice.tools.flatMap(tool => {
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
     const [label, name] = tool['type'] === 'mcp' ? [tool['server_label'], tool['name']] : [null, null]
     const names = server === null ? undefined : meant.get(server)?.get(meaning(label, name))
-    // The client, or the provider, runs it itself.
+    // The client or the provider runs it.
     if (names === undefined) return [tool]
     if (done.has(names)) return []
     done.add(names)

@@ -121,8 +121,8 @@ export class ToolRunner {
     const { metrics, clock } = this.#deps
     const args = argumentsOf(pending.arguments.toString())
     const call: ToolCall = { callId: pending.callId, name, arguments: args ?? {}, tool }
-    // A malformed call counts too: otherwise a model that repeats it would never stop. A call that does not run is told
-    // to the model alone: an item of it would come back as a call that has a result.
+    // A malformed call counts too: otherwise a model that repeats it would never stop. A call that does not run is
+    // reported only to the model: its item would come back as a call that has a result.
     if (!this.budget.takeCall() || args === null) {
       bill.addToolCall(false)
       metrics.serverToolCalls.inc({ tool: server.name, outcome: args === null ? 'malformed' : 'over_budget' })
@@ -266,7 +266,7 @@ async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUs
   const isOwn = attempts.at(-1)?.isByok === true
   const allowance = reservation?.allowance ?? null
   if (allowance === null) return true
-  // No own credential pays for the tool: limits that leave it out count the fees all the same.
+  // Tools are never paid for by a BYOK credential, so limits that leave out such credentials count the fees too.
   if (
     (await allowance.cover(bill.closedCost, isOwn)) &&
     (!isOwn || (await allowance.cover(bill.tools.cost, false)))

@@ -1,7 +1,7 @@
 /**
- * Lists every way in which a request can get a server tool: `tools`, tools added by an item, tools given to tools,
- * plugins, model names, and fields that make a provider search. A tool that the workspace has disabled is refused in
- * each of these ways.
+ * Lists every way in which a request can get a server tool: `tools`, tools added by an item, tools passed to other
+ * tools, plugins, model names, and fields that make a provider search. A tool that the workspace has disabled is
+ * refused in each of these ways.
  */
 import type { ToolPermissions } from '../../access/tool-permissions.ts'
 import { GatewayError } from '../../errors.ts'
@@ -118,7 +118,7 @@ function addTools(list: readonly unknown[], path: string, tools: ToolWaysDeps['t
   }
 }
 
-/** Tools that a tool gives to the models it calls. */
+/** Adds tools that a tool passes to the models it calls. */
 function addInner(settings: unknown, path: string, tools: ToolWaysDeps['tools'], add: Add): void {
   const inner = (settings as { readonly tools?: unknown } | null | undefined)?.tools
   if (Array.isArray(inner)) addTools(inner, `${path}.tools`, tools, add)

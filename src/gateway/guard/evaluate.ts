@@ -14,7 +14,7 @@ import type { CompiledRules, GuardRules, OutputGuardRules } from './rules.ts'
 
 export type GuardTasks = Pick<GatewayTasks, 'run'>
 
-/** Texts of this length take a worker a few milliseconds. */
+/** Texts up to this length take a worker a few milliseconds. */
 const SHORT_MAX_CHARS = 65_536
 /** For all texts of a request; some megabytes of text take some hundred milliseconds. */
 const REQUEST_DEADLINE_MS = 2_000

@@ -84,7 +84,7 @@ export function createGuard(deps: GuardDeps): Guard {
   return {
     request(exchange) {
       const known = deps.guardrails.of(exchange.caller)
-      // The usual case makes no closure.
+      // The usual case creates no closure.
       if (known === null) return null
       return whenReady(known, guardrail =>
         guardrail === null ? null : guardRequest(deps, guardrail, exchange),
@@ -286,7 +286,7 @@ export function createCheckText(tasks: GuardTasks): CheckText {
     const rules =
       side === 'input' ? inputRulesOf(policy, applied) : (outputRulesOf(policy, applied)?.rules ?? null)
     if (rules === null) return { action: null, redacted: text, findings: [] }
-    // As a user writes it, and as a model does.
+    // Input is checked as a user's text, a reply as a model's.
     const who = side === 'input' ? 'user' : 'other'
     const { findings, failure } = await evaluateTexts(tasks, rules, [{ text, who }], signal)
     if (failure !== null) {

@@ -77,7 +77,7 @@ export class ReplyText {
 
   /** The deltas that are sent after the last window. */
   releaseRest(): readonly Content[] {
-    // Log probabilities may come when all of the text has left.
+    // Log probabilities may arrive after all of the text has been sent.
     const logprobs = this.#takeLogprobs(Number.POSITIVE_INFINITY)
     const deltas = logprobs !== null && logprobs.length > 0 ? [this.#delta('', logprobs)] : []
     return [...deltas, ...this.#takeAnnotations(Number.POSITIVE_INFINITY)]
@@ -142,8 +142,8 @@ const SERVER_TOOLS = [
 ]
 
 /**
- * Items of tools that a provider or the gateway ran, and sealed items. Any other item, even of an unknown kind, asks
- * the client to do something: the model wrote it, so it is text.
+ * Items of tools that a provider or the gateway ran, and sealed items. Any other item, even of an unknown type, asks
+ * the client to do something: the model wrote it, so it counts as text.
  */
 const RUN_BY_PROVIDER: ReadonlySet<string> = new Set([
   ...DONE_BY_PROVIDER,
@@ -181,7 +181,7 @@ const NO_TEXT: ReadonlySet<string> = new Set([
 ])
 /** Fields of nested objects that are not text. */
 const NO_TEXT_WITHIN: ReadonlySet<string> = new Set(['type', 'id', 'file_id', 'hash'])
-/** The model chose the keys below these fields, so every string there is text. */
+/** The model chose the keys of the objects in these fields, so every string there is text. */
 const ALL_TEXT: ReadonlySet<string> = new Set(['arguments', 'input', 'env', 'environment'])
 const NOTHING: ReadonlySet<string> = new Set()
 

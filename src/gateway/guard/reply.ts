@@ -259,7 +259,7 @@ export class OutputGuard implements AttemptTarget {
       return true
     }
     for (const text of this.#texts.values()) if (!this.#finishText(text)) return false
-    // An answer without content still has its items.
+    // Items of an answer without content are still sent.
     this.#deliverOpenings()
     this.#report.publish(this.#exchange)
     this.#isClosed = true

@@ -82,7 +82,7 @@ export function outputRulesOf(policy: Policy, applied: readonly AppliedGuardrail
   const rules = rulesOf(policy.output, owners, 'output.content_filters')
   if (rules === null) return null
   const { windowBytes, overlapBytes } = policy.output
-  // Of two guardrails one may have the wider window, the other the wider overlap.
+  // One guardrail may have the wider window, another one the wider overlap.
   const size = { windowBytes: Math.max(windowBytes, overlapBytes + 1), overlapBytes }
   return { rules, size, inline: rules.all.cost.where(size.windowBytes + CONTEXT_CHARS) === 'inline' }
 }

@@ -91,7 +91,7 @@ export function verdictOf(
   if (error === null || isRefused) return 'ok'
   if (!isStarted || error.wasCounted) return 'none'
   const { health = 'none' } = error.meaning
-  // Where the provider refused the request, its status says more than the failure that it became.
+  // If the provider refused the request, its status says more than the failure derived from it.
   const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500
   const said = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health
   if (said === 'limited') return TOO_LARGE.test(error.message) ? 'none' : 'limited'
@@ -155,7 +155,7 @@ export function noteHealth(
     if (span !== undefined) span.firstTokenMs = health.firstTokenMs
     return
   }
-  // A request that was ended on this side, by a drain for instance, says nothing about the endpoint.
+  // A request that was ended on this side, for example by a drain, says nothing about the endpoint.
   if (signal.aborted) health.ended('none', nowMs, 0)
   else health.ended(verdictOf(record, prompt), nowMs, askedWaitMs(record))
 }

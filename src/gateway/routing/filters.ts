@@ -77,7 +77,7 @@ const FILTERS: readonly Filter[] = [
     admits: ({ endpoint, credential }) => retainsNothing(endpoint, credential),
   },
   {
-    // Only zero retention rules out collection for certain.
+    // Only zero retention rules out training for certain.
     excludedBy: 'data_policy:training',
     applies: ({ preferences }) => preferences.data_collection === 'deny',
     admits: ({ endpoint, credential }) => collectsNothing(endpoint, credential),

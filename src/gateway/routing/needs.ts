@@ -123,7 +123,7 @@ export class Needs {
   #mayExceed(leastContext: number): boolean {
     const { inputTokens, isInputBelow } = this.#measures
     if (leastContext === Number.POSITIVE_INFINITY || inputTokens === undefined) return false
-    // A plugin leaves an answer room of its own, at most half of the context.
+    // A plugin reserves space for the answer itself, at most half of the context.
     const most = this.#plugins === null ? leastContext : leastContext / 2
     const room = Math.min(leastContext - this.output, most)
     if (isInputBelow !== undefined) return !isInputBelow(this.#request, room)

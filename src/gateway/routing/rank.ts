@@ -133,7 +133,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
       const { dialect, plugins } = exchange
       const { embeds } = DIALECT_ABILITIES[dialect]
       const exclusions = new Exclusions()
-      // A request that is refused here has them too.
+      // A request that is refused here has exclusions too.
       exchange.ranking = { ...exchange.ranking, exclusions: exclusions.list }
       const scope = {
         exclusions,
@@ -174,7 +174,7 @@ export interface PlainRoute extends Pick<RankingNotes, 'exclusions'> {
   readonly leastContext: number
   /** An answer with up to this many tokens fits all of them; infinite if any answer does. */
   readonly leastOutput: number
-  /** Counts requests of a route with a single candidate; null if there are several, of which each request chooses. */
+  /** Counts requests of a route with a single candidate; null if there are several, from which each request chooses. */
   readonly only: Count | null
   /** True if the user that a request names may change the candidates, because there are own keys. */
   readonly readsUser: boolean
@@ -344,7 +344,7 @@ export async function explainRefused(
     const scope = { ownKeys, keyHash, dataRegion, restrictions, dialect, embeds }
     return route(prompt, catalog, scope).candidates
   } catch {
-    // The error that the caller gets is the refusal of the request, not this one.
+    // The caller gets the refusal of the request, not this error.
     return []
   }
 }

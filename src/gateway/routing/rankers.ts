@@ -163,7 +163,7 @@ function drawnOf(
   for (; known < candidates.length; known++) {
     const candidate = candidates[known] as RouteCandidate
     const price = priceOf(candidate.endpoint)
-    // They are sorted by price: all further prices are unknown too. Beside free candidates, others are not drawn.
+    // Candidates are sorted by price, so all further prices are unknown. If there are free ones, only they are drawn.
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
     if (!mayBeDrawn(candidate, terms, wanted)) continue
     if (hasTools && isPoor(candidate, terms)) continue
@@ -293,7 +293,7 @@ function byHealth(
     if (standing === BLOCKED) return LAST
     if (standing === PROBE_DUE) {
       if (!probesFirst) return FIRST + 1
-      // One probe for each request: if it fails, a candidate that works must be next.
+      // One probe per request: if it fails, the next candidate must be one that works.
       if (hasProbe) return LAST
       hasProbe = true
       return FIRST

@@ -29,7 +29,7 @@ export function unknownModel(id: string, catalog: Catalog, dialect: DialectName)
     const message = `${id} could mean ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
     return unavailable('model_not_found', message, [id], [])
   }
-  // In place of a model some callers name a key.
+  // Some callers put an API key in place of the model name.
   const shown = shownModel(id)
   const message = `${shown} is not a valid model ID${adviceFor(id, catalog)}`
   return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shown], [])
@@ -112,7 +112,7 @@ const WORDS: Readonly<Record<string, string>> = {
 /** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */
 function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): GatewayError | null {
   const [first, second] = reasons.filter(each => each !== NO_SHARED_KEY)
-  // Length comes last among the filters: what it leaves out would have served otherwise.
+  // Length is the last of the filters: an endpoint that it leaves out would have served the request otherwise.
   const reason = reasons.includes(CONTEXT_LENGTH) ? CONTEXT_LENGTH : second === undefined ? first : undefined
   if (needs === null || reason === undefined) return null
   const ids = models.map(model => model.id)

@@ -318,7 +318,7 @@ export function listGroups(
   }
   const used = usedOf(request, PREFERRED_PARAMETERS)
   if (used.length > 0) narrow('fewer_parameters', endpoint => used.every(name => honours(endpoint, name)))
-  // Formats without this mode get a hint in words, which is less.
+  // Formats without this mode get a hint in words, which is less reliable.
   if (request.text?.format?.type === 'json_object')
     narrow('no_json_object', endpoint => has(textFormat(endpoint), 'json_object'))
   if (lengthsDiffer && needs !== null) narrow('probably_too_short', endpoint => needs.fits(endpoint))

@@ -78,7 +78,7 @@ export class Stickiness {
    */
   lastModel({ caller, request }: Asked, router: string): string | null | Promise<string | null> {
     const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
-    // Without a name, requests that begin with the same words are no conversation yet.
+    // Without a name, requests that begin with the same words are not a conversation yet.
     const conversation = isNamed || hasAnswer(request) ? conversationOf(request) : null
     if (conversation === null) return null
     return this.#pins.get(keyOf(caller.organizationId, `router ${router}`, conversation))
@@ -102,7 +102,7 @@ export class Stickiness {
     { isNamed, caller }: Terms,
   ): string | null | Promise<string | null> {
     const first = isNamed ? candidates.find(({ endpoint }) => endpoint.modelId === modelId) : undefined
-    // Only a success is worth more than that.
+    // Only a success makes a candidate worth pinning.
     return first === undefined
       ? this.#pins.get(key)
       : this.#pins.claim(key, pinOf(first), IDLE_MS, caller.keyHash)
@@ -126,7 +126,7 @@ export class Stickiness {
           const key = keys.get(modelId)
           if (key === undefined) return
           const pin = pinOf(candidate)
-          // The same pin is renewed; a new one needs a cache hit.
+          // An existing pin is renewed; a new pin needs a cache hit.
           const isWorthIt =
             isNamed ||
             (savesByCache(candidate) && (pins.get(modelId) === pin || (usage?.cachedTokens ?? 0) > 0))

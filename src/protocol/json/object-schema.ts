@@ -1,4 +1,6 @@
-/** JSON Schemas that the gateway itself writes: arguments of functions, and answers that it asks models for. Pure. */
+/**
+ * JSON Schemas that the gateway itself writes: for function arguments and for answers that it asks models for. Pure.
+ */
 
 type Fields = Readonly<Record<string, unknown>>
 

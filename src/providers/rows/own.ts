@@ -1,6 +1,6 @@
 /**
- * Providers with their own API, several addresses, quirks, or structured keys, also where they speak OpenAI's chat
- * completions. Data.
+ * Providers that have their own API, several addresses, quirks or structured keys, including those that use OpenAI's
+ * chat-completions format. Data.
  */
 import {
   COMPATIBLE,

@@ -1,4 +1,4 @@
-/** Migration of alerts and their deliveries. */
+/** Migration that creates the tables of alerts and their deliveries. */
 import type { Migration } from 'kysely/migration'
 
 /** One row for each alert and receiver. Rows stay after their delivery, so that no alert is raised twice. */

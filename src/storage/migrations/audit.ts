@@ -1,4 +1,4 @@
-/** Migration of audit records. */
+/** Migration that creates the table of audit records. */
 import { PostgresAdapter } from 'kysely'
 import type { Migration } from 'kysely/migration'
 

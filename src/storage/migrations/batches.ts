@@ -1,4 +1,4 @@
-/** Migration of batches, their lines and the results. */
+/** Migration that creates the tables of batches, their lines and their results. */
 import { sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 

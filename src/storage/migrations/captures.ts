@@ -1,4 +1,4 @@
-/** Migration of captures and their parts. The captured data itself is in files. */
+/** Migration that creates the tables of captures and their parts. The captured data itself is stored in files. */
 import type { Migration } from 'kysely/migration'
 
 export const captures: Migration = {

@@ -1,4 +1,4 @@
-/** Migration of imported and listed models. */
+/** Migration that creates the table of imported and listed models. */
 import type { Migration } from 'kysely/migration'
 
 /** Adds the lists of models by their source. */

@@ -1,4 +1,4 @@
-/** Migrations of provider credentials and of credits. */
+/** Migrations that create the tables of provider credentials, credits and key revisions. */
 import type { Migration } from 'kysely/migration'
 
 /** Adds sealed provider credentials. Lists of restrictions are JSON, or null. */

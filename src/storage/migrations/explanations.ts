@@ -1,4 +1,4 @@
-/** Migration of explanations. */
+/** Migration that creates the table of explanations. */
 import type { Migration } from 'kysely/migration'
 
 /** One row for each request that is explained. They are found by either id, and removed by organization and age. */

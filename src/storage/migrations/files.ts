@@ -1,4 +1,4 @@
-/** Migrations of files, of their text chunks for search, and of the memory of tools. */
+/** Migrations that create the tables of files, of their text chunks for search, and of the memory of tools. */
 import { PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 

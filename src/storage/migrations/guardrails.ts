@@ -1,7 +1,7 @@
 /**
- * Migration of guardrails and their assignments. Fields that queries filter on have a column, the rules are JSON.
- * Deleting a workspace, key or guardrail deletes dependent rows. Each existing workspace gets an empty default
- * guardrail.
+ * Migration that creates the tables of guardrails and their assignments. Fields that queries filter on have a column;
+ * the rules are JSON. Deleting a workspace, key or guardrail deletes dependent rows. Each existing workspace gets an
+ * empty default guardrail.
  */
 import type { Migration } from 'kysely/migration'
 import { systemClock } from '../../clock.ts'

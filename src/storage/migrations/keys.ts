@@ -1,4 +1,4 @@
-/** Migrations of API keys. */
+/** Migrations that create the tables of API keys and their secrets, and add roles and identities. */
 import type { Migration } from 'kysely/migration'
 
 export const keys: Migration = {

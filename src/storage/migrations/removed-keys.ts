@@ -1,4 +1,4 @@
-/** Migration of the list of deleted API keys. */
+/** Migration that creates the list of deleted API keys. */
 import type { Migration } from 'kysely/migration'
 
 /** Hashes alone: nothing else of a deleted key is kept. */

@@ -1,4 +1,4 @@
-/** Migration of provider batch jobs. */
+/** Migration that creates the table of provider batch jobs. */
 import type { Migration } from 'kysely/migration'
 
 export const serviceJobs: Migration = {

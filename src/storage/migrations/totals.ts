@@ -1,5 +1,5 @@
 /**
- * Migration of the usage totals. It creates the tables but does not fill them: a large ledger takes minutes, so the
+ * Migration that creates the tables of usage totals. It does not fill them: a large ledger takes minutes, so the
  * gateway does that in batches at startup (`LedgerStore.fillTotals`).
  */
 import { PostgresAdapter, sql } from 'kysely'

@@ -1,4 +1,4 @@
-/** Migrations of usage records. */
+/** Migrations that create the table of usage records, and add its later columns and indexes. */
 import { sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
@@ -52,7 +52,7 @@ export const usageSums: Migration = {
   },
 }
 
-/** Finds the records of requests for which nobody was asked, by workspace and age. */
+/** Finds the records of requests for which no provider was called, by workspace and age. */
 export const usageUnasked: Migration = {
   async up(db) {
     await sql`

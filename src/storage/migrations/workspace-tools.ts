@@ -1,4 +1,4 @@
-/** Migration of the server tools that a workspace has disabled. */
+/** Migration that adds the list of server tools that a workspace has disabled. */
 import type { Migration } from 'kysely/migration'
 
 export const workspaceTools: Migration = {

@@ -1,4 +1,4 @@
-/** Migrations of workspaces and end users. */
+/** Migrations that create the tables of workspaces and end users. */
 import type { Migration } from 'kysely/migration'
 import { systemClock } from '../../clock.ts'
 

@@ -1,4 +1,7 @@
-/** Reads replies from models that tools call: their text, their errors, and their stream as a growing text. Pure. */
+/**
+ * Reads replies from models that tools call: their text, their errors, and the text received so far from their stream.
+ * Pure.
+ */
 import { GatewayError } from '../../errors.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { ResponseResource } from '../../protocol/response.ts'

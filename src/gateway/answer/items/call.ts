@@ -11,9 +11,9 @@ type CallStart = Extract<ItemStart, { type: 'function_call' | 'custom_tool_call'
 /** The differences between the two kinds of calls. */
 interface CallKind {
   readonly delta: 'response.function_call_arguments.delta' | 'response.custom_tool_call_input.delta'
-  /** The text of a completed call that has none. */
+  /** The text of a completed call that has no arguments. */
   readonly nothing: string
-  /** The field of the item that has the text. */
+  /** The field of the item that contains the text. */
   said(text: string): { arguments: string } | { input: string }
   done(itemId: string, outputIndex: number, name: string, text: string): StreamEvent
 }
@@ -21,7 +21,7 @@ interface CallKind {
 const KINDS: Readonly<Record<CallStart['type'], CallKind>> = {
   function_call: {
     delta: 'response.function_call_arguments.delta',
-    // A call without arguments is a call with none: clients parse the string as JSON.
+    // Missing arguments become an empty object, because clients parse the string as JSON.
     nothing: '{}',
     said: text => ({ arguments: text }),
     done: (itemId, outputIndex, name, text) => ({

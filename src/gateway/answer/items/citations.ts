@@ -4,7 +4,7 @@
  */
 import type { Citable, UrlCitationAnnotation } from '../../../protocol/parts.ts'
 
-/** Citations of one answer: each repeats title and content of its result. */
+/** Maximum number of citations in one answer: each repeats the title and the content of its result. */
 const CITATIONS_MAX = 1_000
 const ADDRESS_MAX_CHARS = 4_096
 const LABEL_MAX_CHARS = 1_000
@@ -205,7 +205,7 @@ export class CitationScanner {
       this.#place = 'target'
       return
     }
-    // `[1]: address` defines a reference, and the address is read by itself.
+    // `[1]: address` defines a reference, and the address is read separately.
     if (character !== ':') this.#endReference()
     this.#leaveLabel()
     this.#takeText(character)
@@ -317,7 +317,7 @@ export class CitationScanner {
     }
   }
 
-  /** Brackets in code are no references: `list[1]`. */
+  /** Brackets in code, such as `list[1]`, are not references. */
   #countBackticks(character: string): void {
     if (character === '`') {
       this.#backticks++

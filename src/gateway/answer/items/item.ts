@@ -63,7 +63,7 @@ export abstract class ItemBuilder {
   }
 }
 
-/** A decoder addressed an item of another kind: a fault of the gateway, not of the provider. */
+/** A decoder addressed an item of another kind, which is a fault of the gateway and not of the provider. */
 function misplacedError(kind: string): GatewayError {
   return new GatewayError('internal', INTERNAL_MESSAGE, {
     cause: new TypeError(`${kind} for an item of another kind`),

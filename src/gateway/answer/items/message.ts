@@ -42,7 +42,7 @@ export class MessageBuilder extends ItemBuilder {
     part.text.add(text)
     if (logprobs !== null && logprobs.length > 0) {
       part.logprobs ??= []
-      // One by one: a list of any length may come, and arguments of a call are limited.
+      // One by one: the list may have any length, but the number of arguments of a call is limited.
       for (const logprob of logprobs) part.logprobs.push(logprob)
     }
     if (this.emit === null) return
@@ -79,7 +79,7 @@ export class MessageBuilder extends ItemBuilder {
 
   #annotate(part: MessagePart, annotation: Annotation): void {
     part.annotations.push(annotation)
-    // A part that is done has been shown whole; a late annotation is then only in the final object.
+    // A part that is done has already been sent, so a late annotation appears only in the final object.
     if (part.done) return
     this.emit?.({
       type: 'response.output_text.annotation.added',
