@@ -48,7 +48,7 @@ export class AdmissionControl implements KeyedRequests {
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)
     if (reason === null) return null
-    // The error for keys that cause the overload is created once their key is known; other keys are not refused.
+    // Keys that cause the overload are refused once they are known; other keys are not refused.
     const isByKeys = reason === 'in_flight' || this.load.byKey.keys > 0
     return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
   }

@@ -175,7 +175,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     try {
       openSummaries(deps, exchange)
       await guardRequest(deps, exchange)
-      // Does not run them, but routing must know what they can make fit.
+      // Plugins do not run here, but routing must know what they can make fit.
       exchange.plugins = deps.plugins.of(exchange.request)
       await route(deps, exchange)
       await admit({ ...deps, reservationWait: undefined }, exchange)

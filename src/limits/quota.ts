@@ -64,7 +64,7 @@ export interface Quota {
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
 
-/** A quota that also counts money that was reserved earlier. */
+/** A quota that also counts money of requests that were admitted earlier. */
 export interface HoldingQuota extends Quota {
   /**
    * Reserves money under all spending limits, even if there is no room: for requests that were admitted earlier and

@@ -36,7 +36,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
   readonly trace: TracePlace | null
   readonly #query: string
   readonly #admission: Admission
-  /** Null where the request has its place, or needs none. */
+  /** Null if the request already has its place, or needs none. */
   readonly #place: KeyPlace | null
   readonly #clock: Clock
 
@@ -82,7 +82,7 @@ export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiR
     return waiting.then(() => this.watch.enter('parse', this.#clock.monotonicMs()))
   }
 
-  /** Made anew each time it is asked for: few operations read it. */
+  /** Created at each call, because few operations read it. */
   get query(): URLSearchParams {
     return new URLSearchParams(this.#query)
   }
@@ -97,12 +97,12 @@ export const OTHER = 'other'
 const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
 interface RoutedHead {
-  /** Out of a closed set. */
+  /** One of a closed set. */
   readonly method: string
-  /** Null: no such path. */
+  /** Null if there is no such path. */
   readonly match: RouteMatch | null
   readonly operation: Operation | undefined
-  /** Null where the head could not be accepted. An accepted one may still be refused, for what it asks. */
+  /** Null if the head could not be accepted. A request with an accepted head may still be refused for its content. */
   readonly accepted: AcceptedHead | null
   readonly refusal: GatewayError | null
 }
@@ -112,7 +112,7 @@ export function routeHead(deps: HttpRequestDeps, head: RequestHead): RoutedHead 
   const match = deps.router.find(head.path)
   const operation = match?.resource.operations.get(head.method)
   const method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
-  // An upload to a path that is not there is told so, and not that its media type is wrong.
+  // The error for an upload to an unknown path is about the path, not about its media type.
   const anyMedia = match === null || (operation?.accept === 'raw' && operation.media === 'any')
   const verdict = deps.admissions.shed() ?? inspect(head, deps, match?.freeText, anyMedia)
   if (verdict instanceof GatewayError) return { method, match, operation, accepted: null, refusal: verdict }
@@ -122,7 +122,7 @@ export function routeHead(deps: HttpRequestDeps, head: RequestHead): RoutedHead 
   return { method, match, operation, accepted: verdict, refusal }
 }
 
-/** Null where no body is read. */
+/** Null if no body is read. */
 export function openBody(
   { operation, accepted, refusal }: RoutedHead,
   socket: PausableSocket,

@@ -12,19 +12,22 @@ export type ByteCount = Pick<ApiRequest['held'], 'hold'>
 
 /** The reading side of a connection. */
 export interface PausableSocket {
-  /** Only within the callback of a chunk: elsewhere the HTTP library sets its own timer again and cuts the client. */
+  /**
+   * Call it only within the callback of a chunk: elsewhere, the HTTP library restarts its own timer and cuts off the
+   * client.
+   */
   pause(): void
-  /** Only after a pause. Sets the HTTP library's own timer again. */
+  /** Call it only after a pause. Restarts the HTTP library's own timer. */
   resume(): void
 }
 
-/** The first fault of a body counts: what the client sent, a deadline, or the reason of an abort. */
+/** The first fault of a body counts: invalid data, a deadline, or the reason of an abort. */
 interface IncomingBody {
   /** The last byte has arrived. */
   readonly whole: boolean
   /** Takes a chunk. Runs inside the library's callback. */
   push(bytes: ArrayBuffer, isLast: boolean): void
-  /** Ends the reading with this fault. */
+  /** Ends reading with this fault. */
   fail(fault: GatewayError): void
   /** Releases the held bytes; later chunks are dropped. */
   release(): void
@@ -34,7 +37,10 @@ function late(): GatewayError {
   return new GatewayError('deadline_exceeded', 'The request body took too long to arrive')
 }
 
-/** Of a body that is passed on: less in a window holds a place, and the room of what has come, for too long. */
+/**
+ * For bodies that are passed on. A body that brings less within a window would occupy its place, and the memory of its
+ * bytes, for too long.
+ */
 const WINDOW_MS = 10_000
 const WINDOW_LEAST_BYTES = 64 * 1024
 
@@ -45,13 +51,13 @@ function slow(): GatewayError {
   )
 }
 
-/** A body that is collected. */
+/** A body that is collected in memory. */
 export class BodyBuffer implements IncomingBody {
   readonly #limitBytes: number
   readonly #count: ByteCount
   #chunks: Uint8Array[] = []
   #heldBytes = 0
-  /** Written here alone. */
+  /** Written only here. */
   whole = false
   #released = false
   #fault: GatewayError | null = null
@@ -75,7 +81,7 @@ export class BodyBuffer implements IncomingBody {
       this.fail(fits ? overloaded() : tooLarge(this.#limitBytes))
       return
     }
-    // In Node's pool where it is short: memory of its own costs six times as much.
+    // Short chunks use Node's pool, because a separate allocation costs six times as much.
     if (bytes.byteLength > 0) this.#chunks.push(Buffer.from(new Uint8Array(bytes)))
     if (!isLast) return
     this.whole = true
@@ -87,7 +93,7 @@ export class BodyBuffer implements IncomingBody {
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
-  /** Bytes stay counted until then. */
+  /** Bytes stay counted until this call. */
   release(): void {
     if (this.#released) return
     this.#released = true
@@ -95,7 +101,7 @@ export class BodyBuffer implements IncomingBody {
     this.#heldBytes = 0
   }
 
-  /** The whole body, once, when it is there; see `take`. */
+  /** The whole body, once, when it has arrived; see `take`. */
   async collect(clock: Clock, uploadMs: number): Promise<Uint8Array> {
     if (!this.whole && this.#fault === null) {
       const timer = clock.after(uploadMs, () => this.fail(late()))
@@ -116,27 +122,27 @@ export class BodyBuffer implements IncomingBody {
     return whole
   }
 
-  /** The reader goes on in a later turn: the parser has not read the bytes after the body yet. */
+  /** The reader continues in a later turn, because the parser has not read the bytes after the body yet. */
   #wakeReader(wake: () => void): void {
     setImmediate(wake)
     this.#wake = null
   }
 }
 
-/** Of the memory for one chunk, so that it fits most others. The library reads no more at once. */
+/** Memory for one chunk, large enough for most. The library reads no more than this at once. */
 const COPY_BYTES = 512 * 1024
-/** As many as wait before the reader has to take them at once, and one that it has. */
+/** As many as may wait before the reader has to take them, plus the one that it has. */
 const COPIES_MAX = 9
 /**
- * The library reads a connection until the kernel has nothing left, even one that is paused. A client on the same
- * machine fills the kernel's buffer as fast as that: its whole body then arrives in one turn of the event loop, in
- * which nothing can be written elsewhere.
+ * The library reads a connection, even a paused one, until the kernel has nothing left. A client on the same machine
+ * fills the kernel's buffer just as fast: its whole body then arrives in one turn of the event loop, in which nothing
+ * can be written elsewhere.
  */
 const WAITING_MAX = 8
 
 /**
- * Copies of chunks in memory that is used again. New memory for each would pile up: hundreds of megabytes of a large
- * body, before the engine looks for what is free.
+ * Copies of chunks in memory that is reused. Allocating new memory for each would pile up: hundreds of megabytes for a
+ * large body, before the engine frees any of it.
  */
 class ChunkCopies {
   readonly #free: ArrayBuffer[] = []
@@ -158,8 +164,8 @@ class ChunkCopies {
 }
 
 /**
- * The HTTP library gives a client ten seconds when it is resumed, and cuts it when it has sent nothing until then: even
- * one that has sent its whole body and waits for the answer. Resuming it again gives it ten more.
+ * The HTTP library gives a client ten seconds when it is resumed, and then cuts it off if it has sent nothing: even a
+ * client that has sent its whole body and waits for the answer. Resuming it again gives it another ten seconds.
  */
 const STAY_MS = 4_000
 
@@ -169,8 +175,8 @@ interface WaitingChunk {
 }
 
 /**
- * A body that its reader takes as it arrives. The socket is paused while a chunk waits; bytes that the kernel holds by
- * then, a few megabytes, arrive nevertheless.
+ * A body that its reader takes as it arrives. The socket is paused while a chunk waits, but bytes that the kernel
+ * already holds, a few megabytes, still arrive.
  */
 export class BodyStream implements IncomingBody, RawBody {
   readonly contentLength: number | null
@@ -190,15 +196,15 @@ export class BodyStream implements IncomingBody, RawBody {
   #deadline: Timer | null = null
   #clock: Clock | null = null
   #window: Timer | null = null
-  /** Monotonic; null: the client may send. */
+  /** Monotonic; null while the client may send. */
   #heldSinceMs: number | null = null
-  /** Of the window: how long the client was held back. */
+  /** Time within the window for which the client was paused. */
   #heldBackMs = 0
-  /** The socket was resumed at the last chunk, so that the library's own timer runs. */
+  /** True if the socket was resumed at the last chunk, so that the library's own timer is running. */
   #isTimed = false
   #stay: Timer | null = null
 
-  /** @param contentLength null: chunked. 0: there is no body, and nothing is pushed. */
+  /** @param contentLength null: chunked. 0: there is no body, and no bytes arrive. */
   constructor(socket: PausableSocket, contentLength: number | null, limitBytes: number, count: ByteCount) {
     this.#socket = socket
     this.contentLength = contentLength
@@ -234,7 +240,7 @@ export class BodyStream implements IncomingBody, RawBody {
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
-  /** False: the body has failed. */
+  /** False if the body has failed. */
   #keep(bytes: ArrayBuffer, isLast: boolean): boolean {
     const at = this.#bytes - bytes.byteLength
     if (this.#reader !== null && this.#waiting.length >= WAITING_MAX) {
@@ -271,7 +277,7 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#resume()
   }
 
-  /** Fails the body when its last byte is late, or when it arrives too slowly. */
+  /** Fails the body if its last byte is late, or if it arrives too slowly. */
   startDeadline(clock: Clock, uploadMs: number): void {
     this.#clock = clock
     this.#stayOpen()
@@ -293,7 +299,7 @@ export class BodyStream implements IncomingBody, RawBody {
     })
   }
 
-  /** Adds the time for which the client is held back until now. */
+  /** Adds the time for which the client has been paused until now. */
   #noteHeldBack(clock: Clock): void {
     if (this.#heldSinceMs === null) return
     const nowMs = clock.monotonicMs()
@@ -327,7 +333,7 @@ export class BodyStream implements IncomingBody, RawBody {
     return this.#count.hold(bytes)
   }
 
-  /** Keeps a client that waits for its answer, until the request is over. */
+  /** Keeps the connection of a client that waits for its answer, until the request is over. */
   #stayOpen(): void {
     if (!this.#isTimed || this.#clock === null || this.#released) return
     this.#stay = this.#clock.after(STAY_MS, () => {
@@ -336,7 +342,7 @@ export class BodyStream implements IncomingBody, RawBody {
     })
   }
 
-  /** Never for a socket that is not paused: the library would stop to read it. */
+  /** Never resumes a socket that is not paused, because the library would then stop reading it. */
   #resume(): void {
     if (!this.#paused) return
     this.#paused = false

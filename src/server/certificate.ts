@@ -14,7 +14,7 @@ export interface CertificateFiles {
   readonly key: string
 }
 
-/** A pair of files that fit each other. */
+/** A certificate and a private key that belong together. */
 export interface Certificate {
   /** Digest of both files. */
   readonly version: string
@@ -26,7 +26,7 @@ const CERT = 'listen.tls.cert'
 const KEY = 'listen.tls.key'
 /** A chain of a few certificates takes some KiB; a larger file is something else. */
 const FILE_MAX_BYTES = 1024 * 1024
-/** The library refuses others, such as keys for RSA-PSS alone. */
+/** The library rejects other keys, such as keys for RSA-PSS only. */
 const KEY_TYPES: ReadonlySet<string | undefined> = new Set(['rsa', 'ec', 'ed25519'])
 const OTHERS_MAY_READ = 0o004
 
@@ -52,13 +52,13 @@ export function readCertificate({ cert, key }: CertificateFiles, nowMs: number):
   return { version: digest(chain, privateKey), expiresAtMs }
 }
 
-/** The files as they are now, with their digest. @throws the error of the file system */
+/** The current files, with their digest. @throws the error of the file system */
 export function readPair(files: CertificateFiles) {
   const [cert, key] = [readFileSync(files.cert), readFileSync(files.key)]
   return { cert, key, version: digest(cert, key) }
 }
 
-/** Digest of the files as they are now; null when one cannot be read. */
+/** Digest of the current files; null if one cannot be read. */
 export function certificateVersion(files: CertificateFiles): string | null {
   try {
     return readPair(files).version
@@ -67,7 +67,7 @@ export function certificateVersion(files: CertificateFiles): string | null {
   }
 }
 
-/** What changes when one of the files is written, replaced or removed; also behind a symbolic link. */
+/** A value that changes when one of the files is written, replaced or removed, even behind a symbolic link. */
 export function certificateTrace({ cert, key }: CertificateFiles): string {
   return [cert, key].map(trace).join()
 }

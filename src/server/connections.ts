@@ -9,13 +9,14 @@ import type { Metrics } from '../metrics/metrics.ts'
 
 export interface ClientConnectionLimits {
   /**
-   * Connections of this thread; one more is closed at once. At the process limit of file descriptors accepting
-   * spins, so the sum over all threads has to stay below half of it: threads/build/operating-system.ts holds that.
+   * Maximum number of connections of this thread; any further one is closed immediately. At the process limit of file
+   * descriptors, accepting busy-loops, so the sum over all threads has to stay below half of it:
+   * threads/build/operating-system.ts ensures that.
    */
   readonly maxConnections: number
-  /** Connections that one address may have here; 0: any number. */
+  /** Maximum number of connections from one address in this thread; 0: any number. */
   readonly connectionsPerAddress: number
-  /** Addresses and networks (`10.0.0.0/8`) without a cap. */
+  /** Addresses and networks (`10.0.0.0/8`) without a limit. */
   readonly trustedProxies: readonly string[]
 }
 
@@ -25,17 +26,17 @@ interface ClientConnectionsDeps {
   readonly metrics: Pick<Metrics, 'openConnections' | 'connectionsRefused'>
 }
 
-/** Why a connection is refused; a closed set, for metrics. */
+/** The reason that a connection is refused; a closed set, for metrics. */
 type Refusal = 'limit' | 'address'
 
-/** The library closes a connection on which no request runs after this. */
+/** The library closes a connection after this time without a request. */
 const IDLE_MS = 13_000
-/** At most one log line about refused connections in this time. */
+/** There is at most one log line about refused connections in this time. */
 const TELL_EVERY_MS = 10_000
-/** Addresses are looked through for those to forget each time so many connections have come. */
+/** Addresses that can be forgotten are removed each time this many connections have arrived. */
 const SWEEP_EVERY = 1_000
 
-/** The address at the other end, as the library gives it: 4 or 16 bytes. */
+/** The remote address, as the library returns it: 4 or 16 bytes. */
 export interface RemoteEnd {
   getRemoteAddress(): ArrayBuffer
   getRemoteAddressAsText(): ArrayBuffer
@@ -46,14 +47,14 @@ export class ClientConnections {
   readonly #limits: ClientConnectionLimits
   readonly #deps: ClientConnectionsDeps
   readonly #trusted = new BlockList()
-  /** By address, or network of an IPv6 address; empty without a cap. */
+  /** By address, or by network of an IPv6 address; empty without a limit. */
   readonly #peers = new Map<string, Peer>()
   #open = 0
   #came = 0
   #untold = 0
   #toldMs = Number.NEGATIVE_INFINITY
 
-  /** @throws Error when a trusted proxy is neither an address nor a network */
+  /** @throws Error if a trusted proxy is neither an address nor a network */
   constructor(limits: ClientConnectionLimits, deps: ClientConnectionsDeps) {
     this.#limits = limits
     this.#deps = deps
@@ -64,7 +65,7 @@ export class ClientConnections {
     return this.#open
   }
 
-  /** Counts a new connection. False: close it at once. */
+  /** Counts a new connection. False if it must be closed immediately. */
   opened(end: RemoteEnd): boolean {
     this.#open++
     this.#deps.metrics.openConnections.inc()
@@ -76,7 +77,7 @@ export class ClientConnections {
     const nowMs = this.#deps.clock.monotonicMs()
     if (peer.connections(nowMs) >= this.#limits.connectionsPerAddress) return this.#refuse('address', end)
     peer.opened(nowMs)
-    // Replaced by the first request, so this is the end of a connection that never had one.
+    // The first request replaces this callback, so it reports the end of a connection that never had a request.
     end.onAborted(() => peer.closed())
     return true
   }
@@ -86,7 +87,7 @@ export class ClientConnections {
     this.#deps.metrics.openConnections.dec()
   }
 
-  /** The peer of a request that begins; null where nobody counts. It ends with `Peer.ended`. */
+  /** The peer of a request that begins; null if connections are not counted. `Peer.ended` ends it. */
   begin(end: RemoteEnd): Peer | null {
     if (this.#limits.connectionsPerAddress === 0) return null
     const peer = this.#peerOf(end)
@@ -130,15 +131,15 @@ export class ClientConnections {
 }
 
 /**
- * One address. The library tells which connection ends only while a request runs on it, or before its first one. A
- * connection that its client closes while it waits for another request counts until it would have been idle for too
- * long: never too few are counted, and seldom too many.
+ * One address. The library reports the end of a connection only while a request runs on it, or before its first one. A
+ * connection that its client closes between two requests counts until its idle time would have ended, so the count is
+ * never too low and seldom too high.
  */
 export class Peer {
   readonly capped: boolean
   readonly #clock: Clock
   #busy = 0
-  /** When each connection without a request is closed at the latest; ascending. */
+  /** The latest closing times of connections without a request; ascending. */
   readonly #waiting: number[] = []
 
   constructor(clock: Clock, capped: boolean) {
@@ -157,7 +158,7 @@ export class Peer {
     this.#waiting.push(nowMs + IDLE_MS)
   }
 
-  /** A connection was closed before its first request. */
+  /** Called when a connection was closed before its first request. */
   closed(): void {
     this.#waiting.shift()
   }
@@ -168,7 +169,7 @@ export class Peer {
     this.#busy++
   }
 
-  /** A request is over; its connection is closed, or waits for another one. */
+  /** Called when a request is over; its connection is closed, or waits for another request. */
   ended(closed: boolean): void {
     this.#busy--
     if (!closed) this.#waiting.push(this.#clock.monotonicMs() + IDLE_MS)
@@ -176,7 +177,7 @@ export class Peer {
 }
 
 const MAPPED = Buffer.from('00000000000000000000ffff', 'hex')
-/** An IPv6 client has a network of 64 bits, not one address. */
+/** An IPv6 client has a network of 64 bits, not a single address. */
 const NETWORK_BYTES = 8
 
 function nameOf(address: Buffer): string {

@@ -9,33 +9,33 @@ import { GatewayError } from '../errors.ts'
 export interface Drainable {
   readonly openRequests: number
   readonly openConnections: number
-  /** Monotonic milliseconds until which answers that are complete may still be leaving for slow readers. */
+  /** Monotonic milliseconds until which complete answers may still be on their way to slow readers. */
   readonly leavingUntilMs: number
   stopListening(): void
-  /** Gives every running request this reason to end. */
+  /** Ends every running request with this reason. */
   abortAll(reason: GatewayError): void
   /** Ends requests that did not react. */
   giveUpAll(): void
   close(): void
 }
 
-/** How long aborted requests may take to answer their clients. */
+/** Time that aborted requests have to answer their clients. */
 const LAST_WORDS_MS = 500
-/** How long complete answers may take to reach slow readers before connections are cut. */
+/** Time that complete answers have to reach slow readers before connections are cut. */
 const LINGER_MS = 1000
-/** How long idle connections stay open: a request may be on its way. */
+/** Time for which idle connections stay open, because a request may be on its way. */
 const IDLE_LINGER_MS = 200
 
 export class Drain {
   readonly #server: Drainable
   readonly #clock: Clock
-  /** Written here alone. */
+  /** Written only here. */
   begun = false
   #running: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
   /** Ends the current wait if its condition holds. */
   #look: (() => void) | null = null
-  /** Makes the wait for running requests look at the grace time again. */
+  /** Makes the wait for running requests check the grace time again. */
   #shorten: (() => void) | null = null
 
   constructor(server: Drainable, clock: Clock) {
@@ -59,7 +59,8 @@ export class Drain {
 
   async #run(): Promise<void> {
     const server = this.#server
-    // In the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off unanswered.
+    // Continues in the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off
+    // unanswered.
     await new Promise(resolve => setImmediate(resolve))
     server.stopListening()
     do {
@@ -71,7 +72,7 @@ export class Drain {
       }
       const leaving = this.#clock.monotonicMs() < server.leavingUntilMs
       await this.#until(() => server.openConnections === 0, leaving ? LINGER_MS : IDLE_LINGER_MS)
-      // Kept-alive connections may have sent more. Each is closed with its answer, so this comes to an end.
+      // Kept-alive connections may have sent more requests. Each one is closed with its answer, so this loop ends.
     } while (server.openRequests > 0)
     server.close()
   }
@@ -92,7 +93,7 @@ export class Drain {
     }
   }
 
-  /** Waits for the condition, or for the limit. `onWait` gets a function that ends the wait early. */
+  /** Waits for the condition, or for the limit. `onWait` receives a function that ends the wait early. */
   #until(done: () => boolean, limitMs: number, onWait?: (end: () => void) => void): Promise<void> {
     if (done()) return Promise.resolve()
     return new Promise(resolve => {

@@ -9,28 +9,28 @@ import type { HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import type { WebSockets } from './websocket.ts'
 
-/** Bytes of request line and headers; more is 431. Proxies add long headers. */
+/** Maximum bytes of request line and headers; above it, the response is 431. Proxies add long headers. */
 export const REQUEST_HEAD_MAX_BYTES = 16_384
 
 /**
- * How long a client may go on with a body after its answer. A connection that is closed while bytes arrive is reset,
- * and many clients then drop the answer unread.
+ * Time for which a client may keep sending a body after its answer. A connection that is closed while bytes arrive is
+ * reset, and many clients then drop the answer unread.
  */
 export const LINGER_MS = 5_000
 
 /** One HTTP front of one thread. */
 export interface Front {
   /**
-   * Listens, once. `shared`: other sockets listen on the same port; otherwise a port that is in use is refused.
+   * Listens, once. `shared`: other sockets listen on the same port; otherwise a port that is in use is an error.
    * @returns the bound port. @throws CertificateError, ListenError
    */
   listen(host: string, port: number, shared: boolean): Promise<number>
   /**
-   * Serves new connections with the certificate that the files have now; open connections go on as they are. False:
-   * the files are not those of this version, or not good, and the certificate before stays. Never rejects.
+   * Serves new connections with the certificate that the files contain now; open connections are not affected. False if
+   * the files are not of this version, or are invalid, in which case the previous certificate stays. Never rejects.
    */
   renewCertificate(version: string): Promise<boolean>
-  /** Accepts nothing more. Later calls do nothing. */
+  /** Accepts no more connections. Later calls do nothing. */
   stop(): void
   /** Drops all connections. */
   close(): void
@@ -38,30 +38,30 @@ export interface Front {
 
 /** The answering side of one request. */
 export interface FrontSocket extends ResponseSocket {
-  /** Connects the request: its body is handed to `chunk`, the end of its connection to `gone`. */
+  /** Connects the request: its body is passed to `chunk`, the end of its connection to `gone`. */
   attach(request: HttpRequest): void
 }
 
 /** The server, as a front uses it. */
 export interface FrontHost {
-  /** Null: without TLS. */
+  /** Null without TLS. */
   readonly tls: CertificateFiles | null
-  /** True: a comment follows each chunk of an event stream, so that its line end leaves at once. */
+  /** True if a comment follows each chunk of an event stream, so that its line end is sent immediately. */
   readonly chunkFlush: boolean
   readonly clock: Clock
   readonly log: Log
   readonly loopShare: LoopShare
   readonly observer: SocketObserver
-  /** A front asks it about each new connection. */
+  /** The front asks it about each new connection. */
   readonly connections: ClientConnections
-  /** Decides about handshakes and has the open sockets. */
+  /** Decides on handshakes and keeps the open sockets. */
   readonly sockets: WebSockets
   /**
    * Takes a request with its copied head. Never throws.
    * @param adapt throws the reason to refuse a handshake; null for ordinary requests
    */
   take(socket: FrontSocket, head: RequestHead, adapt: (() => never) | null): void
-  /** A connection that was counted has closed. */
+  /** Called when a connection that was counted has closed. */
   closed(): void
 }
 
@@ -80,7 +80,7 @@ export class ListenError extends Error {
   }
 }
 
-/** The front cannot serve with the certificate and the key. */
+/** The front cannot serve with this certificate and key. */
 export class CertificateError extends Error {
   override readonly name = 'CertificateError'
 

@@ -6,46 +6,46 @@
  */
 import { GatewayError } from '../errors.ts'
 
-/** A request head as it came, copied out of the parser. */
+/** A request head as it arrived, copied out of the parser. */
 export interface RequestHead {
-  /** Case as sent. */
+  /** In the client's spelling. */
   readonly method: string
   /** Undecoded, without the query. */
   readonly path: string
   /** Undecoded, without the question mark. */
   readonly query: string
-  /** Names (lower case) and values by turns, in the order of arrival. */
+  /** Alternating names (lower case) and values, in order of arrival. */
   readonly headers: readonly string[]
-  /** The parser could not read the head, for this reason. */
+  /** The reason that the parser could not read the head. */
   readonly fault?: GatewayError
 }
 
 export interface AcceptedHead {
   /** By lower-case name. Repeated headers are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
-  /** Bytes announced; null when the body is chunked or there is none. */
+  /** Announced bytes; null if the body is chunked or there is none. */
   readonly contentLength: number | null
   readonly chunked: boolean
-  /** There is a body to read. */
+  /** True if there is a body to read. */
   readonly hasBody: boolean
-  /** The client wants the connection closed, or its framing makes that the only safe end. */
+  /** True if the client wants the connection closed, or if its framing makes that the only safe end. */
   readonly closes: boolean
 }
 
 export interface GateRules {
-  /** False: a body must announce its length (411 otherwise). */
+  /** False if a body must announce its length (otherwise 411). */
   readonly allowChunked: boolean
 }
 
-/** Known methods; others are 501. A path takes some of them. */
+/** Known methods; any other method is answered with 501. Each path accepts some of them. */
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 const WITH_BODY = new Set(['POST', 'PUT', 'PATCH'])
 
-/** No template with ordinary parameters is longer. */
+/** No template with ordinary parameters leads to a longer path. */
 const PATH_MAX_CHARS = 2048
 /** 256 characters of four bytes each, all escaped: the longest end user. */
 const FREE_TEXT_MAX_CHARS = 3072
-/** Filters of a listing; the parser's own limit on the whole head is 16 KiB. */
+/** Enough for the filters of a list; the parser's own limit on the whole head is 16 KiB. */
 const QUERY_MAX_CHARS = 4096
 
 const PATH = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/]*$/
@@ -54,7 +54,10 @@ const DOT_SEGMENT = /\/\.{1,2}(?:\/|$)/
 /** Encoded slash, backslash, dot and NUL: proxies disagree on whether they separate segments. */
 const ENCODED_SEPARATOR = /%(?:2f|5c|2e|00)/i
 const ENCODED_NUL = /%00/
-/** A segment of dots once separators and dots are decoded; some readers take the rest after a semicolon away. */
+/**
+ * A segment that consists of dots once separators and dots are decoded; some readers ignore everything after a
+ * semicolon.
+ */
 const HIDDEN_DOT_SEGMENT = /(?:^|\/|%2f|%5c)(?:\.|%2e){1,2}(?=\/|%2f|%5c|%3b|;|$)/i
 const BAD_ESCAPE = /%(?![0-9a-f]{2})/i
 const HIGH_ESCAPE = /%[89a-f]/i
@@ -62,7 +65,7 @@ const HOST = /^(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253})|\[[0-9A-Fa-f:.]{2,45}\])(
 const CONTENT_LENGTH = /^(?:0|[1-9]\d{0,9})$/
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?;?$/i
 
-/** Headers that must not repeat: duplicates would be ambiguous. */
+/** Headers that must not be repeated: duplicates would be ambiguous. */
 const SINGLE = new Set([
   'host',
   'authorization',
@@ -76,7 +79,7 @@ const SINGLE = new Set([
 ])
 
 /**
- * Checks a head. `freeText` is the last segment of the path where it may be any text; with `anyMedia` the body need not
+ * Checks a head. `freeText` is the last segment of the path, if it may be any text; with `anyMedia`, the body need not
  * be JSON. Returns the accepted head, or the error; never throws.
  */
 export function inspect(
@@ -103,7 +106,7 @@ export function inspect(
   return framing(head.method, headers, rules, anyMedia)
 }
 
-/** @returns the refusal of a body whose announced length is over the operation's limit, or null. */
+/** @returns the error for a body whose announced length exceeds the operation's limit, or null */
 export function lengthFault(accepted: AcceptedHead, limitBytes: number): GatewayError | null {
   if (accepted.contentLength === null || accepted.contentLength <= limitBytes) return null
   return tooLarge(limitBytes)
@@ -159,7 +162,7 @@ function framing(
     contentLength,
     chunked: coding !== undefined,
     hasBody,
-    // The parser is too lenient with chunk sizes and trailers to trust the bytes after a chunked body.
+    // The parser is too lenient with chunk sizes and trailers for the bytes after a chunked body to be trusted.
     closes:
       coding !== undefined ||
       (connection !== undefined && connection !== 'keep-alive' && asksToClose(connection)),
@@ -182,7 +185,7 @@ function targetFault(head: RequestHead, freeText: string): string | null {
   if (ENCODED_SEPARATOR.test(template) || ENCODED_NUL.test(freeText)) {
     return 'Encoded separator in the request path'
   }
-  // So a reader that decodes the text still finds the path below the same template.
+  // Ensures that a reader that decodes the text still finds the path below the same template.
   if (HIDDEN_DOT_SEGMENT.test(freeText)) return 'Encoded dot segment in the request path'
   if (BAD_ESCAPE.test(path) || (query !== '' && (BAD_ESCAPE.test(query) || !isUtf8(query)))) {
     return 'Invalid escape in the request target'
@@ -190,7 +193,7 @@ function targetFault(head: RequestHead, freeText: string): string | null {
   return null
 }
 
-/** True if the escapes spell UTF-8. Decoding replaces other bytes, and the text would name something else. */
+/** True if the escapes are valid UTF-8. Decoding replaces other bytes, so the text would mean something else. */
 function isUtf8(query: string): boolean {
   if (!HIGH_ESCAPE.test(query)) return true
   try {
@@ -210,7 +213,7 @@ function asksToClose(connection: string): boolean {
   return connection.split(',').some(token => token.trim().toLowerCase() === 'close')
 }
 
-/** Headers in which clients of some APIs send their key alone. */
+/** Headers in which clients of some APIs send only their key. */
 const KEY_HEADERS = ['x-api-key', 'x-goog-api-key'] as const
 
 export function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {

@@ -14,8 +14,8 @@ export type Authenticator = Pick<ApiKeys, 'authenticate'>
 /** Counts requests per minute. */
 export interface RequestCounter {
   /**
-   * Counts one inference request of the key, and tells what is left of its limit; undefined: it has none. A promise
-   * only when counters have to be asked.
+   * Counts one inference request of the key, and returns the rest of its limit; undefined if it has none. A promise
+   * only if counters have to be asked.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
    */
   enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
@@ -26,21 +26,21 @@ export interface HttpRequestDeps extends GateRules {
   readonly keys: Authenticator
   readonly admissions: AdmissionControl
   readonly loopShare: LoopShare
-  /** Null: no key has a limit. */
+  /** Null if no key has a limit. */
   readonly rate: RequestCounter | null
-  /** From the head to the last byte of the body. */
+  /** Time limit from the head to the last byte of the body. */
   readonly uploadMs: number
-  /** Every connection is closed after its answer. */
+  /** True if every connection is closed after its answer. */
   readonly closing: () => boolean
 }
 
-/** Makes the body of the operation from what the transport brought. */
+/** Creates the body of the operation from the data of the transport. */
 export interface AdaptBody {
   /**
-   * `weigher`: counts what it holds beyond that.
+   * `weigher`: counts memory in addition to that.
    * @throws GatewayError
    */
   (body: unknown, weigher: JsonWeigher): unknown
-  /** Bytes, at most, that it adds to the body: together they may be a large body. Absent: none. */
+  /** Maximum number of bytes that it adds to the body: together they may be a large body. Absent: none. */
   readonly addsBytes?: number
 }

@@ -28,7 +28,7 @@ import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import type { RouteMatch } from './router.ts'
 
-/** Methods that a preflight of an unknown path is answered with. */
+/** The methods in the answer to a preflight of an unknown path. */
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
@@ -50,13 +50,13 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly client: string
   readonly route: string
   readonly path: string | undefined
-  /** Null before it was accepted. */
+  /** Null before the key was accepted. */
   key: KeyRecord | null = null
   readonly generates: boolean
   readonly isQuiet: boolean
   readonly dialect: Operation['dialect']
   readonly bodiless: boolean
-  /** Its body has to be handed to `chunk`, even if nobody reads it. */
+  /** True if its body has to be passed to `chunk`, even if nothing reads it. */
   readonly hasBody: boolean
   readonly reply: HttpReply
   readonly isAwaited = true
@@ -74,24 +74,24 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly #operation: Operation | undefined
   /** Dropped once the handler has it. */
   #accepted: AcceptedHead | null
-  /** Null: the body is not discarded. */
+  /** Null if the body is not discarded. */
   #discarded: DiscardedUpload | null = null
-  /** The connection closes after the answer. */
+  /** True if the connection closes after the answer. */
   readonly #isLast: boolean
-  /** A body was announced, or may have been. */
+  /** True if a body was announced, or may have been. */
   readonly #hasBody: boolean
   #isSent = false
   readonly #refusal: GatewayError | null
   readonly #body: BodyBuffer | BodyStream | null
-  /** Null before the key was accepted, and where none is asked for. */
+  /** Null before the key was accepted, and if none is needed. */
   #place: KeyPlace | null = null
   #bodyDigest: string | null = null
-  /** The handler was called, so there has to be an answer. */
+  /** True once the handler was called, so that there has to be an answer. */
   #handled = false
 
   /**
    * Runs inside the library's callback: checks the head, but does not answer. Never throws for input.
-   * @param adapt null: the body of the operation is what the transport brought
+   * @param adapt null: the body of the operation is that of the transport
    */
   constructor(
     deps: HttpRequestDeps,
@@ -134,7 +134,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.reply = new HttpReply(socket, this)
   }
 
-  /** The end of the body has not arrived. */
+  /** True until the end of the body has arrived. */
   get isSending(): boolean {
     return this.hasBody && !this.#isSent
   }
@@ -185,7 +185,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#deps.loopShare.add(this)
   }
 
-  /** Only for `begin`. Callbacks, for they are smaller than an async function that waits while the stream is open. */
+  /**
+   * Only for `begin`. Uses callbacks, because they need less memory than an async function that waits while the stream
+   * is open.
+   */
   proceed(): void {
     try {
       const serving = this.#serve()
@@ -213,7 +216,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#admission.finish()
   }
 
-  /** The body goes on as its value; its texts are needed once more for the provider. */
+  /** The body is replaced by its value; its texts are needed once more for the provider. */
   weigh(valueBytes: number, textBytes: number): void {
     if (!this.#held.canHold(valueBytes + textBytes)) {
       throw new GatewayError(
@@ -225,7 +228,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (!this.#held.hold(valueBytes)) throw overloaded()
   }
 
-  /** Nothing of the request is counted any more. */
+  /** Releases everything that is counted for the request. */
   #letGo(): void {
     this.#body?.release()
     this.#held.release()
@@ -258,7 +261,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       : this.#enter(operation, match, accepted, key)
   }
 
-  /** Refuses at once or, where an upload came to a path that is not there, when it has arrived. @throws GatewayError */
+  /** Refuses immediately or, if an upload was sent to an unknown path, when it has arrived. @throws GatewayError */
   #refuse(refusal: GatewayError): Promise<void> {
     if (this.#match !== null || !this.isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
       throw refusal
@@ -280,7 +283,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (operation.key === 'management') requireRole(key, operation.role)
     const mayWait = this.generates && this.#body instanceof BodyBuffer
     this.#held.keyHash = key.hash
-    // As far as its head tells, and by what has come where that tells nothing.
+    // Counts the length stated in the head or, if there is none, the bytes that have arrived.
     const announced = accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
     const place = this.#deps.admissions.enter(key.hash, operation.accept === 'raw' ? 0 : announced, mayWait)
     this.#place = place
@@ -307,7 +310,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       const adapted = this.#adapt === null ? undefined : this.#adapt(undefined, this)
       return this.#call(operation, known, adapted, nowMs)
     }
-    // A short body has arrived with its head.
+    // A short body has arrived together with its head.
     if (body.whole) return this.#handle(operation, known, body.take(), nowMs)
     return body
       .collect(clock, this.#deps.uploadMs)

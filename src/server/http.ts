@@ -25,20 +25,20 @@ import { createRouter } from './router.ts'
 import { type WebSocketLimits, WebSockets } from './websocket.ts'
 
 export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLimits, WebSocketLimits {
-  /** Makes the front by which requests come. */
+  /** Creates the front through which requests arrive. */
   readonly front: CreateFront
   readonly operations: readonly Operation[]
   readonly keys: Authenticator
   readonly rate: RequestCounter | null
-  /** From the head of a request to the last byte of its body. */
+  /** Time limit from the head of a request to the last byte of its body. */
   readonly uploadMs: number
-  /** From the head of a request to the end of its answer. */
+  /** Time limit from the head of a request to the end of its answer. */
   readonly requestMs: number
-  /** False: bodies must announce their length (411 otherwise). */
+  /** False if bodies must announce their length (otherwise 411). */
   readonly allowChunked: boolean
-  /** Null: without TLS. */
+  /** Null without TLS. */
   readonly tls: CertificateFiles | null
-  /** One request per connection: for proxies that are not trusted to frame requests as this server does. */
+  /** True for one request per connection: for proxies that are not trusted to frame requests as this server does. */
   readonly closeAfterReply: boolean
   /** See FrontHost. */
   readonly chunkFlush?: boolean
@@ -56,38 +56,39 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
 }
 
 interface ListenOptions {
-  /** Other threads listen on the same port. Without it a port that is in use is refused. */
+  /** True if other threads listen on the same port. Otherwise, a port that is in use is an error. */
   readonly shared?: boolean
 }
 
 export interface HttpServer {
   /**
-   * @returns the bound port. @throws ListenError when the address cannot be had, CertificateError when the library
-   * does not take the files
+   * @returns the bound port. @throws ListenError if the address is not available, CertificateError if the library does
+   * not accept the files
    */
   listen(host: string, port: number, options?: ListenOptions): Promise<number>
   /**
-   * Serves new connections with the certificate that the files have now; open connections go on as they are. Needs a
-   * shared port. False: the files are not those of this version, or not good, and the certificate before stays.
+   * Serves new connections with the certificate that the files contain now; open connections are not affected. Needs a
+   * shared port. False if the files are not of this version, or are invalid, in which case the previous certificate
+   * stays.
    */
   renewCertificate(version: string): Promise<boolean>
   /**
-   * Takes no new connections, closes kept-alive ones after their next answer, waits for what is running, ends what
-   * still runs after `graceMs`, and closes. Called again with less grace, it hurries.
+   * Takes no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
+   * that still run after `graceMs`, and closes. A later call with less grace shortens the wait.
    */
   drain(graceMs: number): Promise<void>
-  /** Drops everything at once. */
+  /** Drops everything immediately. */
   close(): void
-  /** Requests and sockets that run by API keys. */
+  /** Requests and sockets that use API keys. */
   readonly keyed: readonly KeyedRequests[]
   readonly openConnections: number
   readonly openRequests: number
   readonly openStreams: number
-  /** How busy this thread is. Watches the event loop once it is started. */
+  /** The load of this thread. Watches the event loop once it is started. */
   readonly load: Load
 }
 
-/** How long an answer that did not leave at once may take. Fronts cut readers that are idle for longer. */
+/** Maximum time for an answer that was not sent at once. Fronts cut off readers that are idle for longer. */
 const LEAVING_MS = 15_000
 
 export function createServer(options: ServerOptions): HttpServer {
@@ -103,7 +104,7 @@ class Server implements HttpServer {
   readonly #front: Front
   #streams = 0
   readonly #drain: Drain
-  /** Monotonic; until then complete answers may still be leaving. */
+  /** Monotonic; complete answers may still be on their way until then. */
   #leavingUntilMs = 0
   #closed = false
 

@@ -10,13 +10,13 @@ import { type Continued, laneIn, NO_LANE } from './socket-memory.ts'
 /** Above this many unsent bytes the reader is slow. */
 const SLOW_BYTES = 64 * 1024
 
-/** The reason in an error of a request that continues a response. */
+/** The code in the error for a request that continues a response that is not available. */
 export const NO_PREVIOUS = 'previous_response_not_found'
 
 /** Events after which a response may be continued. */
 const KEPT = /^\{"type":"response\.(?:completed|incomplete)"/
 
-/** The socket that an answer leaves by. */
+/** The socket through which an answer is sent. */
 export interface AnsweringSocket {
   readonly address: string
   readonly keyHash: string
@@ -24,15 +24,15 @@ export interface AnsweringSocket {
   /** Bytes that wait for the client, as of the last call of `send` or `progressed`. */
   readonly unsentBytes: number
   send(texts: readonly string[]): void
-  /** All messages of the answer are made. */
+  /** Called when all messages of the answer have been created. */
   settled(answer: MessageAnswer): void
-  /** The answer is complete, and has left. */
+  /** Called when the answer is complete and has been sent. */
   over(answer: MessageAnswer): void
   /** Drops the connection. */
   drop(): void
 }
 
-/** The answer to one message: frames of an event stream come in, and leave as messages. */
+/** The answer to one message: receives the frames of an event stream, and sends them as messages. */
 export class MessageAnswer implements ResponseSocket {
   readonly #session: AnsweringSocket
   readonly #observer: SocketObserver
@@ -40,19 +40,19 @@ export class MessageAnswer implements ResponseSocket {
   #isComplete = false
   #isStreaming = false
   #isOver = false
-  /** Of a frame whose end has not come. */
+  /** The beginning of a frame whose end has not arrived. */
   #rest = ''
-  /** The last chunks, which are not made yet. */
+  /** The last chunks, which have not been created yet. */
   #more: MoreChunks | null = null
   #progress: ((drained: boolean) => void) | null = null
   #isSettled = false
   /** The last event. */
   #last = ''
-  /** The message, as it came. */
+  /** The message, unchanged. */
   readonly message: ArrayBuffer
-  /** Of the message; null before it was read. */
+  /** The lane of the message; null before it was read. */
   lane: string | null = null
-  /** The conversation that the request continues; null: none. */
+  /** The conversation that the request continues; null if there is none. */
   continued: Continued | null = null
 
   constructor(session: AnsweringSocket, observer: SocketObserver, message: ArrayBuffer) {
@@ -66,7 +66,7 @@ export class MessageAnswer implements ResponseSocket {
     return this.#request?.id ?? ''
   }
 
-  /** The last event of a response that may be continued; null: it may not. */
+  /** The last event of a response that may be continued; null if it may not. */
   get lastEvent(): string | null {
     return KEPT.test(this.#last) ? this.#last : null
   }
@@ -89,7 +89,7 @@ export class MessageAnswer implements ResponseSocket {
 
   send(status: string, _headers: readonly string[], body: string | Buffer): void {
     if (this.dead) return
-    // Refused before it was read.
+    // The message was refused before it was read.
     this.lane ??= laneIn(this.message)
     this.#tell([errorText(Number.parseInt(status, 10), body.toString())])
     this.#complete(null)
@@ -122,14 +122,14 @@ export class MessageAnswer implements ResponseSocket {
     this.#progress = callback
   }
 
-  /** Some unsent bytes have left. */
+  /** Called when some unsent bytes have been sent. */
   progressed(): void {
     if (this.#isComplete) this.#leave()
     else this.#progress?.(this.#isFlowing)
   }
 
   pause(): void {
-    // A message is whole when it is handed over.
+    // A message is complete when it is passed on.
   }
 
   resume(): void {
@@ -140,14 +140,14 @@ export class MessageAnswer implements ResponseSocket {
     this.#session.drop()
   }
 
-  /** The client has left. */
+  /** Called when the client has left. */
   gone(): void {
     this.#endStreaming()
     this.#setMore(null)
     if (!this.#isComplete) this.#request?.gone()
   }
 
-  /** False: the reader is slow. */
+  /** False if the reader is slow. */
   get #isFlowing(): boolean {
     return this.#session.unsentBytes < SLOW_BYTES
   }
@@ -161,7 +161,7 @@ export class MessageAnswer implements ResponseSocket {
     if (!this.#isOver) this.#observer.leaving()
   }
 
-  /** Sends what is left as the client takes it. The answer is over when nothing waits any more. */
+  /** Sends the rest as the client takes it. The answer is over when nothing waits any more. */
   #leave(): void {
     while (this.#more !== null && this.#isFlowing && !this.#session.isClosed) {
       const next = this.#more.next()
@@ -175,7 +175,7 @@ export class MessageAnswer implements ResponseSocket {
     }
     if (this.#isOver || this.#session.unsentBytes > 0) return
     this.#isOver = true
-    // In a later turn: the request counts itself first.
+    // In a later turn, because the request first counts itself.
     setImmediate(() => this.#session.over(this))
   }
 
@@ -199,7 +199,7 @@ export class MessageAnswer implements ResponseSocket {
     this.#isStreaming = false
   }
 
-  /** The data of whole frames; comments and the end mark of event streams have none here. */
+  /** The data of whole frames; comments and the end mark of event streams are omitted. */
   #textsOf(frames: string): readonly string[] {
     const all = this.#rest + frames
     const end = all.lastIndexOf('\n\n')

@@ -8,7 +8,7 @@ import { nearest } from '../nearest.ts'
 import { type AcceptedHead, lengthFault, type RequestHead } from './gate.ts'
 import type { RouteMatch, Router } from './router.ts'
 
-/** Resources of similar interfaces: the first part of their paths below `/v1`. */
+/** Resources of similar APIs: the first part of their paths below `/v1`. */
 const OF_OTHERS: ReadonlySet<string> = new Set([
   'agents',
   'assistants',
@@ -69,13 +69,13 @@ const LONGEST_GUESSED = 64
 
 const NONE = 'No such operation'
 
-/** The refusal of a key of the other kind, by the kind that the operation needs. */
+/** The errors for a key of the wrong kind, by the kind that the operation needs. */
 export const KEY_REFUSALS = {
   inference: 'A management key cannot call inference operations',
   management: 'A management key is required',
 } as const
 
-/** The refusal of a path that the router does not know. */
+/** The error for a path that the router does not know. */
 export function noSuchOperation(path: string, router: Router): GatewayError {
   return new GatewayError('not_found', messageFor(path.replace(/\/+$/, ''), router))
 }
@@ -100,13 +100,13 @@ function messageFor(path: string, router: Router): string {
   return other === null ? NONE : `${NONE}${didYouMean(other)}`
 }
 
-/** `POST /v1/responses` for a path below the base; null when nothing is there. */
+/** `POST /v1/responses` for a path below the base; null if there is no such path. */
 function known(below: string, router: Router): string | null {
   const match = router.find(`/v1${below}`)
   return match === null ? null : written(match.resource)
 }
 
-/** Operations with varying parts in their path are compared to nothing: their values are data. */
+/** Operations with varying parts in their path are never suggested, because their values are data. */
 function near(below: string, { resources }: Router): string | null {
   if (below.length > LONGEST_GUESSED) return null
   const fixed = resources.filter(({ template }) => !template.includes('{') && !OF_GOOGLE.test(template))
@@ -127,7 +127,9 @@ function didYouMean(operation: string): string {
   return `: did you mean ${operation}?`
 }
 
-/** The fault of a well-formed request: no such path, no such method there, too long a body; null: it has none. */
+/**
+ * The fault of a well-formed request: unknown path, unknown method, or a body that is too long; null if there is none.
+ */
 export function mismatch(
   { method, path, query }: Pick<RequestHead, 'method' | 'path' | 'query'>,
   accepted: AcceptedHead,
@@ -135,7 +137,7 @@ export function mismatch(
   router: Router,
 ): GatewayError | null {
   if (match === null) {
-    // A browser asks before the request itself; the answer to that one says that there is no such path.
+    // A browser sends a preflight first; the answer to the request itself says that there is no such path.
     const isPreflight = method === 'OPTIONS' && accepted.headers.has('access-control-request-method')
     return isPreflight ? null : noSuchOperation(path, router)
   }
@@ -149,13 +151,13 @@ export function mismatch(
   return new GatewayError('method_not_allowed', `Method not allowed: this path accepts ${allow}`)
 }
 
-/** Of an upload that is refused because of its path: how much of it is read, and for how long. */
+/** Maximum number of bytes, and maximum time, to read of an upload that is refused because of its path. */
 export const DISCARDED_MAX_BYTES = 32 * 1024 * 1024
 const DISCARDED_MS = 10_000
 
-/** An upload that is read for nothing: many clients lose an answer that comes while they are sending. */
+/** An upload that is read and discarded: many clients lose an answer that arrives while they are sending. */
 export class DiscardedUpload {
-  /** Rejects with the refusal when it has arrived, or as much of it as is read. */
+  /** Rejects with the error when the upload, or as much of it as is read, has arrived. */
   readonly ended: Promise<void>
   readonly #refuse: () => void
   readonly #timer: Timer

@@ -10,7 +10,7 @@ import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate.ts'
 import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
-/** Browsers are clients too. Keys travel in a header, not in cookies, so any origin may ask. */
+/** Browsers are clients too. Keys are sent in a header, not in cookies, so any origin may send requests. */
 const CORS = [
   'Access-Control-Allow-Origin',
   '*',
@@ -19,7 +19,7 @@ const CORS = [
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
-  // The star covers what client libraries add of their own, but never Authorization; old browsers need the names.
+  // The star covers headers that client libraries add, but never Authorization; old browsers need the names.
   'Authorization, X-Api-Key, X-Goog-Api-Key, Content-Type, X-Gateway-Metadata, X-Gateway-Experimental-Metadata, X-Gateway-Proof, X-Gateway-Resumable, X-Session-Id, Idempotency-Key, *',
   'Access-Control-Max-Age',
   '86400',
@@ -32,14 +32,14 @@ const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/
 const UNSAFE_VALUE = /[^\t\x20-\x7e]/g
 
 /**
- * Makes a header value safe: the library writes CR, LF and NUL as they are, and text beyond ASCII in an encoding
- * that clients do not expect.
+ * Makes a header value safe: the library writes CR, LF and NUL unchanged, and text beyond ASCII in an encoding that
+ * clients do not expect.
  */
 function safeHeaderValue(value: string): string {
   return value.replace(UNSAFE_VALUE, '').trim()
 }
 
-/** Status lines that Node has no text for. */
+/** Status lines for which Node has no text. */
 const STATUS_TEXTS: ReadonlyMap<number, string> = new Map([
   [499, 'Client Closed Request'],
   [524, 'A Timeout Occurred'],
@@ -56,17 +56,17 @@ const OK = statusLine(200)
 /** The request that a reply belongs to. */
 export interface ReplyOwner {
   readonly id: string
-  /** As the caller gave it; undefined: it gave none that is fit. */
+  /** As sent by the caller; undefined if there is none, or an unsuitable one. */
   readonly requestId?: string | undefined
-  /** Null or absent while traces are off. */
+  /** Null or absent while tracing is off. */
   readonly trace?: RequestTrace | null
-  /** Every answer here carries the generation id. */
+  /** True if every answer of the operation has a generation id. */
   readonly generates: boolean
-  /** Writes the errors; null: the gateway's own envelope. */
+  /** Writes the errors; null for the gateway's own envelope. */
   readonly dialect: Operation['dialect']
-  /** The request was a HEAD: no answer may have a body. */
+  /** True if the request was a HEAD, so that no answer may have a body. */
   readonly bodiless: boolean
-  /** Asked when the answer leaves: the connection has to be closed after it. */
+  /** Called when the answer is sent. True if the connection has to be closed after it. */
   closesAfter(status: number): boolean
 }
 
@@ -75,9 +75,9 @@ const NO_CONTEXT: FailureContext = { metadata: null, usage: null, request: null 
 export class HttpReply implements Reply {
   readonly #socket: ResponseSocket
   readonly #owner: ReplyOwner
-  /** Until they leave: a stream would keep them to its end. */
+  /** Dropped when they are sent, because a stream would keep them until its end. */
   #headers: string[]
-  /** Both are written here alone. */
+  /** Both are written only here. */
   status = 0
   ended = false
   summary: Reply['summary']
@@ -111,7 +111,7 @@ export class HttpReply implements Reply {
     if (!this.started) this.#addUntold(headers)
   }
 
-  /** Adds those that the answer does not have already. */
+  /** Adds those headers that the answer does not have yet. */
   #addUntold(headers: Readonly<Record<string, string>>): void {
     const told = new Set(this.#headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
     for (const [name, value] of Object.entries(headers)) {

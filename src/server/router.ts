@@ -2,23 +2,23 @@
 import type { Operation } from '../api/operation.ts'
 import { GatewayError } from '../errors.ts'
 
-/** Every operation answers under both; some clients prepend the longer one. */
+/** Every operation is available under both; some clients prepend the longer one. */
 const BASE_PATHS = ['/v1', '/api/v1']
-/** Clients that prepend /v1 to a base URL that ends in it. */
+/** Covers clients that prepend /v1 to a base URL that ends in it. */
 const DOUBLED = /^((?:\/api)?\/v1)(?:\/api)?\/v1(?=\/)/
 
 interface Resource {
-  /** The template that all operations here share; the label of metrics and logs. */
+  /** The template that these operations share; the label of metrics and logs. */
   readonly template: string
-  /** By method; HEAD is answered by the operation of GET. */
+  /** By method; the operation of GET also answers HEAD. */
   readonly operations: ReadonlyMap<string, Operation>
   /** Value of the `Allow` header. */
   readonly allow: string
-  /** The dialect of the operations here; null where there is none. */
+  /** The dialect of these operations; null if there is none. */
   readonly dialect: Operation['dialect']
-  /** True where a model is asked: every answer has a generation id. */
+  /** True if a model is called, so that every answer has a generation id. */
   readonly generates: boolean
-  /** True where requests have no line in the log. */
+  /** True if requests have no line in the log. */
   readonly isQuiet: boolean
 }
 
@@ -26,16 +26,16 @@ export interface RouteMatch {
   readonly resource: Resource
   /** Undecoded values of the varying segments. */
   readonly params: ReadonlyMap<string, string>
-  /** The last segment where it may be any text, undecoded; otherwise empty. */
+  /** The last segment, undecoded, if it may be any text; otherwise empty. */
   readonly freeText: string
 }
 
 export interface Router {
   /** Each once, in the order of the table. */
   readonly resources: readonly Resource[]
-  /** The resource under an undecoded path, or null. A trailing slash makes no difference. */
+  /** The resource for an undecoded path, or null. A trailing slash makes no difference. */
   find(path: string): RouteMatch | null
-  /** The dialect of the nearest operation above an undecoded path that has none itself. */
+  /** The dialect of the nearest operation above an undecoded path that has no operation itself. */
   dialectAbove(path: string): Operation['dialect']
 }
 
@@ -48,7 +48,9 @@ interface Pattern {
 
 const NO_PARAMS: ReadonlyMap<string, string> = new Map()
 
-/** @throws Error when two operations claim one method and path, or a free parameter is not the end of its path. */
+/**
+ * @throws Error if two operations have the same method and path, or if a free parameter is not at the end of its path
+ */
 export function createRouter(operations: readonly Operation[]): Router {
   const fixed = new Map<string, RouteMatch>()
   const patterns: Pattern[] = []
@@ -96,11 +98,11 @@ export function createRouter(operations: readonly Operation[]): Router {
   }
 }
 
-/** The base of a path, and the first segment below it. Of Google's paths there is one that all are near. */
+/** The base of a path, and the first segment below it. Google's paths have a single base. */
 const BELOW_BASE = /^((?:\/api)?\/v1)(\/[^/]*)/
 const OF_GOOGLE = /^\/v1(?:beta|alpha)(?:\/|$)/
 
-/** Versions below which a verb is found; the model has its slashes, and `models/` may be missing. */
+/** Versions whose paths may end in a verb; the model keeps its slashes, and `models/` may be missing. */
 const VERB_PATH = /^(?:\/api)?\/v1(?:beta|alpha)?\/(?:models\/)?([^:].*):(\w{1,64})$/
 
 interface VerbPattern {
@@ -123,7 +125,7 @@ function basesOf(byMethod: ReadonlyMap<string, Operation>): readonly string[] {
   return operation?.bases ?? BASE_PATHS
 }
 
-/** @throws GatewayError `invalid_request` when an escape is not UTF-8. */
+/** @throws GatewayError `invalid_request` if an escape is not UTF-8 */
 export function decodeParams(params: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   if (params.size === 0) return params
   const decoded = new Map<string, string>()

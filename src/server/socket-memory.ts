@@ -6,12 +6,12 @@
 import { CONTINUES } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
 
-/** Bytes of one socket. */
+/** Maximum number of bytes of one socket. */
 export const SOCKET_MEMORY_MAX_BYTES = 16 * 1024 * 1024
-/** Lanes of one socket. */
+/** Maximum number of lanes of one socket. */
 const LANES_MAX = 64
 
-/** The lane of requests that name none. */
+/** The lane of requests that do not name one. */
 export const NO_LANE = ''
 
 /** A response that a request may continue. */
@@ -19,9 +19,9 @@ interface Remembered {
   readonly id: string
   readonly lane: string
   readonly memory: SocketMemory
-  /** JSON arrays of items, in their order: the conversation before its request. */
+  /** JSON arrays of items, in order: the conversation before its request. */
   readonly earlier: readonly Uint8Array[]
-  /** The message that asked for it; only its new items are part of the conversation. */
+  /** The message with the request; only its new items are part of the conversation. */
   readonly message: Uint8Array
   /** Its last event. */
   readonly end: string
@@ -31,18 +31,18 @@ interface Remembered {
 /** The conversation that a request continues. */
 export interface Continued {
   readonly id: string
-  /** JSON arrays of items, in their order. */
+  /** JSON arrays of items, in order. */
   readonly parts: readonly Uint8Array[]
 }
 
 interface MemoryLimits {
-  /** One key. */
+  /** Limit for one key. */
   readonly perKey: number
-  /** All keys of a thread. */
+  /** Limit for all keys of a thread. */
   readonly total: number
 }
 
-/** The responses of the sockets of one key, the longest unused first. */
+/** The responses of the sockets of one key, the least recently used first. */
 interface KeyMemory {
   readonly responses: Set<Remembered>
   bytes: number
@@ -63,7 +63,10 @@ export class SocketMemories {
     return new SocketMemory(this, keyHash)
   }
 
-  /** For `SocketMemory` alone. Others make room, those of the key first; the response itself at last. */
+  /**
+   * Only for `SocketMemory`. To make room, other responses are dropped, those of the same key first, and this response
+   * last.
+   */
   add(keyHash: string, response: Remembered): void {
     const { perKey, total } = this.#limits
     let own = this.#ofKey.get(keyHash)
@@ -78,7 +81,7 @@ export class SocketMemories {
     while (this.bytes > total) dropOldest(this.#largest())
   }
 
-  /** For `SocketMemory` alone. */
+  /** Only for `SocketMemory`. */
   remove(keyHash: string, response: Remembered): void {
     const own = this.#ofKey.get(keyHash)
     if (own?.responses.delete(response) !== true) return
@@ -87,7 +90,7 @@ export class SocketMemories {
     if (own.responses.size === 0) this.#ofKey.delete(keyHash)
   }
 
-  /** The key that holds most; it holds something. */
+  /** The key that holds most; it is never empty. */
   #largest(): KeyMemory {
     let largest: KeyMemory = { responses: new Set(), bytes: -1 }
     for (const each of this.#ofKey.values()) if (each.bytes > largest.bytes) largest = each
@@ -106,7 +109,7 @@ function dropOldest({ responses }: KeyMemory): void {
 export class SocketMemory {
   readonly #all: SocketMemories
   readonly #keyHash: string
-  /** By lane, the longest unused first. */
+  /** By lane, the least recently used first. */
   readonly #lanes = new Map<string, Remembered>()
   #bytes = 0
 
@@ -115,7 +118,7 @@ export class SocketMemory {
     this.#keyHash = keyHash
   }
 
-  /** The conversation up to the response of any lane with this id; null: it is not remembered. */
+  /** The conversation up to the response of any lane with this id; null if it is not kept. */
   continue(id: string): Continued | null {
     for (const response of this.#lanes.values()) {
       if (response.id === id) return { id, parts: partsOf(response) }
@@ -132,7 +135,7 @@ export class SocketMemory {
 
   /**
    * Keeps the response as the last one of its lane.
-   * @param message the request, as it came
+   * @param message the request, unchanged
    * @param end the last event of the response
    */
   remember(id: string, lane: string, before: Continued | null, message: Uint8Array, end: string): void {
@@ -161,7 +164,7 @@ export class SocketMemory {
     for (const response of this.#lanes.values()) this.drop(response)
   }
 
-  /** For `SocketMemories` alone, beside this class. */
+  /** Only for `SocketMemories` and this class. */
   drop(response: Remembered): void {
     if (this.#lanes.get(response.lane) === response) {
       this.#lanes.delete(response.lane)
@@ -176,7 +179,10 @@ export class SocketMemory {
   }
 }
 
-/** Work that only a request does which continues: the items of the message and those of the answer become one part. */
+/**
+ * Done only for a request that continues the response: the items of the message and those of the answer become one
+ * part.
+ */
 function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
   const asked = JSON.parse(Buffer.from(message).toString()) as { readonly input?: unknown }
   const told = JSON.parse(end) as { readonly response?: { readonly output?: unknown } }
@@ -185,20 +191,20 @@ function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
   return [...earlier, Buffer.from(JSON.stringify(items))]
 }
 
-/** An item that asks for a compaction is at the end of its own request only. */
+/** False for an item that asks for a compaction, because it applies only to its own request. */
 function isSaid(item: unknown): boolean {
   return !(isObject(item) && item['type'] === 'compaction_trigger')
 }
 
-/** The items of an input: a text is one message. */
+/** The items of an input; a text becomes one message. */
 function itemsOf(input: unknown): readonly unknown[] {
   if (Array.isArray(input)) return input
   return input == null ? [] : [{ type: 'message', role: 'user', content: input }]
 }
 
 /**
- * The body with the conversation that it continues before its own items, and a note of its id. `parse`: of JSON, within
- * its bounds.
+ * The body, with the conversation that it continues before its own items, and a note of the response's id. `parse`:
+ * parses JSON within its bounds.
  */
 export function withEarlier(
   body: Readonly<Record<string, unknown>>,
@@ -211,7 +217,7 @@ export function withEarlier(
   return { ...body, input: items, [CONTINUES]: id }
 }
 
-/** The lane that a message names; NO_LANE where it names none, or is no JSON. */
+/** The lane that a message names; NO_LANE if it names none or is not JSON. */
 export function laneIn(message: ArrayBuffer): string {
   if (!namesLane(message)) return NO_LANE
   try {
@@ -228,7 +234,7 @@ export function namesLane(message: ArrayBuffer): boolean {
   return Buffer.from(message).includes('"stream_id"')
 }
 
-/** False for a message that continues no response. A name of a field may be written with escapes. */
+/** False for a message that continues no response. The name of a field may be written with escapes. */
 export function mayContinue(message: ArrayBuffer): boolean {
   const bytes = Buffer.from(message)
   return bytes.includes('"previous_response_id"') || bytes.includes('\\u')

@@ -22,19 +22,20 @@ import {
   withEarlier,
 } from './socket-memory.ts'
 
-/** A socket is closed after this time, as the protocol says; a running response may end first. */
+/** A socket is closed after this time, as the protocol states; a running response may end first. */
 const LIFETIME_MS = 60 * 60_000
 /**
- * Between two looks at a socket. The library collects a message without a word, but a client cannot answer a ping in
- * the middle of a frame: one that has sent nothing whole for a look is pinged, and then has the time of an upload.
+ * Interval between two checks of a socket. The library collects a message without any notice, and a client cannot
+ * answer a ping in the middle of a frame: a client that has sent nothing complete between two checks is pinged, and
+ * then has the time of an upload.
  */
 const WATCH_MS = 30_000
-/** Pings and refused messages of a client that has not read what it was sent. One more, and the socket is dropped. */
+/** Maximum number of pings and refused messages while a client does not read. After one more, the socket is dropped. */
 const UNREAD_MAX = 16
-/** Messages of lanes that wait for the response in flight, and their bytes together. */
+/** Maximum number of messages of lanes that wait for the response in flight, and maximum of their bytes together. */
 const WAITING_MAX = 8
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
-/** A message that only tells of a response is shorter. */
+/** A message that only reports on a response is shorter. */
 const NOTE_MAX_BYTES = 1024
 const LANE_MAX_CHARS = 256
 
@@ -42,7 +43,7 @@ const LANE_MAX_CHARS = 256
 const GOING_AWAY = 1001
 const NO_TEXT = 1003
 
-/** Headers of the handshake that do not belong to the requests in its messages. */
+/** Headers of the handshake that do not apply to the requests in its messages. */
 const OF_HANDSHAKE =
   /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive)$/
 
@@ -72,7 +73,7 @@ interface SocketSessionDeps {
   readonly memories: SocketMemories
 }
 
-/** The head of a request in a message: that of the handshake as a POST. */
+/** The head of a request in a message: that of the handshake, as a POST. */
 export function messageHead(head: RequestHead, bytes: number): RequestHead {
   const kept: string[] = []
   for (let at = 0; at + 1 < head.headers.length; at += 2) {
@@ -91,21 +92,21 @@ export class SocketSession implements AnsweringSocket {
   readonly #handshake: Handshake
   readonly #lifetime: Timer
   readonly #memory: SocketMemory
-  /** Messages of lanes, in their order. */
+  /** Messages of lanes, in order. */
   readonly #waiting: ArrayBuffer[] = []
   #waitingBytes = 0
   #watch: Timer
-  /** The answer in flight, until it has left. */
+  /** The answer in flight, until it has been sent. */
   #running: MessageAnswer | null = null
   #isClosed = false
-  /** It closes after the answer in flight. */
+  /** True if the socket closes after the answer in flight. */
   #isEnding = false
   #unsentBytes = 0
-  /** Monotonic: since when bytes wait without any of them leaving. */
+  /** Monotonic: the time since which bytes have been waiting without any progress. */
   #stuckMs = 0
   /** See UNREAD_MAX. */
   #unread = 0
-  /** Monotonic: the last whole message, ping or pong of the client. */
+  /** Monotonic: time of the last whole message, ping or pong of the client. */
   #heardMs: number
   #isPinged = false
 
@@ -143,7 +144,7 @@ export class SocketSession implements AnsweringSocket {
     return this.#unsentBytes
   }
 
-  /** Takes a message of the client; its memory is lent for the call only. */
+  /** Takes a message of the client; its memory is valid only during the call. */
   take(message: ArrayBuffer, isBinary: boolean): void {
     this.#heard()
     if (isBinary) {
@@ -185,7 +186,7 @@ export class SocketSession implements AnsweringSocket {
     this.#boundUnread()
   }
 
-  /** Begins the request of a message, which is the session's own. */
+  /** Begins the request in a message; the message belongs to the session. */
   #start(message: ArrayBuffer): void {
     const { path, headers } = this.#handshake
     const head = messageHead({ method: 'GET', path, query: '', headers }, message.byteLength)
@@ -201,8 +202,8 @@ export class SocketSession implements AnsweringSocket {
   }
 
   /**
-   * Makes the body of a request over HTTP from that of a message: the conversation that it continues is before its
-   * own items, so that whatever reads the request sees all of it.
+   * Creates the body of an HTTP request from that of a message: the conversation that it continues is placed before its
+   * own items, so that everything that reads the request sees all of it.
    * @throws GatewayError `invalid_request`
    */
   #creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown {
@@ -211,7 +212,7 @@ export class SocketSession implements AnsweringSocket {
     }
     const { type: _type, stream_id: lane, previous_response_id: previous, generate, ...rest } = body
     answer.lane = laneNamed(lane)
-    // It is kept as it came until the response has ended.
+    // The message is kept unchanged until the response has ended.
     weigher.weigh(answer.message.byteLength, 0)
     const asks = generate == null || generate === true
     const own = { ...rest, ...(asks ? {} : { generate }), stream: true }
@@ -227,17 +228,17 @@ export class SocketSession implements AnsweringSocket {
     if (lastEvent !== null) {
       this.#memory.remember(id, lane ?? NO_LANE, continued, new Uint8Array(message), lastEvent)
     }
-    // The client tries again with the whole conversation.
+    // The client will retry with the whole conversation.
     else if (continued !== null) this.#memory.forget(continued.id)
   }
 
-  /** The client has sent a ping, which the library has answered. */
+  /** Called when the client has sent a ping, which the library has answered. */
   pinged(): void {
     this.#heard()
     this.#boundUnread()
   }
 
-  /** The client has answered a ping. */
+  /** Called when the client has answered a ping. */
   ponged(): void {
     this.#heard()
   }
@@ -260,7 +261,7 @@ export class SocketSession implements AnsweringSocket {
     this.#count()
   }
 
-  /** Some unsent bytes have left. */
+  /** Called when some unsent bytes have been sent. */
   drained(): void {
     this.#unread = 0
     this.#stuckMs = this.#deps.clock.monotonicMs()
@@ -268,7 +269,7 @@ export class SocketSession implements AnsweringSocket {
     this.#running?.progressed()
   }
 
-  /** Closes the socket because its key is not valid any more; the response in flight tells of that itself. */
+  /** Closes the socket because its key is no longer valid; the response in flight reports that itself. */
   endKey(reason: GatewayError): void {
     if (this.#running === null) this.#tell(reason.status, reason, reason.errorType)
     this.end()
@@ -299,7 +300,7 @@ export class SocketSession implements AnsweringSocket {
     running?.gone()
   }
 
-  /** Tells of a failure outside of a response. */
+  /** Reports a failure outside of a response. */
   #tell(status: number, { message }: GatewayError, code: string, lane = NO_LANE): void {
     const of = lane === NO_LANE ? {} : { stream_id: lane }
     this.send([JSON.stringify({ type: 'error', status, error: { code, message }, ...of })])
@@ -310,7 +311,7 @@ export class SocketSession implements AnsweringSocket {
     this.#isPinged = false
   }
 
-  /** Each of these messages is answered, and the library bounds no number of answers. */
+  /** Each of these messages is answered, and the library does not limit the number of answers. */
   #boundUnread(): void {
     this.#count()
     if (this.#unsentBytes === 0) this.#unread = 0
@@ -334,7 +335,7 @@ export class SocketSession implements AnsweringSocket {
     this.#count()
     const isUnread = this.#unsentBytes > 0
     const silentMs = nowMs - this.#heardMs
-    // An answer that is not complete has a deadline of its own for slow readers.
+    // An incomplete answer has its own deadline for slow readers.
     const isLeft = isUnread && this.#running?.dead !== false && nowMs - this.#stuckMs >= WATCH_MS
     if (isLeft || silentMs >= WATCH_MS + requests.uploadMs) {
       this.drop()
@@ -365,7 +366,7 @@ function noPrevious(): GatewayError {
   )
 }
 
-/** True for a message that tells what the client has done with a response, which needs no answer. */
+/** True for a message that reports what the client has done with a response, and needs no answer. */
 function isNote(message: ArrayBuffer): boolean {
   if (message.byteLength > NOTE_MAX_BYTES) return false
   const bytes = Buffer.from(message)

@@ -16,19 +16,22 @@ import type { SocketObserver } from './response-socket.ts'
 import { SocketMemories } from './socket-memory.ts'
 import { type Handshake, type MessageSocket, messageHead, SocketSession } from './socket-session.ts'
 
-/** Largest message of a client. Fronts collect it uncounted, so the sockets of a key have a bound. */
+/**
+ * Largest message of a client. Fronts collect messages without counting them, so each key has a limited number of
+ * sockets.
+ */
 export const MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 /**
- * A front drops a socket above this. It is more than any answer may have: an answer pauses far below, and whatever else
- * the client does not read is bounded by its number.
+ * A front drops a socket above this. No answer may have this many bytes: an answer pauses far below it, and the number
+ * of other unread messages is limited.
  */
 export const UNSENT_MAX_BYTES = 96 * 1024 * 1024
 
 /** Sockets of one thread. */
 export interface WebSocketLimits {
-  /** Sockets that one API key may have open. Each may make the front hold MESSAGE_MAX_BYTES. */
+  /** Maximum number of sockets that one API key may have open. Each may make the front hold MESSAGE_MAX_BYTES. */
   readonly socketsPerKey: number
-  /** Connections, among which sockets are. */
+  /** Maximum number of connections, including sockets. */
   readonly maxConnections: number
   readonly maxBufferedBytes: number
 }
@@ -42,24 +45,24 @@ interface WebSocketDeps {
   readonly observer: SocketObserver
 }
 
-/** Parts of the buffer limit that all sockets of a thread may remember, and those of one key. */
+/** Shares of the buffer limit that all sockets of a thread, and those of one key, may use for memory. */
 const MEMORY_SHARE = 1 / 4
 const KEY_MEMORY_SHARE = 1 / 16
 
-/** Paths that take a handshake; others answer it as a GET. */
+/** Paths that accept a handshake; other paths answer it like a GET. */
 export const SOCKET_PATHS = ['/v1', '/api/v1', '/v1/v1', '/api/v1/v1'].flatMap(base => [
   `${base}/responses`,
   `${base}/responses/`,
 ])
 
-/** A handshake that waits for its answer, in the hands of a front. Each call may throw; `drop` does not. */
+/** A handshake that waits for its answer in a front. Each call may throw, except `drop`. */
 export interface WaitingHandshake {
   readonly head: RequestHead
-  /** The client has left: nothing may be called any more. */
+  /** True if the client has left, so that nothing may be called any more. */
   readonly isGone: boolean
-  /** Opens the socket. False: the client has left. */
+  /** Opens the socket. False if the client has left. */
   open(keyHash: string): boolean
-  /** Answers with the error that `adapt` throws, as the answer to a request with this head. */
+  /** Answers with the error that `adapt` throws, as for a request with this head. */
   refuse(head: RequestHead, adapt: () => never): void
   /** Drops the connection. */
   drop(): void
@@ -78,7 +81,7 @@ function refused(error: GatewayError): never {
 export class WebSockets implements KeyedRequests {
   readonly #deps: WebSocketDeps
   readonly #sessions = new Set<SocketSession>()
-  /** Places of the keys. */
+  /** Socket places of the keys. */
   readonly #places: HeldShare
   readonly #memories: SocketMemories
 
@@ -101,18 +104,18 @@ export class WebSockets implements KeyedRequests {
     for (const { keyHash } of this.#sessions) hashes.add(keyHash)
   }
 
-  /** Closes the sockets of a key; a response in flight is ended by its request. */
+  /** Closes the sockets of a key; the request of a response in flight ends it. */
   endKey(hash: string, reason: GatewayError): void {
     for (const session of [...this.#sessions]) if (session.keyHash === hash) session.endKey(reason)
   }
 
-  /** Lets the handshake of an inference key open a socket; everybody else gets the answer to a POST without a body. */
+  /** Lets the handshake of an inference key open a socket; any other key gets the answer to a POST without a body. */
   decide(handshake: WaitingHandshake): void {
     const { head } = handshake
     const { requests, keys } = this.#deps
     const accepted = inspect(head, requests)
     if (accepted instanceof GatewayError) {
-      // Its head may announce a body, so it is refused as it is, and the connection closes.
+      // Its head may announce a body, so it is refused unchanged, and the connection closes.
       this.#attempt(handshake, () => handshake.refuse(head, () => refused(accepted)))
       return
     }
@@ -135,7 +138,7 @@ export class WebSockets implements KeyedRequests {
 
   #admit(handshake: WaitingHandshake, key: KeyRecord): void {
     this.#attempt(handshake, () => {
-      // Of a management key the request over HTTP says so.
+      // For a management key, the HTTP request fails with that reason.
       const error = key.kind === 'inference' ? this.#takePlace(key) : NO_SOCKET
       if (error !== null) {
         this.#refuse(handshake, error)
@@ -150,7 +153,7 @@ export class WebSockets implements KeyedRequests {
     })
   }
 
-  /** The request over HTTP fails with its own error, if it has one. */
+  /** Fails the HTTP request with its own error, if it has one. */
   #refuse(handshake: WaitingHandshake, error: GatewayError): void {
     this.#attempt(handshake, () => handshake.refuse(messageHead(handshake.head, 0), () => refused(error)))
   }
@@ -165,7 +168,7 @@ export class WebSockets implements KeyedRequests {
     }
   }
 
-  /** The reason to refuse one more socket of a key; null: it has its place. */
+  /** The reason to refuse another socket of a key; null if it has its place. */
   #takePlace({ hash }: KeyRecord): GatewayError | null {
     const taken = this.#places.take(hash, 1)
     if (taken === 'taken') return null
@@ -178,7 +181,7 @@ export class WebSockets implements KeyedRequests {
     )
   }
 
-  /** A socket has opened for a handshake that was let in. */
+  /** Called when a socket has opened for an accepted handshake. */
   opened(socket: MessageSocket, handshake: Handshake): SocketSession {
     const session = new SocketSession({ ...this.#deps, memories: this.#memories }, socket, handshake)
     this.#sessions.add(session)
@@ -186,7 +189,7 @@ export class WebSockets implements KeyedRequests {
     return session
   }
 
-  /** A socket has closed. Never throws. */
+  /** Called when a socket has closed. Never throws. */
   closed(session: SocketSession): void {
     this.guard(session, () => {
       session.closed()

@@ -12,9 +12,9 @@ const HEADERS: Readonly<Record<AuthScheme, (key: string) => Record<string, strin
   'x-api-key': key => ({ 'x-api-key': key }),
   'api-key': key => ({ 'api-key': key }),
   'x-goog-api-key': key => ({ 'x-goog-api-key': key }),
-  // A key that needs no signature is an API key of Bedrock.
+  // A key that needs no signature is a Bedrock API key.
   'aws-sigv4': bearer,
-  // The key of an attempt is the token by then.
+  // By then, the key of the attempt is the token.
   'google-service-account': bearer,
   none: () => ({}),
 }

@@ -9,9 +9,9 @@ import { FRAME_MAX_BYTES, type FrameHandler } from './sse.ts'
 
 /** Total length, length of the headers, and a checksum of both. */
 const PRELUDE_BYTES = 12
-/** A prelude, a checksum of the message, and nothing between. */
+/** A prelude and a checksum of the message, with nothing between them. */
 const MESSAGE_MIN_BYTES = 16
-/** Three short ones are read; the codec makes an object of each. */
+/** Only three short headers are read, but the codec creates an object for each. */
 const HEADERS_MAX_BYTES = 16 * 1024
 const KEPT_BYTES = 16 * 1024
 
@@ -26,11 +26,11 @@ const codec = new EventStreamCodec(
 export class AwsEventParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
-  /** A message whose end has not arrived: the first `#carried` bytes. */
+  /** The first `#carried` bytes are a message whose end has not arrived. */
   #carry: Buffer = EMPTY
   #carried = 0
 
-  /** `onFrame` gets the type of the event, or `exception:` and that of the exception, and the payload. */
+  /** `onFrame` gets the type of the event (or `exception:` and the type of the exception) and the payload. */
   constructor(onFrame: FrameHandler, maxBytes: number = FRAME_MAX_BYTES) {
     this.#onFrame = onFrame
     this.#maxBytes = maxBytes
@@ -69,7 +69,7 @@ export class AwsEventParser {
     this.#carried = 0
   }
 
-  /** Adds bytes to the message that has begun; returns where the next one begins in the chunk. */
+  /** Adds bytes to the message that has begun; returns where the next message begins in the chunk. */
   #complete(chunk: Buffer, from: number): number {
     const length = this.#lengthAt(this.#carry.subarray(0, this.#carried), 0)
     const to = Math.min(chunk.length, from + (length ?? PRELUDE_BYTES) - this.#carried)
@@ -82,7 +82,7 @@ export class AwsEventParser {
     return to
   }
 
-  /** The length of the message at a place; null while its prelude is not whole. */
+  /** The length of the message at this position; null while its prelude is incomplete. */
   #lengthAt(bytes: Buffer, at: number): number | null {
     if (bytes.length - at < PRELUDE_BYTES) return null
     const length = bytes.readUInt32BE(at)

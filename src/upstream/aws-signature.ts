@@ -21,13 +21,13 @@ interface AwsPlace {
 
 type Sign = NonNullable<OutgoingKey['sign']>
 
-/** Makes a function that signs requests with an access key. */
+/** Creates a function that signs requests with an access key. */
 export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, place: AwsPlace): Sign {
   return ({ method, url, body }: SignableRequest) =>
     signed({ method, url, headers: {}, body }, { access, place, escapesPath: true, nowMs: clock.nowMs() })
 }
 
-/** Makes a function that signs requests of S3. The body is signed by its SHA-256 (hex). */
+/** Creates a function that signs S3 requests. The body is covered by its SHA-256 (hex). */
 export function s3Signer(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, region: string) {
   const place = { region, service: 's3' }
   return (
@@ -43,12 +43,12 @@ export function s3Signer(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, region:
 interface SignTerms {
   readonly access: AwsAccess
   readonly place: AwsPlace
-  /** False for S3 alone, which takes the path as it is written. */
+  /** False only for S3, which takes the path as it is written. */
   readonly escapesPath: boolean
   readonly nowMs: number
 }
 
-/** All headers of the request, with those of the signature, without the host. */
+/** All headers of the request including those of the signature, but without the host. */
 async function signed(
   { method, url, headers, body }: SignableRequest,
   { access, place, escapesPath, nowMs }: SignTerms,
@@ -74,7 +74,7 @@ async function signed(
   return made
 }
 
-/** The signatures in the headers of a signer. They are removed from replies that repeat them. */
+/** The signatures in the headers that a signer returned. They are removed from replies that repeat them. */
 export function signatureIn(headers: Readonly<Record<string, string>>): readonly string[] {
   const signature = /Signature=([0-9a-f]{64})/.exec(headers['authorization'] ?? '')?.[1]
   return signature === undefined ? [] : [signature]
@@ -82,7 +82,7 @@ export function signatureIn(headers: Readonly<Record<string, string>>): readonly
 
 type Bytes = string | ArrayBuffer | ArrayBufferView
 
-/** Node's hash in the form that the library asks for. */
+/** Node's hash in the form that the library expects. */
 class Sha256 {
   readonly #hash: ReturnType<typeof createHash> | ReturnType<typeof createHmac>
 
@@ -98,7 +98,7 @@ class Sha256 {
     return Promise.resolve(this.#hash.digest())
   }
 
-  /** The library makes a new one for each hash. */
+  /** The library creates a new instance for each hash. */
   reset(): void {
     throw new Error('a hash is used once')
   }

@@ -11,26 +11,28 @@ const EMPTY = Buffer.alloc(0)
 
 /** Collects the body of one reply. */
 export interface ReplyBody {
-  /** Bytes that are kept. */
+  /** Number of bytes that are kept. */
   readonly lengthBytes: number
   /**
-   * Copies the chunk. `isLast`: it is the last one, and stays valid for as long as the body is read.
+   * Copies the chunk. `isLast`: it is the last chunk, and stays valid for as long as the body is read.
    * @throws GatewayError if the body exceeds its bounds
    */
   push(chunk: Buffer, isLast?: boolean): void
-  /** Copies the part that fits under `limitBytes`, as of an error page. Returns false if the body is larger. */
+  /**
+   * Copies the part that fits within `limitBytes`, for example of an error page. Returns false if the body is larger.
+   */
   tryPush(chunk: Buffer, limitBytes: number): boolean
   /** The document, or the error page. Valid until the next push. */
   bytes(): Buffer
   text(): string
 }
 
-/** The body of one reply as it is. */
+/** The body of one reply, unchanged. */
 export class TextBody implements ReplyBody {
   readonly #limitBytes: number
-  /** Grows by doubling, so that a body in single bytes does not cost an object for each. */
+  /** Grows by doubling, so that a body that arrives in single bytes does not need an object for each. */
   #bytes: Buffer = EMPTY
-  /** Written here alone. */
+  /** Written only here. */
   lengthBytes = 0
 
   constructor(limitBytes: number) {
@@ -47,7 +49,7 @@ export class TextBody implements ReplyBody {
     }
   }
 
-  /** Copies the part that fits under `limitBytes`. Returns false if the body is larger. */
+  /** Copies the part that fits within `limitBytes`. Returns false if the body is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
     const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
     this.#reserve(this.lengthBytes + taken)

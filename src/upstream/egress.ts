@@ -9,12 +9,15 @@ import type { Transport, TransportOptions, UpstreamRequest } from './transport.t
 import type { UndiciRoute } from './undici/undici-pools.ts'
 import { createUndiciTransport } from './undici/undici-transport.ts'
 
-/** The proxies that the environment names, as its variables have them. */
+/** The proxies that the environment names, as written in its variables. */
 export interface ProxySettings {
-  /** For URLs with https. Null: none. */
+  /** For https URLs; null if there is none. */
   readonly https: string | null
   readonly http: string | null
-  /** Hosts without a proxy: names with their subdomains, addresses, networks; each may have a port; `*` is all. */
+  /**
+   * Hosts that are reached without a proxy: names with their subdomains, addresses, networks; each may have a port; `*`
+   * means all.
+   */
   readonly except: string | null
 }
 
@@ -23,10 +26,10 @@ export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySett
   return { https: httpsProxy, http: httpProxy, except: noProxy }
 }
 
-/** The URL of the proxy for a URL; null for none. */
+/** The URL of the proxy for a URL; null if there is none. */
 export type ProxyOf = (url: URL) => string | null
 
-/** Reads the settings once. `HOST:PORT` stands for an HTTP proxy. */
+/** Parses the settings once. `HOST:PORT` means an HTTP proxy. */
 export function createProxyOf({ https, http, except }: ProxySettings): ProxyOf {
   if (https === null && http === null) return () => null
   const rules = (except ?? '').split(/[\s,]+/).flatMap(ruleOf)
@@ -36,7 +39,7 @@ export function createProxyOf({ https, http, except }: ProxySettings): ProxyOf {
   }
 }
 
-/** The proxy's URL in whole: `HOST:PORT` alone is one of HTTP. */
+/** The proxy's full URL: `HOST:PORT` alone means an HTTP proxy. */
 export function proxyUrl(text: string): string {
   return text.includes('://') ? text : `http://${text}`
 }
@@ -48,7 +51,7 @@ function ruleOf(text: string): readonly Rule[] {
   if (entry === '') return []
   if (entry === '*') return [() => true]
   if (entry.includes('/')) return networkRule(entry)
-  // An address of IPv6 has a port only behind brackets.
+  // An IPv6 address has a port only after brackets.
   const [, name = '', port] = /^(\[[^\]]+\]|[^:]+|.*:.*:.*?)(?::(\d+))?$/.exec(entry) ?? []
   const host = name.replace(/^\*?\./, '').replace(/^\[|\]$/g, '')
   if (host === '') return []
@@ -86,15 +89,17 @@ function portOf({ port, protocol }: URL): string {
 
 interface TransportsOptions extends TransportOptions {
   readonly proxies: ProxySettings
-  /** True: every request goes by undici. */
+  /** True if every request uses undici. */
   readonly undici?: boolean
 }
 
-/** One transport in front of all: each request goes by the one that its row and the environment choose. */
+/**
+ * Combines several transports into one: the provider's row and the environment choose the transport of each request.
+ */
 export function createTransports({ proxies, undici = false, ...options }: TransportsOptions): Transport {
   const proxyOf = createProxyOf(proxies)
   const direct = createDirectTransport(options)
-  /** One for each way out that rows and environment name, so a few. */
+  /** One for each combination of options that rows and environment name, so there are only a few. */
   const others = new Map<string, Transport>()
   const identities = new WeakMap<object, number>()
   let lastIdentity = 0

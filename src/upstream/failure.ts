@@ -22,14 +22,14 @@ export interface Refusal {
   readonly secrets: readonly string[]
   /** Display name, for `error.metadata.provider_name`. */
   readonly providerName: string
-  /** The owner of the key that was sent, in words of ours, e.g. `the gateway's key`. */
+  /** The owner of the key that was sent, in the gateway's words, e.g. `the gateway's key`. */
   readonly keyOwner: string
-  /** It is the caller's own, who may know its limits. Absent: it is not. */
+  /** True if the key belongs to the caller, who may know its limits. Absent: it does not. */
   readonly isOwnKey?: boolean
   readonly clock: Clock
 }
 
-/** Greatest depth of metadata. Formats write flat metadata. */
+/** Maximum depth of metadata. Formats write flat metadata. */
 const METADATA_DEPTH = 4
 
 /** Scrubs a failure that a decoder found inside a reply, and adds the provider's name. */
@@ -51,12 +51,12 @@ export function failureInReply(
   })
 }
 
-/** The error for an error reply of a provider. */
+/** Creates the error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
   const { code, message: said, metadata = {} } = failureInReply(failure, refusal)
   const message = refusesKey(refusal.status) ? keyRefused(refusal, said) : said
-  // For others `Retry-After` would mislead.
+  // For other failures, `Retry-After` would be misleading.
   if (failure.meaning.isBusy !== true) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
   const rates = refusal.isOwnKey === true ? providerRates(refusal.headers) : null
@@ -71,14 +71,14 @@ function refusesKey(status: number): boolean {
   return status === 401 || status === 403
 }
 
-/** Callers would look for the fault in their own key, which the provider has never seen. */
+/** Without this error, callers would look for the fault in their own key, which the provider has never seen. */
 function keyRefused({ status, providerName, keyOwner }: Refusal, said: string): string {
   const refused = `${providerName} refused ${keyOwner}${status === 403 ? ', or the key lacks permission for this call' : ''}`
   return said === NO_MESSAGE ? refused : `${refused}: ${said}`
 }
 
 function interpret({ format, status, headers, body }: Refusal): GatewayError {
-  // We ask for no compression; compressed bytes that come anyway are not text.
+  // The gateway asks for no compression; if compressed bytes arrive anyway, they are not text.
   const encoding = headers['content-encoding'] ?? 'identity'
   try {
     return format.failure(status, encoding.toLowerCase() === 'identity' || encoding === '' ? body : '')
@@ -125,7 +125,7 @@ const BUDGETS = [
   ['x-ratelimit-remaining', 'x-ratelimit-reset'],
 ] as const
 
-/** A plain number from here on is a point in time, below it a delay. */
+/** A plain number of at least this size is a point in time, a smaller one a delay. */
 const EPOCH_SECONDS_MIN = 1_000_000_000
 const EPOCH_MS_MIN = 1_000_000_000_000
 
@@ -136,7 +136,7 @@ export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clo
   const plain = headers['retry-after']?.trim() ?? ''
   if (DECIMAL.test(plain)) return clamp(Number(plain))
   if (HTTP_DATES.some(form => form.test(plain))) {
-    // The oldest form names no zone; all of them mean GMT.
+    // The oldest form names no time zone; all of them mean GMT.
     const at = Date.parse(plain.endsWith('GMT') ? plain : `${plain} GMT`)
     if (!Number.isNaN(at)) return clamp((at - clock.nowMs()) / 1000)
   }
@@ -176,13 +176,15 @@ function clamp(seconds: number): number {
   return Math.min(MAX_SECONDS, Math.max(0, Math.ceil(seconds)))
 }
 
-/** Names of providers' headers about limits; all of them end in the same few words, in any order. */
+/** Names of providers' rate-limit headers; all of them end in the same few words, in any order. */
 const PROVIDER_RATE = /^(?:x-ratelimit|anthropic-(?:ratelimit|priority))-[a-z0-9-]{1,60}$/
 /** Numbers, durations, points in time. */
 const RATE_VALUE = /^[A-Za-z0-9:.+-]{1,64}$/
 const PROVIDER_RATES_MAX = 32
 
-/** The headers of a provider's reply that tell of its limits; null: none do. `headers`: with lower-case names. */
+/**
+ * The headers of a provider's reply that state its limits; null if there are none. `headers`: with lower-case names.
+ */
 export function providerRates(
   headers: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> | null {

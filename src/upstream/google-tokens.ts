@@ -13,7 +13,7 @@ import type { Egress } from '../providers/provider.ts'
 import type { Transport } from './transport.ts'
 import { wholeReply } from './whole-reply.ts'
 
-/** Part of the key file of a service account. */
+/** The required part of a service account's key file. */
 export interface ServiceAccount {
   readonly clientEmail: string
   /** PEM of an RSA key. */
@@ -30,32 +30,32 @@ interface TokenPlace {
 interface GoogleTokensOptions {
   readonly client: Transport
   readonly clock: Clock
-  /** Tokens kept. Default 1,000. */
+  /** Maximum number of tokens that are kept. Default 1,000. */
   readonly maxEntries?: number
 }
 
 /** The scope that requests to models need. */
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform'
 const ASSERTION_SECONDS = 3600
-/** A token is renewed in the background from this time before its end. */
+/** A token is renewed in the background from this long before its expiry. */
 const RENEW_MS = 5 * 60_000
-/** Refresh margin: a token this close to its expiry could expire on its way. */
+/** A token this close to its expiry is not used, because it could expire on its way. */
 const MARGIN_MS = 30_000
 /** After a failure the exchange is not tried again for this long. */
 const PAUSE_MS = 10_000
 /** Google answers in some hundred milliseconds. */
 const TIMEOUT_MS = 10_000
 const REPLY_MAX_BYTES = 64 * 1024
-/** A token for headers. */
+/** A token that can be sent in a header. */
 const TOKEN = /^[\x21-\x7e]{1,8192}$/
 
 interface Entry {
   /** Null after a failure. */
   readonly token: string | null
   readonly error: GatewayError | null
-  /** Monotonic. From then on the token is renewed. */
+  /** Monotonic. From this time on, the token is renewed. */
   readonly renewAtMs: number
-  /** Monotonic. From then on the entry is not used. */
+  /** Monotonic. From this time on, the entry is not used. */
   readonly endsAtMs: number
 }
 
@@ -83,20 +83,23 @@ export class GoogleTokens {
     const now = this.#options.clock.monotonicMs()
     if (entry !== undefined && now < entry.endsAtMs) {
       if (entry.token === null) throw entry.error ?? refused()
-      // A failure is not lost: it is seen when the old token has ended.
+      // A failure is not lost: it is reported once the old token has expired.
       if (now >= entry.renewAtMs) void this.#exchange(name, account, place, entry).catch(() => undefined)
       return entry.token
     }
     return this.#exchange(name, account, place, null)
   }
 
-  /** Drops everything, before the thread ends. */
+  /** Drops everything. Called before the thread ends. */
   close(): void {
     this.#closing.abort(new Error('the thread ends'))
     this.#entries.clear()
   }
 
-  /** The cache key. It has the hash of the private key, so nobody gets the token of an account whose key they lack. */
+  /**
+   * The cache key. It includes the hash of the private key, so that a caller without the key cannot get the account's
+   * token.
+   */
   #nameOf(account: ServiceAccount, { tokenUrl }: TokenPlace): string {
     let name = this.#names.get(account)
     if (name === undefined) {
@@ -158,7 +161,7 @@ export class GoogleTokens {
       },
       { maxBytes: REPLY_MAX_BYTES, signal: this.#closing.signal },
     )
-    // The error has no text of the reply, because the reply may repeat the assertion.
+    // The error contains no text of the reply, because the reply may repeat the assertion.
     if (status < 200 || status > 299) throw refused(status)
     return readToken(text)
   }

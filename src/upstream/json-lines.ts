@@ -10,9 +10,9 @@ import type { WholeReply } from './whole-reply.ts'
 export interface JsonLinesTerms {
   /** A longer line is skipped. */
   readonly maxLineBytes: number
-  /** A line for which it is false is skipped. The bytes are only valid during the call. */
+  /** A line is skipped if this returns false. The bytes are valid only during the call. */
   readonly accepts: (line: Buffer) => boolean
-  /** A page waits to be taken once it has so many lines or bytes; one more read may add to it. */
+  /** A page is delivered once it has this many lines or bytes; one more read may add to it. */
   readonly pageLines: number
   readonly pageBytes: number
   readonly signal: AbortSignal
@@ -20,7 +20,7 @@ export interface JsonLinesTerms {
   readonly onSkipped: () => void
 }
 
-/** The provider refused to send the lines. */
+/** The error thrown if the provider refuses to send the lines. */
 export class RefusedLines extends Error {
   readonly reply: WholeReply
 
@@ -30,7 +30,7 @@ export class RefusedLines extends Error {
   }
 }
 
-/** An error page is only read for its message. */
+/** An error page is read only for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
 const CARRY_START_BYTES = 4 * 1024
 /** A larger buffer is released after its line. */
@@ -40,7 +40,7 @@ const EMPTY: Buffer = Buffer.alloc(0)
 const LF = 10
 
 /**
- * Yields the lines in pages, empty ones left out. Ends the call if it is left early.
+ * Yields the lines in pages, without empty lines. Ends the call if iteration stops early.
  * @throws RefusedLines for a status other than 2xx, the reason of the signal, or a GatewayError of the transport
  */
 export async function* jsonLines(
@@ -70,10 +70,10 @@ class PageReader implements UpstreamHandler {
   readonly #error = new TextBody(ERROR_MAX_BYTES)
   #call: UpstreamCall | null = null
   #head: UpstreamHead | null = null
-  /** The beginning of a line whose end has not come. */
+  /** The beginning of a line whose end has not arrived. */
   #carry = EMPTY
   #carried = 0
-  /** Inside a line that is too long. */
+  /** True inside a line that is too long. */
   #isSkipping = false
   #page: string[] = []
   #pageBytes = 0
@@ -89,7 +89,7 @@ class PageReader implements UpstreamHandler {
     this.#call = client.start(request, this)
   }
 
-  /** The next page; null: there is none. What came before a failure is told first. */
+  /** The next page; null if there is none. Lines that arrived before a failure are delivered first. */
   async page(): Promise<readonly string[] | null> {
     while (this.#page.length === 0 && this.#end === null) {
       await new Promise<void>(resolve => {

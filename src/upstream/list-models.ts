@@ -8,35 +8,35 @@ import { authHeaders } from './auth.ts'
 import type { Transport } from './transport.ts'
 import { type WholeReplyTerms, wholeReply } from './whole-reply.ts'
 
-/** Some thousand models of a full description each. */
+/** Enough for some thousand models, each with a full description. */
 const LIST_MAX_BYTES = 32 * 1024 * 1024
 const PAGES_MAX = 20
 const TIMEOUT_MS = 20_000
-/** Of all pages: others' lists wait for this one. */
+/** Time limit for all pages, because other providers' lists wait for this one. */
 const LIST_MAX_MS = 60_000
 
 interface ListTerms {
   readonly clock: Clock
   readonly signal: AbortSignal
-  /** Of all pages together. Default 32 MiB. */
+  /** Limit for all pages together. Default 32 MiB. */
   readonly maxBytes?: number
 }
 
-/** True if the API of the provider has a known list. */
+/** True if the provider's API is known to have a list. */
 export function hasList({ format, baseUrl }: Pick<Provider, 'format' | 'baseUrl'>): boolean {
-  // Only a customer's key fills the gaps of an address.
+  // Only a customer's key fills the gaps in an address.
   return API_OF_FORMAT[format].list !== null && baseUrl !== null && !baseUrl.includes('{')
 }
 
 /** The models of one list. */
 interface ListedModels {
   readonly models: readonly KnownModel[]
-  /** Further models of the list, which are not looked at. */
+  /** Number of further models in the list, which are ignored. */
   readonly leftOut: number
 }
 
 /**
- * The first 10,000 models of the provider's list; each name once.
+ * The first 10,000 models in the provider's list; each name once.
  * @throws GatewayError; or the reason of the signal
  */
 export async function listModels(
@@ -91,7 +91,7 @@ async function ask(client: Transport, provider: Provider, query: string, terms: 
     },
     terms,
   )
-  // The error has no text of the provider, because it may quote the key.
+  // The error contains no text of the provider, because that may quote the key.
   if (status !== 200) throw new GatewayError('provider_unavailable', `it answered ${status}`)
   const page = readList(text)
   if (page === null) throw new GatewayError('provider_unavailable', 'its answer is not a list of models')

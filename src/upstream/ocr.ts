@@ -31,7 +31,7 @@ interface OcrDeps {
 
 /** Eight pictures of a few megabytes in base64, and the text of some thousand pages. */
 const ANSWER_MAX_BYTES = 48 * 1024 * 1024
-/** Pictures of one document; the documented number. */
+/** Maximum number of pictures in one document, as documented. */
 const IMAGES_MAX = 8
 const IMAGE_URL = /^data:image\/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$/
 /** Statuses about the key, the address or the load; the document is not at fault. */
@@ -107,7 +107,7 @@ function pagesIn(provider: Provider, text: string): OcrPage[] {
   })
 }
 
-/** The pictures of a page. Some replies have bare base64 in place of a data URL. */
+/** The pictures on a page. Some replies contain bare base64 in place of a data URL. */
 function imagesIn(page: unknown): string[] {
   const images = field(page, 'images')
   if (!Array.isArray(images)) return []

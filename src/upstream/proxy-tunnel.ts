@@ -4,9 +4,9 @@ import { request as httpsRequest } from 'node:https'
 import type { Socket } from 'node:net'
 
 /**
- * Asks a proxy for a tunnel. Rejects with the reason of the signal, or with an error whose message has nothing of the
- * proxy. NODE_TLS_REJECT_UNAUTHORIZED does not count.
- * @param target `ADDRESS:PORT`, an address of IPv6 in brackets
+ * Asks a proxy for a tunnel. Rejects with the reason of the signal, or with an error whose message contains nothing
+ * from the proxy. NODE_TLS_REJECT_UNAUTHORIZED has no effect.
+ * @param target `ADDRESS:PORT`, with an IPv6 address in brackets
  */
 export function throughProxy(proxy: string, target: string, signal: AbortSignal): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>()
@@ -25,7 +25,7 @@ export function throughProxy(proxy: string, target: string, signal: AbortSignal)
     signal,
     rejectUnauthorized: true,
   }
-  // They go in their own field, and in no other.
+  // The credentials are sent in their own field only.
   url.username = ''
   url.password = ''
   const asked = (url.protocol === 'https:' ? httpsRequest : httpRequest)(url, options)

@@ -14,12 +14,12 @@ const DIGIT_9 = 57
 const ESCAPES: ReadonlySet<number> = new Set(Array.from('"\\/bfnrt', letter => letter.charCodeAt(0)))
 
 /**
- * A part that may change from frame to frame: the event number, the piece of text, the same bytes as that piece once
- * more, padding that says nothing, or blanks between two members, of which there may be none.
+ * A part that may change from frame to frame: the event number, the piece of text, a copy of that piece, padding
+ * without content, or blanks between two members, of which there may be none.
  */
 export type FrameSlot = 'number' | 'delta' | 'copy' | 'padding' | 'blank'
 
-/** A string (its quotes left out) or a literal in a JSON text. */
+/** A string (without its quotes) or a literal in a JSON text. */
 export interface Place {
   readonly start: number
   readonly end: number
@@ -30,7 +30,7 @@ interface SlotPlace extends Place {
   readonly slot: FrameSlot
 }
 
-/** Deltas are short; a longer frame teaches nothing. */
+/** Deltas are short; nothing is learned from a longer frame. */
 const LEARNED_MAX_CHARACTERS = 4096
 
 const BLANK = /[ \t]*/y
@@ -38,8 +38,8 @@ const STRING = /"(?:[^"\\]|\\.)*"/y
 const LITERAL = /[^ \t,\]}]+/y
 
 /**
- * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in their order. Null if the
- * text is no JSON object, long, of several lines, or has a key twice.
+ * The strings and literals of a JSON object by path, such as `choices.0.delta.content`, in order. Null if the text is
+ * not a JSON object, is long, has several lines, or has a key twice.
  */
 export function placesIn(json: string): ReadonlyMap<string, Place> | null {
   if (json.length > LEARNED_MAX_CHARACTERS || !json.startsWith('{') || /[\r\n]/.test(json)) return null
@@ -67,7 +67,7 @@ class Places {
     this.#places = places
   }
 
-  /** False if a key is there twice or cannot be compared. */
+  /** False if a key occurs twice or cannot be compared. */
   read(): boolean {
     return this.#value('') && this.#at === this.#json.length
   }
@@ -119,19 +119,17 @@ class Places {
 
 /** The pattern of one kind of frame. */
 export class FramePattern {
-  /** Name in the event line; empty: there is none. */
+  /** Name in the event line; empty if there is none. */
   readonly event: string
-  /** The bytes between the slots; the first piece begins the frame, the last ends with its blank line. */
+  /** The bytes between the slots; the first piece begins the frame, the last one ends with its blank line. */
   readonly #fixed: FramePieces
   readonly #slots: readonly FrameSlot[]
   readonly #takesEmpty: boolean
-  /** Place of the text in the last matching frame, without quotes. */
+  /** Position of the text in the last matching frame, without quotes. */
   deltaStart = 0
   deltaEnd = 0
 
-  /**
-   * `slots`: places in `data`, in their order; one of them is the delta. `takesEmpty`: frames with an empty text match.
-   */
+  /** `slots`: places in `data`, in order; one of them is the delta. `takesEmpty`: frames with an empty text match. */
   constructor(event: string, data: string, slots: readonly SlotPlace[], takesEmpty: boolean) {
     this.event = event
     this.#takesEmpty = takesEmpty
@@ -140,7 +138,7 @@ export class FramePattern {
     this.#slots = slots.map(({ slot }) => slot)
   }
 
-  /** The data of such a frame with `delta` as its text, in JSON without the quotes. */
+  /** The data of a frame of this kind with `delta` as its text, in JSON without the quotes. */
   tell(delta: string): string {
     let frame = ''
     textsOf(this.#fixed).forEach((piece, index) => {
@@ -159,7 +157,7 @@ export class FramePattern {
     return frame.toString('utf8', this.deltaStart, this.deltaEnd)
   }
 
-  /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; else -1. */
+  /** The end of the frame at `at`, if it is complete, of this kind and numbered `sequence`; otherwise -1. */
   match(bytes: Buffer, at: number, sequence: number): number {
     const { bytes: fixed, start: first, ends } = this.#fixed
     const slots = this.#slots
@@ -185,7 +183,7 @@ export class FramePattern {
     return end
   }
 
-  /** The end of the bytes at `at`, if they repeat the delta; else -1. */
+  /** The end of the bytes at `at`, if they repeat the delta; otherwise -1. */
   #copyEnd(bytes: Buffer, at: number): number {
     const length = this.deltaEnd - this.deltaStart
     for (let offset = 0; offset < length; offset++) {
@@ -195,25 +193,25 @@ export class FramePattern {
   }
 }
 
-/** The bytes of a frame between its slots, one piece after the other from `start` on, and where each piece ends. */
+/** The bytes of a frame between its slots, one piece after the other from `start`, and the end of each piece. */
 export interface FramePieces {
-  /** Other frames may be beside them. */
+  /** May contain other frames as well. */
   readonly bytes: Buffer
   readonly start: number
   readonly ends: readonly number[]
 }
 
 /**
- * Frames of some streams share this much memory, for making it costs more than filling it. An open stream may keep all
- * of it: Node's own pool would be too large.
+ * Frames of several streams share this much memory, because allocating it costs more than filling it. An open stream
+ * may keep all of it alive: Node's own pool would be too large.
  */
 const SHARED_BYTES = 2048
-/** A longer frame gets memory of its own. */
+/** A longer frame gets its own memory. */
 const SHARING_MAX_BYTES = 512
 let shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
 let sharedEnd = 0
 
-/** `from`: where the text begins in which the slots have their places. */
+/** `from`: where the text begins in which the positions of the slots are given. */
 export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
   const most = Buffer.byteLength(frame)
   if (most > SHARING_MAX_BYTES) return written(Buffer.allocUnsafeSlow(most), 0, frame, slots, from)
@@ -241,7 +239,7 @@ function written(
     return to
   })
   const last = to + bytes.write(frame.slice(at), to)
-  // A spread list would keep room for more.
+  // Spreading the list would reserve memory for more entries.
   return { bytes, start, ends: ends.concat(last) }
 }
 
@@ -249,7 +247,7 @@ export function textsOf({ bytes, start, ends }: FramePieces): readonly string[] 
   return ends.map((end, index) => bytes.toString('utf8', ends[index - 1] ?? start, end))
 }
 
-/** A frame up to its data. */
+/** A frame up to the beginning of its data. */
 function headOf(event: string): string {
   return event === '' ? 'data: ' : `event: ${event}\ndata: `
 }
@@ -261,14 +259,14 @@ function blanksEnd(bytes: Buffer, at: number): number {
   return end
 }
 
-/** The end of the digits at `at`, if they are the expected number; else -1. */
+/** The end of the digits at `at`, if they are the expected number; otherwise -1. */
 function numberEnd(bytes: Buffer, at: number, expected: number): number {
   let value = 0
   let end = at
   for (;;) {
     const byte = bytes[end] ?? 0
     if (byte < DIGIT_0 || byte > DIGIT_9) break
-    // JSON allows no leading zero; more digits than a safe number has are never ours.
+    // JSON allows no leading zeros; the gateway's numbers never have more digits than a safe integer.
     if ((value === 0 && end > at) || end - at > 15) return -1
     value = value * 10 + byte - DIGIT_0
     end++
@@ -277,8 +275,8 @@ function numberEnd(bytes: Buffer, at: number, expected: number): number {
 }
 
 /**
- * The place of the quote that closes the JSON string whose content begins at `at`; -1 if the string is invalid, cut or
- * no UTF-8.
+ * The position of the quote that closes the JSON string whose content begins at `at`; -1 if the string is invalid, cut
+ * off or not UTF-8.
  */
 function stringEnd(bytes: Buffer, at: number): number {
   const { length } = bytes
@@ -303,7 +301,9 @@ function stringEnd(bytes: Buffer, at: number): number {
   return -1
 }
 
-/** Number of bytes after the first of a character, from its first two; 0 if they begin none (RFC 3629). */
+/**
+ * Number of bytes of a character after its first, from its first two; 0 if they do not begin a character (RFC 3629).
+ */
 function continuation(first: number, second: number): number {
   if (!isContinuing(second)) return 0
   if (first >= 0xc2 && first <= 0xdf) return 1

@@ -7,9 +7,9 @@
 const PIECE = 8
 /** Shorter keys are ignored: removing them would break ordinary words. */
 const SHORTEST_SECRET = 4
-/** Longer keys are searched as they are and URL-encoded only; each further encoding multiplies the work. */
+/** Longer keys are searched for only as they are and URL-encoded; each further encoding multiplies the work. */
 const REWRITTEN_MAX_CHARS = 1024
-/** Longest text that is kept. Other code cuts provider text to 500 characters. */
+/** Maximum length of text that is kept. Other code cuts provider text to 500 characters. */
 const TEXT_LIMIT = 16 * 1024
 
 const REDACTED = '[redacted]'
@@ -90,10 +90,10 @@ function base64At(text: string, before: number): string {
   return bytes.toString('base64').slice(before === 0 ? 0 : before + 1, Math.floor((bytes.length * 8) / 6))
 }
 
-/** From a place in the text up to another one. */
+/** Start and end positions in a text. */
 type Range = readonly [number, number]
 
-/** The text without these, which may overlap: what one covers in part goes as a whole with the other. */
+/** The text without these ranges, which may overlap: ranges that overlap are removed together. */
 function removeRanges(text: string, ranges: readonly Range[]): string {
   let clean = ''
   let kept = 0

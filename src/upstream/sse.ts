@@ -26,17 +26,17 @@ const CARRY_KEPT_BYTES = 16 * 1024
 
 const EMPTY = Buffer.alloc(0)
 
-/** Gets each frame. */
+/** Receives each frame. */
 export type FrameHandler = (event: string, data: string) => void
 
 /** Parses one event stream. */
 export class SseParser {
   readonly #onFrame: FrameHandler
   readonly #maxBytes: number
-  /** The beginning of a line whose end has not arrived: the first `#carried` bytes. */
+  /** The first `#carried` bytes are the beginning of a line whose end has not arrived. */
   #carry: Buffer = EMPTY
   #carried = 0
-  /** True inside a line, also inside one that is skipped and so not carried. */
+  /** True inside a line, even one that is skipped and so not carried. */
   #open = false
   #skipping = false
   /** Bytes in the data and event lines of the current frame. */
@@ -120,7 +120,7 @@ export class SseParser {
       this.#mark++
     }
     if (at < chunk.length) {
-      // Half a mark is the beginning of a line, and no field name begins like that.
+      // An incomplete mark is the beginning of a line, but no field name begins like that.
       if (this.#mark > 0 && this.#mark < BOM.length) {
         this.#open = true
         this.#skipping = true
@@ -224,7 +224,7 @@ function find(chunk: Buffer, byte: number, from: number): number {
   return length
 }
 
-/** Start of a field's value if its name has `nameLength` bytes; else -1. */
+/** Start of a field's value if its name has `nameLength` bytes; otherwise -1. */
 function valueStart(line: Buffer, start: number, end: number, nameLength: number): number {
   const colon = start + nameLength
   if (end < colon) return -1

@@ -8,7 +8,7 @@ import { ConfigError } from '../settings/check.ts'
 
 /**
  * @param path of the row's `tls` in the configuration
- * @throws ConfigError that names the field. It holds nothing of the files.
+ * @throws ConfigError that names the field and contains nothing of the files
  */
 export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity {
   const identity = {
@@ -39,7 +39,7 @@ export function readTls({ ca, cert, key }: TlsFiles, path: string): TlsIdentity 
   return identity
 }
 
-/** A TLS context takes any text for certificates to trust. */
+/** Needed because a TLS context accepts any text as certificates to trust. */
 function holdsCertificates(pem: string): boolean {
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
   try {

@@ -15,15 +15,18 @@ export interface UpstreamRequest {
   /** Absolute URL. Host and scheme come only from the configuration. */
   readonly url: URL
   readonly headers: Readonly<Record<string, string>>
-  /** Empty: none. */
+  /** Empty if there is none. */
   readonly body: string
-  /** Limit until the response headers, connecting included. */
+  /** Time limit until the response headers, including connecting. */
   readonly headersTimeoutMs: number
-  /** Limit between two chunks of the body. */
+  /** Time limit between two chunks of the body. */
   readonly idleTimeoutMs: number
-  /** Calls with different values never share a connection: for credentials of one tenant. Absent: the common pool. */
+  /** Calls with different values never share a connection: for credentials of one tenant. Absent: the shared pool. */
   readonly isolation?: string | undefined
-  /** How the request leaves, by the provider's row. Absent: directly, unless the environment names a proxy. */
+  /**
+   * The way that the request leaves the gateway, from the provider's row. Absent: directly, unless the environment
+   * names a proxy.
+   */
   readonly egress?: Egress | undefined
 }
 
@@ -36,11 +39,14 @@ export interface UpstreamHead {
 /**
  * Callbacks of one call, called synchronously from the socket and never from inside `start`. A callback that throws
  * aborts the call and gets its error through `onError`. Nothing follows `onError`, nor `onEnd` unless that threw.
- * `readMs`: monotonic milliseconds of the read that is told, the same for all that one read brings; absent: now.
+ * `readMs`: monotonic milliseconds of the read that is being processed, the same for everything in one read; absent:
+ * now.
  */
 export interface UpstreamHandler {
   onHead(head: UpstreamHead, readMs?: number): void
-  /** The bytes are only valid during the call or, with `isLast`, until `onEnd` has returned, which follows at once. */
+  /**
+   * The bytes are valid only during the call or, with `isLast`, until `onEnd` has returned, which follows immediately.
+   */
   onData(chunk: Buffer, isLast?: boolean, readMs?: number): void
   onEnd(readMs?: number): void
   /** Timeouts are `upstream_timeout`, all other failures `provider_unavailable`. Not called after `abort()`. */
@@ -50,13 +56,13 @@ export interface UpstreamHandler {
 /** A running call. */
 export interface UpstreamCall {
   /**
-   * Holds the body back; no deadline runs meanwhile. If called outside `onData`, one more chunk may come. If the
-   * provider closes the connection, bytes that were already read and the end may come while paused.
+   * Stops reading the body; no deadline runs meanwhile. If called outside `onData`, one more chunk may arrive. If the
+   * provider closes the connection, bytes that were already read and the end may arrive while paused.
    */
   pause(): void
   /** Takes effect after the running code; never calls `onData` itself. */
   resume(): void
-  /** Closes the connection at once; no callback follows. May be called at any time, also twice. */
+  /** Closes the connection immediately; no callback follows. May be called at any time, even twice. */
   abort(): void
 }
 
@@ -71,35 +77,38 @@ export interface Transport {
   close(): Promise<void>
 }
 
-/** Parts of a transport; `LIMITS` has the defaults. */
+/** Options of a transport; `LIMITS` has the defaults. */
 export interface TransportOptions {
   readonly clock: Clock
   /** Logs the error of a handler whose `onError` throws. */
   readonly log: Pick<Log, 'fault'>
-  /** Limit for a place on a connection: the queue, name lookup, TCP, proxy and TLS together. */
+  /** Time limit for getting a connection: queueing, name lookup, TCP, proxy and TLS together. */
   readonly connectTimeoutMs?: number
   readonly keepAliveMs?: number
-  /** An older connection carries no further call, so that a changed address of the provider is seen. */
+  /**
+   * A connection older than this carries no further call, so that the gateway notices if a provider's address has
+   * changed.
+   */
   readonly maxAgeMs?: number
-  /** Connections per origin and isolation; further calls wait for one. */
+  /** Maximum number of connections per origin and isolation; further calls wait for one. */
   readonly maxConnections?: number
   readonly maxHeaderBytes?: number
   /** Limit for the body of one reply, streamed or not. */
   readonly maxResponseBytes?: number
-  /** Pools kept at once, one per origin and isolation. */
+  /** Maximum number of pools, one per origin and isolation. */
   readonly maxPools?: number
   readonly userAgent?: string
-  /** Called when a request goes out once more, because the kept connection was closed as it came. */
+  /** Called when a request is sent again because the kept connection was closed as it arrived. */
   readonly onReplay?: () => void
 }
 
 export const LIMITS = {
   connectTimeoutMs: 10_000,
-  // Servers commonly close after 5 s. Closing first avoids a write to a connection that is about to close.
+  // Servers commonly close after 5 s. Closing first avoids writing to a connection that is about to close.
   keepAliveMs: 4_000,
-  // Names of providers commonly live for a minute; a few times that keeps handshakes rare.
+  // DNS entries of providers commonly live for a minute; a few times that keeps handshakes rare.
   maxAgeMs: 300_000,
-  // As many as a thread has requests by default: no call waits unless the operator wants it.
+  // As many as a thread has requests by default, so no call waits unless the operator wants it.
   maxConnections: 10_000,
   // The limit of Node's own client.
   maxHeaderBytes: 16 * 1024,
@@ -111,7 +120,9 @@ export const LIMITS = {
 const LOST = 'The connection to the provider was lost'
 const UNREACHABLE = 'The provider could not be reached'
 
-/** Why a provider gave no reply: `error.metadata.reason`. Callers learn nothing of the network behind it. */
+/**
+ * The reason that a provider sent no reply: `error.metadata.reason`. Callers learn nothing about the network behind it.
+ */
 type TransportReason =
   | 'connection_refused'
   | 'connection_lost'
@@ -121,7 +132,7 @@ type TransportReason =
   | 'timeout'
   | 'tls_failure'
 
-/** By codes of Node, of its resolver and of undici. Codes of TLS are told by their form. */
+/** By codes of Node, of its resolver and of undici. TLS codes are recognized by their form. */
 const REASONS: ReadonlyMap<string, TransportReason> = new Map([
   ['ECONNREFUSED', 'connection_refused'],
   ['ENOTFOUND', 'dns_failure'],
@@ -146,8 +157,7 @@ const TLS_CODE =
   /^(?:ERR_TLS_|ERR_SSL_|CERT_|CRL_|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|HOSTNAME_MISMATCH|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_EXCEEDED)/
 
 /**
- * Converts an error of the connection. Its text may name hosts, addresses and bytes of the provider, so only `cause`
- * keeps it.
+ * Converts a connection error. Its text may name hosts, addresses and bytes of the provider, so only `cause` keeps it.
  * @param sent true if the request was written to a connection
  */
 export function transportError(error: unknown, sent: boolean): GatewayError {
@@ -163,7 +173,7 @@ export function transportError(error: unknown, sent: boolean): GatewayError {
     : unavailable(sent ? LOST : UNREACHABLE, error, reason)
 }
 
-/** The phase in which a call ran out of time. */
+/** The phase in which a call timed out. */
 export type TimeoutKind = 'CONNECT_TIMEOUT' | 'HEADERS_TIMEOUT' | 'IDLE_TIMEOUT'
 
 const LATE: Readonly<Record<TimeoutKind, string>> = {
@@ -172,7 +182,7 @@ const LATE: Readonly<Record<TimeoutKind, string>> = {
   IDLE_TIMEOUT: 'The provider stopped sending',
 }
 
-/** A failure `upstream_timeout`; its cause has the phase as its code. */
+/** A failure `upstream_timeout`; the code of its cause is the phase. */
 export function timeout(phase: TimeoutKind): GatewayError {
   const metadata = { reason: 'timeout' satisfies TransportReason }
   const cause = Object.assign(new Error(LATE[phase]), { code: phase })

@@ -14,7 +14,9 @@ export interface WholeReplyTerms {
   readonly signal: AbortSignal
 }
 
-/** Resolves whatever the status is. Rejects with the reason of the signal, or with a GatewayError of the transport. */
+/**
+ * Resolves regardless of the status. Rejects with the reason of the signal, or with a GatewayError of the transport.
+ */
 export function wholeReply(
   client: Transport,
   request: UpstreamRequest,

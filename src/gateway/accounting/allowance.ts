@@ -23,8 +23,8 @@ const SAFE_CAP_TOKENS = 4_096
 
 /**
  * Computes how much of its limits a request to these candidates needs. Input is charged as if nothing were cached.
- * `calls`: how often a model may be called for one answer; in each further call, it reads the output of the previous
- * ones.
+ * `calls`: how often a model may be called for one answer; a model that is called again also reads the output that was
+ * withheld.
  */
 export function demandOf(
   request: ResponsesRequest,

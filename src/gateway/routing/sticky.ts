@@ -102,7 +102,7 @@ export class Stickiness {
     { isNamed, caller }: Terms,
   ): string | null | Promise<string | null> {
     const first = isNamed ? candidates.find(({ endpoint }) => endpoint.modelId === modelId) : undefined
-    // Only a success makes a candidate worth pinning.
+    // Only a success is worth a longer pin.
     return first === undefined
       ? this.#pins.get(key)
       : this.#pins.claim(key, pinOf(first), IDLE_MS, caller.keyHash)

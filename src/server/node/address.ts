@@ -1,7 +1,7 @@
 /** Client addresses in the form that fronts report: bytes, and IPv6 text without `::`. Pure. */
 import { isIPv4 } from 'node:net'
 
-/** 4 or 16 bytes of an address as the system writes it. */
+/** The 4 or 16 bytes of an address in its usual text form. */
 export function addressBytes(text: string): Uint8Array {
   if (isIPv4(text)) return Uint8Array.from(text.split('.'), Number)
   const [plain = ''] = text.split('%')

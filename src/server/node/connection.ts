@@ -5,18 +5,18 @@ import type { RemoteEnd } from '../connections.ts'
 import { addressBytes, addressText } from './address.ts'
 
 /**
- * From the beginning of a connection, or the end of an answer, to the end of the next request head. Bytes that come
- * slowly do not extend it. By the clock of the system, as in the library of the other front.
+ * Time from the beginning of a connection, or the end of an answer, to the end of the next request head. Bytes that
+ * arrive slowly do not extend it. Uses the system clock, like the library of the other front.
  */
 const IDLE_MS = 12_000
 
 /** The answer that a connection waits for. */
 export interface RunningAnswer {
-  /** The connection cannot be read any more. */
+  /** Called when the connection cannot be read any more. */
   break(): void
-  /** The connection is gone. */
+  /** Called when the connection is gone. */
   gone(): void
-  /** True if all of it has left, and the connection goes on. */
+  /** True if all of it has been sent, and the connection stays open. */
   hasLeft(): boolean
 }
 
@@ -25,7 +25,7 @@ export class NodeConnection implements RemoteEnd {
   readonly #bytes: Uint8Array
   readonly #raw: Socket
   #idle: Timer | null
-  /** The answer on its way, or the one with which the connection ends. */
+  /** The current answer, or the one with which the connection ends. */
   #answer: RunningAnswer | null = null
   #hadRequest = false
   #onAborted: (() => void) | null = null
@@ -50,12 +50,12 @@ export class NodeConnection implements RemoteEnd {
     this.#onAborted = callback
   }
 
-  /** True if one more request may come: the client may know the end of an answer before this side is told. */
+  /** True if another request may arrive: the client may know of the end of an answer before this side does. */
   get isFree(): boolean {
     return !this.#raw.destroyed && (this.#answer === null || this.#answer.hasLeft())
   }
 
-  /** Takes the connection for one request. */
+  /** Reserves the connection for one request. */
   take(answer: RunningAnswer): void {
     this.#answer = answer
     this.#hadRequest = true
@@ -63,26 +63,26 @@ export class NodeConnection implements RemoteEnd {
     this.#idle = null
   }
 
-  /** The answer has left, and another request may come. */
+  /** Called when the answer has been sent, and another request may arrive. */
   free(): void {
     if (this.#raw.destroyed) return
     this.#answer = null
     this.#idle = systemClock.after(IDLE_MS, this.#onIdle)
   }
 
-  /** The bytes behind the request cannot be read. */
+  /** Called when the bytes after the request cannot be read. */
   break(): void {
     if (this.#answer === null) this.drop()
     else this.#answer.break()
   }
 
-  /** Drops the connection; its request ends at once. */
+  /** Drops the connection; its request ends immediately. */
   drop(): void {
     this.#raw.destroy()
     this.#answer?.gone()
   }
 
-  /** The connection has closed. */
+  /** Called when the connection has closed. */
   closed(): void {
     this.#idle?.cancel()
     if (!this.#hadRequest) this.#onAborted?.()

@@ -23,7 +23,10 @@ export function createNodeFront(host: FrontHost): Front {
   return new NodeFront(host)
 }
 
-/** Asks to leave HTTP only where a socket will open, or with CONNECT: what else asks for it is an ordinary request. */
+/**
+ * Leaves HTTP only if a socket will open, or for CONNECT: any other request for an upgrade is treated as an ordinary
+ * request.
+ */
 class Incoming extends IncomingMessage {
   #asks = false
 
@@ -31,7 +34,7 @@ class Incoming extends IncomingMessage {
     return this.#asks && (this.method === 'CONNECT' || isHandshake(this))
   }
 
-  /** Node sets null before anything of this class is there. */
+  /** Node sets null before the fields of this class exist. */
   set upgrade(asks: boolean | null) {
     if (asks !== null) this.#asks = asks
   }
@@ -51,15 +54,15 @@ class NodeFront implements Front {
     this.#http = createServer({
       IncomingMessage: Incoming,
       maxHeaderSize: REQUEST_HEAD_MAX_BYTES,
-      // The gate refuses a request without it.
+      // The gate rejects a request without this header.
       requireHostHeader: false,
-      // Connections and bodies have deadlines of their own.
+      // Connections and bodies have their own deadlines.
       headersTimeout: 0,
       requestTimeout: 0,
       keepAliveTimeout: 0,
       insecureHTTPParser: false,
     })
-    // Otherwise further headers are left out unseen; their bytes are bounded.
+    // Otherwise further headers would be silently dropped; their bytes are bounded.
     this.#http.maxHeadersCount = 0
     this.#http.on('request', this.#take)
     this.#http.on('checkExpectation', this.#take)
@@ -109,7 +112,7 @@ class NodeFront implements Front {
     }
   }
 
-  /** A connection has closed. Later calls do nothing. */
+  /** Called when a connection has closed. Later calls do nothing. */
   #closed(socket: Duplex, connection: NodeConnection): void {
     if (!this.#connections.delete(socket)) return
     connection.closed()
@@ -118,7 +121,7 @@ class NodeFront implements Front {
 
   #accept(raw: Socket): void {
     const { connections, log } = this.#host
-    // The end of the connection tells of every error.
+    // Every error is also reported by the end of the connection.
     raw.on('error', ignore)
     try {
       const connection = new NodeConnection(raw)
@@ -137,7 +140,7 @@ class NodeFront implements Front {
         return
       }
       if (socket !== raw) socket.on('error', ignore)
-      // Who sends no more has left: no answer is written into half a connection.
+      // A client that stops sending has left: no answer is written into a half-open connection.
       socket.once('end', () => raw.destroy())
       this.#http.emit('connection', socket)
     } catch (thrown) {
@@ -146,7 +149,7 @@ class NodeFront implements Front {
     }
   }
 
-  /** The connection for one more request; null: it is dropped, because it has one. */
+  /** The connection for another request; null if it is dropped because it already has one. */
   #free(socket: Duplex): NodeConnection | null {
     const connection = this.#connections.get(socket)
     if (connection?.isFree === true) return connection
@@ -174,7 +177,7 @@ class NodeFront implements Front {
     })
   }
 
-  /** Answers CONNECT, which no operation takes. */
+  /** Answers CONNECT, which no operation accepts. */
   #answerAlone(incoming: IncomingMessage, socket: Duplex, head = headOf(incoming)): void {
     this.#guard(socket, () => {
       const connection = this.#free(socket)
@@ -183,7 +186,7 @@ class NodeFront implements Front {
     })
   }
 
-  /** Answers a request that the parser could not read, where no other answer is on its way. */
+  /** Answers a request that the parser could not read, unless another answer is being sent. */
   #refuse(error: Error, socket: Duplex): void {
     const head = unreadHead(error)
     const connection = this.#connections.get(socket)

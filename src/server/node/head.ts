@@ -6,7 +6,7 @@ import type { RequestHead } from '../gate.ts'
 
 const HIGH = /[\x80-\xff]/
 
-/** The parser takes older versions too, whose framing is another. */
+/** The parser also accepts older versions, which have different framing. */
 export function headOf({ method = '', url = '', rawHeaders, httpVersion }: IncomingMessage): RequestHead {
   const queryAt = url.indexOf('?')
   const head = {

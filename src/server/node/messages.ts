@@ -14,7 +14,7 @@ const KEY = /^[+/0-9A-Za-z]{22}==$/
 const VERSIONS = ['8', '13']
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
-/** True if the package will open a socket for this; everything else is an ordinary request. */
+/** True if the package will open a socket for this request; any other request is an ordinary one. */
 export function isHandshake({ method, url = '', headers }: IncomingMessage): boolean {
   const [path = ''] = url.split('?', 1)
   return (
@@ -42,7 +42,7 @@ export function createSocketServer(): WebSocketServer {
   })
 }
 
-/** A handshake that waits, on a connection that HTTP has let go. */
+/** A handshake that waits, on a connection that HTTP has released. */
 export class NodeHandshake implements WaitingHandshake, RunningAnswer {
   readonly head: RequestHead
   readonly #host: FrontHost
@@ -52,7 +52,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
   readonly #first: Buffer
   readonly #connection: NodeConnection
 
-  /** @param first bytes that came behind the head */
+  /** @param first bytes that arrived after the head */
   constructor(
     host: FrontHost,
     server: WebSocketServer,
@@ -80,7 +80,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
   }
 
   gone(): void {
-    // An open socket is told by its own events.
+    // An open socket has its own events.
   }
 
   get isGone(): boolean {
@@ -114,13 +114,13 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     const peer = connections.begin(this.#connection)
     const session: SocketSession = sockets.opened(messages, { path, headers, address, keyHash, peer })
     socket.on('message', (data, isBinary) => {
-      // The answer to a message that meets the closing socket could not leave any more.
+      // If a message arrives while the socket is closing, its answer can no longer be sent.
       if (socket.readyState !== socket.OPEN) return
       sockets.guard(session, open => open.take(memoryOf(data), isBinary))
     })
     socket.on('ping', () => sockets.guard(session, open => open.pinged()))
     socket.on('pong', () => sockets.guard(session, open => open.ponged()))
-    // It closes the socket too, which is told.
+    // An error also closes the socket, and that is reported.
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.closed(session))
   }
@@ -132,7 +132,7 @@ class NodeMessages implements MessageSocket {
   readonly #socket: Socket
   readonly #onSent: () => void
 
-  /** @param onSent called when bytes have left */
+  /** @param onSent called when bytes have been sent */
   constructor(webSocket: WebSocket, socket: Socket, onSent: () => void) {
     this.#webSocket = webSocket
     this.#socket = socket
@@ -170,7 +170,7 @@ class NodeMessages implements MessageSocket {
   }
 }
 
-/** Answers on a connection that has no request of HTTP any more, and ends it. */
+/** Answers on a connection that no longer has an HTTP request, and ends it. */
 export function answerAlone(
   host: FrontHost,
   incoming: IncomingMessage,
@@ -184,7 +184,7 @@ export function answerAlone(
   host.take(new NodeSocket(incoming, response, host, connection), head, adapt)
 }
 
-/** A message in memory of its own. */
+/** Copies a message into its own memory. */
 function memoryOf(data: RawData): ArrayBuffer {
   const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data)
   return Uint8Array.from(bytes).buffer

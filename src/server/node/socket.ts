@@ -9,12 +9,15 @@ import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
 
 const NOTHING = new ArrayBuffer(0)
-/** Some clients take no head without a byte behind it. No event, for whichever reader. */
+/** Some clients do not process a head until another byte follows. Not an event for any reader. */
 const COMMENT = ':\n\n'
 
-/** A reader that takes nothing for so long, or up to twice as long, is cut, unless the writer of a stream does that. */
+/**
+ * A reader that takes nothing for this time, or up to twice as long, is cut off, unless the writer of a stream does
+ * that.
+ */
 const STALL_MS = 10_000
-/** Fits into any send buffer. A longer answer may not leave at once. */
+/** Fits into any send buffer. A longer answer may not be sent at once. */
 const PROMPT_MAX_BYTES = 65_536
 
 /** One answer. Bytes that wait for a slow reader stay counted until they have left. */
@@ -25,25 +28,25 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   readonly #host: FrontHost
   readonly #connection: NodeConnection
   #request: HttpRequest | null = null
-  /** The address at the other end, where its connections are counted. Null once the request is over. */
+  /** The remote address, for which connections are counted. Null once the request is over. */
   #peer: Peer | null
   #dead = false
-  /** The answer is complete; its last bytes may still be leaving. */
+  /** True once the answer is complete; its last bytes may not have been sent yet. */
   #complete = false
   #closes = false
-  /** Nothing more can be read, so the connection ends with this answer. */
+  /** True if nothing more can be read, so that the connection ends with this answer. */
   #isBroken = false
   #streaming = false
   #heldBytes = 0
-  /** Hash of the key that the held bytes are charged to. */
+  /** Hash of the key for which the held bytes are counted. */
   #holder: string | null = null
-  /** Last chunks of a complete stream that are not made yet. */
+  /** Last chunks of a complete stream that have not been created yet. */
   #more: MoreChunks | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** The caller drops a reader that takes nothing. */
+  /** True if the caller drops a reader that takes nothing. */
   #hasDeadline = false
-  /** Runs after an answer whose client still sends its body. */
+  /** Runs after an answer whose client is still sending its body. */
   #lingering: Timer | null = null
 
   constructor(
@@ -59,7 +62,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#peer = host.connections.begin(connection)
     connection.take(this)
     this.address = connection.address
-    // The end of the connection tells of every error.
+    // Every error is also reported by the end of the connection.
     incoming.on('error', ignore)
     response.on('error', ignore)
     response.once('finish', () => this.#guard(() => this.#finished()))
@@ -72,7 +75,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   attach(request: HttpRequest): void {
     this.#request = request
-    // Reads to the end what nobody wants, so that the answer is not lost in a reset.
+    // Reads and discards an unwanted body, so that the answer is not lost in a reset.
     const take = request.hasBody ? (bytes: Buffer) => request.chunk(memoryOf(bytes), false) : ignore
     this.#incoming.on('data', (bytes: Buffer) => this.#guard(() => take(bytes)))
     this.#incoming.once('end', () =>
@@ -123,7 +126,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#host.observer.countStream(1)
     this.#guard(() => {
       this.#writeHead(status, headers, close, null)
-      // The head leaves at once, and the stream may be silent for long.
+      // The head is sent at once, because the stream may be silent for a long time.
       if (chunk.length > 0 || form === 'slices') this.#put(chunk.length > 0 ? chunk : COMMENT)
       else this.#response.flushHeaders()
     })
@@ -176,11 +179,11 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#response.writeHead(Number(code), status.slice(code.length + 1), all)
   }
 
-  /** The caller may use the memory of the bytes again. */
+  /** The caller may reuse the memory of the bytes. */
   #put(chunk: string | Buffer): void {
     const { socket } = this.#incoming
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
-    // Written at once, so that what the system has not taken is known now.
+    // Written immediately, to find out how much the system has not taken.
     socket.cork()
     this.#response.write(bytes, this.#onSent)
     socket.uncork()
@@ -190,7 +193,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     if (!this.#hasDeadline) socket.setTimeout(STALL_MS)
   }
 
-  /** A chunk has left, or cannot leave any more. */
+  /** Called when a chunk has been sent, or cannot be sent any more. */
   readonly #onSent = (): void => {
     if (this.#flowing || this.#dead || this.#response.writableLength > 0) return
     this.#flowing = true
@@ -213,13 +216,13 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#response.end()
   }
 
-  /** The answer is complete. A reader that does not take it is cut. */
+  /** Called when the answer is complete. A reader that does not take it is cut off. */
   #leaving(bytes: number): void {
     if (!this.#dead) this.#incoming.socket.setTimeout(STALL_MS)
     if (!this.#dead && bytes > PROMPT_MAX_BYTES) this.#host.observer.leaving()
   }
 
-  /** Ends the answer, and the connection with it: the client has sent all, or does not end. */
+  /** Ends the answer and its connection: the client has sent everything, or does not stop sending. */
   #endLingering(): void {
     this.#lingering?.cancel()
     this.#guard(() => this.#response.end())
@@ -233,7 +236,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#heldBytes = bytes
   }
 
-  /** The answer has left. */
+  /** Called when the answer has been sent. */
   #finished(): void {
     if (this.#dead) return
     const { socket } = this.#incoming
@@ -244,7 +247,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   break(): void {
-    // As when another request comes while one is answered: the connection is not trusted any more.
+    // As if another request arrived during the answer: the connection is not trusted any more.
     if (this.#request?.hasBody === true || this.#response.headersSent) this.#connection.drop()
     else this.#isBroken = true
   }
@@ -256,7 +259,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     return true
   }
 
-  /** The connection has closed, perhaps after the end of the answer. */
+  /** Called when the connection has closed, possibly after the end of the answer. */
   gone(): void {
     if (this.#dead) return
     this.#over(true)
@@ -264,7 +267,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     if (!this.#complete) this.#request?.gone()
   }
 
-  /** Nothing more is written or told. `closed`: the connection ends with this request. */
+  /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
   #over(closed: boolean): void {
     this.#dead = true
     this.#lingering?.cancel()
@@ -279,7 +282,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#streaming = false
   }
 
-  /** Handles our own exception, which would end the thread. */
+  /** Handles an exception of the gateway itself, which would end the thread. */
   #guard(action: () => void): void {
     try {
       action()
@@ -294,7 +297,7 @@ function ignore(): void {
   // Nothing to do.
 }
 
-/** The bytes alone: their buffer may hold others too. */
+/** The bytes alone, because their buffer may contain others too. */
 function memoryOf({ buffer, byteOffset, byteLength }: Buffer): ArrayBuffer {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) return buffer
   return Uint8Array.from(new Uint8Array(buffer, byteOffset, byteLength)).buffer

@@ -16,16 +16,16 @@ import { copyHead, socketBehavior } from './messages.ts'
 import { UwsSocket } from './socket.ts'
 
 /**
- * The library's own limit of 4 KiB is too little. It reads its limit from the environment of the process once, when it
- * is loaded; from a worker that works only under SHARE_ENV.
+ * The library's own limit of 4 KiB is too low. It reads the limit from the environment of the process once, when it is
+ * loaded; from a worker, that works only under SHARE_ENV.
  */
 process.env.UWS_HTTP_MAX_HEADERS_SIZE ??= String(REQUEST_HEAD_MAX_BYTES)
 const uws = await import('uWebSockets.js')
-// Not in the library's types: takes its own name out of the answers.
+// Not in the library's types: removes the library's name from the answers.
 const configure: unknown = Reflect.get(uws, '_cfg')
 if (typeof configure === 'function') configure('silent')
 
-/** The library's value for a port of its own; anything else lets other sockets share it. */
+/** The library's value for an exclusive port; any other value lets other sockets share it. */
 const EXCLUSIVE = 1
 const SHARED = 0
 
@@ -33,7 +33,7 @@ export function createUwsFront(host: FrontHost): Front {
   return new UwsFront(host)
 }
 
-/** One app of the library and the socket on which it accepts. A certificate holds for one app. */
+/** One app of the library and its listening socket. Each app has one certificate. */
 class Listener {
   readonly app: TemplatedApp
   #socket: us_listen_socket | null = null
@@ -59,7 +59,7 @@ class Listener {
     })
   }
 
-  /** Accepts nothing more. Later calls do nothing. */
+  /** Accepts no more connections. Later calls do nothing. */
   stop(): void {
     if (this.#socket !== null) uws.us_listen_socket_close(this.#socket)
     this.#socket = null
@@ -72,7 +72,7 @@ class Listener {
   }
 }
 
-/** TLS 1.2 at least, which is the library's own bound. @throws CertificateError */
+/** At least TLS 1.2, which is the library's own minimum. @throws CertificateError */
 function appWith({ cert, key }: CertificateFiles): TemplatedApp {
   try {
     return uws.SSLApp({ cert_file_name: cert, key_file_name: key })
@@ -83,7 +83,7 @@ function appWith({ cert, key }: CertificateFiles): TemplatedApp {
 
 class UwsFront implements Front {
   readonly #host: FrontHost
-  /** The last one accepts; each before it keeps its connections. The library never frees one (about 30 KB). */
+  /** The last one accepts; the earlier ones keep their connections. The library never frees one (about 30 KB). */
   readonly #listeners: Listener[] = []
   #address: { readonly host: string; readonly port: number } | null = null
   #stopped = false
@@ -107,7 +107,7 @@ class UwsFront implements Front {
     if (tls === null || earlier === undefined || this.#address === null) return true
     try {
       const listener = this.#createListener()
-      // The library has read the files itself, perhaps while they were replaced.
+      // The library itself has read the files, possibly while they were being replaced.
       if (certificateVersion(tls) !== version) return false
       await listener.listen(this.#address.host, this.#address.port, true)
       this.#listeners.push(listener)
@@ -117,7 +117,7 @@ class UwsFront implements Front {
     }
     // A drain or a close may have begun meanwhile.
     if (this.#stopped) this.stop()
-    // In the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off.
+    // Continues in the turn after the poll that accepts: connections made meanwhile are accepted, and not cut off.
     await new Promise(resolve => setImmediate(resolve))
     earlier.stop()
     return true

@@ -20,7 +20,7 @@ interface Upgraded extends Handshake {
   session?: SocketSession
 }
 
-/** The library lends the request for the length of its callback only. */
+/** The library's request object is valid only during its callback. */
 export function copyHead(request: UwsRequest): RequestHead {
   const headers: string[] = []
   request.forEach((name, value) => {
@@ -34,7 +34,7 @@ export function copyHead(request: UwsRequest): RequestHead {
   }
 }
 
-/** The callbacks for the library. */
+/** The callbacks that the library calls. */
 export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
   const { sockets } = host
   const guard = (socket: WebSocket<Upgraded>, action: (session: SocketSession) => void): void => {
@@ -61,13 +61,13 @@ export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
       const { session } = socket.getUserData()
       if (session === undefined) return
       sockets.closed(session)
-      // The library tells of no end of its connection.
+      // The library does not report the end of its connection.
       host.closed()
     },
   }
 }
 
-/** A handshake that waits. The library lends the request for the length of its callback only. */
+/** A handshake that waits. The library's request object is valid only during its callback. */
 class UwsHandshake implements WaitingHandshake {
   readonly head: RequestHead
   isGone = false

@@ -4,14 +4,14 @@
 const PIECE_BYTES = 16_384
 const NOTHING = Buffer.alloc(0)
 
-/** The library's response. `write` returns false when the connection takes no more for now. */
+/** The library's response. `write` returns false if the connection takes no more for now. */
 interface PieceWriter {
   write(piece: Buffer): boolean
 }
 
 /**
  * Bytes of a stream on their way into the HTTP library, in pieces. The library does not report bytes that wait inside
- * it, so each writable event gets one piece: it has made room for more than that.
+ * it, so each writable event gets one piece, because it has made room for more than that.
  */
 export class PieceQueue {
   #waiting: Buffer = NOTHING
@@ -21,7 +21,7 @@ export class PieceQueue {
     return this.#waiting.length
   }
 
-  /** Adds a chunk, which is copied, and hands over pieces until one does not leave. True: all have left. */
+  /** Adds a chunk, which is copied, and passes on pieces until one is not sent. True if all have been sent. */
   write(to: PieceWriter, chunk: string | Buffer): boolean {
     let rest = this.#waiting
     if (chunk.length > 0) {

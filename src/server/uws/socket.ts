@@ -13,60 +13,60 @@ import type { StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 
 const NOTHING = Buffer.alloc(0)
-/** A comment of its own in a stream of events: no event, for whichever reader. */
+/** A comment between the events of a stream. Not an event for any reader. */
 const COMMENT = ':\n\n'
-/** The library cuts a reader that takes nothing for 8 to 12 s after a write that it had no room for. */
+/** If a write finds no room, the library cuts off a reader that then takes nothing for 8 to 12 s. */
 const EXTEND_MS = 5_000
 
-/** Fits into any send buffer. A longer answer may not leave at once, and is watched until it has. */
+/** Fits into any send buffer. A longer answer may not be sent at once, and is watched until it is. */
 const PROMPT_MAX_CHARS = 65_536
 
 /**
  * One answer of the library. A call after its end or after an abort throws, so `#dead` guards every call. After the end
- * of an answer the library reports nothing more. So the end is written only when all bytes before it have left, and
- * bytes that wait for a slow reader stay counted.
+ * of an answer the library reports nothing more. So the end is written only when all bytes before it have been sent,
+ * and bytes that wait for a slow reader stay counted.
  */
 export class UwsSocket implements FrontSocket, LoopWork {
   readonly address: string
   readonly #response: HttpResponse
   readonly #host: FrontHost
   #request: HttpRequest | null = null
-  /** The address at the other end, where its connections are counted. Null once the request is over. */
+  /** The remote address, for which connections are counted. Null once the request is over. */
   #peer: Peer | null
   #dead = false
-  /** Nothing more may be written: the answer is complete, or its client has gone. Written here alone. */
+  /** True if nothing more may be written: the answer is complete, or its client has left. Written only here. */
   dead = false
-  /** The answer is complete; its last bytes may still be leaving. */
+  /** True once the answer is complete; its last bytes may not have been sent yet. */
   #complete = false
   #streaming = false
   #closesStream = false
   #heldBytes = 0
-  /** Hash of the key that the held bytes are charged to. */
+  /** Hash of the key for which the held bytes are counted. */
   #holder: string | null = null
   #chunk: string | Buffer = ''
   /** Last chunk of a complete stream. */
   #last: string | Buffer = ''
-  /** Chunks before it that are not made yet. */
+  /** Chunks before it that have not been created yet. */
   #more: MoreChunks | null = null
   /** Null for a stream of events. */
   #pieces: PieceQueue | null = null
-  /** Of slices: the blank line after a frame has not left yet. */
+  /** For slices: true if the blank line after a frame has not been sent yet. */
   #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** The caller drops a reader that takes nothing, so the library must not. */
+  /** True if the caller drops a reader that takes nothing, so that the library must not. */
   #hasDeadline = false
   #extending: Timer | null = null
-  /** Runs after an answer whose client still sends its body. */
+  /** Runs after an answer whose client is still sending its body. */
   #lingering: Timer | null = null
 
   constructor(response: HttpResponse, host: FrontHost, peer: Peer | null) {
     this.#response = response
     this.#host = host
     this.#peer = peer
-    // First of all: if the request callback returns without this handler, the library ends the process.
+    // Must come first: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
-    // The library knows it only as long as the connection is open.
+    // The library knows the address only while the connection is open.
     this.address = Buffer.from(response.getRemoteAddressAsText()).toString('latin1')
   }
 
@@ -114,13 +114,13 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#response.cork(() => {
         this.#writeHead(status, headers)
         if (close) this.#response.writeHeader('Connection', 'close')
-        // Announces a length whose bytes the library would wait for.
+        // Announces a length, and the library would wait for the bytes.
         if (closes) {
           this.#response.tryEnd(NOTHING, length)
           return
         }
         if (length !== null) this.#response.writeHeader('Content-Length', String(length))
-        // As at the end of a stream: the library closes nothing after an end without a body.
+        // As at the end of a stream: the library does not close the connection after an end without a body.
         if (close) this.#response.pause()
         this.#response.endWithoutBody()
       })
@@ -146,7 +146,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#response.cork(() => {
         this.#writeHead(status, headers)
         if (close) this.#response.writeHeader('Connection', 'close')
-        // The head leaves with the first bytes, and the stream may be silent for long.
+        // The head is sent with the first bytes, but the stream may be silent for a long time.
         if (form === 'slices' && chunk.length === 0) this.#flowing = this.#response.write(COMMENT)
         else this.#writeChunk()
       })
@@ -164,7 +164,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     } catch (thrown) {
       this.#broken(thrown)
     }
-    // The caller reuses the bytes, and a stream may be silent for long.
+    // The caller reuses the bytes, and a stream may be silent for a long time.
     this.#chunk = ''
     return this.#flowing
   }
@@ -203,8 +203,8 @@ export class UwsSocket implements FrontSocket, LoopWork {
   }
 
   /**
-   * The closing line end of a chunk leaves only with the next one. Most readers do not wait for it; for the others a
-   * comment takes it along, if it is asked for.
+   * The line end that closes a chunk is sent only with the next chunk. Most readers do not wait for it; for the others,
+   * a comment is sent after the chunk, if the settings ask for it.
    */
   readonly #writeChunk = (): void => {
     if (this.#pieces !== null) {
@@ -215,7 +215,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       }
       this.#hold(this.#pieces.waitingBytes)
     } else {
-      // Bytes that wait in the library leave with a write alone, and there may be nothing to write but that.
+      // Bytes that wait in the library are sent only with another write, and there may be nothing else to write.
       const isEmpty = this.#chunk.length === 0
       this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
       if (this.#host.chunkFlush && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
@@ -225,7 +225,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (!this.#flowing) this.#extend()
   }
 
-  /** Gives a slow reader more time: that of the library begins again when reading does. */
+  /** Gives a slow reader more time: the library's timer restarts when reading resumes. */
   #extend(): void {
     if (!this.#hasDeadline || this.#extending !== null) return
     this.#extending = this.#host.clock.after(EXTEND_MS, () => {
@@ -245,7 +245,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#heldBytes = bytes
   }
 
-  /** Once this is registered, waiting bytes leave only with the next write. */
+  /** Once this is registered, waiting bytes are sent only with the next write. */
   readonly #onWritable = (): boolean => {
     if (this.#dead) return true
     this.#chunk = ''
@@ -263,7 +263,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     const chunk = this.#more?.next() ?? null
     if (chunk !== null) {
       this.#writeMore(chunk)
-      // They may be long: the next one is made in a later turn.
+      // The chunks may be long, so the next one is created in a later turn.
       if (!this.#dead && this.#flowing) this.#host.loopShare.add(this)
       return
     }
@@ -271,17 +271,17 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#over(false)
     this.#guard(() =>
       this.#response.cork(() => {
-        // `end(chunk, true)` would write a Connection header into the middle of the body here. A paused socket
-        // reads nothing any more, and the library closes it when its idle time is over, if the client has not.
+        // `end(chunk, true)` would write a Connection header into the middle of the body here. A paused socket reads
+        // nothing any more, and the library closes it when its idle time is over, unless the client has closed it.
         if (this.#closesStream) this.#response.pause()
         this.#response.end(this.#last)
       }),
     )
-    // An old object keeps what it holds alive after its own end.
+    // An old object keeps alive everything that it holds, even after its own end.
     this.#last = ''
   }
 
-  /** Only for `#endStream`: goes on with the end. */
+  /** Only for `#endStream`: continues with the end. */
   proceed(): void {
     if (!this.#dead && this.#flowing) this.#guard(() => this.#endStream())
   }
@@ -294,7 +294,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   /** Sends a whole answer piece by piece; the rest waits here, not in the library. */
   #sendLong(status: string, headers: readonly string[], body: Buffer, close: boolean): void {
-    // The library does not close the connection after an end in pieces. Where it has to be closed, the end is hidden.
+    // The library does not close the connection after an end in pieces. If it has to be closed, the end is hidden.
     const endsAt = close ? body.length + 1 : body.length
     this.#guard(() => {
       this.#response.onWritable(offset => this.#sendRest(body.subarray(offset), endsAt))
@@ -322,7 +322,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     return this.#dead
   }
 
-  /** Closes the connection when the client has sent all, or does not end. */
+  /** Closes the connection when the client has sent everything, or does not stop sending. */
   #closeAfterBody(): void {
     if (this.#request?.isSending !== true) {
       this.#response.close()
@@ -364,7 +364,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (!this.#complete) this.#request?.gone()
   }
 
-  /** Nothing more is written or told. `closed`: the connection ends with this request. */
+  /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
   #over(closed: boolean): void {
     this.#dead = true
     this.dead = true
@@ -386,7 +386,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     }
   }
 
-  /** Handles our own exception, which would end the process if it reached the library. */
+  /** Handles an exception of the gateway itself, which would end the process if it reached the library. */
   #broken(thrown: unknown): void {
     this.#host.log.fault('server', 'cannot send an answer', thrown)
     if (this.#dead) return

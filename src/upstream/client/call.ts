@@ -20,7 +20,7 @@ interface CallDeps {
   readonly clock: Clock
   /** Logs the error of a handler whose `onError` throws. */
   readonly log: Pick<Log, 'fault'>
-  /** Limit for a place on a connection: the queue, name lookup, TCP, proxy and TLS together. */
+  /** Time limit for getting a connection: queueing, name lookup, TCP, proxy and TLS together. */
   readonly connectTimeoutMs: number
 }
 
@@ -34,7 +34,7 @@ export abstract class RunningCall implements UpstreamCall {
   #headSeen = false
   #paused = false
   #over = false
-  /** Monotonic deadline of the head, or after the head of the next chunk. */
+  /** Monotonic deadline of the head or, after the head, of the next chunk. */
   #deadlineMs = 0
   #headDeadlineMs = 0
   #timer: Timer | null = null
@@ -47,11 +47,11 @@ export abstract class RunningCall implements UpstreamCall {
     this.#handler = handler
   }
 
-  /** Stops reading the body. Called after the head only. */
+  /** Stops reading the body. Called only after the head. */
   protected abstract holdBody(): void
-  /** Reads on. Never calls back from inside. */
+  /** Resumes reading. Never calls back from inside. */
   protected abstract releaseBody(): void
-  /** Gives the connection up, at once. Called once, unless the call was `onDone`. */
+  /** Gives up the connection immediately. Called once, unless `onDone` was called. */
   protected abstract leave(): void
 
   get isOver(): boolean {
@@ -73,7 +73,7 @@ export abstract class RunningCall implements UpstreamCall {
     this.#arm(nowMs)
   }
 
-  /** The request goes out once more, on another connection; the deadline of the head stays. */
+  /** Called when the request is sent again on another connection; the deadline of the head stays. */
   protected beginAgain(): void {
     this.#sent = false
     const connectedByMs = this.#deps.clock.monotonicMs() + this.#deps.connectTimeoutMs
@@ -98,10 +98,10 @@ export abstract class RunningCall implements UpstreamCall {
     if (!this.#over) this.#drop()
   }
 
-  /** The request was written to a connection. */
+  /** Called when the request was written to a connection. */
   onSent(): void {
     this.#sent = true
-    // The timer looks at the deadline when it fires, and that of a connection is mostly the sooner one.
+    // The timer checks the deadline when it fires, and the deadline of a connection is usually the earlier one.
     if (this.#timer !== null && this.#timerAtMs <= this.#headDeadlineMs)
       this.#deadlineMs = this.#headDeadlineMs
     else this.#expectBy(this.#headDeadlineMs)
@@ -115,7 +115,7 @@ export abstract class RunningCall implements UpstreamCall {
     }
     this.#headSeen = true
     const deadlineMs = readMs + this.#idleTimeoutMs
-    // The timer looks at the deadline when it fires.
+    // The timer checks the deadline when it fires.
     if (this.#timer !== null && this.#timerAtMs <= deadlineMs) this.#deadlineMs = deadlineMs
     else this.#expectBy(deadlineMs)
     if (this.#paused) this.holdBody()
@@ -136,7 +136,7 @@ export abstract class RunningCall implements UpstreamCall {
     }
   }
 
-  /** The reply is complete, and the connection is no longer ours. */
+  /** Called when the reply is complete, and the connection no longer belongs to this call. */
   onDone(readMs = this.#deps.clock.monotonicMs()): void {
     this.#over = true
     this.#timer?.cancel()
@@ -186,7 +186,7 @@ export abstract class RunningCall implements UpstreamCall {
   #expired(): void {
     this.#timer = null
     if (this.#over) return
-    // While we hold the body back, silence is not the provider's fault; `resume` sets a new deadline.
+    // While reading of the body is paused, silence is not the provider's fault; `resume` sets a new deadline.
     if (this.#paused && this.#headSeen) return
     const nowMs = this.#deps.clock.monotonicMs()
     if (nowMs < this.#deadlineMs) this.#arm(nowMs)

@@ -24,7 +24,7 @@ export interface SessionMemory {
   session: Buffer | undefined
 }
 
-/** The kernel probes a silent connection after this long, to detect a dead peer. */
+/** The kernel probes a silent connection after this time, to detect a dead peer. */
 const TCP_KEEP_ALIVE_MS = 60_000
 
 /** The target of a URL's origin. */
@@ -35,8 +35,8 @@ export function targetOf(url: URL): SocketTarget {
 }
 
 /**
- * Begins to connect and calls `done` once: with null when the socket is ready, or with the error.
- * Destroying the returned socket cancels the attempt without a callback.
+ * Begins to connect and calls `done` once: with null when the socket is ready, or with the error. Destroying the
+ * returned socket cancels the attempt without a callback.
  * @param ca PEM certificates that replace those of the system
  */
 export function openSocket(
@@ -64,7 +64,7 @@ export function openSocket(
   return socket
 }
 
-/** Options of a TLS connection. The types of Node lack `onread`, which it passes on to its socket. */
+/** Options of a TLS connection. Node's types lack `onread`, which Node passes on to the socket. */
 function secureOptions(
   { hostname, port }: SocketTarget,
   ca: string | undefined,
@@ -77,7 +77,7 @@ function secureOptions(
     // A literal address has no server name; the certificate is then checked against the address.
     servername: isIP(hostname) === 0 ? hostname : '',
     ALPNProtocols: ['http/1.1'],
-    // NODE_TLS_REJECT_UNAUTHORIZED does not count: a provider's key goes to nobody else.
+    // NODE_TLS_REJECT_UNAUTHORIZED has no effect, so that a provider's key never goes to anyone else.
     rejectUnauthorized: true,
     onread,
     ...(ca === undefined ? undefined : { ca }),

@@ -12,9 +12,14 @@ import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
   readonly clock: Clock
-  /** How long an idle connection is kept. Less than the usual 5 s of servers, so that we close it first. */
+  /**
+   * Time for which an idle connection is kept. Less than the usual 5 s of servers, so that the gateway closes it first.
+   */
   readonly keepAliveMs: number
-  /** An older connection carries no further call, so that a changed address of the provider is seen. */
+  /**
+   * A connection older than this carries no further call, so that the gateway notices if a provider's address has
+   * changed.
+   */
   readonly maxAgeMs: number
   /** Limit for status line and headers of one reply. */
   readonly maxHeaderBytes: number
@@ -25,17 +30,17 @@ export interface ConnectionLimits {
 
 /** The sender of a request on a connection, with callbacks for its reply. `readMs`: monotonic time of the read. */
 export interface ConnectionUser {
-  /** The request was written to the connected socket. Never called from inside `send`. */
+  /** Called when the request was written to the connected socket. Never called from inside `send`. */
   onSent(): void
   onHead(head: ReplyHead, readMs: number): void
   /** As `ReplyReceiver.onBody`. */
   onBody(bytes: Buffer, isLast: boolean, readMs: number): void
-  /** The reply is complete. The connection is already back in its pool, or closed. */
+  /** Called when the reply is complete. The connection is already back in its pool, or closed. */
   onDone(readMs: number): void
   /**
-   * The reply will not come, or no more of it. Never called from inside `send`.
-   * @param again the request, if it may go out on a fresh connection: it was not written, or the provider closed the
-   * kept connection at the time of the write and answered nothing. Otherwise null.
+   * Called when the reply, or the rest of it, will not arrive. Never called from inside `send`.
+   * @param again the request, if it may be sent on a fresh connection: it was not written, or the provider closed the
+   * kept connection at the time of the write without replying. Otherwise null.
    */
   onLost(error: unknown, again: string | null): void
 }
@@ -45,20 +50,21 @@ export interface ConnectionPool {
   readonly target: SocketTarget
   readonly memory: SessionMemory
   readonly readTurns: ReadTurns
-  /** Keeps an idle connection until `expiresMs`, or gives it to a waiting call. False: there is no room for it. */
+  /** Keeps an idle connection until `expiresMs`, or gives it to a waiting call. False if there is no room for it. */
   keep(connection: Connection): boolean
-  /** The connection is closed. */
+  /** Called when the connection is closed. */
   forget(connection: Connection): void
   track(socket: Socket): void
 }
 
-/** Shorter reads are not counted: models write their words in less, and JSON replies mostly fit. */
+/** Shorter reads are not counted: models write their text in smaller pieces, and most JSON replies fit. */
 const LONG_READ_BYTES = 2 * 1024
-/** Subtracted from a provider's keep-alive hint, so that we close first. */
+/** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
 const HINT_MARGIN_MS = 1_000
 /**
- * A kept connection that breaks so soon after the write was being closed before the request came. Otherwise the time
- * that the connection took to open counts: at least one round trip. Covers a late turn of the event loop.
+ * If a kept connection breaks within this time after the write, it was being closed before the request arrived. If the
+ * connection took longer than this to open, that time counts instead, which is at least one round trip. Covers a late
+ * turn of the event loop.
  */
 const CROSSING_MIN_MS = 50
 /** A longer time to open says more about a name server than about a round trip. */
@@ -78,13 +84,13 @@ export class Connection implements ReplyReceiver, Reader {
   readonly #madeMs: number
   readonly #maxAgeMs: number
   #user: ConnectionUser | null = null
-  /** The request until the socket is connected. Nothing is written before the certificate is checked. */
+  /** Holds the request until the socket is connected. Nothing is written before the certificate is checked. */
   #waiting: string | null = null
-  /** The request on a kept connection, until the first byte of its reply. */
+  /** Holds the request on a kept connection until the first byte of its reply arrives. */
   #again: string | null = null
   /** Monotonic time of the write. */
   #writtenMs = 0
-  /** Monotonic time of the read that is told. */
+  /** Monotonic time of the read that is being processed. */
   #readMs = 0
   #crossingMs = CROSSING_MIN_MS
   #isOpen = false
@@ -124,7 +130,7 @@ export class Connection implements ReplyReceiver, Reader {
   send(request: string, user: ConnectionUser): void {
     this.#user = user
     this.#waiting = request
-    // A kept connection waits for one turn of the event loop, which shows whether the provider has closed it.
+    // A request on a kept connection waits for one turn of the event loop, which shows if the provider has closed it.
     if (this.#isOpen) setImmediate(writeTo, this)
   }
 
@@ -142,7 +148,7 @@ export class Connection implements ReplyReceiver, Reader {
     this.#user?.onSent()
   }
 
-  /** Stops reading. Bytes that are read but not yet decrypted may still come. */
+  /** Stops reading. Bytes that were read but not yet decrypted may still arrive. */
   pause(): void {
     this.#isPaused = true
     this.#socket.pause()
@@ -178,7 +184,7 @@ export class Connection implements ReplyReceiver, Reader {
     this.#user?.onHead(head, this.#readMs)
   }
 
-  /** A server's own hint may shorten the time, never lengthen it. */
+  /** A server's own hint may shorten the time, but never lengthen it. */
   #takeHint(hint: string): void {
     const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
     if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
@@ -194,7 +200,7 @@ export class Connection implements ReplyReceiver, Reader {
     this.#isUsed = true
     const readMs = this.#readMs
     this.expiresMs = Math.min(readMs + this.#keepMs, this.#madeMs + this.#maxAgeMs)
-    // After a reply that came before its request was fully sent, the rest of that request would precede the next one.
+    // If a reply arrives before its request was fully sent, the rest of that request would precede the next one.
     if (!isReusable || this.expiresMs <= readMs || this.#socket.writableLength > 0) this.discard()
     else {
       if (this.#isPaused) this.resume()
@@ -228,9 +234,9 @@ export class Connection implements ReplyReceiver, Reader {
     }
   }
 
-  /** After a long read. False stops reading until the other connections had their turn. */
+  /** Called after a long read. False stops reading until the other connections have had their turn. */
   #mayGoOn(length: number): boolean {
-    // A reply that is over keeps nobody waiting.
+    // After the end of a reply, no other connection has to wait.
     if (this.#user === null) return true
     const { readTurns } = this.#pool
     if (readTurns.admits(length)) return true
@@ -244,7 +250,10 @@ export class Connection implements ReplyReceiver, Reader {
     if (!this.#isPaused && !this.#isGone) this.#socket.resume()
   }
 
-  /** Handles a close by the provider, by an error, or by us; after our own close there is no user to inform. */
+  /**
+   * Handles a close by the provider, by an error, or by the gateway; after the gateway's own close there is no user to
+   * inform.
+   */
   #closed(): void {
     if (this.#isGone) return
     this.#readMs = this.#clock.monotonicMs()

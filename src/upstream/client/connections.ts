@@ -9,30 +9,30 @@ import { Connection, type ConnectionLimits, type ConnectionPool } from './connec
 import { ReadTurns } from './read-turns.ts'
 
 interface PoolLimits extends ConnectionLimits {
-  /** Connections of one pool, busy and idle. */
+  /** Maximum number of connections in one pool, busy and idle. */
   readonly maxConnections: number
-  /** Idle connections kept in one pool. */
+  /** Maximum number of idle connections kept in one pool. */
   readonly maxIdle: number
-  /** Pools kept at once, one per origin and isolation; the least recently used is evicted. */
+  /** Maximum number of pools, one per origin and isolation; the least recently used one is evicted. */
   readonly maxPools: number
 }
 
 /** A call that wants a connection. */
 export interface Seeker {
-  /** Called once, maybe from inside `seek`. */
+  /** Called once, possibly from inside `seek`. */
   onConnection(connection: Connection): void
-  /** The connections are being closed. Never called from inside `seek`. */
+  /** Called when the connections are being closed. Never called from inside `seek`. */
   onRefused(error: Error): void
 }
 
-/** Largest read; the kernel seldom has more. */
+/** Size of the largest read; the kernel seldom has more. */
 const READ_BYTES = 64 * 1024
 
 /** The connections of one origin and isolation. */
 export class Pool implements ConnectionPool {
   readonly target: SocketTarget
   readonly memory: SessionMemory = { session: undefined }
-  /** Number of its last use, among those of all pools. */
+  /** Number of its last use, counted over all pools. */
   lastUse = 0
   readonly #limits: PoolLimits
   readonly #connections: Connections
@@ -56,7 +56,7 @@ export class Pool implements ConnectionPool {
     return this.#queue.size > 0
   }
 
-  /** Gives the seeker a connection: now, or when one is free. `leave` ends the waiting. */
+  /** Gives the seeker a connection: now, or when one is free. `leave` ends the wait. */
   seek(seeker: Seeker): void {
     const connection = this.#idle.pop()
     if (connection !== undefined) seeker.onConnection(connection)
@@ -68,7 +68,7 @@ export class Pool implements ConnectionPool {
     this.#queue.delete(seeker)
   }
 
-  /** A connection that no call has used, whatever the limit: it takes the place of one that was just closed. */
+  /** A connection that no call has used, regardless of the limit: it replaces one that was just closed. */
   fresh(): Connection {
     const connection = new Connection(this, this.#limits, this.#connections.buffer)
     this.#all.add(connection)
@@ -136,11 +136,11 @@ export class Connections {
   readonly readTurns = new ReadTurns()
   readonly #limits: PoolLimits
   readonly #pools = new Map<string, Pool>()
-  /** Evicted pools with busy connections are in no map. */
+  /** Includes the sockets of evicted pools with busy connections, which are in no map. */
   readonly #sockets = new Set<Socket>()
   #drained: (() => void) | null = null
   #closing: Promise<void> | null = null
-  /** Written here alone. */
+  /** Written only here. */
   isClosed = false
   #sweeping: Timer | null = null
   #sweepsAtMs = 0
@@ -151,7 +151,7 @@ export class Connections {
   }
 
   pool(url: URL, isolation: string | undefined): Pool {
-    // A space cannot occur in an origin, so the two halves cannot be confused.
+    // An origin cannot contain a space, so the two halves cannot be confused.
     const key = isolation === undefined ? url.origin : `${url.origin} ${isolation}`
     let pool = this.#pools.get(key)
     if (pool === undefined) {
@@ -159,7 +159,8 @@ export class Connections {
       while (this.#pools.size >= this.#limits.maxPools && this.#evict());
       this.#pools.set(key, pool)
     }
-    // Not the place in the map: moving entries makes new tables, which keep former ones and their contents.
+    // Use is not recorded by position in the map: moving entries creates new tables, which keep former ones and their
+    // contents.
     pool.lastUse = ++this.#uses
     return pool
   }
@@ -203,7 +204,7 @@ export class Connections {
     if (this.#sockets.size === 0) resolve()
   }
 
-  /** Retires the least recently used pool that no call waits for. False: there is none. */
+  /** Retires the least recently used pool that no call waits for. False if there is none. */
   #evict(): boolean {
     let oldest: string | null = null
     let lastUse = Number.POSITIVE_INFINITY

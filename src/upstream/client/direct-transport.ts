@@ -54,7 +54,7 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
   readonly #shared: Shared
   #pool: Pool | null = null
   #connection: Connection | null = null
-  /** The request until it has a connection. */
+  /** Holds the request until it has a connection. */
   #text = ''
 
   constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler) {

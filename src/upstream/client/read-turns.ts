@@ -8,12 +8,15 @@
 
 /** A connection that waits for its turn. */
 export interface Reader {
-  /** Bytes of its last read, which say what the next one may bring. */
+  /** Bytes of its last read, which predict the size of the next one. */
   readonly readBytes: number
   readOn(): void
 }
 
-/** Bytes of one turn, or as many as short reads have. A read that begins below brings up to 64 KiB more. */
+/**
+ * Bytes of one turn, or as many as the short reads bring. A read that begins below this limit may bring up to 64 KiB
+ * more.
+ */
 const TURN_BYTES = 64 * 1024
 
 /** The queue of waiting readers. */
@@ -25,7 +28,7 @@ export class ReadTurns {
   /** Bytes of the short reads of this turn; connections add them. */
   shortBytes = 0
 
-  /** Counts a read. False: the turn has had its bytes, and who has more to read should join. */
+  /** Counts a read. False if the turn has used up its bytes, so that a reader with more to read should join. */
   admits(bytes: number): boolean {
     this.#bytes += bytes
     this.#awaitTurn()
@@ -38,14 +41,14 @@ export class ReadTurns {
     this.#awaitTurn()
   }
 
-  /** Only for `join` and `admits`: lets the next readers read, as many as the turn has bytes for. */
+  /** Only for `join` and `admits`: lets the next readers read, as far as the bytes of the turn allow. */
   nextTurn(): void {
     this.#isAwaited = false
     this.#bytes = 0
     const most = Math.max(TURN_BYTES, this.shortBytes)
     this.shortBytes = 0
     let bytes = 0
-    // A reader that joins again from inside its call has had its turn.
+    // A reader that joins again from inside its call has already had its turn.
     let left = this.#waiting.size
     for (const reader of this.#waiting) {
       if (left-- === 0 || bytes >= most) break

@@ -16,10 +16,10 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 /** Control characters, and line ends that are not CRLF. */
 const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/
 const LENGTH = /^\d{1,15}$/
-/** One of the options of a connection. */
+/** One of the options of a Connection header. */
 const CLOSES = /(?:^|,)[ \t]*close[ \t]*(?:,|$)/i
 
-/** One pass over the lines, without a list of them: every reply has a head. */
+/** Reads the lines in one pass, without building a list of them, because every reply has a head. */
 export function parseHead(text: string) {
   if (FORBIDDEN.test(text)) throw invalid()
   const first = text.indexOf('\r\n')
@@ -37,7 +37,7 @@ export function parseHead(text: string) {
     if (colon === -1 || colon >= end) throw invalid()
     const name = nameOf(text.slice(at, colon))
     let [from, to] = [colon + 1, end]
-    // Spaces and tabs; other white space belongs to the value.
+    // Removes spaces and tabs; other white space belongs to the value.
     while (from < to && (text.charCodeAt(from) === SPACE || text.charCodeAt(from) === TAB)) from++
     while (to > from && (text.charCodeAt(to - 1) === SPACE || text.charCodeAt(to - 1) === TAB)) to--
     const value = text.slice(from, to)
@@ -52,12 +52,12 @@ export function parseHead(text: string) {
   return { status: Number(status[2]), minor: Number(status[1]), headers, length, encoding, isClosing }
 }
 
-/** Names of headers in lower case, by their spelling: providers repeat a few dozen. */
+/** Lower-case names of headers, by their original spelling: providers repeat a few dozen. */
 const names = new Map<string, string>()
 const NAMES_MAX = 512
 const NAME_MAX_CHARS = 64
 
-/** @throws GatewayError for a name that is none */
+/** @throws GatewayError for an invalid name */
 function nameOf(written: string): string {
   const known = names.get(written)
   if (known !== undefined) return known
@@ -67,7 +67,10 @@ function nameOf(written: string): string {
   return name
 }
 
-/** Refuses at once what can no longer become a head. @param from where the text was not looked at yet */
+/**
+ * Rejects text immediately if it can no longer become a head. @param from start of the text that has not been examined
+ * yet
+ */
 export function refuseBareFeeds(text: string, from: number): void {
   for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
     if (text.charCodeAt(at - 1) !== CR) throw invalid()

@@ -19,7 +19,7 @@ import {
 } from './reply-head.ts'
 
 interface ReplyLimits {
-  /** Limit for status line and headers, and a second time for everything around the chunks of a body. */
+  /** Limit for status line and headers, and separately for everything around the chunks of a body. */
   readonly maxHeaderBytes: number
   /** Limit for the body of one reply. */
   readonly maxResponseBytes: number
@@ -29,7 +29,9 @@ interface ReplyLimits {
 export interface ReplyReceiver {
   /** Not called for interim replies such as 100 and 103. */
   onHead(head: ReplyHead): void
-  /** The bytes are only valid during the call; with `isLast`, `onDone` follows at once, and they stay valid in it. */
+  /**
+   * The bytes are valid only during the call; with `isLast`, `onDone` follows immediately, and they stay valid in it.
+   */
   onBody(bytes: Buffer, isLast: boolean): void
   /** `reusable`: the connection can carry another request. */
   onDone(reusable: boolean): void
@@ -48,9 +50,9 @@ const CHUNK_CR = 8
 const CHUNK_LF = 9
 const TRAILER = 10
 const TRAILER_LF = 11
-/** No reply is expected, or it is complete, or it was refused. */
+/** No reply is expected, or the reply is complete or was rejected. */
 const OVER = 12
-/** The empty line after the last chunk was read. */
+/** The empty line after the last chunk has been read. */
 const WHOLE = 13
 
 const LF = 10
@@ -77,9 +79,9 @@ export class ReplyParser {
   /** Bytes of the sized body or chunk that are still missing. */
   #missing = 0
   #digits = 0
-  /** Bytes beside the body: interim heads, chunk extensions, trailers. */
+  /** Bytes outside the body: interim heads, chunk extensions, trailers. */
   #beside = 0
-  /** Bytes in the line of a trailer. */
+  /** Bytes in the current line of a trailer. */
   #lineBytes = 0
   #bodyBytes = 0
   #reusable = false
@@ -103,8 +105,8 @@ export class ReplyParser {
   }
 
   /**
-   * Parses the first `length` bytes. It keeps none of them and may move those of the body within the buffer.
-   * @throws GatewayError `provider_unavailable`; the parser has stopped then, and earlier bytes were passed on
+   * Parses the first `length` bytes. Keeps none of them, and may move those of the body within the buffer.
+   * @throws GatewayError `provider_unavailable`; the parser has then stopped, and earlier bytes have been passed on
    */
   push(bytes: Buffer, length: number): void {
     try {
@@ -119,7 +121,7 @@ export class ReplyParser {
     }
   }
 
-  /** Call when the connection was closed. Returns false if that cuts the reply. */
+  /** Called when the connection was closed. Returns false if that cuts off the reply. */
   end(): boolean {
     if (this.#state !== UNSIZED) return false
     this.#done(false)
@@ -136,7 +138,7 @@ export class ReplyParser {
     if (isLast && this.#state !== OVER) this.#done(to === length)
   }
 
-  /** Moves the data of all chunks of a read together, so that the receiver gets one piece. */
+  /** Moves the data of all chunks of a read together, so that the receiver gets it in one piece. */
   #chunked(bytes: Buffer, from: number, length: number): void {
     let [at, start, end] = [from, from, from]
     let fault: unknown = null
@@ -180,7 +182,7 @@ export class ReplyParser {
     if (isWhole) this.#done(at === length)
   }
 
-  /** Parses one byte around the data of chunks. */
+  /** Parses one byte outside the data of chunks. */
   #beyond(byte: number): void {
     switch (this.#state) {
       case SIZE:
@@ -239,7 +241,10 @@ export class ReplyParser {
     this.#digits = 0
   }
 
-  /** Reads the line of a size that has nothing but digits; returns where its data begins, -1 for every other line. */
+  /**
+   * Reads the line with the size of a chunk if it has only digits; returns where the chunk's data begins, or -1 for any
+   * other line.
+   */
   #plainSize(bytes: Buffer, from: number, length: number): number {
     let size = 0
     let at = from
@@ -280,9 +285,10 @@ export class ReplyParser {
   /** Reads the available part of the head; returns where the body begins, or `length`. */
   #readHead(bytes: Buffer, from: number, length: number): number {
     const had = this.#head.length
-    // Reads one byte more than allowed, which shows that the head is too large.
+    // Reads one byte more than allowed, to detect a head that is too large.
     const most = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
-    // A body in the same read stays bytes. An end that began in an earlier read is found in the text.
+    // The part of the body in the same read stays as bytes. If the end of the head began in an earlier read, it is
+    // found in the text.
     const found = had === 0 ? bytes.indexOf(HEAD_END, from, 'latin1') : -1
     const to = found === -1 ? most : Math.min(most, found + HEAD_END.length)
     const text = this.#head + bytes.toString('latin1', from, to)
@@ -302,7 +308,7 @@ export class ReplyParser {
   #takeHead(text: string, size: number): void {
     const head = parseHead(text)
     const { status, minor, headers, length, encoding, isClosing } = head
-    // The request asked for no other protocol.
+    // The request did not ask for another protocol.
     if (status === 101) throw unavailable('The connection to the provider was lost')
     if (status < 200) {
       // HTTP/1.0 has no interim replies.

@@ -25,14 +25,14 @@ const RESERVED = new Set([
   'proxy-connection',
 ])
 
-/** The part of a URL that a request line has. */
+/** The part of a URL that appears in the request line. */
 interface Target {
   readonly path: string
-  /** The request line behind its method, and the headers that belong to it, with their line ends. */
+  /** The request line after its method, and the headers that belong to it, with their line ends. */
   readonly lines: string
 }
 
-/** Header names and values, checked: as pairs in one list, and as lines with their ends. */
+/** Checked header names and values: as pairs in one list, and as lines with their ends. */
 interface Headers {
   readonly list: readonly string[]
   readonly lines: string
@@ -48,8 +48,8 @@ export class RequestHeads {
   }
 
   /**
-   * The whole request as HTTP/1.1 writes it.
-   * @throws GatewayError `provider_unavailable` if the provider's row gives a request that cannot be sent
+   * The whole request as written in HTTP/1.1.
+   * @throws GatewayError `provider_unavailable` if the provider's row leads to a request that cannot be sent
    */
   request({ method, url, headers, body }: UpstreamRequest): string {
     const { lines } = this.#headersOf(headers)
@@ -59,8 +59,8 @@ export class RequestHeads {
   }
 
   /**
-   * Path with query, and the headers as a list of names and values, without those of the framing.
-   * @throws GatewayError `provider_unavailable` as `request`
+   * Path with query, and the headers as a list of names and values, without those for framing.
+   * @throws GatewayError `provider_unavailable`, like `request`
    */
   parts({ url, headers }: UpstreamRequest): { readonly path: string; readonly headers: readonly string[] } {
     return { path: this.#targetOf(url).path, headers: this.#headersOf(headers).list }

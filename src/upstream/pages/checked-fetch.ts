@@ -10,14 +10,14 @@ import { addressesOf, connectorTo, type LinkRules, PageError } from './fetch-pag
 import type { ResolveName } from './resolve-name.ts'
 
 interface CheckedFetchTerms {
-  /** It has passed `checkUrl`. */
+  /** An address that has passed `checkUrl`. */
   readonly url: URL
-  /** Sent with each request, over its own headers. */
+  /** Sent with each request, and replaces the request's own headers. */
   readonly headers: Readonly<Record<string, string>>
   readonly maxRequests: number
-  /** Bytes of one reply. */
+  /** Maximum size of one reply. */
   readonly maxReplyBytes: number
-  /** Bytes of all replies. */
+  /** Maximum size of all replies together. */
   readonly maxBytes: number
 }
 
@@ -28,7 +28,7 @@ export interface CheckedFetch {
   close(): void
 }
 
-/** Connections to one server. */
+/** Maximum number of connections to one server. */
 const CONNECTIONS_MAX = 10
 const HEAD_MAX_BYTES = 16 * 1024
 /** Header fields of a reply that are passed on. */
@@ -102,7 +102,7 @@ function responseOf(
   { maxReplyBytes }: CheckedFetchTerms,
   bytes: { left: number },
 ): Response {
-  // A reply that is left is an error of its body.
+  // If a reply is abandoned, its body emits an error.
   body.on('error', () => undefined)
   const kept = new Headers()
   for (const name of KEPT_HEADERS) {
@@ -125,7 +125,7 @@ function responseOf(
   return new Response(countedStream(body, maxReplyBytes, bytes), { status: statusCode, headers: kept })
 }
 
-/** The body, which fails after `maxBytes`, or when all bodies have too many bytes. */
+/** The body, which fails after `maxBytes`, or when all bodies together exceed their limit. */
 function countedStream(body: Readable, maxBytes: number, all: { left: number }): ReadableStream<Uint8Array> {
   const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   let length = 0

@@ -11,13 +11,13 @@ import type { Address } from './resolve-name.ts'
 
 interface TunnelsDeps extends LinkRules {
   readonly clock: Clock
-  /** Limit for name and connection together. */
+  /** Time limit for name lookup and connection together. */
   readonly timeoutMs: number
 }
 
 /**
- * Opens a connection to a server, `address` being `https://NAME:PORT/`. Rejects with a PageError, whose message is fit
- * for the code, or with the reason of the signal.
+ * Opens a connection to a server, with `address` in the form `https://NAME:PORT/`. Rejects with a PageError, whose
+ * message may be shown to the code, or with the reason of the signal.
  */
 type OpenCheckedTunnel = (
   address: string,
@@ -45,7 +45,7 @@ export function createTunnels(deps: TunnelsDeps): OpenCheckedTunnel {
   }
 }
 
-/** The first of the addresses that answers. */
+/** Connects to the first of the addresses that accepts. */
 async function connectTo(
   deps: TunnelsDeps,
   url: URL,
@@ -67,7 +67,7 @@ async function connectTo(
 }
 
 function direct(host: string, port: number, signal: AbortSignal): Promise<Socket> {
-  // An address, never a name: nothing is resolved a second time.
+  // Only addresses, never names, so that nothing is resolved a second time.
   if (isIP(host) === 0) return Promise.reject(new TypeError('no address'))
   const { promise, resolve, reject } = Promise.withResolvers<Socket>()
   const socket = connect({ host, port, noDelay: true })
@@ -77,7 +77,7 @@ function direct(host: string, port: number, signal: AbortSignal): Promise<Socket
   socket.once('connect', () => {
     signal.removeEventListener('abort', leave)
     socket.off('error', reject)
-    // Whoever takes the socket hears of its end by `close`.
+    // The user of the socket learns of its end by `close`.
     socket.on('error', () => undefined)
     resolve(socket)
   })

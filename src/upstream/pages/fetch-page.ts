@@ -19,14 +19,16 @@ import {
   type ResolveName,
 } from './resolve-name.ts'
 
-/** The reason why a link was not fetched. Only `busy` is no fault of the link. */
+/** The reason that a link was not fetched. Only `busy` is not the link's fault. */
 type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
 
-/** A link was not fetched. The message is fit for the caller and contains nothing of the link. */
+/**
+ * The error for a link that was not fetched. Its message may be shown to the caller and contains nothing of the link.
+ */
 export class PageError extends Error {
   override readonly name = 'PageError'
   readonly fault: PageFault
-  /** Where the link was answered with another status than 200. */
+  /** The status of the reply, if it was not 200. */
   readonly status: number | null
 
   constructor(fault: PageFault, message: string, status: number | null = null) {
@@ -41,65 +43,68 @@ export interface FetchedPage {
   readonly bytes: Uint8Array
   /** Media type without parameters, in lower case. */
   readonly type: string
-  /** As the header says; null: it says none. */
+  /** As stated in the header; null if it states none. */
   readonly charset: string | null
   /** The address after all redirects. */
   readonly url: string
 }
 
 interface PageTerms {
-  /** Accepted media types; the first one is in messages. */
+  /** Accepted media types; messages name the first one. */
   readonly types: readonly string[]
   readonly signal: AbortSignal
-  /** Hash of the API key for which it is followed. */
+  /** Hash of the API key on whose behalf the link is followed. */
   readonly key: string
-  /** Asked for the link and for each redirect; false: it is not followed. Default: all are. */
+  /** Called for the link and for each redirect; false means that it is not followed. Default: all are followed. */
   readonly admits?: (url: URL) => boolean
-  /** The page is for a simulated model. Default: false. */
+  /** True if the page is for a simulated model. Default: false. */
   readonly isSimulated?: boolean
 }
 
 /** Fetches a link. Rejects with a PageError, or with the reason of the signal. */
 export type FetchPage = (address: string, terms: PageTerms) => Promise<FetchedPage>
 
-/** Where a link of a caller may lead. */
+/** Rules for where a caller's link may lead. */
 export interface LinkRules {
   /** Allows plain HTTP to public addresses. */
   readonly allowHttp: boolean
   /** Allows any address, any port and plain HTTP: for installations with documents in their own network. */
   readonly allowPrivate: boolean
-  /** The proxy of a link. It is only asked for a tunnel to the checked address. Default: none. */
+  /** The proxy for a link. It is only asked for a tunnel to the checked address. Default: none. */
   readonly proxyOf?: ProxyOf
   /**
    * Resolves to all addresses of a name; may never answer. Default: the DNS servers, or the resolver of this machine
    * if private addresses are allowed.
    */
   readonly resolve?: (name: string) => Promise<readonly Address[]>
-  /** True for addresses that may be reached. Default: public ones. */
+  /** True for addresses that may be contacted. Default: public ones. */
   readonly isPublic?: (address: string) => boolean
-  /** Allowed ports, as a URL writes them. Default: 80 and 443. */
+  /** Allowed ports, as written in a URL. Default: 80 and 443. */
   readonly ports?: ReadonlySet<string>
 }
 
 export interface PageFetcherDeps extends LinkRules {
   readonly clock: Clock
   readonly maxBytes: number
-  /** Limit for the whole fetch: names, redirects and bytes. Before it, a link waits for its place at most as long. */
+  /**
+   * Time limit for the whole fetch: name lookups, redirects and bytes. Before that, a link may wait for its place for
+   * the same time.
+   */
   readonly timeoutMs: number
 }
 
-/** Links that one thread follows at the same time: each may hold a whole page. */
+/** Links that one thread follows at the same time, because each may hold a whole page. */
 const PLACES = 16
 const PER_KEY = 4
 const REDIRECTS_MAX = 3
 const LINK_MAX_CHARS = 2_048
 const HEAD_MAX_BYTES = 16 * 1024
-/** Addresses of a name that are tried, one after the other. */
+/** Maximum number of addresses of a name that are tried, one after the other. */
 const ADDRESSES_MAX = 4
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 
-/** Creates the fetcher of one thread. */
+/** Creates the page fetcher of one thread. */
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
   const places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
@@ -120,7 +125,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
       signal.throwIfAborted()
       if (thrown instanceof QueueTimeout)
         throw new PageError('busy', 'too many host names are being looked up at the moment')
-      // A failure after the deadline is its consequence.
+      // A failure after the deadline is a consequence of it.
       ending.signal.throwIfAborted()
       throw thrown instanceof PageError ? thrown : unreachable()
     } finally {
@@ -158,7 +163,7 @@ async function follow(
   }
 }
 
-/** @throws PageError for a link that is refused whatever its name resolves to */
+/** @throws PageError for a link that is refused regardless of what its name resolves to */
 export function checkUrl(
   { allowHttp, allowPrivate, ports = PORTS }: LinkRules,
   link: string,
@@ -175,7 +180,7 @@ export function checkUrl(
   return url
 }
 
-/** @throws PageError, the same for an unknown name and for a private address, which must stay unknown */
+/** @throws PageError, the same for an unknown name and for a private address, so that the two cannot be told apart */
 export async function addressesOf(
   { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   resolve: ResolveName,
@@ -219,7 +224,7 @@ const ONCE = {
   headersTimeout: 0,
   bodyTimeout: 0,
 } as const
-/** NODE_TLS_REJECT_UNAUTHORIZED does not count. */
+/** NODE_TLS_REJECT_UNAUTHORIZED has no effect. */
 const VERIFIED = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as const
 
 async function ask(
@@ -235,7 +240,7 @@ async function ask(
     const headers = { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' }
     const path = `${url.pathname}${url.search}`
     const reply = await requestWithin(client, { path, method: 'GET', headers }, signal)
-    // A reply that is left is an error of its body.
+    // If a reply is abandoned, its body emits an error.
     reply.body.on('error', () => undefined)
     return { statusCode: reply.statusCode, headers: reply.headers, body: reply.body, leave }
   } catch (thrown) {
@@ -245,8 +250,8 @@ async function ask(
 }
 
 /**
- * Connects to the checked addresses alone, directly or by tunnels through the proxy of the address. A certificate is
- * checked against the name. The signal closes all connections, also those that are being made.
+ * Connects only to the checked addresses, directly or through tunnels of the proxy for the address. The certificate is
+ * checked against the name. The signal closes all connections, including those that are being opened.
  */
 export function connectorTo(
   rules: LinkRules,
@@ -277,7 +282,7 @@ export function connectorTo(
     if (!(socket instanceof Socket)) return
     closeWith(signal, socket)
     socket.once('connect', () => {
-      // Checks the address that was really connected.
+      // Checks the address that the connection really has.
       if (!allowPrivate && !isPublic(socket.remoteAddress ?? '')) {
         socket.destroy(refusal('does not lead to a public address'))
       }
@@ -285,7 +290,7 @@ export function connectorTo(
   }
 }
 
-/** A tunnel to the first of the addresses that the proxy reaches. */
+/** Opens a tunnel to the first address that the proxy can reach. */
 async function tunnelTo(
   proxy: string,
   { protocol, port: written }: URL,
@@ -310,7 +315,7 @@ function closeWith(signal: AbortSignal, socket: Socket): void {
   socket.once('close', () => signal.removeEventListener('abort', close))
 }
 
-/** A lookup that gives the checked addresses, even if the name has changed since. */
+/** A lookup that returns the checked addresses, even if the name has changed since. */
 function pinTo(addresses: readonly Address[]): LookupFunction {
   return (_name, { all }, callback) => {
     const [first] = addresses
@@ -332,7 +337,7 @@ async function read(
   const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type))
     throw new PageError('wrong_type', `the link does not point to a document of type ${types[0]}`)
-  // We asked for no compression, and the decompressed size is unknown.
+  // The gateway asked for no compression, and the decompressed size is unknown.
   if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
     throw new PageError('wrong_type', 'the link answered with compressed content')
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
@@ -352,7 +357,7 @@ async function read(
   return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(said)?.[1] ?? null }
 }
 
-/** The first of repeated headers. */
+/** The first value of a repeated header. */
 function firstOf(value: string | readonly string[] | undefined, absent: string): string {
   return (typeof value === 'string' ? value : value?.[0]) ?? absent
 }

@@ -12,10 +12,10 @@ export interface Address {
   readonly family: number
 }
 
-/** Resolves to all addresses of a name. Rejects if there are none, and at once if the signal fires. */
+/** Resolves to all addresses of a name. Rejects if there are none, and immediately if the signal fires. */
 export type ResolveName = (name: string, signal: AbortSignal) => Promise<readonly Address[]>
 
-/** Timeout of one question to one server; a second try waits longer. */
+/** Timeout of one query to one server; a second try waits longer. */
 const TRY_MS = 2_000
 const TRIES = 2
 
@@ -25,15 +25,15 @@ interface ServerLookupOptions {
 }
 
 /**
- * Asks the DNS servers, without a thread of libuv's pool, and stops when the signal fires. It uses neither the hosts
- * file nor search domains, so names that exist only in our own network stay unknown.
+ * Queries the DNS servers without using a thread of libuv's pool, and stops when the signal fires. It uses neither the
+ * hosts file nor search domains, so names that exist only in the local network stay unknown.
  */
 export function createServerLookup({ servers }: ServerLookupOptions = {}): ResolveName {
   return async (name, signal) => {
-    // A single label is a name of the local network.
+    // A single label is a name in the local network.
     if (!name.replace(/\.$/, '').includes('.')) throw new Error('a name without a dot')
     signal.throwIfAborted()
-    // One resolver per lookup, because `cancel` ends all questions of a resolver.
+    // One resolver per lookup, because `cancel` ends all queries of a resolver.
     const resolver = new Resolver({ timeout: TRY_MS, tries: TRIES })
     if (servers !== undefined) resolver.setServers([...servers])
     const cancel = (): void => resolver.cancel()
@@ -52,21 +52,21 @@ function addressesIn(settled: PromiseSettledResult<readonly string[]>, family: n
   return settled.status === 'rejected' ? [] : settled.value.map(address => ({ address, family }))
 }
 
-/** Takes turns between both families, so that both are among the first few addresses. */
+/** Alternates between both families, so that both are among the first few addresses. */
 function alternate(one: readonly Address[], other: readonly Address[]): readonly Address[] {
   const longest = one.length > other.length ? one : other
   return longest.flatMap((_, at) => [...one.slice(at, at + 1), ...other.slice(at, at + 1)])
 }
 
-/** The deadline passed while the lookup was queued: it never started. */
+/** The error for a lookup whose deadline passed while it was queued: it never started. */
 export class QueueTimeout extends Error {
   override readonly name = 'QueueTimeout'
 }
 
 /**
  * Resolves as other programs on this machine do, with hosts file and search domains. Such a lookup holds one of libuv's
- * threads until it has an answer and cannot be stopped. All lookups share two of these threads, including those for
- * providers. So one runs at a time, also after its caller has left, and the others queue.
+ * threads until it has a result, and cannot be stopped. All lookups share two of these threads, including those for
+ * providers. So one runs at a time, even after its caller has left, and the others queue.
  */
 export function createSystemLookup(ask: (name: string) => Promise<readonly Address[]> = all): ResolveName {
   let busy = false
@@ -104,7 +104,7 @@ async function all(name: string): Promise<readonly Address[]> {
   return await lookup(name, { all: true, verbatim: true })
 }
 
-/** Rejects when the signal fires; the work itself goes on. */
+/** Rejects when the signal fires; the work itself continues. */
 function orAborted<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason as Error)
@@ -118,7 +118,7 @@ function orAborted<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Va
 const NOT_PUBLIC_V4: readonly (readonly [string, number])[] = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
-  // Shared by the customers of a carrier; one cloud has its metadata service there.
+  // Shared by the customers of a carrier; one cloud has its metadata service in this network.
   ['100.64.0.0', 10],
   ['127.0.0.0', 8],
   // Link-local, where most clouds have their metadata service.
@@ -133,17 +133,17 @@ const NOT_PUBLIC_V4: readonly (readonly [string, number])[] = [
   ['203.0.113.0', 24],
   ['224.0.0.0', 4],
   ['240.0.0.0', 4],
-  // A public number, but in one cloud the host of the machine answers.
+  // A public address, but in one cloud the machine's host answers there.
   ['168.63.129.16', 32],
 ]
 
 /** All global addresses. Mapped or translated IPv4, private, link-local and multicast addresses lie outside. */
 const GLOBAL_V6: readonly [string, number] = ['2000::', 3]
 const NOT_PUBLIC_V6: readonly (readonly [string, number])[] = [
-  // Protocols, Teredo among them, which carries any IPv4 address.
+  // Protocol assignments, including Teredo, which can carry any IPv4 address.
   ['2001::', 23],
   ['2001:db8::', 32],
-  // 6to4, which does the same.
+  // 6to4, which can do the same.
   ['2002::', 16],
   ['3fff::', 20],
 ]
@@ -155,10 +155,10 @@ globalV6.addSubnet(...GLOBAL_V6, 'ipv6')
 const refusedV6 = new BlockList()
 for (const [network, prefix] of NOT_PUBLIC_V6) refusedV6.addSubnet(network, prefix, 'ipv6')
 
-/** True for a public address, written as usual and without brackets. False for text that is no address. */
+/** True for a public address in its usual form, without brackets. False for text that is not an address. */
 export function isPublicAddress(address: string): boolean {
   if (isIPv4(address)) return !refusedV4.check(address, 'ipv4')
-  // A zone names an interface of this machine.
+  // A zone identifies an interface of this machine.
   if (!isIPv6(address) || address.includes('%')) return false
   return globalV6.check(address, 'ipv6') && !refusedV6.check(address, 'ipv6')
 }

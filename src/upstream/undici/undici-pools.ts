@@ -11,11 +11,11 @@ import { undici } from './undici.ts'
 export type { Dispatcher as Undici } from 'undici'
 export type UndiciController = Dispatcher.DispatchController
 
-/** How the calls of one transport leave. */
+/** The way that the calls of one transport leave the gateway. */
 export interface UndiciRoute {
-  /** URL of the proxy. Null: none. */
+  /** URL of the proxy; null if there is none. */
   readonly proxy: string | null
-  /** True: HTTP/2 is offered to the provider, and preferred. */
+  /** True if HTTP/2 is offered to the provider, and preferred. */
   readonly http2: boolean
   readonly tls: TlsIdentity | null
 }
@@ -34,29 +34,29 @@ interface UndiciLimits {
 
 /** A call that wants room in a pool. */
 interface UndiciSeeker {
-  /** Called once, maybe from inside `seek`. */
+  /** Called once, possibly from inside `seek`. */
   onRoom(): void
-  /** The pools are being closed. Never called from inside `seek`. */
+  /** Called when the pools are being closed. Never called from inside `seek`. */
   onRefused(error: Error): void
 }
 
-/** Streams of one HTTP/2 connection; the usual limit of servers. */
+/** Maximum number of streams on one HTTP/2 connection; the usual limit of servers. */
 const STREAMS_PER_CONNECTION = 100
-/** Subtracted from a provider's keep-alive hint, so that we close first. */
+/** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
 const HINT_MARGIN_MS = 1_000
 /** See `connection.ts`. */
 const CROSSING_MIN_MS = 50
 const CROSSING_MAX_MS = 1_000
 
-/** A handler that wants to know its client. */
+/** A handler that needs to know its client. */
 interface ClientAware {
   onClient(client: CrossingClient): void
 }
 
-/** One connection of undici, which knows whether it was used before and how long it took to open. */
+/** One connection of undici, which knows if it was used before and how long it took to open. */
 export type CrossingClient = InstanceType<ReturnType<typeof createCrossingClient>>
 
-/** Makes their class, which needs the library. */
+/** Creates the class of these connections, which needs the library. */
 function createCrossingClient(clock: Clock) {
   return class CrossingClient extends undici().Client {
     #served = 0
@@ -84,19 +84,24 @@ function createCrossingClient(clock: Clock) {
       return super.dispatch(options, handler)
     }
 
-    /** A call ends with its connection. True for the first one: that many streams are lost is one fault. */
+    /**
+     * Called when a call ends with its connection. True for the first call: however many streams are lost, it is one
+     * fault.
+     */
     lose(): boolean {
       const isFirst = !this.#isLost
       this.#isLost = true
       return isFirst
     }
 
-    /** A reply on this connection is complete. */
+    /** Called when a reply on this connection is complete. */
     served(): void {
       this.#served++
     }
 
-    /** True if a break so long after a write may have crossed the request: about a round trip, on a kept connection. */
+    /**
+     * True if a break this long after a write may have crossed the request: about a round trip, on a kept connection.
+     */
     isCrossing(sinceWriteMs: number): boolean {
       const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
       return this.#served > 0 && sinceWriteMs <= limitMs
@@ -118,7 +123,7 @@ export class UndiciPool {
   /** Sockets that are not open yet. */
   readonly #opening = new Set<Socket>()
   readonly #running = new Set<UndiciSeeker>()
-  /** Of the running ones, those that undici has not written to a connection. */
+  /** Running calls that undici has not written to a connection yet. */
   readonly #unwritten = new Set<UndiciSeeker>()
   readonly #queue = new Set<UndiciSeeker>()
   /** Dispatchers of one call each; see `dispatchFresh`. */
@@ -141,7 +146,7 @@ export class UndiciPool {
     this.dispatcher = this.#make()
   }
 
-  /** Tells the seeker when there is room for it. `release` ends the waiting, or the call. */
+  /** Calls the seeker when there is room for it. `release` ends the wait, or the call. */
   seek(seeker: UndiciSeeker): void {
     const { maxConnections, route } = this.#limits
     const max = maxConnections * (route.http2 ? STREAMS_PER_CONNECTION : 1)
@@ -149,18 +154,18 @@ export class UndiciPool {
     else this.#admit(seeker)
   }
 
-  /** The request of the seeker goes to a connection now. */
+  /** Called when the request of the seeker is sent on a connection. */
   begun(seeker: UndiciSeeker): void {
     this.#unwritten.delete(seeker)
   }
 
-  /** The call is over, or does not wait any longer. */
+  /** Called when the call is over, or does not wait any longer. */
   release(seeker: UndiciSeeker): void {
     this.#queue.delete(seeker)
     this.#unwritten.delete(seeker)
     void this.#fresh.get(seeker)?.close()
     this.#fresh.delete(seeker)
-    // Nobody waits for what is being opened.
+    // Nothing waits for the connections that are being opened.
     if (this.#unwritten.size === 0) this.#giveUpOpening()
     if (!this.#running.delete(seeker)) return
     const [next] = this.#queue
@@ -178,7 +183,7 @@ export class UndiciPool {
     dispatcher.dispatch(options, call)
   }
 
-  /** No new calls come. Calls `onEmpty` when the last one is over. */
+  /** Takes no new calls. Calls `onEmpty` when the last one is over. */
   retire(): void {
     this.#isRetired = true
     if (this.#running.size === 0) this.#onEmpty(this)
@@ -198,7 +203,7 @@ export class UndiciPool {
   }
 
   #giveUpOpening(): void {
-    // The error makes undici forget the connection.
+    // This error makes undici forget the connection.
     for (const socket of this.#opening) socket.destroy(new Error('no call waits for the connection'))
     this.#opening.clear()
   }
@@ -212,7 +217,7 @@ export class UndiciPool {
       headersTimeout: 0,
       bodyTimeout: 0,
       keepAliveTimeout: keepAliveMs,
-      // A server's own hint may shorten the time, never lengthen it.
+      // A server's own hint may shorten the time, but never lengthen it.
       keepAliveMaxTimeout: keepAliveMs,
       keepAliveTimeoutThreshold: HINT_MARGIN_MS,
       maxHeaderSize: this.#limits.maxHeaderBytes,
@@ -232,13 +237,13 @@ export class UndiciPool {
       requestTls: tls,
       proxyTls: { allowH2: false, rejectUnauthorized: true },
       factory: (origin: string | URL, given: object) => new Pool(origin, { ...given, factory }),
-      // Only CONNECT goes to it, and has to be answered in the time for connecting.
+      // The proxy gets only CONNECT, and has to answer it within the time limit for connecting.
       clientFactory: (origin: URL, given: object) =>
         new Pool(origin, { ...given, allowH2: false, headersTimeout: connectTimeoutMs }),
     } as ProxyAgent.Options)
   }
 
-  /** Opens sockets as undici does, and knows those that are not open yet. */
+  /** Opens sockets as undici does, and keeps track of those that are not open yet. */
   #connector(tls: buildConnector.BuildOptions): buildConnector.connector {
     const open = undici().buildConnector({ ...tls, timeout: this.#limits.connectTimeoutMs })
     return (options, callback) => {
@@ -255,7 +260,7 @@ function tlsOptions({ http2, tls }: UndiciRoute): buildConnector.BuildOptions {
   return {
     allowH2: http2,
     preferH2: http2,
-    // NODE_TLS_REJECT_UNAUTHORIZED does not count: a provider's key goes to nobody else.
+    // NODE_TLS_REJECT_UNAUTHORIZED has no effect, so that a provider's key never goes to anyone else.
     rejectUnauthorized: true,
     ...(tls === null || tls.ca === null ? {} : { ca: tls.ca }),
     ...(tls === null || tls.cert === null || tls.key === null ? {} : { cert: tls.cert, key: tls.key }),
@@ -283,7 +288,7 @@ export class UndiciPools {
   }
 
   pool(url: URL, isolation: string | undefined): UndiciPool {
-    // A space cannot occur in an origin, so the two halves cannot be confused.
+    // An origin cannot contain a space, so the two halves cannot be confused.
     const key = isolation === undefined ? url.origin : `${url.origin} ${isolation}`
     const known = this.#pools.get(key)
     this.#pools.delete(key)

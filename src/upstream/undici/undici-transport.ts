@@ -54,7 +54,7 @@ interface Shared {
   readonly heads: RequestHeads
 }
 
-/** The reason that undici is given for an abort. Nobody sees it. */
+/** The reason given to undici for an abort. It is never shown. */
 const LEFT = new Error('the call is over')
 
 class UndiciCall extends RunningCall implements Undici.DispatchHandler {
@@ -69,7 +69,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
   #isAnswered = false
   #isHeaded = false
   #isRepeated = false
-  /** Bytes of the body that are still missing; NaN if its head has no length. */
+  /** Bytes of the body that are still missing; NaN if the head states no length. */
   #missing = Number.NaN
   #writtenMs = 0
 
@@ -142,7 +142,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
     headers: Undici.ResponseData['headers'],
   ): void {
     this.#isAnswered = true
-    // Interim replies say nothing that is used.
+    // Interim replies contain nothing that is used.
     if (this.isOver || status < 200) return
     this.#isHeaded = true
     const plain = plainHeaders(controller.rawHeaders, headers)
@@ -174,7 +174,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
 
   #lost(error: Error): void {
     if (this.isOver) return
-    // Undici takes a close for a fault if the call is paused at the last byte.
+    // Undici treats a close as a fault if the call is paused at the last byte.
     if (this.#missing === 0 && BROKEN.has(codeOf(error))) this.#end()
     else if (this.#mayRepeat(error)) this.#repeat()
     else if (!this.#isHeaded && codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') {
@@ -182,14 +182,14 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
     } else this.fail(this.#once(error))
   }
 
-  /** Many calls can be lost with one connection of HTTP/2: that is one fault of the endpoint. */
+  /** Many calls can be lost with one HTTP/2 connection, but that is one fault of the endpoint. */
   #once(error: Error): GatewayError {
     const failed = failure(error, this.isSent)
     if (!this.#shared.settings.route.http2 || !BROKEN.has(codeOf(error))) return failed
     return this.#client?.lose() === false ? rewritten(failed, { wasCounted: true }) : failed
   }
 
-  /** The provider closed the kept connection at the time of the write, and answered nothing. */
+  /** True if the provider closed the kept connection at the time of the write without replying. */
   #mayRepeat(error: Error): boolean {
     const { settings, pools } = this.#shared
     if (this.#isRepeated || this.#isAnswered || !this.isSent || pools.isClosed) return false
@@ -220,8 +220,8 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
   }
 
   /**
-   * Over HTTP/2 undici is told a turn later. Node 22 writes empty frames for ever, and the thread hangs, where a stream
-   * that waits for its place on the connection is ended in the turn in which its body was written.
+   * Over HTTP/2, undici is informed one turn later. If a stream that waits for its place on the connection is ended in
+   * the turn in which its body was written, Node 22 writes empty frames forever and the thread hangs.
    */
   protected leave(): void {
     const controller = this.#controller
@@ -257,12 +257,12 @@ function textOf(value: Buffer | string | undefined): string {
   return typeof value === 'string' ? value : (value?.toString('latin1') ?? '')
 }
 
-/** The connection broke, rather than the reply being wrong. */
+/** Codes that mean that the connection broke, as opposed to an invalid reply. */
 const BROKEN: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED', 'UND_ERR_SOCKET'])
 
 const WRONG_LENGTH = 'The provider sent a reply of the wrong length'
 
-/** Words of ours for errors of undici, where those of `transportError` do not fit. */
+/** The gateway's own messages for undici's errors, if those of `transportError` do not fit. */
 const MESSAGES: Readonly<Record<string, string>> = {
   UND_ERR_HEADERS_OVERFLOW: 'The provider sent headers that are too large',
   UND_ERR_RES_EXCEEDED_MAX_SIZE: 'The provider sent a reply that is too large',

@@ -7,14 +7,14 @@ import type { Dispatcher } from 'undici'
 
 const load = createRequire(import.meta.url)
 
-/** The library; the first call of a thread takes tens of milliseconds. */
+/** Returns the library; the first call in a thread takes tens of milliseconds. */
 export function undici(): typeof import('undici') {
   return load('undici') as typeof import('undici')
 }
 
 /**
- * Sends a request that ends with its signal at once. The library itself listens to the signal only when it has a
- * connection, and connecting may take as long as the server likes. Rejects with the reason of the signal.
+ * Sends a request that ends immediately when its signal fires. The library itself listens to the signal only once it
+ * has a connection, and connecting may take as long as the server likes. Rejects with the reason of the signal.
  */
 export async function requestWithin(
   dispatcher: Dispatcher,
