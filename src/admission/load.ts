@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { HeldShare } from '../fairness/held-share.ts'
 
-/** Limits of one thread. While any of them is exceeded, new requests are answered with 503. */
+/** Limits of one thread. While any of them is exceeded, new requests are rejected with 503. */
 export interface LoadLimits {
   readonly maxInFlight: number
   /** Smoothed delay of timers in milliseconds that must last for SUSTAINED_MS. */

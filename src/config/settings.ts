@@ -215,22 +215,22 @@ export const Settings = group({
   batches: group({
     maxBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-      "maximum size of a `POST /batches` body, in bytes; a larger one is answered with 413 before it is stored. Until their requests are in the database, bodies are kept on this machine's disk, as unnamed files in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
+      "maximum size of a `POST /batches` body, in bytes; a larger one is rejected with 413 before it is stored. Until their requests are in the database, bodies are kept on this machine's disk, as unnamed files in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
       { default: 209_715_200 },
     ),
     maxStored: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000 }),
-      'batches that the database keeps per workspace, in all states; more are answered with 409. They are kept until they are deleted, or for `retention.batchDays` after their end',
+      'batches that the database keeps per workspace, in all states; further ones are rejected with 409. They are kept until they are deleted, or for `retention.batchDays` after their end',
       { default: 10_000 },
     ),
     maxStoredRequests: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
-      'total number of requests in these batches; more are answered with 409. Each request takes about 500 bytes in addition to its text',
+      'total number of requests in these batches; further ones are rejected with 409. Each request takes about 500 bytes in addition to its text',
       { default: 2_000_000 },
     ),
     maxStoredBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
-      'total bytes of the results and the unfinished requests of these batches; a batch that does not fit is answered with 409. Results of accepted batches are always stored',
+      'total bytes of the results and the unfinished requests of these batches; a batch that does not fit is rejected with 409. Results of accepted batches are always stored',
       { default: 10_737_418_240 },
     ),
     priceFactor: setting(
@@ -286,7 +286,7 @@ export const Settings = group({
   quotas: group({
     requestsPerMinute: setting(
       PerMinute,
-      'requests of one API key per clock minute, including failed ones; more are answered with 429. null: no limit',
+      'requests of one API key per clock minute, including failed ones; further ones are rejected with 429. null: no limit',
       { default: null },
     ),
     tokensPerMinute: setting(

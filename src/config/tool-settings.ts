@@ -134,17 +134,17 @@ export const toolSettings = group({
     secretAccessKey: setting(nullable(Address), 'the secret of that access key'),
     maxFileBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: 1_073_741_824 }),
-      "maximum size of a file, in bytes; a larger one is answered with 413. During the upload it is on this machine's disk, in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
+      "maximum size of a file, in bytes; a larger one is rejected with 413. During the upload it is on this machine's disk, in `uploads` next to the spool: at most eight times this size per serve thread, and a quarter of that per API key",
       { default: 104_857_600 },
     ),
     maxFiles: setting(
       Type.Integer({ minimum: 1, maximum: 10_000_000 }),
-      'maximum number of files per workspace; more are answered with 409',
+      'maximum number of files per workspace; further ones are rejected with 409',
       { default: 10_000 },
     ),
     maxBytes: setting(
       Type.Integer({ minimum: 1_024, maximum: Number.MAX_SAFE_INTEGER }),
-      'maximum total bytes of files per workspace; more are answered with 409',
+      'maximum total bytes of files per workspace; further ones are rejected with 409',
       { default: 10_737_418_240 },
     ),
   }),

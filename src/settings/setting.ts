@@ -130,7 +130,7 @@ const HEAP_BYTES = getHeapStatistics().heap_size_limit
 /** Heap for each request that one thread works on: an open stream holds a quarter of it. */
 const REQUEST_HEAP_BYTES = 128 * 1024
 
-/** The rest is for what parsing and writing take in passing, for code and catalogue, and for the collector's room. */
+/** The rest is for temporary memory of parsing and writing, for code and the catalogue, and for garbage collection. */
 export const quarterOfHeap = {
   default: () => Math.floor(HEAP_BYTES / 4),
   defaultText: 'a quarter of the heap that Node gives a thread',

@@ -78,7 +78,7 @@ export interface SupervisorOptions {
   readonly transcripts?: TranscriptStore
   /** Endpoint health for all threads. Default: that of this instance only. */
   readonly health?: SharedHealth
-  /** Until it resolves, requests get 503, because the store is not ready. Default: the store is ready. */
+  /** Until it resolves, requests are rejected with 503, because the store is not ready. Default: the store is ready. */
   readonly prepared?: Promise<unknown>
   /** The reason that no traffic may arrive yet, apart from threads; null if it may. */
   readonly unreadyReason?: () => string | null

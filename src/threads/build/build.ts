@@ -70,7 +70,7 @@ interface FrontOptions {
   readonly publish?: (change: Invalidation) => void
   /** Resumable streams; default: those of this server only. */
   readonly transcripts?: Transcripts
-  /** False: until `prepared` is called, no key is looked up, and callers get 503. Default true. */
+  /** False: until `prepared` is called, no key is looked up, and requests are rejected with 503. Default true. */
   readonly prepared?: boolean
   /** Receives requests while somebody watches the console. Default: nobody can. */
   readonly ended?: EndedRequests

@@ -83,7 +83,7 @@ export function Keys({ calls, names, version, onChanged }) {
             onSend=${act('PATCH', open.key, { disabled: true })}
             onClose=${close}
           >
-            Its requests get 401 within a second, running ones too get no further answer. It can be enabled again.
+            Within a second, its requests are rejected with 401 and running ones end. It can be enabled again.
           <//>
         `
       }

@@ -89,8 +89,8 @@ export function Workspaces({ calls, names, version, onChanged }) {
         open?.what === 'disable' &&
         html`
           <${Confirm} title=${`Disable the keys of ${workspace.name}?`} send="Disable them" onSend=${disable} onClose=${close}>
-            ${keysOf(names, workspace).length} API keys get 401 within a second. Each can be enabled again, in the list
-            of keys. Nothing else of the workspace changes.
+            ${keysOf(names, workspace).length} API keys are refused with 401 within a second. Each can be enabled
+            again, in the list of keys. Nothing else of the workspace changes.
           <//>
         `
       }
