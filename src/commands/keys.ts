@@ -9,6 +9,7 @@ import { openStore } from '../storage/open.ts'
 import { ConflictError, DEFAULT_ORGANIZATION_ID, type KeyRecord, type Store } from '../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
 import { configWords, print } from './outcome.ts'
+import { plain, table } from './terminal/text.ts'
 
 export const keysCreate: Command = {
   name: 'keys create',
@@ -50,13 +51,26 @@ export const keysList: Command = {
   options: { config: CONFIG_OPTION },
   async run(given) {
     await withStore(given, async store => {
-      for (const key of await store.keys.list(DEFAULT_ORGANIZATION_ID)) {
-        const state = key.disabled ? 'disabled' : 'active'
-        print([key.hash, key.kind, key.label, state, key.createdAt, key.name].join('\t'))
-      }
+      const keys = await store.keys.list(DEFAULT_ORGANIZATION_ID)
+      for (const line of keyTable(keys, process.stdout.isTTY)) print(line)
     })
     return 0
   },
+}
+
+/** A table with a head for a terminal, otherwise columns with tabs between them, for programs. */
+export function keyTable(keys: readonly KeyRecord[], isTerminal: boolean): string[] {
+  const rows = keys.map(({ hash, kind, label, disabled, createdAt, name }) => [
+    hash,
+    kind,
+    label,
+    disabled ? 'disabled' : 'active',
+    createdAt,
+    name,
+  ])
+  if (!isTerminal) return rows.map(row => row.join('\t'))
+  const head = ['hash', 'kind', 'key', 'state', 'created', 'name']
+  return table([head, ...rows.map(row => row.map(cell => plain(cell)))], new Set())
 }
 
 export const keysRotate: Command = {
