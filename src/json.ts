@@ -97,6 +97,9 @@ export function parseJson(text: string): unknown {
   }
 }
 
+/** The message of a reply that cannot be parsed. */
+export const NOT_JSON = 'The provider sent something that is not JSON'
+
 /**
  * Parses one frame of a reply.
  * @throws GatewayError `provider_unavailable` for invalid JSON
@@ -105,7 +108,7 @@ export function parseFrame(data: string): unknown {
   try {
     return JSON.parse(data)
   } catch (cause) {
-    throw new GatewayError('provider_unavailable', 'The provider sent something that is not JSON', { cause })
+    throw new GatewayError('provider_unavailable', NOT_JSON, { cause })
   }
 }
 

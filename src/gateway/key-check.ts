@@ -259,7 +259,7 @@ export class KeyCheck {
         readSmallest(reply.text, asked)
         return verdict(null)
       } catch (thrown) {
-        return verdict(failureOf(thrown, attempt, log))
+        return verdict(failureOf(thrown, attempt, log, reply))
       }
     } catch (thrown) {
       return verdict(failureFrom(thrown, signal))

@@ -144,6 +144,31 @@ t.test('a broken reply is a documented failure, with one record and nothing kept
   t.equal((await embed({})).status, 200, 'the next one is served')
 })
 
+t.test('a reply that is not JSON is told with its status and media type, and nothing else of it', async t => {
+  const { provider, embed } = await start(t)
+  const long = 'x'.repeat(65)
+  for (const [type, told] of [
+    ['text/html; charset=utf-8; note=canary', 'content type text/html'],
+    ['Application/vnd.acme+xml', 'content type Application/vnd.acme+xml'],
+    [`text/${long}`, 'no usable content type'],
+    ['canary <b>', 'no usable content type'],
+    [null, 'no usable content type'],
+  ] as const) {
+    provider.answer = () => response => {
+      response.writeHead(203, type === null ? {} : { 'content-type': type })
+      response.end('<html>canary')
+    }
+    const { status, document, text } = await embed({})
+    t.equal(status, 502)
+    t.equal(
+      document.error.message,
+      `The provider sent something that is not JSON (status 203, ${told})`,
+      `${type}`,
+    )
+    t.notMatch(text, 'canary')
+  }
+})
+
 t.test('replies without end are ended', async t => {
   const { provider, gateway, embed } = await start(t)
   const cases: Readonly<Record<string, readonly [ReturnType<typeof pouring>, number]>> = {

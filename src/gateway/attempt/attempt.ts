@@ -299,6 +299,9 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   }
 
   #failBy(thrown: unknown): void {
-    this.fail(thrown instanceof ErrorReply ? thrown.error : failureOf(thrown, this.#record, this.#deps.log))
+    const isRefusal = thrown instanceof ErrorReply
+    this.fail(
+      isRefusal ? thrown.error : failureOf(thrown, this.#record, this.#deps.log, this.reader.answered),
+    )
   }
 }

@@ -6,25 +6,42 @@ import type { Clock } from '../../clock.ts'
 import { type FailureCode, GatewayError, rewritten, toGatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Format } from '../../formats/format.ts'
+import { NOT_JSON } from '../../json.ts'
 import type { Log } from '../../log/log.ts'
 import { failureInReply, upstreamFailure } from '../../upstream/failure.ts'
 import type { UpstreamHead } from '../../upstream/transport.ts'
 import { keyOwner, secretsOf } from './provider-request.ts'
 
+/** The media type alone, short: parameters may be anything. */
+const MEDIA_TYPE = /^[\w.+-]{1,64}\/[\w.+-]{1,64}(?=$|[\s;])/
+
 /**
  * Converts an error thrown while reading a reply to a failure. If a hostile reply makes our code throw, it is the
  * provider's fault.
  */
-export function failureOf(thrown: unknown, record: AttemptRecord, log: Log): GatewayError {
+export function failureOf(
+  thrown: unknown,
+  record: AttemptRecord,
+  log: Log,
+  head: UpstreamHead | null,
+): GatewayError {
   if (!(thrown instanceof GatewayError)) {
     log.fault('gateway', "cannot parse a provider's reply", thrown)
     return unavailable('The provider sent a reply that cannot be understood', thrown)
   }
   if (thrown.code === 'overloaded') return thrown
-  return failureInReply(thrown, {
+  const told = thrown.message === NOT_JSON ? rewritten(thrown, { message: notJson(head) }) : thrown
+  return failureInReply(told, {
     providerName: record.endpoint.provider.name,
     secrets: secretsOf(record),
   })
+}
+
+/** What came instead is often a page of a proxy, or of another address. */
+function notJson(head: UpstreamHead | null): string {
+  const type = MEDIA_TYPE.exec(head?.headers['content-type'] ?? '')?.[0]
+  const told = type === undefined ? 'no usable content type' : `content type ${type}`
+  return `${NOT_JSON} (status ${head?.status ?? 'unknown'}, ${told})`
 }
 
 /** Reads the failure in an error reply. */

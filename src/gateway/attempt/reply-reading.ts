@@ -47,6 +47,8 @@ export class ReplyReading {
   relay: Relay | null = null
   /** False if every frame has to be decoded from here on. */
   relays = true
+  /** The head of the reply; null until it has arrived. */
+  answered: UpstreamHead | null = null
   readonly #terms: ReadingTerms
   readonly #record: AttemptRecord
   readonly #body: ReplyBody
@@ -55,7 +57,6 @@ export class ReplyReading {
   /** Null until a stream begins. */
   #parser: SseParser | AwsEventParser | null = null
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
-  #head: UpstreamHead | null = null
 
   /** `take` receives the deltas. */
   constructor(terms: ReadingTerms, exchange: Exchange, record: AttemptRecord, take: (delta: Delta) => void) {
@@ -80,7 +81,7 @@ export class ReplyReading {
 
   head(head: UpstreamHead): void {
     this.bounds.answered()
-    this.#head = head
+    this.answered = head
     if (head.status < 200 || head.status > 299) this.#kind = 'refusal'
     else if (this.#framing === 'json') this.#kind = 'document'
   }
@@ -150,7 +151,7 @@ export class ReplyReading {
   }
 
   #refusal(): GatewayError {
-    return refusalIn(this.#body.text(), this.#head, this.#terms, this.#record)
+    return refusalIn(this.#body.text(), this.answered, this.#terms, this.#record)
   }
 
   readonly #decode = (event: string, data: string): void => this.#decoder.frame(event, data)
