@@ -2,7 +2,7 @@
  * The requests of one thread: load shedding, the share of each key, and the abort of all requests in a drain. Hot path.
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { HeldShare, type Holder } from '../fairness/held-share.ts'
 import type { Admission, AdmissionDeps } from './admission.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
@@ -54,12 +54,12 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   /** Counts bytes of answers that wait for their readers; negative when they have been sent. */
-  holdUnread(bytes: number, keyHash: string | null): void {
+  holdUnread(bytes: number, key: Holder | null): void {
     this.load.hold(bytes)
     this.deps.metrics.unreadBytes.inc(bytes)
-    if (keyHash === null) return
-    this.#unread.add(keyHash, bytes)
-    this.load.byKey.add(keyHash, bytes)
+    if (key === null) return
+    this.#unread.add(key, bytes)
+    this.load.byKey.add(key, bytes)
   }
 
   /**
@@ -67,31 +67,41 @@ export class AdmissionControl implements KeyedRequests {
    * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
    * because of the key
    */
-  enter(keyHash: string, announcedBytes: number, mayWait: boolean): KeyPlace {
-    if (this.#unread.used > 0 && this.#unread.take(keyHash, 0) === 'key-full')
-      throw this.#unreadByKey(keyHash)
+  enter(key: Holder, announcedBytes: number, mayWait: boolean): KeyPlace {
+    if (this.#unread.used > 0) this.#refuseUnread(key)
     const { overload } = this.load
-    if (overload === 'buffered' && this.load.byKey.isLargest(keyHash)) throw this.#heldByKey(keyHash)
-    const place = this.#shares.enter(keyHash, announcedBytes, mayWait)
+    if (overload === 'buffered' && this.load.byKey.isLargest(key)) throw this.#heldByKey(key)
+    const place = this.#shares.enter(key, announcedBytes, mayWait)
     const isOverByKey = overload === 'in_flight' && place.hasMostOpen
     if (!isOverByKey && !(this.load.late && place.takesMuch)) return place
     place.leave()
     throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
   }
 
-  #heldByKey(keyHash: string): GatewayError {
+  #heldByKey(key: Holder): GatewayError {
+    const { byKey } = this.load
+    const largest = byKey.isByOrganization
+      ? "this API key's organization hold one of the largest shares"
+      : `this API key hold one of the largest shares (${byKey.held(key)} bytes)`
     return this.#shares.refusal(
       'key_held',
       'maxBufferedBytes',
-      `All requests together hold more memory than allowed, and those of this API key hold one of the largest shares (${this.load.byKey.held(keyHash)} bytes): wait for some of them to end`,
+      `All requests together hold more memory than allowed, and those of ${largest}: wait for some of them to end`,
     )
   }
 
-  #unreadByKey(keyHash: string): GatewayError {
-    return this.#shares.refusal(
+  /** @throws GatewayError `rate_limit_exceeded` if clients of the key have left too much unread */
+  #refuseUnread(key: Holder): void {
+    const taken = this.#unread.take(key, 0)
+    if (taken !== 'key-full' && taken !== 'organization-full') return
+    const unread =
+      taken === 'key-full'
+        ? `this API key have not read ${this.#unread.held(key)} bytes of their answers`
+        : "this API key's organization have left most of the answers unread that wait in the gateway"
+    throw this.#shares.refusal(
       'key_unread',
       'bytesInFlightPerKey',
-      `Clients of this API key have not read ${this.#unread.held(keyHash)} bytes of their answers: read them, or close the connections`,
+      `Clients of ${unread}: read them, or close the connections`,
     )
   }
 

@@ -6,6 +6,7 @@
 import type { Clock } from '../clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { EndUserShare } from '../fairness/fair-queue.ts'
+import type { Holder } from '../fairness/held-share.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import {
   KeyQueue,
@@ -52,8 +53,18 @@ const LIMIT_NAMES = {
   key_held: 'bytes_of_key',
 } as const
 
+/** The keys of one organization. */
+interface OrganizationShare {
+  readonly id: string
+  /** How many of its keys are tracked. */
+  keys: number
+  /** Open requests of all of them. */
+  open: number
+}
+
 /** The share of one key. */
 interface KeyShare extends QueuedShare {
+  readonly organization: OrganizationShare
   bytes: number
   /** Requests beyond `open` whose bodies are being read, or that wait. */
   late: number
@@ -64,11 +75,17 @@ interface KeyShare extends QueuedShare {
   large: LargeBodies | null
 }
 
+/** Counts a request that opens, or one that ends. */
+function countOpen(share: KeyShare, change: 1 | -1): void {
+  share.open += change
+  share.organization.open += change
+}
+
 function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
   return spentMs === 0 ? 0 : spentMs * 0.5 ** ((nowMs - spentAtMs) / HALF_LIFE_MS)
 }
 
-/** The keys that have, or recently had, open requests in one thread. */
+/** The keys that have, or recently had, open requests in one thread, and their organizations. */
 export class KeyShares {
   readonly limits: KeyLimits
   readonly #deps: KeySharesDeps
@@ -77,9 +94,13 @@ export class KeyShares {
   readonly queue: KeyQueue
   /** By hash of the key. */
   readonly #shares = new Map<string, KeyShare>()
+  /** By id; those of the shares. */
+  readonly #organizations = new Map<string, OrganizationShare>()
   #entered = 0
   #meanMs = 0
-  #mostOpen = 0
+  /** The largest numbers of open requests, as of a moment ago. */
+  #mostOfKey = 0
+  #mostOfOrganization = 0
   #meanAtMs = Number.NEGATIVE_INFINITY
 
   constructor(limits: KeyLimits, deps: KeySharesDeps) {
@@ -99,11 +120,12 @@ export class KeyShares {
    * yet, it waits in `KeyPlace.wait` before any work.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
    */
-  enter(keyHash: string, announcedBytes: number, mayWait = false): KeyPlace {
+  enter({ hash, organizationId }: Holder, announcedBytes: number, mayWait = false): KeyPlace {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
-    let share = this.#shares.get(keyHash)
+    let share = this.#shares.get(hash)
     if (share === undefined) {
       share = {
+        organization: this.#organizationOf(organizationId),
         open: 0,
         bytes: 0,
         late: 0,
@@ -112,15 +134,26 @@ export class KeyShares {
         spentAtMs: Number.NEGATIVE_INFINITY,
         large: null,
       }
-      this.#shares.set(keyHash, share)
+      this.#shares.set(hash, share)
     }
     const isLate = share.open >= this.limits.openPerKey
     if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
     const place = new KeyPlace(this, share, this.#deps.clock, isLate)
     place.add(announcedBytes)
     if (isLate) share.late++
-    else share.open++
+    else countOpen(share, 1)
     return place
+  }
+
+  /** The organization of one more key. */
+  #organizationOf(id: string): OrganizationShare {
+    let organization = this.#organizations.get(id)
+    if (organization === undefined) {
+      organization = { id, keys: 0, open: 0 }
+      this.#organizations.set(id, organization)
+    }
+    organization.keys++
+    return organization
   }
 
   /** True if the body of one more request may be read to find out its end user. As many are read as may wait. */
@@ -142,10 +175,12 @@ export class KeyShares {
     return this.#meanMs
   }
 
-  /** The largest number of open requests of any key, as of a moment ago. */
-  mostOpen(nowMs: number): number {
+  /** True if no key has twice as many open requests; with several organizations, if none of them has. */
+  hasMostOpen({ open, organization }: KeyShare, nowMs: number): boolean {
     if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
-    return this.#mostOpen
+    return this.#organizations.size > 1
+      ? 2 * organization.open > this.#mostOfOrganization
+      : 2 * open > this.#mostOfKey
   }
 
   /** Resolves when a large body of the key may be handled. */
@@ -179,22 +214,26 @@ export class KeyShares {
     })
   }
 
-  /** Removes inactive keys, and computes mean and maximum of the others. */
+  /** Removes inactive keys and organizations, and computes mean and maximum of the others. */
   #sweep(): void {
     const nowMs = this.#deps.clock.monotonicMs()
     let total = 0
     let keys = 0
-    let mostOpen = 0
+    this.#mostOfKey = 0
+    this.#mostOfOrganization = 0
     for (const [hash, share] of this.#shares) {
-      mostOpen = Math.max(mostOpen, share.open)
+      const { open, organization } = share
+      this.#mostOfKey = Math.max(this.#mostOfKey, open)
+      this.#mostOfOrganization = Math.max(this.#mostOfOrganization, organization.open)
       const spentMs = spentBy(share, nowMs)
       if (spentMs >= SPENT_MIN_MS) {
         total += spentMs
         keys++
-      } else if (share.open === 0 && share.late === 0 && nowMs - share.spentAtMs >= AWAY_MS)
+      } else if (open === 0 && share.late === 0 && nowMs - share.spentAtMs >= AWAY_MS) {
         this.#shares.delete(hash)
+        if (--organization.keys === 0) this.#organizations.delete(organization.id)
+      }
     }
-    this.#mostOpen = mostOpen
     this.#meanMs = keys === 0 ? 0 : total / keys
     this.#meanAtMs = nowMs
   }
@@ -233,7 +272,7 @@ export class KeyPlace implements QueuedPlace {
     this.isLate = false
     this.#endUser = endUser
     this.#share.late--
-    this.#share.open++
+    countOpen(this.#share, 1)
   }
 
   /** Ends the wait, if there is one, with this reason. */
@@ -247,9 +286,9 @@ export class KeyPlace implements QueuedPlace {
     return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
   }
 
-  /** True if no key has twice as many open requests. */
+  /** See `KeyShares.hasMostOpen`. */
   get hasMostOpen(): boolean {
-    return 2 * this.#share.open > this.#shares.mostOpen(this.#clock.monotonicMs())
+    return this.#shares.hasMostOpen(this.#share, this.#clock.monotonicMs())
   }
 
   /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` if the key has no room for them */
@@ -311,7 +350,7 @@ export class KeyPlace implements QueuedPlace {
       this.#share.late--
       return
     }
-    this.#share.open--
+    countOpen(this.#share, -1)
     if (this.#endUser !== null) this.#share.queue?.ended(this.#endUser)
     if (this.#share.queue !== null) this.#shares.queue.startNext(this.#share)
   }

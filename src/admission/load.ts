@@ -3,7 +3,7 @@
  * Three signals: requests in flight, bytes that requests hold, and how late the event loop is.
  */
 import type { Clock, Timer } from '../clock.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { HeldShare, type Holder } from '../fairness/held-share.ts'
 
 /** Limits of one thread. While any of them is exceeded, new requests are rejected with 503. */
 export interface LoadLimits {
@@ -144,16 +144,16 @@ export class Load {
   }
 
   /**
-   * True while a request of this key may keep `ownBytes`, which are already counted. If one key holds more than its
-   * share, requests of keys that hold little may be large, and those of other keys end first.
+   * True while a request of this key may keep `ownBytes`, which are already counted. If a key or an organization holds
+   * more than a share, requests of those that hold little may be large, and those of the others end first.
    */
-  hasRoom(ownBytes: number, keyHash: string | null): boolean {
+  hasRoom(ownBytes: number, key: Holder | null): boolean {
     const share = this.bufferedBytes / this.#limits.maxBufferedBytes
     if (share <= LARGE_SHARE) return true
     const { byKey } = this
-    if (byKey.keysAbove === 0) return share <= (ownBytes > LARGE_BYTES ? LARGE_SHARE : SLACK_SHARE)
+    if (byKey.above === 0) return share <= (ownBytes > LARGE_BYTES ? LARGE_SHARE : SLACK_SHARE)
     // A body may arrive before its key is known.
-    if (keyHash === null || !byKey.isLargest(keyHash)) return share <= SLACK_SHARE
+    if (key === null || !byKey.isLargest(key)) return share <= SLACK_SHARE
     return ownBytes <= LARGE_BYTES && share <= 1
   }
 
@@ -188,7 +188,7 @@ export class Load {
 /** The bytes that one request holds. They count towards its thread until the request is over. Hot path. */
 export class HeldBytes {
   /** The key that the bytes count for, once it is known. */
-  keyHash: string | null = null
+  key: Holder | null = null
   readonly #load: Load
   /** Written only by this class. */
   bytes = 0
@@ -207,7 +207,7 @@ export class HeldBytes {
     this.bytes += bytes
     load.bufferedBytes += bytes
     if (this.bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.bytes)
-    return bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.keyHash)
+    return bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.key)
   }
 
   /** True if one request could hold this many bytes on its own. */
@@ -224,8 +224,8 @@ export class HeldBytes {
   }
 
   #countForKey(bytes: number): void {
-    if (this.keyHash === null) return
-    this.#load.byKey.add(this.keyHash, bytes - this.#keyed)
+    if (this.key === null) return
+    this.#load.byKey.add(this.key, bytes - this.#keyed)
     this.#keyed = bytes
   }
 }

@@ -48,7 +48,7 @@ const MEDIA_TYPE = /^[A-Za-z0-9][\w.+-]{0,63}\/[A-Za-z0-9][\w.+-]{0,127}(?=;|$)/
 
 export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
   return async ({ body, headers, key }, reply) => {
-    const owner = { keyHash: key.hash, announcedBytes: body.contentLength }
+    const owner = { key, announcedBytes: body.contentLength }
     const upload = await fileUploads.receive(owner, reader => body.read(reader))
     try {
       const { file: bytes } = upload

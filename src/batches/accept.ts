@@ -6,6 +6,7 @@ import { type Clock, isoInstant } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable, storeUnavailable } from '../errors.ts'
 import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
+import { holderOf } from '../fairness/held-share.ts'
 import { batchId } from '../ids.ts'
 import type { BatchCreation } from '../protocol/management/batch-creation.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/management/batches.ts'
@@ -101,7 +102,7 @@ export class BatchAcceptances {
     const leave = this.#places.enter(incoming.caller.keyHash, incoming.idempotencyKey)
     try {
       const { caller, announcedBytes, read } = incoming
-      const owner = { keyHash: caller.keyHash, announcedBytes }
+      const owner = { key: holderOf(caller), announcedBytes }
       const upload = await this.#deps.uploads.receive(owner, read)
       try {
         return await new Acceptance(this.#deps, incoming, upload).run()
@@ -204,7 +205,7 @@ class Acceptance {
   async #readFile(id: string): Promise<Upload> {
     const { caller, openFile, signal } = this.#incoming
     const input = await openFile(id)
-    const owner = { keyHash: caller.keyHash, announcedBytes: input.bytes }
+    const owner = { key: holderOf(caller), announcedBytes: input.bytes }
     return await this.#deps.uploads.receive(owner, async reader => {
       let at = 0
       for await (const chunk of input.chunks()) {

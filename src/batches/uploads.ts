@@ -6,7 +6,7 @@ import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { GatewayError, RETRY_AFTER_SECONDS, storeUnavailable } from '../errors.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { HeldShare, type Holder } from '../fairness/held-share.ts'
 import { randomText } from '../ids.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'
 import { codeOf } from '../storage/store.ts'
@@ -34,7 +34,7 @@ interface UploadsOptions {
 
 /** The key that sends a body, and the length of the body. */
 interface UploadOwner {
-  readonly keyHash: string
+  readonly key: Holder
   /** Null: nobody knows. */
   readonly announcedBytes: number | null
 }
@@ -74,19 +74,19 @@ export class Uploads {
 
   /**
    * Writes a body to a file.
-   * @throws GatewayError `rate_limit_exceeded` when the key has its share of the room, `service_unavailable` when there
-   * is none or the disk fails; or what `read` throws
+   * @throws GatewayError `rate_limit_exceeded` when the key or its organization has its share of the room,
+   * `service_unavailable` when there is none or the disk fails; or what `read` throws
    */
-  async receive({ keyHash, announcedBytes }: UploadOwner, read: ReadBody): Promise<Upload> {
+  async receive({ key, announcedBytes }: UploadOwner, read: ReadBody): Promise<Upload> {
     let places = announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
-    if (places > 0 && this.#places.take(keyHash, places) !== 'taken') throw keyFull()
+    if (places > 0 && this.#places.take(key, places) !== 'taken') throw keyFull()
     let bytes = 0
     let handle: FileHandle | null = null
     const close = async (): Promise<void> => {
       const open = handle
       handle = null
-      this.#places.give(keyHash, places)
-      this.#room.give(keyHash, bytes)
+      this.#places.give(key, places)
+      this.#room.give(key, bytes)
       places = 0
       bytes = 0
       await open?.close()
@@ -95,8 +95,8 @@ export class Uploads {
       const file = await this.#open()
       handle = file
       const count = (chunk: Uint8Array): void => {
-        const taken = this.#room.take(keyHash, chunk.byteLength)
-        if (taken !== 'taken') throw taken === 'key-full' ? keyFull() : full()
+        const taken = this.#room.take(key, chunk.byteLength)
+        if (taken !== 'taken') throw FULL[taken]()
         bytes += chunk.byteLength
       }
       await read({
@@ -160,6 +160,14 @@ function keyFull(): GatewayError {
   )
 }
 
+function organizationFull(): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    'Uploads of this organization hold most of the room for large uploads: wait for one of them to finish',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.transfer },
+  )
+}
+
 function full(): GatewayError {
   return new GatewayError(
     'service_unavailable',
@@ -169,6 +177,8 @@ function full(): GatewayError {
     },
   )
 }
+
+const FULL = { 'key-full': keyFull, 'organization-full': organizationFull, 'room-full': full }
 
 /** True for a disk that is full or fails, and for too many open files. */
 function isOfSystem(thrown: unknown): boolean {

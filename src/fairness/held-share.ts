@@ -1,7 +1,8 @@
 /**
  * Held share: how much of a shared limit each key holds, in bytes or slots. A key above its share has its next request
  * refused, and so has the key that holds the most when the limit is nearly reached; others are refused only when it is
- * reached. Pure; each call costs the same for any number of keys.
+ * reached. While several organizations hold something, the most is that of an organization. Pure; each call costs the
+ * same for any number of keys.
  */
 
 /** Bounds of one room, in its own unit. */
@@ -12,13 +13,24 @@ interface HeldShareLimits {
   readonly perKey: number
 }
 
-/**
- * `key-full`: the key has its share, or holds most of a room that fills up: 429. `room-full`: others hold the room, and
- * none of them more than its share: 503.
- */
-type Taken = 'taken' | 'key-full' | 'room-full'
+/** An API key and its organization: what is taken for the key is held by both. */
+export interface Holder {
+  readonly hash: string
+  readonly organizationId: string
+}
 
-/** Above this part of the room the keys that hold most get nothing more: the rest is for the others. */
+/** The key of a caller. */
+export function holderOf(caller: { readonly keyHash: string; readonly organizationId: string }): Holder {
+  return { hash: caller.keyHash, organizationId: caller.organizationId }
+}
+
+/**
+ * `key-full`: the key has its share, or holds most of a room that fills up: 429. `organization-full`: the keys of its
+ * organization do: 429. `room-full`: others hold the room, and none of them more than its share: 503.
+ */
+type Taken = 'taken' | 'key-full' | 'organization-full' | 'room-full'
+
+/** Above this part of the room those that hold most get nothing more: the rest is for the others. */
 const PRESSURE_SHARE = 0.75
 /** Powers of two up to the largest integer. */
 const SIZES = 54
@@ -27,79 +39,122 @@ function sizeOf(amount: number): number {
   return Math.floor(Math.log2(amount))
 }
 
+/** The amounts of all keys, or of all organizations. */
+class Amounts {
+  readonly #share: number
+  /** Only of those that hold something. */
+  readonly #amounts = new Map<string, number>()
+  /** How many hold an amount between each power of two and the next. */
+  readonly #countBySize: number[] = new Array(SIZES).fill(0)
+  /** How many hold more than the share. Written here alone. */
+  above = 0
+
+  constructor(share: number) {
+    this.#share = share
+  }
+
+  /** How many hold something. */
+  get count(): number {
+    return this.#amounts.size
+  }
+
+  of(name: string): number {
+    return this.#amounts.get(name) ?? 0
+  }
+
+  /** Returns the change that was made: nobody holds less than nothing. */
+  add(name: string, amount: number): number {
+    const before = this.of(name)
+    const after = Math.max(0, before + amount)
+    if (before > 0) this.#count(before, -1)
+    if (after > 0) {
+      this.#count(after, 1)
+      this.#amounts.set(name, after)
+    } else this.#amounts.delete(name)
+    return after - before
+  }
+
+  isLargest(name: string): boolean {
+    const amount = this.of(name)
+    if (amount <= 0) return false
+    return this.#countBySize.findLastIndex(count => count > 0) === sizeOf(amount)
+  }
+
+  #count(amount: number, change: 1 | -1): void {
+    const size = sizeOf(amount)
+    if (amount > this.#share) this.above += change
+    this.#countBySize[size] = (this.#countBySize[size] ?? 0) + change
+  }
+}
+
 export class HeldShare {
   readonly limits: HeldShareLimits
-  /** Only of keys that hold something. */
-  readonly #amounts = new Map<string, number>()
-  /** How many keys hold an amount between each power of two and the next. */
-  readonly #keysBySize: number[] = new Array(SIZES).fill(0)
+  readonly #keys: Amounts
+  readonly #organizations: Amounts
   /** The amount that all keys hold together. Written here alone. */
   used = 0
-  #keysAbove = 0
 
   constructor(limits: HeldShareLimits) {
     this.limits = limits
+    this.#keys = new Amounts(limits.perKey)
+    this.#organizations = new Amounts(limits.perKey)
   }
 
   /** Keys that hold something. */
   get keys(): number {
-    return this.#amounts.size
+    return this.#keys.count
   }
 
-  /** Keys that hold more than their share. */
-  get keysAbove(): number {
-    return this.#keysAbove
+  /** True while organizations are compared, and not keys: more than one of them holds something. */
+  get isByOrganization(): boolean {
+    return this.#organizations.count > 1
   }
 
-  held(key: string): number {
-    return this.#amounts.get(key) ?? 0
+  /** How many of those that are compared hold more than the share of a key. */
+  get above(): number {
+    return this.isByOrganization ? this.#organizations.above : this.#keys.above
   }
 
-  /** True if the room fills up, and no key holds twice as much as this one. */
-  holdsMost(key: string): boolean {
-    return this.used > this.limits.total * PRESSURE_SHARE && this.isLargest(key)
+  /** The amount of the key. */
+  held({ hash }: Holder): number {
+    return this.#keys.of(hash)
   }
 
-  /** True if the key holds something, and no key holds twice as much. */
-  isLargest(key: string): boolean {
-    const amount = this.held(key)
-    if (amount <= 0) return false
-    return this.#keysBySize.findLastIndex(keys => keys > 0) === sizeOf(amount)
+  /** True if the room fills up, and the key, or its organization, holds most. */
+  holdsMost(holder: Holder): boolean {
+    return this.used > this.limits.total * PRESSURE_SHARE && this.isLargest(holder)
+  }
+
+  /**
+   * True if the key holds something, and no key holds twice as much; with several organizations, if that is so of its
+   * organization.
+   */
+  isLargest({ hash, organizationId }: Holder): boolean {
+    return this.isByOrganization ? this.#organizations.isLargest(organizationId) : this.#keys.isLargest(hash)
   }
 
   /**
    * Takes so much for a key; with an amount of 0 it only asks whether the key may have more. `alone`: the first thing
    * that a key holds may be larger than its share.
    */
-  take(key: string, amount: number, alone = false): Taken {
-    const wanted = this.held(key) + amount
+  take(holder: Holder, amount: number, alone = false): Taken {
+    const wanted = this.held(holder) + amount
     if (wanted > this.limits.perKey && !(alone && wanted === amount)) return 'key-full'
-    if (this.holdsMost(key)) return 'key-full'
+    if (this.holdsMost(holder)) return this.isByOrganization ? 'organization-full' : 'key-full'
     if (this.used + amount > this.limits.total) return 'room-full'
-    this.add(key, amount)
+    this.add(holder, amount)
     return 'taken'
   }
 
   /** Counts what a key holds already, whatever the limits say. */
-  add(key: string, amount: number): void {
-    const before = this.held(key)
-    const after = Math.max(0, before + amount)
-    this.used += after - before
-    if (before > 0) this.#countKey(before, -1)
-    if (after > 0) {
-      this.#countKey(after, 1)
-      this.#amounts.set(key, after)
-    } else this.#amounts.delete(key)
+  add({ hash, organizationId }: Holder, amount: number): void {
+    const change = this.#keys.add(hash, amount)
+    this.#organizations.add(organizationId, change)
+    this.used += change
   }
 
   /** Gives back what was taken or added. */
-  give(key: string, amount: number): void {
-    this.add(key, -amount)
-  }
-
-  #countKey(amount: number, change: 1 | -1): void {
-    const size = sizeOf(amount)
-    if (amount > this.limits.perKey) this.#keysAbove += change
-    this.#keysBySize[size] = (this.#keysBySize[size] ?? 0) + change
+  give(holder: Holder, amount: number): void {
+    this.add(holder, -amount)
   }
 }

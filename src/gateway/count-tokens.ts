@@ -4,7 +4,7 @@
  * written. Serve threads.
  */
 import type { AttemptRecord } from '../exchange/exchange.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { HeldShare, holderOf } from '../fairness/held-share.ts'
 import type { TokenCounting } from '../formats/format.ts'
 import { FORMATS } from '../formats/table.ts'
 import { parseJson, record } from '../json.ts'
@@ -48,8 +48,8 @@ export class TokenCounter {
 
   async #shared(exchange: RoutedExchange, candidate: RouteCandidate): Promise<number | null> {
     const format = FORMATS[textFormat(candidate.endpoint)]
-    const { keyHash } = exchange.caller
-    if (format.counting === undefined || this.#running.take(keyHash, 1) !== 'taken') return null
+    const key = holderOf(exchange.caller)
+    if (format.counting === undefined || this.#running.take(key, 1) !== 'taken') return null
     const late = new AbortController()
     const timer = this.#deps.clock.after(COUNT_MS, () => late.abort(new Error('late')))
     try {
@@ -58,7 +58,7 @@ export class TokenCounter {
       return null
     } finally {
       timer.cancel()
-      this.#running.give(keyHash, 1)
+      this.#running.give(key, 1)
     }
   }
 

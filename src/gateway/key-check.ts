@@ -7,7 +7,7 @@ import type { Clock } from '../clock.ts'
 import type { Credential } from '../credentials/catalog.ts'
 import type { OutgoingKeys } from '../credentials/outgoing-key.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, refuseField, toGatewayError } from '../errors.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { HeldShare, type Holder } from '../fairness/held-share.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
 import type { Format } from '../formats/format.ts'
 import { FORMATS } from '../formats/table.ts'
@@ -101,14 +101,14 @@ export class KeyCheck {
    * Takes a place for a check; call the returned function when the check is over.
    * @throws GatewayError `rate_limit_exceeded`
    */
-  enter(keyHash: string, organizationId: string): () => void {
-    this.#count(organizationId)
-    if (this.#running.take(keyHash, 1) !== 'taken') {
+  enter(key: Holder): () => void {
+    this.#count(key.organizationId)
+    if (this.#running.take(key, 1) !== 'taken') {
       throw new GatewayError('rate_limit_exceeded', 'Too many keys are being checked at once; try again', {
         retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       })
     }
-    return () => this.#running.give(keyHash, 1)
+    return () => this.#running.give(key, 1)
   }
 
   #count(organizationId: string): void {

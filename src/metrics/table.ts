@@ -105,7 +105,7 @@ export const METRICS = {
   shed: {
     kind: 'counter',
     name: 'gateway_shed_total',
-    help: 'Requests refused before they were read or worked on: with 503 because the thread was overloaded, with 429 because their key exceeded its share',
+    help: 'Requests refused before they were read or worked on: with 503 because the thread was overloaded, with 429 because their key or its organization exceeded its share',
     labels: ['reason'],
     fromZero: { reason: SHED_REASONS },
   },

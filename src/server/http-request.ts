@@ -282,10 +282,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
     if (operation.key === 'management') requireRole(key, operation.role)
     const mayWait = this.generates && this.#body instanceof BodyBuffer
-    this.#held.keyHash = key.hash
+    this.#held.key = key
     // Counts the length stated in the head or, if there is none, the bytes that have arrived.
     const announced = accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
-    const place = this.#deps.admissions.enter(key.hash, operation.accept === 'raw' ? 0 : announced, mayWait)
+    const place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
     this.#place = place
     const known: Known = { match, accepted, key, place }
     const counted = this.generates ? this.#deps.rate?.enter(key) : undefined

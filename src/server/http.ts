@@ -219,7 +219,7 @@ class Server implements HttpServer {
 
   readonly #observer: SocketObserver = {
     countStream: change => this.#countStream(change),
-    hold: (bytes, keyHash) => this.#admissions.holdUnread(bytes, keyHash),
+    hold: (bytes, key) => this.#admissions.holdUnread(bytes, key),
     leaving: () => {
       this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
     },

@@ -3,6 +3,7 @@
  * begins is one message. Serve threads. Hot path: `write`.
  */
 import type { MoreChunks } from '../api/operation.ts'
+import type { Holder } from '../fairness/held-share.ts'
 import type { HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import { type Continued, laneIn, NO_LANE } from './socket-memory.ts'
@@ -19,7 +20,7 @@ const KEPT = /^\{"type":"response\.(?:completed|incomplete)"/
 /** The socket through which an answer is sent. */
 export interface AnsweringSocket {
   readonly address: string
-  readonly keyHash: string
+  readonly key: Holder
   readonly isClosed: boolean
   /** Bytes that wait for the client, as of the last call of `send` or `progressed`. */
   readonly unsentBytes: number
@@ -189,7 +190,7 @@ export class MessageAnswer implements ResponseSocket {
 
   #setMore(more: MoreChunks | null): void {
     const bytes = (more?.bytes ?? 0) - (this.#more?.bytes ?? 0)
-    if (bytes !== 0) this.#observer.hold(bytes, this.#session.keyHash)
+    if (bytes !== 0) this.#observer.hold(bytes, this.#session.key)
     this.#more = more
   }
 

@@ -1,5 +1,6 @@
 /** The write side of a client connection. Types only, so that replies are independent of the HTTP library. */
 import type { MoreChunks } from '../api/operation.ts'
+import type { Holder } from '../fairness/held-share.ts'
 import type { PausableSocket } from './body.ts'
 
 /**
@@ -53,10 +54,10 @@ export interface ResponseSocket extends PausableSocket {
 export interface SocketObserver {
   countStream(change: 1 | -1): void
   /**
-   * Bytes that are kept for a slow reader, even of a complete answer; negative when they are released. `keyHash`: of
-   * the request's key; null if none is known.
+   * Bytes that are kept for a slow reader, even of a complete answer; negative when they are released. `key`: the
+   * request's key; null if none is known.
    */
-  hold(bytes: number, keyHash: string | null): void
+  hold(bytes: number, key: Holder | null): void
   /** Called when an answer is complete but has not left the process yet. */
   leaving(): void
 }

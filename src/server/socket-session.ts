@@ -4,6 +4,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import type { Holder } from '../fairness/held-share.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
@@ -52,7 +53,7 @@ export interface Handshake {
   readonly path: string
   readonly headers: readonly string[]
   readonly address: string
-  readonly keyHash: string
+  readonly key: Holder
   readonly peer: Peer | null
 }
 
@@ -86,7 +87,7 @@ export function messageHead(head: RequestHead, bytes: number): RequestHead {
 
 /** One open socket. */
 export class SocketSession implements AnsweringSocket {
-  readonly keyHash: string
+  readonly key: Holder
   readonly #deps: SocketSessionDeps
   readonly #socket: MessageSocket
   readonly #handshake: Handshake
@@ -115,8 +116,8 @@ export class SocketSession implements AnsweringSocket {
     this.#deps = deps
     this.#socket = socket
     this.#handshake = handshake
-    this.keyHash = handshake.keyHash
-    this.#memory = deps.memories.open(handshake.keyHash)
+    this.key = handshake.key
+    this.#memory = deps.memories.open(handshake.key.hash)
     this.#heardMs = clock.monotonicMs()
     this.#watch = clock.after(WATCH_MS, this.#look)
     this.#lifetime = clock.after(LIFETIME_MS, () => {
@@ -169,14 +170,14 @@ export class SocketSession implements AnsweringSocket {
     }
     this.#waiting.push(message.slice(0))
     this.#waitingBytes += bytes
-    this.#deps.observer.hold(bytes, this.keyHash)
+    this.#deps.observer.hold(bytes, this.key)
   }
 
   #nextWaiting(): ArrayBuffer | null {
     const message = this.#waiting.shift()
     if (message === undefined) return null
     this.#waitingBytes -= message.byteLength
-    this.#deps.observer.hold(-message.byteLength, this.keyHash)
+    this.#deps.observer.hold(-message.byteLength, this.key)
     return message
   }
 
@@ -325,7 +326,7 @@ export class SocketSession implements AnsweringSocket {
   #setUnsent(bytes: number): void {
     if (bytes === this.#unsentBytes) return
     if (this.#unsentBytes === 0) this.#stuckMs = this.#deps.clock.monotonicMs()
-    this.#deps.observer.hold(bytes - this.#unsentBytes, this.keyHash)
+    this.#deps.observer.hold(bytes - this.#unsentBytes, this.key)
     this.#unsentBytes = bytes
   }
 

@@ -6,7 +6,7 @@
 import type { KeyedRequests } from '../admission/admission-control.ts'
 import type { Clock } from '../clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
-import { HeldShare } from '../fairness/held-share.ts'
+import { HeldShare, type Holder } from '../fairness/held-share.ts'
 import type { Log } from '../log/log.ts'
 import { isPending } from '../ready.ts'
 import type { KeyRecord } from '../storage/store.ts'
@@ -61,7 +61,7 @@ export interface WaitingHandshake {
   /** True if the client has left, so that nothing may be called any more. */
   readonly isGone: boolean
   /** Opens the socket. False if the client has left. */
-  open(keyHash: string): boolean
+  open(key: Holder): boolean
   /** Answers with the error that `adapt` throws, as for a request with this head. */
   refuse(head: RequestHead, adapt: () => never): void
   /** Drops the connection. */
@@ -101,12 +101,12 @@ export class WebSockets implements KeyedRequests {
 
   /** Adds the hashes of keys that have sockets open. */
   openKeys(hashes: Set<string>): void {
-    for (const { keyHash } of this.#sessions) hashes.add(keyHash)
+    for (const { key } of this.#sessions) hashes.add(key.hash)
   }
 
   /** Closes the sockets of a key; the request of a response in flight ends it. */
   endKey(hash: string, reason: GatewayError): void {
-    for (const session of [...this.#sessions]) if (session.keyHash === hash) session.endKey(reason)
+    for (const session of [...this.#sessions]) if (session.key.hash === hash) session.endKey(reason)
   }
 
   /** Lets the handshake of an inference key open a socket; any other key gets the answer to a POST without a body. */
@@ -145,9 +145,9 @@ export class WebSockets implements KeyedRequests {
         return
       }
       try {
-        if (!handshake.open(key.hash)) this.#places.give(key.hash, 1)
+        if (!handshake.open(key)) this.#places.give(key, 1)
       } catch (thrown) {
-        this.#places.give(key.hash, 1)
+        this.#places.give(key, 1)
         throw thrown
       }
     })
@@ -169,16 +169,22 @@ export class WebSockets implements KeyedRequests {
   }
 
   /** The reason to refuse another socket of a key; null if it has its place. */
-  #takePlace({ hash }: KeyRecord): GatewayError | null {
-    const taken = this.#places.take(hash, 1)
+  #takePlace(key: Holder): GatewayError | null {
+    const taken = this.#places.take(key, 1)
     if (taken === 'taken') return null
     if (taken === 'room-full') return NO_SOCKET
     this.#deps.requests.admissions.deps.metrics.shed.inc({ reason: 'key_sockets' })
-    return new GatewayError(
-      'rate_limit_exceeded',
-      `This API key has reached its limit of ${this.#places.held(hash)} open WebSockets (limits.socketsPerKey): close one first, or use HTTP`,
-      { retryAfterSeconds: RETRY_AFTER_SECONDS.moment, metadata: { limit: 'limits.socketsPerKey' } },
-    )
+    const [full, limit] =
+      taken === 'key-full'
+        ? [
+            `This API key has reached its limit of ${this.#places.held(key)} open WebSockets`,
+            'limits.socketsPerKey',
+          ]
+        : ['API keys of this organization have opened most of the WebSockets', 'limits.maxConnections']
+    return new GatewayError('rate_limit_exceeded', `${full} (${limit}): close one first, or use HTTP`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      metadata: { limit },
+    })
   }
 
   /** Called when a socket has opened for an accepted handshake. */
@@ -194,7 +200,7 @@ export class WebSockets implements KeyedRequests {
     this.guard(session, () => {
       session.closed()
       if (!this.#sessions.delete(session)) return
-      this.#places.give(session.keyHash, 1)
+      this.#places.give(session.key, 1)
       this.#deps.requests.admissions.deps.metrics.openSockets.dec()
     })
   }

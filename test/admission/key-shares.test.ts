@@ -7,6 +7,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import type { ServerOptions } from '../../src/server/http.ts'
 import type { Authenticator } from '../../src/server/http-request-deps.ts'
 import { keyRecord, operation, type Row, rawOperation, startFrontEnd } from '../server/front-end.ts'
+import { someKey } from '../storage/records.ts'
 import { bodyReader } from '../support/body-reader.ts'
 import { awaited, until } from '../support/patience.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
@@ -226,7 +227,7 @@ function startShares() {
   return {
     clock,
     begun,
-    enter: (key: string) => shares.enter(key, 0),
+    enter: (hash: string, organizationId = 'one') => shares.enter(someKey({ hash, organizationId }), 0),
     wait: (name: string, place: KeyPlace) => place.turn(LARGE)?.then(() => begun.push(name)),
   }
 }
@@ -374,9 +375,39 @@ t.test('keys that do nothing are forgotten', async t => {
     { openPerKey: 10, bytesInFlightPerKey: 1_000, waitingPerKey: 0, waitMs: 1 },
     { clock, metrics: createMetrics() },
   )
-  for (let n = 0; n < 5_000; n++) shares.enter(`key ${n}`, 10).leave()
+  for (let n = 0; n < 5_000; n++) shares.enter(someKey({ hash: `key ${n}` }), 10).leave()
   t.ok(shares.size <= 1_000)
 })
+
+t.test('of one organization, the keys with most open requests have most', async t => {
+  const { enter } = startShares()
+  const first = [1, 2, 3, 4].map(() => enter('a'))
+  t.same(
+    [...first, enter('b')].map(place => place.hasMostOpen),
+    [true, true, true, true, false],
+  )
+})
+
+t.test(
+  'of several organizations, the one with most open requests has, and none of its keys is little',
+  async t => {
+    const { clock, enter } = startShares()
+    const many = Array.from({ length: 8 }, (_, at) => enter(`key ${at}`, 'many'))
+    const few = [enter('a', 'few'), enter('a', 'few'), enter('a', 'few')]
+    t.same(
+      few.map(place => place.hasMostOpen),
+      [false, false, false],
+      'more than any other key',
+    )
+    t.equal(enter('new', 'many').hasMostOpen, true)
+    for (const place of few) place.leave()
+    clock.advance(900)
+    t.equal(enter('new', 'many').hasMostOpen, true, 'the others may only pause')
+    clock.advance(300)
+    many[0]?.leave()
+    t.equal(enter('newer', 'many').hasMostOpen, false, 'alone, its keys are compared: another has two')
+  },
+)
 
 t.test('a body that is handed over as it arrives announces nothing', async t => {
   const begun: number[] = []

@@ -6,9 +6,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Upload, type UploadReader, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
 import { GatewayError } from '../../src/errors.ts'
+import { someKey } from '../storage/records.ts'
 
-const OWNER = { keyHash: 'a'.repeat(64), announcedBytes: 1 }
-const OTHERS = ['b', 'c', 'd', 'e'].map(name => ({ ...OWNER, keyHash: name.repeat(64) }))
+const OWNER = { key: someKey(), announcedBytes: 1 }
+const OTHERS = Array.from({ length: 4 }, () => ({ ...OWNER, key: someKey() }))
 
 function start(t: Test, maxBytes = 1_000_000) {
   const root = mkdtempSync(join(tmpdir(), 'sluice-uploads-'))
@@ -93,13 +94,30 @@ t.test('a key has a quarter of the room, and others their own', async t => {
     OTHERS.slice(0, 3).map(other => uploads.receive(other, send('1234567890'))),
   )
   t.equal(uploads.bytes, 40)
-  await t.rejects(uploads.receive({ ...OWNER, keyHash: 'f' }, send('1')), {
+  await t.rejects(uploads.receive({ ...OWNER, key: someKey() }, send('1')), {
     code: 'service_unavailable',
     message: 'Too many large request bodies are arriving at once; retry in a few seconds',
     retryAfterSeconds: 5,
   })
   for (const upload of [first, second, ...others]) await upload.close()
   await (await uploads.receive(OWNER, send('1234567890'))).close()
+  t.equal(uploads.bytes, 0)
+})
+
+t.test('an organization of many keys leaves a part of the room to another', async t => {
+  const { uploads } = start(t, 40)
+  const many = Array.from({ length: 8 }, () => ({ ...OWNER, key: someKey() }))
+  const sent = await Promise.all(many.map(each => uploads.receive(each, send('1234'))))
+  const other = { ...OWNER, key: someKey({ organizationId: 'org_2' }) }
+  const first = await uploads.receive(other, send('12'))
+  await t.rejects(uploads.receive({ ...OWNER, key: someKey() }, send('1')), {
+    code: 'rate_limit_exceeded',
+    message: /^Uploads of this organization hold most of the room/,
+    retryAfterSeconds: 5,
+  })
+  const second = await uploads.receive(other, send('123456'))
+  t.equal(uploads.bytes, 40)
+  for (const upload of [...sent, first, second]) await upload.close()
   t.equal(uploads.bytes, 0)
 })
 

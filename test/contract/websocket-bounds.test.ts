@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGateway, type TestGateway, type TestGatewayOptions } from '../support/gateway.ts'
-import { addOrganization } from '../support/management.ts'
+import { addKey, addOrganization } from '../support/management.ts'
 import { until } from '../support/patience.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 import { TestClock } from '../support/test-clock.ts'
@@ -64,6 +64,19 @@ async function sendUntilDropped(gateway: TestGateway, socket: Socket, batch: Buf
     return (await sockets(gateway)) === 0
   })
 }
+
+t.test('an organization of many keys leaves sockets to another', async t => {
+  const gateway = await start(t, { limits: { maxConnections: 24 } })
+  const { url, storageUrl } = gateway
+  const other = await addOrganization(storageUrl, 'other')
+  for (let at = 0; at < 19; at++) await openSocket(url, await addKey(storageUrl))
+  await openSocket(url, other.apiKey)
+  const [, answer] = await shake(t, gateway, await addKey(storageUrl))
+  t.match(answer, /^HTTP\/1.1 429 .*\r\nretry-after: 1\r\n/is)
+  t.match(answer, /keys of this organization.*close one first.*"limit":"limits\.maxConnections"/s)
+  const [, theirs] = await shake(t, gateway, other.apiKey)
+  t.match(theirs, /^HTTP\/1.1 101 /)
+})
 
 t.test('a key may have so many sockets, and is told the limit', async t => {
   const gateway = await start(t, { limits: { socketsPerKey: 2 } })

@@ -3,10 +3,11 @@ import t from 'tap'
 import { type KeyPlace, KeyShares } from '../../src/admission/key-shares.ts'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../../src/fairness/fair-queue.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
+import { someKey } from '../storage/records.ts'
 import { turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 
-const KEY = 'a'
+const KEY = someKey()
 const PLACES = 4
 const USERS = 10
 /** How often one of them asks while each of the others asks once. */

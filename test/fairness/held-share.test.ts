@@ -1,9 +1,12 @@
 /** What each key holds of a shared room: bounds, pressure, and the key that is refused first. */
 import fc from 'fast-check'
 import t from 'tap'
-import { HeldShare } from '../../src/fairness/held-share.ts'
+import { HeldShare, type Holder } from '../../src/fairness/held-share.ts'
 
 const KEYS = ['a', 'b', 'c', 'd', 'e'] as const
+
+/** A key of an organization; of the only one unless told otherwise. */
+const key = (hash: string, organizationId = 'one'): Holder => ({ hash, organizationId })
 
 /** What happens in a room: somebody takes, adds, or gives back all or a part of what they hold. */
 const event = fc.record({
@@ -15,19 +18,22 @@ const event = fc.record({
 interface Room {
   readonly share: HeldShare
   readonly held: Map<string, number>
+  /** Absent: all keys are of one. */
+  readonly organizationOf?: (hash: string) => string
 }
 
-function run(room: Room, { kind, key, amount }: { kind: string; key: string; amount: number }): void {
-  const { share, held } = room
-  const before = held.get(key) ?? 0
+function run(room: Room, { kind, key: hash, amount }: { kind: string; key: string; amount: number }): void {
+  const { share, held, organizationOf } = room
+  const holder = key(hash, organizationOf?.(hash))
+  const before = held.get(hash) ?? 0
   if (kind === 'give') {
     const given = Math.min(before, amount)
-    share.give(key, given)
-    held.set(key, before - given)
+    share.give(holder, given)
+    held.set(hash, before - given)
   } else if (kind === 'add') {
-    share.add(key, amount)
-    held.set(key, before + amount)
-  } else if (share.take(key, amount, kind === 'alone') === 'taken') held.set(key, before + amount)
+    share.add(holder, amount)
+    held.set(hash, before + amount)
+  } else if (share.take(holder, amount, kind === 'alone') === 'taken') held.set(hash, before + amount)
 }
 
 function sum(amounts: Iterable<number>): number {
@@ -40,10 +46,10 @@ t.test('a room knows what each key holds, and forgets keys that hold nothing', a
       const room: Room = { share: new HeldShare({ total: 100, perKey: 40 }), held: new Map() }
       for (const each of events) run(room, each)
       const { share, held } = room
-      for (const key of KEYS) if (share.held(key) !== (held.get(key) ?? 0)) return false
+      for (const hash of KEYS) if (share.held(key(hash)) !== (held.get(hash) ?? 0)) return false
       return (
         share.used === sum(held.values()) &&
-        share.keysAbove === [...held.values()].filter(amount => amount > 40).length &&
+        share.above === [...held.values()].filter(amount => amount > 40).length &&
         share.keys === [...held.values()].filter(amount => amount > 0).length
       )
     }),
@@ -73,13 +79,13 @@ t.test('where the room fills up, a key that holds most has no one above twice it
       for (const each of events) run(room, each)
       const { share, held } = room
       const most = Math.max(0, ...held.values())
-      for (const key of KEYS) {
-        const mine = held.get(key) ?? 0
+      for (const hash of KEYS) {
+        const mine = held.get(hash) ?? 0
         if (share.used <= 75) {
-          if (share.holdsMost(key)) return false
+          if (share.holdsMost(key(hash))) return false
         } else if (mine === most) {
-          if (!share.holdsMost(key)) return false
-        } else if (share.holdsMost(key) && 2 * mine < most) return false
+          if (!share.holdsMost(key(hash))) return false
+        } else if (share.holdsMost(key(hash)) && 2 * mine < most) return false
       }
       return true
     }),
@@ -93,8 +99,8 @@ t.test('nobody else is told that the room is full while a key is above its share
       fc.array(fc.integer({ min: 0, max: 200 }), { maxLength: 20 }),
       (mine, amounts) => {
         const share = new HeldShare({ total: 100, perKey: 25 })
-        for (const amount of amounts) if (share.take('greedy', amount) === 'room-full') return false
-        return share.take('modest', mine) === 'taken'
+        for (const amount of amounts) if (share.take(key('greedy'), amount) === 'room-full') return false
+        return share.take(key('modest'), mine) === 'taken'
       },
     ),
   )
@@ -102,35 +108,75 @@ t.test('nobody else is told that the room is full while a key is above its share
 
 t.test('one thing alone may be larger than a share, but not than the room', async t => {
   const share = new HeldShare({ total: 100, perKey: 25 })
-  t.equal(share.take('a', 60), 'key-full')
-  t.equal(share.take('a', 60, true), 'taken')
-  t.equal(share.take('a', 1, true), 'key-full', 'it is not alone')
-  t.equal(share.take('b', 60, true), 'room-full')
-  t.equal(share.take('b', 25), 'taken')
+  t.equal(share.take(key('a'), 60), 'key-full')
+  t.equal(share.take(key('a'), 60, true), 'taken')
+  t.equal(share.take(key('a'), 1, true), 'key-full', 'it is not alone')
+  t.equal(share.take(key('b'), 60, true), 'room-full')
+  t.equal(share.take(key('b'), 25), 'taken')
 })
 
 t.test('the key that holds most is refused when the room fills up, others until it is full', async t => {
   const share = new HeldShare({ total: 16, perKey: 8 })
-  t.equal(share.take('a', 7), 'taken')
-  t.equal(share.take('b', 3), 'taken')
-  t.notOk(share.holdsMost('a'), 'there is room')
-  t.equal(share.take('c', 3), 'taken')
-  t.ok(share.holdsMost('a'))
-  t.notOk(share.holdsMost('b'))
-  t.equal(share.take('a', 1), 'key-full')
-  t.equal(share.take('b', 1), 'taken')
-  t.equal(share.take('d', 2), 'taken')
-  t.equal(share.take('e', 1), 'room-full')
-  share.give('a', 4)
-  t.equal(share.take('a', 1), 'taken', 'another key holds most now')
+  t.equal(share.take(key('a'), 7), 'taken')
+  t.equal(share.take(key('b'), 3), 'taken')
+  t.notOk(share.holdsMost(key('a')), 'there is room')
+  t.equal(share.take(key('c'), 3), 'taken')
+  t.ok(share.holdsMost(key('a')))
+  t.notOk(share.holdsMost(key('b')))
+  t.equal(share.take(key('a'), 1), 'key-full')
+  t.equal(share.take(key('b'), 1), 'taken')
+  t.equal(share.take(key('d'), 2), 'taken')
+  t.equal(share.take(key('e'), 1), 'room-full')
+  share.give(key('a'), 4)
+  t.equal(share.take(key('a'), 1), 'taken', 'another key holds most now')
 })
 
 t.test('what is held already counts whatever the limits say, and the next request is refused', async t => {
   const share = new HeldShare({ total: 100, perKey: 25 })
-  t.equal(share.take('a', 0), 'taken')
-  share.add('a', 90)
-  t.equal(share.take('a', 0), 'key-full')
-  t.equal(share.take('b', 0), 'taken')
-  share.give('a', 80)
-  t.equal(share.take('a', 0), 'taken')
+  t.equal(share.take(key('a'), 0), 'taken')
+  share.add(key('a'), 90)
+  t.equal(share.take(key('a'), 0), 'key-full')
+  t.equal(share.take(key('b'), 0), 'taken')
+  share.give(key('a'), 80)
+  t.equal(share.take(key('a'), 0), 'taken')
+})
+
+/** Two organizations: one with the keys a and b, and another with the others. */
+const organizationOf = (hash: string): string => (hash < 'c' ? 'one' : 'other')
+
+t.test('where several organizations hold something, they are compared, and their keys are not', async () => {
+  fc.assert(
+    fc.property(fc.array(event, { maxLength: 60 }), events => {
+      const share = new HeldShare({ total: 100, perKey: 40 })
+      const room: Room = { share, held: new Map(), organizationOf }
+      for (const each of events) run(room, each)
+      const amounts = new Map<string, number>()
+      for (const [hash, amount] of room.held)
+        if (amount > 0) amounts.set(organizationOf(hash), (amounts.get(organizationOf(hash)) ?? 0) + amount)
+      if (share.isByOrganization !== amounts.size > 1) return false
+      const holders = share.isByOrganization ? amounts : room.held
+      if (share.above !== [...holders.values()].filter(amount => amount > 40).length) return false
+      const most = Math.max(0, ...holders.values())
+      return KEYS.every(hash => {
+        const mine = holders.get(share.isByOrganization ? organizationOf(hash) : hash) ?? 0
+        const isLargest = share.isLargest(key(hash, organizationOf(hash)))
+        return mine === most ? isLargest === most > 0 : !isLargest || 2 * mine >= most
+      })
+    }),
+  )
+})
+
+t.test('an organization of many keys is refused when the room fills up, and others are not', async t => {
+  const share = new HeldShare({ total: 100, perKey: 25 })
+  const small = (at: number): Holder => key(`small ${at}`, 'many')
+  for (let at = 0; at < 80; at++) share.add(small(at), 1)
+  t.equal(share.take(small(80), 1), 'taken', 'a key with nothing, of the organization alone in the room')
+  t.equal(share.take(key('a', 'few'), 10), 'taken', 'though it holds more than any other key')
+  t.equal(share.take(small(81), 1), 'organization-full')
+  t.equal(share.take(small(0), 1), 'organization-full')
+  t.equal(share.take(key('a', 'few'), 5), 'taken')
+  t.equal(share.take(key('a', 'few'), 11), 'key-full', 'a key has its share all the same')
+  t.equal(share.take(key('b', 'few'), 5), 'room-full')
+  share.give(key('a', 'few'), 15)
+  t.equal(share.take(small(82), 1), 'taken', 'it is alone again')
 })

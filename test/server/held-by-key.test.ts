@@ -1,10 +1,11 @@
-/** Memory and places that one key fills: its next request is refused, and those of other keys are not. */
+/** Memory and places that one key or organization fills: its next request is refused, and those of others are not. */
 import t from 'tap'
 import { Admission, type AdmissionOwner } from '../../src/admission/admission.ts'
 import { AdmissionControl } from '../../src/admission/admission-control.ts'
 import { HeldBytes } from '../../src/admission/load.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
+import { someKey } from '../storage/records.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const MIB = 1024 * 1024
@@ -30,6 +31,8 @@ const OWNER: AdmissionOwner = {
   giveUp: () => undefined,
 }
 
+const key = (hash: string, organizationId = 'one') => someKey({ hash, organizationId })
+
 function start() {
   const log = createLog('fatal', { write: () => undefined })
   const metrics = createMetrics()
@@ -37,17 +40,17 @@ function start() {
   return {
     control,
     /** A request of a key that holds so much; null: there is no room for it. */
-    hold(keyHash: string | null, bytes: number): HeldBytes | null {
+    hold(hash: string | null, bytes: number, organizationId?: string): HeldBytes | null {
       const held = new HeldBytes(control.load)
-      held.keyHash = keyHash
+      held.key = hash === null ? null : key(hash, organizationId)
       return held.hold(bytes) ? held : null
     },
     /** Opens a request. Returns why it is refused. */
-    open(keyHash: string): string | null {
+    open(hash: string, organizationId?: string): string | null {
       const shed = control.shed()
       if (shed !== null) return `${shed.code} for all`
       try {
-        control.enter(keyHash, 10, false)
+        control.enter(key(hash, organizationId), 10, false)
       } catch (thrown) {
         return (thrown as { code: string }).code
       }
@@ -62,7 +65,7 @@ t.test('small requests of one key that fill the memory close it to this key alon
   for (let at = 0; at < 500; at++) hold('a', 0.2 * MIB)
   t.equal(hold('a', 0.2 * MIB), null, 'it ends at the limit')
   t.equal(open('a'), 'rate_limit_exceeded')
-  t.throws(() => control.enter('a', 0, false), {
+  t.throws(() => control.enter(key('a'), 0, false), {
     message: /memory.*limits\.maxBufferedBytes/,
     metadata: { limit: 'limits.maxBufferedBytes' },
   })
@@ -99,4 +102,27 @@ t.test('one key that fills the places leaves some to the others', async t => {
   t.equal(open('b'), null)
   t.equal(open('b'), null)
   t.equal(open('b'), 'service_unavailable for all', 'a quarter more')
+})
+
+t.test('small requests of many keys that fill the memory close it to their organization', async t => {
+  const { control, hold, open } = start()
+  t.not(hold('b', MIB, 'other'), null)
+  for (let at = 0; at < 500; at++) hold(`key ${at}`, 0.2 * MIB)
+  t.equal(hold('new', 0.2 * MIB), null, 'it ends at the limit')
+  t.equal(open('new'), 'rate_limit_exceeded')
+  t.throws(() => control.enter(key('newer'), 0, false), {
+    message: /those of this API key's organization hold one of the largest shares: wait/,
+    metadata: { limit: 'limits.maxBufferedBytes' },
+  })
+  t.equal(open('b', 'other'), null)
+  t.not(hold('b', 5 * MIB, 'other'), null, 'a large one too')
+})
+
+t.test('many keys of an organization that fill the places leave some to another', async t => {
+  const { open } = start()
+  for (let at = 0; at < 8; at++) t.equal(open(`key ${at}`), null)
+  t.equal(open('b', 'other'), null)
+  t.equal(open('key 9'), 'service_unavailable')
+  t.equal(open('b', 'other'), null)
+  t.equal(open('b', 'other'), 'service_unavailable for all', 'a quarter more')
 })

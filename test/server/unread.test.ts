@@ -3,6 +3,7 @@ import t from 'tap'
 import { AdmissionControl } from '../../src/admission/admission-control.ts'
 import { createLog } from '../../src/log/log.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
+import { someKey } from '../storage/records.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const LIMITS = {
@@ -15,13 +16,15 @@ const LIMITS = {
   bytesInFlightPerKey: 250,
 }
 
+const key = (hash: string, organizationId = 'one') => someKey({ hash, organizationId })
+
 function start() {
   const metrics = createMetrics()
   const log = createLog('fatal', { write: () => undefined })
   const control = new AdmissionControl({ clock: new TestClock(), log, metrics, requestMs: 1_000 }, LIMITS)
-  const codeOf = (keyHash: string): string => {
+  const codeOf = (hash: string, organizationId?: string): string => {
     try {
-      control.enter(keyHash, 10, false).leave()
+      control.enter(key(hash, organizationId), 10, false).leave()
       return 'admitted'
     } catch (thrown) {
       return (thrown as { code: string }).code
@@ -32,10 +35,10 @@ function start() {
 
 t.test('a key above its share is refused, and the way out is said', async t => {
   const { control, metrics, codeOf } = start()
-  control.holdUnread(250, 'a')
+  control.holdUnread(250, key('a'))
   t.equal(codeOf('a'), 'admitted', 'it has its share')
-  control.holdUnread(1, 'a')
-  t.throws(() => control.enter('a', 0, false), {
+  control.holdUnread(1, key('a'))
+  t.throws(() => control.enter(key('a'), 0, false), {
     code: 'rate_limit_exceeded',
     message: /have not read 251 bytes of their answers: read them/,
     metadata: { limit: 'limits.bytesInFlightPerKey' },
@@ -43,7 +46,7 @@ t.test('a key above its share is refused, and the way out is said', async t => {
   })
   t.equal(codeOf('b'), 'admitted')
   t.match((await metrics.unreadBytes.get()).values, [{ value: 251 }])
-  control.holdUnread(-251, 'a')
+  control.holdUnread(-251, key('a'))
   t.equal(codeOf('a'), 'admitted')
   t.match((await metrics.unreadBytes.get()).values, [{ value: 0 }])
   const { values } = await metrics.shed.get()
@@ -55,11 +58,11 @@ t.test('a key above its share is refused, and the way out is said', async t => {
 
 t.test('a room that one key has filled is open to the others', async t => {
   const { control, codeOf } = start()
-  control.holdUnread(1_100, 'a')
+  control.holdUnread(1_100, key('a'))
   t.equal(control.shed(), null)
   t.equal(codeOf('a'), 'rate_limit_exceeded')
   t.equal(codeOf('b'), 'admitted')
-  control.holdUnread(200, 'a')
+  control.holdUnread(200, key('a'))
   t.match(control.shed(), { code: 'service_unavailable' }, 'memory has an end')
 })
 
@@ -67,7 +70,7 @@ t.test(
   'where several keys fill the room, they are refused, and newcomers go on until it has an end',
   async t => {
     const { control, codeOf } = start()
-    for (const key of ['a', 'b', 'c', 'd']) control.holdUnread(120, key)
+    for (const hash of ['a', 'b', 'c', 'd']) control.holdUnread(120, key(hash))
     control.holdUnread(600, null)
     t.equal(control.shed(), null)
     t.equal(codeOf('a'), 'rate_limit_exceeded')
@@ -85,13 +88,27 @@ t.test('a room that is filled by nobody in particular is closed to all', async t
 
 t.test('keys that leave most unread are refused first when much is unread', async t => {
   const { control, codeOf } = start()
-  control.holdUnread(200, 'a')
-  control.holdUnread(180, 'b')
-  control.holdUnread(20, 'c')
-  t.same(['a', 'b', 'c', 'd'].map(codeOf), [
-    'rate_limit_exceeded',
-    'rate_limit_exceeded',
-    'admitted',
-    'admitted',
-  ])
+  control.holdUnread(200, key('a'))
+  control.holdUnread(180, key('b'))
+  control.holdUnread(20, key('c'))
+  t.same(
+    ['a', 'b', 'c', 'd'].map(hash => codeOf(hash)),
+    ['rate_limit_exceeded', 'rate_limit_exceeded', 'admitted', 'admitted'],
+  )
 })
+
+t.test(
+  'an organization whose keys leave most unread together is refused first, and others are not',
+  async t => {
+    const { control, codeOf } = start()
+    for (let at = 0; at < 40; at++) control.holdUnread(10, key(`key ${at}`))
+    t.equal(codeOf('new'), 'admitted', 'it is alone')
+    control.holdUnread(100, key('a', 'other'))
+    t.throws(() => control.enter(key('new'), 0, false), {
+      code: 'rate_limit_exceeded',
+      message: /^Clients of this API key's organization have left most of the answers unread.*read them/,
+      retryAfterSeconds: 1,
+    })
+    t.equal(codeOf('a', 'other'), 'admitted')
+  },
+)

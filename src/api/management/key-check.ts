@@ -47,7 +47,7 @@ interface Asked {
 async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, asked: Asked): Promise<void> {
   const { keyCheck, clock } = deps
   const tried = keyCheck.prepare(asked)
-  const leave = keyCheck.enter(request.key.hash, request.key.organizationId)
+  const leave = keyCheck.enter(request.key)
   try {
     const { name, auth, apiKey, slug } = tried.provider
     const { credential } = asked

@@ -4,7 +4,6 @@
  * one stream of a key at a time may rely on it. One instance per thread. Pure state.
  */
 import type { StreamTrust } from '../../exchange/exchange.ts'
-import { HeldShare } from '../../fairness/held-share.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 import { isThoughtless, type Said } from './estimate.ts'
@@ -52,8 +51,8 @@ export interface ShownReply extends Said {
 export class VisibleStreams {
   /** By effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
   readonly #shown = new WeakMap<Endpoint, Map<string, Shown>>()
-  /** Keys whose streams rely on observed replies. */
-  readonly #relying = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: 1 })
+  /** Hashes of the keys of which a stream relies on observed replies. */
+  readonly #relying = new Set<string>()
 
   /** True if a stream of this endpoint may reserve piece by piece, because its row or its replies say so. */
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {
@@ -133,11 +132,11 @@ export class VisibleStreams {
 class KeyTrust implements StreamTrust {
   readonly #streams: VisibleStreams
   readonly #keyHash: string
-  readonly #relying: HeldShare
+  readonly #relying: Set<string>
   /** Null if it has not been determined yet. */
   #mayRely: boolean | null = null
 
-  constructor(streams: VisibleStreams, keyHash: string, relying: HeldShare) {
+  constructor(streams: VisibleStreams, keyHash: string, relying: Set<string>) {
     this.#streams = streams
     this.#keyHash = keyHash
     this.#relying = relying
@@ -146,12 +145,15 @@ class KeyTrust implements StreamTrust {
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {
     if (this.#streams.isPromised(endpoint, request)) return true
     if (!this.#streams.isShown(endpoint, request)) return false
-    this.#mayRely ??= this.#relying.take(this.#keyHash, 1) === 'taken'
+    if (this.#mayRely === null) {
+      this.#mayRely = !this.#relying.has(this.#keyHash)
+      this.#relying.add(this.#keyHash)
+    }
     return this.#mayRely
   }
 
   leave(): void {
-    if (this.#mayRely === true) this.#relying.give(this.#keyHash, 1)
+    if (this.#mayRely === true) this.#relying.delete(this.#keyHash)
     this.#mayRely = false
   }
 }

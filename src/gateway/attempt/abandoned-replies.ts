@@ -4,7 +4,7 @@
  * who stays.
  */
 import type { Clock, Timer } from '../../clock.ts'
-import { HeldShare } from '../../fairness/held-share.ts'
+import { HeldShare, type Holder } from '../../fairness/held-share.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { AbortPolicy } from '../../providers/provider.ts'
 import type { Content } from '../answer/answer.ts'
@@ -45,8 +45,8 @@ const ABANDONED_MAX = { total: 64, perKey: 16 }
 
 export class AbandonedReplies {
   readonly #running = new Set<() => void>()
-  /** Key hashes of the replies that count towards the limit. */
-  readonly #bounded = new Map<() => void, string>()
+  /** The keys of the replies that count towards the limit. */
+  readonly #bounded = new Map<() => void, Holder>()
   readonly #places = new HeldShare(ABANDONED_MAX)
 
   get count(): number {
@@ -57,24 +57,24 @@ export class AbandonedReplies {
   take(
     name: AbortPolicy,
     hasSaid: boolean,
-    keyHash: string,
+    key: Holder,
     clock: Clock,
     giveUp: () => void,
   ): AbandonedReply | null {
     const policy = READING_ON[name]
     if (policy === null || (policy.needsContent && !hasSaid)) return null
-    return this.enter(giveUp, policy.bounded ? keyHash : null)
+    return this.enter(giveUp, policy.bounded ? key : null)
       ? new AbandonedReply(this, policy, clock, giveUp)
       : null
   }
 
   /**
-   * True if there was room for one more reply; `end` closes it early. `keyHash`: null for a reply that takes no place.
+   * True if there was room for one more reply; `end` closes it early. `key`: null for a reply that takes no place.
    */
-  enter(end: () => void, keyHash: string | null): boolean {
-    if (keyHash !== null) {
-      if (this.#places.take(keyHash, 1) !== 'taken') return false
-      this.#bounded.set(end, keyHash)
+  enter(end: () => void, key: Holder | null): boolean {
+    if (key !== null) {
+      if (this.#places.take(key, 1) !== 'taken') return false
+      this.#bounded.set(end, key)
     }
     this.#running.add(end)
     return true
@@ -82,8 +82,8 @@ export class AbandonedReplies {
 
   leave(end: () => void): void {
     this.#running.delete(end)
-    const keyHash = this.#bounded.get(end)
-    if (keyHash !== undefined) this.#places.give(keyHash, 1)
+    const key = this.#bounded.get(end)
+    if (key !== undefined) this.#places.give(key, 1)
     this.#bounded.delete(end)
   }
 

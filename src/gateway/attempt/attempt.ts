@@ -6,6 +6,7 @@
 import type { Timer } from '../../clock.ts'
 import type { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
+import { holderOf } from '../../fairness/held-share.ts'
 import type { Delta } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { AttemptNotes } from '../../telemetry/ended-trace.ts'
@@ -269,8 +270,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (code === 'client_closed' && !this.isOver) {
       const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
       const { onAbort } = this.#record.endpoint.provider
-      const { keyHash } = this.#exchange.caller
-      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, keyHash, this.#deps.clock, this.#giveUp)
+      const key = holderOf(this.#exchange.caller)
+      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, key, this.#deps.clock, this.#giveUp)
     }
     if (this.#abandoned === null) this.#giveUp()
     else {

@@ -2,6 +2,7 @@
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type RawData, type WebSocket, WebSocketServer } from 'ws'
+import type { Holder } from '../../fairness/held-share.ts'
 import type { FrontHost } from '../front.ts'
 import type { RequestHead } from '../gate.ts'
 import type { MessageSocket, SocketSession } from '../socket-session.ts'
@@ -87,11 +88,11 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     return this.#socket.destroyed
   }
 
-  open(keyHash: string): boolean {
+  open(key: Holder): boolean {
     let isOpen = false
     this.#server.handleUpgrade(this.#incoming, this.#socket, this.#first, socket => {
       isOpen = true
-      this.#opened(socket, keyHash)
+      this.#opened(socket, key)
     })
     return isOpen
   }
@@ -104,7 +105,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     this.#socket.destroy()
   }
 
-  #opened(socket: WebSocket, keyHash: string): void {
+  #opened(socket: WebSocket, key: Holder): void {
     const { sockets, connections } = this.#host
     const { path, headers } = this.head
     const { address } = this.#connection
@@ -112,7 +113,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
       if (session.unsentBytes > 0) sockets.guard(session, open => open.drained())
     })
     const peer = connections.begin(this.#connection)
-    const session: SocketSession = sockets.opened(messages, { path, headers, address, keyHash, peer })
+    const session: SocketSession = sockets.opened(messages, { path, headers, address, key, peer })
     socket.on('message', (data, isBinary) => {
       // If a message arrives while the socket is closing, its answer can no longer be sent.
       if (socket.readyState !== socket.OPEN) return

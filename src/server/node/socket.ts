@@ -38,8 +38,8 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   #isBroken = false
   #streaming = false
   #heldBytes = 0
-  /** Hash of the key for which the held bytes are counted. */
-  #holder: string | null = null
+  /** The key for which the held bytes are counted. */
+  #holder: HttpRequest['key'] = null
   /** Last chunks of a complete stream that have not been created yet. */
   #more: MoreChunks | null = null
   #flowing = true
@@ -231,7 +231,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   /** Sets the number of bytes that wait for a slow reader. */
   #hold(bytes: number): void {
     if (bytes === this.#heldBytes) return
-    if (this.#heldBytes === 0) this.#holder = this.#request?.key?.hash ?? null
+    if (this.#heldBytes === 0) this.#holder = this.#request?.key ?? null
     this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }

@@ -6,6 +6,7 @@ import type {
   WebSocket,
   WebSocketBehavior,
 } from 'uWebSockets.js'
+import type { Holder } from '../../fairness/held-share.ts'
 import type { FrontHost } from '../front.ts'
 import type { RequestHead } from '../gate.ts'
 import type { Handshake, SocketSession } from '../socket-session.ts'
@@ -91,13 +92,13 @@ class UwsHandshake implements WaitingHandshake {
     })
   }
 
-  open(keyHash: string): boolean {
+  open(key: Holder): boolean {
     const { path, headers } = this.head
     const response = this.#response
     const handshake: Handshake = {
       path,
       headers,
-      keyHash,
+      key,
       address: Buffer.from(response.getRemoteAddressAsText()).toString('latin1'),
       peer: this.#host.connections.begin(response),
     }

@@ -41,8 +41,8 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #streaming = false
   #closesStream = false
   #heldBytes = 0
-  /** Hash of the key for which the held bytes are counted. */
-  #holder: string | null = null
+  /** The key for which the held bytes are counted. */
+  #holder: HttpRequest['key'] = null
   #chunk: string | Buffer = ''
   /** Last chunk of a complete stream. */
   #last: string | Buffer = ''
@@ -240,7 +240,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   /** Sets the number of bytes that wait for a slow reader. */
   #hold(bytes: number): void {
     if (bytes === this.#heldBytes) return
-    if (this.#heldBytes === 0) this.#holder = this.#request?.key?.hash ?? null
+    if (this.#heldBytes === 0) this.#holder = this.#request?.key ?? null
     this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }

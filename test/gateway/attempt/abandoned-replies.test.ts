@@ -5,13 +5,16 @@ import { GatewayError } from '../../../src/errors.ts'
 import { Exchange } from '../../../src/exchange/exchange.ts'
 import { FinalSink } from '../../../src/gateway/answer/sink.ts'
 import { AbandonedReplies, LeftTarget, READING_ON } from '../../../src/gateway/attempt/abandoned-replies.ts'
+import { someKey } from '../../storage/records.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
+
+const key = (hash: string) => someKey({ hash })
 
 t.test('of replies that are read to their end a key has sixteen, and a thread sixty-four', async t => {
   const replies = new AbandonedReplies()
   const ends = Array.from({ length: 17 }, () => () => undefined)
   t.same(
-    ends.map(end => replies.enter(end, 'a')),
+    ends.map(end => replies.enter(end, key('a'))),
     ends.map((_, at) => at < 16),
   )
   const [first = () => undefined] = ends
@@ -19,10 +22,10 @@ t.test('of replies that are read to their end a key has sixteen, and a thread si
   t.equal(replies.enter(last, null), true, 'those that end soon need no place')
   replies.leave(last)
   replies.leave(first)
-  t.equal(replies.enter(last, 'a'), true, 'each leaves its place')
+  t.equal(replies.enter(last, key('a')), true, 'each leaves its place')
   const others = Array.from({ length: 49 }, () => () => undefined)
   t.same(
-    others.map((end, at) => replies.enter(end, `other ${at % 12}`)),
+    others.map((end, at) => replies.enter(end, key(`other ${at % 12}`))),
     others.map((_, at) => at < 48),
   )
   t.equal(replies.count, 64)
