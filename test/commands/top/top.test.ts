@@ -5,6 +5,7 @@ import type { Summary } from '../../../src/commands/top/summary.ts'
 import { startCommand } from '../../support/command-line.ts'
 import { startConsoleWorld } from '../../support/console-world.ts'
 import { freePort } from '../../support/free-port.ts'
+import { until } from '../../support/patience.ts'
 
 const SUMMARY: Summary = {
   now: '2026-11-27T20:00:00.000Z',
@@ -73,6 +74,10 @@ t.test('sluice top', async t => {
   const key = ['--key', world.managementKey]
   for (let at = 0; at < 3; at++) await world.respond({ model: 'sim/echo', input: 'x' })
   await world.respond({ model: 'test/down', input: 'x' })
+  await until('the records of these requests', async () => {
+    const { stdout } = await top('--url', adminUrl, ...key, '--json', '--once').ended
+    return (JSON.parse(stdout) as Summary).latest.length >= 4
+  })
 
   await t.test('prints once where stdout is no terminal, without colours', async t => {
     const { code, stdout, stderr } = await top('--url', adminUrl, ...key).ended
