@@ -70,9 +70,10 @@ export class AdmissionControl implements KeyedRequests {
   enter(key: Holder, announcedBytes: number, mayWait: boolean): KeyPlace {
     if (this.#unread.used > 0) this.#refuseUnread(key)
     const { overload } = this.load
-    if (overload === 'buffered' && this.load.byKey.isLargest(key)) throw this.#heldByKey(key)
+    const isTight = overload !== null && this.load.isTight(this.#open.size)
+    if (overload === 'buffered' && this.load.byKey.givesWay(key, isTight)) throw this.#heldByKey(key)
     const place = this.#shares.enter(key, announcedBytes, mayWait)
-    const isOverByKey = overload === 'in_flight' && place.hasMostOpen
+    const isOverByKey = overload === 'in_flight' && place.givesWay(isTight)
     if (!isOverByKey && !(this.load.late && place.takesMuch)) return place
     place.leave()
     throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
@@ -80,9 +81,9 @@ export class AdmissionControl implements KeyedRequests {
 
   #heldByKey(key: Holder): GatewayError {
     const { byKey } = this.load
-    const largest = byKey.isByOrganization
-      ? "this API key's organization hold one of the largest shares"
-      : `this API key hold one of the largest shares (${byKey.held(key)} bytes)`
+    const largest = byKey.isLargest(key)
+      ? `this API key hold one of the largest shares (${byKey.held(key)} bytes)`
+      : "this API key's organization hold one of the largest shares"
     return this.#shares.refusal(
       'key_held',
       'maxBufferedBytes',

@@ -175,12 +175,15 @@ export class KeyShares {
     return this.#meanMs
   }
 
-  /** True if no key has twice as many open requests; with several organizations, if none of them has. */
-  hasMostOpen({ open, organization }: KeyShare, nowMs: number): boolean {
+  /**
+   * True if no key has twice as many open requests; of several organizations, only if none has twice as many as its
+   * own, and then for all its keys where few places are left.
+   */
+  givesWay({ open, organization }: KeyShare, isTight: boolean, nowMs: number): boolean {
     if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
-    return this.#organizations.size > 1
-      ? 2 * organization.open > this.#mostOfOrganization
-      : 2 * open > this.#mostOfKey
+    const isOneOfSeveral = this.#organizations.size > 1
+    if (isOneOfSeveral && 2 * organization.open <= this.#mostOfOrganization) return false
+    return (isOneOfSeveral && isTight) || 2 * open > this.#mostOfKey
   }
 
   /** Resolves when a large body of the key may be handled. */
@@ -286,9 +289,9 @@ export class KeyPlace implements QueuedPlace {
     return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
   }
 
-  /** See `KeyShares.hasMostOpen`. */
-  get hasMostOpen(): boolean {
-    return this.#shares.hasMostOpen(this.#share, this.#clock.monotonicMs())
+  /** See `KeyShares.givesWay`. */
+  givesWay(isTight: boolean): boolean {
+    return this.#shares.givesWay(this.#share, isTight, this.#clock.monotonicMs())
   }
 
   /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` if the key has no room for them */

@@ -26,6 +26,8 @@ const LARGE_BYTES = 256 * 1024
 const LARGE_SHARE = 0.75
 /** Small running requests, and keys that hold little, may exceed a limit up to this factor. */
 const SLACK_SHARE = 1.25
+/** Above this part of a limit, no key of the organization that holds most gets more, if there are several. */
+const TIGHT_SHARE = 1.125
 /** The share of one key. */
 const KEY_SHARE = 0.25
 /**
@@ -143,6 +145,12 @@ export class Load {
     return this.bufferedBytes <= maxBufferedBytes * SLACK_SHARE && inFlight < maxInFlight * SLACK_SHARE
   }
 
+  /** True if little is left of that room, so that organizations give way as a whole. */
+  isTight(inFlight: number): boolean {
+    const { maxBufferedBytes, maxInFlight } = this.#limits
+    return this.bufferedBytes > maxBufferedBytes * TIGHT_SHARE || inFlight >= maxInFlight * TIGHT_SHARE
+  }
+
   /**
    * True while a request of this key may keep `ownBytes`, which are already counted. If a key or an organization holds
    * more than a share, requests of those that hold little may be large, and those of the others end first.
@@ -153,7 +161,7 @@ export class Load {
     const { byKey } = this
     if (byKey.above === 0) return share <= (ownBytes > LARGE_BYTES ? LARGE_SHARE : SLACK_SHARE)
     // A body may arrive before its key is known.
-    if (key === null || !byKey.isLargest(key)) return share <= SLACK_SHARE
+    if (key === null || !byKey.givesWay(key, share > TIGHT_SHARE)) return share <= SLACK_SHARE
     return ownBytes <= LARGE_BYTES && share <= 1
   }
 

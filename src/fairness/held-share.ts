@@ -1,8 +1,8 @@
 /**
  * Held share: how much of a shared limit each key holds, in bytes or slots. A key above its share has its next request
  * refused, and so has the key that holds the most when the limit is nearly reached; others are refused only when it is
- * reached. While several organizations hold something, the most is that of an organization. Pure; each call costs the
- * same for any number of keys.
+ * reached. Of several organizations, those that hold most give way: first their keys that hold most, then all of them.
+ * Pure; each call costs the same for any number of keys.
  */
 
 /** Bounds of one room, in its own unit. */
@@ -30,8 +30,10 @@ export function holderOf(caller: { readonly keyHash: string; readonly organizati
  */
 type Taken = 'taken' | 'key-full' | 'organization-full' | 'room-full'
 
-/** Above this part of the room those that hold most get nothing more: the rest is for the others. */
+/** Above this part of the room the keys that hold most get nothing more: the rest is for the others. */
 const PRESSURE_SHARE = 0.75
+/** Above this part, no key of the organization that holds most gets more, if there are several. */
+const TIGHT_SHARE = 0.875
 /** Powers of two up to the largest integer. */
 const SIZES = 54
 
@@ -105,14 +107,13 @@ export class HeldShare {
     return this.#keys.count
   }
 
-  /** True while organizations are compared, and not keys: more than one of them holds something. */
-  get isByOrganization(): boolean {
-    return this.#organizations.count > 1
+  /** How many keys, and organizations if there are several, hold more than the share of a key. */
+  get above(): number {
+    return this.#keys.above + (this.#isOneOfSeveral ? this.#organizations.above : 0)
   }
 
-  /** How many of those that are compared hold more than the share of a key. */
-  get above(): number {
-    return this.isByOrganization ? this.#organizations.above : this.#keys.above
+  get #isOneOfSeveral(): boolean {
+    return this.#organizations.count > 1
   }
 
   /** The amount of the key. */
@@ -120,17 +121,25 @@ export class HeldShare {
     return this.#keys.of(hash)
   }
 
-  /** True if the room fills up, and the key, or its organization, holds most. */
+  /** True if the room fills up, and the key has to give way. */
   holdsMost(holder: Holder): boolean {
-    return this.used > this.limits.total * PRESSURE_SHARE && this.isLargest(holder)
+    const { total } = this.limits
+    return this.used > total * PRESSURE_SHARE && this.givesWay(holder, this.used > total * TIGHT_SHARE)
   }
 
   /**
-   * True if the key holds something, and no key holds twice as much; with several organizations, if that is so of its
-   * organization.
+   * True if the key holds something, and no key holds twice as much; of several organizations, only if none holds twice
+   * as much as its own, and then for all its keys where little room is left.
    */
-  isLargest({ hash, organizationId }: Holder): boolean {
-    return this.isByOrganization ? this.#organizations.isLargest(organizationId) : this.#keys.isLargest(hash)
+  givesWay(holder: Holder, isTight: boolean): boolean {
+    if (!this.#isOneOfSeveral) return this.isLargest(holder)
+    if (!this.#organizations.isLargest(holder.organizationId)) return false
+    return isTight || this.isLargest(holder)
+  }
+
+  /** True if the key holds something, and no key holds twice as much. */
+  isLargest({ hash }: Holder): boolean {
+    return this.#keys.isLargest(hash)
   }
 
   /**
@@ -140,7 +149,7 @@ export class HeldShare {
   take(holder: Holder, amount: number, alone = false): Taken {
     const wanted = this.held(holder) + amount
     if (wanted > this.limits.perKey && !(alone && wanted === amount)) return 'key-full'
-    if (this.holdsMost(holder)) return this.isByOrganization ? 'organization-full' : 'key-full'
+    if (this.holdsMost(holder)) return this.isLargest(holder) ? 'key-full' : 'organization-full'
     if (this.used + amount > this.limits.total) return 'room-full'
     this.add(holder, amount)
     return 'taken'

@@ -379,33 +379,38 @@ t.test('keys that do nothing are forgotten', async t => {
   t.ok(shares.size <= 1_000)
 })
 
-t.test('of one organization, the keys with most open requests have most', async t => {
+t.test('of one organization, the keys with most open requests give way', async t => {
   const { enter } = startShares()
-  const first = [1, 2, 3, 4].map(() => enter('a'))
-  t.same(
-    [...first, enter('b')].map(place => place.hasMostOpen),
-    [true, true, true, true, false],
-  )
+  const places = [...[1, 2, 3, 4].map(() => enter('a')), enter('b')]
+  for (const isTight of [false, true]) {
+    t.same(
+      places.map(place => place.givesWay(isTight)),
+      [true, true, true, true, false],
+    )
+  }
 })
 
 t.test(
-  'of several organizations, the one with most open requests has, and none of its keys is little',
+  'of several organizations the one with most open requests gives way: its busy keys, then all of them',
   async t => {
     const { clock, enter } = startShares()
     const many = Array.from({ length: 8 }, (_, at) => enter(`key ${at}`, 'many'))
     const few = [enter('a', 'few'), enter('a', 'few'), enter('a', 'few')]
-    t.same(
-      few.map(place => place.hasMostOpen),
-      [false, false, false],
-      'more than any other key',
-    )
-    t.equal(enter('new', 'many').hasMostOpen, true)
+    for (const isTight of [false, true]) {
+      t.same(
+        few.map(place => place.givesWay(isTight)),
+        [false, false, false],
+        'more than any other key',
+      )
+    }
+    t.equal(enter('new', 'many').givesWay(false), false, 'another key has three')
+    t.equal(enter('new', 'many').givesWay(true), true)
     for (const place of few) place.leave()
     clock.advance(900)
-    t.equal(enter('new', 'many').hasMostOpen, true, 'the others may only pause')
+    t.equal(enter('new', 'many').givesWay(true), true, 'the others may only pause')
     clock.advance(300)
     many[0]?.leave()
-    t.equal(enter('newer', 'many').hasMostOpen, false, 'alone, its keys are compared: another has two')
+    t.equal(enter('newer', 'many').givesWay(true), false, 'alone, its keys are compared: another has three')
   },
 )
 

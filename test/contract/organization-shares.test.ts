@@ -74,3 +74,17 @@ t.test('of an organization that is alone, the keys with most open are refused fi
   for (const key of [busy, ...calm]) t.equal(await ask(key), 503, 'it is alone no more')
   t.equal(await ask(other.apiKey), 200)
 })
+
+t.test(
+  'beside another organization, the keys with most open are refused before the others of theirs',
+  async t => {
+    const { other, newKeys, ask, hold } = await start(t)
+    const [busy = '', ...calm] = await newKeys(4)
+    t.same(
+      await hold(...answers(PLACES - 2, 0).map(() => busy), other.apiKey, calm[0] ?? ''),
+      answers(PLACES, 200),
+    )
+    t.equal(await ask(busy), 503)
+    for (const key of calm) t.equal(await ask(key), 200)
+  },
+)

@@ -69,7 +69,7 @@ t.test('an organization of many keys leaves sockets to another', async t => {
   const gateway = await start(t, { limits: { maxConnections: 24 } })
   const { url, storageUrl } = gateway
   const other = await addOrganization(storageUrl, 'other')
-  for (let at = 0; at < 19; at++) await openSocket(url, await addKey(storageUrl))
+  for (let at = 0; at < 21; at++) await openSocket(url, await addKey(storageUrl))
   await openSocket(url, other.apiKey)
   const [, answer] = await shake(t, gateway, await addKey(storageUrl))
   t.match(answer, /^HTTP\/1.1 429 .*\r\nretry-after: 1\r\n/is)
