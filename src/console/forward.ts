@@ -98,7 +98,7 @@ export async function readBody(request: IncomingMessage, maxBytes: number, noun:
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     bytes += chunk.length
     if (bytes > maxBytes) {
-      throw new GatewayError('payload_too_large', `${noun} may have at most ${maxBytes} bytes`)
+      throw new GatewayError('payload_too_large', `${noun} can be at most ${maxBytes} bytes long`)
     }
     chunks.push(chunk)
   }

@@ -1,6 +1,6 @@
 /**
- * Reasoning across formats: names of its sources, which decide how it is sent back in a later turn, and effort levels
- * with their documented shares of the output limit. Pure.
+ * Reasoning in all formats: the names of the formats it came from, which determine how it is sent back in a later turn,
+ * and the effort levels, each with the documented share of the output limit. Pure.
  */
 import type { ResponsesRequest } from '../protocol/request.ts'
 

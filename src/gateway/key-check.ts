@@ -121,7 +121,7 @@ export class KeyCheck {
     if (count >= PER_MINUTE) {
       throw new GatewayError(
         'rate_limit_exceeded',
-        'This organization has checked too many keys in this minute; wait a minute',
+        'This organization has checked too many keys in the current minute; try again in a minute',
         {
           retryAfterSeconds: Math.ceil((this.#minuteEndsMs - nowMs) / 1000),
         },

@@ -1,5 +1,5 @@
 /**
- * User-defined patterns: the check that a pattern runs in linear time, and the search in texts. Pure. RE2 syntax, time
+ * User-defined patterns: checks that each one runs in linear time, and searches text for them. Pure. RE2 syntax, time
  * linear in the text. Patterns that are proved linear in V8 run there, one by one. For all others, one automaton finds
  * which patterns occur, and only those are then matched one by one; two of them cost hardly more than one.
  */

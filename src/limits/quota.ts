@@ -1,7 +1,7 @@
 /**
- * Admission by limits: the key's spending limit, guardrail budgets, the organization's credits, requests and tokens per
- * minute. A request reserves its possible cost, reserves more while it runs, and settles with its real cost. Hot path:
- * a key without limits costs two comparisons and one lookup.
+ * Decides whether a request is within its limits: the key's spending limit, guardrail budgets, the organization's
+ * credits, and requests and tokens per minute. A request reserves its possible cost, reserves more while it runs, and
+ * settles with its real cost. Hot path: a key without limits costs two comparisons and one lookup.
  */
 import type { Clock } from '../clock.ts'
 import { GatewayError, serviceUnavailable } from '../errors.ts'

@@ -152,7 +152,7 @@ function checkCombined({ dataRegion, prompt }: Exchange): void {
   if (prompt.reasoning?.max_tokens != null) {
     throw refuseField(
       'reasoning.max_tokens',
-      `${SLUG} accepts only reasoning.effort, as a hint, and no number of tokens`,
+      `${SLUG} accepts only reasoning.effort (as a hint), not a number of tokens`,
     )
   }
   if (prompt.reasoning?.mode === 'pro')

@@ -1,7 +1,7 @@
 /**
- * The network of one run: a proxy on a Unix socket, the only way out of a namespace without network. It opens tunnels
- * (CONNECT) to the domains of the container's allow-list and to nothing else, and ends with the run. Its input comes
- * from a model's code and is untrusted. Main thread.
+ * The network of one run: a proxy on a Unix socket, which is the only way out of a namespace that has no network
+ * access. It opens tunnels (CONNECT) to the domains of the container's allow-list and to nothing else, and ends with
+ * the run. Its input comes from a model's code and is untrusted. Main thread.
  */
 import { chmod, chown, mkdtemp, rm } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'

@@ -147,7 +147,7 @@ function checkRequest(
     if (!tools.some(isShown))
       throw refuseField(
         first,
-        'must not be set on all tools: besides the search, the model needs at least one from the start',
+        'must not be set on every tool: apart from the search tool, at least one must be available to the model from the start',
       )
   }
   const isFree =

@@ -174,7 +174,7 @@ t.test('what a request cannot have is refused by its path', async t => {
   await refused({ tools: FUNCTIONS }, /^tools\[0\]\.defer_loading: needs the gateway:tool_search server tool/)
   await refused(
     { tools: [SEARCH, deferred('f')] },
-    /^tools\[1\]\.defer_loading: must not be set on all tools/,
+    /^tools\[1\]\.defer_loading: must not be set on every tool/,
   )
   const space = { type: 'namespace', name: 'n', description: '', tools: [deferred('f')] }
   await refused({ tools: [FUNCTIONS[3], space] }, /^tools\[1\]\.tools\[0\]\.defer_loading: needs/)

@@ -133,7 +133,7 @@ function inPlace(places: Places, handler: Handler): Handler {
 function tooMany(): GatewayError {
   return new GatewayError(
     'rate_limit_exceeded',
-    'This management key has too many operations at once: wait for some of them to end',
+    'This management key has too many operations running at once: wait for some of them to finish',
     { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
   )
 }

@@ -167,7 +167,7 @@ function filePart(file: Extract<ChatPart, { type: 'file' }>['file'], path: strin
   if (file_id != null) item['file_id'] = file_id
   if (file_url != null) item['file_url'] = file_url
   if (file_data == null && file_id == null && file_url == null)
-    throw refuseField(`${path}.file_data`, 'is required without file_id and file_url')
+    throw refuseField(`${path}.file_data`, 'is required unless file_id or file_url is given')
   return item
 }
 

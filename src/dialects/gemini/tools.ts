@@ -58,7 +58,7 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
 }
 
 function hostedTool(kind: string, settings: unknown, path: string): Fields {
-  if (!KIND.test(kind)) throw refuseField(path, 'must have tool names as its field names')
+  if (!KIND.test(kind)) throw refuseField(path, 'has a field whose name is not a valid tool name')
   const native = { [kind]: settings }
   const form = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined
   if (form === undefined) return { type: `google_${kind}`, native }

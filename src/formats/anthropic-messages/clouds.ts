@@ -1,6 +1,6 @@
 /**
- * The Messages API in other clouds: Claude on Vertex (`rawPredict`), and on Bedrock through InvokeModel. Each has the
- * model in the path and its own version in the body, and accepts only some betas and fields. Pure.
+ * The Messages API on other clouds: Claude on Vertex (`rawPredict`) and on Bedrock (`InvokeModel`). Each has the model
+ * in the path and its own version in the body, and accepts only some betas and fields. Pure.
  */
 import { filled } from '../../json.ts'
 import type { Endpoint } from '../../providers/provider.ts'

@@ -1,4 +1,7 @@
-/** Statistics of a reply while it is read: the model's output so far, and the course of the attempt. Pure. Hot path. */
+/**
+ * Collects statistics while a reply is being read: the model's output so far, and how the attempt is going. Pure. Hot
+ * path.
+ */
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { Delta, Usage } from '../../formats/format.ts'
 import { type CallFigures, quartersIn } from '../accounting/account.ts'

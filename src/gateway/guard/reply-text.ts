@@ -1,6 +1,6 @@
 /**
- * Texts of a guarded reply: a text with its log probabilities and annotations, and the texts in item fields. Pure. Hot
- * path of guarded replies.
+ * The text in a guarded reply: text parts with their log probabilities and annotations, and strings in item fields.
+ * Pure. Hot path of guarded replies.
  */
 import { mapLeaf } from '../../guardrails/texts/text-leaves.ts'
 import type { Window, WindowFindings } from '../../guardrails/window.ts'

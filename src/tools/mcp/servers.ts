@@ -132,7 +132,8 @@ function checkedHeaders(given: Readonly<Record<string, string>>, path: string): 
   for (const [name, value] of all) {
     const lower = name.toLowerCase()
     if (!HEADER_NAME.test(name)) throw refuseField(path, 'is not a valid header name')
-    if (OWN_HEADERS.has(lower)) throw refuseField(`${path}.${lower}`, 'is set by the connection itself')
+    if (OWN_HEADERS.has(lower))
+      throw refuseField(`${path}.${lower}`, 'cannot be set: the gateway sets this header itself')
     if (!HEADER_VALUE.test(value)) throw refuseField(`${path}.${lower}`, 'must have no control characters')
     chars += name.length + value.length
     if (chars > HEADERS_MAX_CHARS)
