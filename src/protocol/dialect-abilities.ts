@@ -44,7 +44,7 @@ interface DialectAbilities {
   readonly unknownModel: 'model_not_found' | 'unknown_model'
 }
 
-/** What every row starts from. */
+/** Every row starts from this one. */
 const NONE: Omit<DialectAbilities, 'takesChatFields' | 'unknownModel'> = {
   embeds: false,
   resumes: false,

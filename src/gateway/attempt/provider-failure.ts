@@ -37,7 +37,7 @@ export function failureOf(
   })
 }
 
-/** What came instead is often a page of a proxy, or of another address. */
+/** Tells the status and type of the reply, which is often a page of a proxy or of another address. */
 function notJson(head: UpstreamHead | null): string {
   const type = MEDIA_TYPE.exec(head?.headers['content-type'] ?? '')?.[0]
   const told = type === undefined ? 'no usable content type' : `content type ${type}`

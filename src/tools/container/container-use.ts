@@ -76,7 +76,7 @@ export function placeFields({ containerId, files }: ContainerRun): Readonly<Reco
   return { container_id: containerId, ...(files.length === 0 ? {} : { files }) }
 }
 
-/** What the only code of a run printed, and how it ended. */
+/** The output of the only code of a run, and how it ended. */
 export function onlyOutput({ reply: { outputs } }: ContainerRun) {
   const { stdout = '', stderr = '', exitCode = null, timedOut = false } = outputs[0] ?? {}
   return { stdout, stderr, exitCode: exitCode ?? (timedOut ? LATE : STOPPED), timedOut }
