@@ -298,10 +298,14 @@ t.test('a workspace has so many files and bytes, and others have theirs', async 
   const large = () => uploaded('large', Buffer.alloc(1_900_000), 'vision')
   const uploads: Awaited<ReturnType<typeof large>>[] = []
   // No more at once than one key may have on the disk.
-  while (uploads.length < 14) uploads.push(...(await Promise.all([large(), large()])))
+  // An answer may come before its upload has left the disk; the next one is 429 then.
+  while (uploads.length < 14) {
+    const pair = await Promise.all([large(), large()])
+    uploads.push(...pair.filter(({ status }) => status !== 429))
+  }
   const statuses = uploads.map(({ status }) => status)
   t.equal(statuses.filter(status => status === 200).length, 10, '20 million bytes')
-  t.equal(statuses.filter(status => status === 409).length, 4)
+  t.equal(statuses.filter(status => status === 409).length, statuses.length - 10)
   const refused = uploads.find(({ status }) => status === 409)
   t.match(refused?.document, { error: { message: /limit of 20000000 bytes/ } })
   t.equal(readdirSync(folder).length, 10)
