@@ -1,6 +1,6 @@
 /**
- * Writes the tables of docs/configuration.md from the settings, those of docs/providers.md from the provider table, and
- * docs/sources.md and docs/constants.md from the source files: `npm run docs:config`. A test checks that they are up to date.
+ * Writes the tables of docs/configuration.md from the settings and those of docs/providers.md from the provider table:
+ * `npm run docs:config`. A test checks that they are up to date.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +13,6 @@ import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } fro
 import { expectedPhrase, literals } from '../src/settings/check.ts'
 import type { Setting } from '../src/settings/setting.ts'
 import { SIM_MODELS } from '../src/sim/behaviours.ts'
-import { constantsList, sourcesList } from './sources.ts'
 
 type Tables = Readonly<Record<string, () => string>>
 
@@ -44,8 +43,6 @@ const docs = (name: string): string => join(import.meta.dirname, '../docs', name
 export const PAGES: readonly Page[] = [
   { file: docs('configuration.md'), tables: CONFIGURATION },
   { file: docs('providers.md'), tables: PROVIDER_TABLES },
-  { file: docs('sources.md'), tables: { sources: () => sourcesList() } },
-  { file: docs('constants.md'), tables: { constants: () => constantsList() } },
 ]
 
 /** The page with its tables made anew, each between `<!-- table NAME -->` and `<!-- end -->`. */

@@ -38,9 +38,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Tests that read the whole repository, in seconds. */
-const HOUSE = ['comments', 'dialect-branches', 'docs', 'layers', 'lists', 'suites', 'words'].map(
-  name => `test/${name}.test.ts`,
-)
+const HOUSE = ['dialect-branches', 'docs', 'layers', 'lists', 'suites'].map(name => `test/${name}.test.ts`)
 
 export interface Tree {
   /** All test files, from the root of the repository. */

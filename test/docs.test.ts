@@ -1,5 +1,5 @@
 /** Holds the reference pages equal to the code they describe. */
-import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { PAGES, withTables } from '../scripts/config-docs.ts'
@@ -133,24 +133,6 @@ t.test(
     }
   },
 )
-
-t.test('constants that CONTRIBUTING names are in a file of their row', async t => {
-  const root = join(import.meta.dirname, '..')
-  const text = readFileSync(join(root, 'CONTRIBUTING.md'), 'utf8')
-  const sources = globSync('src/**/*.ts', { cwd: root })
-  let count = 0
-  for (const cells of tableRows(text)) {
-    const row = cells.join('|')
-    const names = [...row.matchAll(/`([\w./-]+\.ts)`/g)].map(([, file = '']) => file)
-    const files = sources.filter(path => names.some(name => path === name || path.endsWith(`/${name}`)))
-    const code = files.map(path => readFileSync(join(root, path), 'utf8')).join('\n')
-    for (const [, constant = ''] of row.matchAll(/`([A-Z]+(?:_[A-Z]+)+|[A-Z]{5,})`/g)) {
-      if (new RegExp(`\\bconst ${constant}\\b`).test(code)) count++
-      else if (!/^(?:LOG_LEVEL|GATEWAY_\w+|NAME_FILE)$/.test(constant)) t.fail(`${constant} in: ${row}`)
-    }
-  }
-  t.ok(count > 15, `${count} constants`)
-})
 
 t.test('the README names both commands of the set-up', async t => {
   const readme = readFileSync(join(import.meta.dirname, '../README.md'), 'utf8')

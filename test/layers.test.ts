@@ -336,19 +336,6 @@ t.test('subfolders are entered by no more files than they were', async t => {
   t.ok(found.size <= ENTERED_FOLDERS, [...found].toSorted().join(', '))
 })
 
-t.test('a folder has at most twenty files', async t => {
-  const folders = Map.groupBy(files, file => relative(SRC, dirname(file)))
-  for (const [name, found] of folders) t.ok(found.length <= 20, `${name || 'src'}: ${found.length} files`)
-})
-
-t.test('a file has at most 400 lines, one of the pipeline 350', async t => {
-  for (const file of files) {
-    const name = relative(SRC, file)
-    const lines = readFileSync(file, 'utf8').split('\n').length - 1
-    if (lines > (/^(?:gateway|exchange)\//.test(name) ? 350 : 400)) t.fail(`${name}: ${lines} lines`)
-  }
-})
-
 t.test('no two folders import each other', async t => {
   const between = new Set(imports.map(({ from, to }) => `${unit(from)} ${unit(to)}`))
   for (const pair of between) {

@@ -74,8 +74,6 @@ export const PARTS = [
       'docs/architecture.md',
       'docs/interface.md',
       'docs/performance.md',
-      'docs/sources.md',
-      'docs/constants.md',
       'CONTRIBUTING.md',
       'CHANGELOG.md',
     ],
