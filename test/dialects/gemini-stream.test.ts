@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { groundingOf } from '../../src/dialects/gemini/grounding.ts'
+import type { Content } from '../../src/gateway/answer/assemble.ts'
 import { gemini } from '../support/dialects.ts'
 import { answer, deltas, finalOf, finish, secrets } from './answers.ts'
 import { ARRAY, candidateOf, chunksIn, framesOf, type Loose, partsOf, REQUEST } from './gemini-stream.ts'
@@ -98,4 +99,17 @@ t.test('places of citations are bytes, found in one pass over the text', async t
     t.same(segment, { ...cited, text: text.slice(from, to) })
     t.same(groundingChunkIndices, [(at % annotations.length) % 7])
   }
+})
+
+t.test('thoughts of two items that end after both have begun are told once', async t => {
+  const thought = (item: number, text: string): Content[] => [
+    { kind: 'open', item, start: { type: 'reasoning', id: null, format: null } },
+    { kind: 'reasoning', item, form: 'summary', part: 0, text },
+  ]
+  const close = (item: number): Content => ({ kind: 'close', item, fields: {} })
+  const events = answer([...thought(0, 'hm'), ...thought(1, 'well'), close(0), close(1)], 'stop')
+  const told = chunksIn(framesOf(events))
+    .flatMap(partsOf)
+    .filter(part => part.thought === true)
+  t.equal(told.map(part => part.text).join(''), 'hm\n\nwell')
 })

@@ -478,3 +478,34 @@ t.test('what a provider tells both as text and as summary is told once', async t
     t.match(bodyOf(finalOf(events)), { content: [{ type: 'thinking', thinking: 'hm, well' }] })
   }
 })
+
+const THOUGHT_CLOSED_LAST = (
+  form: 'text' | 'summary',
+  fields: Readonly<Record<string, unknown>>,
+): Content[] => [
+  { kind: 'open', item: 0, start: { type: 'reasoning', id: 'rs_1', format: 'openai-responses-v1' } },
+  { kind: 'reasoning', item: 0, form, part: 0, text: 'hm' },
+  { kind: 'open', item: 1, start: { type: 'message', id: null, phase: null } },
+  { kind: 'text', item: 1, part: 0, text: 'yes', logprobs: null },
+  { kind: 'close', item: 1, fields: {} },
+  { kind: 'close', item: 0, fields },
+]
+
+t.test('a thought that ends after the answer is told once, and its seal at its end', async t => {
+  for (const form of ['text', 'summary'] as const) {
+    const plain = gathered(eventsIn(framesOf(answer(THOUGHT_CLOSED_LAST(form, {}), 'stop'))))
+    t.match(plain['content'], [
+      { type: 'thinking', thinking: 'hm' },
+      { type: 'text', text: 'yes' },
+    ])
+    t.equal((plain['content'] as unknown[]).length, 2)
+    const sealed = THOUGHT_CLOSED_LAST(form, { encrypted_content: 'sealed' })
+    const message = gathered(eventsIn(framesOf(answer(sealed, 'stop'))))
+    t.match(message['content'], [
+      { type: 'thinking', thinking: 'hm' },
+      { type: 'text', text: 'yes' },
+      { type: 'redacted_thinking', data: /sealed$/ },
+    ])
+    t.equal((message['content'] as unknown[]).length, 3)
+  }
+})

@@ -1,7 +1,7 @@
 /** Passes a provider's reply through decoder and answer, to show what a client of the gateway sees of it. */
 import { toGatewayError } from '../../src/errors.ts'
 import { Bill } from '../../src/exchange/bill.ts'
-import type { Delta, Usage } from '../../src/formats/format.ts'
+import type { Decoder, Delta, Usage } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { chargeOf, inputOf, toResponseUsage } from '../../src/gateway/accounting/charge.ts'
 import { Answer, type Ending } from '../../src/gateway/answer/answer.ts'
@@ -25,6 +25,18 @@ const ESTIMATED: Usage = {
 
 /** The events of a reply as a client gets them; one that fails ends with response.failed, as committed streams do. */
 export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): StreamEvent[] {
+  return eventsOfReply(format, decoder => {
+    if (streamed) readFrames(FORMATS[format], decoder, [bytes])
+    else decoder.frame('', bytes.toString('utf8'))
+  })
+}
+
+/** The events of a reply whose frames `read` passes to the decoder. `onFailure` gets what reading throws. */
+export function eventsOfReply(
+  format: FormatName,
+  read: (decoder: Decoder) => void,
+  onFailure?: (error: unknown) => void,
+): StreamEvent[] {
   const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
   const sink = new EventCollector()
   const answer = new Answer(sink, echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: '' }))
@@ -51,13 +63,10 @@ export function eventsOf(format: FormatName, bytes: Buffer, streamed: boolean): 
   }
   const decoder = FORMATS[format].decoder(take)
   try {
-    if (streamed) {
-      readFrames(FORMATS[format], decoder, [bytes])
-    } else {
-      decoder.frame('', bytes.toString('utf8'))
-    }
+    read(decoder)
     decoder.end()
   } catch (error) {
+    onFailure?.(error)
     begin()
     if (!over) answer.fail(toGatewayError(error), endingOf(format, usage))
   }

@@ -1,5 +1,5 @@
 /** Parts of a generateContent reply that chunks and whole replies share. Pure. */
-import { textOrEmpty } from '../../json.ts'
+import { records, textOrEmpty } from '../../json.ts'
 import {
   type HostedItem,
   type Logprob,
@@ -134,7 +134,7 @@ function codeParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[
   const signed = signatureOf(item) ?? carrier.release()
   const call = { executableCode: { id, language: 'PYTHON', code: textOrEmpty(code) }, ...signed }
   if (!Array.isArray(outputs)) return [call]
-  const logs = (outputs as readonly { readonly logs?: unknown }[]).map(output => textOrEmpty(output.logs))
+  const logs = records(outputs).map(output => textOrEmpty(output['logs']))
   const outcome = status === 'failed' ? 'OUTCOME_FAILED' : 'OUTCOME_OK'
   return [call, { codeExecutionResult: { id, outcome, output: logs.join('') } }]
 }

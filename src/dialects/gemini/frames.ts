@@ -62,6 +62,8 @@ export class GeminiFrames implements FrameWriter {
   /** Of the last thought: its item, and the form and number of its piece; empty: none. */
   #thought = ''
   #thoughtItem = -1
+  /** Thoughts that were told, by output index: true for text, false for a summary. */
+  readonly #thoughts = new Map<number, boolean>()
 
   constructor(request: ResponsesRequest) {
     this.#request = request
@@ -142,13 +144,15 @@ export class GeminiFrames implements FrameWriter {
   #think(item: number, piece: string, delta: string): string {
     if (delta === '' || !this.#shows) return ''
     let told = delta
-    if (this.#thoughtItem === item && this.#thought !== piece) {
+    if (this.#thoughtItem !== item || this.#thought !== piece) {
       // Some providers say the same as text and as summary: what came first is told.
-      if (this.#thought.startsWith('text') !== piece.startsWith('text')) return ''
-      told = THOUGHT_BREAK + delta
-    } else if (this.#thoughtItem !== item && this.#thought !== '') told = THOUGHT_BREAK + delta
-    this.#thoughtItem = item
-    this.#thought = piece
+      const isText = piece.startsWith('text')
+      if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
+      this.#thoughts.set(item, isText)
+      if (this.#thought !== '') told = THOUGHT_BREAK + delta
+      this.#thoughtItem = item
+      this.#thought = piece
+    }
     return this.#chunk(`${HEAD}${JSON.stringify(told)}${THOUGHT_TAIL}${this.#rest}`)
   }
 
@@ -168,7 +172,7 @@ export class GeminiFrames implements FrameWriter {
   }
 
   #thoughtDone(index: number, item: ReasoningItem): string {
-    const isTold = this.#thoughtItem === index
+    const isTold = this.#thoughts.has(index)
     const parts = partsOf(item, this.#carrier, this.#shows && !isTold)
     return this.#parts(this.#thought === '' ? parts : apart(parts))
   }

@@ -59,6 +59,8 @@ export class MessagesFrames implements FrameWriter {
   /** The texts of other items while a call was open, by output index. */
   readonly #waiting = new Map<number, StreamEvent[]>()
   readonly #texts = new Map<string, SaidText>()
+  /** Thoughts that were told, by output index: true for text, false for a summary. */
+  readonly #thoughts = new Map<number, boolean>()
   #begun = false
   #finished = false
 
@@ -179,13 +181,17 @@ export class MessagesFrames implements FrameWriter {
     let head = ''
     let told = delta
     const open = this.#open
-    if (open?.kind !== 'thinking' || open.item !== item) {
-      head = this.#start('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
-    } else if (open.part !== part) {
+    if (open?.kind !== 'thinking' || open.item !== item || open.part !== part) {
       // Some providers say the same as text and as summary: what came first is told.
-      if (open.part.startsWith('text') !== part.startsWith('text')) return ''
-      open.part = part
-      told = THOUGHT_BREAK + delta
+      const isText = part.startsWith('text')
+      if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
+      this.#thoughts.set(item, isText)
+      if (open?.kind !== 'thinking' || open.item !== item) {
+        head = this.#start('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
+      } else {
+        open.part = part
+        told = THOUGHT_BREAK + delta
+      }
     }
     return `${head}${this.#open?.head ?? ''}${JSON.stringify(told)}${TAIL}`
   }
@@ -236,7 +242,8 @@ export class MessagesFrames implements FrameWriter {
       const seal = signature === '' ? '' : this.#delta({ type: 'signature_delta', signature })
       return seal + this.#stop()
     }
-    const block = thinkingBlock(item)
+    // Another item's block may have ended the thought: only what came with its end is left.
+    const block = thinkingBlock(this.#thoughts.has(index) ? { ...item, content: [], summary: [] } : item)
     return block === null ? '' : this.#whole([block])
   }
 

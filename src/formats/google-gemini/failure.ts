@@ -3,7 +3,7 @@
  * or inside a stream with status 200. `formats/failure.ts` maps them to failures of the gateway. Pure.
  */
 import { GatewayError } from '../../errors.ts'
-import { count, filled, type Json, parseJson, record, records } from '../../json.ts'
+import { count, filled, type Json, parseJson, record, records, textOrEmpty } from '../../json.ts'
 import { providerFailure, tidyMessage } from '../failure.ts'
 
 /** A wait of more than a day is no useful hint. */
@@ -48,7 +48,7 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
 function limitsDay(details: readonly Json[]): boolean {
   return details
     .flatMap(detail => records(detail['violations']))
-    .some(({ quotaId }) => /PerDay|Daily/.test(String(quotaId)))
+    .some(({ quotaId }) => /PerDay|Daily/.test(textOrEmpty(quotaId)))
 }
 
 /** The error for a reply with a status other than 2xx; `body` may be anything. */

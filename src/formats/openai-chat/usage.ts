@@ -30,7 +30,10 @@ function plainUsage(usage: Json): Usage | null {
   let [cachedTokens, audioTold, reasoningTokens] = [0, 0, 0]
   const read = usage['prompt_tokens_details'] as Json | null | undefined
   if (read != null) {
-    for (const name in read) if (!INPUT_DETAILS.has(name) || !((read[name] as number) >= 0)) return null
+    for (const name in read) {
+      const counted = read[name]
+      if (!INPUT_DETAILS.has(name) || typeof counted !== 'number' || !(counted >= 0)) return null
+    }
     const { cached_tokens: cached = 0, audio_tokens: audio = 0 } = read
     if (!(Number.isSafeInteger(cached) && Number.isSafeInteger(audio))) return null
     cachedTokens = Math.min(cached as number, inputTokens)

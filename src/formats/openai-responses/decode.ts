@@ -396,5 +396,5 @@ function isAgain(known: Slot, item: Json): boolean {
 }
 
 function kindOf(type: Slot['type'] | null, form: Json): string {
-  return `${type} ${form['type'] ?? 'message'}`
+  return `${type} ${filled(form['type']) ?? 'message'}`
 }

@@ -5,9 +5,10 @@
  * Streamed text is final, because it may have reached the client. A final text that continues it adds its rest; the
  * slots ignore a final text that contradicts it.
  */
+import { GatewayError } from '../../errors.ts'
 import { filled, isRecord, type Json, jsonText, records, remainder } from '../../json.ts'
 import { shortList } from '../../lists.ts'
-import type { Annotation } from '../../protocol/items.ts'
+import { isAnnotation } from '../annotations.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { isLogprob } from '../logprobs.ts'
@@ -47,12 +48,39 @@ const TOLD: Readonly<Record<ItemStart['type'], ReadonlySet<string>>> = {
   hosted: new Set(['type', 'id']),
 }
 
+/** Fields of messages, reasoning and calls that the gateway reads as texts. */
+const TEXTS: ReadonlySet<string> = new Set([
+  'call_id',
+  'encrypted_content',
+  'name',
+  'namespace',
+  'phase',
+  'signature',
+  'status',
+])
+
+/** The remainder of a message, reasoning or call; a field of a wrong type counts as missing. */
+function shapedRemainder(item: Json, without: ReadonlySet<string>): Json | null {
+  const wrong = Object.keys(item).filter(name => TEXTS.has(name) && typeof item[name] !== 'string')
+  return remainder(item, wrong.length === 0 ? without : new Set([...without, ...wrong]))
+}
+
 const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
 
-/** The item kind in deltas for a wire item; null for an item without a type, which cannot pass. */
+/**
+ * The item kind in deltas for a wire item; null for an item without a type, which cannot pass. A hosted item never has
+ * a type whose shape the gateway relies on.
+ * @throws GatewayError `provider_unavailable` for a message of another role: an answer is the assistant's
+ */
 export function startType(item: Json): ItemStart['type'] | null {
-  const type = item['type'] ?? (item['role'] === 'assistant' ? 'message' : undefined)
-  if (type === 'message' && (item['role'] ?? 'assistant') !== 'assistant') return 'hosted'
+  const { role } = item
+  const type = item['type'] ?? (role === 'assistant' ? 'message' : undefined)
+  if (type === 'message' && role != null && role !== 'assistant') {
+    throw new GatewayError(
+      'provider_unavailable',
+      'The provider sent a message whose role is not "assistant"',
+    )
+  }
   return START_TYPES.get(type) ?? (filled(type) === null ? null : 'hosted')
 }
 
@@ -149,9 +177,10 @@ export class Slots {
   annotate(slot: Slot, index: number, annotation: unknown): void {
     const part = this.part(slot, 'text', index)
     part.annotations++
+    if (!isAnnotation(annotation)) return
     part.emitted = true
     slot.current ??= part
-    this.#emit({ kind: 'annotation', item: slot.item, part: part.part, annotation: annotation as Annotation })
+    this.#emit({ kind: 'annotation', item: slot.item, part: part.part, annotation })
   }
 
   /** Adds streamed arguments of a function call, or streamed input of a custom tool call. */
@@ -183,10 +212,10 @@ export class Slots {
   settle(slot: Slot, form: Json): void {
     if (slot.type === 'function_call') this.completeInput(slot, form['arguments'])
     else if (slot.type === 'custom_tool_call') this.completeInput(slot, form['input'])
-    else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'))
+    else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'), SPOKEN)
     else if (slot.type === 'reasoning') {
-      this.#settleParts(slot, partsOf(form['summary'], 'summary_text'))
-      this.#settleParts(slot, partsOf(form['content'], 'reasoning_text'))
+      this.#settleParts(slot, partsOf(form['summary'], 'summary_text'), THOUGHT)
+      this.#settleParts(slot, partsOf(form['content'], 'reasoning_text'), THOUGHT)
     }
   }
 
@@ -218,7 +247,7 @@ export class Slots {
         return { type, id, format: reasoningFormat(item['format']) ?? this.#reasoning }
       case 'function_call':
       case 'custom_tool_call':
-        return { type, id, callId, name: filled(item['name']) ?? '', extra: remainder(item, NOT_EXTRA) }
+        return { type, id, callId, name: filled(item['name']) ?? '', extra: shapedRemainder(item, NOT_EXTRA) }
       case 'hosted':
         return { type, item: item as HostedStart }
     }
@@ -226,7 +255,8 @@ export class Slots {
 
   #closing(slot: Slot, final: Json): Json | null {
     // A hosted item is final in every field: there a null may replace a value.
-    const fields = remainder(final, TOLD[slot.type], slot.type === 'hosted')
+    const fields =
+      slot.type === 'hosted' ? remainder(final, TOLD.hosted, true) : shapedRemainder(final, TOLD[slot.type])
     if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return fields
     // A call that was opened before its name or id was known gets them now.
     const late: Record<string, unknown> = {}
@@ -235,13 +265,14 @@ export class Slots {
     return Object.keys(late).length === 0 ? fields : { ...fields, ...late }
   }
 
-  #settleParts(slot: Slot, finals: readonly Json[]): void {
+  /** `forms`: those that this type of item has; parts of other forms are left out. */
+  #settleParts(slot: Slot, finals: readonly Json[], forms: ReadonlySet<Form>): void {
     // Null where nothing was streamed: then there is nothing to match.
     const taken = slot.parts.length === 0 ? null : new Set<Part>()
     for (let at = 0; at < finals.length; at++) {
       const final = finals[at] as Json
       const form = formOf(final)
-      if (form === null) continue
+      if (form === null || !forms.has(form)) continue
       const whole = form === 'refusal' ? final['refusal'] : final['text']
       if (typeof whole !== 'string') continue
       const part =
@@ -306,6 +337,9 @@ export class Slots {
 
 /** The kind of deltas for a part. */
 export type Form = 'text' | 'refusal' | 'reasoning' | 'summary'
+
+const SPOKEN: ReadonlySet<Form> = new Set(['text', 'refusal'])
+const THOUGHT: ReadonlySet<Form> = new Set(['reasoning', 'summary'])
 
 interface Part {
   readonly form: Form

@@ -1,0 +1,28 @@
+/** Annotations that a provider of the Responses format reports. Pure. */
+import { filled, record } from '../json.ts'
+import type { Annotation } from '../protocol/items.ts'
+
+/** The type of each field that dialects read, in any kind of annotation. */
+const FIELDS: Readonly<Record<string, 'string' | 'number' | 'object'>> = {
+  url: 'string',
+  title: 'string',
+  content: 'string',
+  file_id: 'string',
+  filename: 'string',
+  container_id: 'string',
+  index: 'number',
+  start_index: 'number',
+  end_index: 'number',
+  file: 'object',
+}
+
+/** True if dialects can read all fields: one of a wrong type makes it no annotation. Fields may be missing. */
+export function isAnnotation(value: unknown): value is Annotation {
+  const annotation = record(value)
+  if (annotation === null || filled(annotation['type']) === null) return false
+  for (const name in FIELDS) {
+    const field = annotation[name]
+    if (field != null && typeof field !== FIELDS[name]) return false
+  }
+  return true
+}
