@@ -8,6 +8,7 @@ import type { Clock } from '../clock.ts'
 import { systemCode } from '../errors.ts'
 import { openCheckedFetch } from '../upstream/pages/checked-fetch.ts'
 import { checkUrl, type LinkRules, PageError, resolverOf } from '../upstream/pages/fetch-page.ts'
+import { ReadTurns } from '../upstream/read-turns.ts'
 import { type AlertFormat, type AlertType, bodyAs, signatureOf } from './alert.ts'
 
 /** A row of `alerts` in the configuration. */
@@ -64,6 +65,7 @@ export function createReceiver(row: ReceiverRow, clock: Clock): Receiver {
             'content-type': 'application/json',
             ...(secrets.length === 0 ? {} : { 'x-sluice-signature': signatureOf(secrets, body, seconds) }),
           },
+          turns: new ReadTurns(),
           maxRequests: 1,
           maxReplyBytes: REPLY_MAX_BYTES,
           maxBytes: REPLY_MAX_BYTES,

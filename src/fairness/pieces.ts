@@ -9,6 +9,14 @@ export interface PieceBound {
 /** Chunks of a request body. No HTTP client or proxy sends a long body in chunks of a few bytes. */
 export const BODY_PIECES: PieceBound = { free: 1_000, leastMeanBytes: 64 }
 
+/** Chunks of a reply from a provider, a page or an MCP server. The shortest event with content has more bytes. */
+export const REPLY_PIECES: PieceBound = { free: 10_000, leastMeanBytes: 16 }
+
+/** True if a body of this many bytes has been cut into too many pieces. */
+export function isCutTooFine({ free, leastMeanBytes }: PieceBound, pieces: number, bytes: number): boolean {
+  return pieces > free && bytes < pieces * leastMeanBytes
+}
+
 /** Counts the pieces of one body or reply. */
 export class PieceCount {
   readonly #bound: PieceBound
@@ -23,7 +31,6 @@ export class PieceCount {
   add(bytes: number): boolean {
     this.#pieces++
     this.#bytes += bytes
-    const { free, leastMeanBytes } = this.#bound
-    return this.#pieces <= free || this.#bytes >= this.#pieces * leastMeanBytes
+    return !isCutTooFine(this.#bound, this.#pieces, this.#bytes)
   }
 }

@@ -10,7 +10,9 @@ import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable } from '../errors
 import { Places } from '../fairness/places.ts'
 import { s3Signer } from '../upstream/aws-signature.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
-import { requestWithin, undici } from '../upstream/undici/undici.ts'
+import { ReadTurns } from '../upstream/read-turns.ts'
+import { type PartedReply, requestWithin } from '../upstream/undici/request.ts'
+import { undici } from '../upstream/undici/undici.ts'
 import { type ContentSource, checkedId, type FileContents } from './contents.ts'
 
 interface S3Settings {
@@ -44,11 +46,9 @@ const ANSWER_MAX_BYTES = 64 * 1024
 const KEPT_HASH = 'x-amz-meta-sha256'
 const NO_BYTES = createHash('sha256').digest('hex')
 
-type Reply = Dispatcher.ResponseData
-
 /** A request with its deadline: it ends when the bucket is silent. */
 interface Asking {
-  readonly reply: Reply
+  readonly reply: PartedReply
   readonly silence: Silence
 }
 
@@ -56,6 +56,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   const base = baseOf(settings)
   const sign = s3Signer(clock, settings, settings.region)
   let dispatcher: Dispatcher | null = null
+  const turns = new ReadTurns()
   const places = new Places({
     clock,
     places: CONNECTIONS_MAX,
@@ -88,10 +89,13 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
         : Readable.from(silence.watched(source.chunks()), { objectMode: false })
     try {
       const { origin, pathname: path } = url
-      const reply = await requestWithin(dispatcher, { origin, path, method, headers, body }, silence.signal)
+      const reply = await requestWithin(
+        dispatcher,
+        { origin, path, method, headers, body },
+        turns,
+        silence.signal,
+      )
       silence.heard()
-      // A reply that is left is an error of its body.
-      reply.body.on('error', () => undefined)
       if (reply.statusCode >= 300) throw new BucketError(reply.statusCode, await textOf(reply, silence))
       return { reply, silence }
     } catch (thrown) {
@@ -250,14 +254,13 @@ class Silence {
   }
 
   /** The bytes of the answer. */
-  async *read({ body }: Reply): AsyncIterable<Uint8Array> {
-    const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>
+  async *read({ body }: PartedReply): AsyncIterable<Uint8Array> {
     for (;;) {
       this.heard()
-      const { value, done } = await chunks.next()
+      const part = await body.read()
       this.end()
-      if (done === true) return
-      yield value
+      if (part === null) return
+      yield part
     }
   }
 
@@ -267,7 +270,7 @@ class Silence {
 }
 
 /** Reads an answer that is no object to its end. */
-async function textOf(reply: Reply, silence: Silence): Promise<string> {
+async function textOf(reply: PartedReply, silence: Silence): Promise<string> {
   const chunks: Uint8Array[] = []
   let bytes = 0
   try {

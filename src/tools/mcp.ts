@@ -13,6 +13,7 @@ import { functionName } from '../protocol/tools.ts'
 import { abortSignalOf } from '../signal.ts'
 import type { ProxyOf } from '../upstream/egress.ts'
 import { type LinkRules, resolverOf } from '../upstream/pages/fetch-page.ts'
+import { ReadTurns } from '../upstream/read-turns.ts'
 import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
 import {
   createMcpConnection,
@@ -69,7 +70,14 @@ function sessionDeps({ clock, config, mcpLibrary: library, proxyOf, rules: given
   const { allowPrivate } = config.tools.mcp
   const proxy = proxyOf === undefined ? {} : { proxyOf }
   const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
-  return { clock, library, rules, resolve: resolverOf(rules), oldServers: createOldServers(clock) }
+  return {
+    clock,
+    library,
+    rules,
+    resolve: resolverOf(rules),
+    turns: new ReadTurns(),
+    oldServers: createOldServers(clock),
+  }
 }
 
 type SessionDeps = McpConnectionDeps

@@ -3,7 +3,6 @@ import tap, { type Test } from 'tap'
 import { TRANSPORTS } from '../../src/providers/provider.ts'
 import { chunk, reply, STREAM_HEAD } from '../support/fault-server.ts'
 import { Notes, type SetUpOptions, serve, setUp as setUpBy, turns } from './calls.ts'
-import { differs } from './differences.ts'
 
 for (const by of TRANSPORTS) {
   tap.test(by, async t => {
@@ -170,82 +169,74 @@ for (const by of TRANSPORTS) {
       )
     })
 
-    t.test(
-      'a flood brings a bounded amount in each turn of the event loop',
-      { skip: differs(by, 'a flood of bytes') },
-      async t => {
-        const { client, request } = setUp(t)
-        const body = 'x'.repeat(16 * 1024 * 1024)
-        const server = await serve(t, answering => answering.send(reply(200, body)))
-        const notes = new Notes()
-        let received = 0
-        let before = 0
-        let most = 0
-        let isOver = false
-        const look = () => {
-          most = Math.max(most, received - before)
-          before = received
-          if (!isOver) setImmediate(look)
+    t.test('a flood brings a bounded amount in each turn of the event loop', async t => {
+      const { client, request } = setUp(t)
+      const body = 'x'.repeat(16 * 1024 * 1024)
+      const server = await serve(t, answering => answering.send(reply(200, body)))
+      const notes = new Notes()
+      let received = 0
+      let before = 0
+      let most = 0
+      let isOver = false
+      const look = () => {
+        most = Math.max(most, received - before)
+        before = received
+        if (!isOver) setImmediate(look)
+      }
+      client.start(
+        request(server.url()),
+        Object.assign(notes, {
+          onData: (bytes: Buffer) => {
+            received += bytes.length
+          },
+        }),
+      )
+      look()
+      await notes.ended
+      isOver = true
+      t.equal(received, body.length)
+      t.ok(most <= 192 * 1024, `${most} bytes`)
+      t.ok(most >= 32 * 1024, 'and is not held up')
+    })
+
+    t.test('many connections that bring something in each turn share what it brings', async t => {
+      const CONNECTIONS = 50
+      const PIECES = 40
+      // Less than a full read of any one of them.
+      const piece = Buffer.alloc(12 * 1024, 'x')
+      const { client, request } = setUp(t, { maxConnections: CONNECTIONS })
+      const server = await serve(t, async ({ socket }) => {
+        socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${piece.length * PIECES}\r\n\r\n`)
+        for (let left = PIECES; left > 0; left--) {
+          socket.write(piece)
+          await turns(1)
         }
+      })
+      let received = 0
+      let readTurns = 0
+      let isOver = false
+      const look = () => {
+        readTurns++
+        if (!isOver) setImmediate(look)
+      }
+      const all = Array.from({ length: CONNECTIONS }, () => {
+        const notes = new Notes()
         client.start(
           request(server.url()),
           Object.assign(notes, {
             onData: (bytes: Buffer) => {
+              if (received === 0) look()
               received += bytes.length
             },
           }),
         )
-        look()
-        await notes.ended
-        isOver = true
-        t.equal(received, body.length)
-        t.ok(most <= 192 * 1024, `${most} bytes`)
-        t.ok(most >= 32 * 1024, 'and is not held up')
-      },
-    )
-
-    t.test(
-      'many connections that bring something in each turn share what it brings',
-      { skip: differs(by, 'a flood of bytes') },
-      async t => {
-        const CONNECTIONS = 50
-        const PIECES = 40
-        // Less than a full read of any one of them.
-        const piece = Buffer.alloc(12 * 1024, 'x')
-        const { client, request } = setUp(t, { maxConnections: CONNECTIONS })
-        const server = await serve(t, async ({ socket }) => {
-          socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${piece.length * PIECES}\r\n\r\n`)
-          for (let left = PIECES; left > 0; left--) {
-            socket.write(piece)
-            await turns(1)
-          }
-        })
-        let received = 0
-        let readTurns = 0
-        let isOver = false
-        const look = () => {
-          readTurns++
-          if (!isOver) setImmediate(look)
-        }
-        const all = Array.from({ length: CONNECTIONS }, () => {
-          const notes = new Notes()
-          client.start(
-            request(server.url()),
-            Object.assign(notes, {
-              onData: (bytes: Buffer) => {
-                if (received === 0) look()
-                received += bytes.length
-              },
-            }),
-          )
-          return notes.ended
-        })
-        await Promise.all(all)
-        isOver = true
-        t.equal(received, CONNECTIONS * PIECES * piece.length)
-        const most = received / readTurns
-        t.ok(most <= 256 * 1024, `${Math.round(most)} bytes in a turn`)
-      },
-    )
+        return notes.ended
+      })
+      await Promise.all(all)
+      isOver = true
+      t.equal(received, CONNECTIONS * PIECES * piece.length)
+      const most = received / readTurns
+      t.ok(most <= 256 * 1024, `${Math.round(most)} bytes in a turn`)
+    })
   })
 }

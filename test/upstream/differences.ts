@@ -6,7 +6,6 @@ import type { TransportName } from '../../src/providers/provider.ts'
 
 /** By a short name: what undici does. */
 export const DIFFERENCES = {
-  'a flood of bytes': 'reads up to 2 MiB of one connection in one turn of the event loop, instead of 192 KiB',
   'idle connections': 'closes idle connections by its own timers, and keeps any number of them until then',
   'a reply that overtakes its request': 'keeps the connection, and writes the rest of the request first',
   '100 Continue': 'refuses one that was not asked for, as a lost connection',

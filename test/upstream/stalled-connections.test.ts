@@ -9,6 +9,7 @@ import { createS3Contents } from '../../src/files/s3.ts'
 import { fileId } from '../../src/ids.ts'
 import { openCheckedFetch } from '../../src/upstream/pages/checked-fetch.ts'
 import { createPageFetcher, type LinkRules, resolverOf } from '../../src/upstream/pages/fetch-page.ts'
+import { ReadTurns } from '../../src/upstream/read-turns.ts'
 import { listening } from '../support/listening.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -93,7 +94,14 @@ for (const [where, { answer, isProxy }] of Object.entries(STALLS)) {
       const network = await openCheckedFetch(
         rules,
         resolverOf(rules),
-        { url: new URL(address), headers: {}, maxRequests: 9, maxReplyBytes: 1_000, maxBytes: 1_000 },
+        {
+          url: new URL(address),
+          headers: {},
+          turns: new ReadTurns(),
+          maxRequests: 9,
+          maxReplyBytes: 1_000,
+          maxBytes: 1_000,
+        },
         signal,
       )
       const leaving = new AbortController()

@@ -9,6 +9,7 @@ import type { Clock } from '../../clock.ts'
 import { type CheckedFetch, openCheckedFetch } from '../../upstream/pages/checked-fetch.ts'
 import type { LinkRules } from '../../upstream/pages/fetch-page.ts'
 import type { ResolveName } from '../../upstream/pages/resolve-name.ts'
+import type { ReadTurns } from '../../upstream/read-turns.ts'
 import { failureOf, McpFailure } from './failure.ts'
 import type { McpLibrary } from './library.ts'
 import type { McpTool } from './listing.ts'
@@ -29,6 +30,7 @@ export interface McpConnectionDeps {
   readonly library: McpLibrary
   readonly rules: LinkRules
   readonly resolve: ResolveName
+  readonly turns: ReadTurns
   readonly oldServers: OldServers
 }
 
@@ -152,7 +154,7 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
 }
 
 async function open(
-  { library, rules, resolve, clock, oldServers }: McpConnectionDeps,
+  { library, rules, resolve, turns, clock, oldServers }: McpConnectionDeps,
   { url, headers }: McpServer,
   mark: string,
   signal: AbortSignal,
@@ -165,6 +167,7 @@ async function open(
       {
         url,
         headers,
+        turns,
         maxRequests: REQUESTS_MAX,
         maxReplyBytes: REPLY_MAX_BYTES,
         maxBytes: REPLIES_MAX_BYTES,

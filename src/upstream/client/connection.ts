@@ -5,8 +5,8 @@
  */
 import type { Socket } from 'node:net'
 import type { Clock } from '../../clock.ts'
+import { LONG_READ_BYTES, type Reader, type ReadTurns } from '../read-turns.ts'
 import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
-import type { Reader, ReadTurns } from './read-turns.ts'
 import type { ReplyHead } from './reply-head.ts'
 import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
@@ -57,8 +57,6 @@ export interface ConnectionPool {
   track(socket: Socket): void
 }
 
-/** Shorter reads are not counted: models write their text in smaller pieces, and most JSON replies fit. */
-const LONG_READ_BYTES = 2 * 1024
 /** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
 const HINT_MARGIN_MS = 1_000
 /**

@@ -4,9 +4,9 @@
  */
 import type { Socket } from 'node:net'
 import type { Timer } from '../../clock.ts'
+import { ReadTurns } from '../read-turns.ts'
 import { type SessionMemory, type SocketTarget, targetOf } from './connect.ts'
 import { Connection, type ConnectionLimits, type ConnectionPool } from './connection.ts'
-import { ReadTurns } from './read-turns.ts'
 
 interface PoolLimits extends ConnectionLimits {
   /** Maximum number of connections in one pool, busy and idle. */

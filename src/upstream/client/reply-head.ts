@@ -1,4 +1,5 @@
 /** Parses the head of a reply, and defines the faults of replies. Hot path. */
+import type { GatewayError } from '../../errors.ts'
 import { unavailable } from '../transport.ts'
 
 export const TAB = 9
@@ -87,6 +88,11 @@ export function wrongLength(): Error {
 
 export function tooLargeBody(): Error {
   return unavailable('The provider sent a reply that is too large')
+}
+
+/** The chunks of a reply are too small; see `REPLY_PIECES`. */
+export function tooFinelyCut(): GatewayError {
+  return unavailable('The provider sent a reply in chunks that are too small')
 }
 
 export function tooLargeHead(): Error {

@@ -3,6 +3,7 @@
  * bytes of each read in one piece, without copying them. Grammar: RFC 9112; lines end in CRLF, no folded headers, one
  * framing only.
  */
+import { isCutTooFine, REPLY_PIECES } from '../../fairness/pieces.ts'
 import { unavailable } from '../transport.ts'
 import {
   CR,
@@ -13,6 +14,7 @@ import {
   refuseBareFeeds,
   SPACE,
   TAB,
+  tooFinelyCut,
   tooLargeBody,
   tooLargeHead,
   wrongLength,
@@ -84,6 +86,8 @@ export class ReplyParser {
   /** Bytes in the current line of a trailer. */
   #lineBytes = 0
   #bodyBytes = 0
+  /** Chunks of the body. One that spans two reads counts twice. */
+  #pieces = 0
   #reusable = false
 
   constructor(receiver: ReplyReceiver, limits: ReplyLimits) {
@@ -97,6 +101,7 @@ export class ReplyParser {
     this.#head = ''
     this.#beside = 0
     this.#bodyBytes = 0
+    this.#pieces = 0
   }
 
   /** Drops all later bytes. */
@@ -141,11 +146,13 @@ export class ReplyParser {
   /** Moves the data of all chunks of a read together, so that the receiver gets it in one piece. */
   #chunked(bytes: Buffer, from: number, length: number): void {
     let [at, start, end] = [from, from, from]
+    let pieces = 0
     let fault: unknown = null
     try {
       while (at < length) {
         if (this.#state === CHUNK) {
           const to = Math.min(length, at + this.#missing)
+          pieces++
           this.#bodyBytes += to - at
           if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
           if (end === start) {
@@ -175,6 +182,8 @@ export class ReplyParser {
     } catch (thrown) {
       fault = thrown
     }
+    this.#pieces += pieces
+    if (isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes)) throw tooFinelyCut()
     const isWhole = this.#state === WHOLE
     if (end > start) this.#receiver.onBody(bytes.subarray(start, end), isWhole)
     if (this.#state === OVER) return

@@ -3,9 +3,10 @@
  * checked like those of links (fetch-page.ts); requests to other origins are refused. Bounded in requests, connections
  * and bytes. Serve threads.
  */
-import type { Readable } from 'node:stream'
 import type { Dispatcher } from 'undici'
-import { requestWithin, undici } from '../undici/undici.ts'
+import type { ReadTurns } from '../read-turns.ts'
+import { FineChunks, type PartedReply, type ReplyParts, requestWithin } from '../undici/request.ts'
+import { undici } from '../undici/undici.ts'
 import { addressesOf, connectorTo, type LinkRules, PageError } from './fetch-page.ts'
 import type { ResolveName } from './resolve-name.ts'
 
@@ -14,6 +15,8 @@ interface CheckedFetchTerms {
   readonly url: URL
   /** Sent with each request, and replaces the request's own headers. */
   readonly headers: Readonly<Record<string, string>>
+  /** Shared with the other connections that read in this thread. */
+  readonly turns: ReadTurns
   readonly maxRequests: number
   /** Maximum size of one reply. */
   readonly maxReplyBytes: number
@@ -75,7 +78,7 @@ async function ask(
   to: URL,
   init: RequestInit,
   terms: CheckedFetchTerms,
-): Promise<Dispatcher.ResponseData> {
+): Promise<PartedReply> {
   const own = Object.fromEntries(new Headers(init.headers).entries())
   try {
     const request = {
@@ -90,7 +93,7 @@ async function ask(
       },
       body: typeof init.body === 'string' ? init.body : null,
     }
-    return await requestWithin(dispatcher, request, init.signal ?? null)
+    return await requestWithin(dispatcher, request, terms.turns, init.signal ?? null)
   } catch (thrown) {
     init.signal?.throwIfAborted()
     throw thrown instanceof PageError ? thrown : unreachable()
@@ -98,12 +101,10 @@ async function ask(
 }
 
 function responseOf(
-  { statusCode, headers, body }: Dispatcher.ResponseData,
+  { statusCode, headers, body }: PartedReply,
   { maxReplyBytes }: CheckedFetchTerms,
   bytes: { left: number },
 ): Response {
-  // If a reply is abandoned, its body emits an error.
-  body.on('error', () => undefined)
   const kept = new Headers()
   for (const name of KEPT_HEADERS) {
     const value = headers[name]
@@ -126,18 +127,23 @@ function responseOf(
 }
 
 /** The body, which fails after `maxBytes`, or when all bodies together exceed their limit. */
-function countedStream(body: Readable, maxBytes: number, all: { left: number }): ReadableStream<Uint8Array> {
-  const chunks = body[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+function countedStream(
+  body: ReplyParts,
+  maxBytes: number,
+  all: { left: number },
+): ReadableStream<Uint8Array> {
   let length = 0
   return new ReadableStream({
     async pull(controller) {
-      const { value, done } = await chunks.next()
-      if (done === true) {
+      const part = await body.read().catch((thrown: unknown) => {
+        throw thrown instanceof FineChunks ? fineChunks() : thrown
+      })
+      if (part === null) {
         controller.close()
         return
       }
-      length += value.length
-      all.left -= value.length
+      length += part.length
+      all.left -= part.length
       if (length > maxBytes || all.left < 0) {
         body.destroy()
         throw new PageError(
@@ -147,12 +153,16 @@ function countedStream(body: Readable, maxBytes: number, all: { left: number }):
             : "the server's answers are too large in total",
         )
       }
-      controller.enqueue(new Uint8Array(value))
+      controller.enqueue(new Uint8Array(part))
     },
     cancel() {
       body.destroy()
     },
   })
+}
+
+function fineChunks(): PageError {
+  return new PageError('refused', 'the server answered in chunks that are too small')
 }
 
 function unreachable(): PageError {

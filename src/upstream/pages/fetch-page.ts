@@ -4,12 +4,14 @@
  * in bytes, time, hops and concurrent fetches. Serve threads.
  */
 import { isIP, type LookupFunction, Socket } from 'node:net'
-import type { buildConnector, Dispatcher } from 'undici'
+import type { buildConnector } from 'undici'
 import type { Clock } from '../../clock.ts'
 import { Places } from '../../fairness/places.ts'
 import type { ProxyOf } from '../egress.ts'
 import { throughProxy } from '../proxy-tunnel.ts'
-import { requestWithin, undici } from '../undici/undici.ts'
+import { ReadTurns } from '../read-turns.ts'
+import { FineChunks, type PartedReply, requestWithin } from '../undici/request.ts'
+import { undici } from '../undici/undici.ts'
 import {
   type Address,
   createServerLookup,
@@ -107,6 +109,7 @@ const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
 /** Creates the page fetcher of one thread. */
 export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
   const resolve = resolverOf(deps)
+  const turns = new ReadTurns()
   const places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
   return async (address, terms) => {
     const { signal } = terms
@@ -120,7 +123,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
       ending.abort(new PageError('timeout', 'the link took too long to answer')),
     )
     try {
-      return await follow(deps, resolve, address, { ...terms, signal: ending.signal })
+      return await follow(deps, resolve, turns, address, { ...terms, signal: ending.signal })
     } catch (thrown) {
       signal.throwIfAborted()
       if (thrown instanceof QueueTimeout)
@@ -144,13 +147,14 @@ export function resolverOf({ allowPrivate, resolve }: LinkRules): ResolveName {
 async function follow(
   deps: PageFetcherDeps,
   resolve: ResolveName,
+  turns: ReadTurns,
   address: string,
   { types, signal, admits = () => true }: PageTerms,
 ): Promise<FetchedPage> {
   let url = checkUrl(deps, address)
   for (let hops = 0; ; hops++) {
     if (!admits(url)) throw refusal('leads to a domain that this request does not allow')
-    const answer = await ask(deps, url, await addressesOf(deps, resolve, url, signal), signal)
+    const answer = await ask(deps, turns, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
       const { location } = answer.headers
       const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
@@ -211,7 +215,7 @@ async function addressesBy(
 }
 
 /** A reply whose body was not read. */
-interface Answer extends Pick<Dispatcher.ResponseData, 'statusCode' | 'headers' | 'body'> {
+interface Answer extends PartedReply {
   /** Closes the connection. */
   leave(): void
 }
@@ -229,6 +233,7 @@ const VERIFIED = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as con
 
 async function ask(
   deps: PageFetcherDeps,
+  turns: ReadTurns,
   url: URL,
   addresses: readonly Address[],
   signal: AbortSignal,
@@ -239,10 +244,8 @@ async function ask(
   try {
     const headers = { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' }
     const path = `${url.pathname}${url.search}`
-    const reply = await requestWithin(client, { path, method: 'GET', headers }, signal)
-    // If a reply is abandoned, its body emits an error.
-    reply.body.on('error', () => undefined)
-    return { statusCode: reply.statusCode, headers: reply.headers, body: reply.body, leave }
+    const reply = await requestWithin(client, { path, method: 'GET', headers }, turns, signal)
+    return { ...reply, leave }
   } catch (thrown) {
     leave()
     throw thrown
@@ -343,10 +346,14 @@ async function read(
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
   const chunks: Buffer[] = []
   let length = 0
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    length += chunk.length
-    if (length > maxBytes) throw tooLarge(maxBytes)
-    chunks.push(chunk)
+  try {
+    for await (const chunk of body) {
+      length += chunk.length
+      if (length > maxBytes) throw tooLarge(maxBytes)
+      chunks.push(chunk)
+    }
+  } catch (thrown) {
+    throw thrown instanceof FineChunks ? refusal('answers in chunks that are too small') : thrown
   }
   const bytes = new Uint8Array(length)
   let at = 0

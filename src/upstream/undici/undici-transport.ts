@@ -5,7 +5,9 @@
  */
 import { type GatewayError, rewritten } from '../../errors.ts'
 import { RunningCall } from '../client/call.ts'
+import { tooFinelyCut } from '../client/reply-head.ts'
 import { RequestHeads } from '../client/request-head.ts'
+import { LONG_READ_BYTES, type Reader, ReadTurns, TURN_BYTES } from '../read-turns.ts'
 import {
   LIMITS,
   type Transport,
@@ -16,6 +18,7 @@ import {
   type UpstreamRequest,
   unavailable,
 } from '../transport.ts'
+import { JoinedPieces } from './joined-pieces.ts'
 import {
   type CrossingClient,
   type Undici,
@@ -34,7 +37,7 @@ export function createUndiciTransport(options: UndiciTransportOptions): Transpor
   const settings = { ...LIMITS, onReplay: () => undefined, ...options }
   const pools = new UndiciPools(settings)
   const heads = new RequestHeads(settings.userAgent)
-  const shared: Shared = { settings, pools, heads }
+  const shared: Shared = { settings, pools, heads, turns: new ReadTurns() }
   return {
     start(request, handler) {
       const call = new UndiciCall(shared, request, handler)
@@ -52,14 +55,18 @@ interface Shared {
   readonly settings: Settings
   readonly pools: UndiciPools
   readonly heads: RequestHeads
+  readonly turns: ReadTurns
 }
 
 /** The reason given to undici for an abort. It is never shown. */
 const LEFT = new Error('the call is over')
 
-class UndiciCall extends RunningCall implements Undici.DispatchHandler {
+class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   readonly #shared: Shared
   readonly #request: UpstreamRequest
+  /** The body's bytes of one read, which go on together. */
+  readonly #joined = new JoinedPieces()
+  readBytes = 0
   #options: Undici.DispatchOptions | null = null
   #pool: UndiciPool | null = null
   #controller: UndiciController | null = null
@@ -69,6 +76,11 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
   #isAnswered = false
   #isHeaded = false
   #isRepeated = false
+  /** True from the first chunk of a read until its chunks go on. */
+  #isJoining = false
+  /** True while other connections have their turn. */
+  #isWaiting = false
+  #isEnded = false
   /** Bytes of the body that are still missing; NaN if the head states no length. */
   #missing = Number.NaN
   #writtenMs = 0
@@ -150,15 +162,63 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
     this.onHead({ status, headers: plain })
   }
 
-  onResponseData(_controller: UndiciController, chunk: Buffer): void {
+  onResponseData(controller: UndiciController, chunk: Buffer): void {
     if (this.isOver) return
     this.#missing -= chunk.length
-    this.onBody(chunk)
+    if (!this.#joined.add(chunk)) {
+      this.fail(tooFinelyCut())
+      return
+    }
+    if (this.#joined.costBytes >= TURN_BYTES) controller.pause()
+    if (this.#isJoining) return
+    this.#isJoining = true
+    process.nextTick(goOn, this)
   }
 
   onResponseEnd(): void {
     this.#client?.served()
-    if (!this.isOver) this.#end()
+    if (this.isOver) return
+    this.#isEnded = true
+    // After the end of a reply, no other connection has to wait.
+    if (!this.isPaused) this.#passOn()
+  }
+
+  /** Called by `ReadTurns`. */
+  readOn(): void {
+    this.#isWaiting = false
+    this.goOn()
+  }
+
+  /** Passes on what was read, and reads on. Never called from inside undici. */
+  goOn(): void {
+    this.#isJoining = false
+    if (this.#isHeld()) return
+    this.#passOn()
+    if (!this.#isHeld()) this.#controller?.resume()
+  }
+
+  #isHeld(): boolean {
+    return this.isOver || this.isPaused || this.#isWaiting
+  }
+
+  #passOn(): void {
+    if (this.#joined.length > 0) {
+      if (!this.#isEnded) this.#takeTurn(this.#joined.costBytes)
+      this.onBody(this.#joined.take(), this.#isEnded)
+    }
+    if (this.#isEnded && !this.isOver) this.#end()
+  }
+
+  /** Counts a read. Stops reading until other connections have had their turn, if the turn has used up its bytes. */
+  #takeTurn(costBytes: number): void {
+    const { turns } = this.#shared
+    if (costBytes < LONG_READ_BYTES) turns.shortBytes += costBytes
+    else if (!turns.admits(costBytes)) {
+      this.readBytes = costBytes
+      this.#isWaiting = true
+      this.#controller?.pause()
+      turns.join(this)
+    }
   }
 
   onResponseError(_controller: UndiciController | null, error: Error): void {
@@ -173,6 +233,8 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
   }
 
   #lost(error: Error): void {
+    // What was read before is passed on even to a paused call.
+    if (!this.isOver) this.#passOn()
     if (this.isOver) return
     // Undici treats a close as a fault if the call is paused at the last byte.
     if (this.#missing === 0 && BROKEN.has(codeOf(error))) this.#end()
@@ -214,9 +276,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
 
   protected releaseBody(): void {
     // Undici calls back from inside `resume`.
-    queueMicrotask(() => {
-      if (!this.isOver && !this.isPaused) this.#controller?.resume()
-    })
+    queueMicrotask(() => this.goOn())
   }
 
   /**
@@ -232,6 +292,10 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler {
     if (this.#shared.settings.route.http2) setImmediate(() => controller.abort(LEFT))
     else controller.abort(LEFT)
   }
+}
+
+function goOn(call: UndiciCall): void {
+  call.goOn()
 }
 
 /** The last value of each header, under lower-case names. */

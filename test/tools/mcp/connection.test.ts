@@ -12,6 +12,7 @@ import { McpFailure } from '../../../src/tools/mcp/failure.ts'
 import { McpLibrary } from '../../../src/tools/mcp/library.ts'
 import { listTools } from '../../../src/tools/mcp/listing.ts'
 import { type LinkRules, resolverOf } from '../../../src/upstream/pages/fetch-page.ts'
+import { ReadTurns } from '../../../src/upstream/read-turns.ts'
 import {
   afterOpening,
   type McpServerOptions,
@@ -41,7 +42,7 @@ function connectTo(
   { clock = systemClock, rules = OPEN, oldServers = createOldServers(clock) }: ConnectOptions = {},
 ): McpConnection {
   const connection = createMcpConnection(
-    { clock, library: LIBRARY, rules, resolve: resolverOf(rules), oldServers },
+    { clock, library: LIBRARY, rules, resolve: resolverOf(rules), turns: new ReadTurns(), oldServers },
     { url: new URL(url), headers: { authorization: SECRET, 'x-team': 'blue' }, secrets: [SECRET] },
   )
   t.teardown(() => connection.close(false))

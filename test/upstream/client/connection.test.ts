@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { targetOf } from '../../../src/upstream/client/connect.ts'
 import { Connection, type ConnectionUser } from '../../../src/upstream/client/connection.ts'
-import { ReadTurns } from '../../../src/upstream/client/read-turns.ts'
+import { ReadTurns } from '../../../src/upstream/read-turns.ts'
 import { type Answer, reply } from '../../support/fault-server.ts'
 import { until } from '../../support/patience.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -1,7 +1,7 @@
 /** Fair turns of reading: their order, and the bytes that one turn of the event loop may bring. */
 import t from 'tap'
-import { ReadTurns } from '../../../src/upstream/client/read-turns.ts'
-import { turns } from '../calls.ts'
+import { ReadTurns } from '../../src/upstream/read-turns.ts'
+import { turns } from './calls.ts'
 
 const FULL = 64 * 1024
 
