@@ -1,5 +1,6 @@
 import t from 'tap'
 import { requestJson } from '../../src/gateway/request-json.ts'
+import { bestCpuMs } from '../support/cpu-time.ts'
 
 const LARGE = 1024 * 1024
 const PIECE = 64 * 1024
@@ -27,3 +28,15 @@ for (const [name, text] of Object.entries(TEXTS)) {
     t.ok(requestJson(body, 0) === JSON.stringify(body))
   })
 }
+
+t.test('members that a prototype has too are written as they are', async t => {
+  const body = JSON.parse(`{"__proto__":{"text":"${'x'.repeat(PIECE)}"},"constructor":"y"}`)
+  t.equal(requestJson(body, LARGE), JSON.stringify(body))
+})
+
+t.test('a large request of numbers costs what the engine takes to write them', async t => {
+  const body = { list: Array.from({ length: 400_000 }, () => 1e-320) }
+  const control = bestCpuMs(() => void JSON.stringify(body))
+  const ours = bestCpuMs(() => void requestJson(body, LARGE))
+  t.ok(ours < 20 + control * 2.5, `${ours} ms, of which the engine takes ${control} ms`)
+})
