@@ -31,6 +31,7 @@ import {
   type ReserveDeps,
   reserve,
   toResponseUsage,
+  unpaidError,
 } from './accounting/account.ts'
 import type { ExchangeSummary, Outcome } from './answer/answer.ts'
 import { Attempt } from './attempt/attempt.ts'
@@ -226,9 +227,7 @@ function admit(deps: EmbedDeps, exchange: EmbeddingsExchange) {
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
   const call = new EmbeddingsModelCall(deps, exchange)
   const reply = await call.ask(exchange.candidates[0], answered => answered)
-  if (reply === null) {
-    throw new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
-  }
+  if (reply === null) throw unpaidError(exchange)
   // Either there is a reply or there is none, so a finish reason would say nothing.
   exchange.finish = null
   exchange.vectors = call.answer?.vectors ?? []

@@ -4,6 +4,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { InputItem, OutputItem } from '../protocol/items.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { textFormat } from '../providers/provider.ts'
+import { unpaidError } from './accounting/account.ts'
 import type { ServerTools } from './calls/server-tools.ts'
 import { callItem, type DeclaredFunction, placeOf } from './calls/tool-calls.ts'
 import { type PluginChain, pluginFailure } from './plugin-chain.ts'
@@ -150,9 +151,7 @@ function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
 /** Ends an answer for which the caller's limits allow no further call, as if it had reached its output limit. */
 function endUnpaid(exchange: RunningExchange): void {
   if (exchange.isSubmitted) return
-  if (!exchange.answer.begun) {
-    throw new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
-  }
+  if (!exchange.answer.begun) throw unpaidError(exchange)
   exchange.turn = null
   exchange.finish = { reason: 'length', native: null, serviceTier: null }
 }

@@ -21,6 +21,7 @@ export interface Origin {
 export interface CounterEntry {
   /** Identifies the limit and its period: another period is another counter. */
   readonly id: string
+  /** Zero takes nothing and always fits, also if the total is above the ceiling. */
   readonly amount: number
   /** The highest total allowed; null for the credits of the organization in `origin`. */
   readonly ceiling: number | null

@@ -98,9 +98,10 @@ export class LocalCounters implements Counters {
       total: count.total,
       ceiling: this.#share(count, entries[index]?.ceiling ?? 0),
     }))
-    const exceeded = rooms.findIndex(
-      ({ total, ceiling }, index) => total + (entries[index]?.amount ?? 0) > ceiling,
-    )
+    const exceeded = rooms.findIndex(({ total, ceiling }, index) => {
+      const amount = entries[index]?.amount ?? 0
+      return amount > 0 && total + amount > ceiling
+    })
     if (exceeded !== -1) return { exceeded, rooms }
     const nowMs = this.#options.clock.monotonicMs()
     for (const [index, count] of counts.entries()) {

@@ -18,7 +18,7 @@ type SpendingRule =
   | { readonly kind: 'credits' }
 
 /** A limit of requests or tokens per minute. */
-interface RateRule {
+export interface RateRule {
   readonly kind: RateKind
 }
 

@@ -147,16 +147,46 @@ class Admission {
   reserve(): Reservation | Promise<Reservation> {
     const entries = this.#entries(AT_FIRST)
     return whenReady(this.#take(entries), taking => {
-      if (taking.exceeded === null) return this.#reservation(entries, taking)
+      if (taking.exceeded === null) return this.#admitted(entries, taking)
       const less = this.#less(taking, taking.exceeded)
       const smaller = this.#entries(less)
       // The unspent money is enough, so the reservations of running requests are in the way.
-      if (smaller.every(({ amount }, at) => amount === entries[at]?.amount)) throw this.#busy(taking.exceeded)
+      if (isSame(smaller, entries)) return this.#reserveBeside(taking.exceeded, less)
       return whenReady(this.#take(smaller), second => {
-        if (second.exceeded === null) return this.#reservation(smaller, second)
-        throw this.#refusal(second, second.exceeded) ?? this.#busy(second.exceeded)
+        if (second.exceeded === null) return this.#admitted(smaller, second)
+        const refusal = this.#refusal(second, second.exceeded)
+        if (refusal !== null) throw refusal
+        return this.#reserveBeside(second.exceeded, less)
       })
     })
+  }
+
+  /** Reserves only for offers that this limit does not count, because running requests have reserved the rest of it. */
+  #reserveBeside(exceeded: number, reservedOf: ReservedOf): Reservation | Promise<Reservation> {
+    const limit = this.#money[exceeded]?.limit
+    const beside: ReservedOf = offer =>
+      limit === undefined || counts(limit, offer.isOwn) ? -1 : reservedOf(offer)
+    const entries = this.#entries(beside)
+    if (this.#demand.offers.every(offer => beside(offer) < 0)) throw this.#busy(exceeded)
+    return whenReady(this.#take(entries), taking => {
+      if (taking.exceeded === null) return this.#admitted(entries, taking)
+      const refusal = this.#refusal(taking, taking.exceeded)
+      if (refusal !== null) throw refusal
+      return this.#reserveBeside(taking.exceeded, beside)
+    })
+  }
+
+  /** Under an overspent limit nothing is free, although an amount of zero fits every counter. */
+  #admitted(entries: readonly CounterEntry[], taking: Taking): Reservation {
+    const overspent = this.#money.findIndex((_, at) => {
+      const room = taking.rooms[at]
+      return room !== undefined && room.used > room.ceiling
+    })
+    const refusal = overspent === -1 ? null : this.#refusal(taking, overspent)
+    const reservation = this.#reservation(entries, taking)
+    if (refusal === null) return reservation
+    reservation.settle({ cost: 0, isByok: false, tokens: 0 })
+    throw refusal
   }
 
   /** Reserves without a limit, and leaves no allowance for more. */
@@ -246,6 +276,10 @@ class Admission {
     const limit = this.#money[exceeded]?.limit
     return new BusyError(limit ?? { kind: 'credits' })
   }
+}
+
+function isSame(some: readonly CounterEntry[], others: readonly CounterEntry[]): boolean {
+  return some.every(({ amount }, at) => amount === others[at]?.amount)
 }
 
 /** A caller with limits may not spend while the spending so far is unknown. */

@@ -43,12 +43,13 @@ local node, alive = ARGV[1], ARGV[2]
 local answer, unsure, refused = {}, false, 0
 for i, key in ipairs(KEYS) do
   local at = 2 + (i - 1) * 4
+  local amount = tonumber(ARGV[at + 1])
   local used, reserved, own, died = read(key, node, alive)
   local total = (used or 0) + reserved + own
   if ARGV[at + 4] == '1' and (used == nil or died) then
     unsure = true
     total = -1
-  elseif refused == 0 and total + tonumber(ARGV[at + 1]) > tonumber(ARGV[at + 2]) then refused = i end
+  elseif refused == 0 and amount > 0 and total + amount > tonumber(ARGV[at + 2]) then refused = i end
   answer[i] = total
   answer[#KEYS + i] = used or 0
 end

@@ -1,10 +1,19 @@
 /** The reservation of one request: how it starts, grows while the request runs, and ends. */
+import { type GatewayError, serviceUnavailable } from '../errors.ts'
 import type { PicoUsd } from '../money.ts'
 import type { RateRoom } from '../protocol/rate.ts'
 import type { Allowance, Reservation, Spent } from '../protocol/records.ts'
 import { isPending } from '../ready.ts'
 import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
-import { counts, type EntryLimit, restOf, usedAmount } from './quota-entries.ts'
+import {
+  BusyError,
+  counts,
+  type EntryLimit,
+  type RateRule,
+  restOf,
+  spentError,
+  usedAmount,
+} from './quota-entries.ts'
 import { picoToNano } from './spending.ts'
 
 export class CounterReservation implements Reservation, Allowance {
@@ -21,6 +30,7 @@ export class CounterReservation implements Reservation, Allowance {
   /** Amounts counted as used, one per entry. */
   readonly #used: number[]
   #settled = false
+  refusal: GatewayError | null = null
 
   constructor(
     counters: Counters,
@@ -63,10 +73,18 @@ export class CounterReservation implements Reservation, Allowance {
       entries.push({ ...entry, amount: lacks })
     }
     if (entries.length === 0) return true
-    const taken = ({ exceeded }: Taking): boolean => exceeded === null && this.#keep(entries)
+    const taken = (taking: Taking): boolean => {
+      if (taking.exceeded === null) return this.#keep(entries)
+      this.refusal = this.#refusalOf(entries, taking, taking.exceeded)
+      return false
+    }
     const taking = this.#counters.take(entries)
-    // A caller whose spending is not known cannot reserve more.
-    return isPending(taking) ? taking.then(taken, () => false) : taken(taking)
+    if (!isPending(taking)) return taken(taking)
+    return taking.then(taken, (cause: unknown) => {
+      // A caller whose spending is not known cannot reserve more.
+      this.refusal = serviceUnavailable(cause)
+      return false
+    })
   }
 
   settle(spent: Spent): void {
@@ -100,6 +118,15 @@ export class CounterReservation implements Reservation, Allowance {
     this.#taken = []
   }
 
+  #refusalOf(entries: readonly CounterEntry[], { rooms }: Taking, exceeded: number): GatewayError | null {
+    const [entry, room] = [entries[exceeded], rooms[exceeded]]
+    const at = this.#entries.findIndex(({ id }) => id === entry?.id)
+    const limit = this.#limits[at]
+    if (entry === undefined || room === undefined || limit === undefined || isOfMinute(limit)) return null
+    const wanted = entry.amount + (this.#held[at] ?? 0)
+    return room.used + wanted > room.ceiling ? spentError(limit, wanted, room) : new BusyError(limit)
+  }
+
   #keep(entries: readonly CounterEntry[]): boolean {
     if (this.#settled) {
       this.#giveBack(entries)
@@ -121,6 +148,6 @@ export class CounterReservation implements Reservation, Allowance {
   }
 }
 
-function isOfMinute({ kind }: EntryLimit): boolean {
-  return kind === 'requests' || kind === 'tokens'
+function isOfMinute(limit: EntryLimit): limit is RateRule {
+  return limit.kind === 'requests' || limit.kind === 'tokens'
 }

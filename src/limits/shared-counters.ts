@@ -86,11 +86,16 @@ export class SharedCounters implements Counters {
 
   async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<Taking> {
     const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
-    const taking = await this.#counters.take(fillCeilings(entries, credits))
-    const { exceeded } = taking
-    if (exceeded === null || entries[exceeded]?.ceiling !== null) return taking
+    const filled = fillCeilings(entries, credits)
+    const taking = await this.#counters.take(filled)
+    const at = entries.findIndex(({ ceiling }) => ceiling === null)
+    // An amount of zero fits although the credits are spent.
+    if ((taking.rooms[at]?.total ?? 0) + (entries[at]?.amount ?? 0) <= credits) return taking
     const latest = await this.#creditsOf(organizationId, CREDITS_RETRY_MS)
-    return latest === credits ? taking : this.#counters.take(fillCeilings(entries, latest))
+    if (latest === credits) return taking
+    const zeros = filled.map(() => 0)
+    if (taking.exceeded === null) this.#counters.give(filled, zeros)
+    return this.#counters.take(fillCeilings(entries, latest))
   }
 
   async #creditsOf(organizationId: string, freshMs: number): Promise<number> {

@@ -2,6 +2,7 @@
  * Records shared by several folders of the source: caller, spending limits and budgets, reservations, causes of cache
  * misses. Pure.
  */
+import type { GatewayError } from '../errors.ts'
 import type { MicroUsd, PicoUsd } from '../money.ts'
 import type { RateRoom } from './rate.ts'
 
@@ -61,6 +62,12 @@ export interface Allowance {
    * One call at a time. A promise only when counters have to be asked.
    */
   cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean>
+  /**
+   * The error for the last `cover` that was refused: `payment_required` (`permission_denied` for a budget) if the money
+   * is spent, `rate_limit_exceeded` if running requests have reserved it, `service_unavailable` if nobody knows. Null
+   * if none was refused.
+   */
+  readonly refusal: GatewayError | null
 }
 
 /** The amount that is reserved for an admitted request. */

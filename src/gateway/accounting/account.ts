@@ -17,7 +17,7 @@ import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usag
 import { chargedTier, feesBeside, settleReservation } from './charge.ts'
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
 
-export { admitCall, type CallTerms, demandOf, type Meter } from './allowance.ts'
+export { admitCall, type CallTerms, demandOf, type Meter, unpaidError } from './allowance.ts'
 export {
   byokFee,
   type CallFigures,

@@ -2,6 +2,7 @@
  * What a request may still spend under its caller's limits: before admission, at each model call, and while a reply
  * streams. Pure, except for the counters behind a reservation.
  */
+import { GatewayError } from '../../errors.ts'
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
 import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../limits/demand.ts'
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../money.ts'
@@ -120,6 +121,14 @@ export function admitCall(
   const covered = allowance.cover(reserved, offer.isOwn)
   if (isPending(covered)) return covered.then(is => (is ? terms : null))
   return covered ? terms : null
+}
+
+/** The error for a request that has no answer because the limits left nothing for any candidate. */
+export function unpaidError(exchange: Pick<Exchange, 'reservation'>): GatewayError {
+  return (
+    exchange.reservation?.allowance?.refusal ??
+    new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
+  )
 }
 
 function capOf(

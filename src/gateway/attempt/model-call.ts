@@ -4,7 +4,7 @@
  * its result. Subclasses define the request and the receiver of the reply: a turn, or an embeddings call.
  */
 import { type GatewayError, overloaded } from '../../errors.ts'
-import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Candidate, Finish } from '../../exchange/exchange.ts'
 import type { WireRequest } from '../../formats/format.ts'
 import { resolved } from '../../ready.ts'
 import type { UpstreamRequest } from '../../upstream/transport.ts'
@@ -141,10 +141,16 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { attempts, isSubmitted } = this.exchange
     if (!isSubmitted) {
       if (attempts.length > this.from) throw lastError(attempts.slice(this.from))
-      if (this.#waiting.length > 0 && this.#waiting.length === this.#passed.length)
-        throw nobodyNow(this.#waiting)
+      // Under a limit that is spent, waiting for a provider is of no use.
+      const payable = this.#waiting.filter(({ candidate }) => this.#isPayable(candidate))
+      if (payable.length > 0) throw nobodyNow(payable)
     }
     return onward(null)
+  }
+
+  #isPayable({ credential }: Candidate): boolean {
+    const allowance = this.exchange.reservation?.allowance ?? null
+    return allowance === null || allowance.rest(credential !== null) >= 0
   }
 
   #askNext<Then>(result: Unanswered, onward: Onward<Then>): Promise<Then> {

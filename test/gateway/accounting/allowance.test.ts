@@ -13,6 +13,7 @@ const OFFER = { base: 0, perToken: 1, isOwn: false, most: 10_000, first: 1_024, 
 function allowanceOf(amount: number, answer: (covered: boolean) => boolean | Promise<boolean> = is => is) {
   const asked: number[] = []
   const allowance: Allowance = {
+    refusal: null,
     rest: () => amount,
     cover(cost) {
       asked.push(cost)
