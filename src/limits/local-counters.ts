@@ -56,6 +56,11 @@ export class LocalCounters implements Counters {
     }
   }
 
+  /** True if the counter is known here. */
+  has(id: string): boolean {
+    return this.#counts.has(id)
+  }
+
   /** The amount of a counter that is reserved here. */
   reserved(id: string): number {
     return this.#counts.get(id)?.reserved ?? 0
@@ -78,11 +83,21 @@ export class LocalCounters implements Counters {
     )
   }
 
+  /** Lists the money counters with open reservations; `amount` is what is reserved. */
+  reservations(): CounterEntry[] {
+    const found: CounterEntry[] = []
+    for (const [id, { origin, endsMs, reserved }] of this.#counts) {
+      if (origin !== null && reserved > 0) found.push({ id, amount: reserved, ceiling: 0, origin, endsMs })
+    }
+    return found
+  }
+
   /** Raises a counter to the spending in the ledger, if some of it was not counted here. */
   raise(id: string, spent: number): void {
     const count = this.#counts.get(id)
     if (count === undefined) return
-    count.total = Math.max(count.total, spent)
+    // What is reserved is not in the ledger yet.
+    count.total = Math.max(count.total, spent + count.reserved)
     count.base = Math.max(count.base, spent)
   }
 

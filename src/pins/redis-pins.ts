@@ -38,7 +38,7 @@ export class RedisPins implements Pins {
       clock,
       log,
       ...(silenceMs === undefined ? {} : { silenceMs }),
-      prepare: [['SCRIPT', 'LOAD', CLAIM]],
+      prepare: () => [['SCRIPT', 'LOAD', CLAIM]],
     })
   }
 

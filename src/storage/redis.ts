@@ -12,8 +12,8 @@ interface RedisOptions {
   readonly url: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** Commands to run on every new connection before it is ready, in order. */
-  readonly prepare?: readonly (readonly string[])[]
+  /** Called for every new connection: the commands to run before it is ready, in order. */
+  readonly prepare?: () => readonly (readonly string[])[]
   /** Subscribes to this channel; such a connection sends no commands but PING. */
   readonly channel?: { readonly name: string; readonly onMessage: (text: string) => void }
   readonly onReady?: () => void
@@ -107,7 +107,7 @@ class RedisConnection implements Redis {
   }
 
   async #connect(): Promise<void> {
-    const { url, clock, channel, prepare = [] } = this.#options
+    const { url, clock, channel, prepare } = this.#options
     let client: Client | null = null
     let limit: Timer | null = null
     try {
@@ -130,7 +130,7 @@ class RedisConnection implements Redis {
       opened.on('end', () => this.#lose(opened, new Error('the connection ended')))
       limit = clock.after(this.#giveUpMs, () => this.#lose(opened, new Error('no connection in time')))
       await opened.connect()
-      for (const command of prepare) await opened.sendCommand([...command])
+      for (const command of prepare?.() ?? []) await opened.sendCommand([...command])
       if (channel !== undefined) await opened.subscribe(channel.name, channel.onMessage)
       if (this.#client === opened) this.#resume()
     } catch (error) {

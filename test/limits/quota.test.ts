@@ -364,7 +364,7 @@ t.test('what got lost on the way is found in the ledger in time', async t => {
   s.clock.advance(600_000)
   await new Promise(resolve => setImmediate(resolve))
   await new Promise(resolve => setImmediate(resolve))
-  t.match((await s.refusal(caller, 0.5))?.message, '0.4 USD of 1 USD')
+  t.match((await s.refusal(caller, 0.5))?.message, '0.2 USD of 1 USD', 'beside what is reserved')
 })
 
 t.test('counters that nobody asks for are forgotten, running ones are not', async t => {

@@ -158,7 +158,7 @@ t.test(
     t.same(others, [], 'its sign of life is there still')
     t.ok(await ready(living))
     books.spent = 3
-    t.match(await living.take([money(7, 10)]), { index: 0, total: 10 }, 'until then it counts as alive')
+    t.match(await living.take([money(7, 10)]), { index: 0, total: 13 }, 'until then it counts as alive')
     const left = Number(await ask('PTTL', sign))
     t.ok(left > 0 && left <= aliveMs, `which ends by itself in ${left} ms`)
     await ask('PEXPIRE', sign, '1')
@@ -320,6 +320,165 @@ t.test('nobody waits for a ledger that is slow while limits are known well enoug
   gate.resolve()
   t.ok(await eventually(async () => (await one.take([money(93, 100)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 100)]), { total: 100 })
+})
+
+/** Two instances whose clocks stand still, so that none finds out by its heartbeat. */
+async function twoWithReservations(t: Test) {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks(10)
+  const clocks = [new TestClock(), new TestClock()] as const
+  const [one, two] = [
+    instance(t, redis, books, { clock: clocks[0] }),
+    instance(t, redis, books, { clock: clocks[1] }),
+  ]
+  t.ok(await ready(one, two))
+  const [first, second] = [[money(30, 100)], [money(50, 100)]]
+  t.equal(await one.take(first), null)
+  t.equal(await two.take(second), null)
+  const beat = async (at: 0 | 1): Promise<void> => {
+    clocks[at].advance(1_000)
+    await turns(20)
+  }
+  const ask = await operator(t, redis)
+  /** Whether each instance knows of the other. */
+  const acquainted = async (): Promise<boolean> => {
+    await beat(0)
+    await beat(1)
+    return Number(await ask('SCARD', 'test:nodes')) === 2
+  }
+  t.ok(await eventually(acquainted, PATIENCE_MS))
+  await beat(0)
+  await beat(1)
+  return { redis, books, clocks, one, two, first, second, beat, ask }
+}
+
+/** The answer, while time passes for the instance alone. */
+async function waitFor<T>(clock: TestClock, answer: T | Promise<T>): Promise<T> {
+  let isOver = false
+  const asking = Promise.resolve(answer).finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    clock.advance(10)
+    await turns(2)
+  }
+  return asking
+}
+
+/** Whether so much fits in the end. */
+const fits = (clock: TestClock, each: Instance, amount: number): Promise<boolean> =>
+  eventually(async () => (await waitFor(clock, each.take([money(amount, 100)]))) === null, PATIENCE_MS)
+
+t.test(
+  'Redis is flushed while requests run: nobody reserves what others have reserved',
+  WITH_REDIS,
+  async t => {
+    const { clocks, one, two, first, second, beat, ask } = await twoWithReservations(t)
+    t.match(await one.take([money(11, 100)]), { total: 90 }, 'a control')
+    await ask('FLUSHALL')
+    const early = await waitFor(clocks[0], one.take([money(1, 100)]))
+    t.match(early, { index: 0 }, 'the other one has not said what it has reserved')
+    await beat(1)
+    t.ok(await fits(clocks[0], one, 10), 'now it has')
+    t.match(await one.take([money(1, 100)]), { total: 100 })
+    t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { total: 100 }, 'nothing is counted twice')
+    one.give(first, [5])
+    two.give(second, [7])
+    t.ok(await fits(clocks[1], two, 68))
+    t.match(await one.take([money(1, 100)]), { total: 100 })
+  },
+)
+
+t.test('what ends in the moment of the loss is counted once', WITH_REDIS, async t => {
+  const { books, clocks, one, two, first, second, beat, ask } = await twoWithReservations(t)
+  await ask('FLUSHALL')
+  // Its command comes after the loss, and its record to the ledger before the counter is made anew.
+  books.spent = 25
+  one.give(first, [15])
+  await turns(20)
+  await beat(0)
+  await beat(1)
+  t.ok(await fits(clocks[1], two, 25))
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+  two.give(second, [0])
+  t.ok(await fits(clocks[0], one, 50))
+  t.match(await one.take([money(1, 100)]), { total: 100 })
+})
+
+t.test('a node that does not come back is awaited until it counts as dead', WITH_REDIS, async t => {
+  const { clocks, one, two, ask } = await twoWithReservations(t)
+  await ask('FLUSHALL')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 })
+  const left = Number(await ask('PTTL', 'test:awaited'))
+  t.ok(left > 0 && left <= 30_000, `for ${left} ms more`)
+  await ask('PEXPIRE', 'test:awaited', '1')
+  t.ok(await fits(clocks[0], one, 60))
+  t.match(await one.take([money(1, 100)]), { total: 100 })
+  t.notOk(two.degraded)
+})
+
+t.test('one counter is gone, and both write what they have reserved in it', WITH_REDIS, async t => {
+  const { clocks, one, two, beat, ask } = await twoWithReservations(t)
+  await ask('DEL', 'test:usd/k')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+  await beat(1)
+  t.ok(await fits(clocks[0], one, 10))
+  t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { total: 100 })
+})
+
+t.test('Redis restarts empty: both write again what they have reserved', WITH_REDIS, async t => {
+  const { redis, clocks, one, two, first, second } = await twoWithReservations(t)
+  await redis.kill()
+  t.ok(await eventually(() => one.degraded && two.degraded, PATIENCE_MS))
+  await redis.start()
+  const back = async (): Promise<boolean> => {
+    for (const clock of clocks) clock.advance(1_000)
+    await turns(5)
+    return !one.degraded && !two.degraded
+  }
+  t.ok(await eventually(back, PATIENCE_MS))
+  const full = async (each: Instance, at: 0 | 1) =>
+    (await waitFor(clocks[at], each.take([money(11, 100)])))?.total === 90
+  t.ok(await eventually(() => full(one, 0), PATIENCE_MS), 'ten are left')
+  t.ok(await eventually(() => full(two, 1), PATIENCE_MS))
+  one.give(first, [0])
+  two.give(second, [0])
+  t.ok(await fits(clocks[0], one, 90))
+})
+
+t.test('commands that a hanging Redis reads late change nothing', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const clock = new TestClock()
+  const one = instance(t, redis, books, { clock, silenceMs: SILENCE_MS })
+  t.ok(await ready(one))
+  const first = [money(10, 100)]
+  t.equal(await one.take(first), null)
+  redis.freeze()
+  const late = [money(20, 100)]
+  const taking = one.take(late)
+  one.give(first, [4])
+  // The connection is given up, and its commands are read when Redis goes on.
+  for (let step = 0; step < 40; step++) {
+    clock.advance(50)
+    await turns(2)
+  }
+  t.equal(await taking, null, 'by the share')
+  t.ok(one.degraded)
+  books.spent = 4
+  redis.thaw()
+  const back = async (): Promise<boolean> => {
+    clock.advance(1_000)
+    await turns(5)
+    return !one.degraded
+  }
+  t.ok(await eventually(back, PATIENCE_MS))
+  const exact = async (): Promise<boolean> => (await waitFor(clock, one.take([money(77, 100)])))?.total === 24
+  t.ok(await eventually(exact, PATIENCE_MS), '4 are spent and 20 reserved')
+  one.give(late, [0])
+  t.ok(await fits(clock, one, 96))
 })
 
 t.test('no message repeats the password of the URL', WITH_REDIS, async t => {
