@@ -1,6 +1,7 @@
 /**
  * The error type of the gateway and the table of all failures. A test keeps FAILURES equal to docs/errors.md. Leaf.
  */
+import { types } from 'node:util'
 
 /** How far to retry after a failed attempt: at another endpoint of the model, with another model, or not at all. */
 export type Retry = 'endpoint' | 'model' | 'never'
@@ -304,6 +305,14 @@ export function shownFieldOf(error: GatewayError): string | undefined {
   return fieldOf(error)?.replace(OWN_NAMES, '')
 }
 
+/**
+ * True for errors of every realm: `instanceof Error` is false for one that was made in another context of `node:vm` or
+ * by its functions. Use this wherever a path logs or decides by what was thrown.
+ */
+export function isError(thrown: unknown): thrown is Error {
+  return types.isNativeError(thrown) || thrown instanceof Error
+}
+
 /** Codes of systems and protocols, such as `ECONNREFUSED`; never text from callers or providers. */
 const SYSTEM_CODE = /^[A-Z][A-Z0-9_]{1,63}$/
 /** Maximum number of nested causes that are examined. */
@@ -312,7 +321,7 @@ const CAUSE_DEPTH = 6
 /** The code of the error, or of the nearest cause that has one, for logs; null if none has a code. */
 export function systemCode(thrown: unknown): string | null {
   let error = thrown
-  for (let depth = 0; depth < CAUSE_DEPTH && error instanceof Error; depth++) {
+  for (let depth = 0; depth < CAUSE_DEPTH && isError(error); depth++) {
     const code: unknown = Reflect.get(error, 'code')
     if (typeof code === 'string' && SYSTEM_CODE.test(code)) return code
     // Node tries the addresses of a host one after the other, and reports all failures in one error.

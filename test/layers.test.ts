@@ -151,6 +151,7 @@ const LEAVES = [
   'money',
   'nearest',
   'ready',
+  'scrub',
   'settings',
   'signal',
   'telemetry',
@@ -158,7 +159,7 @@ const LEAVES = [
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   config: ['settings', 'log', 'providers', 'telemetry'],
-  log: ['errors', 'clock'],
+  log: ['errors', 'clock', 'scrub'],
   errors: [],
   clock: [],
   fairness: ['clock'],
@@ -169,6 +170,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   money: [],
   nearest: [],
   ready: [],
+  scrub: [],
   settings: ['nearest'],
   signal: [],
   calls: ['clock', 'ready'],

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../clock.ts'
-import { systemCode } from '../errors.ts'
+import { isError, systemCode } from '../errors.ts'
 import { openCheckedFetch } from '../upstream/pages/checked-fetch.ts'
 import { checkUrl, type LinkRules, PageError, resolverOf } from '../upstream/pages/fetch-page.ts'
 import { ReadTurns } from '../upstream/read-turns.ts'
@@ -123,7 +123,6 @@ function secretsIn(path: string): readonly string[] {
 function whyOf(error: unknown): string {
   if (error instanceof PageError || error instanceof ReceiverError) return error.message
   return (
-    systemCode(error) ??
-    (error instanceof Error && error.message.startsWith('no answer') ? error.message : 'failed')
+    systemCode(error) ?? (isError(error) && error.message.startsWith('no answer') ? error.message : 'failed')
   )
 }

@@ -2,7 +2,7 @@
  * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
  * The field `line` of an error's row in `errors.ts` says which errors wait or are retried. Pure.
  */
-import { type GatewayError, PROVIDER_STATUSES } from '../errors.ts'
+import { type GatewayError, isError, PROVIDER_STATUSES } from '../errors.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'
 
 /** Requests that are sent for one line, when they fail in a way that may pass. */
@@ -64,7 +64,7 @@ export function wasSent({ isStarted, status, error }: AttemptRecord): boolean {
 
 function isConnectTimeout(error: GatewayError | null): boolean {
   const { cause } = error ?? {}
-  return cause instanceof Error && Reflect.get(cause, 'code') === 'CONNECT_TIMEOUT'
+  return isError(cause) && Reflect.get(cause, 'code') === 'CONNECT_TIMEOUT'
 }
 
 const FIRST_MS = 1_000

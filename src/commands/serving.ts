@@ -126,7 +126,7 @@ class Stopping {
   started(running: Launched): void {
     this.#running = running
     process.on('uncaughtException', error => {
-      this.#log.fault('process', 'supervisor failed', error)
+      this.#log.crash('process', 'the main thread failed; stopping', error)
       this.#exitCode = EXIT_UNCLEAN
       void this.#stop(running, this.#graceMs)
     })

@@ -3,9 +3,11 @@
  * deliberately logs no whole objects: refusing unknown fields is safe, redacting named paths is not. The only public
  * entry point of this folder. Leaf.
  */
+import { writeSync } from 'node:fs'
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
-import { FAILURES, type FailureCode } from '../errors.ts'
+import { FAILURES, type FailureCode, isError } from '../errors.ts'
+import { scrub } from '../scrub.ts'
 import { LogOutput } from './output.ts'
 
 export { shownModel, shownPath } from './shown.ts'
@@ -140,6 +142,11 @@ export interface ProcessLog extends Log {
   warning(component: Component, message: string): void
   /** Logs what has gone wrong and somebody has to mend; `message` names a setting and repeats no value. */
   error(component: Component, message: string, fields?: LogFields): void
+  /**
+   * Logs an error that nothing caught, with its name, code, message and stack frames, and writes the same to stderr at
+   * every log level. The message is shown without values in quotation marks and without what looks like a key.
+   */
+  crash(component: Component, message: string, error: unknown): void
 }
 
 /** A log that must be closed before its thread ends. */
@@ -175,6 +182,7 @@ export function createBufferedLog(
     warning: flushed(log.warning),
     error: flushed(log.error),
     fault: flushed(log.fault),
+    crash: flushed(log.crash),
     close: () => output.close(),
   }
 }
@@ -234,6 +242,11 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
     error: (component, message, fields) => logger.error({ component, ...fields }, message),
     fault: (component, message, error, fields) =>
       logger.error({ component, ...fields, ...faultFields(error, level) }, message),
+    crash(component, message, error) {
+      const fields = { ...faultFields(error, 'debug'), errorMessage: shownMessage(error) }
+      logger.error({ component, ...fields }, message)
+      writeCrash(message, fields)
+    },
   }
 }
 
@@ -289,13 +302,21 @@ function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
   return `${json}\n`
 }
 
-function faultFields(error: unknown, level: LogLevel): Record<string, string> {
-  if (!(error instanceof Error)) return { errorClass: typeof error }
-  const fields: Record<string, string> = { errorClass: error.constructor.name }
+interface FaultFields {
+  readonly errorClass: string
+  readonly errorCode?: string
+  readonly at?: string
+}
+
+/** A value that is not an error has no more than its type. */
+function faultFields(error: unknown, level: LogLevel): FaultFields {
+  if (!isError(error)) return { errorClass: typeof error }
   const code: unknown = Reflect.get(error, 'code')
-  if (typeof code === 'string') fields['errorCode'] = code
-  if (level === 'debug' || level === 'trace') fields['at'] = stackFrames(error)
-  return fields
+  return {
+    errorClass: error.constructor.name,
+    ...(typeof code === 'string' ? { errorCode: code } : {}),
+    ...(level === 'debug' || level === 'trace' ? { at: stackFrames(error) } : {}),
+  }
 }
 
 /** Only the frames of the stack: the text before them repeats the message, which may have several lines. */
@@ -310,4 +331,30 @@ function stackFrames({ stack = '', message }: Error): string {
     .slice(0, 8)
     .map(line => line.trim())
     .join(' | ')
+}
+
+const CRASH_MESSAGE_CHARS = 300
+/** Engines and libraries put the values that a message is about in quotation marks. */
+const QUOTED = /(["'`])(?:(?!\1).){1,4096}\1/gs
+
+/** The first line of the message, without values and without keys. */
+function shownMessage(error: unknown): string {
+  const text = isError(error) ? error.message : ''
+  const [line = ''] = text.replace(QUOTED, '$1…$1').split('\n')
+  return scrub(line, []).slice(0, CRASH_MESSAGE_CHARS)
+}
+
+function writeCrash(
+  message: string,
+  { errorClass, errorCode, at = '', errorMessage }: FaultFields & { errorMessage: string },
+): void {
+  const name = errorCode === undefined ? errorClass : `${errorClass} ${errorCode}`
+  const frames = at === '' ? [] : at.split(' | ').map(frame => `    ${frame}`)
+  const lines = [`sluice: ${message}: ${name}: ${errorMessage}`, ...frames]
+  try {
+    // At once, and past `process.stderr`, which in a worker waits for the main thread.
+    writeSync(2, `${lines.join('\n')}\n`)
+  } catch {
+    // Nobody reads stderr.
+  }
 }

@@ -6,6 +6,7 @@
 import { chmod, chown, mkdtemp, rm } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
+import { isError } from '../errors.ts'
 import type { User } from './folder.ts'
 
 /** Opens a connection to `https://NAME:PORT/` if the domains admit it. Rejects with the reason, for the code. */
@@ -79,7 +80,7 @@ export async function openNetwork(
       keep(outer)
       inner.resume()
     } catch (thrown) {
-      refuse(inner, 403, thrown instanceof Error ? thrown.message : 'refused')
+      refuse(inner, 403, isError(thrown) ? thrown.message : 'refused')
     }
   }
 

@@ -6,6 +6,7 @@ import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'n
 import { readFileSync, statSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { isoInstant } from '../clock.ts'
+import { isError } from '../errors.ts'
 import { ConfigError } from '../settings/check.ts'
 
 /** Paths of PEM files: the certificate with its chain, and its private key. */
@@ -135,6 +136,6 @@ function digest(chain: Buffer, key: Buffer): string {
 }
 
 function codeOf(error: unknown): string {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  const code: unknown = isError(error) ? Reflect.get(error, 'code') : undefined
   return typeof code === 'string' ? code : 'unknown'
 }

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { type Clock, isoInstant, type Timer, unixSeconds } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { systemCode, toGatewayError } from '../errors.ts'
+import { isError, systemCode, toGatewayError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { CatalogParts } from '../providers/catalog.ts'
 import type { KnownModels } from '../providers/compose.ts'
@@ -310,7 +310,7 @@ function reasonOf(error: unknown): string {
   const failure = toGatewayError(error)
   const reason = failure.metadata?.['reason']
   if (typeof reason === 'string') return reason
-  return systemCode(error) ?? (error instanceof Error ? error.message : 'unknown')
+  return systemCode(error) ?? (isError(error) ? error.message : 'unknown')
 }
 
 /** Null for a list that another version of the gateway wrote in another form. */

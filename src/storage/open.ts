@@ -2,6 +2,7 @@
 import { closeSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
+import { isError } from '../errors.ts'
 import { makeFolder, sqlitePath, unwritable } from './data-folder.ts'
 import type { Engine } from './engine.ts'
 import { createAlertStore } from './kysely-store/alerts.ts'
@@ -77,7 +78,7 @@ function prepareFile(file: string): void {
 }
 
 function reason(error: unknown): string {
-  const text: unknown = error instanceof Error ? Reflect.get(error, 'errstr') : undefined
+  const text: unknown = isError(error) ? Reflect.get(error, 'errstr') : undefined
   return typeof text === 'string' ? text : (codeOf(error) ?? 'unknown reason')
 }
 

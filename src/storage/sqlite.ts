@@ -17,6 +17,7 @@ import {
   sql,
 } from 'kysely'
 import { LRUCache } from 'lru-cache'
+import { isError } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import { StoreError } from './store.ts'
 
@@ -124,7 +125,7 @@ function storeErrorFor(error: unknown): unknown {
 }
 
 function errorCode(error: unknown): unknown {
-  return error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  return isError(error) ? Reflect.get(error, 'errcode') : undefined
 }
 
 /** True if exactly the migrations of this version ran; false also where that cannot be told now. */

@@ -1,4 +1,5 @@
 /** Storage errors, classified by what the caller should do: wait, inform an operator, or drop the record. Leaf. */
+import { isError } from '../errors.ts'
 
 /** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
 export class StoreError extends Error {
@@ -37,7 +38,7 @@ const MISSING: readonly unknown[] = [1299, '23502']
 /** True if the values of a statement are at fault, so that it fails however often it is tried. */
 export function isUnfit(error: unknown): boolean {
   if (error instanceof TypeError || error instanceof RangeError) return true
-  const kind: unknown = error instanceof Error ? Reflect.get(error, 'errcode') : undefined
+  const kind: unknown = isError(error) ? Reflect.get(error, 'errcode') : undefined
   const code = codeOf(error)
   if (MISSING.includes(kind) || MISSING.includes(code)) return false
   // Classes 22 and 23 of PostgreSQL: data exceptions and violated constraints.
@@ -46,6 +47,6 @@ export function isUnfit(error: unknown): boolean {
 
 /** The `code` of an error of the system or of a database. */
 export function codeOf(error: unknown): string | null {
-  const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  const code: unknown = isError(error) ? Reflect.get(error, 'code') : undefined
   return typeof code === 'string' ? code : null
 }

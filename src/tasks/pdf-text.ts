@@ -3,6 +3,7 @@
  * bounded, no code in them runs, and the deadline of the pool ends slow work. Pure; task worker, bulk.
  */
 import { getDocumentProxy } from 'unpdf'
+import { isError } from '../errors.ts'
 import { TaskFailure } from './task.ts'
 
 interface PdfTextInput {
@@ -110,7 +111,7 @@ async function open(bytes: Uint8Array): Promise<Document> {
       maxImageSize: 0,
     })
   } catch (error) {
-    if (error instanceof Error && error.name === 'PasswordException')
+    if (isError(error) && error.name === 'PasswordException')
       throw new TaskFailure('encrypted', 'the document is encrypted')
     throw new TaskFailure('broken', 'the document cannot be read')
   }

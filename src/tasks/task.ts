@@ -2,6 +2,7 @@
  * Task types, the messages between a pool and its workers, and the closed set of task failures. Only plain data travels
  * between threads, because a copied error loses its class and fields: `toPlain` and `fromPlain` convert. Pure.
  */
+import { isError } from '../errors.ts'
 
 /** Evaluation tasks are short and requests wait for them; bulk tasks are long and have a pool of their own. */
 export const POOLS = ['evaluation', 'bulk'] as const
@@ -102,7 +103,7 @@ export class TaskError extends Error {
 /** Converts anything thrown to plain data. An unexpected error may quote the input, so only its class is kept. */
 export function toPlain(thrown: unknown): PlainFailure {
   if (thrown instanceof TaskFailure) return { code: thrown.code, message: thrown.message }
-  const kind = thrown instanceof Error ? thrown.constructor.name : typeof thrown
+  const kind = isError(thrown) ? thrown.constructor.name : typeof thrown
   return { code: 'internal', message: `${MESSAGES.failed}: ${kind}` }
 }
 

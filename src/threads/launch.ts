@@ -133,7 +133,7 @@ export async function launch(
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.look())
     const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
-    return launchedOf(running, all, configReload)
+    return launchedOf(running, all, configReload, config.timeouts.quietMs)
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -204,8 +204,9 @@ function launchedOf(
   supervisor: Supervisor,
   services: MainServices,
   reload: { successful: boolean; loadedAtMs: number },
+  quietMs: number,
 ): Launched {
-  const heap = new QuietHeap({ clock: systemClock, isIdle: () => true })
+  const heap = new QuietHeap({ clock: systemClock, quietMs, isIdle: () => true })
   let closing: Promise<void> | null = null
   return {
     url: supervisor.url,

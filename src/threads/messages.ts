@@ -220,7 +220,7 @@ export class ThreadLoop {
     this.#work = work
     // After a fault the state cannot be trusted with new work. Running work ends with an error.
     process.on('uncaughtException', error => {
-      this.log.fault('threads', `${this.#kind} thread failed`, error)
+      this.log.crash('threads', `${this.#kind} thread failed`, error)
       this.#failed = true
       void this.stop(0)
     })
@@ -234,6 +234,7 @@ export class ThreadLoop {
     })
     this.#heap = new QuietHeap({
       clock: systemClock,
+      quietMs: this.settings.config.timeouts.quietMs,
       isIdle: () => work.isIdle(),
       onQuiet: () => work.quiet?.(),
     })

@@ -6,9 +6,9 @@ import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import { NO_MESSAGE, providerFailure } from '../formats/failure.ts'
 import type { Format } from '../formats/format.ts'
-import { scrub } from './scrub.ts'
+import { scrub } from '../scrub.ts'
 
-export { holdsSecret } from './scrub.ts'
+export { holdsSecret } from '../scrub.ts'
 
 /** An error reply of a provider. */
 export interface Refusal {

@@ -65,6 +65,7 @@ export const NAMED: Readonly<Record<string, readonly string[]>> = {
   frameworks: ['heavy/frameworks.test.ts'],
   clouds: ['heavy/clouds.test.ts'],
   alerts: ['heavy/alerts-requests.test.ts', 'heavy/alerts-storage.test.ts'],
+  'idle-soak': ['heavy/idle-soak.test.ts'],
   usage: ['heavy/usage-figures.test.ts', 'heavy/usage-search.test.ts'],
 }
 

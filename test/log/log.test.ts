@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { runInNewContext } from 'node:vm'
 import { pino } from 'pino'
 import t from 'tap'
 import {
@@ -301,4 +302,84 @@ t.test('a fault says where it happened and nothing of its message, of however ma
   t.notMatch(lines.join(''), secret)
   for (const line of lines.slice(0, 3)) t.match(line, /"at":"at [^"]*log\.test\.ts/)
   t.end()
+})
+
+t.test('an error of another realm is logged like one of this realm', t => {
+  const lines: string[] = []
+  const log = createLog('debug', { write: line => void lines.push(line) })
+  let thrown: unknown
+  try {
+    runInNewContext('absent()', {}, { filename: 'elsewhere.js' })
+  } catch (error) {
+    thrown = error
+  }
+  log.fault('process', 'it failed', Object.assign(thrown as object, { code: 'E_ELSEWHERE' }))
+  t.notOk(thrown instanceof Error)
+  t.match(lines[0], /"errorClass":"ReferenceError","errorCode":"E_ELSEWHERE","at":"at elsewhere\.js:1:1/)
+  t.end()
+})
+
+/** A program whose log has this level, and in which this expression fails. */
+async function crashed(level: string, failing: string): Promise<{ stdout: string; stderr: string }> {
+  const file = new URL('../../src/log/log.ts', import.meta.url).href
+  const program = `
+    import { runInNewContext } from 'node:vm'
+    import { createBufferedLog } from ${JSON.stringify(file)}
+    const log = createBufferedLog(${JSON.stringify(level)})
+    process.on('uncaughtException', async error => {
+      log.crash('process', 'the main thread failed; stopping', error)
+      await log.close()
+    })
+    setImmediate(() => { ${failing} })
+  `
+  const child = spawn(process.execPath, [
+    '--disable-warning=ExperimentalWarning',
+    '--input-type=module',
+    '-e',
+    program,
+  ])
+  let stdout = ''
+  let stderr = ''
+  child.stdout.on('data', (data: Buffer) => {
+    stdout += data.toString()
+  })
+  child.stderr.on('data', (data: Buffer) => {
+    stderr += data.toString()
+  })
+  await once(child, 'close')
+  return { stdout, stderr }
+}
+
+t.test('stderr says at every level what nothing caught', async t => {
+  for (const level of ['info', 'error', 'silent']) {
+    const { stdout, stderr } = await crashed(level, `runInNewContext('gc', {}, { filename: 'elsewhere.js' })`)
+    t.match(
+      stderr,
+      /^sluice: the main thread failed; stopping: ReferenceError: gc is not defined\n {4}at elsewhere\.js:1:1\n/,
+    )
+    if (level === 'silent') t.equal(stdout, '')
+    else
+      t.match(JSON.parse(stdout), {
+        msg: 'the main thread failed; stopping',
+        errorClass: 'ReferenceError',
+        errorMessage: 'gc is not defined',
+        at: /^at elsewhere\.js:1:1/,
+      })
+  }
+})
+
+t.test('what nothing caught is shown without keys and without quoted values', async t => {
+  const secrets = ['sk-0123456789abcdef', 'words of a client']
+  const [key, words] = secrets
+  for (const failing of [
+    `throw new Error('no access with Bearer ${key} here')`,
+    `JSON.parse(${JSON.stringify(words)})`,
+    `throw new Error(\`cannot read "${words}" of '${key}'\`)`,
+    `throw Object.assign(new Error('first\\n${words}'), { detail: '${key}' })`,
+    `throw ${JSON.stringify(words)}`,
+  ]) {
+    const { stdout, stderr } = await crashed('trace', failing)
+    t.match(stderr, /^sluice: the main thread failed; stopping: /)
+    for (const secret of secrets) t.notMatch(stdout + stderr, secret)
+  }
 })

@@ -2,6 +2,7 @@
  * The child process of the embedded engine: reads one request, runs its code in a shell with in-memory files and no
  * network, writes one reply, and exits. confine.ts is loaded first. Child process of the sandbox.
  */
+import { types } from 'node:util'
 import { Bash, type IFileSystem } from 'just-bash'
 import { type Code, DATA_FOLDER } from '../engine.ts'
 import { filePath } from '../paths.ts'
@@ -69,7 +70,9 @@ async function runCode(bash: Bash, code: Code, leftMs: number, outputBytes: numb
     return { stdout: cut(stdout, outputBytes), stderr: cut(stderr, outputBytes), exitCode, timedOut }
   } catch (thrown) {
     const isLate = late.aborted
-    const stderr = isLate ? '' : cut(String(thrown instanceof Error ? thrown.message : thrown), outputBytes)
+    const stderr = isLate
+      ? ''
+      : cut(String(types.isNativeError(thrown) ? thrown.message : thrown), outputBytes)
     return { stdout: '', stderr, exitCode: isLate ? 124 : 1, timedOut: isLate }
   }
 }

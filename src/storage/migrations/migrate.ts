@@ -5,6 +5,7 @@
  */
 import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
+import { isError } from '../../errors.ts'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { alerts } from './alerts.ts'
@@ -79,7 +80,7 @@ export async function migrate(
       ...(schema === undefined ? {} : { migrationTableSchema: await schema(transaction) }),
     })
     const { error } = await migrator.migrateToLatest()
-    if (error instanceof Error && error.message.startsWith('corrupted migrations')) {
+    if (isError(error) && error.message.startsWith('corrupted migrations')) {
       throw new StoreError('storage: the database schema belongs to another version of Sluice', 'schema', {
         cause: error,
       })

@@ -2,6 +2,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { Config } from '../../config/config.ts'
+import { isError } from '../../errors.ts'
 import type { Log } from '../../log/log.ts'
 import { type FrontName, loadFront } from '../../server/fronts.ts'
 import { coresMinusOne } from '../../settings/setting.ts'
@@ -44,8 +45,8 @@ async function nameOf(choice: Config['listen']['front']): Promise<FrontName> {
   try {
     return (await loadFront(choice)).name
   } catch (error) {
-    const code: unknown = error instanceof Error ? Reflect.get(error, 'code') : undefined
-    const [reason] = error instanceof Error ? error.message.split('\n') : []
+    const code: unknown = isError(error) ? Reflect.get(error, 'code') : undefined
+    const [reason] = isError(error) ? error.message.split('\n') : []
     throw new StartError(
       `listen.front: ${choice} cannot be loaded here (${String(code ?? reason)}); set auto or node`,
       false,

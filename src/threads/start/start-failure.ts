@@ -5,7 +5,7 @@ import { systemClock } from '../../clock.ts'
 import type { Config, FoundConfig } from '../../config/config.ts'
 import { checkProofKeyFile, ProofKeyError } from '../../credentials/proof-keys.ts'
 import { loadVaultRing, VaultKeyError, type VaultRing } from '../../credentials/vault-keys.ts'
-import { systemCode } from '../../errors.ts'
+import { isError, systemCode } from '../../errors.ts'
 import { type Catalog, catalogOf } from '../../providers/catalog.ts'
 import { readCertificate } from '../../server/certificate.ts'
 import { ConfigError } from '../../settings/check.ts'
@@ -28,7 +28,7 @@ const CONFIGURATION_ERRORS = [ConfigError, StoreError, VaultKeyError, BootstrapE
  */
 export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
-  if (!(error instanceof Error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
+  if (!isError(error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null
   return { lines: error.message.split('\n'), exitCode: 2 }
 }
 

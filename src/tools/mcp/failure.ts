@@ -1,6 +1,7 @@
 /** MCP errors, in the three kinds that an mcp_call item has, or as text. Pure. */
+
+import { scrub } from '../../scrub.ts'
 import { PageError } from '../../upstream/pages/fetch-page.ts'
-import { scrub } from '../../upstream/scrub.ts'
 import type { McpClient } from './library.ts'
 
 /** The error of an item `mcp_call` or `mcp_list_tools`. */

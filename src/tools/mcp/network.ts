@@ -4,7 +4,9 @@
  * wait forever; and a server that answers the protocol version query late, badly or not at all is treated as an old
  * one.
  */
+
 import type { Clock } from '../../clock.ts'
+import { isError } from '../../errors.ts'
 import type { CheckedFetch } from '../../upstream/pages/checked-fetch.ts'
 
 type Fetch = CheckedFetch['fetch']
@@ -119,7 +121,7 @@ function withEnd(
           return
         }
       } catch (thrown) {
-        if (thrown instanceof Error && thrown.name === 'PageError') message = thrown.message
+        if (isError(thrown) && thrown.name === 'PageError') message = thrown.message
       }
       onEnd()
       const error = { code: -32_000, message, data: mark }

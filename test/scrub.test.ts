@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { holdsSecret, scrub } from '../../src/upstream/scrub.ts'
+import { holdsSecret, scrub } from '../src/scrub.ts'
 
 const KEY = 'sk-proj-Ab3dEf6hIj9kLmN0pQrStUvWxYz'
 const OWN = 'plain_Key/With+odd=Chars~0123456789'
