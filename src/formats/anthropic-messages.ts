@@ -15,7 +15,7 @@ export const anthropicMessages: Format = {
   filesByLink: true,
   truncates: false,
   hosts: HOSTED_TOOLS,
-  customTools: false,
+  customTools: null,
   computer: { name: COMPUTER, action: actionOf },
   counting: MESSAGES_COUNTING,
   encode: (model, endpoint) =>

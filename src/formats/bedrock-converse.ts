@@ -12,7 +12,7 @@ export const bedrockConverse: Format = {
   filesByLink: false,
   truncates: false,
   hosts: new Set(),
-  customTools: false,
+  customTools: null,
   counting: CONVERSE_COUNTING,
   encode: encodeConverse,
   framing: stream => (stream ? 'aws-events' : 'json'),

@@ -234,8 +234,11 @@ export interface Format {
   readonly truncates: boolean
   /** Types of native tools that it can express: its providers run them. */
   readonly hosts: ReadonlySet<string>
-  /** True if it has custom tools; otherwise they go out as functions. */
-  readonly customTools: boolean
+  /**
+   * True or false: it has a form for custom tools, which its providers take by default, or do not take. The row of a
+   * provider may say otherwise. Null: it has no form for them. Where they are not taken, they are sent as functions.
+   */
+  readonly customTools: boolean | null
   /** Absent: it has no computer use, or items for its calls. */
   readonly computer?: ComputerUse
   /** Absent: its providers do not count tokens. */

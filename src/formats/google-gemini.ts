@@ -15,7 +15,7 @@ export const googleGemini: Format = {
   filesByLink: true,
   truncates: false,
   hosts: HOSTED_TOOLS,
-  customTools: false,
+  customTools: null,
   searchesDomains: false,
   counting: GEMINI_COUNTING,
   encode: encodeGemini,

@@ -14,7 +14,8 @@ export const openaiChat: Format = {
   filesByLink: false,
   truncates: false,
   hosts: new Set(),
-  customTools: true,
+  // OpenAI's own servers take them; nearly all others know functions only.
+  customTools: false,
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),
   decoder: (emit, _, takeMessage) => new ChatDecoder(emit, takeMessage),

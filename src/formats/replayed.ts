@@ -211,7 +211,7 @@ interface ClientToolCall {
   readonly input: Json
 }
 
-/** The output of such a tool, other than of a function or custom tool; `failed`: a patch that was not applied. */
+/** The output of such a tool; `failed`: a patch that was not applied. */
 interface ClientToolResult {
   readonly callId: string
   readonly text: string
@@ -221,8 +221,6 @@ interface ClientToolResult {
 /** Null for an item that may be omitted. @throws GatewayError `unprocessable` for any other item */
 export function clientTool(item: InputItem, path: string): ClientToolCall | ClientToolResult | null {
   switch (item.type) {
-    case 'custom_tool_call':
-      return { callId: item.call_id, name: item.name, input: { input: item.input } }
     case 'apply_patch_call':
       return { callId: item.call_id, name: 'apply_patch', input: { ...item.operation } }
     case 'shell_call':

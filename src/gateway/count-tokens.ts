@@ -13,6 +13,7 @@ import { abortSignalOf } from '../signal.ts'
 import { wholeReply } from '../upstream/whole-reply.ts'
 import { inputTokensOf } from './accounting/account.ts'
 import type { ModelCallDeps } from './attempt/model-call.ts'
+import { fitTools } from './calls/client-tools.ts'
 import { openRecord, type RouteCandidate } from './routing/rank.ts'
 import type { RoutedExchange } from './running.ts'
 
@@ -73,7 +74,8 @@ export class TokenCounter {
       credential === null ? await providerKeys.shared(endpoint) : await providerKeys.own(credential, endpoint)
     const attempt: AttemptRecord = { ...openRecord({ endpoint, credential }), providerKey }
     const format = FORMATS[textFormat(endpoint)]
-    const wire = requests.encode(exchange, attempt, format, exchange.prompt)
+    const prompt = fitTools(exchange.prompt, format, endpoint.provider)?.prompt ?? exchange.prompt
+    const wire = requests.encode(exchange, attempt, format, prompt)
     const request = await requests.address(attempt, counting.request(wire, endpoint), exchange.held.bytes)
     const { status, text } = await wholeReply(client, request, {
       maxBytes: REPLY_MAX_BYTES,

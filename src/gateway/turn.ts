@@ -251,21 +251,22 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     // A plain request has no tools, and most have no limit.
     if (allowance === null && this.exchange.plan !== null)
       return { prompt, format, fitted: null, calls, limit: null }
-    if (allowance === null) return termsOf(prompt, format, calls, null)
+    if (allowance === null) return termsOf(candidate, prompt, format, calls, null)
     const limit = admitCall(this.exchange, allowance, prompt, candidate)
     if (limit instanceof Promise)
-      return limit.then(is => (is === null ? null : termsOf(prompt, format, calls, is)))
-    return limit === null ? null : termsOf(prompt, format, calls, limit)
+      return limit.then(is => (is === null ? null : termsOf(candidate, prompt, format, calls, is)))
+    return limit === null ? null : termsOf(candidate, prompt, format, calls, limit)
   }
 }
 
 function termsOf(
+  { endpoint }: RouteCandidate,
   given: ResponsesRequest,
   format: Format,
   calls: ToolCalls | null,
   limit: CallTerms | null,
 ): TurnTerms {
-  const fitted = fitTools(given, format)
+  const fitted = fitTools(given, format, endpoint.provider)
   const fitting = fitted?.prompt ?? given
   const cap = limit?.cap ?? null
   const prompt = cap === null ? fitting : { ...fitting, max_output_tokens: cap }

@@ -98,6 +98,7 @@ function providerOf(
       authors: row.authors,
       promptCaching: row.promptCaching,
       compaction: row.compaction,
+      customTools: row.customTools,
       propagateTrace: row.propagateTrace,
     }),
     slug: row.slug,
@@ -114,7 +115,7 @@ function providerOf(
 
 /**
  * The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. The
- * provider's statement about data is dropped too, because somebody else may run the server.
+ * provider's statement about data and its custom tools are dropped too, because somebody else may run the server.
  */
 function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
   const {
@@ -122,12 +123,13 @@ function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Pr
     regionUrls: _regions,
     embeddings: _embeddings,
     policy: _policy,
+    customTools: _customTools,
     ...others
   } = builtIn
-  const { baseUrls, regionUrls, embeddings, policy } = builtIn
+  const { baseUrls, regionUrls, embeddings, policy, customTools } = builtIn
   return {
     ...others,
-    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls, policy }) : {}),
+    ...(baseUrl === undefined ? definedOf({ baseUrls, regionUrls, policy, customTools }) : {}),
     ...(format === undefined || format === builtIn.format ? definedOf({ embeddings }) : {}),
   }
 }

@@ -221,6 +221,8 @@ export interface Provider {
   readonly promptCaching?: PromptCaching
   /** Absent: as the setting says. */
   readonly compaction?: CompactionMode
+  /** True: it takes tools of type `custom`. False: it gets them as functions. Absent: as usual for its format. */
+  readonly customTools?: boolean
   /** True: it gets the caller's `tracestate`. Absent: false. */
   readonly propagateTrace?: boolean
   /** Absent: directly, unless the environment names a proxy. */

@@ -127,6 +127,10 @@ export const ProviderSchema = Type.Object(
       oneOf(COMPACTION_MODES),
       '`provider`: it [summarizes conversations itself](inference.md#compaction), if its format is `openai-responses` or `anthropic-messages`; overrides the setting `compaction` for this provider',
     ),
+    customTools: field(
+      Type.Boolean(),
+      'true: the provider takes tools of type `custom`; false: it gets them as [functions](inference.md#custom-tools). Only for `openai-responses` and `openai-chat`. Default: that of the built-in row; otherwise true for `openai-responses`, and false for `openai-chat`',
+    ),
     propagateTrace: field(
       Type.Boolean(),
       "true: the caller's `tracestate` is sent to the provider with [`traceparent`](tracing.md); default: false",

@@ -3,6 +3,7 @@ import t from 'tap'
 import { GatewayError } from '../../src/errors.ts'
 import { isOurs, isSpentElsewhere, omitItem } from '../../src/formats/replayed.ts'
 import { FORMATS } from '../../src/formats/table.ts'
+import { fitTools } from '../../src/gateway/calls/client-tools.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { FormatName } from '../../src/providers/provider.ts'
 import { eventsOf } from '../support/assemble-reply.ts'
@@ -20,7 +21,8 @@ const USER = { role: 'user', content: 'Hi' }
 const SAID = { role: 'assistant', content: 'Hello' }
 
 function bodyOf(format: FormatName, input: readonly Item[]): unknown {
-  const request = parseResponsesRequest({ model: 'acme/fast-1', input })
+  const given = parseResponsesRequest({ model: 'acme/fast-1', input })
+  const request = fitTools(given, FORMATS[format], endpointOf(format).provider)?.prompt ?? given
   const { body } = FORMATS[format].encode({ request, stream: true, endUser: null }, endpointOf(format))
   return JSON.parse(JSON.stringify(body))
 }

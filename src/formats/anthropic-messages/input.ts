@@ -133,7 +133,6 @@ class Writer {
         this.#screenshot(item, `${path}.output`)
         return
       case 'function_call_output':
-      case 'custom_tool_call_output':
         this.#result(item.call_id, toolOutput(item.output, `${path}.output`), nativeFields(item))
         return
       case 'compaction':

@@ -85,7 +85,6 @@ class Writer {
         this.#call(item.call_id, item.name, callArguments(item.arguments, `${path}.arguments`))
         return
       case 'function_call_output':
-      case 'custom_tool_call_output':
         this.#result(item.call_id, contentBlocks(item.output, `${path}.output`, false))
         return
       case 'configuration_update':

@@ -83,7 +83,7 @@ export const INVOKE_MODEL: Omit<Format, 'name'> = {
   filesByLink: false,
   truncates: false,
   hosts: new Set(),
-  customTools: false,
+  customTools: null,
   encode: (model, endpoint) => encodeInCloud(INVOKE, model, endpoint),
   framing: stream => (stream ? 'aws-events' : 'json'),
   decoder: (emit, _, takeMessage = null) => new InvokeDecoder(emit, takeMessage),

@@ -70,11 +70,7 @@ class Turns {
       case 'function_call':
         this.#call(item, parseArguments(String(item['arguments'] ?? '')))
         break
-      case 'custom_tool_call':
-        this.#call(item, { input: String(item['input'] ?? '') })
-        break
       case 'function_call_output':
-      case 'custom_tool_call_output':
         this.#result(item, path)
         break
       case 'code_interpreter_call':

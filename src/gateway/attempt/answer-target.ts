@@ -82,6 +82,7 @@ export class AnswerTarget implements AttemptTarget {
   /** Emits the opening events even if the model returned no content. */
   end(done: () => void): void {
     if (!this.#hasContent) this.#begin()
+    this.#client?.end()
     done()
   }
 
@@ -104,6 +105,7 @@ export class AnswerTarget implements AttemptTarget {
     for (const delta of this.#calls?.release() ?? []) {
       if (this.#client?.take(delta) !== true) this.#answer.take(delta)
     }
+    this.#client?.end()
   }
 
   #mark(delta: Content): Content {

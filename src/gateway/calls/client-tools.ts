@@ -5,12 +5,14 @@
 import { GatewayError, rewritten } from '../../errors.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'
 import { LongText } from '../../formats/long-text.ts'
-import { has } from '../../formats/special.ts'
+import { type Ability, has } from '../../formats/special.ts'
 import { itemId } from '../../ids.ts'
 import { isRecord, parseJson, recordOrEmpty } from '../../json.ts'
+import type { InputItem } from '../../protocol/items.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, Tool } from '../../protocol/tools.ts'
+import type { FormatName, Provider } from '../../providers/provider.ts'
 import type { Content } from '../answer/answer.ts'
 import { settleControls } from './control-items.ts'
 import { flattenNamespaces, type NamespacedName } from './namespaces.ts'
@@ -31,17 +33,19 @@ export interface FittedRequest {
 const NOBODY: ReadonlySet<string> = new Set()
 const NOWHERE: ReadonlyMap<string, NamespacedName> = new Map()
 
-/** Adapts the tools of a request; null if the format accepts them unchanged. */
+/** Adapts the tools of a request; null if the provider accepts them unchanged. */
 export function fitTools(
   given: ResponsesRequest,
   { name, customTools, computer }: Pick<Format, 'name' | 'customTools' | 'computer'>,
+  provider: Pick<Provider, 'customTools'>,
 ): FittedRequest | null {
-  const settled = settleControls(given, name)
-  const flat = has(name, 'namespace')
+  const takesCustom = customTools !== null && (provider.customTools ?? customTools)
+  const settled = settleControls(given, ability => takes(name, takesCustom, ability))
+  const flat = takes(name, takesCustom, 'namespace')
     ? null
     : flattenNamespaces(settled?.prompt ?? given, settled?.toolPaths ?? [])
   const prompt = flat?.prompt ?? settled?.prompt ?? given
-  const custom = customTools ? null : customAsFunctions(prompt)
+  const custom = takesCustom ? null : customAsFunctions(prompt)
   const used = computer !== undefined && usesComputer(prompt) ? computer : null
   if (settled === null && flat === null && custom === null && used === null) return null
   return {
@@ -51,6 +55,13 @@ export function fitTools(
     toolPaths: flat?.toolPlaces ?? settled?.toolPaths ?? null,
     computer: used,
   }
+}
+
+/** What may hold custom tools: a provider that does not take these gets their tools in a list of functions. */
+const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools'])
+
+function takes(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
+  return has(format, ability) && (takesCustom || !HOLDERS.has(ability))
 }
 
 const TOOL_PATH = /^tools\[(\d{1,6})\]/
@@ -88,6 +99,11 @@ export class ClientCalls {
     if (this.#named(delta) === delta) return false
     this.#tell(delta)
     return true
+  }
+
+  /** Call where no more deltas of the calls so far can come: not every format closes its calls. */
+  end(): void {
+    this.#custom?.end()
   }
 
   #named(delta: Content): Content {
@@ -149,7 +165,8 @@ class ComputerCalls {
   }
 }
 
-// Custom tools in formats that have functions only: each is sent as a function with one text argument `input`.
+// Custom tools at providers that know functions only: each is sent as a function with one text argument `input`, and
+// so are its calls in the history.
 
 /** The same request with functions, and the names of the functions that stand for custom tools. */
 interface CustomAsFunctions {
@@ -157,19 +174,33 @@ interface CustomAsFunctions {
   readonly names: ReadonlySet<string>
 }
 
-/** Null if the request has no custom tool. */
+/** Null if the request has no custom tool, and no call of one. */
 function customAsFunctions(prompt: ResponsesRequest): CustomAsFunctions | null {
-  const { tools, tool_choice: choice } = prompt
-  if (tools == null || !tools.some(isCustom)) return null
-  const names = new Set(tools.filter(isCustom).map(({ name }) => name))
+  const { input, tools, tool_choice: choice } = prompt
+  const isDeclared = tools?.some(isCustom) === true
+  const isCalled = typeof input !== 'string' && input.some(isCustomItem)
+  if (!isDeclared && !isCalled) return null
   return {
     prompt: {
       ...prompt,
-      tools: tools.map(tool => (isCustom(tool) ? functionOf(tool) : tool)),
+      ...(isCalled ? { input: input.map(asFunctionItem) } : {}),
+      ...(isDeclared ? { tools: tools.map(tool => (isCustom(tool) ? functionOf(tool) : tool)) } : {}),
       ...(choice === undefined ? {} : { tool_choice: choiceOf(choice) }),
     },
-    names,
+    names: new Set(tools?.filter(isCustom).map(({ name }) => name)),
   }
+}
+
+function isCustomItem({ type }: InputItem): boolean {
+  return type === 'custom_tool_call' || type === 'custom_tool_call_output'
+}
+
+/** A call of a custom tool as the call of its function, or an output as the output of one; other items unchanged. */
+function asFunctionItem(item: InputItem): InputItem {
+  if (item.type === 'custom_tool_call_output') return { ...item, type: 'function_call_output' }
+  if (item.type !== 'custom_tool_call') return item
+  const { input, ...rest } = item
+  return { ...rest, type: 'function_call', arguments: JSON.stringify({ input }) }
 }
 
 function isCustom(tool: Tool): tool is CustomTool {
@@ -177,7 +208,7 @@ function isCustom(tool: Tool): tool is CustomTool {
 }
 
 function functionOf({ name, description, format }: CustomTool): Tool {
-  // The format cannot make the model follow a grammar, so the description tells the model about it.
+  // The provider cannot make the model follow a grammar, so the description tells the model about it.
   const grammar =
     format?.type === 'grammar'
       ? `The input must fit this ${format.syntax} grammar:\n${format.definition}`
@@ -231,11 +262,18 @@ class CustomCalls {
       said.add(delta.text)
       return true
     }
-    if (delta.kind === 'close') {
-      this.#open.delete(delta.item)
-      this.#tell({ kind: 'arguments', item: delta.item, text: inputOf(said.toString()) })
-    }
+    if (delta.kind === 'close') this.#say(delta.item, said)
     return false
+  }
+
+  /** Emits the input of calls that were not closed. */
+  end(): void {
+    for (const [item, said] of this.#open) this.#say(item, said)
+  }
+
+  #say(item: number, said: LongText): void {
+    this.#open.delete(item)
+    this.#tell({ kind: 'arguments', item, text: inputOf(said.toString()) })
   }
 }
 

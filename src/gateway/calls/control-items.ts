@@ -1,12 +1,11 @@
 /**
- * Control items in the input, for formats that do not have them: added tools join those of the request, and the last
+ * Control items in the input, for providers that do not take them: added tools join those of the request, and the last
  * effort applies to the whole request. Pure.
  */
-import { type Ability, has } from '../../formats/special.ts'
+import type { Ability } from '../../formats/special.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
-import type { FormatName } from '../../providers/provider.ts'
 
 type Effort = Extract<InputItem, { type: 'configuration_update' }>['reasoning']['effort']
 
@@ -17,12 +16,14 @@ interface SettledRequest {
   readonly toolPaths: readonly string[]
 }
 
-/** Null if the format accepts the request unchanged. */
-export function settleControls(prompt: ResponsesRequest, format: FormatName): SettledRequest | null {
+/** Null if the provider accepts the request unchanged. `takes`: tells which kinds of control items it takes. */
+export function settleControls(
+  prompt: ResponsesRequest,
+  takes: (ability: Ability) => boolean,
+): SettledRequest | null {
   const { input } = prompt
-  if (typeof input === 'string' || !input.some(item => isControl(item) && !has(format, item.type)))
-    return null
-  return settled(prompt, input, type => !has(format, type))
+  if (typeof input === 'string' || !input.some(item => isControl(item) && !takes(item.type))) return null
+  return settled(prompt, input, type => !takes(type))
 }
 
 /** Treats all tools that the input adds as tools of the request; null if it adds none that `isMeant`. */

@@ -159,6 +159,8 @@ export const OWN_ROWS = {
     keyForm: 'regional',
     policy: KEEPS_A_MONTH,
     authors: ['openai'],
+    // In chat completions too.
+    customTools: true,
   },
   perplexity: chat('Perplexity', 'https://api.perplexity.ai', 'PERPLEXITY_API_KEY', {
     baseUrls: { 'openai-embeddings': 'https://api.perplexity.ai/v1' },
@@ -193,6 +195,8 @@ export const OWN_ROWS = {
     format: 'openai-responses',
     baseUrl: 'https://api.x.ai/v1',
     policy: KEEPS_A_MONTH,
+    // It refuses the type as an unknown variant.
+    customTools: false,
     authors: ['x-ai', 'xai'],
   },
 } as const satisfies Readonly<Record<string, ServingRow>>

@@ -28,6 +28,7 @@ export interface ServingRow
         | 'policy'
         | 'authors'
         | 'messagesMax'
+        | 'customTools'
       >
     > {
   /** The environment variable that holds the service's key where the configuration gives none. */

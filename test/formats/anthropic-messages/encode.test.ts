@@ -218,9 +218,8 @@ t.test('turns', async t => {
       ],
     ],
     [
-      'calls of custom and native client tools',
+      'calls of native client tools',
       [
-        { type: 'custom_tool_call', call_id: 'c1', name: 'sql', input: 'select 1' },
         {
           type: 'apply_patch_call',
           call_id: 'c2',
@@ -235,7 +234,6 @@ t.test('turns', async t => {
           status: 'completed',
           action: { type: 'exec', command: ['ls'], env: {} },
         },
-        { type: 'custom_tool_call_output', call_id: 'c1', output: '1' },
         { type: 'apply_patch_call_output', call_id: 'c2', status: 'failed', output: 'no such file' },
         {
           type: 'shell_call_output',
@@ -246,13 +244,11 @@ t.test('turns', async t => {
       ],
       [
         assistant(
-          use('c1', { input: 'select 1' }, 'sql'),
           use('c2', { type: 'delete_file', path: 'a' }, 'apply_patch'),
           use('c3', { commands: ['ls'] }, 'shell'),
           use('c4', { type: 'exec', command: ['ls'], env: {} }, 'local_shell'),
         ),
         user(
-          result('c1', '1'),
           { ...result('c2', 'no such file'), is_error: true },
           result('c3', '[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":0}}]'),
           result('c4', 'a'),

@@ -138,19 +138,6 @@ t.test('input items become turns', async t => {
       ],
     },
     {
-      name: 'calls of custom tools in the history',
-      body: {
-        input: [
-          { type: 'custom_tool_call', call_id: '1', name: 'sql', input: 'select 1' },
-          { type: 'custom_tool_call_output', call_id: '1', output: 'one' },
-        ],
-      },
-      contents: [
-        model({ functionCall: { id: '1', name: 'sql', args: { input: 'select 1' } } }),
-        user({ functionResponse: { id: '1', name: 'sql', response: { output: 'one' } } }),
-      ],
-    },
-    {
       name: 'a signature before text goes back on the text, thoughts do not',
       body: {
         input: [
