@@ -146,7 +146,7 @@ export const CLAIMS: readonly Claim[] = [
     ),
   },
   {
-    text: 'throughput with guards on, of that without',
+    text: 'throughput with guardrails, as a share of that without',
     scenario: 'guard-json-16',
     limit: 0.75,
     least: true,
@@ -208,7 +208,7 @@ export const CLAIMS: readonly Claim[] = [
     ],
   },
   {
-    text: 'delay of an event p99 of streams that nobody guards, added while all task workers are busy',
+    text: 'delay of an event p99 of streams without guardrails, added while all task workers are busy',
     scenario: 'guard-busy-64',
     limit: 5,
     unit: 'ms',

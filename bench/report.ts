@@ -206,12 +206,12 @@ found whole and in order over all pieces of a stream.
 
 Where task workers are kept busy, another caller of the same process has four requests under way for each of them, with a
 pattern that takes a worker some 60 ms. The workers run on the core of load and upstream (one of their own where the
-machine has four) in the kernel's idle class: they take what is left there and never a moment of the gateway's core. That
-asks whether their work holds up the event loop, and not how the kernel shares one core: a gateway with fewer cores than
+machine has four) in the kernel's idle class: they never run on the gateway's core, so
+the figure shows whether their work delays the event loop: a gateway with fewer cores than
 busy threads shares them. They count as busy while they run or are ready to. Lag is what a timer of 5 ms in the serve
 thread is late by, every sample. CPU and memory of two loads at once are not told by event or stream.
 
-A row counts for nothing when load or upstream use more than ${LIMITS.loadCores} of a core (closed-loop JSON with many
+A row is discarded if load or upstream use more than ${LIMITS.loadCores} of a core (closed-loop JSON with many
 connections is marked instead: its throughput is a lower bound), when an event is lost, a checksum or an order is
 wrong, a connection breaks, an upstream stream is left open, task workers that ought to be busy are for less than
 ${LIMITS.busyShare * 100} % of the time. Where CPU per event is compared and events per read leave

@@ -236,7 +236,7 @@ export const SCENARIOS: readonly Scenario[] = [
     ...PLAIN,
     name: 'guard-busy-64',
     title:
-      '64 streams, 20 ms apart, that nobody guards, without and with all task workers busy with a slow pattern of another caller',
+      '64 streams, 20 ms apart, without guardrails, without and with all task workers busy with a slow pattern of another caller',
     // Four for the task worker: while it looks at one, others are on their way to the client and back.
     load: {
       kind: 'streams',
@@ -410,7 +410,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     ...PLAIN,
     name: 'aborts',
-    title: '128 streams, 20 ms apart, every second one left by its reader after 20 events',
+    title: '128 streams, 20 ms apart, every second client disconnects after 20 events',
     load: { kind: 'streams', streams: 128, plan: paced(100, 20), abortAfter: 20 },
     subjects: PEERS,
     rounds: 2,

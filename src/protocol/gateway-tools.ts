@@ -79,7 +79,12 @@ const positive = maybe(Type.Integer({ minimum: 1 }))
 const temperature = maybe(Type.Number({ minimum: 0, maximum: TEMPERATURE_MAX }))
 const reasoning = maybe(AnyObject)
 /** Trimmed by the tool; unique among its entries. */
-const instanceName = maybe(Type.String({ pattern: '^[a-zA-Z0-9 _-]{1,64}$' }))
+const instanceName = maybe(
+  Type.String({
+    pattern: '^[a-zA-Z0-9 _-]{1,64}$',
+    description: 'a name of 1 to 64 letters, digits, spaces, underscores and hyphens',
+  }),
+)
 const innerTools = maybe(Type.Array(Type.Object({ type: Type.String(), parameters: maybe(AnyObject) })))
 
 const networkPolicy = maybe(
@@ -92,7 +97,12 @@ const environment = maybe(
   Type.Object({
     type: oneOf('container_auto', 'container_reference'),
     file_ids: maybe(Type.Array(Type.String(), { maxItems: 20 })),
-    container_id: maybe(Type.String({ pattern: '^[\\w-]{1,40}$' })),
+    container_id: maybe(
+      Type.String({
+        pattern: '^[\\w-]{1,40}$',
+        description: 'an id of 1 to 40 letters, digits, underscores and hyphens',
+      }),
+    ),
     network_policy: networkPolicy,
   }),
 )

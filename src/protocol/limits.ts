@@ -41,6 +41,8 @@ export const TOP_LOGPROBS_MAX = 20
 
 /** Name of a function, a custom tool or a JSON schema: what every provider format can carry. */
 export const NAME_PATTERN = '^[a-zA-Z0-9_-]{1,64}$'
+/** The same in words, for errors. */
+export const NAME_WORDS = 'a name of 1 to 64 letters, digits, underscores and hyphens'
 
 /** Model lists of the routing plugins: patterns, characters of one, characters of all. */
 export const ROUTER_PATTERNS_MAX = 1024

@@ -9,9 +9,9 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
 import { AnyObject, kind, mapOf, maybe, oneOf, variants } from './json/schema.ts'
-import { NAME_PATTERN, NAMED_TOOLS_MAX } from './limits.ts'
+import { NAME_PATTERN, NAME_WORDS, NAMED_TOOLS_MAX } from './limits.ts'
 
-const name = Type.String({ pattern: NAME_PATTERN })
+const name = Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS })
 const texts = Type.Array(Type.String())
 
 /** `parameters` is a JSON Schema; null or missing means that the function takes none. */

@@ -84,7 +84,7 @@ export const ProviderSchema = Type.Object(
     ),
     quirks: field(
       Type.Array(oneOf(QUIRKS)),
-      'deviations from the format, explained in `src/providers/provider.ts`; default: those of the built-in row',
+      'deviations from the format ([list](#quirks)); default: those of the built-in row',
     ),
     headers: field(
       Type.Record(Type.String({ pattern: '^[A-Za-z0-9-]+$' }), Type.String()),

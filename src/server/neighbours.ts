@@ -10,6 +10,7 @@ import type { RouteMatch, Router } from './router.ts'
 
 /** Resources of similar APIs: the first part of their paths below `/v1`. */
 const OF_OTHERS: ReadonlySet<string> = new Set([
+  'a2a',
   'agents',
   'assistants',
   'audio',
@@ -30,19 +31,23 @@ const OF_OTHERS: ReadonlySet<string> = new Set([
   'fine_tuning',
   'images',
   'live',
+  'mcp',
   'memory_stores',
   'moderations',
+  'ocr',
   'operations',
   'organization',
   'organizations',
   'presets',
   'projects',
+  'prompts',
   'realtime',
   'rerank',
   'safety',
   'sessions',
   'skills',
   'threads',
+  'tokenize',
   'tunedModels',
   'tunnels',
   'uploads',
@@ -95,7 +100,7 @@ function messageFor(path: string, router: Router): string {
   const parent = Object.keys(BELOW).find(name => below.startsWith(`/${name}/`))
   if (parent !== undefined) return `${NONE}: ${BELOW[parent]}`
   const first = below.split('/')[1] ?? ''
-  if (OF_OTHERS.has(first)) return `${NONE}: /v1/${first} is not offered by this gateway yet`
+  if (OF_OTHERS.has(first)) return `${NONE}: /v1/${first} is not offered by this gateway`
   const other = near(below, router)
   return other === null ? NONE : `${NONE}${didYouMean(other)}`
 }

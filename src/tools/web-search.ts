@@ -145,7 +145,7 @@ class WebSearchSession implements ToolSession {
       searching.resultsLeft += maxResults - results.length
       const numbers = this.#display.cite(citableOf(results))
       if (isProviders(call.tool)) progress({ name: 'web_search_call.completed', fields: {} })
-      const sources = results.map(({ url }) => ({ type: 'url', url }))
+      const sources = results.map(({ url, title }) => ({ type: 'url', url, title }))
       return {
         item: { action: { type: 'search', query, sources } },
         result: foundText(query, results, numbers),

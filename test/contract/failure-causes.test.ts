@@ -261,7 +261,7 @@ t.test('what a newcomer gets wrong is answered with the way out', async t => {
   )
   t.equal(
     await message({ ...asked, user: 7 }),
-    'user: must be a string of at most 256 characters, without the NUL character and broken Unicode',
+    'user: must be a string of at most 256 characters; it must not contain NUL characters or broken Unicode',
   )
   t.match(await message({ ...asked, max_tool_calls: 31 }), /^max_tool_calls: must be an integer from 1 to 30/)
   const steps = {

@@ -125,7 +125,6 @@ t.test('older editors take edits back, and odd names and dates are refused by th
     { type: 'bash_20250124', name: { toString: 'x' } },
     { type: 'bash_20250124' },
     { type: 'bash', name: 'bash' },
-    { type: 'web_fetch_20250910', name: 'web_fetch' },
     { type: 'mcp_toolset', name: 'x' },
   ]) {
     const { status, text } = await ask(tool)

@@ -240,7 +240,7 @@ function checkRefusal(t: Test, status: number | undefined, text: string): void {
   t.match(String(status), /^(?:400|404|405)$/, text)
   t.match(
     text,
-    /is not offered by this gateway yet|accepts|are not stored|not found|\/v1beta has only|must not have a body|paths begin/,
+    /is not offered by this gateway|accepts|are not stored|not found|\/v1beta has only|must not have a body|paths begin/,
     'in words',
   )
 }

@@ -163,7 +163,7 @@ for (const stream of [false, true]) {
         { command: 'create', path, file_text: 'one\ntwo\nthree\n' },
         { command: 'str_replace', path, old_str: 'two', new_str: '2' },
         { command: 'insert', path, insert_line: 0, new_str: 'zero' },
-        { command: 'insert', path: 'list.md', insert_line: 4, new_str: 'four\nfive' },
+        { command: 'insert', path: 'list.md', insert_line: 4, insert_text: 'four\nfive' },
         { command: 'view', path },
         { command: 'view', path, view_range: [2, 3] },
         { command: 'view', path, view_range: [5, -1] },
@@ -200,6 +200,7 @@ t.test('commands that text_editor cannot do are told to the model', async t => {
       /^insert_line: must be an integer from 0 to 1/,
     ],
     [{ command: 'insert', path: 'a', new_str: 'y' }, /^insert_line: /],
+    [{ command: 'insert', path: 'a', insert_line: 0 }, /^new_str: /],
     [{ command: 'view', path: 'a', view_range: [0, 1] }, /^view_range: /],
     [{ command: 'view', path: 'a', view_range: 'all' }, /^view_range: /],
   ]

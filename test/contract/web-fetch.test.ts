@@ -197,3 +197,27 @@ t.test('the plugin web-fetch offers the tool with its settings', async t => {
   t.match(results, [{ content: '## T\n[The page was cut here]' }, { status: 'failed' }])
   t.equal(response.output[0]?.type, 'gateway:web_fetch')
 })
+
+t.test('the tool of the Messages API is served at providers of other APIs', async t => {
+  const pages = await serve(t, (request, response) => PAGES[request.url ?? '']?.(request, response))
+  const { gateway, provider } = await startWebWorld(t, { allowPrivate: true })
+  provider.script('model', [reads(`${pages.url}/json`), ANSWERS])
+  const reply = await fetch(`${gateway.url}/messages`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model: MODEL,
+      max_tokens: 99,
+      messages: [{ role: 'user', content: 'Read it' }],
+      tools: [{ type: 'web_fetch_20250910', name: 'web_fetch', max_uses: 2 }],
+      tool_choice: { type: 'auto' },
+    }),
+  })
+  const answer = (await reply.json()) as { content?: readonly { type: string }[] }
+  t.match(answer.content, [
+    { type: 'server_tool_use', name: 'web_fetch' },
+    { type: 'web_fetch_tool_result', content: { type: 'web_fetch_result' } },
+    { type: 'text', text: 'Read.' },
+  ])
+  t.match(provider.asked[0]?.body, { tools: [{ function: { name: 'web_fetch' } }] })
+})

@@ -46,8 +46,8 @@ t.test('a search is one item, gives the model its results, cites them and is cha
       type: 'search',
       query: 'tea',
       sources: [
-        { type: 'url', url: 'https://a.test/1' },
-        { type: 'url', url: 'https://b.test/2' },
+        { type: 'url', url: 'https://a.test/1', title: 'A' },
+        { type: 'url', url: 'https://b.test/2', title: 'B' },
       ],
     },
     id: (response.output[0] as { id: string }).id,
@@ -426,4 +426,28 @@ t.test('strange calls of a model are answered, not believed', async t => {
   t.equal(String(long?.['query']).length, 1_000)
   t.equal(long?.['startPublishedDate'], undefined)
   t.match(dated, { startPublishedDate: '2026-02-03T00:00:00.000Z', endPublishedDate: undefined })
+})
+
+t.test('a client of the Messages API gets the titles of the results', async t => {
+  const engine = await startEngine(t)
+  engine.results = FOUND
+  const { gateway, provider } = await startWebWorld(t, { engines: [engine.row] })
+  for (const tool of [{ type: 'gateway:web_search' }, { type: 'web_search_20250305', name: 'web_search' }]) {
+    provider.script('model', [asks('tea'), ANSWERS])
+    const reply = await fetch(`${gateway.url}/messages`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${gateway.apiKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: MODEL,
+        max_tokens: 99,
+        messages: [{ role: 'user', content: 'tea?' }],
+        tools: [tool],
+      }),
+    })
+    const { content } = (await reply.json()) as { content: readonly { type: string; content?: unknown }[] }
+    t.match(content.find(({ type }) => type === 'web_search_tool_result')?.content, [
+      { url: 'https://a.test/1', title: 'A' },
+      { url: 'https://b.test/2', title: 'B' },
+    ])
+  }
 })

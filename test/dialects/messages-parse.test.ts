@@ -674,7 +674,10 @@ const REFUSALS: readonly (readonly [unknown, RegExp])[] = [
     }),
     /^output_format: must not be set together/,
   ],
-  [body({ tools: [{ name: 'a b', input_schema: {} }] }), /^tools\[0\]\.name: must be a string that matches/],
+  [
+    body({ tools: [{ name: 'a b', input_schema: {} }] }),
+    /^tools\[0\]\.name: must be a name of 1 to 128 letters, digits/,
+  ],
   [body({ tools: [{ name: 'a' }] }), /^tools\[0\]\.input_schema: is required/],
   [
     body({ tools: [{ type: 'rm_rf_20250101' }] }),

@@ -68,7 +68,12 @@ t.test('settings of plugins that are refused', t => {
     ],
     ['an empty rule', aligned({ rules: ['ok', ''] }), 'plugins[0].rules[1]', /1 to 200 characters/],
     ['a rule of 201 characters', aligned({ rules: ['r'.repeat(201)] }), 'plugins[0].rules[0]'],
-    ['a rule of two lines', aligned({ rules: ['a\nb'] }), 'plugins[0].rules[0]', /without line breaks/],
+    [
+      'a rule of two lines',
+      aligned({ rules: ['a\nb'] }),
+      'plugins[0].rules[0]',
+      /must not contain line breaks/,
+    ],
     ['a rule with a carriage return', aligned({ rules: ['a\rb'] }), 'plugins[0].rules[0]'],
     ['a rule with a line separator', aligned({ rules: ['a\u2028b'] }), 'plugins[0].rules[0]'],
     ['a rule that is a number', aligned({ rules: [1] }), 'plugins[0].rules[0]'],

@@ -59,6 +59,34 @@ t.test('tools and choices that are taken', t => {
     ],
     ['a forced shell', body({ tools: [{ type: 'shell' }], tool_choice: { type: 'shell' } })],
     ['a forced patch', body({ tools: [{ type: 'apply_patch' }], tool_choice: { type: 'apply_patch' } })],
+    [
+      'a forced function of a namespace',
+      body({
+        tools: [
+          { type: 'namespace', name: 'n', description: 'd', tools: [{ ...f, defer_loading: true }] },
+          f,
+        ],
+        tool_choice: { type: 'function', namespace: 'n', name: 'f' },
+      }),
+    ],
+    [
+      'a forced function that the input adds',
+      body({
+        input: [{ type: 'additional_tools', role: 'developer', tools: [f] }],
+        tool_choice: { type: 'function', name: 'f' },
+      }),
+    ],
+    [
+      'a forced function whose name an MCP server may know',
+      body({
+        tools: [{ type: 'mcp', server_label: 's', server_url: 'https://a.example' }],
+        tool_choice: { type: 'function', name: 'later' },
+      }),
+    ],
+    [
+      'a forced server tool by the name of its function',
+      body({ tools: [f, { type: 'gateway:datetime' }], tool_choice: { type: 'function', name: 'datetime' } }),
+    ],
     ['a forced MCP server', body({ tool_choice: { type: 'mcp', server_label: 's' } })],
   ])
   t.end()
@@ -73,7 +101,40 @@ t.test('tools that are refused', t => {
     ['a tool of ours that does not exist', tools({ type: 'gateway:teleport' }), 'tools[0].type'],
     ['a function without a name', tools({ type: 'function' }), 'tools[0].name', /is required/],
     ['a function in the chat form', tools({ type: 'function', function: { name: 'f' } }), 'tools[0].name'],
-    ['a name with a space', tools({ ...f, name: 'a b' }), 'tools[0].name', /matches/],
+    ['a name with a space', tools({ ...f, name: 'a b' }), 'tools[0].name', /1 to 64 letters, digits/],
+    ['two functions of one name', tools(f, f), 'tools[1].name', /must differ/],
+    ['a custom tool with the name of a function', tools(f, { type: 'custom', name: 'f' }), 'tools[1].name'],
+    [
+      'two tools of one name in a namespace',
+      tools({ type: 'namespace', name: 'n', description: 'd', tools: [f, f] }),
+      'tools[0].tools[1].name',
+    ],
+    [
+      'the choice of a function that is not there',
+      body({ tools: [f], tool_choice: { type: 'function', name: 'g' } }),
+      'tool_choice.name',
+      /must be the name of one of the tools/,
+    ],
+    [
+      'a forced custom tool without tools',
+      body({ tool_choice: { type: 'custom', name: 'c' } }),
+      'tool_choice.name',
+    ],
+    [
+      'a list of allowed tools with one that is not there',
+      body({
+        tools: [f],
+        tool_choice: {
+          type: 'allowed_tools',
+          mode: 'auto',
+          tools: [
+            { type: 'function', name: 'f' },
+            { type: 'function', name: 'g' },
+          ],
+        },
+      }),
+      'tool_choice.tools[1].name',
+    ],
     ['a name of 65 characters', tools({ ...f, name: 'n'.repeat(65) }), 'tools[0].name'],
     ['an empty name', tools({ ...f, name: '' }), 'tools[0].name'],
     ['a name with a line break at its end', tools({ ...f, name: 'f\n' }), 'tools[0].name'],

@@ -17,7 +17,10 @@ t.test('a path without an operation is answered with the one that was probably m
     ['/v1/chat/completion', /did you mean POST \/v1\/chat\/completions\?$/],
     ['/v1/workspace', /did you mean GET or POST \/v1\/workspaces\?$/],
     ['/v1/batch', /did you mean POST or GET \/v1\/batches\?$/],
-    ['/v1/audio/speech', /\/v1\/audio is not offered by this gateway yet$/],
+    ['/v1/audio/speech', /\/v1\/audio is not offered by this gateway$/],
+    ...['assistants', 'threads', 'fine_tuning', 'mcp', 'a2a', 'ocr', 'tokenize', 'prompts'].map(
+      name => [`/v1/${name}`, new RegExp(`/v1/${name} is not offered by this gateway$`)] as const,
+    ),
     ['/v1/vector_stores/vs_1/files', /\/v1\/vector_stores is not offered/],
     ['/v1/chat/completions/chatcmpl_1/messages', /chat completions are not stored/],
     ['/v1/file', /did you mean POST or GET \/v1\/files\?$/],

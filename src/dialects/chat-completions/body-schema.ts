@@ -2,7 +2,7 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { AnyObject, kind, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
-import { NAME_PATTERN, NAMED_TOOLS_MAX } from '../../protocol/limits.ts'
+import { NAME_PATTERN, NAME_WORDS, NAMED_TOOLS_MAX } from '../../protocol/limits.ts'
 import { ReasoningConfig } from '../../protocol/request.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
@@ -10,7 +10,7 @@ import { ChatMessage } from './message-schema.ts'
 
 // Tools
 
-const name = Type.String({ pattern: NAME_PATTERN })
+const name = Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS })
 const flags = { async: maybe(Type.Boolean()), defer_loading: maybe(Type.Boolean()) }
 
 const FunctionTool = kind('function', {

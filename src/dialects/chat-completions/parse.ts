@@ -12,7 +12,7 @@ import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
 import { ChatConversation } from './messages.ts'
-import { inChatNames } from './paths.ts'
+import { inChatNames, withChosenNames } from './paths.ts'
 
 /** Fields that have another name or form in a request, or mean nothing there. */
 const TRANSLATED: ReadonlySet<string> = new Set([
@@ -64,7 +64,11 @@ function parseChat(value: unknown, offered: Offered): ResponsesRequest {
   for (const [index, message] of body.messages.entries()) conversation.add(message, index)
   fields['input'] = conversation.items
   translate(body, fields, offered.tools)
-  const request = fields as unknown as ResponsesRequest
+  const request = withChosenNames(fields as unknown as ResponsesRequest, {
+    limit:
+      body.max_completion_tokens == null && body.max_tokens != null ? 'max_tokens' : 'max_completion_tokens',
+    effort: body.reasoning_effort == null ? 'reasoning.effort' : 'reasoning_effort',
+  })
   useDefaultModel(request, offered)
   const refused = refusal(request, offered)
   if (refused !== null) throw new GatewayError('invalid_request', inChatNames(refused, request))

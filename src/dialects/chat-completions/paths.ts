@@ -21,6 +21,19 @@ const PART_FIELDS: Readonly<Record<string, readonly (readonly [RegExp, string])[
   input_video: [[/^\.video_url/, '.video_url.url']],
 }
 
+/** The names that the client chose for fields that have two. */
+export interface ChosenNames {
+  readonly limit: 'max_tokens' | 'max_completion_tokens'
+  readonly effort: 'reasoning_effort' | 'reasoning.effort'
+}
+
+/** A symbol, so that it is no field of the request. */
+const CHOSEN = Symbol('chosen')
+
+export function withChosenNames(request: ResponsesRequest, names: ChosenNames): ResponsesRequest {
+  return Object.assign(request, { [CHOSEN]: names })
+}
+
 /** The message with its path in the names of the chat body. `request`: as `parse` made it. */
 export function inChatNames(message: string, request: ResponsesRequest): string {
   return renamed(message, (field, index, rest) => chatPath(request, field, index, rest))
@@ -39,10 +52,16 @@ function chatPath(request: ResponsesRequest, field: string, index: number | null
       if (rest === '.verbosity') return 'verbosity'
       return rest.startsWith('.format') ? formatPath(rest.slice('.format'.length)) : null
     case 'max_output_tokens':
-      return `max_completion_tokens${rest}`
+      return chosenIn(request)?.limit ?? 'max_completion_tokens'
+    case 'reasoning':
+      return rest === '.effort' ? (chosenIn(request)?.effort ?? null) : null
     default:
       return null
   }
+}
+
+function chosenIn(request: ResponsesRequest): ChosenNames | undefined {
+  return (request as { readonly [CHOSEN]?: ChosenNames })[CHOSEN]
 }
 
 function toolPath({ tools }: ResponsesRequest, index: number, rest: string): string | null {
@@ -58,10 +77,20 @@ function choicePath({ tool_choice: choice }: ResponsesRequest, rest: string): st
     case 'custom':
       return rest === '.name' ? `tool_choice.${choice.type}.name` : null
     case 'allowed_tools':
-      return /^\.(?:tools|mode)/.test(rest) ? `tool_choice.allowed_tools${rest}` : null
+      return /^\.(?:tools|mode)/.test(rest)
+        ? `tool_choice.allowed_tools${allowedPath(choice.tools, rest)}`
+        : null
     default:
       return null
   }
+}
+
+/** The name of an allowed tool is inside `function` or `custom`. */
+function allowedPath(tools: readonly { readonly type?: unknown }[], rest: string): string {
+  return rest.replace(
+    /^(\.tools\[(\d{1,7})\])\.name$/,
+    (_, tool: string, index: string) => `${tool}.${String(tools[Number(index)]?.type)}.name`,
+  )
 }
 
 function formatPath(rest: string): string {

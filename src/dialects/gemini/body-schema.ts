@@ -47,7 +47,10 @@ export type GeminiContent = Static<typeof GeminiContent>
 // Tools
 
 const GeminiFunction = Type.Object({
-  name: Type.String({ pattern: FUNCTION_NAME }),
+  name: Type.String({
+    pattern: FUNCTION_NAME,
+    description: 'a name of 1 to 128 letters, digits, dots, colons, underscores and hyphens',
+  }),
   description: maybe(Type.String()),
   parameters: maybe(AnyObject),
   parametersJsonSchema: maybe(AnyObject),

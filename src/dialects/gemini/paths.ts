@@ -57,6 +57,9 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 /** Settings without parts of the same name here. */
 const WHOLE: ReadonlySet<string> = new Set(['reasoning', 'text', 'image_config', 'tool_choice'])
 
+/** The name of the only function that may be called, or of one of several. */
+const NAMED_CHOICE = /^tool_choice(?:\.tools\[(\d{1,7})\])?\.name$/
+
 /** Null where both bodies have the same name. */
 function geminiPath(origin: PartOrigin, field: string, index: number | null, rest: string): string | null {
   if (field === 'input') return index === null ? 'contents' : itemPath(origin.places[index], rest)
@@ -66,6 +69,8 @@ function geminiPath(origin: PartOrigin, field: string, index: number | null, res
   }
   const name = NAMES.get(field)
   if (name === undefined) return null
+  const named = NAMED_CHOICE.exec(field + rest)
+  if (named !== null) return elementPath(`${name}.allowedFunctionNames`, Number(named[1] ?? 0))
   if (WHOLE.has(field)) return name
   return (index === null ? name : elementPath(name, index)) + rest
 }

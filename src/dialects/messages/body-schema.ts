@@ -17,7 +17,10 @@ const TOOL_NAME = '^[a-zA-Z0-9_-]{1,128}$'
 
 const CustomTool = Type.Object({
   type: maybe(Type.Literal('custom')),
-  name: Type.String({ pattern: TOOL_NAME }),
+  name: Type.String({
+    pattern: TOOL_NAME,
+    description: 'a name of 1 to 128 letters, digits, underscores and hyphens',
+  }),
   description: maybe(Type.String()),
   input_schema: AnyObject,
   strict: maybe(Type.Boolean()),
@@ -107,6 +110,14 @@ export const MessagesBody = Type.Object({
     ),
   ),
   modalities: orNull(hub.modalities),
-  betas: maybe(Type.Array(Type.String({ pattern: '^[a-zA-Z0-9._-]{1,100}$' }), { maxItems: 64 })),
+  betas: maybe(
+    Type.Array(
+      Type.String({
+        pattern: '^[a-zA-Z0-9._-]{1,100}$',
+        description: 'a name of 1 to 100 letters, digits, dots, underscores and hyphens',
+      }),
+      { maxItems: 64 },
+    ),
+  ),
 })
 export type MessagesBody = Static<typeof MessagesBody>

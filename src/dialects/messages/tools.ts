@@ -19,7 +19,7 @@ type Fields = Record<string, unknown>
  */
 const FAMILIES: ReadonlyMap<string, ((tool: Fields, path: string) => Fields) | null> = new Map([
   ['web_search', searchTool],
-  ['web_fetch', null],
+  ['web_fetch', fetchTool],
   ['code_execution', () => ({ type: 'code_interpreter', container: { type: 'auto' } })],
   ['tool_search_tool_regex', () => ({ type: 'tool_search' })],
   ['advisor', null],
@@ -91,6 +91,21 @@ function searchTool(tool: Fields, path: string): Fields {
     ...(max_uses == null ? {} : { max_uses }),
     ...(user_location == null ? {} : { user_location }),
   }
+}
+
+const FetchSettings = Type.Object({
+  allowed_domains: domains,
+  blocked_domains: domains,
+  max_uses: maxUses,
+  max_content_tokens: maxUses,
+})
+
+function fetchTool(tool: Fields, path: string): Fields {
+  const problem = explain(FetchSettings, tool, path)
+  if (problem !== null) throw new GatewayError('invalid_request', problem)
+  const names = ['allowed_domains', 'blocked_domains', 'max_uses', 'max_content_tokens'] as const
+  const set = names.flatMap(name => (tool[name] == null ? [] : [[name, tool[name]] as const]))
+  return { type: 'gateway:web_fetch', ...(set.length === 0 ? {} : { parameters: Object.fromEntries(set) }) }
 }
 
 /** The choice and, where the client says it here, whether calls may be parallel. */

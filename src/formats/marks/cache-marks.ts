@@ -45,15 +45,16 @@ export function withLastMarks<Body extends Json>(body: Body): Body {
 
 /**
  * Lists of blocks with the marks that a provider takes: the last four, for each covers all that is before it; and none
- * for a shorter time before one for a longer. Null: all may go out as they are.
+ * for an hour after one for five minutes. Such a mark is lowered to five minutes, because raising the earlier one would
+ * cost the caller more than it asked for. Null: all may go out as they are.
  */
 export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly unknown[] | null {
   const times: unknown[] = []
   for (const list of lists) timesIn(list, form, DEPTH_MAX, times)
   const excess = Math.max(0, times.length - CACHE_MARKS_MAX)
-  const longUntil = times.lastIndexOf(LONG)
-  if (excess === 0 && times.every((time, at) => at >= longUntil || time === LONG)) return null
-  const changes = new Changes(form, excess, longUntil)
+  const shortFrom = times.findIndex(time => time !== LONG)
+  if (excess === 0 && (shortFrom === -1 || times.lastIndexOf(LONG) < shortFrom)) return null
+  const changes = new Changes(form, excess, shortFrom === -1 ? times.length : shortFrom)
   return lists.map(list => changes.of(list, DEPTH_MAX))
 }
 
@@ -72,17 +73,17 @@ function timesIn(value: unknown, form: MarkForm, depth: number, times: unknown[]
   }
 }
 
-/** Copies lists of blocks: without their first marks, and with a longer time in those before a longer one. */
+/** Copies lists of blocks: without their first marks, and without a time in those after the first short one. */
 class Changes {
   readonly #form: MarkForm
   readonly #excess: number
-  readonly #longUntil: number
+  readonly #shortFrom: number
   #at = 0
 
-  constructor(form: MarkForm, excess: number, longUntil: number) {
+  constructor(form: MarkForm, excess: number, shortFrom: number) {
     this.#form = form
     this.#excess = excess
-    this.#longUntil = longUntil
+    this.#shortFrom = shortFrom
   }
 
   of(value: unknown, depth: number): unknown {
@@ -103,10 +104,63 @@ class Changes {
     if (!isMark(mark)) return [copy]
     const at = this.#at++
     if (at >= this.#excess) {
-      return at < this.#longUntil && isRecord(mark) ? [{ ...copy, [name]: { ...mark, ttl: LONG } }] : [copy]
+      if (at < this.#shortFrom || !isRecord(mark) || mark['ttl'] !== LONG) return [copy]
+      const { ttl: _, ...short } = mark
+      return [{ ...copy, [name]: short }]
     }
     if (isBlock) return []
     const { [name]: _, ...unmarked } = copy
     return [unmarked]
+  }
+}
+
+// Marks that a provider does not get
+
+/** Members of a request, or of the body of any format, that may lead to a mark. */
+const LEADING = [...NESTED, 'tools', 'system', 'messages', 'input', 'toolConfig', 'toolResult'] as const
+const MARKS: readonly string[] = ['cache_control', 'prompt_cache_breakpoint', 'cachePoint']
+/** Of a block in the content of a result in the content of a message in the body. */
+const LEADING_DEPTH_MAX = 8
+
+/**
+ * What a body lacks of the caller's marks: names of fields, for the pipeline. Empty where each mark is there, and none
+ * for an hour was lowered.
+ */
+export function lostMarks(request: object, body: object): readonly string[] {
+  const given = new MarkCount(request)
+  if (given.marks === 0) return []
+  const sent = new MarkCount(body)
+  const name = given.hasControl ? 'cache_control' : 'prompt_cache_breakpoint'
+  if (sent.marks === 0 || sent.inBlocks < given.inBlocks) return [name]
+  return sent.long < given.long ? [`${name}.ttl`] : []
+}
+
+class MarkCount {
+  marks = 0
+  /** Without the mark of the whole request. */
+  readonly inBlocks: number
+  long = 0
+  hasControl = false
+
+  constructor(whole: object) {
+    this.#walk(whole, LEADING_DEPTH_MAX)
+    this.inBlocks = isMark((whole as Json)['cache_control']) ? this.marks - 1 : this.marks
+  }
+
+  #walk(value: unknown, depth: number): void {
+    if (depth === 0) return
+    if (Array.isArray(value)) {
+      for (const each of value) this.#walk(each, depth - 1)
+      return
+    }
+    if (!isRecord(value)) return
+    for (const name of MARKS) {
+      const mark = value[name]
+      if (!isMark(mark)) continue
+      this.marks++
+      if (name === 'cache_control') this.hasControl = true
+      if (isRecord(mark) && mark['ttl'] === LONG) this.long++
+    }
+    for (const name of LEADING) this.#walk(value[name], depth - 1)
   }
 }

@@ -6,6 +6,7 @@ import type { Credential } from '../../credentials/catalog.ts'
 import { GatewayError } from '../../errors.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
+import { lostMarks } from '../../formats/marks/cache-marks.ts'
 import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { texts } from '../../json.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
@@ -64,7 +65,6 @@ export class ProviderRequests {
     const isUsualTier = endpoint.serviceTier === undefined && honoured.service_tier == null
     const fitted = isUsualTier ? honoured : inTier(honoured, attempt)
     const outgoing = outgoingRequest(fitted, format, exchange.dialect)
-    if (exchange.withMetadata) exchange.leftOut = leftOutFields(prompt, outgoing)
     const { safety_identifier, user } = exchange.request
     const isNamed = (safety_identifier ?? user) != null
     const wire = format.encode(
@@ -81,6 +81,8 @@ export class ProviderRequests {
       },
       endpoint,
     )
+    if (exchange.withMetadata)
+      exchange.leftOut = [...leftOutFields(prompt, outgoing), ...lostMarks(prompt, wire.body)]
     if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
     return raw === null ? wire : { ...wire, raw }
@@ -190,7 +192,7 @@ function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptReco
   const asked = request.service_tier
   const tier = endpoint.serviceTier
   if (tier !== undefined) return asked === tier ? request : { ...request, service_tier: tier }
-  if (asked == null || asked === 'auto' || asked === 'default' || credential !== null) return request
+  if (asked == null || credential !== null) return request
   const { service_tier: _tier, ...rest } = request
   return rest
 }

@@ -176,8 +176,8 @@ function expectedAny(members: readonly TSchema[]): string {
   const rest = members.filter(member => !KindGuard.IsLiteral(member))
   const texts = rest.map(expected)
   if (words.length > 0) texts.unshift(words.length === 1 ? expected(words[0] as TSchema) : oneOfWords(words))
-  // The choice is without characters that a string must not have.
-  return texts.join(texts.slice(0, -1).some(text => text.includes(', without ')) ? ', or ' : ' or ')
+  // What a string must not contain comes last.
+  return texts.toSorted((a, b) => Number(a.includes(';')) - Number(b.includes(';'))).join(' or ')
 }
 
 function oneOfWords(words: readonly TSchema[]): string {
@@ -204,20 +204,19 @@ function expectedText(schema: TextSchema): string {
   const { min, max, storable, singleLine, noControls } = schema[Rule]
   const length = min > 0 ? `${min} to ${max}` : `at most ${max}`
   const without = [
-    ...(noControls ? ['control characters'] : storable ? ['the NUL character'] : []),
+    ...(noControls ? ['control characters'] : storable ? ['NUL characters'] : []),
     ...(singleLine ? ['line breaks'] : []),
     ...(noControls || storable ? ['broken Unicode'] : []),
   ]
   const last = without.pop()
   if (last === undefined) return `a string of ${length} characters`
-  return `a string of ${length} characters, without ${[without.join(', '), last].filter(part => part !== '').join(' and ')}`
+  return `a string of ${length} characters; it must not contain ${[without.join(', '), last].filter(part => part !== '').join(' or ')}`
 }
 
+/** A pattern is said in the words of its `description`: nobody reads an expression in an error. */
 function expectedString(schema: TSchema): string {
   const { description } = schema
   if (description !== undefined) return description
-  const pattern: unknown = schema['pattern']
-  if (typeof pattern === 'string') return `a string that matches ${pattern}`
   return schema['minLength'] === undefined ? 'a string' : 'a non-empty string'
 }
 

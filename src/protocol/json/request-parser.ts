@@ -12,7 +12,7 @@ import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } fro
 import type { PluginSettings } from '../plugins.ts'
 import { ResponsesRequest } from '../request.ts'
 import { routerSlug } from '../routers.ts'
-import type { Tool } from '../tools.ts'
+import { isShownTool, type Tool } from '../tools.ts'
 import { bodyCheck } from './body.ts'
 import { isPlain } from './plain-request.ts'
 import { isObject } from './schema.ts'
@@ -197,7 +197,10 @@ function toolSteps({ max_tool_calls: steps, stop_server_tools_when: stop }: Resp
 
 function tools(request: ResponsesRequest, offered: Offered): string | null {
   const list = request.tools ?? []
-  const refused = toolsRefusal(list, 'tools', offered.tools) ?? choiceRefusal(request, offered.tools)
+  const refused =
+    toolsRefusal(list, 'tools', offered.tools) ??
+    choiceRefusal(request, offered.tools) ??
+    namedRefusal(request, list)
   if (refused !== null) return refused
   return serversIn(list) > SERVER_TOOLS_MAX
     ? `tools: must name at most ${SERVER_TOOLS_MAX} server tools`
@@ -220,10 +223,51 @@ function choiceRefusal(
   return `tool_choice.type: the ${server} server tool ${NOT_OFFERED}`
 }
 
+/** A choice by a name that no tool of the request has. */
+function namedRefusal(request: ResponsesRequest, list: readonly Tool[]): string | null {
+  const { tool_choice: choice } = request
+  if (choice === undefined || typeof choice === 'string') return null
+  const isList = choice.type === 'allowed_tools'
+  if (!isList && choice.type !== 'function' && choice.type !== 'custom') return null
+  const names = shownNames(request, list)
+  if (names === null) return null
+  const isKnown = ({ name }: { readonly name?: unknown }): boolean =>
+    typeof name !== 'string' || names.has(name) || serverToolName(`gateway:${name}`) !== null
+  const at = isList ? choice.tools.findIndex(tool => !isKnown(tool)) : isKnown(choice) ? -1 : 0
+  if (at === -1) return null
+  return `tool_choice${isList ? `.tools[${at}]` : ''}.name: must be the name of one of the tools`
+}
+
+/** The names of the tools of a request; null if it may have more of them, which only others know. */
+function shownNames(request: ResponsesRequest, list: readonly Tool[]): ReadonlySet<string> | null {
+  const { input, prompt, mcp_servers: servers } = request as ResponsesRequest & { mcp_servers?: unknown }
+  if (prompt != null || servers != null) return null
+  const names = new Set<string>()
+  if (!addNames(list, names)) return null
+  for (const item of typeof input === 'string' ? [] : input) {
+    if (item.type === 'additional_tools' && !addNames(item.tools, names)) return null
+  }
+  return names
+}
+
+/** False if there is a tool that may have any name: those of an MCP server, or of a provider. */
+function addNames(list: readonly Tool[], names: Set<string>): boolean {
+  for (const tool of list) {
+    if (!isShownTool(tool)) return false
+    names.add(String((tool as { readonly name?: unknown }).name))
+    if (tool.type === 'namespace') addNames(tool.tools, names)
+  }
+  return true
+}
+
 function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<string>): string | null {
+  const names = new Set<string>()
   for (const [index, tool] of list.entries()) {
     const found = toolRefusal(tool, `${path}[${index}]`, offered)
     if (found !== null) return found
+    if (tool.type !== 'function' && tool.type !== 'custom') continue
+    if (names.has(tool.name)) return `${path}[${index}].name: must differ from the names of the other tools`
+    names.add(tool.name)
   }
   return null
 }

@@ -13,9 +13,16 @@ const RESTRICTION_MAX_ITEMS = 100
 /** `vendor/model`, `~` before the vendor of an alias; variants after colons. */
 const MODEL_SLUG_PATTERN =
   '^~?[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)+(:[A-Za-z0-9][A-Za-z0-9._-]*)*$'
-export const ModelSlug = Type.String({ maxLength: MODEL_MAX_CHARS, pattern: MODEL_SLUG_PATTERN })
+export const ModelSlug = Type.String({
+  maxLength: MODEL_MAX_CHARS,
+  pattern: MODEL_SLUG_PATTERN,
+  description: `a model id such as acme/fast, of at most ${MODEL_MAX_CHARS} characters`,
+})
 /** SHA-256 of an API key. */
-export const KeyHash = Type.String({ pattern: '^[a-f0-9]{64}$' })
+export const KeyHash = Type.String({
+  pattern: '^[a-f0-9]{64}$',
+  description: 'the hash of an API key: 64 lowercase hexadecimal digits',
+})
 
 /** Null: no restriction. An empty list is refused, since readers could take it for nobody or for everybody. */
 const restriction = <Item extends ReturnType<typeof Type.String> | typeof EndUserName>(item: Item) =>

@@ -74,11 +74,22 @@ export type KeyRotation = Static<typeof KeyRotation>
 // Workspaces
 
 const workspaceName = text({ min: 1, max: WORKSPACE_NAME_MAX_CHARS, storable: true, singleLine: true })
-const slug = Type.String({ pattern: WORKSPACE_SLUG_PATTERN })
+const slug = Type.String({
+  pattern: WORKSPACE_SLUG_PATTERN,
+  description: '1 to 50 lowercase letters and digits, with single hyphens between them',
+})
 const description = text({ max: WORKSPACE_DESCRIPTION_MAX_CHARS, storable: true })
 
 /** Server tools by `gateway:<name>`, `openrouter:<name>` or their bare name. */
-const disabledTools = maybe(Type.Array(Type.String({ pattern: SERVER_TOOL_PATTERN }), { maxItems: 100 }))
+const disabledTools = maybe(
+  Type.Array(
+    Type.String({
+      pattern: SERVER_TOOL_PATTERN,
+      description: 'the name of a server tool, such as gateway:web_search',
+    }),
+    { maxItems: 100 },
+  ),
+)
 
 export const WorkspaceCreation = Type.Object(
   { name: workspaceName, slug, description: maybe(description), disabled_server_tools: disabledTools },

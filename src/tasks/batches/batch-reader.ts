@@ -366,7 +366,7 @@ export class BatchReader {
 /** Stands for the model in the body of a request. */
 const MODEL = 'body.model'
 
-const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters, without the NUL character and broken Unicode`
+const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters; it must not contain NUL characters or broken Unicode`
 
 function textOf({ offset, line }: JsonPlace): string {
   return `line ${line}, byte ${offset}`

@@ -112,7 +112,7 @@ const VERBS: Readonly<Record<EditorCommand, Verb>> = {
     return 'The text was replaced.'
   },
   async insert(texts, filename, args, signal) {
-    const added = textArgument(args, 'new_str') ?? requiredArgument(args, 'insert_text')
+    const added = textArgument(args, 'insert_text') ?? requiredArgument(args, 'new_str')
     const text = await texts.read(await texts.find({ filename }), signal)
     const lines = linesOf(text)
     const line = args['insert_line']

@@ -1,6 +1,12 @@
 /** Cache marks of the caller in the form of each provider: the last four, and no shorter time before a longer one. */
 import t from 'tap'
-import { BREAKPOINT, CACHE_POINT, lastMarks, withLastMarks } from '../../../src/formats/marks/cache-marks.ts'
+import {
+  BREAKPOINT,
+  CACHE_POINT,
+  lastMarks,
+  lostMarks,
+  withLastMarks,
+} from '../../../src/formats/marks/cache-marks.ts'
 
 const block = (text: string, ttl?: '5m' | '1h') => ({
   text,
@@ -30,17 +36,23 @@ t.test('of more marks the last four go out, that of the whole request included',
   })
 })
 
-t.test('a mark before one for an hour is for an hour too', async t => {
+t.test('a mark for an hour after one for five minutes is for five minutes too', async t => {
   const body = {
     system: [block('a'), block('b', '5m')],
     messages: [{ content: [block('c', '1h'), block('d', '5m')] }],
   }
   t.same(withLastMarks(body), {
-    system: [block('a', '1h'), block('b', '1h')],
-    messages: [{ content: [block('c', '1h'), block('d', '5m')] }],
+    system: [block('a'), block('b', '5m')],
+    messages: [{ content: [block('c'), block('d', '5m')] }],
   })
   const whole = { messages: [{ content: [block('a')] }], cache_control: { type: 'ephemeral', ttl: '1h' } }
-  t.same(withLastMarks(whole), { ...whole, messages: [{ content: [block('a', '1h')] }] })
+  t.same(withLastMarks(whole), { ...whole, cache_control: { type: 'ephemeral' } })
+  const five = { messages: [{ content: [block('a'), ...'bcde'.split('').map(text => block(text, '1h'))] }] }
+  t.same(
+    withLastMarks(five),
+    { messages: [{ content: [{ text: 'a' }, ...'bcde'.split('').map(text => block(text))] }] },
+    'one that does not go out was for five minutes, and its tokens may not cost more either',
+  )
 })
 
 t.test('marks that are blocks of their own, and those without a time', async t => {
@@ -55,11 +67,35 @@ t.test('marks that are blocks of their own, and those without a time', async t =
   ]
   t.same(lastMarks(lists, CACHE_POINT), [
     undefined,
-    [text, text, point('1h')],
-    [{ content: [text, point('1h'), point('1h'), point('1h')] }],
+    [text, text, point()],
+    [{ content: [text, point(), point(), point()] }],
   ])
   const breakpoint = { ...text, prompt_cache_breakpoint: { mode: 'explicit' } }
   const items = [{ content: [breakpoint, breakpoint] }, { content: [breakpoint, breakpoint, breakpoint] }]
   t.same(lastMarks([items], BREAKPOINT), [[{ content: [text, breakpoint] }, items[1]]])
   t.equal(lastMarks([items.slice(1)], BREAKPOINT), null)
+})
+
+t.test('marks that did not go out are named', async t => {
+  const mark = { type: 'ephemeral' }
+  const hour = { type: 'ephemeral', ttl: '1h' }
+  const part = (cache_control?: object) => ({
+    type: 'input_text',
+    text: 'x',
+    ...(cache_control && { cache_control }),
+  })
+  const request = (...parts: object[]) => ({ input: [{ role: 'user', content: parts }] })
+  const body = (...content: object[]) => ({ messages: [{ role: 'user', content }] })
+  t.same(lostMarks(request(part()), body(part())), [], 'there was none')
+  t.same(lostMarks(request(part(mark)), body(part(mark))), [])
+  t.same(lostMarks(request(part(mark)), body(part())), ['cache_control'])
+  t.same(lostMarks({ input: 'x', cache_control: mark }, body(part())), ['cache_control'])
+  t.same(lostMarks({ input: 'x', cache_control: mark }, body(part(mark))), [], 'in another place')
+  t.same(lostMarks({ input: 'x', tools: [{ name: 'f', cache_control: mark }] }, body(part())), [
+    'cache_control',
+  ])
+  t.same(lostMarks(request(part(mark), part(hour)), body(part(mark), part(mark))), ['cache_control.ttl'])
+  t.same(lostMarks(request(part(hour)), body({ cachePoint: { type: 'default', ttl: '1h' } })), [])
+  const breakpoint = { type: 'input_text', text: 'x', prompt_cache_breakpoint: { mode: 'explicit' } }
+  t.same(lostMarks(request(breakpoint), body(part())), ['prompt_cache_breakpoint'])
 })

@@ -44,9 +44,12 @@ t.test('the first problem is named by its path, with what is expected', t => {
   const cases: readonly (readonly [object, string])[] = [
     [
       { ...good, name: undefined },
-      'name: is required and must be a string of 1 to 3 characters, without line breaks',
+      'name: is required and must be a string of 1 to 3 characters; it must not contain line breaks',
     ],
-    [{ ...good, name: 'abcd' }, 'name: must be a string of 1 to 3 characters, without line breaks'],
+    [
+      { ...good, name: 'abcd' },
+      'name: must be a string of 1 to 3 characters; it must not contain line breaks',
+    ],
     [{ ...good, shapes: [] }, 'shapes: must have at least 1 element'],
     [{ ...good, shapes: [1, 2, 3] }, 'shapes: must have at most 2 elements'],
     [{ ...good, shapes: [1] }, 'shapes[0]: must be an object (shape)'],
