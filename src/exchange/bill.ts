@@ -108,6 +108,16 @@ export class Bill {
     return (this.total?.cost ?? 0) - (closed?.cost ?? 0)
   }
 
+  /**
+   * As `charge`, unless the running turn has a dearer charge already: the caller left while two attempts were racing.
+   * Returns the cost of this charge.
+   */
+  chargeDearer(charge: Charge): PicoUsd {
+    const runningCost = (this.total?.cost ?? 0) - (this.closed?.cost ?? 0)
+    if (charge.cost > runningCost || this.total === this.closed) this.charge(charge)
+    return charge.cost
+  }
+
   /** Makes the running turn count, whatever follows. */
   closeTurn(): void {
     this.closed = this.total

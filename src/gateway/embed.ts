@@ -298,6 +298,11 @@ class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, Embed
     return attempt
   }
 
+  /** Its models write nothing. */
+  protected mostTokens(): number {
+    return 0
+  }
+
   protected target(): AttemptTarget {
     return this.answer as EmbeddingsAnswer
   }

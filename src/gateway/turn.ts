@@ -7,7 +7,7 @@ import { COMPACTS, type NotedRequest } from '../protocol/json/request-notes.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { type Endpoint, type FormatName, textFormat } from '../providers/provider.ts'
 import type { ToolPlace } from '../tools/tool.ts'
-import { admitCall, type CallTerms } from './accounting/account.ts'
+import { admitCall, type CallTerms, mostOutput } from './accounting/account.ts'
 import { type Answer, type LearnFrame, lessonsFor } from './answer/answer.ts'
 import { AnswerTarget } from './attempt/answer-target.ts'
 import { Attempt } from './attempt/attempt.ts'
@@ -187,6 +187,11 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
       debug: exchange.request.debug?.timings === true ? exchange.debug : null,
       meter: limit?.meter ?? null,
     })
+  }
+
+  protected mostTokens({ endpoint }: AttemptRecord, { prompt, limit }: TurnTerms): number {
+    if (limit !== null) return limit.meter.coveredTokens
+    return Math.min(prompt.max_output_tokens ?? Number.POSITIVE_INFINITY, mostOutput(endpoint))
   }
 
   protected target(attempt: Attempt, record: AttemptRecord, terms: TurnTerms): AttemptTarget {

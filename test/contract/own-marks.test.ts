@@ -194,7 +194,7 @@ t.test(
     }
     const before = await counts('acme/cached')
     for (const model of ['acme/cached', 'acme/uncached'])
-      await post('/chat/completions', { model, messages: LOOP.slice(0, 2) })
+      await post('/chat/completions', { model, messages: LOOP, tools: CHAT_TOOLS })
     const after = await counts('acme/cached')
     t.same(
       after.map((tokens, at) => tokens - (before[at] ?? 0)),

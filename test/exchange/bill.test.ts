@@ -59,6 +59,17 @@ t.test('a closed turn counts whatever follows, with every figure', async t => {
   t.equal(bill.cost, 5 * 31)
 })
 
+t.test('of two attempts whose caller left the dearer charge counts', async t => {
+  const bill = new Bill()
+  bill.charge(chargeOf(1))
+  bill.closeTurn()
+  t.equal(bill.chargeDearer(chargeOf(3)), 3 * 31)
+  t.equal(bill.chargeDearer(chargeOf(2)), 2 * 31, 'each attempt has its own cost')
+  t.same(bill.total, chargeOf(4))
+  bill.chargeDearer(chargeOf(5))
+  t.same(bill.total, chargeOf(6))
+})
+
 t.test('a turn without a charge is a turn', async t => {
   const bill = new Bill()
   bill.closeTurn()

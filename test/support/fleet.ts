@@ -213,6 +213,10 @@ export class Fleet {
 
 /** A call whose attempts are scripted. */
 class FleetCall extends ModelCall<ModelCallDeps, RoutedExchange, null | 'asks'> {
+  protected mostTokens(): number {
+    return 0
+  }
+
   readonly #fleet: Fleet
 
   constructor(fleet: Fleet, deps: ModelCallDeps, exchange: RoutedExchange) {

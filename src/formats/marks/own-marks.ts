@@ -5,8 +5,14 @@
  * cache costs more than the plain prompt. Pure.
  */
 import { isRecord, type Json, recordOrEmpty, records } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import type { AnyFormatName, Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest } from '../format.ts'
+
+/** Formats of providers that cache only marked prompts. */
+export const MARKED_FORMATS: ReadonlySet<AnyFormatName> = new Set<AnyFormatName>([
+  'anthropic-messages',
+  'bedrock-converse',
+])
 
 const MARK = { type: 'ephemeral' }
 /** User messages at the end that are marked: the last one, and the one that the call before has ended with. */

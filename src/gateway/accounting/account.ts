@@ -31,8 +31,16 @@ export {
 } from './charge.ts'
 export { keptName, traceOf } from './client-fields.ts'
 export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
-export { estimateInput, inputTokensOf, isInputBelow, leastInputTokensOf, quartersIn } from './estimate.ts'
+export {
+  estimateInput,
+  inputTokensOf,
+  isInputBelow,
+  leastInputTokensOf,
+  mostOutput,
+  quartersIn,
+} from './estimate.ts'
 export type { UsageEstimates } from './plausible.ts'
+export { unseenThoughts } from './unseen.ts'
 export { VisibleStreams } from './visible-streams.ts'
 
 /**

@@ -166,6 +166,11 @@ export class Meter {
     this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
   }
 
+  /** The number of output tokens that are reserved. */
+  get coveredTokens(): number {
+    return this.#covered
+  }
+
   /**
    * True while more has been requested, and after a refusal: the remaining amount then has to be checked for each
    * delta.

@@ -15,6 +15,7 @@ import { pricesFor } from '../../providers/pricing.ts'
 import type { Pricing } from '../../providers/provider.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Said } from './estimate.ts'
+import { imagesIn } from './media.ts'
 import { TEXT_ESTIMATES, type UsageEstimates } from './plausible.ts'
 
 interface UsageCost {
@@ -49,20 +50,6 @@ export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCos
     (usage.outputTokens - reasoning) * prices.completion +
     reasoning * (prices.internalReasoning ?? prices.completion)
   return { input, output, total: input + output + pricing.request }
-}
-
-/** Counts the images in the prompt, but only if images have a price. */
-export function imagesIn({ image }: Pick<Pricing, 'image'>, { input }: { readonly input: unknown }): number {
-  return image == null || image === 0 || typeof input === 'string' ? 0 : countImages(input)
-}
-
-function countImages(value: unknown): number {
-  if (typeof value !== 'object' || value === null) return 0
-  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + countImages(entry), 0)
-  const part = value as { readonly type?: unknown; readonly content?: unknown; readonly output?: unknown }
-  if (part.type === 'input_image') return 1
-  // Messages hold parts in their content, outputs of calls in their output.
-  return countImages(part.content) + countImages(part.output)
 }
 
 /** The fee for a request on a BYOK credential for which the provider bills `cost`; whole units, rounded down. */
@@ -185,15 +172,16 @@ export interface CallFigures extends Said {
 
 /**
  * Adds the last model call to the exchange and to the running turn of its bill. False if the provider reported
- * implausible usage, so that another usage was charged.
+ * implausible usage, so that another usage was charged. `unseenTokens`: as `Said` has them.
  */
 export function settle(
   exchange: Exchange,
   attempt: AttemptRecord,
   figures: CallFigures,
   estimates: UsageEstimates = TEXT_ESTIMATES,
+  unseenTokens = 0,
 ): boolean {
-  const { usage, finish, isCut } = figures
+  const { usage, finish, isCut, outputQuarters } = figures
   const { prompt, bill } = exchange
   exchange.finish = finish
   if (finish === null && !isCharged(exchange, attempt, figures)) {
@@ -202,13 +190,20 @@ export function settle(
   }
   const { endpoint } = attempt
   const images = imagesIn(endpoint.pricing, prompt)
-  if (usage === null || finish === null || isCut) {
-    attempt.cost = bill.charge(
-      chargeOf(estimates.estimate(prompt, figures, endpoint), endpoint.pricing, false, images),
-    )
-    return true
+  const isRemembered = exchange.prefix !== null
+  const plausible =
+    usage === null
+      ? null
+      : estimates.plausible(usage, { request: prompt, endpoint, observed: figures, isRemembered })
+  const isComplete = finish !== null && !isCut && plausible !== null
+  if (!isComplete || (plausible.outputTokens === 0 && outputQuarters > 0)) {
+    const { isThoughtSeen } = figures
+    const said: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens }
+    const estimated = estimates.estimate(prompt, said, endpoint)
+    const charge = chargeOf(estimated, endpoint.pricing, false, images)
+    attempt.cost = exchange.signal.aborted ? bill.chargeDearer(charge) : bill.charge(charge)
+    return !isComplete && plausible === usage
   }
-  const plausible = estimates.plausible(usage, prompt, figures, endpoint)
   attempt.cost = bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
   return plausible === usage
 }

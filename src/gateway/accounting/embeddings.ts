@@ -33,7 +33,8 @@ export const EMBEDDING_ESTIMATES: UsageEstimates = {
   estimate(prompt, { usage }): Usage {
     return usage ?? { ...ZERO_USAGE, inputTokens: embeddingTokens(inputsOf(prompt)) }
   },
-  plausible: plausibleUsage,
+  // The model reads each input by itself.
+  plausible: (usage, call) => plausibleUsage(usage, call, inputsOf(call.request).length),
 }
 
 /** Computes what an embeddings request demands of limits; its prompt consists only of embeddings inputs. */

@@ -51,21 +51,24 @@ export interface Said {
   readonly outputQuarters: number
   /** True if its thinking arrived as text, so it is part of `outputQuarters`. */
   readonly isThoughtSeen: boolean
+  /** Tokens that the model may have thought before its caller left without having seen anything; absent: none. */
+  readonly unseenTokens?: number
 }
 
 /**
  * The best known usage of a call. Usage that the provider reported before the end, such as the input tokens, stays
  * exact; for output, the larger of the reported and the estimated count is used. Hidden reasoning counts by the
- * requested effort.
+ * requested effort, before any content by its time.
  */
 export function estimateUsage(
   request: ResponsesRequest,
-  { usage: told, outputQuarters, isThoughtSeen }: Said,
+  { usage: told, outputQuarters, isThoughtSeen, unseenTokens = 0 }: Said,
   endpoint: Pick<Endpoint, 'maxOutputTokens'>,
 ): Usage {
   const said = Math.ceil(outputQuarters / QUARTERS)
   const isThoughtKnown = isThoughtSeen || said === 0 || (told !== null && told.reasoningTokens > 0)
-  const reasoningTokens = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
+  const unseen = said === 0 ? unseenTokens : 0
+  const reasoningTokens = isThoughtKnown ? unseen : reasoningBudget(request, endpoint)
   const outputTokens = said + reasoningTokens
   if (told === null) {
     return { ...ZERO_USAGE, inputTokens: inputTokensOf(request), outputTokens, reasoningTokens }

@@ -5,15 +5,19 @@
 import { FORMATS } from '../../formats/table.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { type hostedTools, isShownTool, type Tool } from '../../protocol/tools.ts'
 import { type Endpoint, textFormat } from '../../providers/provider.ts'
 import { placeOf } from '../calls/tool-calls.ts'
+
+/** In the row of an endpoint, it says that the model may search by itself. */
+const SEARCH_PARAMETER = 'web_search_options'
 
 export type FetchingEndpoint = Pick<Endpoint, 'contextLength' | 'format' | 'provider'>
 
 /** No current provider counts more for an image in full detail. */
 const IMAGE_TOKENS = 5_000
 /** Assumed context of a model whose row states none. */
-const CONTEXT_TOKENS = 1_000_000
+export const CONTEXT_TOKENS = 1_000_000
 
 /** Providers show a model no more search results than this per request. */
 const SEARCHED_TOKENS = 128_000
@@ -21,7 +25,9 @@ const SEARCHED_TOKENS = 128_000
 const SEARCHING =
   /^(?:web_search|web_fetch|file_search|code_interpreter|code_execution|url_context|google_search)/
 /** Fields that make a provider search, or call other servers, without a tool. */
-const SEARCH_FIELDS = ['web_search_options', 'search_parameters', 'enable_search', 'mcp_servers'] as const
+const SEARCH_FIELDS = [SEARCH_PARAMETER, 'search_parameters', 'enable_search', 'mcp_servers'] as const
+/** Fields that name input which the provider has stored. */
+const STORED_FIELDS = ['prompt', 'cachedContent'] as const
 
 /** Tokens that links and searches may add to the estimated input: a file may fill the context. */
 export function fetchedTokens(
@@ -36,6 +42,57 @@ export function fetchedTokens(
   return files > 0 ? room : Math.min(room, images * IMAGE_TOKENS + searched)
 }
 
+/**
+ * True if a provider may add anything to the input of a request: the request names files or tools for it, or the row of
+ * the endpoint names the parameter of models that search unasked.
+ */
+export function mayFetch(request: ResponsesRequest, endpoint: MayFetchEndpoint): boolean {
+  const { tools, input } = request
+  if (endpoint.supportedParameters?.has(SEARCH_PARAMETER) === true) return true
+  if (hasSearchFields(request) || hasAny(request, STORED_FIELDS)) return true
+  const mayRun = (tool: { readonly type: string }): boolean => mayRunThere(tool, endpoint)
+  if (tools?.some(mayRun) === true) return true
+  if (typeof input === 'string') return false
+  return input.some(item => item.type === 'additional_tools' && item.tools.some(mayRun)) || namesFile(input)
+}
+
+type MayFetchEndpoint = FetchingEndpoint & Pick<Endpoint, 'supportedParameters'>
+
+/** Tools that run at the client or here, unless `runsThere` says otherwise. */
+const RUNS_ELSEWHERE: ReadonlySet<string> = new Set<keyof typeof hostedTools>([
+  'mcp',
+  'shell',
+  'local_shell',
+  'apply_patch',
+  'computer',
+  'computer_use_preview',
+])
+
+/** A provider may run any tool that is not known here. */
+function mayRunThere(tool: { readonly type: string }, endpoint: FetchingEndpoint): boolean {
+  if (isShownTool(tool as Tool)) return false
+  if (runsThere(tool, endpoint)) return true
+  return serverToolName(tool.type) === null && !RUNS_ELSEWHERE.has(tool.type)
+}
+
+/** True if a part of the input names a file or an image that only the provider can read. */
+function namesFile(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) return value.some(namesFile)
+  return Object.entries(value).some(
+    ([name, inner]) =>
+      (FILE_FIELDS.has(name) && (isLink(inner) || (name === 'file_id' && inner != null))) || namesFile(inner),
+  )
+}
+
+const FILE_FIELDS: ReadonlySet<string> = new Set([
+  'image_url',
+  'file_url',
+  'file_data',
+  'video_url',
+  'file_id',
+])
+
 function searchesThere(request: ResponsesRequest, endpoint: FetchingEndpoint): boolean {
   const { tools, input } = request
   if (tools?.some(tool => runsThere(tool, endpoint)) === true) return true
@@ -47,8 +104,12 @@ function searchesThere(request: ResponsesRequest, endpoint: FetchingEndpoint): b
 }
 
 /** True if a field of the request asks its provider to search or to call other servers. */
-export function hasSearchFields(request: ResponsesRequest): boolean {
-  return SEARCH_FIELDS.some(field => isAsked((request as Readonly<Record<string, unknown>>)[field]))
+function hasSearchFields(request: ResponsesRequest): boolean {
+  return hasAny(request, SEARCH_FIELDS)
+}
+
+function hasAny(request: ResponsesRequest, fields: readonly string[]): boolean {
+  return fields.some(field => isAsked((request as Readonly<Record<string, unknown>>)[field]))
 }
 
 function isAsked(value: unknown): boolean {

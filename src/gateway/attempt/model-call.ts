@@ -13,6 +13,7 @@ import {
   noteImplausible,
   settle,
   type UsageEstimates,
+  unseenThoughts,
   type VisibleStreams,
 } from '../accounting/account.ts'
 import {
@@ -108,6 +109,8 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return false
   }
   protected abstract open(record: AttemptRecord, terms: Terms): Attempt
+  /** The maximum number of tokens that the model may write, or that the caller's limits have reserved. */
+  protected abstract mostTokens(record: AttemptRecord, terms: Terms): number
   /** Creates the receiver of the reply: when the attempt runs or, in a race, when it has won. */
   protected abstract target(attempt: Attempt, record: AttemptRecord, terms: Terms): AttemptTarget
 
@@ -187,6 +190,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { credential, endpoint } = candidate
     const record = openRecord(candidate, exchange.bill.turns)
     let figures: CallFigures = NOTHING_SAID
+    let mostTokens = 0
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
       const { batch, callerContext, held, signal, spans } = exchange
@@ -210,6 +214,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       if (race?.isDecided === true) return this.#leave(candidate, record)
       const attempt = this.open(record, terms)
       figures = attempt.figures
+      mostTokens = this.mostTokens(record, terms)
       return attempt.run(
         request,
         race === null
@@ -220,7 +225,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const result = (outcome: Finish | Unanswered): Then | Promise<Then> =>
       ended('asked' in outcome ? outcome : this.#answered(candidate, record, figures, outcome))
     const failed = (thrown: unknown): Then | Promise<Then> =>
-      ended(this.#failed(candidate, record, figures, thrown))
+      ended(this.#failed(candidate, record, figures, thrown, mostTokens))
 
     if (!this.#begin(candidate, record)) return resolved(() => ended({ asked: candidate, error: null }))
     record.startedMs = record.health?.beganMs ?? deps.clock.monotonicMs()
@@ -274,6 +279,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     record: AttemptRecord,
     figures: CallFigures,
     thrown: unknown,
+    mostTokens = 0,
   ): Unanswered {
     const { deps, exchange } = this
     record.endedMs = deps.clock.monotonicMs()
@@ -287,9 +293,24 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const hasAnother = hasAnotherResource(record, error, exchange, this.from, record.endedMs)
     if (!hasAnother) noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
     if (deps.metrics.genAi !== null) countGenAi(deps.metrics.genAi, exchange, record, null, record.endedMs)
-    settle(exchange, record, figures, this.estimates)
+    settle(exchange, record, figures, this.estimates, this.#unseenTokens(record, figures, mostTokens))
     if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
+  }
+
+  /** Tokens that the model may have thought before the call was ended on this side; 0 if there was content. */
+  #unseenTokens({ endpoint, endedMs, health, startedMs }: AttemptRecord, figures: CallFigures, most: number) {
+    const { prompt, request, signal } = this.exchange
+    if (!signal.aborted || most === 0 || figures.outputQuarters > 0) return 0
+    return unseenThoughts({
+      endpoint,
+      request: prompt,
+      // What streams show says nothing about whole replies.
+      isVisible: request.stream === true && this.deps.visibleStreams.isVisible(endpoint, prompt),
+      silentMs: endedMs - (health?.sentMs ?? startedMs),
+      tokensPerSecond: health?.state.throughput?.percentiles(endedMs)?.p50 ?? null,
+      mostTokens: most,
+    })
   }
 
   /** Skips a candidate. */

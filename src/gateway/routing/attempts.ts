@@ -135,6 +135,8 @@ interface ReplySpeed {
 
 /** Parts of a token in which output is counted. */
 const QUARTERS = 4
+/** The provider's count of a stream may be this many times our estimate of its text. */
+const COUNT_RATIO = 2
 
 /** Reports the outcome and speed of an attempt to the health of its endpoint; metrics show the speed too. */
 export function noteHealth(
@@ -150,8 +152,12 @@ export function noteHealth(
   if (error === null) {
     health.ended('ok', nowMs, 0)
     if (wasPaused) return
-    const outputTokens = usage?.outputTokens ?? outputQuarters / QUARTERS
-    health.measured(nowMs, outputTokens, request.stream === true, metrics, endpoint)
+    const isStream = request.stream === true
+    const seenTokens = outputQuarters / QUARTERS
+    const told = usage?.outputTokens ?? seenTokens
+    // The time of a stream begins at its first content: hidden thoughts were written before.
+    const isSeen = !isStream || seenTokens === 0 || told <= seenTokens * COUNT_RATIO
+    health.measured(nowMs, isSeen ? told : seenTokens, isStream, metrics, endpoint)
     if (span !== undefined) span.firstTokenMs = health.firstTokenMs
     return
   }

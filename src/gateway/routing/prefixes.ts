@@ -8,11 +8,12 @@ import { createHash, hash as digest } from 'node:crypto'
 import type { Clock } from '../../clock.ts'
 import type { Exchange, PromptPrefix } from '../../exchange/exchange.ts'
 import type { Usage } from '../../formats/format.ts'
+import { MARKED_FORMATS } from '../../formats/marks/own-marks.ts'
 import { listOrEmpty, parseJson } from '../../json.ts'
 import type { Pins } from '../../pins/pins.ts'
 import type { CacheMiss, CacheMissReason } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { type Endpoint, type FormatName, type PromptCaching, textFormat } from '../../providers/provider.ts'
+import { type Endpoint, type PromptCaching, textFormat } from '../../providers/provider.ts'
 import { isPending } from '../../ready.ts'
 import type { RouteCandidate } from './candidate.ts'
 import { conversationOf, hasAnswer, keyOf, pinOf, savesByCache } from './sticky.ts'
@@ -25,9 +26,6 @@ const KEPT_MS = 7_200_000
 const PROMPTS_MAX = 3
 /** Characters of a hash: 72 bits. */
 const HASH_CHARS = 12
-
-/** Formats of providers that cache only marked prompts. */
-const MARKED: ReadonlySet<FormatName> = new Set<FormatName>(['anthropic-messages', 'bedrock-converse'])
 
 /** One prompt that was sent, as hashes of its parts. */
 interface SentPrompt {
@@ -96,7 +94,7 @@ export class Prefixes {
 }
 
 function needsMarks(endpoint: Endpoint): boolean {
-  return MARKED.has(textFormat(endpoint))
+  return MARKED_FORMATS.has(textFormat(endpoint))
 }
 
 /** The prompts of one conversation, for one exchange. */

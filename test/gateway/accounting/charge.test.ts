@@ -1,5 +1,6 @@
 import t from 'tap'
-import { byokFee, imagesIn, priceUsage } from '../../../src/gateway/accounting/charge.ts'
+import { byokFee, priceUsage } from '../../../src/gateway/accounting/charge.ts'
+import { imagesIn } from '../../../src/gateway/accounting/media.ts'
 
 t.test('tokens of the cache are charged at their own prices, each token once', async t => {
   const usage = {
