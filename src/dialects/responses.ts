@@ -7,15 +7,28 @@ import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
+import { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import type { Dialect, FailureDetails, FrameWriter } from './dialect.ts'
+import { spellingCheck } from './field-names.ts'
 
 const DONE = 'data: [DONE]\n\n'
+
+const checkSpelling = spellingCheck(ResponsesRequest, { more: ['n', 'best_of', 'conversation'] })
+
+/** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
+export function createResponsesParser(offered: Offered): (body: unknown) => ResponsesRequest {
+  const parse = createRequestParser(offered)
+  return body => {
+    checkSpelling(body)
+    return parse(body)
+  }
+}
 
 export function createResponsesDialect(offered: Offered): Dialect {
   return {
     name: 'responses',
-    parse: createRequestParser(offered),
+    parse: createResponsesParser(offered),
     frames: () => new ResponsesFrames(),
     body: shown,
     failure,

@@ -9,6 +9,7 @@ import { type Offered, refusal, useDefaultModel } from '../../protocol/json/requ
 import { elementPath } from '../../protocol/json/schema.ts'
 import type { ReasoningConfig, ResponsesRequest, TextConfig, TextFormat } from '../../protocol/request.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
+import { spellingCheck } from '../field-names.ts'
 import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { ChatBody, type ChatTool, type ChatToolChoice, type ResponseFormat } from './body-schema.ts'
 import { ChatConversation } from './messages.ts'
@@ -50,6 +51,9 @@ const OF_RESPONSES: readonly ForeignField[] = [
 ]
 
 const check = bodyCheck(ChatBody)
+const checkSpelling = spellingCheck(ChatBody, {
+  more: [...TRANSLATED, ...OF_RESPONSES.map(([name]) => name)],
+})
 
 /** Creates the parser of chat bodies. It throws GatewayError `invalid_request` that names a field of the chat body. */
 export function createChatParser(offered: Offered): (value: unknown) => ResponsesRequest {
@@ -57,6 +61,7 @@ export function createChatParser(offered: Offered): (value: unknown) => Response
 }
 
 function parseChat(value: unknown, offered: Offered): ResponsesRequest {
+  checkSpelling(value)
   const body = check(value)
   refuse(body)
   const fields = fieldsBut(body, TRANSLATED)

@@ -7,6 +7,7 @@ import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embed
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal } from '../../protocol/json/request-parser.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
+import { spellingCheck } from '../field-names.ts'
 import { EmbeddingsBody } from './body-schema.ts'
 import { readInput } from './input.ts'
 
@@ -50,6 +51,7 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
 const NONE: ReadonlySet<string> = new Set()
 
 const check = bodyCheck(EmbeddingsBody)
+const checkSpelling = spellingCheck(EmbeddingsBody, { more: [...KNOWN, ...OF_OTHERS.map(([name]) => name)] })
 
 /** Creates the parser of embeddings bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createEmbeddingsParser(offered: Offered): (value: unknown) => ParsedEmbeddings {
@@ -57,6 +59,7 @@ export function createEmbeddingsParser(offered: Offered): (value: unknown) => Pa
 }
 
 function parseEmbeddings(value: unknown, offered: Offered): ParsedEmbeddings {
+  checkSpelling(value)
   const body = check(value)
   refuse(body)
   const { items, isList } = readInput(body.input)

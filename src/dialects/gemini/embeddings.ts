@@ -12,10 +12,11 @@ import { maybe } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX } from '../../protocol/limits.ts'
 import { createEmbeddingsParser } from '../embeddings/parse.ts'
 import type { EmbeddingsDialect } from '../embeddings.ts'
+import { spellingCheck } from '../field-names.ts'
 import { renamed } from '../translation.ts'
 import { GeminiContent, type Part } from './body-schema.ts'
 import { geminiFailure } from './failure.ts'
-import { inUsualSpelling, spelled } from './names.ts'
+import { camel, inUsualSpelling, spelled } from './names.ts'
 
 const Request = Type.Object({
   content: GeminiContent,
@@ -29,6 +30,8 @@ const Batch = Type.Object({
 
 const checkOne = bodyCheck(Request)
 const checkBatch = bodyCheck(Batch)
+const checkSpellingOfOne = spellingCheck(Request, { more: ['model'], usual: camel })
+const checkSpellingOfBatch = spellingCheck(Batch, { more: ['model'], usual: camel })
 
 /** `isBatch`: there is a list of inputs. */
 export function createGeminiEmbeddings(offered: Offered, isBatch: boolean): EmbeddingsDialect {
@@ -38,6 +41,8 @@ export function createGeminiEmbeddings(offered: Offered, isBatch: boolean): Embe
   return {
     name: 'embeddings',
     parse(value) {
+      if (isBatch) checkSpellingOfBatch(value)
+      else checkSpellingOfOne(value)
       const body = spelled(inUsualSpelling(value))
       const requests = isBatch ? checkBatch(body).requests : [checkOne(body)]
       const asked = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>

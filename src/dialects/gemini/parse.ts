@@ -9,11 +9,12 @@ import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
+import { spellingCheck } from '../field-names.ts'
 import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { GeminiBody } from './body-schema.ts'
 import { setConfig, tierOf } from './config.ts'
 import { GeminiConversation } from './contents.ts'
-import { inUsualSpelling } from './names.ts'
+import { camel, inUsualSpelling } from './names.ts'
 import { inGeminiNames, withOrigin } from './paths.ts'
 import { hubToolChoice, hubTools } from './tools.ts'
 
@@ -55,6 +56,7 @@ const FOREIGN: readonly ForeignField[] = [
 ]
 
 const check = bodyCheck(GeminiBody)
+const checkSpelling = spellingCheck(GeminiBody, { more: FOREIGN.map(([name]) => name), usual: camel })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createGeminiParser(offered: Offered): Dialect['parse'] {
@@ -62,6 +64,7 @@ export function createGeminiParser(offered: Offered): Dialect['parse'] {
 }
 
 function parseGemini(value: unknown, offered: Offered): ResponsesRequest {
+  checkSpelling(value)
   const body = check(inUsualSpelling(value))
   refuseForeign(body, FOREIGN, 'generateContent')
   const fields = fieldsBut(body, TRANSLATED)

@@ -7,6 +7,7 @@ import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'
 import type { Dialect } from '../dialect.ts'
+import { spellingCheck } from '../field-names.ts'
 import { isStrict } from '../strict-schema.ts'
 import { type ForeignField, fieldsBut, refuseForeign } from '../translation.ts'
 import { MessagesBody, type Thinking } from './body-schema.ts'
@@ -61,6 +62,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 const FAST_TIERS: ReadonlySet<string | undefined> = new Set([undefined, 'auto', 'priority', 'fast'])
 
 const check = bodyCheck(MessagesBody)
+const checkSpelling = spellingCheck(MessagesBody, { more: FOREIGN.map(([name]) => name) })
 
 /** Creates the parser of these bodies. It throws GatewayError `invalid_request` that names a field of the body. */
 export function createMessagesParser(offered: Offered): Dialect['parse'] {
@@ -76,6 +78,7 @@ function parseMessages(
 ): ResponsesRequest {
   const betas = headers.get(BETA_HEADER) ?? ''
   refuseThread(value)
+  checkSpelling(value)
   const body = check(value)
   refuseForeign(body, FOREIGN, 'messages')
   const fields = fieldsBut(body, TRANSLATED)

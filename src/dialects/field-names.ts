@@ -1,0 +1,255 @@
+/**
+ * Refuses field names in another spelling. A provider gets fields of its own API that the gateway does not know, and
+ * many JSON parsers take names in any case, or without `_` and `-`: to them, `Max_Tokens`, `maxTokens` and
+ * `ſervice_tier` are fields that the gateway checks, translates or refuses. Pure. Hot path: one walk over the objects
+ * of a body that have a schema, with one look-up for each name.
+ */
+import { KindGuard, type TSchema } from '@sinclair/typebox'
+import { refuseField } from '../errors.ts'
+import {
+  elementPath,
+  fieldPath,
+  isObject,
+  type MapSchema,
+  Rule,
+  type VariantsSchema,
+} from '../protocol/json/schema.ts'
+import { ResponsesRequest } from '../protocol/request.ts'
+import { ChatBody } from './chat-completions/body-schema.ts'
+import { EmbeddingsBody } from './embeddings/body-schema.ts'
+import { GeminiBody } from './gemini/body-schema.ts'
+import { MessagesBody } from './messages/body-schema.ts'
+
+/** A longer name is no field of any API. */
+const NAME_MAX_CHARS = 128
+/** Names whose letters need no folding. */
+const PLAIN = /^[a-z0-9]+$/
+const NOT_LETTERS = /[^\p{L}\p{N}]/gu
+
+/**
+ * The name as the most lenient parser reads it: letters and digits alone, in one case, without accents. Upper case
+ * comes first, because some parsers compare there: `ı` and `ſ` are `I` and `S`.
+ */
+function folded(name: string): string {
+  if (PLAIN.test(name)) return name
+  return name.normalize('NFKD').toUpperCase().toLowerCase().normalize('NFKD').replace(NOT_LETTERS, '')
+}
+
+/** Fields that a rule of the gateway or a provider reads, although no schema of a body declares them. */
+const UNDECLARED = [
+  'anthropic_workspace_id',
+  'audio',
+  'best_of',
+  'client_metadata',
+  'config',
+  'container',
+  'context_management',
+  'conversation',
+  'embedding_types',
+  'enable_search',
+  'function_call',
+  'functions',
+  'mcp_servers',
+  'n',
+  'output_dimension',
+  'output_dtype',
+  'search_parameters',
+  'stop_sequences',
+  'stream',
+  'system',
+  'task_type',
+  'texts',
+  'thread',
+  'transforms',
+  'usage',
+] as const
+
+/** The names of one object. */
+class Names {
+  /** By exact name; the schemas of its value where they have names too. */
+  readonly fields = new Map<string, Place | null>()
+  readonly #byFold = new Map<string, string>()
+
+  add(name: string, place: Place | null = null): void {
+    this.fields.set(name, this.fields.get(name) ?? place)
+    if (!this.#byFold.has(folded(name))) this.#byFold.set(folded(name), name)
+  }
+
+  /** The name in its right spelling; null: it is another one. */
+  right(name: string): string | null {
+    return this.#byFold.get(folded(name)) ?? null
+  }
+}
+
+/** What a schema says about the names in a value. */
+interface Place {
+  /** Null: no object, or one with any names. */
+  readonly object: ObjectPlace | null
+  /** The elements of an array, and the values of a map. */
+  readonly inner: Place | null
+}
+
+interface ObjectPlace {
+  /** Those of all kinds of this object: a lenient parser may read it into one structure. */
+  readonly names: Names
+  /** By the field that names the kind; null: there is one kind. */
+  readonly kinds: { readonly tag: string; readonly places: ReadonlyMap<string, Place> } | null
+}
+
+/** The fields of all bodies. */
+const OF_BODIES = new Names()
+for (const { properties } of [ResponsesRequest, ChatBody, MessagesBody, GeminiBody, EmbeddingsBody])
+  for (const name of Object.keys(properties)) OF_BODIES.add(name)
+for (const name of UNDECLARED) OF_BODIES.add(name)
+
+interface SpellingTerms {
+  /** Names that the body knows, although its schema does not declare them: those that are refused by name. */
+  readonly more?: readonly string[]
+  /** The usual spelling of a name that has two. Absent: no name has two. */
+  readonly usual?: (name: string) => string
+}
+
+/**
+ * Creates the check of one kind of body, for use before any other: it takes any value.
+ * It throws GatewayError `invalid_request` that names the field as the client wrote it, and its right spelling.
+ */
+export function spellingCheck(
+  schema: TSchema,
+  { more = [], usual }: SpellingTerms = {},
+): (body: unknown) => void {
+  let place: Place | null = null
+  return body => {
+    if (!isObject(body)) return
+    place ??= bodyPlace(schema, more)
+    checkObject(body, place.object, '', usual ?? null, OF_BODIES)
+  }
+}
+
+function bodyPlace(schema: TSchema, more: readonly string[]): Place {
+  const place = placeOf(schema, new Map()) ?? { object: null, inner: null }
+  for (const name of more) place.object?.names.add(name)
+  return place
+}
+
+function placeOf(schema: TSchema, known: Map<TSchema, Place | null>): Place | null {
+  const found = known.get(schema)
+  if (found !== undefined) return found
+  const place = newPlace(schema, known)
+  known.set(schema, place)
+  return place
+}
+
+function newPlace(schema: TSchema, known: Map<TSchema, Place | null>): Place | null {
+  if (KindGuard.IsKindOf(schema, 'Variants')) return variantsPlace(schema as TSchema as VariantsSchema, known)
+  if (KindGuard.IsKindOf(schema, 'Map'))
+    return innerPlace((schema as TSchema as MapSchema)[Rule].schema, known)
+  if (KindGuard.IsArray(schema)) return innerPlace(schema.items, known)
+  if (KindGuard.IsUnion(schema)) return unionPlace(schema.anyOf, known)
+  if (!KindGuard.IsObject(schema)) return null
+  const names = new Names()
+  for (const [name, inner] of Object.entries(schema.properties)) names.add(name, placeOf(inner, known))
+  return names.fields.size === 0 ? null : { object: { names, kinds: null }, inner: null }
+}
+
+function innerPlace(schema: TSchema, known: Map<TSchema, Place | null>): Place | null {
+  const inner = placeOf(schema, known)
+  return inner === null ? null : { object: null, inner }
+}
+
+function variantsPlace(schema: VariantsSchema, known: Map<TSchema, Place | null>): Place {
+  const { tag, absent, table } = schema[Rule]
+  const names = new Names()
+  const places = new Map<string, Place>()
+  names.add(tag)
+  for (const [kind, variant] of table) {
+    const place = placeOf(variant.schema, known)
+    if (place === null) continue
+    places.set(kind, place)
+    for (const name of place.object?.names.fields.keys() ?? []) names.add(name)
+  }
+  const usual = absent === null ? undefined : places.get(absent)
+  if (usual !== undefined) places.set('', usual)
+  return { object: { names, kinds: { tag, places } }, inner: null }
+}
+
+/** A value has one JSON type, so that members with objects and with arrays do not meet. */
+function unionPlace(members: readonly TSchema[], known: Map<TSchema, Place | null>): Place | null {
+  const places = members.map(member => placeOf(member, known)).filter(place => place !== null)
+  if (places.length <= 1) return places[0] ?? null
+  return {
+    object: places.find(place => place.object !== null)?.object ?? null,
+    inner: places.find(place => place.inner !== null)?.inner ?? null,
+  }
+}
+
+type Usual = ((name: string) => string) | null
+
+function check(value: unknown, place: Place, path: string, usual: Usual): void {
+  if (Array.isArray(value)) {
+    if (place.inner === null) return
+    for (let at = 0; at < value.length; at++)
+      if (typeof value[at] === 'object') check(value[at], place.inner, elementPath(path, at), usual)
+    return
+  }
+  if (!isObject(value)) return
+  if (place.object !== null) {
+    checkObject(value, place.object, path, usual, null)
+    return
+  }
+  if (place.inner === null) return
+  for (const name of Object.keys(value)) check(value[name], place.inner, fieldPath(path, name), usual)
+}
+
+/** `others`: names that are not this object's, but must not be in another spelling either. */
+function checkObject(
+  value: Readonly<Record<string, unknown>>,
+  object: ObjectPlace | null,
+  path: string,
+  usual: Usual,
+  others: Names | null,
+): void {
+  if (object === null) return
+  const { names } = object
+  const { fields } = kindOf(value, object).names
+  for (const name of Object.keys(value)) {
+    let place = fields.get(name)
+    if (place === undefined) {
+      const known = usual === null ? name : usual(name)
+      place = fields.get(known)
+      if (place === undefined) refuseSpelling(name, path, names, others)
+      else if (Object.hasOwn(value, known))
+        throw refuseField(shownPath(path, name), `must be left out: ${known} is the same field`)
+    }
+    if (place == null) continue
+    const inner = value[name]
+    if (typeof inner === 'object' && inner !== null) check(inner, place, fieldPath(path, name), usual)
+  }
+}
+
+/** Some kinds have kinds of their own. */
+function kindOf(value: Readonly<Record<string, unknown>>, object: ObjectPlace): ObjectPlace {
+  let kind = object
+  while (kind.kinds !== null) {
+    const tag = value[kind.kinds.tag]
+    const next = kind.kinds.places.get(typeof tag === 'string' ? tag : '')?.object ?? null
+    if (next === null) break
+    kind = next
+  }
+  return kind
+}
+
+function refuseSpelling(name: string, path: string, names: Names, others: Names | null): void {
+  if (name.length > NAME_MAX_CHARS || names.fields.has(name)) return
+  const own = names.right(name)
+  if (own === null && others?.fields.has(name) === true) return
+  const right = own ?? others?.right(name) ?? null
+  if (right !== null) throw refuseField(shownPath(path, name), `must be spelled ${right}`)
+}
+
+/** Letters of other alphabets may be in a name that reads like a known one, and nothing else. */
+const SHOWN = /^[\p{L}\p{N}_-]{1,64}$/u
+
+function shownPath(path: string, name: string): string {
+  if (!SHOWN.test(name)) return fieldPath(path, name)
+  return path === '' ? name : `${path}.${name}`
+}
