@@ -115,18 +115,18 @@ t.test('supportedParameters of an endpoint say what openai-embeddings may send',
 
 t.test('unknown fields never replace what the encoder writes', async t => {
   const hostile = JSON.parse(
-    '{"input":"a","Model":"x","dimension":1,"constructor_":1,"hasOwnProperty":1,"output_dtype":"float"}',
+    '{"input":"a","upstream_model":"x","dimension":1,"constructor_":1,"hasOwnProperty":1,"output_dtype":"float"}',
   )
   const { body } = encode('openai-embeddings', hostile)
   t.equal(body['model'], 'm')
   t.same(Object.keys(body).sort(), [
-    'Model',
     'constructor_',
     'dimension',
     'hasOwnProperty',
     'input',
     'model',
     'output_dtype',
+    'upstream_model',
   ])
 })
 
