@@ -134,7 +134,7 @@ for (const [door, { parse, body, known }] of Object.entries(DOORS)) {
         const isSnake = door.startsWith('gemini') && other === name
         if (other === name || isSnake) return true
         const fault = faultOf(parse, { ...body, [other]: 1 })
-        return fault !== null && fault.startsWith(`${other}: must be spelled `)
+        return fault?.startsWith(`${other}: must be spelled `) === true
       }),
       search(300),
     )
