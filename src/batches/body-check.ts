@@ -3,7 +3,6 @@
  * claim of the batch; another can continue where it stopped. Batch thread; the check itself runs in the task pool.
  */
 import type { FailureCode } from '../errors.ts'
-import { GatewayError } from '../errors.ts'
 import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, Claim, LineResult, NewLine } from '../storage/batches.ts'
 import { TaskError } from '../tasks/task.ts'
@@ -43,7 +42,7 @@ export async function checkBatch(
     const last = page.at(-1)
     if (last === undefined) return true
     const faults = await faultsOf(check, batch, page)
-    const results = faults.map(fault => resultOf(batch.id, fault))
+    const results = faults.map(resultOf)
     if (!goesOn() || !(await work.checked(batch.id, claim, last.number, results))) return false
   }
   return false
@@ -77,10 +76,6 @@ const ENDED: ReadonlySet<TaskError['outcome']> = new Set<TaskError['outcome']>([
   'failed',
 ])
 
-function resultOf(
-  batchId: string,
-  { number, code, message }: BodyFault,
-): Omit<LineResult, 'batchId' | 'fence'> {
-  const result = failedLine(batchId, number, new GatewayError(code, message))
-  return { number, outcome: 'failed', result, usage: NO_USAGE }
+function resultOf({ number, code, message }: BodyFault): Omit<LineResult, 'batchId' | 'fence'> {
+  return { number, outcome: 'failed', result: failedLine({ code, message }), usage: NO_USAGE }
 }

@@ -199,7 +199,7 @@ export class LineRun {
     const fate = this.#fate ?? this.#fateOf(error, this.#exchange)
     if (fate === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
     if (fate === 'failed') {
-      return this.#result('failed', error, failedLine(batch.id, line.number, error, message))
+      return this.#result('failed', error, failedLine(error, message))
     }
     if (fate === 'again') this.#tries++
     return this.#again(error)

@@ -170,7 +170,7 @@ export class ResultBuffer {
     const replaced: LineResult = {
       ...first,
       outcome: 'failed',
-      result: failedLine(first.batchId, first.number, failure),
+      result: failedLine(failure),
       usage: NO_USAGE,
     }
     // Not even that: the lease of the line ends, and it is run again.

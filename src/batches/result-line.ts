@@ -1,9 +1,10 @@
 /** Line results: the result that the client reads for each line, and how its request ended. Pure. */
-import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { FAILURES, type FailureCode, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
 import type { Exchange } from '../exchange/exchange.ts'
 import { byokFee, chargedTier } from '../gateway/accounting/account.ts'
 import type { PicoUsd } from '../money.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
+import type { StoredResult } from '../storage/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import { resultId } from './ids.ts'
 
@@ -29,19 +30,30 @@ export function answeredLine(batchId: string, number: number, requestId: string,
   })
 }
 
-/** The result of a line that failed, as JSON without `custom_id`. `message`: in the names of the dialect. */
+/**
+ * The result of a line that failed, as it is stored: code and message, from which `wholeResult` makes what clients
+ * read. Refused lines cost their sender nothing, so they take little room. `message`: in the names of the dialect.
+ */
 export function failedLine(
-  batchId: string,
-  number: number,
   { code, message: own }: Pick<GatewayError, 'code' | 'message'>,
-  message: string = own,
+  message = own,
 ): string {
+  return JSON.stringify(FAILURES[code].status === 500 ? [code] : [code, message])
+}
+
+/** The result of a line as JSON without `custom_id`, from what is stored; older versions stored failures as a whole. */
+export function wholeResult(
+  batchId: string,
+  { number, result }: Pick<StoredResult, 'number' | 'result'>,
+): string {
+  if (!result.startsWith('[')) return result
+  const [code, message = INTERNAL_MESSAGE] = JSON.parse(result) as [FailureCode, string?]
   const { status, errorType } = FAILURES[code]
   return JSON.stringify({
     id: resultId(batchId, number),
     response: null,
     error: {
-      message: status === 500 ? INTERNAL_MESSAGE : message,
+      message,
       type: TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error'),
       param: status === 400 || status === 422 ? (fieldIn(message) ?? null) : null,
       error_type: errorType,

@@ -149,7 +149,7 @@ export type HeldLine = Pick<ClaimedLine, 'batchId' | 'number' | 'fence'>
 /** The one result of a line. A result under an older fence is dropped. */
 export interface LineResult extends HeldLine {
   readonly outcome: LineOutcome
-  /** The result without `custom_id`, as JSON: `{"id":…,"response":…,"error":…}`. */
+  /** JSON without `custom_id`, which `batches/result-line.ts` writes and reads; short where the line failed. */
   readonly result: string
   readonly usage: BatchUsage
 }

@@ -2,7 +2,13 @@
 import t from 'tap'
 import { lineGenerationId, resultId } from '../../src/batches/ids.ts'
 import { withModel, withPreferences } from '../../src/batches/line-request.ts'
-import { answeredLine, failedLine, usageOf, usageOfRecord } from '../../src/batches/result-line.ts'
+import {
+  answeredLine,
+  failedLine,
+  usageOf,
+  usageOfRecord,
+  wholeResult,
+} from '../../src/batches/result-line.ts'
 import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
 import { Exchange } from '../../src/exchange/exchange.ts'
 import { chargeOf } from '../../src/gateway/accounting/charge.ts'
@@ -56,6 +62,9 @@ t.test('preferences of the batch and of a body hold together', async t => {
   t.throws(() => providerOf(['acme'], true, { only: ['other'] }), { code: 'constraint_filtered' })
 })
 
+const whole = (batchId: string, number: number, result: string): string =>
+  wholeResult(batchId, { number, result })
+
 t.test('a result has a response or an error, and the other is null', async t => {
   t.same(JSON.parse(answeredLine('batch_1', 3, 'gen-1', { a: 1 })), {
     id: resultId('batch_1', 3),
@@ -63,7 +72,7 @@ t.test('a result has a response or an error, and the other is null', async t => 
     error: null,
   })
   const error = new GatewayError('invalid_request', 'input[0]: must be an object')
-  t.same(JSON.parse(failedLine('batch_1', 3, error, 'messages[0]: must be an object')), {
+  t.same(JSON.parse(whole('batch_1', 3, failedLine(error, 'messages[0]: must be an object'))), {
     id: resultId('batch_1', 3),
     response: null,
     error: {
@@ -75,9 +84,15 @@ t.test('a result has a response or an error, and the other is null', async t => 
   })
 })
 
+t.test('a result that an older version stored as a whole is read as it is', t => {
+  const stored = '{"id":"batch_req_1","response":null,"error":{"message":"no"}}'
+  t.equal(whole('batch_1', 3, stored), stored)
+  t.end()
+})
+
 t.test('each failure has its types, and internal ones tell nothing', async t => {
   const typesOf = (code: FailureCode) => {
-    const { error } = JSON.parse(failedLine('b', 0, new GatewayError(code, 'secret cause')))
+    const { error } = JSON.parse(whole('b', 0, failedLine(new GatewayError(code, 'secret cause'))))
     return [error.type, error.error_type]
   }
   t.same(typesOf('rate_limit_exceeded'), ['rate_limit_error', 'rate_limit_exceeded'])
@@ -89,7 +104,7 @@ t.test('each failure has its types, and internal ones tell nothing', async t => 
   t.same(typesOf('upstream_overloaded'), ['overloaded_error', 'provider_overloaded'])
   t.same(typesOf('no_endpoints'), ['not_found_error', 'not_found'])
   t.same(typesOf('unprocessable'), ['invalid_request_error', 'unprocessable'])
-  t.notMatch(failedLine('b', 0, new GatewayError('internal', 'secret cause')), /secret/)
+  t.notMatch(failedLine(new GatewayError('internal', 'secret cause')), /secret/)
   for (const code of Object.keys(FAILURES) as FailureCode[])
     t.ok(
       typesOf(code).every(type => typeof type === 'string'),

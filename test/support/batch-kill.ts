@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { lineGenerationId } from '../../src/batches/ids.ts'
+import { wholeResult } from '../../src/batches/result-line.ts'
 import { TRIES_MAX } from '../../src/batches/retry.ts'
 import { isTerminal } from '../../src/batches/states.ts'
 import { BATCH_STATUSES, type BatchStatus } from '../../src/protocol/management/batches.ts'
@@ -303,7 +304,7 @@ async function checkLedger(store: Store, totals: BatchKillTotals): Promise<void>
   for (const batch of await allBatches(store)) {
     let cost = 0n
     for (const { number, result } of await allResults(store.batches, batch.id)) {
-      const { response } = JSON.parse(result) as ResultDocument
+      const { response } = JSON.parse(wholeResult(batch.id, { number, result })) as ResultDocument
       const records = []
       for (let tries = 0; tries <= TRIES_MAX; tries++) {
         const record = await store.ledger.find(lineGenerationId(batch, number, tries), batch.organizationId)

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { hashKey, keyRecord } from '../../src/access/api-key.ts'
+import { wholeResult } from '../../src/batches/result-line.ts'
 import { type Config, loadConfig } from '../../src/config/config.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -186,7 +187,10 @@ export class BatchWorld {
 
   async results(id: string): Promise<(StoredResult & { readonly document: ResultDocument })[]> {
     const all = await allResults(this.store.batches, id)
-    return all.map(result => ({ ...result, document: JSON.parse(result.result) as ResultDocument }))
+    return all.map(result => ({
+      ...result,
+      document: JSON.parse(wholeResult(id, result)) as ResultDocument,
+    }))
   }
 
   /** All usage records, oldest first. */

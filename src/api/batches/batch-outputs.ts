@@ -3,16 +3,17 @@
  * read, so nothing is stored twice.
  */
 import { resultId } from '../../batches/ids.ts'
+import { wholeResult } from '../../batches/result-line.ts'
 import { isTerminal } from '../../batches/states.ts'
 import { GatewayError } from '../../errors.ts'
 import { SharedCache } from '../../fairness/shared-cache.ts'
 import type { RequestSignal } from '../../signal.ts'
-import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
+import type { BatchRecord, PageEnd, StoredResult } from '../../storage/batches.ts'
 import type { Store } from '../../storage/store.ts'
 
 type OutputKind = 'output' | 'errors'
 
-/** A result as it is stored. */
+/** A result as clients of batches read it. */
 export interface ResultDocument {
   readonly response: { readonly body: unknown } | null
   readonly error: {
@@ -118,6 +119,17 @@ export async function outputDocument(output: BatchOutput, sizes: OutputSizes) {
   }
 }
 
+/** A page of results behind the line `after`, as clients read them; null: the batch is deleted. */
+export async function readResults(
+  { batches }: Pick<Store, 'batches'>,
+  batchId: string,
+  after: number,
+  end: PageEnd,
+): Promise<readonly StoredResult[] | null> {
+  const page = await batches.results(batchId, after, end)
+  return page?.map(stored => ({ ...stored, result: wholeResult(batchId, stored) })) ?? null
+}
+
 /** How results become lines. */
 export interface ResultTexts {
   /** The line of a result without its line end; null: it is not in the file. */
@@ -153,13 +165,13 @@ const FAILED: ResultTexts = {
  * `not_found` if the batch is deleted meanwhile, and the reason of the abort once nobody waits for them.
  */
 export async function* resultChunks(
-  { batches }: Pick<Store, 'batches'>,
+  store: Pick<Store, 'batches'>,
   batch: BatchRecord,
   texts: ResultTexts,
   signal: RequestSignal,
 ): AsyncGenerator<Uint8Array> {
   for (let last = -1; ; ) {
-    const page = await batches.results(batch.id, last, PAGE)
+    const page = await readResults(store, batch.id, last, PAGE)
     // A file that was begun must not look complete.
     if (page === null) throw new GatewayError('not_found', 'Batch not found')
     const end = page.at(-1)
@@ -173,7 +185,7 @@ export async function* resultChunks(
   }
   if (batch.total === batch.completed + batch.failed) return
   for (let last = -1; ; ) {
-    const page = await batches.unanswered(batch.id, last, PAGE.limit)
+    const page = await store.batches.unanswered(batch.id, last, PAGE.limit)
     if (page === null) break
     const text = joined(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
     if (text !== '') yield Buffer.from(text)

@@ -19,6 +19,7 @@ import type { ApiRequest, Handler, RawBody, RawHandler, Reply } from '../operati
 import { refuseProof } from '../proof.ts'
 import { SlowReader } from '../slow-reader.ts'
 import { batchDocument, errorList, faultsOf, newBatchDocument, resultJson } from './batch-documents.ts'
+import { readResults } from './batch-outputs.ts'
 
 export interface BatchDeps {
   readonly acceptances: Pick<BatchAcceptances, 'accept'>
@@ -186,7 +187,7 @@ export function findBatch(deps: BatchDeps): Handler {
 async function documentByFile({ store }: BatchDeps, batch: BatchRecord) {
   const document = batchDocument(batch)
   if (batch.status !== 'failed') return document
-  const faults = faultsOf((await store.batches.results(batch.id, -1, FAULTS)) ?? [])
+  const faults = faultsOf((await readResults(store, batch.id, -1, FAULTS)) ?? [])
   return faults.length === 0 ? document : { ...document, errors: errorList(faults) }
 }
 
@@ -202,7 +203,7 @@ async function streamBatch(
   let flowing = reply.openStream(`${JSON.stringify(document).slice(0, -1)},"results":[`, 'application/json')
   let last = -1
   while (!reply.ended) {
-    const page = await store.batches.results(batch.id, last, PAGE)
+    const page = await readResults(store, batch.id, last, PAGE)
     signal.throwIfAborted()
     // An answer that has begun must not look complete.
     if (page === null) throw unknown()

@@ -254,6 +254,11 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.parent !== undefined) record.parent = exchange.parent
   if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
+  if (endpoint === undefined && record.cost === 0) {
+    record.endUser = shortName(record.endUser)
+    record.sessionId = shortName(record.sessionId)
+    return record
+  }
   if (exchange.prefix?.miss != null) record.cacheMiss = exchange.prefix.miss
   const trace = request.trace === undefined ? undefined : traceOf(request)
   if (trace !== undefined) record.trace = trace
@@ -262,6 +267,16 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.client?.agent !== undefined) record.agent = keptName(exchange.client.agent)
   if (exchange.client?.parentAgent !== undefined) record.parentAgent = keptName(exchange.client.parentAgent)
   return record
+}
+
+/**
+ * Longer names are not kept of a request for which nobody was asked, nor is anything else that its client says of itself:
+ * it costs the client nothing, and its record stays for as long as others.
+ */
+const SHORT_NAME_CHARS = 64
+
+function shortName(name: string | null): string | null {
+  return name !== null && name.length > SHORT_NAME_CHARS ? null : name
 }
 
 function usageAttempt({ endpoint, status, error, isByok }: AttemptRecord): UsageAttempt {

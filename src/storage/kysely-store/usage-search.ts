@@ -107,6 +107,8 @@ async function dearRecords(
     .selectFrom('usage')
     .select('id')
     .where('organizationId', '=', organizationId)
+    // As in the index `usage_by_cost`.
+    .where(sql<boolean>`cost > 0`)
     .where('cost', '>=', minCost)
     .limit(DEAR_MAX + 1)
     .execute()

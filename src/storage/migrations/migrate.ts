@@ -21,7 +21,15 @@ import { keyIdentities, keyLimits, keySecrets, keys } from './keys.ts'
 import { removedKeys } from './removed-keys.ts'
 import { serviceJobs } from './service-jobs.ts'
 import { usageTotals } from './totals.ts'
-import { usage, usageMembers, usageSearch, usageSessions, usageSums, usageUnasked } from './usage.ts'
+import {
+  usage,
+  usageMembers,
+  usageRefused,
+  usageSearch,
+  usageSessions,
+  usageSums,
+  usageUnasked,
+} from './usage.ts'
 import { workspaceTools } from './workspace-tools.ts'
 import { endUsers, endUserWeights, workspaces } from './workspaces.ts'
 
@@ -58,6 +66,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0029-captures': captures,
   '0030-explanations': explanations,
   '0031-key-identities': keyIdentities,
+  '0032-usage-refused': usageRefused,
 }
 
 /**

@@ -111,3 +111,18 @@ export const usageSearch: Migration = {
     await sql`create index usage_by_key on usage (organization_id, key_hash, created_at, id)`.execute(db)
   },
 }
+
+/**
+ * Leaves records without a model or a cost out of the indexes of models and costs, where no search looks for them: a
+ * refused request costs its caller nothing, and has neither.
+ */
+export const usageRefused: Migration = {
+  async up(db) {
+    await db.schema.dropIndex('usage_by_model').execute()
+    await sql`
+      create index usage_by_model on usage (organization_id, model, created_at, id) where model is not null
+    `.execute(db)
+    await db.schema.dropIndex('usage_by_cost').execute()
+    await sql`create index usage_by_cost on usage (organization_id, cost, id) where cost > 0`.execute(db)
+  },
+}

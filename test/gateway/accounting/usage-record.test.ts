@@ -5,6 +5,7 @@ import { account, toResponseUsage, usageRecord } from '../../../src/gateway/acco
 import { chargeOf } from '../../../src/gateway/accounting/charge.ts'
 import { createMetrics } from '../../../src/metrics/metrics.ts'
 import type { Spent } from '../../../src/protocol/records.ts'
+import { lineOf } from '../../../src/storage/spool/usage-line.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
@@ -50,6 +51,20 @@ t.test('counts and costs that no provider can mean stay within what is summed ex
   t.match(record, { inputTokens: 1e12, outputTokens: 1e12, reasoningTokens: 1e12, webSearchRequests: 1e12 })
   t.equal(record.cost, Number.MAX_SAFE_INTEGER)
 })
+
+t.test(
+  'a request for which nobody was asked keeps short names, and nothing else that its client says of itself',
+  async t => {
+    const said = { trace: { trace_id: 't'.repeat(256) }, user: 'u'.repeat(64), session_id: 's'.repeat(65) }
+    const client = { referer: undefined, title: 'App', userAgent: 'agent/1', agent: 'a', parentAgent: 'b' }
+    const refused = usageRecord({ ...scriptedExchange(said), client }, new GatewayError('not_found', 'x'), 5)
+    t.match(refused, { user: undefined, endUser: 'u'.repeat(64), sessionId: null, error: 'not_found' })
+    for (const name of ['trace', 'app', 'agent', 'parentAgent']) t.notOk(name in refused, name)
+    t.ok(lineOf(refused).length < 400)
+    const asked = usageRecord({ ...answered(said), client }, null, 5)
+    t.match(asked, { sessionId: 's'.repeat(65), trace: said.trace, app: { title: 'App' }, agent: 'a' })
+  },
+)
 
 t.test('the outcome follows how the exchange ended', async t => {
   const finished = (reason: 'stop' | 'tool_calls' | 'length' | 'content_filter') => {
