@@ -23,6 +23,8 @@ const LOOK_MS = 1_000
 const LEASE_MS = 60_000
 const FIRST_PAUSE_MS = 1_000
 const PAUSE_MAX_MS = 300_000
+/** By so much the clocks of instances may differ. */
+const CLOCKS_MS = 60_000
 /** For an answer of the Store. */
 const STORE_MS = 10_000
 /** For each receiver. */
@@ -110,7 +112,10 @@ export class Outbox {
   async #round(receiver: Receiver): Promise<void> {
     const { store, clock } = this.#options
     try {
-      const taking = store.alerts.take([receiver.id], clock.nowMs(), LEASE_MS, TAKEN_MAX)
+      const nowMs = clock.nowMs()
+      const latestMs = nowMs + PAUSE_MAX_MS + CLOCKS_MS
+      const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: TAKEN_MAX }
+      const taking = store.alerts.take([receiver.id], terms)
       const taken = await within(clock, STORE_MS, taking)
       await Promise.all(taken.map(each => this.#deliver(receiver, each)))
     } catch {

@@ -26,6 +26,8 @@ type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number]
 
 /** Polling sees what notifications miss: files that are replaced, symbolic links, mounted volumes. */
 const POLL_MS = 1_000
+/** A refused pair is judged again: the clock was behind when a new one came, or a thread had no memory for it. */
+const AGAIN_MS = 60_000
 /** Longest wait for a thread; one that hangs takes the certificate when it goes on. */
 const THREADS_MS = 5_000
 const NOT_TAKEN =
@@ -39,6 +41,10 @@ export class CertificateKeeper {
   #judged: string | null
   /** A state of the files in which they were faulty once. */
   #suspect: string | null = null
+  /** The fault of `#judged` that was logged; null: it has none. */
+  #fault: string | null = null
+  /** Monotonic: when a pair with a fault is judged again. */
+  #againMs = 0
   #timer: Timer | null = null
   #judging: Promise<void> | null = null
   #closed = false
@@ -85,7 +91,9 @@ export class CertificateKeeper {
   async #judge(asked: boolean): Promise<void> {
     const { files, clock, log } = this.#deps
     const trace = certificateTrace(files)
-    if (this.#closed || (!asked && trace === this.#judged)) return
+    const isDue = this.#fault !== null && clock.monotonicMs() >= this.#againMs
+    if (this.#closed || (!asked && !isDue && trace === this.#judged)) return
+    const isSame = trace === this.#judged
     let fault: string | null = null
     try {
       const found = readCertificate(files, clock.nowMs())
@@ -103,7 +111,10 @@ export class CertificateKeeper {
     const isFirst = fault !== null && !asked && this.#suspect !== trace
     this.#suspect = fault === null ? null : trace
     this.#judged = isFirst ? null : trace
-    if (fault === null || isFirst) return
+    const isLogged = isSame && !asked && fault === this.#fault
+    this.#fault = isFirst ? null : fault
+    this.#againMs = clock.monotonicMs() + AGAIN_MS
+    if (fault === null || isFirst || isLogged) return
     this.reloads.refused++
     log.error('tls', `certificate not reloaded; still using the old one: ${fault}`)
   }

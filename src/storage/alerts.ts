@@ -27,12 +27,19 @@ export interface TakenDelivery {
 export interface AlertStore {
   /** Adds the delivery, due at once. False: this alert was raised for this receiver before. */
   add(delivery: AlertDelivery, nowMs: number): Promise<boolean>
-  /** Takes up to `limit` due deliveries of these receivers for `leaseMs`; nobody else gets them meanwhile. */
+  /**
+   * Takes up to `limit` due deliveries of these receivers for `leaseMs`; nobody else gets them meanwhile. Those that
+   * would be due only after `latestMs` are due too: a clock that was ahead said so.
+   */
   take(
     receivers: readonly string[],
-    nowMs: number,
-    leaseMs: number,
-    limit: number,
+    terms: {
+      /** Unix milliseconds, as `latestMs`. */
+      readonly nowMs: number
+      readonly latestMs: number
+      readonly leaseMs: number
+      readonly limit: number
+    },
   ): Promise<readonly TakenDelivery[]>
   /** Ends a delivery (null), or has it tried again from `dueMs`. */
   settle(alertId: string, receiver: string, dueMs: number | null): Promise<void>

@@ -121,6 +121,20 @@ t.test('a pair that stays faulty is an error once, and what was there before sta
   t.equal(taken.length, 1, 'it is mended')
 })
 
+t.test('a pair that is refused because the clock is behind is taken once the clock is right', async t => {
+  const { keeper, files, clock, taken, errors, look } = await start(t)
+  const from = new Date(clock.nowMs() + 3_000_000).toISOString().replace(/[-:T]/g, '').slice(2, 14)
+  const next = selfSigned(['localhost'], true, { from: `${from}Z`, until: '491231235959Z' })
+  writeFileSync(files.cert, next.cert)
+  writeFileSync(files.key, next.key)
+  for (let looks = 0; looks < 150; looks++) await look()
+  t.match(errors, [/is not valid before/])
+  t.same([errors.length, taken, keeper.reloads], [1, [], { taken: 0, refused: 1 }], 'it is logged once')
+  clock.jump(3_600_000)
+  for (let looks = 0; looks < 60; looks++) await look()
+  t.same(taken, [certificateVersion(files)])
+})
+
 t.test('who asks is told of a fault at once', async t => {
   const { keeper, files, errors } = await start(t)
   writeFileSync(files.cert, 'nothing of the kind')

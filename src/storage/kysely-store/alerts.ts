@@ -13,13 +13,13 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .executeTakeFirst()
       return numInsertedOrUpdatedRows > 0n
     },
-    async take(receivers, nowMs, leaseMs, limit) {
+    async take(receivers, { nowMs, latestMs, leaseMs, limit }) {
       if (receivers.length === 0) return []
       const due = await db
         .selectFrom('alertDeliveries')
         .select(['alertId', 'receiver', 'body', 'tries', 'dueMs'])
         .where('receiver', 'in', receivers)
-        .where('dueMs', '<=', nowMs)
+        .where(where => where.or([where('dueMs', '<=', nowMs), where('dueMs', '>', latestMs)]))
         .orderBy('dueMs')
         .limit(limit)
         .execute()
