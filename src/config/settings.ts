@@ -225,7 +225,7 @@ export const Settings = group({
     ),
     maxStoredRequests: setting(
       Type.Integer({ minimum: 1, maximum: 1_000_000_000 }),
-      'total number of requests in these batches; further ones are rejected with 409. Each request takes about 500 bytes in addition to its text',
+      'total number of requests in these batches; further ones are rejected with 409. Each request takes 300 to 500 bytes in addition to its text',
       { default: 2_000_000 },
     ),
     maxStoredBytes: setting(

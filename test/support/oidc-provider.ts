@@ -42,6 +42,12 @@ export class OidcProvider {
   faults: TokenFaults = {}
   /** Over the metadata; undefined removes a field. */
   metadata: Readonly<Record<string, unknown>> = {}
+  /** The path that answers without an end; null: none does. */
+  endless: string | null = null
+  /** Bytes that its reader has taken. */
+  endlessBytes = 0
+  /** Where the path of the metadata leads; null: to the metadata. */
+  redirect: string | null = null
   /** Paths that were asked. */
   readonly asked: string[] = []
   /** Tokens and codes that were given out, for searches. */
@@ -79,6 +85,19 @@ export class OidcProvider {
     this.asked.push(url.pathname)
     const json = (status: number, body: unknown) =>
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    if (url.pathname === this.endless) {
+      request.resume()
+      response.writeHead(200, { 'content-type': 'application/json' })
+      const more = () => {
+        if (!response.destroyed && response.write(Buffer.alloc(65_536, ' '))) setImmediate(more)
+        this.endlessBytes += 65_536
+      }
+      response.on('drain', more)
+      more()
+      return
+    }
+    if (this.redirect !== null && url.pathname === '/.well-known/openid-configuration')
+      return void response.writeHead(302, { location: this.redirect }).end()
     switch (url.pathname) {
       case '/.well-known/openid-configuration':
         return void json(200, {

@@ -3,7 +3,7 @@
  * at the first sign-in. Main thread.
  */
 import { readFile } from 'node:fs/promises'
-import type { ClientAuth, Configuration, IDToken } from 'openid-client'
+import type { ClientAuth, Configuration, CustomFetch, IDToken } from 'openid-client'
 import { KEY_ROLES } from '../../access/key-roles.ts'
 import { systemCode } from '../../errors.ts'
 import type { KeyRole } from '../../storage/store.ts'
@@ -62,6 +62,8 @@ const ALGORITHMS = [
 /** OpenID Connect asks providers that name no algorithm for this one. */
 const DEFAULT_ALGORITHMS = ['RS256']
 const REQUEST_SECONDS = 10
+/** A token with all groups of a large company has a quarter of it. */
+const REPLY_MAX_BYTES = 4 * 1024 * 1024
 /** As OpenID Connect bounds it; without spaces, so that issuer and subject can be told apart, and no line ends. */
 const SUBJECT = /^[\x21-\x7e]{1,255}$/
 
@@ -139,7 +141,11 @@ export class OidcClient {
     // The settings allow it at this machine alone.
     const execute = server.protocol === 'http:' ? [library.allowInsecureRequests] : []
     const { supportsPKCE: _, ...metadata } = await library
-      .discovery(server, clientId, undefined, authentication, { timeout: REQUEST_SECONDS, execute })
+      .discovery(server, clientId, undefined, authentication, {
+        timeout: REQUEST_SECONDS,
+        execute,
+        [library.customFetch]: boundedFetch,
+      })
       .then(found => found.serverMetadata())
       .catch((error: LibraryError) => {
         if (error.code === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED') throw mismatch()
@@ -163,6 +169,7 @@ export class OidcClient {
       authentication,
     )
     configuration.timeout = REQUEST_SECONDS
+    configuration[library.customFetch] = boundedFetch
     // A token that came by TLS needs no signature by the letter of the standard.
     for (const change of [...execute, library.enableNonRepudiationChecks]) change(configuration)
     return configuration
@@ -179,6 +186,23 @@ export class OidcClient {
       'The gateway cannot read its secret for the provider (console.oidc.clientSecretFile). Contact its operator.',
     )
   }
+}
+
+/**
+ * Reads a reply as a whole, up to its bound: the library would take an endless one into memory.
+ * @throws TypeError as `fetch` does, so that it counts as no reply
+ */
+const boundedFetch: CustomFetch = async (url, options) => {
+  const reply = await fetch(url, options as RequestInit)
+  if (reply.body === null) return reply
+  const chunks: Uint8Array<ArrayBuffer>[] = []
+  let bytes = 0
+  for await (const chunk of reply.body) {
+    bytes += chunk.byteLength
+    if (bytes > REPLY_MAX_BYTES) throw new TypeError('The reply of the sign-in provider is too large')
+    chunks.push(chunk)
+  }
+  return new Response(new Blob(chunks), reply)
 }
 
 /** Pure. The highest role of the values that a token has. */

@@ -199,6 +199,25 @@ t.test('a provider that is another one, or does not answer as one', async t => {
   await isRefused(t, stranger, last, reply, 502, 'a wrong secret')
 })
 
+t.test('a provider whose answers have no end, or lead elsewhere', async t => {
+  const world = await startSignInWorld(t)
+  const { provider } = world
+  for (const path of ['/token', '/jwks']) {
+    const browser = world.browser()
+    const back = await browser.visitProvider()
+    provider.endless = path
+    await isRefused(t, world, browser, await browser.comeBack(back), 502, path)
+    provider.endless = null
+  }
+  provider.endless = '/.well-known/openid-configuration'
+  t.equal((await world.browser().call('POST', 'sign-in')).status, 502)
+  t.ok(provider.endlessBytes < 3 * 16 * 1024 * 1024, `${provider.endlessBytes} bytes were read of three`)
+  provider.endless = null
+  provider.redirect = `${provider.issuer}/elsewhere`
+  t.equal((await world.browser().call('POST', 'sign-in')).status, 502)
+  t.notOk(provider.asked.includes('/elsewhere'))
+})
+
 t.test('a provider that takes the secret in the body gets it there', async t => {
   const world = await startSignInWorld(t)
   world.provider.metadata = { token_endpoint_auth_methods_supported: ['client_secret_post'] }
