@@ -50,7 +50,6 @@ export class JoinedPieces {
       this.#bytes = grown
       this.#isOwn = true
     }
-    if (chunk.length === 1) this.#bytes[this.length] = chunk[0] ?? 0
-    else chunk.copy(this.#bytes, this.length)
+    this.#bytes.set(chunk, this.length)
   }
 }

@@ -59,7 +59,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   #isEnded = false
   /** True while other connections have their turn. */
   #isWaiting = false
-  #wake: () => void = () => undefined
+  #wake: () => void = noReader
   readBytes = 0
 
   constructor(
@@ -79,7 +79,8 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   async read(): Promise<Buffer | null> {
     for (;;) {
       if (this.#error !== null) throw this.#error
-      if (this.#joined.length > 0) return this.#take()
+      // While others have their turn, what undici had in hand waits for the rest of its read.
+      if (this.#joined.length > 0 && (!this.#isWaiting || this.#isEnded)) return this.#take()
       if (this.#isEnded) return null
       const { promise, resolve } = Promise.withResolvers<void>()
       this.#wake = resolve
@@ -107,7 +108,8 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   /** Called by `ReadTurns`. */
   readOn(): void {
     this.#isWaiting = false
-    if (this.#joined.length === 0) this.#controller?.resume()
+    this.#controller?.resume()
+    this.#tell()
   }
 
   onRequestStart(controller: Controller): void {
@@ -126,14 +128,14 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
       this.destroy(new FineChunks())
       return
     }
-    if (this.#joined.costBytes >= TURN_BYTES) controller.pause()
-    this.#wake()
+    if (this.#joined.length >= TURN_BYTES) controller.pause()
+    this.#tell()
   }
 
   onResponseEnd(): void {
     this.#isEnded = true
     this.#signal?.removeEventListener('abort', this.#leave)
-    this.#wake()
+    this.#tell()
   }
 
   onResponseError(_: Controller | null, error: Error): void {
@@ -151,10 +153,19 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
     return this.#joined.take()
   }
 
+  /** Wakes the reader once: Node reports each further call of the function that resolves a promise, which is dear. */
+  #tell(): void {
+    const wake = this.#wake
+    this.#wake = noReader
+    wake()
+  }
+
   #fail(error: Error): void {
     this.#error = error
     this.#signal?.removeEventListener('abort', this.#leave)
     this.#onError(error)
-    this.#wake()
+    this.#tell()
   }
 }
+
+function noReader(): void {}

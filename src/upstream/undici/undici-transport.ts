@@ -169,7 +169,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
       this.fail(tooFinelyCut())
       return
     }
-    if (this.#joined.costBytes >= TURN_BYTES) controller.pause()
+    if (this.#joined.length >= TURN_BYTES) controller.pause()
     if (this.#isJoining) return
     this.#isJoining = true
     process.nextTick(goOn, this)
@@ -186,6 +186,9 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   /** Called by `ReadTurns`. */
   readOn(): void {
     this.#isWaiting = false
+    if (this.#isHeld()) return
+    // Joins the rest of its read with what undici had in hand.
+    this.#controller?.resume()
     this.goOn()
   }
 
