@@ -23,6 +23,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   traces: ['heavy/traces.test.ts'],
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
   bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
+  fuzz: ['heavy/fuzz-replies.test.ts', 'heavy/fuzz-requests.test.ts'],
   chart: ['heavy/chart.test.ts'],
   widths: ['browser/keyboard-widths.heavy.ts'],
   bench: ['bench/dialects.test.ts', 'bench/parity.test.ts', 'bench/probe.test.ts'],
@@ -104,4 +105,5 @@ export const SLOW_FILES: ReadonlySet<string> = new Set([
   'storage/postgres.test.ts',
   'storage/sqlite.test.ts',
   'threads/supervisor.test.ts',
+  'upstream/pieces.test.ts',
 ])
