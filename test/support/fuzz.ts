@@ -18,6 +18,29 @@ const ODD_VALUES: readonly unknown[] = [
   ...[[], [null], [[]], [{}], {}, { type: 'message' }, { type: null }, { text: [] }, { index: -1 }],
 ]
 
+/** Types of items, parts and events that a `type` may take from another one. */
+const TYPES = [
+  ...[
+    'message',
+    'reasoning',
+    'function_call',
+    'web_search_call',
+    'custom_tool_call',
+    'output_text',
+    'refusal',
+  ],
+  ...[
+    'text',
+    'tool_use',
+    'tool_result',
+    'thinking',
+    'text_delta',
+    'input_json_delta',
+    'server_tool_use',
+    'error',
+  ],
+]
+
 type Holder = Record<string, unknown> | unknown[]
 
 /** All objects and arrays of a document. */
@@ -40,7 +63,7 @@ export function mutatedJson(document: unknown, pick: Pick): unknown {
     if (name === undefined) continue
     const fields = holder as Record<string, unknown>
     const value = fields[name]
-    switch (pick(6)) {
+    switch (pick(8)) {
       case 0:
         if (Array.isArray(holder)) holder.splice(Number(name), 1)
         else delete fields[name]
@@ -51,6 +74,11 @@ export function mutatedJson(document: unknown, pick: Pick): unknown {
         break
       case 2:
         fields[name] = structuredClone(holders[pick(holders.length)])
+        break
+      case 3:
+      case 4:
+        if (typeof fields['type'] === 'string') fields['type'] = TYPES[pick(TYPES.length)]
+        else fields[name] = ODD_VALUES[pick(ODD_VALUES.length)]
         break
       default:
         fields[name] = ODD_VALUES[pick(ODD_VALUES.length)]

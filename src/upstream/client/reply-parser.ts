@@ -183,7 +183,8 @@ export class ReplyParser {
       fault = thrown
     }
     this.#pieces += pieces
-    if (isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes)) throw tooFinelyCut()
+    if (this.#pieces > REPLY_PIECES.free && isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes))
+      throw tooFinelyCut()
     const isWhole = this.#state === WHOLE
     if (end > start) this.#receiver.onBody(bytes.subarray(start, end), isWhole)
     if (this.#state === OVER) return
