@@ -85,6 +85,7 @@ export const FAILURES = {
     line: 'again',
   },
   store_unavailable: { status: 503, errorType: 'server', retry: 'endpoint', line: 'again' },
+  credential_unreadable: { status: 503, errorType: 'server', retry: 'never', line: 'counts' },
   overloaded: { status: 503, errorType: 'provider_overloaded', retry: 'never', line: 'waits' },
   guardrail_unavailable: { status: 503, errorType: 'provider_overloaded', retry: 'never', line: 'counts' },
   upstream_timeout: { status: 524, errorType: 'timeout', retry: 'endpoint', health: 'failed', line: 'again' },

@@ -8,12 +8,12 @@
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, type Timer, within } from '../clock.ts'
-import { GatewayError, serviceUnavailable, storeUnavailable } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable, storeUnavailable } from '../errors.ts'
 import { SingleFlight } from '../invalidation/single-flight.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import type { CredentialRecord, CredentialStore, SealedSecret } from '../storage/store.ts'
 import { type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
-import { ownerOf, type SecretOwner, type Vault } from './vault.ts'
+import { ownerOf, type SecretOwner, type Vault, VaultError } from './vault.ts'
 
 /** Names a credential. With the sealed form the Store is not asked. */
 export type CredentialRef = Pick<
@@ -51,6 +51,7 @@ type OpenedKeysMetrics = Pick<
   | 'credentialMisses'
   | 'credentialEvictions'
   | 'credentialAge'
+  | 'credentialOpenFailures'
 >
 
 const TTL_MAX_MS = 300_000
@@ -113,7 +114,8 @@ export class OpenedKeys {
   /**
    * Opens the key of a credential; a promise only when the Store has to be asked.
    * @throws (or rejects with) GatewayError `service_unavailable` when the Store does not answer,
-   * `provider_unavailable` when the credential no longer exists or does not open.
+   * `provider_unavailable` when the credential no longer exists, `credential_unreadable` when it does not open: then
+   * nobody else's key may be used in its place.
    */
   open(credential: CredentialRef): ProviderKey | Promise<ProviderKey> {
     const { metrics } = this.#options
@@ -170,7 +172,7 @@ export class OpenedKeys {
     } catch (error) {
       throw storeUnavailable(error)
     }
-    if (record === null || record.disabled) throw unusable('no longer exists')
+    if (record === null || record.disabled) throw gone()
     // The caller's record may be older than the last change.
     const { sealed, keyRevision } = record
     const opened = this.#open({ ...credential, keyRevision }, sealed, true)
@@ -179,7 +181,7 @@ export class OpenedKeys {
   }
 
   #open(credential: CredentialRef, sealed: SealedSecret, fromStore: boolean): Entry {
-    const { vault, clock } = this.#options
+    const { vault, clock, metrics } = this.#options
     const owner = ownerOf(credential)
     let secret: Buffer | null = null
     try {
@@ -189,7 +191,9 @@ export class OpenedKeys {
       const bytes = ENTRY_BYTES + sealed.box.length + 2 * secret.length
       return { key, owner, box: sealed.box, fromStore, bytes, openedMs: clock.monotonicMs() }
     } catch (error) {
-      throw unusable('cannot be used', error)
+      const reason = error instanceof VaultError ? error.reason : 'invalid'
+      metrics.credentialOpenFailures.inc({ reason })
+      throw unreadable(owner.provider, error)
     } finally {
       secret?.fill(0)
     }
@@ -234,6 +238,15 @@ function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): s
 }
 
 /** Another key or endpoint may still serve. */
-function unusable(why: string, cause?: unknown): GatewayError {
-  return new GatewayError('provider_unavailable', `The stored credential for this provider ${why}`, { cause })
+function gone(): GatewayError {
+  return new GatewayError('provider_unavailable', 'The stored credential for this provider no longer exists')
+}
+
+/** The workspace chose to pay with its own key: a damaged row must not move its requests to the operator's. */
+function unreadable(provider: string, cause: unknown): GatewayError {
+  return new GatewayError(
+    'credential_unreadable',
+    `The workspace's stored credential for ${provider} cannot be opened; enter its key again, or disable it`,
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.operator, cause },
+  )
 }

@@ -87,31 +87,31 @@ export async function missingKeyIds(
 
 /**
  * Checks the ring before anything is served: it has the master key of every credential, and a sample of credentials
- * opens with the keys of these names.
+ * opens with the keys of these names. Returns the ids of those that do not open: a single one may be damaged, and stops
+ * nobody else.
  * @param source the variable or file of the ring, for the message
- * @throws VaultKeyError that names the key and says what to do
+ * @throws VaultKeyError that names the key and says what to do, for a key that is missing or that opens none of several
  */
 export async function checkRing(
   store: { readonly credentials: Pick<RotationStore, 'countByKeyId' | 'notWrappedBy'> },
   vault: Vault,
   source: string,
-): Promise<void> {
+): Promise<readonly string[]> {
   for (const [keyId, count] of await missingKeyIds(store, vault)) {
     throw new VaultKeyError(
       `${source}: ${credentialCount(count)} sealed with the master key ${printable(keyId)}, which is missing there; add that key after the first one, and run sluice vault rotate before you remove it`,
     )
   }
-  const opens = new Map<string, boolean>()
-  for (const record of await store.credentials.notWrappedBy(NO_KEY, SAMPLE_ROWS)) {
-    const { keyId } = record.sealed
-    opens.set(keyId, opens.get(keyId) === true || rewrap(vault, record) !== null)
-  }
-  for (const [keyId, good] of opens) {
-    if (good) continue
+  const sample = await store.credentials.notWrappedBy(NO_KEY, SAMPLE_ROWS)
+  const failed = sample.filter(record => rewrap(vault, record) === null)
+  for (const [keyId, rows] of Map.groupBy(failed, ({ sealed }) => sealed.keyId)) {
+    const tried = sample.filter(({ sealed }) => sealed.keyId === keyId).length
+    if (rows.length < tried || tried === 1) continue
     throw new VaultKeyError(
-      `${source}: the master key ${printable(keyId)} is not the key that credentials were sealed with under this id; restore the right one`,
+      `${source}: none of ${tried} credentials opens with the master key ${printable(keyId)}: it is not the key that they were sealed with under this id, or all of them were damaged; restore the right key, or the database from a backup`,
     )
   }
+  return failed.map(({ id }) => id)
 }
 
 /** Null when it does not open. */

@@ -211,6 +211,7 @@ function rest({ candidates, attempts, passedOver }: ExplainedExchange): Explanat
 /** Failures with words of the gateway alone, also after somebody was asked. */
 const OWN_CODES: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'permission_denied',
+  'credential_unreadable',
   'guardrail_unavailable',
   'deadline_exceeded',
   'overloaded',

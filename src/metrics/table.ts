@@ -61,6 +61,8 @@ const BATCH_LINE_OUTCOMES = ['completed', 'failed']
 const CACHE_MISS_REASONS = ['tools', 'system', 'earlier_turn', 'endpoint', 'time', 'other']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 /** Reasons why an opened provider key leaves the cache. */
+/** Why a credential does not open: the reasons of a VaultError, or a content that is no key. */
+const CREDENTIAL_OPEN_FAILURES = ['damaged', 'unknown_key', 'invalid'] as const
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
 
 /** Decisions of a guardrail, as the label `action` of `gateway_guardrail_decisions_total`. */
@@ -338,6 +340,13 @@ export const METRICS = {
     help: 'How long a decrypted provider key had been in memory when it was removed',
     labels: [],
     buckets: CREDENTIAL_AGE_BUCKETS,
+  },
+  credentialOpenFailures: {
+    kind: 'counter',
+    name: 'gateway_credential_open_failures_total',
+    help: 'Times that a stored provider key could not be opened, by reason; the request failed',
+    labels: ['reason'],
+    fromZero: { reason: CREDENTIAL_OPEN_FAILURES },
   },
   taskQueueDepth: {
     kind: 'gauge',

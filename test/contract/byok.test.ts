@@ -7,6 +7,7 @@ import type { Credential } from '../../src/credentials/catalog.ts'
 import { createVault } from '../../src/credentials/vault.ts'
 import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { type CredentialRecord, DEFAULT_ORGANIZATION_ID, type SealedSecret } from '../../src/storage/store.ts'
 import { CALLER, expected, modelRows, sharedKey, type World, worlds } from '../support/byok-worlds.ts'
 import { startGateway } from '../support/gateway.ts'
 import { startKeyedProvider } from '../support/keyed-provider.ts'
@@ -267,6 +268,50 @@ t.test('a key that the endpoint cannot be called with is never sent, and the nex
     provider.calls.map(({ key }) => key),
     ['key-of-q'],
   )
+})
+
+t.test('a credential that does not open fails the request, and the shared key never pays for it', async t => {
+  const swapped = (record: CredentialRecord): SealedSecret => ({
+    ...record.sealed,
+    box: record.sealed.wrapped,
+    wrapped: record.sealed.box,
+  })
+  const flipped = (text: string): string => {
+    const bytes = Buffer.from(text, 'base64')
+    bytes[20] = (bytes[20] ?? 0) ^ 1
+    return bytes.toString('base64')
+  }
+  const damages: readonly ((record: CredentialRecord) => SealedSecret)[] = [
+    swapped,
+    ({ sealed }) => ({ ...sealed, box: flipped(sealed.box) }),
+    ({ sealed }) => ({ ...sealed, wrapped: flipped(sealed.wrapped) }),
+    ({ sealed }) => ({ ...sealed, keyId: 'gone' }),
+  ]
+  for (const damage of damages) {
+    const from = await tenant([
+      credentialOf('p', { id: 'own' }),
+      credentialOf('q', { id: 'next', sortOrder: 1 }),
+    ])
+    const record = await store.credentials.find(DEFAULT_ORGANIZATION_ID, `${from.workspaceId}-own`)
+    if (record === null) throw new Error('no record')
+    await store.credentials.change(
+      record.organizationId,
+      record.id,
+      { sealed: damage(record) },
+      record.updatedAt,
+    )
+    provider.refuses.clear()
+    provider.calls.length = 0
+    for (const stream of [false, true]) {
+      const { status, text } = await ask(from, { model: 'm/priced', input: 'hi', stream })
+      t.equal(status, 503)
+      t.match(JSON.parse(text).error, {
+        message: /^The workspace's stored credential for p cannot be opened/,
+        metadata: { error_type: 'server' },
+      })
+    }
+    t.same(provider.calls, [], 'no key was sent anywhere')
+  }
 })
 
 t.test('a provider that the service calls without a key takes a BYOK one', async t => {

@@ -107,7 +107,9 @@ const read = async (metric: { get(): Promise<{ values: { value: number }[] }> })
   (await metric.get()).values[0]?.value ?? 0
 
 const GONE = 'provider_unavailable: The stored credential for this provider no longer exists'
-const BROKEN = 'provider_unavailable: The stored credential for this provider cannot be used'
+const brokenOf = (provider: string) =>
+  `credential_unreadable: The workspace's stored credential for ${provider} cannot be opened; enter its key again, or disable it`
+const BROKEN = brokenOf('anthropic')
 const AWAY = "store_unavailable: The gateway's database is currently unavailable; try again"
 
 t.test('a key is read and opened once, then answered at once', async t => {
@@ -265,12 +267,13 @@ t.test('nobody gets a key by its id alone', async t => {
   for (const warm of [false, true]) {
     if (warm) t.equal(await keyOf(cache, credential), 'sk-1')
     for (const other of others) {
-      const refused = 'organizationId' in other ? GONE : BROKEN
+      const broken = brokenOf(other.provider ?? credential.provider)
+      const refused = 'organizationId' in other ? GONE : broken
       t.equal(await keyOf(cache, { ...credential, ...other }), refused)
       const record = rows.get(credential.id)
       t.equal(
         await keyOf(cache, { ...credential, ...other, ...(record && { sealed: record.sealed }) }),
-        BROKEN,
+        broken,
       )
     }
   }
@@ -302,7 +305,7 @@ t.test('what does not open, or is no key, is told without a word of it, and not 
     () => new Error('opened'),
     error => error as GatewayError,
   )
-  t.match(failure, { code: 'provider_unavailable' })
+  t.match(failure, { code: 'credential_unreadable', retry: 'never' })
   t.notMatch(`${failure.message}${failure.stack}${String(failure.cause)}`, /canary/)
   t.equal(opened.length, 1)
   t.ok(
@@ -314,6 +317,12 @@ t.test('what does not open, or is no key, is told without a word of it, and not 
     rows.set(record.id, { ...record, sealed: { ...record.sealed, box: record.sealed.wrapped } })
   t.equal(await keyOf(cache, credential), BROKEN)
   t.equal(await read(metrics.credentialEntries), 0)
+  const { values } = await metrics.credentialOpenFailures.get()
+  t.same(Object.fromEntries(values.map(({ labels, value }) => [labels.reason, value])), {
+    damaged: 1,
+    unknown_key: 0,
+    invalid: 1,
+  })
 })
 
 t.test('while the store is away, keys in memory go on and others are told to come again', async t => {

@@ -227,11 +227,24 @@ t.test('the check before the start lets a right ring pass', async t => {
   if (first === undefined) throw new Error('no record')
   const sealed = { ...first.sealed, wrapped: first.sealed.box }
   await store.credentials.change(first.organizationId, first.id, { sealed }, NOW)
-  await t.resolves(
-    checkRing(store, both, 'GATEWAY_VAULT_KEYS'),
-    'one damaged row does not stop everybody else',
+  t.same(
+    await checkRing(store, both, 'GATEWAY_VAULT_KEYS'),
+    [first.id],
+    'one damaged row does not stop everybody else, and is named',
   )
 })
+
+t.test(
+  'the only credential may be damaged: that says nothing of the master key, and stops nobody',
+  async t => {
+    const store = await opened(t)
+    const [only] = await filled(store, old, 1)
+    if (only === undefined) throw new Error('no record')
+    const sealed = { ...only.sealed, box: only.sealed.wrapped, wrapped: only.sealed.box }
+    await store.credentials.change(only.organizationId, only.id, { sealed }, NOW)
+    t.same(await checkRing(store, both, 'GATEWAY_VAULT_KEYS'), [only.id])
+  },
+)
 
 t.test('the check before the start names a missing key and what to do', async t => {
   const store = await opened(t)
@@ -252,6 +265,7 @@ t.test('the check before the start knows another key of the same name', async t 
   await filled(store, old, 3)
   await t.rejects(checkRing(store, createVault([k2, someVaultKey('k1')]), 'GATEWAY_VAULT_KEYS'), {
     constructor: VaultKeyError,
-    message: /^GATEWAY_VAULT_KEYS: the master key k1 is not the key/,
+    message:
+      /^GATEWAY_VAULT_KEYS: none of 3 credentials opens with the master key k1: .*or all of them were damaged/,
   })
 })

@@ -164,6 +164,7 @@ const MESSAGES_KINDS: Partial<Record<FailureCode, readonly [type: string, kind: 
   provider_unavailable: ['api_error', anthropic.InternalServerError],
   service_unavailable: ['overloaded_error', anthropic.ServiceUnavailableError],
   store_unavailable: ['api_error', anthropic.ServiceUnavailableError],
+  credential_unreadable: ['api_error', anthropic.ServiceUnavailableError],
   overloaded: ['overloaded_error', anthropic.ServiceUnavailableError],
   upstream_timeout: ['timeout_error', anthropic.InternalServerError],
   upstream_overloaded: ['overloaded_error', anthropic.OverloadedError],

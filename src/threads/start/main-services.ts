@@ -5,7 +5,7 @@ import { CaptureKeeper } from '../../captures/keeper.ts'
 import { type Clock, systemClock } from '../../clock.ts'
 import type { Config } from '../../config/config.ts'
 import { checkRing, startKeyUsageGauge } from '../../credentials/rotation.ts'
-import { createVault } from '../../credentials/vault.ts'
+import { createVault, VaultError } from '../../credentials/vault.ts'
 import type { VaultRing } from '../../credentials/vault-keys.ts'
 import { Files, openContents } from '../../files/files.ts'
 import { SharedHealth } from '../../health/shared-health.ts'
@@ -100,7 +100,12 @@ export async function startServices(
   const { managementKey, apiKey } = config
   const ensureKeys = createBootstrap({ store, clock, log, managementKey, apiKey })
   const prepare = async (): Promise<FirstKeys | null> => {
-    await checkRing(store, vault, ring.source)
+    for (const credential of await checkRing(store, vault, ring.source)) {
+      const error = new VaultError('damaged')
+      log.fault('keys', 'a stored credential cannot be opened; requests that need it fail', error, {
+        credential,
+      })
+    }
     ring.keep()
     await fillTotals(store, clock, log)
     return await ensureKeys()
