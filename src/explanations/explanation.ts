@@ -137,6 +137,8 @@ export interface Explanation {
   readonly stages_ms: Readonly<Partial<Record<Stage, number>>> | null
   /** Why the first endpoint was asked first; null: none was chosen, or not known. */
   readonly choice: EndpointChoice | null
+  /** The endpoint that came first; absent from explanations that are older than this field. */
+  readonly first?: ExplainedWay | null
   /** The endpoint that would have been the first without a pin or a plugin. */
   readonly rather: ExplainedWay | null
   readonly attempts: readonly ExplainedAttempt[]

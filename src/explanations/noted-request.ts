@@ -110,6 +110,7 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
     error,
     stages_ms: stagesOf(noted.spentMs),
     choice: exchange?.ranking.choice ?? null,
+    first: exchange?.candidates[0] === undefined ? null : wayOf(exchange.candidates[0]),
     rather: exchange?.ranking.rather == null ? null : wayOf(exchange.ranking.rather),
     attempts: exchange === null ? [] : explainedAttempts(exchange, since),
     passed_over: (exchange?.passedOver ?? []).slice(0, LIST_MAX).map(({ candidate, isLimited, waitMs }) => ({

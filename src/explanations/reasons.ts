@@ -3,8 +3,9 @@ import { FAILURES, type FailureCode, type LimitName } from '../errors.ts'
 import type { EndpointChoice } from '../metrics/metrics.ts'
 import type { ExplainedWay, Explanation } from './explanation.ts'
 
-/** The outcome in one sentence, then each reason in one. */
-export function reasonsOf(explanation: Explanation): string[] {
+/** The outcome in one sentence, then each reason in one. No two sentences about an endpoint contradict each other. */
+export function reasonsOf(told: Explanation): string[] {
+  const explanation = consistent(told)
   return [
     ...outcomeOf(explanation),
     ...waits(explanation),
@@ -15,6 +16,22 @@ export function reasonsOf(explanation: Explanation): string[] {
     ...others(explanation),
     ...footnotes(explanation),
   ]
+}
+
+/** An endpoint has one fate: what was called was not left out, and what was passed over was reached. */
+function consistent(explanation: Explanation): Explanation {
+  const { attempts, passed_over: passed, not_reached: later, excluded } = explanation
+  const isApart = (way: ExplainedWay, others: readonly ExplainedWay[]): boolean =>
+    !others.some(other => isSame(other, way))
+  return {
+    ...explanation,
+    not_reached: later.filter(way => isApart(way, [...attempts, ...passed])),
+    excluded: excluded.filter(way => isApart(way, [...attempts, ...passed, ...later])),
+  }
+}
+
+function isSame(a: ExplainedWay, b: ExplainedWay): boolean {
+  return a.provider === b.provider && a.model === b.model && a.credential === b.credential
 }
 
 const LIMITS: Readonly<Record<LimitName, string>> = {
@@ -30,7 +47,7 @@ const LIMITS: Readonly<Record<LimitName, string>> = {
 }
 
 function outcomeOf(explanation: Explanation): string[] {
-  const { outcome, error, status, model, provider, attempts } = explanation
+  const { outcome, error, status, model, provider, attempts, inner_calls: inner } = explanation
   const code = status === null ? '' : ` with ${status}`
   if (outcome === 'aborted') return ['The caller disconnected before the end of the answer.']
   if (error === null) {
@@ -39,7 +56,7 @@ function outcomeOf(explanation: Explanation): string[] {
     const at = model === null ? '' : ` by ${provider ?? 'a provider'} with ${model}${key}`
     return [outcome === 'completed' ? `Answered${at}.` : `Ended as ${outcome}${at}.`]
   }
-  const verb = attempts.length === 0 ? 'Refused before any model was called' : 'Failed'
+  const verb = attempts.length === 0 && inner.length === 0 ? 'Refused before any model was called' : 'Failed'
   return [
     `${verb}${code}: ${error.code}.`,
     ...(error.message === null ? [] : [`Message: ${error.message}`]),
@@ -75,15 +92,27 @@ const CHOICES: Readonly<Record<EndpointChoice, string>> = {
   plugin: 'a plugin or router put it first',
 }
 
+/** The same of an endpoint that was not called, because its breaker was open or its provider asked for a pause. */
+const UNCALLED: Readonly<Partial<Record<EndpointChoice, string>>> = {
+  probe: 'it came first in the order, although its breaker was open',
+  price: 'it was picked at random, weighted by price (routing.loadBalancing)',
+}
+
+function firstOf({ first, attempts, passed_over: passed, not_reached: later }: Explanation) {
+  return first ?? passed[0] ?? attempts[0] ?? later[0]
+}
+
 function choices(explanation: Explanation): string[] {
-  const { choice, rather, attempts, passed_over: passed, not_reached: later } = explanation
-  if (choice === null) return []
-  const [asked] = attempts
-  const [skipped] = passed
-  const first = skipped ?? asked ?? later[0]
-  if (first === undefined) return []
-  const without = rather === null ? '' : ` Otherwise it would have been ${named(rather, explanation)}.`
-  return [`First choice ${named(first, explanation)}: ${CHOICES[choice]}.${without}`]
+  const { choice, rather, attempts } = explanation
+  const first = firstOf(explanation)
+  if (choice === null || first === undefined) return []
+  const isCalled = attempts.some(each => isSame(each, first))
+  const why = (isCalled ? undefined : UNCALLED[choice]) ?? CHOICES[choice]
+  const without =
+    rather === null || isSame(rather, first)
+      ? ''
+      : ` Otherwise it would have been ${named(rather, explanation)}.`
+  return [`First choice ${named(first, explanation)}: ${why}.${without}`]
 }
 
 function failovers(explanation: Explanation): string[] {
@@ -91,7 +120,11 @@ function failovers(explanation: Explanation): string[] {
   const lines = passed.map(each => {
     const why =
       each.state === 'rate_limited' ? 'its provider asked for a pause (rate limit)' : 'its breaker was open'
-    return `Not called ${named(each, explanation)}: ${why}, for another ${ms(each.wait_ms)}.`
+    const name = named(each, explanation)
+    const what = attempts.some(attempt => isSame(attempt, each))
+      ? `Passed over ${name} in another turn`
+      : `Not called ${name}`
+    return `${what}: ${why}, for another ${ms(each.wait_ms)}.`
   })
   for (const [at, attempt] of attempts.entries()) {
     const next = attempts[at + 1]
@@ -190,16 +223,19 @@ function others(explanation: Explanation): string[] {
   const { attempts, excluded, passed_over: passed, not_reached: later, skipped_models: skipped } = explanation
   // The first choice is among them then.
   const isNobodyAsked = attempts.length === 0 && passed.length === 0
-  const why = isNobodyAsked
-    ? 'the request ended before any endpoint was called'
-    : 'it came later in the order'
+  const first = firstOf(explanation)
+  const whyOf = (way: ExplainedWay): string => {
+    if (isNobodyAsked) return 'the request ended before any endpoint was called'
+    const isFirst = first !== undefined && isSame(first, way)
+    return isFirst ? 'it could not be called when its turn came' : 'it came later in the order'
+  }
   return [
     ...excluded.map(
       each => `Left out ${named(each, explanation)}: ${FILTERS[each.by] ?? each.by} [${each.by}].`,
     ),
     ...later.map(each => {
       const open = each.breaker_open ? ', and its breaker was open' : ''
-      return `Not reached ${named(each, explanation)}: ${why}${open}.`
+      return `Not reached ${named(each, explanation)}: ${whyOf(each)}${open}.`
     }),
     ...skipped.map(
       model => `Left out model ${model}, which the request also names: it is not in the catalogue.`,

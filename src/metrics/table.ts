@@ -29,7 +29,7 @@ const HEDGE_OUTCOMES = ['won', 'lost', 'failed', 'over_budget']
 const BREAKER_CHANGES = ['opened', 'limited', 'probed', 'closed'] as const
 export type BreakerChange = (typeof BREAKER_CHANGES)[number]
 /** Why an endpoint was asked first. */
-const ENDPOINT_CHOICES = [
+export const ENDPOINT_CHOICES = [
   'only',
   'own_key',
   'pinned',

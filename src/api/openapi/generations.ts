@@ -42,6 +42,7 @@ const Explanation = Type.Object({
   ),
   stages_ms: nullable(Type.Record(Type.String(), Type.Number())),
   choice: orNoText,
+  first: Type.Optional(nullable(Type.Object(WAY))),
   rather: nullable(Type.Object(WAY)),
   attempts: Type.Array(
     Type.Object({
