@@ -111,10 +111,35 @@ function askedProviders(config: Config, providers: Iterable<Provider>): readonly
   })
 }
 
+/** Settings that name one model of the catalogue, and those that name several, by their paths. */
+export const MODEL_SETTINGS: Readonly<
+  Record<string, (config: Config) => string | null | undefined | readonly string[]>
+> = {
+  'alignment.evaluator.model': config => config.alignment.evaluator?.model,
+  'moderation.model': config => config.moderation?.model,
+  'routers.classifier.model': config => config.routers.classifier?.model,
+  defaultModel: config => config.defaultModel,
+  'fusion.analyst': config => config.fusion.analyst,
+  'fusion.panel': config => config.fusion.panel,
+  'fusion.budgetPanel': config => config.fusion.budgetPanel,
+  'fusion.fastPanel': config => config.fusion.fastPanel,
+}
+
+/** The configuration without the settings of MODEL_SETTINGS, for a gateway with another catalogue. */
+export function withoutModelSettings(config: Config): Config {
+  return {
+    ...config,
+    alignment: { ...config.alignment, evaluator: null },
+    moderation: null,
+    routers: { ...config.routers, classifier: null },
+    defaultModel: null,
+    fusion: { panel: [], budgetPanel: [], fastPanel: [], analyst: null },
+  }
+}
+
 /** Checks the references of other settings to the catalogue. */
 function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
-  const checkModel = (path: string, id: string | null | undefined): void => {
-    if (id == null) return
+  const checkModel = (path: string, id: string): void => {
     const model = catalog.model(id)
     if (model !== undefined) {
       if (makesEmbeddings(model)) faults.add(path, 'this model produces embeddings, not text')
@@ -125,13 +150,10 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     const ids = catalog.models().map(model => model.id)
     faults.add(path, `there is no such model${didYouMean(id, ids)}`)
   }
-  checkModel('alignment.evaluator.model', config.alignment.evaluator?.model)
-  checkModel('moderation.model', config.moderation?.model)
-  checkModel('routers.classifier.model', config.routers.classifier?.model)
-  checkModel('defaultModel', config.defaultModel)
-  checkModel('fusion.analyst', config.fusion.analyst)
-  for (const list of ['panel', 'budgetPanel', 'fastPanel'] as const) {
-    for (const [at, id] of config.fusion[list].entries()) checkModel(`fusion.${list}[${at}]`, id)
+  for (const [path, read] of Object.entries(MODEL_SETTINGS)) {
+    const named = read(config)
+    if (typeof named === 'string') checkModel(path, named)
+    else for (const [at, id] of (named ?? []).entries()) checkModel(`${path}[${at}]`, id)
   }
   for (const [at, { slug, apiKey }] of config.providers.entries()) {
     const provider = apiKey === undefined ? undefined : catalog.provider(slug)

@@ -17,14 +17,15 @@ import { loadFront } from '../../server/fronts.ts'
 import { SIM_FORMATS, simModel } from '../../sim/rows.ts'
 import { createSim } from '../../sim/sim.ts'
 import { buildServer } from '../build/build.ts'
+import { withoutModelSettings } from '../build/catalog.ts'
 import { buildGateway } from '../build/gateway.ts'
 
 export interface WarmUpOptions {
   readonly config: Config
   readonly endUserKey: KeyObject
   readonly vaultKeys: readonly VaultKey[]
-  /** Receives only the notice that the warm-up failed, which is no reason not to serve. */
-  readonly log: Pick<Log, 'notice'>
+  /** Receives only the failure of the warm-up, which is no reason not to serve. */
+  readonly log: Pick<Log, 'fault'>
   /** Number of requests after which it ends early. Default: unlimited. */
   readonly requestsMax?: number
   /** True while callers wait for the thread: no request is then started. Default: nobody waits. */
@@ -66,7 +67,7 @@ export async function warmUp({ log, ...options }: WarmUpOptions): Promise<number
     await pause()
     return (await gaps.next()) ? await runAgainstSim(options, gaps) : 0
   } catch (error) {
-    log.notice('threads', 'the warm-up failed; the first requests will be slower', { reason: String(error) })
+    log.fault('threads', 'the warm-up failed; the first requests will be slower', error)
     return 0
   }
 }
@@ -132,16 +133,13 @@ async function runAgainstSim(options: Omit<WarmUpOptions, 'log'>, gaps: Gaps): P
 /** The configuration without anything shared with others, accessed over a network, or limited. */
 function alone(config: Config): Config {
   return {
-    ...config,
+    ...withoutModelSettings(config),
     listen: { ...config.listen, tls: null },
     storage: { url: 'sqlite::memory:' },
     redis: { ...config.redis, url: null },
     providers: [],
-    defaultModel: null,
     catalogue: { ...config.catalogue, import: null },
     models: SIM_FORMATS.map(format => simModel(MODEL, format)) as Config['models'],
-    alignment: { ...config.alignment, evaluator: null },
-    moderation: null,
     routers: { classifier: null, rankings: null },
     files: { ...config.files, ocr: null },
     credits: { enforced: false, lowUsd: null },

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import t from 'tap'
 import { type Config, loadConfig } from '../../../src/config/config.ts'
 import { parseVaultKeys } from '../../../src/credentials/vault-keys.ts'
+import { MODEL_SETTINGS, withoutModelSettings } from '../../../src/threads/build/catalog.ts'
 import { type WarmUpOptions, warmUp } from '../../../src/threads/start/warm-up.ts'
 
 // Nothing else keeps the process alive while it pauses.
@@ -34,7 +35,7 @@ async function run(
     config: { ...defaults, ...change, threads: { ...defaults.threads, warmUpMs } },
     endUserKey: createSecretKey(randomBytes(32)),
     vaultKeys: parseVaultKeys(`test:${randomBytes(32).toString('base64')}`),
-    log: { notice: (_, message, fields) => void told.push(`${message}: ${JSON.stringify(fields)}`) },
+    log: { fault: (_, message, error) => void told.push(`${message}: ${String(error)}`) },
     requestsMax: 40,
     ...more,
   })
@@ -63,6 +64,26 @@ t.test('requests go through whatever limits, storage and providers are configure
   t.equal(sent, 40)
   t.equal(folders(), before, 'the spool is gone')
   t.notOk(existsSync('/nowhere'))
+})
+
+t.test('settings that name models of the real catalogue stand in no way', async t => {
+  const model = 'acme/large'
+  const config: Config = {
+    ...defaults,
+    alignment: { ...defaults.alignment, evaluator: { model, maxTokens: 100 } as never },
+    moderation: { model } as never,
+    routers: { classifier: { model } as never, rankings: null },
+    defaultModel: model,
+    fusion: { panel: [model], budgetPanel: [model], fastPanel: [model], analyst: model },
+  }
+  for (const [path, read] of Object.entries(MODEL_SETTINGS)) {
+    t.ok([model].includes(String(read(config))), `${path} names a model`)
+    const left = read(withoutModelSettings(config))
+    t.ok(left == null || left.length === 0, `${path} names none in a warm-up`)
+  }
+  const { told, sent } = await run(config)
+  t.same(told, [])
+  t.ok(sent > 0)
 })
 
 t.test('a warm-up that cannot run is told of, and is no reason not to serve', async t => {
