@@ -115,6 +115,16 @@ export const SYSTEM_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'BYOK credentials that do not open',
+        description:
+          'Requests per second that failed because a stored provider key cannot be opened. Damaged means that its row was changed, unknown_key that its master key is missing, invalid that it contains no key.',
+        unit: 'ops',
+        stacked: true,
+        queries: [
+          { expr: sumRate('gateway_credential_open_failures_total', 'reason'), legend: '{{reason}}' },
+        ],
+      },
+      {
         title: 'Age of evicted BYOK credentials',
         description: 'How long they were kept. None is kept for more than five minutes and ten seconds.',
         unit: 's',
