@@ -8,6 +8,7 @@ import { GatewayError, shownFieldOf, systemCode } from '../errors.ts'
 import type { ExplanationWriter } from '../explanations/writer.ts'
 import { generationId } from '../ids.ts'
 import type { ExchangeLine, Log } from '../log/log.ts'
+import { shownModel } from '../log/shown.ts'
 import { exemplify, type Metrics, observeStages } from '../metrics/metrics.ts'
 import { Stopwatch } from '../metrics/stages.ts'
 import { RequestAbort, type RequestSignal } from '../signal.ts'
@@ -26,6 +27,7 @@ export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
   readonly status: number
   /** True once the reply is complete. */
   readonly ended: boolean
+  readonly requestedModel?: string | undefined
 }
 
 /** The transport's side of an admitted request. Its properties are read once, when the request is over. */
@@ -233,7 +235,7 @@ export class Admission implements Chained<Admission> {
       durationMs: Math.round(durationMs * 10) / 10,
       firstTokenMs: summary?.firstTokenMs,
       model: summary?.model,
-      requestedModel: summary?.requestedModel,
+      requestedModel: summary === undefined ? shownOf(reply.requestedModel) : summary.requestedModel,
       provider: summary?.provider,
       attempts: summary?.attempts,
       failedAttempts: summary?.failedAttempts,
@@ -295,6 +297,10 @@ export class Admission implements Chained<Admission> {
     if (ended && error === null && (summary?.error ?? null) === null) return 'completed'
     return isRefusal(status) ? 'refused' : 'failed'
   }
+}
+
+function shownOf(model: string | undefined): string | undefined {
+  return model === undefined ? undefined : shownModel(model)
 }
 
 /** Characters of an error message that a log line includes. */

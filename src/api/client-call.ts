@@ -7,7 +7,6 @@ import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
 import { keptName } from '../gateway/accounting/account.ts'
 import type { Outcome } from '../gateway/answer/answer.ts'
-import { shownModel } from '../log/log.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 
@@ -76,35 +75,33 @@ function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | 
   return { referer, title, userAgent, agent, parentAgent }
 }
 
-/** The parsed body; where it is refused, the log line tells at least its model. */
+/** The parsed body. The log line of a request that is refused, here or later, tells at least its model. */
 export function parseBody<Parsed>(
   dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
   request: ApiRequest,
   reply: Reply,
   body = request.body,
 ): Parsed {
-  try {
-    const { headers } = request
-    let session = headers.get('x-session-id')
-    if (session === undefined || session === '') {
-      session = headers.get('x-claude-code-session-id') ?? headers.get('session-id')
-      if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
-        session = metadataText(body, 'session_id') ?? session
-      }
-      // Unfit words of vendors' clients are no session, and no reason to refuse.
-      if (session !== undefined) session = keptName(session)
+  const { headers } = request
+  reply.requestedModel = modelIn(body)
+  let session = headers.get('x-session-id')
+  if (session === undefined || session === '') {
+    session = headers.get('x-claude-code-session-id') ?? headers.get('session-id')
+    if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+      session = metadataText(body, 'session_id') ?? session
     }
-    const asked = session === undefined ? body : withSession(body, session)
-    return dialect.parse(asked, headers)
-  } catch (refused) {
-    reply.summary = { requestedModel: askedModel(body) }
-    throw refused
+    // Unfit words of vendors' clients are no session, and no reason to refuse.
+    if (session !== undefined) session = keptName(session)
   }
+  const asked = session === undefined ? body : withSession(body, session)
+  return dialect.parse(asked, headers)
 }
 
-function askedModel(body: unknown): string | undefined {
-  const model = isObject(body) ? body['model'] : undefined
-  return typeof model === 'string' ? shownModel(model) : undefined
+function modelIn(body: unknown): string | undefined {
+  if (!isObject(body)) return undefined
+  const { model, models } = body
+  const named = model ?? (Array.isArray(models) ? models[0] : undefined)
+  return typeof named === 'string' ? named : undefined
 }
 
 /** Puts the session of the header into a body without one, so that the same rules check it. */

@@ -217,6 +217,7 @@ function toDocument(record: AnyRecord, byokFeePercent: number) {
     request_id: record.id,
     api_type: record.apiType ?? 'completions',
     model: record.model,
+    requested_model: record.requestedModel ?? null,
     provider_name: record.providerName,
     router: record.router ?? null,
     created_at: record.createdAt,

@@ -94,6 +94,8 @@ export interface MoreChunks {
 export interface Reply extends RateSink {
   /** The log line's fields beyond the status; set by handlers that know them. */
   summary: ExchangeSummary | undefined
+  /** The model that the body names, for the log line of a request that ends without a summary. */
+  requestedModel: string | undefined
   /** The failure that was reported to the client, in the envelope or within the stream. */
   error: GatewayError | null
   /** Status that was sent; 0 before. */

@@ -45,6 +45,7 @@ export async function documentOf(
 class DocumentReply implements Reply {
   document: unknown
   summary = undefined
+  requestedModel = undefined
   error: GatewayError | null = null
   status = 0
   ended = false

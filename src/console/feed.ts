@@ -35,7 +35,15 @@ const LINGER_MS = 15_000
 /** Organizations that are followed for their summaries at once. */
 const LINGERING_MAX = 16
 /** Operations that ask models, by their route; others are not listed. */
-const ASKING: ReadonlySet<string> = new Set(['/responses', '/chat/completions', '/messages', '/embeddings'])
+const ASKING: ReadonlySet<string> = new Set([
+  '/responses',
+  '/chat/completions',
+  '/messages',
+  '/embeddings',
+  ...['generateContent', 'streamGenerateContent', 'embedContent', 'batchEmbedContents'].map(
+    method => `/v1beta/models/{model}:${method}`,
+  ),
+])
 
 /** The last 15 minutes of an organization. */
 export interface FeedSummary {

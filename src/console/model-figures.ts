@@ -20,10 +20,17 @@ const MINUTE_SECONDS = 60
 const MINUTES_MAX = 15
 /** Of one minute: a table that people read. */
 const MODELS_MAX = 40
+/**
+ * Of these, models whose requests reached no provider: their names are those of clients, and must not push the models
+ * that serve out of the table.
+ */
+const UNSERVED_MAX = 10
 /** Of a model and minute. */
 const SAMPLES_MAX = 64
 
 interface Sums {
+  /** True once a provider was called. */
+  isServed: boolean
   requests: number
   failed: number
   cost: number
@@ -49,9 +56,11 @@ export class FiguresByModel {
       models = new Map()
       this.#minutes.set(minute, models)
     }
-    const name = model !== null && (models.has(model) || models.size < MODELS_MAX) ? model : ''
-    const sums = models.get(name) ?? { requests: 0, failed: 0, cost: 0, samples: 0, firstTokenMs: [] }
+    const isServed = row.provider !== null
+    const name = model !== null && (models.has(model) || hasRoom(models, isServed)) ? model : ''
+    const sums = models.get(name) ?? noSums()
     models.set(name, sums)
+    sums.isServed ||= isServed
     sums.cost += cost ?? 0
     if (row.isInner) return
     sums.requests++
@@ -66,7 +75,7 @@ export class FiguresByModel {
     for (const [minute, models] of this.#minutes) {
       if (minute <= oldest) continue
       for (const [model, { requests, failed, cost, firstTokenMs }] of models) {
-        const sums = all.get(model) ?? { requests: 0, failed: 0, cost: 0, samples: 0, firstTokenMs: [] }
+        const sums = all.get(model) ?? noSums()
         sums.requests += requests
         sums.failed += failed
         sums.cost += cost
@@ -82,4 +91,17 @@ export class FiguresByModel {
       })
       .toSorted((one, other) => other.requests - one.requests)
   }
+}
+
+function noSums(): Sums {
+  return { isServed: false, requests: 0, failed: 0, cost: 0, samples: 0, firstTokenMs: [] }
+}
+
+/** True if the minute may get one more model. */
+function hasRoom(models: ReadonlyMap<string, Sums>, isServed: boolean): boolean {
+  if (models.size >= MODELS_MAX) return false
+  if (isServed) return true
+  let unserved = 0
+  for (const sums of models.values()) if (!sums.isServed) unserved++
+  return unserved < UNSERVED_MAX
 }

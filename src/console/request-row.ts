@@ -65,7 +65,7 @@ export function rowOfRecord(record: UsageRecord): RequestRow {
   return {
     id: record.id,
     at: record.createdAt,
-    model: record.model ?? record.router ?? null,
+    model: record.model ?? record.router ?? record.requestedModel ?? null,
     provider: record.provider,
     status,
     // The ledger knows no refusals: a request that asked nobody, and was its caller's fault, is one.

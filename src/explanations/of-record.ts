@@ -21,7 +21,7 @@ export function explanationOfRecord(record: UsageRecord): Explanation {
     status: null,
     outcome: record.outcome,
     streamed: record.streamed,
-    requested_model: null,
+    requested_model: record.requestedModel ?? null,
     model: record.model,
     provider: record.provider,
     router: record.router ?? null,

@@ -81,6 +81,7 @@ export class HttpReply implements Reply {
   status = 0
   ended = false
   summary: Reply['summary']
+  requestedModel: string | undefined
   error: GatewayError | null = null
 
   constructor(socket: ResponseSocket, owner: ReplyOwner) {

@@ -61,6 +61,8 @@ export interface UsageRecord {
   /** The agent that asked, and the one that it worked for; absent: the client did not say. */
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined
+  /** The model that the request named, shortened; only where `model` is null, because no endpoint was called. */
+  readonly requestedModel?: string
   /** Catalogue id of the model that answered or failed last; null if routing failed. */
   readonly model: string | null
   /** Slug of its provider. */

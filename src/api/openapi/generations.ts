@@ -86,6 +86,7 @@ export const Generation = Type.Object({
   request_id: text,
   api_type: oneOf('completions', 'embeddings'),
   model: orNoText,
+  requested_model: orNoText,
   provider_name: orNoText,
   router: Type.Null(),
   created_at: instant,

@@ -5,6 +5,7 @@ import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { BusyError, type Demand, type Quota } from '../../limits/quota.ts'
 import type { ReservationQueue } from '../../limits/reservation-wait.ts'
+import { shownModel } from '../../log/shown.ts'
 import type { Metrics, ModelSeries } from '../../metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../money.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
@@ -254,6 +255,10 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.parent !== undefined) record.parent = exchange.parent
   if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
+  if (record.model === null) {
+    const named = request.model ?? request.models?.[0]
+    if (named !== undefined) record.requestedModel = shownModel(named)
+  }
   if (endpoint === undefined && record.cost === 0) {
     record.endUser = shortName(record.endUser)
     record.sessionId = shortName(record.sessionId)

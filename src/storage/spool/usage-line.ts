@@ -26,7 +26,7 @@ export type UsageLine = Pick<UsageRecord, Always> &
 
 type Optional = Extract<
   keyof UsageRecord,
-  'memberId' | 'parent' | 'apiType' | 'router' | 'trace' | 'app' | 'agent' | 'parentAgent' | 'cacheMiss'
+  'memberId' | 'parent' | 'apiType' | 'router' | 'requestedModel' | 'trace' | 'app' | 'agent' | 'parentAgent' | 'cacheMiss'
 >
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
@@ -73,6 +73,7 @@ export function lineOf(record: UsageRecord): string {
   if (record.parent !== undefined) line.parent = record.parent
   if (record.apiType !== undefined) line.apiType = record.apiType
   if (record.router !== undefined) line.router = record.router
+  if (record.requestedModel !== undefined) line.requestedModel = record.requestedModel
   if (record.trace !== undefined) line.trace = record.trace
   if (record.app !== undefined) line.app = record.app
   if (record.cacheMiss !== undefined) line.cacheMiss = record.cacheMiss

@@ -55,6 +55,7 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
         latencyMs: 1234.567,
         cost: Number.MAX_SAFE_INTEGER,
         router: 'gateway/auto',
+        requestedModel: 'acme/such',
       }),
     ]
     const lines = records.map(record => `${lineOf(record)}\n`)
