@@ -262,6 +262,8 @@ function named(way: ExplainedWay, explanation: Explanation): string {
 }
 
 function keyOf({ provider, credential }: ExplainedWay, explanation: Explanation): string {
+  // A usage record does not tell which of them it was.
+  if (credential === 'own') return ' (own credential)'
   if (credential !== undefined) return ` (own credential ${credential})`
   const { attempts, passed_over: passed, not_reached: later, excluded } = explanation
   const hasOwn = [attempts, passed, later, excluded]

@@ -24,7 +24,7 @@ t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
     const { page } = visit
     const health = page.getByRole('list', { name: 'What is wrong now' })
     await health.getByText(/^\d of the last \d+ requests failed/).waitFor()
-    await health.getByText(`Key ${MARKUP} has used 100 % of $0.`).waitFor()
+    await health.getByText(`Key ${MARKUP} has a limit of $0.`).waitFor()
     t.equal(await page.locator('img').count(), 0)
     const models = page.getByRole('table', { name: 'Models of the last 15 minutes' })
     await models

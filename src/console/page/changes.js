@@ -34,13 +34,20 @@ function Row({ change: { time, action, object, actor_label: label, client_addres
   return html`
     <tr>
       <td>${dateTime(time)}</td>
-      <td>${action}</td>
+      <td class="word">${action}</td>
       <th scope="row">${text(object.name)}</th>
-      <td class="mono">${object.id}</td>
+      <td class="mono" title=${object.id}>${shortId(object.id)}</td>
       <td>${actor !== null && html`${actor} `}<span class="dim mono">${label}</span></td>
-      <td>${text(address)}</td>
+      <td class="word">${text(address)}</td>
     </tr>
   `
+}
+
+/** The beginning tells one hash from another; the whole id is the title. */
+const ID_SHOWN = 40
+
+function shortId(id) {
+  return id.length <= ID_SHOWN ? id : `${id.slice(0, 16)}…`
 }
 
 /** The name of the key that has this label now; null: none, or it was rotated or deleted since. */

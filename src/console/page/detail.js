@@ -150,7 +150,7 @@ function Tries({ row }) {
 /** Names and values; more once the usage record is there. */
 function factsOf(row, record, names) {
   const facts = [
-    ['came', dateTime(row.at)],
+    ['received', dateTime(row.at)],
     ['model', row.model],
     ['first token', duration(row.firstTokenMs)],
     ['total', duration(row.durationMs)],

@@ -85,7 +85,7 @@ export function Share({ limit, left, reset, label }) {
   const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'good'
   return html`
     <span class="budget">
-      <meter min="0" max="1" value=${share} class=${tone} aria-label=${label}></meter>
+      <meter min="0" max="1" low="0.8" high="0.999" optimum="0" value=${share} class=${tone} aria-label=${label}></meter>
       ${' '}${percent(share)} of ${usd(limit)}${reset === null ? '' : ` ${reset}`}
     </span>
   `

@@ -130,7 +130,7 @@ function KeyTable({ keys, names, onOpen }) {
               ${key.is_management_key ? key.name : html`<a href=${`#/usage?${key.hash}`} title="Its usage">${key.name}</a>`}
             </th>
             <td>
-              <${Chip} tone=${key.disabled ? 'warn' : 'good'}>${key.disabled ? 'disabled' : 'active'}<//>
+              <${State} record=${key} />
               ${key.is_management_key && html` <${Chip}>${key.role ?? 'management'}<//>`}
             </td>
             <td><${Limit} record=${key} /></td>
@@ -153,6 +153,13 @@ function KeyTable({ keys, names, onOpen }) {
       })}
     <//>
   `
+}
+
+/** A key that may not be used now is not active. */
+function State({ record: { disabled, limit, limit_remaining: left } }) {
+  if (disabled) return html`<${Chip} tone="warn">disabled<//>`
+  if (limit !== null && left <= 0) return html`<${Chip} tone="bad">limit used up<//>`
+  return html`<${Chip} tone="good">active<//>`
 }
 
 function Limit({ record: { limit, limit_reset: reset, limit_remaining: left } }) {

@@ -44,9 +44,12 @@ function ofLimits(keys) {
       !disabled && limit !== null && left <= limit * (1 - NEARLY),
   )
   const named = near.slice(0, NAMED_MAX).map(({ name, limit, limit_remaining: left }) => {
-    const used = limit === 0 ? 1 : Math.min(1, 1 - left / limit)
+    const used = Math.min(1, 1 - left / limit)
     return {
-      text: `Key ${name} has used ${percent(used)} of ${usd(limit)}.`,
+      text:
+        limit === 0
+          ? `Key ${name} has a limit of $0.`
+          : `Key ${name} has used ${percent(used)} of ${usd(limit)}.`,
       view: 'accounts',
       is_serious: false,
     }
