@@ -257,7 +257,8 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
   if (exchange.router !== null) record.router = exchange.router
   if (record.model === null) {
     const named = request.model ?? request.models?.[0]
-    if (named !== undefined) record.requestedModel = shownModel(named)
+    const model = named === undefined ? null : shortName(shownModel(named))
+    if (model !== null) record.requestedModel = model
   }
   if (endpoint === undefined && record.cost === 0) {
     record.endUser = shortName(record.endUser)
