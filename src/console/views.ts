@@ -36,6 +36,7 @@ export interface ViewDeps {
   readonly catalog: () => Catalog
   readonly health: {
     condition(endpoint: Endpoint): string
+    ownConditions(): (endpoint: Endpoint) => Readonly<Record<string, number>>
     figures(endpoint: Endpoint): EndpointFigures | null
   }
   readonly decisions: () => Promise<readonly DecisionCount[]>
@@ -163,11 +164,12 @@ function modelsView({ catalog, health }: ViewDeps): View {
       id.toLowerCase().includes(filter) || endpoints.some(({ provider }) => provider.slug.includes(filter))
     const shown = catalog().models().filter(isShown)
     const wildcards = catalog().wildcards().filter(isShown).slice(0, MODELS_MAX)
+    const ownConditions = health.ownConditions()
     return {
       data: shown.slice(0, MODELS_MAX).map(model => ({
         id: model.id,
         context_length: model.contextLength,
-        endpoints: model.endpoints.map(endpoint => endpointDocument(endpoint, health)),
+        endpoints: model.endpoints.map(endpoint => endpointDocument(endpoint, health, ownConditions)),
       })),
       wildcards: wildcards.map(({ id, endpoints }) => ({
         id,
@@ -182,7 +184,11 @@ function modelsView({ catalog, health }: ViewDeps): View {
   }
 }
 
-function endpointDocument(endpoint: Endpoint, health: ViewDeps['health']) {
+function endpointDocument(
+  endpoint: Endpoint,
+  health: ViewDeps['health'],
+  ownConditions: ReturnType<ViewDeps['health']['ownConditions']>,
+) {
   const { provider, serviceTier = null } = endpoint
   const figures = health.figures(endpoint)
   return {
@@ -190,7 +196,10 @@ function endpointDocument(endpoint: Endpoint, health: ViewDeps['health']) {
     provider_name: provider.name,
     region: endpoint.region,
     service_tier: serviceTier,
+    /** Of the shared key; each BYOK credential has a condition of its own. */
     condition: health.condition(endpoint),
+    /** How many BYOK credentials that were called recently are in each condition. */
+    own_conditions: ownConditions(endpoint),
     uptime_last_30m: figures?.uptimeLast30m ?? null,
     first_token_ms: figures?.latencyLast30m ?? null,
     tokens_per_second: figures?.throughputLast30m ?? null,

@@ -26,8 +26,17 @@ export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'
  */
 export type EndpointCondition = 'untried' | 'steady' | 'shaky' | 'failing' | 'probing' | 'limited' | 'blocked'
 
+/** How many keys are in each condition. */
+export type ConditionCounts = Readonly<Partial<Record<EndpointCondition, number>>>
+
 /** Indexed by standing; the condition for standing 4 depends on its cause. */
 const CONDITIONS = ['steady', 'shaky', 'failing', 'probing', 'blocked'] as const
+
+function conditionOf(state: EndpointState, nowMs: number): EndpointCondition {
+  const standing = state.standing(nowMs)
+  if (standing === BLOCKED) return state.isLimited(nowMs) ? 'limited' : 'blocked'
+  return CONDITIONS[standing]
+}
 
 interface EndpointHealthOptions {
   readonly clock: Clock
@@ -220,10 +229,26 @@ export class EndpointHealth {
   condition(endpoint: Endpoint): EndpointCondition {
     const nowMs = this.#clock.monotonicMs()
     const state = this.#states.peek(endpointKey(endpoint, null))
-    if (state === undefined) return 'untried'
-    const standing = state.standing(nowMs)
-    if (standing === BLOCKED) return state.isLimited(nowMs) ? 'limited' : 'blocked'
-    return CONDITIONS[standing]
+    return state === undefined ? 'untried' : conditionOf(state, nowMs)
+  }
+
+  /**
+   * Counts the BYOK credentials that were called recently by their condition. Returns a function that has the counts of
+   * an endpoint.
+   */
+  ownConditions(): (endpoint: Endpoint) => ConditionCounts {
+    const nowMs = this.#clock.monotonicMs()
+    const found = new Map<string, { -readonly [Name in keyof ConditionCounts]: ConditionCounts[Name] }>()
+    for (const [key, state] of this.#states.entries()) {
+      const end = key.lastIndexOf('\n') + 1
+      // The shared key has no name.
+      if (end === key.length) continue
+      const counts = found.get(key.slice(0, end)) ?? {}
+      const condition = conditionOf(state, nowMs)
+      counts[condition] = (counts[condition] ?? 0) + 1
+      found.set(key.slice(0, end), counts)
+    }
+    return endpoint => found.get(endpointKey(endpoint, null)) ?? {}
   }
 
   standing(state: EndpointState, caller: HealthCaller | null = null): Standing {

@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts'
 import { randomText } from '../ids.ts'
 import type { EndpointFigures } from '../providers/endpoint-figures.ts'
 import type { Endpoint } from '../providers/provider.ts'
-import { type EndpointCondition, EndpointHealth } from './health.ts'
+import { type ConditionCounts, type EndpointCondition, EndpointHealth } from './health.ts'
 import { type HealthNote, readNotes } from './notes.ts'
 
 /** Carries messages between instances. */
@@ -65,6 +65,11 @@ export class SharedHealth {
   /** The condition of an endpoint with the shared key. */
   condition(endpoint: Endpoint): EndpointCondition {
     return this.#known.condition(endpoint)
+  }
+
+  /** See EndpointHealth. */
+  ownConditions(): (endpoint: Endpoint) => ConditionCounts {
+    return this.#known.ownConditions()
   }
 
   /** Measured figures of an endpoint; null if nothing was measured. */

@@ -123,7 +123,8 @@ return used + reserved + own`
  * Makes the node known, with everything that it has reserved. KEYS nodes, awaited nodes, generation of the data, then
  * counters; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows, a new one,
  * the number of former names of the node and these, the number of its peers and these, then for each counter the
- * reserved amount and milliseconds to keep it. Returns the generation.
+ * reserved amount and milliseconds to keep it. If the data was lost, the node itself is awaited too. Returns the
+ * generation.
  */
 const ENTER = `
 local node, alive, ms = ARGV[1], ARGV[2], ARGV[3]
@@ -157,13 +158,16 @@ for _, name in ipairs(former) do
 end
 redis.call('SET', alive .. node, '1', 'PX', ms)
 redis.call('SADD', KEYS[1], node)
-redis.call('SREM', KEYS[2], node)
+if lost then
+  redis.call('SADD', KEYS[2], node)
+  redis.call('PEXPIRE', KEYS[2], ms)
+end
 return generation`
 
 /**
  * KEYS as for ENTER; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows,
- * then for each counter milliseconds to keep it. Returns the number of counters that miss the node, their numbers, and
- * the nodes that are alive; only -2 if Redis does not know the node, or has lost its data.
+ * 1 if it need not be awaited, then for each counter milliseconds to keep it. Returns the number of counters that miss the node, their numbers, and
+ * the nodes that are alive or awaited; only -2 if Redis does not know the node, or has lost its data.
  */
 const BEAT = `
 local node, alive = ARGV[1], ARGV[2]
@@ -172,13 +176,14 @@ if redis.call('PEXPIRE', alive .. node, ARGV[3]) == 0 then return { -2 } end
 local missing, names = {}, {}
 for i = 4, #KEYS do
   if redis.call('HEXISTS', KEYS[i], node) == 0 then missing[#missing + 1] = i - 3
-  else redis.call('PEXPIRE', KEYS[i], ARGV[i + 1]) end
+  else redis.call('PEXPIRE', KEYS[i], ARGV[i + 2]) end
 end
 for _, name in ipairs(redis.call('SMEMBERS', KEYS[1])) do
   if redis.call('EXISTS', alive .. name) == 1 then names[#names + 1] = name
   else redis.call('SREM', KEYS[1], name) end
 end
-if #missing == 0 then redis.call('SREM', KEYS[2], node) end
+if #missing == 0 and ARGV[5] == '1' then redis.call('SREM', KEYS[2], node) end
+for _, name in ipairs(redis.call('SMEMBERS', KEYS[2])) do names[#names + 1] = name end
 local answer = { #missing }
 for _, number in ipairs(missing) do answer[#answer + 1] = number end
 for _, name in ipairs(names) do answer[#answer + 1] = name end
@@ -203,6 +208,8 @@ const ALIVE_MS = 30_000
 const BEAT_MAX_MS = 1_000
 /** A counter is kept this much longer than its period, because clocks differ. */
 const AFTER_END_MS = 60_000
+/** Older spending is in the ledger. */
+const RECENT_MS = 60_000
 /** A counter may need alignment, and again if a node dies meanwhile; further tries are pointless. */
 const TRIES = 3
 /** A request waits for awaited nodes as long as its thread waits for the answer, and then counts as one that did not fit. */
@@ -242,6 +249,8 @@ export class RedisCounters implements Counters {
   readonly #diverged = new Map<string, number>()
   readonly #alignments = new SingleFlight<void>()
   readonly #entering = new SingleFlight<void>()
+  /** True after a loss, until Redis has everything that is known here. */
+  #isReturning = false
   #heartbeat: Timer | null = null
   #closed = false
 
@@ -393,10 +402,10 @@ export class RedisCounters implements Counters {
 
   /** Rejects if the ledger cannot be read. If Redis cannot be written, the counter stays diverged. */
   #align(entry: CounterEntry): Promise<void> {
-    return this.#alignments.run(entry.id, () => this.#alignNow(entry, TRIES))
+    return this.#alignments.run(entry.id, () => this.#alignNow(entry))
   }
 
-  async #alignNow(entry: CounterEntry, tries: number): Promise<void> {
+  async #alignNow(entry: CounterEntry): Promise<void> {
     const { id, origin } = entry
     if (origin === null) return
     const { local, spending, prefix, clock } = this.#options
@@ -420,11 +429,7 @@ export class RedisCounters implements Counters {
         ],
       )
       if (Number(total) !== ENTER_FIRST) local.observe(entry, Number(total), 0)
-      else {
-        this.#markDiverged([entry])
-        await this.#enter()
-        if (tries > 0) await this.#alignNow(entry, tries - 1)
-      }
+      else if (diverged) this.#markDiverged([entry])
     } catch {
       this.#markDiverged([entry])
     }
@@ -460,8 +465,17 @@ export class RedisCounters implements Counters {
         ...reservations.flatMap(entry => [String(entry.amount), String(keepMs(entry, nowMs))]),
       ],
     )
+    const wasLost = this.#generation !== '' && this.#generation !== String(generation)
     this.#generation = String(generation)
     this.#formerNames = this.#formerNames.filter(name => !former.includes(name))
+    if (wasLost) {
+      // What was spent here a moment ago may be in no counter and not in the ledger yet.
+      this.#isReturning = true
+      const recent = local.inUse(RECENT_MS)
+      await Promise.all(recent.map(entry => this.#align(entry))).finally(() => {
+        this.#isReturning = false
+      })
+    }
     await this.#beat()
   }
 
@@ -485,6 +499,7 @@ export class RedisCounters implements Counters {
         this.#heartbeatPrefix,
         String(this.#aliveMs),
         this.#generation,
+        this.#isReturning ? '0' : '1',
         ...reservations.map(entry => String(keepMs(entry, nowMs))),
       ],
     )) as readonly (number | string)[]
@@ -523,7 +538,7 @@ export class RedisCounters implements Counters {
   }
 }
 
-/** Milliseconds until Redis may drop an unused counter. */
+/** Milliseconds until Redis may drop an unused counter. Requests of a past period may still run. */
 function keepMs(entry: CounterEntry, nowMs: number): number {
-  return Math.max(1, Math.ceil(Math.min(IDLE_MS, entry.endsMs - nowMs + AFTER_END_MS)))
+  return Math.ceil(Math.min(IDLE_MS, Math.max(0, entry.endsMs - nowMs) + AFTER_END_MS))
 }

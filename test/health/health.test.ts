@@ -270,6 +270,18 @@ t.test('people are told in words how an endpoint stands', async t => {
   ends('limited', 5_000)
   t.equal(shared.condition(endpoint), 'limited')
   t.equal(health.condition(endpoint), 'steady', 'another one knows nothing of it')
+  t.same(shared.ownConditions()(endpoint), {}, 'that is the shared key, and no credential was called')
+  for (const [credential, verdicts] of [
+    ['a', ['ok']],
+    ['b', ['ok']],
+    ['c', ['failed', 'failed', 'failed', 'failed', 'failed']],
+  ] as const) {
+    for (const verdict of verdicts)
+      own.begin(own.of(endpoint, credential))?.ended(verdict, clock.monotonicMs(), 0)
+  }
+  own.flush()
+  t.same(shared.ownConditions()(endpoint), { steady: 2, blocked: 1 })
+  t.equal(shared.condition(endpoint), 'limited', 'credentials say nothing about the shared key')
   t.equal(state.isOpen, false)
 })
 

@@ -113,7 +113,7 @@ export async function startSignInWorld(t: Test, options: SignInWorldOptions = {}
     certificateFile: null,
     isReady: () => true,
     catalog: () => catalog,
-    health: { condition: () => 'closed', figures: () => null },
+    health: { condition: () => 'closed', ownConditions: () => () => ({}), figures: () => null },
     decisions: async () => [],
     process: async () => ({ version: '0', unreadyReason: null, degraded: [], openStreams: 0, inFlight: 0 }),
     onWatched: () => undefined,

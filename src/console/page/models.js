@@ -4,12 +4,12 @@ import { html, useEffect, useState } from './html.js'
 import { KeyCheck } from './key-check.js'
 import { Chip, Empty, Filter, RowButton, Table, useView, Waiting } from './parts.js'
 
-/** Conditions of endpoints: the tone, and what they mean. */
+/** Conditions of an endpoint with one key, the shared one or a BYOK credential: the tone, and what they mean. */
 const CONDITIONS = {
   steady: ['good', 'It answers'],
   shaky: ['warn', '5 to 20 % of its attempts fail: others are called first'],
   failing: ['bad', 'More than 20 % of its attempts fail: others are called first'],
-  probing: ['warn', 'Its breaker is open, and one request may find out whether it works again'],
+  probing: ['warn', 'Its breaker is open, and the next request finds out whether it works again'],
   limited: ['warn', 'Not asked now: the provider limits the rate, or asked to wait'],
   blocked: ['bad', 'Not asked now: its breaker is open'],
   untried: ['plain', 'Nobody has asked it since the start'],
@@ -120,6 +120,7 @@ function Listed({ document: { data, wildcards }, asked, onTry }) {
 
 function Row({ id, context, endpoint, first, onTry }) {
   const [tone, meaning] = CONDITIONS[endpoint.condition] ?? ['plain', '']
+  const own = Object.entries(endpoint.own_conditions)
   const { first_token_ms: latency, tokens_per_second: speed, uptime_last_30m: uptime, prices } = endpoint
   return html`
     <tr>
@@ -134,7 +135,11 @@ function Row({ id, context, endpoint, first, onTry }) {
         ${
           tone !== 'good' &&
           tone !== 'plain' &&
-          html`<small class="why dim">${meaning}. <a href=${`#/requests?${encodeURIComponent(endpoint.provider)}`}>Its requests</a></small>`
+          html`<small class="why dim">Shared key: ${meaning[0].toLowerCase()}${meaning.slice(1)}. <a href=${`#/requests?${encodeURIComponent(endpoint.provider)}`}>Its requests</a></small>`
+        }
+        ${
+          own.length > 0 &&
+          html`<small class="why dim">BYOK credentials: ${own.map(([condition, number]) => `${number} ${condition}`).join(', ')}</small>`
         }
       </td>
       <td class="number" title=${uptime === null ? NO_UPTIME : undefined}>
