@@ -42,6 +42,7 @@ export const ALONE: readonly string[] = [
   'heavy/hostile-memory.test.ts',
   'heavy/ledger-kill.test.ts',
   'heavy/many-streams.test.ts',
+  'heavy/money-walks.test.ts',
   'heavy/one-key.test.ts',
   'heavy/outages.test.ts',
   'heavy/overload.test.ts',

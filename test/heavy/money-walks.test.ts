@@ -1,0 +1,6 @@
+/** Ten thousand random walks of money; `test/limits/money-walks.test.ts` has some of them. */
+import t from 'tap'
+import { moneyWalks } from '../support/money-walks.ts'
+
+t.setTimeout(1_800_000)
+moneyWalks(t, Number(process.env['MONEY_WALKS'] ?? 10_000))
