@@ -235,7 +235,7 @@ t.test('fields of the body that are refused', t => {
       'a schema name with a space',
       body({ text: { format: { type: 'json_schema', name: 'a b', schema: {} } } }),
       'text.format.name',
-      /matches/,
+      /1 to 64 letters, digits/,
     ],
     [
       'a schema name of 65 characters',
