@@ -22,7 +22,7 @@ export interface StoreWatch<T> {
 }
 
 interface StoreWatchOptions<T> {
-  readonly store: { readonly keys: Pick<Store['keys'], 'find'> }
+  readonly store: Pick<Store, 'probe'>
   /** Called until it succeeds, one call at a time. */
   readonly prepare: () => Promise<T>
   readonly clock: Clock
@@ -38,8 +38,6 @@ const RETRY_MS = 500
 /** An available database that cannot be prepared needs an operator. */
 const RETRY_WRONG_MS = 5_000
 const PROBE_MS = 2_000
-/** No API key has this hash. */
-const NO_HASH = ''
 
 /**
  * Resolves after the first try, when it succeeded or the Store is away.
@@ -132,7 +130,7 @@ class Watch<T> implements StoreWatch<T> {
   #probe(): void {
     const { store, clock } = this.#options
     const sinceMs = clock.monotonicMs()
-    within(clock, PROBE_MS, store.keys.find(NO_HASH))
+    within(clock, PROBE_MS, store.probe())
       .then(
         () => this.#noteAvailable(),
         (error: unknown) => {

@@ -39,6 +39,8 @@ export interface Engine {
   isDuplicate(error: unknown): boolean
   /** Removes copies of deleted secrets that the engine can reach. Call after the commit. Never rejects. */
   purge(db: QueryExecutorProvider): Promise<void>
+  /** @throws StoreError while it does not answer, or is read-only */
+  probe(db: QueryExecutorProvider): Promise<void>
   /** Closes the database. May be called many times. */
   close(): Promise<void>
 }

@@ -117,6 +117,7 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
       if (purges) await engine.purge(db)
       return result
     },
+    probe: () => engine.probe(db),
     close: () => engine.close(),
   }
 }

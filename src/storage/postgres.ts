@@ -38,8 +38,14 @@ const KEEPALIVE_MS = 10_000
 
 /** SQL states after which a connection is useless: the server shuts down, or became a read-only replica. */
 const LOST = /^(?:08|57P0)|^25006$/
-/** The server cancelled a statement, after a timeout or on request. The connection stays usable. */
+const READ_ONLY = '25006'
+/** The server cancelled a statement, after a timeout or on request. */
 const CANCELLED = '57014'
+/**
+ * SQL states of faults that are over sooner or later, whatever the statement: another transaction was in the way (class
+ * 40, 55P03), the server has no disk or memory left (53), or its system fails (58). The connection stays usable.
+ */
+const PASSING = /^(?:40|53|58)|^55P03$|^57014$/
 const DUPLICATE = '23505'
 /** Reasons that an operator can act on, by SQL state. */
 const REASONS: Readonly<Record<string, string>> = {
@@ -47,6 +53,8 @@ const REASONS: Readonly<Record<string, string>> = {
   '28P01': 'wrong user or password; they are in DATABASE_URL or storage.url',
   '3D000': 'no such database; create it, or name another in DATABASE_URL or storage.url',
   '42501': 'the user lacks permissions; it must own the schema',
+  [READ_ONLY]: 'it is read-only; a replica may have taken its place',
+  '53100': 'its disk is full',
   '53300': 'too many connections',
   '57P03': 'it is starting up',
   [CANCELLED]: 'a statement was cancelled',
@@ -91,6 +99,12 @@ export function openPostgres(url: string): Engine {
     isDuplicate: error => codeOf(error) === DUPLICATE,
     // The server overwrites old versions of rows when it vacuums; secrets in them are sealed.
     purge: async () => undefined,
+    async probe(db) {
+      const { rows } = await sql<{ state: string }>`
+        select current_setting('transaction_read_only') as state
+      `.execute(db)
+      if (rows[0]?.state === 'on') throw new StoreError(unusable(READ_ONLY), READ_ONLY)
+    },
     close() {
       closing ??= endPool(pool, clients)
       return closing
@@ -161,8 +175,12 @@ function poolOf(config: PoolConfig): pg.Pool {
 function storeErrorFor(error: unknown): StoreError {
   if (error instanceof StoreError) return error
   const code = codeOf(error)
+  return new StoreError(unusable(code), code)
+}
+
+function unusable(code: string | null): string {
   const reason = code === null ? 'the connection failed' : (REASONS[code] ?? code)
-  return new StoreError(`storage: PostgreSQL cannot be used (${reason})`, code)
+  return `storage: PostgreSQL cannot be used (${reason})`
 }
 
 interface Connection {
@@ -232,7 +250,7 @@ class Lease implements PostgresPoolClient {
     try {
       return (await this.#client.query(text, [...parameters])) as unknown as PostgresQueryResult<Row>
     } catch (error) {
-      if (codeOf(error) === CANCELLED) throw storeErrorFor(error)
+      if (PASSING.test(codeOf(error) ?? '')) throw storeErrorFor(error)
       if (error instanceof pg.DatabaseError && !LOST.test(error.code ?? '')) throw error
       this.#broken = storeErrorFor(error)
       throw this.#broken

@@ -90,6 +90,9 @@ export function openSqlite(path: string): Engine {
         // The deletion itself is done. If the disk fails, the next statement reports it.
       }
     },
+    async probe(db) {
+      await sql`select 1 from api_keys limit 1`.execute(db)
+    },
     async close() {
       if (database.isOpen) database.close()
     },

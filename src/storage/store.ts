@@ -376,6 +376,8 @@ export interface Store extends StoreVerbs {
    * awaits nothing but them. Null of `entryOf`: nothing was changed, so there is no record.
    */
   audited<T>(change: (verbs: StoreVerbs) => Promise<T>, entryOf: (result: T) => AuditEntry | null): Promise<T>
+  /** Rejects with StoreError while the database does not answer, or takes no changes because it is read-only. */
+  probe(): Promise<void>
   close(): Promise<void>
 }
 

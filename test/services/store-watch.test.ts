@@ -21,11 +21,8 @@ function scene() {
     watch: () =>
       watchStore({
         store: {
-          keys: {
-            find: async () => {
-              if (scene.fails !== null) throw scene.fails
-              return null
-            },
+          probe: async () => {
+            if (scene.fails !== null) throw scene.fails
           },
         },
         prepare: async () => {

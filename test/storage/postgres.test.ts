@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import { Kysely, sql } from 'kysely'
+import pg from 'pg'
 import t, { type Test } from 'tap'
 import { openStore, StoreError } from '../../src/storage/open.ts'
 import { openPostgres } from '../../src/storage/postgres.ts'
@@ -16,6 +17,7 @@ import {
   untilBlocked,
   withoutPostgres,
 } from '../support/postgres.ts'
+import { ownPostgres, WITHOUT_POSTGRES_SERVER } from '../support/postgres-server.ts'
 import { storeContract } from './contract.ts'
 import { migrationNames, someCredential, someKey, someWorkspace } from './records.ts'
 import { someUsage } from './usage.ts'
@@ -199,6 +201,61 @@ t.test(
     await unlock()
     await store.workspaces.add(workspace)
     t.same(await store.workspaces.find('org_1', workspace.id), workspace)
+  },
+)
+
+t.test('faults of the server that pass are told as such, and the connection stays', { skip }, async t => {
+  const schema = await postgresSchema(t)
+  const store = await openStore(schema.url)
+  t.teardown(() => store.close())
+  await store.probe()
+  const trigger = (code: string) =>
+    schema.client.query(`
+      create or replace function refuse() returns trigger language plpgsql as $$
+        begin raise exception 'simulated' using errcode = '${code}'; end $$;
+      create or replace trigger refusing before insert on workspaces for each row execute function refuse()
+    `)
+  for (const code of ['40001', '40P01', '53100', '53200', '55P03', '58030']) {
+    await trigger(code)
+    await t.rejects(store.workspaces.add(someWorkspace()), { name: 'StoreError', code })
+    t.equal(await store.keys.count(), 0)
+  }
+  await trigger('22001')
+  await t.rejects(store.workspaces.add(someWorkspace()), { name: /^(?!StoreError)/, code: '22001' })
+})
+
+t.test(
+  'a server that became read-only is away until it takes changes',
+  { skip: WITHOUT_POSTGRES_SERVER },
+  async t => {
+    const server = await ownPostgres(t)
+    await server.start()
+    const store = await openStore(server.url)
+    t.teardown(() => store.close())
+    await store.probe()
+    const turn = async (state: 'on' | 'off'): Promise<void> => {
+      const options = '-c default_transaction_read_only=off'
+      const admin = new pg.Client({ connectionString: server.url, options })
+      await admin.connect()
+      await admin.query(`alter database postgres set default_transaction_read_only = ${state}`)
+      await admin.query(
+        `select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = 'sluice'`,
+      )
+      await admin.end()
+    }
+    await turn('on')
+    const readOnly = async (): Promise<void> => {
+      const error = await store.probe().catch((thrown: unknown) => thrown)
+      if (error instanceof StoreError && error.code === '25006') return
+      throw error ?? new StoreError('not yet')
+    }
+    await again(t, readOnly)
+    await t.rejects(store.probe(), { message: /it is read-only; a replica may have taken its place/ })
+    await t.rejects(store.keys.add(someKey()), { name: 'StoreError', code: '25006' })
+    t.equal(await store.keys.count(), 0, 'it is still read')
+    await turn('off')
+    await again(t, () => store.probe())
+    t.equal(await store.keys.add(someKey()), true)
   },
 )
 

@@ -71,13 +71,14 @@ export function failingStore(store: Store, fails: Fails): FailingStore {
         (await run('audited', () =>
           store.audited(within => change(wrapped(within, '')), entryOf),
         )) as Awaited<ReturnType<typeof change>>,
+      probe: () => run('probe', () => store.probe()) as Promise<void>,
       close: () => store.close(),
     },
   }
 }
 
 /** The groups of verbs as plain fields, so that the store can be spread. */
-function groupsOf(verbs: StoreVerbs, { audited: _, close: __, ...groups }: Store): StoreVerbs {
+function groupsOf(verbs: StoreVerbs, { audited: _, probe: __, close: ___, ...groups }: Store): StoreVerbs {
   return Object.fromEntries(
     Object.keys(groups).map(name => [name, Reflect.get(verbs, name) as unknown]),
   ) as unknown as StoreVerbs
