@@ -105,6 +105,7 @@ export const SLOW_FILES: ReadonlySet<string> = new Set([
   'storage/batch-parallel.test.ts',
   'storage/postgres.test.ts',
   'storage/sqlite.test.ts',
+  'threads/idle-gateway.test.ts',
   'threads/supervisor.test.ts',
   'upstream/pieces.test.ts',
 ])
