@@ -1,6 +1,15 @@
 /** The package: the compiled gateway with its launcher and licence, and nothing else; and how heavy it may be. */
 import { execFileSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { binaryFaults, installedBinaries } from '../scripts/verify-http-library.ts'
@@ -141,4 +150,16 @@ t.test('the tarball is small', { skip: isBuilt ? false : 'npm run build comes fi
   t.ok(size <= TARBALL_MAX_BYTES, `${size} bytes`)
   t.ok(files.length <= FILES_MAX, `${files.length} files`)
   t.comment(`${size} bytes, ${files.length} files`)
+})
+
+t.test('npm pack prints its file name and nothing of its scripts', t => {
+  const folder = t.testdir({})
+  copyFileSync(join(ROOT, '.npmrc'), join(folder, '.npmrc'))
+  const scripts = { prepack: 'echo built', prepare: 'echo trimmed' }
+  writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'packed', version: '1.0.0', scripts }))
+  const pack = (...words: string[]): string =>
+    execFileSync('npm', ['pack', '--dry-run', ...words], { cwd: folder, encoding: 'utf8', stdio: 'pipe' })
+  t.equal(pack(), 'packed-1.0.0.tgz\n')
+  t.match(JSON.parse(pack('--json')), [{ filename: 'packed-1.0.0.tgz' }])
+  t.end()
 })
