@@ -41,6 +41,11 @@ const TYPES = [
   ],
 ]
 
+/** A copy, which later changes cannot join to a circle. */
+function oddValue(pick: Pick): unknown {
+  return structuredClone(ODD_VALUES[pick(ODD_VALUES.length)])
+}
+
 type Holder = Record<string, unknown> | unknown[]
 
 /** All objects and arrays of a document. */
@@ -70,7 +75,7 @@ export function mutatedJson(document: unknown, pick: Pick): unknown {
         break
       case 1:
         if (Array.isArray(holder)) holder.push(structuredClone(value))
-        else fields[`${name}_`] = value
+        else fields[`${name}_`] = structuredClone(value)
         break
       case 2:
         fields[name] = structuredClone(holders[pick(holders.length)])
@@ -78,10 +83,10 @@ export function mutatedJson(document: unknown, pick: Pick): unknown {
       case 3:
       case 4:
         if (typeof fields['type'] === 'string') fields['type'] = TYPES[pick(TYPES.length)]
-        else fields[name] = ODD_VALUES[pick(ODD_VALUES.length)]
+        else fields[name] = oddValue(pick)
         break
       default:
-        fields[name] = ODD_VALUES[pick(ODD_VALUES.length)]
+        fields[name] = oddValue(pick)
     }
   }
   return copy
