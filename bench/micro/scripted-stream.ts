@@ -52,6 +52,9 @@ export class MemorySocket implements ResponseSocket {
   abort(): void {
     throw new Error('the stream was dropped')
   }
+  cut(): void {
+    throw new Error('the stream was cut')
+  }
 }
 
 export const sse = (type: string, fields: object): string =>

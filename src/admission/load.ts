@@ -31,6 +31,12 @@ const TIGHT_SHARE = 1.125
 /** The share of one key. */
 const KEY_SHARE = 0.25
 /**
+ * Requests whose keys are not known yet may hold UNKNOWN_BYTES each, and together this part of the limit beyond that.
+ * A caller whose key has to be read from the store may have sent its whole body by then; so may anybody without a key.
+ */
+const UNKNOWN_SHARE = 0.125
+export const UNKNOWN_BYTES = 64 * 1024
+/**
  * Requests that hold less are not counted by key: even the maximum number of them holds only a small part of the limit.
  */
 const COUNTED_BYTES = 16 * 1024
@@ -107,6 +113,8 @@ export class Load {
   #lateSinceMs: number | null = null
   #timer: Timer | null = null
   #sampledMs = 0
+  /** The part of them that is held for unknown keys, beyond UNKNOWN_BYTES each. Only `HeldBytes` writes it. */
+  unknownBytes = 0
   /** Number of requests that were refused because of the load of the thread. */
   shed = 0
   /** The last result of `overloadReason`. */
@@ -165,6 +173,11 @@ export class Load {
     return ownBytes <= LARGE_BYTES && share <= 1
   }
 
+  /** True while requests of unknown keys may hold what they hold. */
+  get hasUnknownRoom(): boolean {
+    return this.unknownBytes <= this.#limits.maxBufferedBytes * UNKNOWN_SHARE
+  }
+
   /** Adds to the held bytes; negative when bytes are released. */
   hold(bytes: number): void {
     this.bufferedBytes += bytes
@@ -195,13 +208,15 @@ export class Load {
 
 /** The bytes that one request holds. They count towards its thread until the request is over. Hot path. */
 export class HeldBytes {
-  /** The key that the bytes count for, once it is known. */
-  key: Holder | null = null
   readonly #load: Load
+  /** The key that the bytes count for. */
+  #key: Holder | null = null
   /** Written only by this class. */
   bytes = 0
   /** The part of `bytes` that is counted by key. */
   #keyed = 0
+  /** The part of `bytes` that is counted for unknown keys. */
+  #unknown = 0
   #over = false
 
   constructor(load: Load) {
@@ -215,7 +230,17 @@ export class HeldBytes {
     this.bytes += bytes
     load.bufferedBytes += bytes
     if (this.bytes > COUNTED_BYTES || this.#keyed > 0) this.#countForKey(this.bytes)
-    return bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.key)
+    if (this.#key === null && (this.bytes > UNKNOWN_BYTES || this.#unknown > 0)) {
+      this.#countUnknown(Math.max(0, this.bytes - UNKNOWN_BYTES))
+      if (bytes > 0 && !load.hasUnknownRoom) return false
+    }
+    return bytes < 0 || load.bufferedBytes <= load.largestBytes || load.hasRoom(this.bytes, this.#key)
+  }
+
+  /** Call it when the key is known. The bytes count for it from now on. */
+  belongTo(key: Holder): void {
+    this.#key = key
+    if (this.#unknown > 0) this.#countUnknown(0)
   }
 
   /** True if one request could hold this many bytes on its own. */
@@ -227,13 +252,19 @@ export class HeldBytes {
   release(): void {
     this.#load.bufferedBytes -= this.bytes
     if (this.#keyed > 0) this.#countForKey(0)
+    if (this.#unknown > 0) this.#countUnknown(0)
     this.bytes = 0
     this.#over = true
   }
 
   #countForKey(bytes: number): void {
-    if (this.key === null) return
-    this.#load.byKey.add(this.key, bytes - this.#keyed)
+    if (this.#key === null) return
+    this.#load.byKey.add(this.#key, bytes - this.#keyed)
     this.#keyed = bytes
+  }
+
+  #countUnknown(bytes: number): void {
+    this.#load.unknownBytes += bytes - this.#unknown
+    this.#unknown = bytes
   }
 }

@@ -9,6 +9,9 @@ export interface PieceBound {
 /** Chunks of a request body. No HTTP client or proxy sends a long body in chunks of a few bytes. */
 export const BODY_PIECES: PieceBound = { free: 1_000, leastMeanBytes: 64 }
 
+/** Chunks of a body that nobody needs. They are read only so that the client sees the answer: 256 KiB of short ones. */
+export const DISCARDED_PIECES: PieceBound = { free: 256, leastMeanBytes: 1_024 }
+
 /** Chunks of a reply from a provider, a page or an MCP server. The shortest event with content has more bytes. */
 export const REPLY_PIECES: PieceBound = { free: 10_000, leastMeanBytes: 16 }
 
@@ -21,7 +24,8 @@ export function isCutTooFine({ free, leastMeanBytes }: PieceBound, pieces: numbe
 export class PieceCount {
   readonly #bound: PieceBound
   #pieces = 0
-  #bytes = 0
+  /** Written only here. */
+  bytes = 0
 
   constructor(bound: PieceBound) {
     this.#bound = bound
@@ -30,7 +34,7 @@ export class PieceCount {
   /** False if the pieces have become too small: the sender must be refused at once. */
   add(bytes: number): boolean {
     this.#pieces++
-    this.#bytes += bytes
-    return !isCutTooFine(this.#bound, this.#pieces, this.#bytes)
+    this.bytes += bytes
+    return !isCutTooFine(this.#bound, this.#pieces, this.bytes)
   }
 }

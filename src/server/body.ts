@@ -1,6 +1,7 @@
 /**
- * Incoming request bodies: collected whole up to a limit, or passed on chunk by chunk. The parser reuses its memory
- * after each chunk, so chunks are copied; memory grows with the bytes received, never with the announced length.
+ * Incoming request bodies: collected whole up to a limit, or passed on as they arrive. The parser reuses its memory
+ * after each chunk, so chunks are copied. Memory grows with the bytes received: never with the announced length, nor
+ * with the number of chunks.
  */
 import type { ApiRequest, BodyReader, RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../clock.ts'
@@ -25,8 +26,10 @@ export interface PausableSocket {
 interface IncomingBody {
   /** The last byte has arrived. */
   readonly whole: boolean
-  /** Takes a chunk. Runs inside the library's callback. */
-  push(bytes: ArrayBuffer, isLast: boolean): void
+  /** Bytes that have arrived, including those that were dropped. */
+  readonly receivedBytes: number
+  /** Takes a chunk, whose memory is valid only during the call. Runs inside the library's callback. */
+  push(bytes: Uint8Array, isLast: boolean): void
   /** Ends reading with this fault. */
   fail(fault: GatewayError): void
   /** Releases the held bytes; later chunks are dropped. */
@@ -51,12 +54,136 @@ function slow(): GatewayError {
   )
 }
 
+/** The library of one front reads no more than this at once. */
+const SEGMENT_BYTES = 512 * 1024
+/** The second chunk shows that more follow. */
+const SECOND_MIN_BYTES = 1_024
+/** A chunk of this size or more gets memory that is reused. */
+const REUSED_MIN_BYTES = 16 * 1024
+/** Segments whose memory is kept for reuse. */
+const FREE_MAX = 9
+
+const NOTHING = new Uint8Array()
+
+/** A part of a body in memory. */
+interface Segment {
+  readonly memory: Uint8Array
+  /** Position of the segment in the body, in bytes. */
+  readonly at: number
+  /** Bytes of the memory that are in use. */
+  used: number
+}
+
+/**
+ * The chunks of a body in memory, in order. Short chunks share a segment, and segments double in size, so that a body
+ * in many short chunks needs hardly more memory than in one.
+ */
+class Segments {
+  readonly #limitBytes: number
+  #list: Segment[] = []
+  readonly #free: Uint8Array[] = []
+  /** Length of the body so far. */
+  #endsAt = 0
+  /** Bytes of chunks that are in memory. Written only by this class. */
+  bytes = 0
+  /** Bytes of their memory. Written only by this class. */
+  allocatedBytes = 0
+  /** Memory of long chunks is reused: new memory would pile up to hundreds of megabytes before the engine frees it. */
+  reuses = false
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes
+  }
+
+  /** Copies a chunk. */
+  add(chunk: Uint8Array): void {
+    let rest = chunk
+    const last = this.#list.at(-1)
+    if (last !== undefined && last.used < last.memory.length) {
+      rest = chunk.subarray(last.memory.length - last.used)
+      last.memory.set(rest.length === 0 ? chunk : chunk.subarray(0, chunk.length - rest.length), last.used)
+      last.used += chunk.length - rest.length
+    }
+    if (rest.length > 0) {
+      const memory = this.#memoryFor(rest.length)
+      memory.set(rest)
+      this.#list.push({ memory, at: this.#endsAt + chunk.length - rest.length, used: rest.length })
+      this.allocatedBytes += memory.length
+    }
+    this.#endsAt += chunk.length
+    this.bytes += chunk.length
+  }
+
+  /** True if the chunk fits into memory that is there already. */
+  fits({ length }: Uint8Array): boolean {
+    const last = this.#list.at(-1)
+    return last !== undefined && last.memory.length - last.used >= length
+  }
+
+  /** Removes the first segment. Null if there is none. */
+  shift(): Segment | null {
+    return this.#removed(this.#list.shift())
+  }
+
+  /** Removes the last segment. Null if there is none. */
+  pop(): Segment | null {
+    return this.#removed(this.#list.pop())
+  }
+
+  /** Takes back the memory of a removed segment. */
+  free({ memory }: Segment): void {
+    if (memory.length === SEGMENT_BYTES && this.#free.length < FREE_MAX) this.#free.push(memory)
+  }
+
+  /** Removes everything. */
+  clear(): void {
+    this.#list = []
+    this.bytes = 0
+    this.allocatedBytes = 0
+  }
+
+  /** Everything as one, and removes it. */
+  join(): Uint8Array {
+    const list = this.#list
+    const [first] = list
+    this.clear()
+    return list.length === 1 && first !== undefined ? filled(first) : Buffer.concat(list.map(filled))
+  }
+
+  #removed(segment: Segment | undefined): Segment | null {
+    if (segment === undefined) return null
+    this.bytes -= segment.used
+    this.allocatedBytes -= segment.memory.length
+    return segment
+  }
+
+  #memoryFor(bytes: number): Uint8Array {
+    if (this.reuses && bytes >= REUSED_MIN_BYTES && bytes <= SEGMENT_BYTES)
+      return this.#free.pop() ?? new Uint8Array(SEGMENT_BYTES)
+    const roomBytes = Math.max(bytes, this.#limitBytes - this.#endsAt)
+    const grown =
+      this.bytes === 0 ? bytes : Math.max(bytes, SECOND_MIN_BYTES, Math.min(this.bytes, SEGMENT_BYTES))
+    // Short memory comes from Node's pool, because a separate allocation costs six times as much.
+    return Buffer.allocUnsafe(Math.min(grown, roomBytes))
+  }
+}
+
+/** The bytes of a segment. */
+function filled({ memory, used }: Segment): Uint8Array {
+  return used === memory.length ? memory : memory.subarray(0, used)
+}
+
 /** A body that is collected in memory. */
 export class BodyBuffer implements IncomingBody {
   readonly #limitBytes: number
   readonly #count: ByteCount
-  #chunks: Uint8Array[] = []
+  /** A body that arrived in one chunk. */
+  #only: Uint8Array | null = null
+  /** Null before the first chunk of a longer body. */
+  #segments: Segments | null = null
   #heldBytes = 0
+  /** Written only here. */
+  receivedBytes = 0
   /** Written only here. */
   whole = false
   #released = false
@@ -68,36 +195,52 @@ export class BodyBuffer implements IncomingBody {
     this.#count = count
   }
 
-  get heldBytes(): number {
-    return this.#heldBytes
-  }
-
-  push(bytes: ArrayBuffer, isLast: boolean): void {
+  push(bytes: Uint8Array, isLast: boolean): void {
     if (this.#fault !== null || this.#released) return
-    this.#heldBytes += bytes.byteLength
-    const fits = this.#heldBytes <= this.#limitBytes
-    if (!this.#count.hold(bytes.byteLength) || !fits) {
-      this.#chunks = []
-      this.fail(fits ? overloaded() : tooLarge(this.#limitBytes))
+    const countedBytes = this.#heldBytes
+    this.receivedBytes += bytes.length
+    if (this.receivedBytes > this.#limitBytes) {
+      this.fail(tooLarge(this.#limitBytes))
       return
     }
-    // Short chunks use Node's pool, because a separate allocation costs six times as much.
-    if (bytes.byteLength > 0) this.#chunks.push(Buffer.from(new Uint8Array(bytes)))
+    if (isLast && this.#segments === null) {
+      // Short bodies use Node's pool, because a separate allocation costs six times as much.
+      this.#only = Buffer.from(bytes)
+      this.#heldBytes = bytes.length
+    } else this.#add(bytes)
+    if (this.#heldBytes > countedBytes && !this.#count.hold(this.#heldBytes - countedBytes)) {
+      this.fail(overloaded())
+      return
+    }
     if (!isLast) return
     this.whole = true
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
+  #add(bytes: Uint8Array): void {
+    this.#segments ??= new Segments(this.#limitBytes)
+    if (bytes.length > 0) this.#segments.add(bytes)
+    this.#heldBytes = this.#segments.allocatedBytes
+  }
+
   fail(fault: GatewayError): void {
     this.#fault ??= fault
+    if (!this.whole) {
+      this.#only = null
+      this.#segments = null
+      this.#letGo()
+    }
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
 
-  /** Bytes stay counted until this call. */
+  /** The bytes of a whole body stay counted until this call. */
   release(): void {
-    if (this.#released) return
     this.#released = true
-    this.#count.hold(-this.#heldBytes)
+    this.#letGo()
+  }
+
+  #letGo(): void {
+    if (this.#heldBytes > 0) this.#count.hold(-this.#heldBytes)
     this.#heldBytes = 0
   }
 
@@ -116,9 +259,9 @@ export class BodyBuffer implements IncomingBody {
   /** The whole body, once; the buffer is empty afterwards. @throws GatewayError the fault of the body */
   take(): Uint8Array {
     if (this.#fault !== null) throw this.#fault
-    const [first] = this.#chunks
-    const whole = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks)
-    this.#chunks = []
+    const whole = this.#only ?? this.#segments?.join() ?? NOTHING
+    this.#only = null
+    this.#segments = null
     return whole
   }
 
@@ -129,50 +272,18 @@ export class BodyBuffer implements IncomingBody {
   }
 }
 
-/** Memory for one chunk, large enough for most. The library reads no more than this at once. */
-const COPY_BYTES = 512 * 1024
-/** As many as may wait before the reader has to take them, plus the one that it has. */
-const COPIES_MAX = 9
 /**
- * The library reads a connection, even a paused one, until the kernel has nothing left. A client on the same machine
- * fills the kernel's buffer just as fast: its whole body then arrives in one turn of the event loop, in which nothing
- * can be written elsewhere.
+ * Bytes that may wait before the reader has to take them. The library reads a connection, even a paused one, until the
+ * kernel has nothing left. A client on the same machine fills the kernel's buffer just as fast: its whole body then
+ * arrives in one turn of the event loop, in which nothing can be written elsewhere.
  */
-const WAITING_MAX = 8
-
-/**
- * Copies of chunks in memory that is reused. Allocating new memory for each would pile up: hundreds of megabytes for a
- * large body, before the engine frees any of it.
- */
-class ChunkCopies {
-  readonly #free: ArrayBuffer[] = []
-
-  of(bytes: ArrayBuffer): Uint8Array {
-    const length = bytes.byteLength
-    const memory =
-      length > COPY_BYTES ? new ArrayBuffer(length) : (this.#free.pop() ?? new ArrayBuffer(COPY_BYTES))
-    const copy = new Uint8Array(memory, 0, length)
-    copy.set(new Uint8Array(bytes))
-    return copy
-  }
-
-  free({ buffer }: Uint8Array): void {
-    if (buffer.byteLength === COPY_BYTES && this.#free.length < COPIES_MAX && buffer instanceof ArrayBuffer) {
-      this.#free.push(buffer)
-    }
-  }
-}
+const WAITING_MAX_BYTES = 8 * SEGMENT_BYTES
 
 /**
  * The HTTP library gives a client ten seconds when it is resumed, and then cuts it off if it has sent nothing: even a
  * client that has sent its whole body and waits for the answer. Resuming it again gives it another ten seconds.
  */
 const STAY_MS = 4_000
-
-interface WaitingChunk {
-  readonly chunk: Uint8Array
-  readonly at: number
-}
 
 /**
  * A body that its reader takes as it arrives. The socket is paused while a chunk waits, but bytes that the kernel
@@ -183,10 +294,12 @@ export class BodyStream implements IncomingBody, RawBody {
   readonly #limitBytes: number
   readonly #count: ByteCount
   readonly #socket: PausableSocket
-  #waiting: WaitingChunk[] = []
+  readonly #waiting: Segments
   #reader: BodyReader | null = null
-  readonly #copies = new ChunkCopies()
-  #bytes = 0
+  /** Bytes of memory that the reader has. */
+  #takenBytes = 0
+  /** Written only here. */
+  receivedBytes = 0
   #heldBytes = 0
   #paused = false
   #whole: boolean
@@ -210,6 +323,7 @@ export class BodyStream implements IncomingBody, RawBody {
     this.contentLength = contentLength
     this.#limitBytes = limitBytes
     this.#count = count
+    this.#waiting = new Segments(limitBytes)
     this.#whole = contentLength === 0
   }
 
@@ -217,14 +331,14 @@ export class BodyStream implements IncomingBody, RawBody {
     return this.#whole
   }
 
-  push(bytes: ArrayBuffer, isLast: boolean): void {
+  push(bytes: Uint8Array, isLast: boolean): void {
     if (this.#fault !== null || this.#released) return
-    this.#bytes += bytes.byteLength
-    if (this.#bytes > this.#limitBytes) {
+    this.receivedBytes += bytes.length
+    if (this.receivedBytes > this.#limitBytes) {
       this.fail(tooLarge(this.#limitBytes))
       return
     }
-    if (bytes.byteLength > 0 && !this.#keep(bytes, isLast)) return
+    if (bytes.length > 0 && !this.#keep(bytes)) return
     if (isLast) {
       this.#whole = true
       this.#deadline?.cancel()
@@ -241,19 +355,20 @@ export class BodyStream implements IncomingBody, RawBody {
   }
 
   /** False if the body has failed. */
-  #keep(bytes: ArrayBuffer, isLast: boolean): boolean {
-    const at = this.#bytes - bytes.byteLength
-    if (this.#reader !== null && this.#waiting.length >= WAITING_MAX) {
+  #keep(bytes: Uint8Array): boolean {
+    const waiting = this.#waiting
+    if (this.#reader !== null && waiting.bytes + bytes.length > WAITING_MAX_BYTES && !waiting.fits(bytes)) {
+      const last = waiting.pop()
       try {
-        this.#reader.takeAtOnce(new Uint8Array(bytes), at)
-        return true
+        if (last !== null) this.#reader.takeAtOnce(filled(last), last.at)
       } catch (thrown) {
         this.fail(thrown)
         return false
       }
+      if (last !== null) waiting.free(last)
     }
-    this.#waiting.push({ chunk: isLast ? new Uint8Array(bytes.slice(0)) : this.#copies.of(bytes), at })
-    if (this.#hold(bytes.byteLength)) return true
+    waiting.add(bytes)
+    if (this.#holdMemory()) return true
     this.fail(overloaded())
     return false
   }
@@ -261,8 +376,8 @@ export class BodyStream implements IncomingBody, RawBody {
   /** @param fault a GatewayError, or what the reader threw */
   fail(fault: unknown): void {
     this.#fault ??= { thrown: fault }
-    this.#waiting = []
-    this.#hold(-this.#heldBytes)
+    this.#waiting.clear()
+    this.#holdMemory()
     this.#resume()
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
@@ -272,14 +387,16 @@ export class BodyStream implements IncomingBody, RawBody {
     this.#deadline?.cancel()
     this.#window?.cancel()
     this.#stay?.cancel()
-    this.#waiting = []
-    this.#hold(-this.#heldBytes)
+    this.#waiting.clear()
+    this.#takenBytes = 0
+    this.#holdMemory()
     this.#resume()
   }
 
-  /** Fails the body if its last byte is late, or if it arrives too slowly. */
+  /** Call it once the key is known. Fails the body if its last byte is late, or if it arrives too slowly. */
   startDeadline(clock: Clock, uploadMs: number): void {
     this.#clock = clock
+    this.#waiting.reuses = true
     this.#stayOpen()
     if (this.#whole) return
     this.#deadline = clock.after(uploadMs, () => this.fail(late()))
@@ -288,13 +405,13 @@ export class BodyStream implements IncomingBody, RawBody {
   }
 
   #watchRate(clock: Clock): void {
-    const before = this.#bytes
+    const before = this.receivedBytes
     this.#heldBackMs = 0
     this.#window = clock.after(WINDOW_MS, () => {
       if (this.#whole || this.#fault !== null) return
       this.#noteHeldBack(clock)
       const share = 1 - this.#heldBackMs / WINDOW_MS
-      if (this.#bytes - before < WINDOW_LEAST_BYTES * share) this.fail(slow())
+      if (this.receivedBytes - before < WINDOW_LEAST_BYTES * share) this.fail(slow())
       else this.#watchRate(clock)
     })
   }
@@ -313,11 +430,12 @@ export class BodyStream implements IncomingBody, RawBody {
     for (;;) {
       if (this.#fault !== null) throw this.#fault.thrown
       const next = this.#waiting.shift()
-      if (next !== undefined) {
-        const { chunk, at } = next
-        await reader.take(chunk, at)
-        this.#hold(-Math.min(chunk.byteLength, this.#heldBytes))
-        this.#copies.free(chunk)
+      if (next !== null) {
+        this.#takenBytes = next.memory.length
+        await reader.take(filled(next), next.at)
+        this.#takenBytes = 0
+        this.#holdMemory()
+        this.#waiting.free(next)
       } else if (this.#whole) return
       else {
         this.#resume()
@@ -328,9 +446,11 @@ export class BodyStream implements IncomingBody, RawBody {
     }
   }
 
-  #hold(bytes: number): boolean {
-    this.#heldBytes += bytes
-    return this.#count.hold(bytes)
+  /** Counts the memory of what waits and of what the reader has. False if there is no room for it. */
+  #holdMemory(): boolean {
+    const more = this.#waiting.allocatedBytes + this.#takenBytes - this.#heldBytes
+    this.#heldBytes += more
+    return more === 0 || this.#count.hold(more)
   }
 
   /** Keeps the connection of a client that waits for its answer, until the request is over. */

@@ -6,21 +6,24 @@ import { requireRole } from '../access/key-roles.ts'
 import { Admission, type AdmissionOwner } from '../admission/admission.ts'
 import type { KeyPlace } from '../admission/key-shares.ts'
 import { workInTurn } from '../admission/large-turns.ts'
-import { HeldBytes } from '../admission/load.ts'
+import { HeldBytes, UNKNOWN_BYTES } from '../admission/load.ts'
 import type { ApiRequest, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../errors.ts'
 import type { LoopWork } from '../fairness/loop-share.ts'
+import { BODY_PIECES, DISCARDED_PIECES, PieceCount } from '../fairness/pieces.ts'
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
 import type { RateRoom } from '../protocol/rate.ts'
+import { isPending } from '../ready.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { callerRequestId } from '../telemetry/caller-names.ts'
 import type { RequestTrace } from '../telemetry/request-trace.ts'
 import { type CallerContext, callerContext } from '../telemetry/trace-context.ts'
 import { AcceptedRequest, OTHER, openBody, routeHead } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
+import { LINGER_MAX_BYTES } from './front.ts'
 import { type AcceptedHead, authorizationOf, type RequestHead } from './gate.ts'
 import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
 import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS } from './neighbours.ts'
@@ -83,6 +86,14 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   #isSent = false
   readonly #refusal: GatewayError | null
   readonly #body: BodyBuffer | BodyStream | null
+  /** Null before the first chunk that is not the last one. */
+  #pieces: PieceCount | null = null
+  /** True if the rest of the body is read only so that the client sees the answer. */
+  #isDiscarding: boolean
+  /** True once the key has been looked up. */
+  #isLookedUp = false
+  /** Null before the key has been looked up, and if it was refused. */
+  #found: KeyRecord | Promise<KeyRecord> | null = null
   /** Null before the key was accepted, and if none is needed. */
   #place: KeyPlace | null = null
   #bodyDigest: string | null = null
@@ -131,6 +142,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     this.#hasBody = this.#accepted?.hasBody ?? true
     this.hasBody = this.#accepted?.hasBody === true
     this.#body = openBody(routed, socket, this.#held)
+    this.#isDiscarding = routed.refusal !== null
     this.reply = new HttpReply(socket, this)
   }
 
@@ -139,17 +151,65 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     return this.hasBody && !this.#isSent
   }
 
-  /** Takes a chunk of the body. Runs inside the library's callback. */
-  chunk(bytes: ArrayBuffer, isLast: boolean): void {
+  /**
+   * Takes a chunk of the body, whose memory is valid only during the call. Runs inside the library's callback. If the
+   * chunks become too short, it answers and drops the connection.
+   */
+  chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#isSent ||= isLast
-    this.#discarded?.push(bytes.byteLength, isLast)
-    this.#body?.push(bytes, isLast)
-    if (this.#accepted?.contentLength !== null || this.#body instanceof BodyStream) return
-    try {
-      this.#place?.add(bytes.byteLength)
-    } catch (thrown) {
-      this.#body?.fail(toGatewayError(thrown))
+    if (!isLast && !this.#mayGoOn(bytes.length)) {
+      this.#cut()
+      return
     }
+    this.#discarded?.push(bytes.length, isLast)
+    const body = this.#body
+    if (body === null) return
+    if (!this.#isLookedUp && body.receivedBytes + bytes.length > UNKNOWN_BYTES) this.#knowKey(body)
+    body.push(bytes, isLast)
+    if (this.#accepted?.contentLength !== null || body instanceof BodyStream) return
+    try {
+      this.#place?.add(bytes.length)
+    } catch (thrown) {
+      body.fail(toGatewayError(thrown))
+    }
+  }
+
+  /** False if the chunks of the body are too short, or too many after the answer. */
+  #mayGoOn(bytes: number): boolean {
+    if (this.reply.ended && !this.#isDiscarding) {
+      this.#isDiscarding = true
+      this.#pieces = null
+    }
+    this.#pieces ??= new PieceCount(this.#isDiscarding ? DISCARDED_PIECES : BODY_PIECES)
+    return this.#pieces.add(bytes) && !(this.reply.ended && this.#pieces.bytes > LINGER_MAX_BYTES)
+  }
+
+  #cut(): void {
+    const fault = this.#refusal ?? tooFine()
+    this.#discarded?.end()
+    this.#body?.fail(fault)
+    this.#fail(fault)
+    this.#socket.cut()
+  }
+
+  /** Nothing more of a long body is kept for a caller whose key is not valid. */
+  #knowKey(body: BodyBuffer | BodyStream): void {
+    if (this.#accepted === null) return
+    try {
+      const found = this.#findKey(this.#accepted)
+      // Its failure is the answer of the request, in a later turn.
+      if (isPending(found)) found.catch(() => undefined)
+      else this.#held.belongTo(found)
+    } catch (thrown) {
+      body.fail(toGatewayError(thrown))
+    }
+  }
+
+  /** Looks up the key, once. @throws GatewayError `authentication` */
+  #findKey({ headers }: AcceptedHead): KeyRecord | Promise<KeyRecord> {
+    this.#isLookedUp = true
+    this.#found ??= this.#deps.keys.authenticate(authorizationOf(headers))
+    return this.#found
   }
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
@@ -255,7 +315,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
       return operation.handler(this.#request({ match, accepted, key: null }, undefined), this.reply)
     }
     this.#admission.watch.enter('auth', nowMs)
-    const key = this.#deps.keys.authenticate(authorizationOf(accepted.headers))
+    const key = this.#findKey(accepted)
     return key instanceof Promise
       ? key.then(found => this.#enter(operation, match, accepted, found))
       : this.#enter(operation, match, accepted, key)
@@ -282,9 +342,10 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
     if (operation.key === 'management') requireRole(key, operation.role)
     const mayWait = this.generates && this.#body instanceof BodyBuffer
-    this.#held.key = key
+    this.#held.belongTo(key)
     // Counts the length stated in the head or, if there is none, the bytes that have arrived.
-    const announced = accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.heldBytes : 0)
+    const announced =
+      accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.receivedBytes : 0)
     const place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
     this.#place = place
     const known: Known = { match, accepted, key, place }
@@ -397,4 +458,12 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     }
     this.reply.failure(error)
   }
+}
+
+function tooFine(): GatewayError {
+  const { free, leastMeanBytes } = BODY_PIECES
+  return new GatewayError(
+    'invalid_request',
+    `The request body arrives in too short chunks: after ${free} chunks, their mean length must be at least ${leastMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`,
+  )
 }

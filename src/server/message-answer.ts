@@ -141,6 +141,10 @@ export class MessageAnswer implements ResponseSocket {
     this.#session.drop()
   }
 
+  cut(): void {
+    this.#session.drop()
+  }
+
   /** Called when the client has left. */
   gone(): void {
     this.#endStreaming()

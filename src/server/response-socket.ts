@@ -48,6 +48,11 @@ export interface ResponseSocket extends PausableSocket {
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection immediately; the request then ends as if the client had left. */
   abort(): void
+  /**
+   * Drops the connection, even after a complete answer. Called within the callback of a chunk, it is the only way to
+   * end the callbacks for the chunks that the HTTP library has already read.
+   */
+  cut(): void
 }
 
 /** Counts the streams and bytes that answers hold in their thread. */

@@ -198,7 +198,7 @@ export class SocketSession implements AnsweringSocket {
     const adapt: AdaptBody = Object.assign(creationOf, { addsBytes })
     const request = new HttpRequest(this.#deps.requests, head, answer, adapt)
     answer.attach(request)
-    if (request.hasBody) request.chunk(message, true)
+    if (request.hasBody) request.chunk(new Uint8Array(message), true)
     request.begin()
   }
 

@@ -56,7 +56,7 @@ export class BatchAdmission implements AdmissionOwner, AdmittedLine {
 
   owned(key: KeyRecord): void {
     this.key = key
-    this.held.key = key
+    this.held.belongTo(key)
   }
 
   begin(): void {

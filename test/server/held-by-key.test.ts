@@ -42,7 +42,7 @@ function start() {
     /** A request of a key that holds so much; null: there is no room for it. */
     hold(hash: string | null, bytes: number, organizationId?: string): HeldBytes | null {
       const held = new HeldBytes(control.load)
-      held.key = hash === null ? null : key(hash, organizationId)
+      if (hash !== null) held.belongTo(key(hash, organizationId))
       return held.hold(bytes) ? held : null
     },
     /** Opens a request. Returns why it is refused. */

@@ -8,7 +8,7 @@ import type { HttpRequest } from '../http-request.ts'
 import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
 
-const NOTHING = new ArrayBuffer(0)
+const NOTHING = new Uint8Array()
 /** Some clients do not process a head until another byte follows. Not an event for any reader. */
 const COMMENT = ':\n\n'
 
@@ -75,9 +75,14 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   attach(request: HttpRequest): void {
     this.#request = request
-    // Reads and discards an unwanted body, so that the answer is not lost in a reset.
-    const take = request.hasBody ? (bytes: Buffer) => request.chunk(memoryOf(bytes), false) : ignore
-    this.#incoming.on('data', (bytes: Buffer) => this.#guard(() => take(bytes)))
+    // An unwanted body is read too, so that the answer is not lost in a reset.
+    this.#incoming.on('data', (bytes: Buffer) => {
+      try {
+        if (!this.#dead) request.chunk(bytes, false)
+      } catch (thrown) {
+        this.#broken(thrown)
+      }
+    })
     this.#incoming.once('end', () =>
       this.#guard(() => {
         if (request.hasBody) request.chunk(NOTHING, true)
@@ -168,6 +173,10 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   abort(): void {
     if (!this.dead) this.#connection.drop()
+  }
+
+  cut(): void {
+    if (!this.#dead) this.#connection.drop()
   }
 
   #writeHead(status: string, headers: readonly string[], close: boolean, length: number | null): void {
@@ -282,23 +291,21 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#streaming = false
   }
 
-  /** Handles an exception of the gateway itself, which would end the thread. */
   #guard(action: () => void): void {
     try {
       action()
     } catch (thrown) {
-      this.#host.log.fault('server', 'cannot send an answer', thrown)
-      this.#connection.drop()
+      this.#broken(thrown)
     }
+  }
+
+  /** Handles an exception of the gateway itself, which would end the thread. */
+  #broken(thrown: unknown): void {
+    this.#host.log.fault('server', 'cannot send an answer', thrown)
+    this.#connection.drop()
   }
 }
 
 function ignore(): void {
   // Nothing to do.
-}
-
-/** The bytes alone, because their buffer may contain others too. */
-function memoryOf({ buffer, byteOffset, byteLength }: Buffer): ArrayBuffer {
-  if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) return buffer
-  return Uint8Array.from(new Uint8Array(buffer, byteOffset, byteLength)).buffer
 }

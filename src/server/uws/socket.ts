@@ -18,6 +18,9 @@ const COMMENT = ':\n\n'
 /** If a write finds no room, the library cuts off a reader that then takes nothing for 8 to 12 s. */
 const EXTEND_MS = 5_000
 
+/** The library collects this many bytes within a callback, and sends them when the callback has returned. */
+const COLLECTED_BYTES = 16_384
+
 /** Fits into any send buffer. A longer answer may not be sent at once, and is watched until it is. */
 const PROMPT_MAX_CHARS = 65_536
 
@@ -59,6 +62,8 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #extending: Timer | null = null
   /** Runs after an answer whose client is still sending its body. */
   #lingering: Timer | null = null
+  /** True within the callback of a chunk. */
+  #isTaking = false
 
   constructor(response: HttpResponse, host: FrontHost, peer: Peer | null) {
     this.#response = response
@@ -75,12 +80,15 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#request = request
     if (!request.hasBody) return
     this.#response.onData((chunk, isLast) => {
+      if (this.#dead) return
+      this.#isTaking = true
       try {
-        request.chunk(chunk, isLast)
-        if (isLast && this.#lingering !== null) this.#response.close()
+        request.chunk(new Uint8Array(chunk), isLast)
+        if (isLast && this.#lingering !== null) this.cut()
       } catch (thrown) {
         this.#broken(thrown)
       }
+      this.#isTaking = false
     })
   }
 
@@ -89,7 +97,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#complete = true
     this.dead = true
     if (body.length > PROMPT_MAX_CHARS || (close && this.#request?.isSending === true)) {
-      this.#sendLong(status, headers, typeof body === 'string' ? Buffer.from(body) : body, close)
+      const bytes = typeof body === 'string' ? Buffer.from(body) : body
+      // Spaces after JSON have no meaning. A cut would drop what the library has only collected.
+      const filled = this.#isTaking ? Buffer.concat([bytes, Buffer.alloc(COLLECTED_BYTES, ' ')]) : bytes
+      this.#sendLong(status, headers, filled, close)
       return
     }
     this.#over(close)
@@ -199,7 +210,11 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   abort(): void {
     // Calls back into #aborted.
-    if (!this.dead) this.#guard(() => this.#response.close())
+    if (!this.dead) this.cut()
+  }
+
+  cut(): void {
+    if (!this.#dead) this.#guard(() => this.#response.close())
   }
 
   /**
