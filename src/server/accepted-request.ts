@@ -130,6 +130,7 @@ export function openBody(
 ): BodyBuffer | BodyStream | null {
   if (refusal !== null || accepted === null || operation === undefined) return null
   const { bodyLimitBytes } = operation
-  if (operation.accept !== 'raw') return accepted.hasBody ? new BodyBuffer(bodyLimitBytes, held) : null
+  if (operation.accept !== 'raw')
+    return accepted.hasBody ? new BodyBuffer(accepted.contentLength ?? bodyLimitBytes, held) : null
   return new BodyStream(socket, accepted.hasBody ? accepted.contentLength : 0, bodyLimitBytes, held)
 }

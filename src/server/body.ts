@@ -56,8 +56,9 @@ function slow(): GatewayError {
 
 /** The library of one front reads no more than this at once. */
 const SEGMENT_BYTES = 512 * 1024
-/** The second chunk shows that more follow. */
-const SECOND_MIN_BYTES = 1_024
+/** Memory for short chunks doubles from the first of these to the second. */
+const GROWN_MIN_BYTES = 1_024
+const GROWN_MAX_BYTES = 64 * 1024
 /** A chunk of this size or more gets memory that is reused. */
 const REUSED_MIN_BYTES = 16 * 1024
 /** Segments whose memory is kept for reuse. */
@@ -161,10 +162,10 @@ class Segments {
     if (this.reuses && bytes >= REUSED_MIN_BYTES && bytes <= SEGMENT_BYTES)
       return this.#free.pop() ?? new Uint8Array(SEGMENT_BYTES)
     const roomBytes = Math.max(bytes, this.#limitBytes - this.#endsAt)
-    const grown =
-      this.bytes === 0 ? bytes : Math.max(bytes, SECOND_MIN_BYTES, Math.min(this.bytes, SEGMENT_BYTES))
+    const grownBytes =
+      this.bytes === 0 ? 0 : Math.min(Math.max(this.bytes, GROWN_MIN_BYTES), GROWN_MAX_BYTES)
     // Short memory comes from Node's pool, because a separate allocation costs six times as much.
-    return Buffer.allocUnsafe(Math.min(grown, roomBytes))
+    return Buffer.allocUnsafe(Math.min(Math.max(bytes, grownBytes), roomBytes))
   }
 }
 

@@ -13,4 +13,4 @@ export interface Way {
 }
 
 /** Bytes that each way sends, in short pieces and in long ones. */
-export const BYTES = Number(process.env['PIECES_BYTES'] ?? 128 * 1024)
+export const BYTES = 128 * 1024
