@@ -154,7 +154,7 @@ export const walks: fc.Arbitrary<Walk> = fc.record({
         }),
       },
     ),
-    { minLength: 5, maxLength: 20, size: 'max' },
+    { minLength: 5, maxLength: 40, size: 'max' },
   ),
 })
 
