@@ -237,6 +237,8 @@ interface Running {
   terms: CallTerms | null
   tokens: number
   isCut: boolean
+  /** Continues a stream that waits for the counters. */
+  go: (() => void) | null
 }
 
 export interface Tally {
@@ -485,6 +487,7 @@ class Walker {
       terms: null,
       tokens: 0,
       isCut: false,
+      go: null,
     }
     await this.#call(request, candidates)
   }
@@ -541,11 +544,10 @@ class Walker {
       exchange.request.max_output_tokens ?? Number.POSITIVE_INFINITY,
     )
     const meter = terms?.meter ?? null
-    let go: (() => void) | null = null
     for (let more = tokens; more > 0 && request.tokens < most; more -= PIECE_TOKENS) {
       request.tokens = Math.min(most, request.tokens + PIECE_TOKENS)
       if (meter === null || request.tokens * 4 < meter.nextAt) continue
-      const next = meter.reach(request.tokens * 4, () => go?.())
+      const next = meter.reach(request.tokens * 4, () => request.go?.())
       if (next === 'stop') {
         request.isCut = true
         this.#cut++
@@ -553,9 +555,9 @@ class Walker {
       }
       if (next === 'wait') {
         const resumed = Promise.withResolvers<void>()
-        go = resumed.resolve
+        request.go = resumed.resolve
         await this.#answer(resumed.promise)
-        go = null
+        request.go = null
       }
     }
   }
