@@ -17,8 +17,6 @@ export const REQUEST_HEAD_MAX_BYTES = 16_384
  * reset, and many clients then drop the answer unread.
  */
 export const LINGER_MS = 5_000
-/** Bytes that it may send in this time. */
-export const LINGER_MAX_BYTES = 128 * 1024 * 1024
 
 /** One HTTP front of one thread. */
 export interface Front {

@@ -23,7 +23,6 @@ import type { RequestTrace } from '../telemetry/request-trace.ts'
 import { type CallerContext, callerContext } from '../telemetry/trace-context.ts'
 import { AcceptedRequest, OTHER, openBody, routeHead } from './accepted-request.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { LINGER_MAX_BYTES } from './front.ts'
 import { type AcceptedHead, authorizationOf, type RequestHead } from './gate.ts'
 import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
 import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS } from './neighbours.ts'
@@ -31,6 +30,8 @@ import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
 import type { RouteMatch } from './router.ts'
 
+/** Bytes that a client may still send after its answer (`LINGER_MS` of the front says for how long). */
+const LINGER_MAX_BYTES = 128 * 1024 * 1024
 /** The methods in the answer to a preflight of an unknown path. */
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 
