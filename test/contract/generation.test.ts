@@ -200,29 +200,32 @@ for (const { prefix, stream } of [
   })
 }
 
-t.test('a caller who leaves before anything was said is charged for what was sent', async t => {
-  const { ledger, close } = await storeOf(gateway.storageUrl)
-  t.teardown(close)
-  const everything = { organizationId: 'org_default', since: '' }
-  await gateway.shipper.ship()
-  const before = await ledger.usageSince(everything)
-  const known = await counted()
-  const leave = new AbortController()
-  const { requests } = gateway.sim.state
-  const asking = gateway.respond(
-    { model: 'sim/fail-no-headers', input: 'go', stream: true },
-    { signal: leave.signal },
-  )
-  asking.catch(() => undefined)
-  await gateway.sim.until(state => state.requests > requests)
-  leave.abort()
-  await t.rejects(asking)
-  while ((await counted()) === known) await new Promise(resolve => setImmediate(resolve))
-  await gateway.shipper.ship()
-  const after = await ledger.usageSince(everything)
-  t.match(after, { requests: before.requests + 1, outputTokens: before.outputTokens })
-  t.equal(after.inputTokens - before.inputTokens, 1n)
-})
+t.test(
+  'a caller who leaves before the first word of a model that does not think is charged for the prompt',
+  async t => {
+    const { ledger, close } = await storeOf(gateway.storageUrl)
+    t.teardown(close)
+    const everything = { organizationId: 'org_default', since: '' }
+    await gateway.shipper.ship()
+    const before = await ledger.usageSince(everything)
+    const known = await counted()
+    const leave = new AbortController()
+    const { requests } = gateway.sim.state
+    const asking = gateway.respond(
+      { model: 'sim/fail-no-headers', input: 'go', stream: true, reasoning: { effort: 'none' } },
+      { signal: leave.signal },
+    )
+    asking.catch(() => undefined)
+    await gateway.sim.until(state => state.requests > requests)
+    leave.abort()
+    await t.rejects(asking)
+    while ((await counted()) === known) await new Promise(resolve => setImmediate(resolve))
+    await gateway.shipper.ship()
+    const after = await ledger.usageSince(everything)
+    t.match(after, { requests: before.requests + 1, outputTokens: before.outputTokens })
+    t.equal(after.inputTokens - before.inputTokens, 1n)
+  },
+)
 
 t.test('an unknown id, one of another organization and a missing one', async t => {
   const answer = await gateway.respond({ model: 'sim/echo', input: 'x' })
