@@ -11,8 +11,6 @@ const FLAGS = [
   '--disable-warning=ExperimentalWarning',
   // The inspector lets every local user run code here, with all keys.
   '--disable-sigusr1',
-  // Threads that become idle collect their garbage. The flag belongs to all threads, so it is set before the first one.
-  '--expose-gc',
 ]
 
 // The allocator of the C library keeps freed memory for each thread; two areas for all of them hold less.

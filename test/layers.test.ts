@@ -327,12 +327,38 @@ t.test('packages with a sole importer are imported nowhere else', async t => {
   }
 })
 
-t.test(
-  'the environment is read in config/config.ts, set where the HTTP library wants its header limit, and cleared in the child of the sandbox',
-  async t => {
-    const readers = files
-      .filter(file => /process\.env\b/.test(readFileSync(file, 'utf8')))
-      .map(file => relative(SRC, file))
-    t.same(readers.toSorted(), ['config/config.ts', 'sandbox/embedded/confine.ts', 'server/uws/front.ts'])
+/** State of the whole process. A thread that changes it changes it for all others, some of which run already. */
+const PROCESS_STATE: readonly {
+  readonly what: string
+  readonly use: RegExp
+  readonly files: readonly string[]
+}[] = [
+  {
+    what: 'the environment is read in config/config.ts, set where the HTTP library wants its header limit, and cleared in the child of the sandbox',
+    use: /process\.env\b|process\[\s*'env'\s*\]|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b/,
+    files: ['config/config.ts', 'sandbox/embedded/confine.ts', 'server/uws/front.ts'],
   },
-)
+  { what: 'no source sets a flag of V8 at run time', use: /setFlagsFromString/, files: [] },
+  {
+    what: 'no source looks for a collector of garbage',
+    use: /globalThis\.gc\b|global\.gc\b|expose[-_]gc/,
+    files: [],
+  },
+  {
+    what: 'no source changes the folder, the mask of files or the user of the process',
+    use: /process\s*\.\s*(?:chdir|umask|set(?:e?[ug]id|groups)|initgroups)\b/,
+    files: [],
+  },
+]
+
+for (const { what, use, files: users } of PROCESS_STATE)
+  t.test(what, async t => {
+    const found = files.filter(file => use.test(readFileSync(file, 'utf8'))).map(file => relative(SRC, file))
+    t.same(found.toSorted(), users)
+  })
+
+t.test('the launcher gives Node no flag that changes how V8 works', async t => {
+  const launcher = readFileSync(resolve(SRC, '../bin/sluice.js'), 'utf8')
+  const [, list = ''] = /const FLAGS = \[([^\]]*)\]/.exec(launcher) ?? []
+  t.same(list.match(/--[a-z0-9-]+/g), ['--disable-warning', '--disable-sigusr1'])
+})

@@ -44,6 +44,11 @@ export class AdmissionControl implements KeyedRequests {
     return this.#open.size
   }
 
+  /** Number of requests accepted since the start. */
+  get acceptedRequests(): number {
+    return this.#open.added
+  }
+
   /** The error for one more request; null if there is room. Call it before doing any work for the request. */
   shed(): GatewayError | null {
     const reason = this.load.overloadReason(this.#open.size)

@@ -15,6 +15,8 @@ export class OpenRequests<T extends Chained<T>> {
   #last: T | null = null
   /** Written only here. */
   size = 0
+  /** Number of members added so far. Written only here. */
+  added = 0
 
   /** Adds a member that is not in any chain. */
   add(one: T): void {
@@ -23,6 +25,7 @@ export class OpenRequests<T extends Chained<T>> {
     else this.#last.later = one
     this.#last = one
     this.size++
+    this.added++
   }
 
   /** Removes a member. Does nothing if it is not in the chain. */

@@ -31,11 +31,6 @@ export const timeoutsSettings = group({
     { default: 30_000 },
   ),
   uploadMs: setting(Milliseconds, 'total time for a request body', { default: 300_000 }),
-  quietMs: setting(
-    Milliseconds,
-    'a thread without load and open requests for this long collects its garbage and returns memory to the system',
-    { default: 8_000 },
-  ),
   drainMs: setting(Milliseconds, 'grace period for running requests after SIGTERM', { default: 30_000 }),
   drainDelayMs: setting(
     Type.Integer({ minimum: 0, maximum: 600_000 }),

@@ -83,6 +83,8 @@ export interface HttpServer {
   readonly keyed: readonly KeyedRequests[]
   readonly openConnections: number
   readonly openRequests: number
+  /** Number of requests accepted since the start. */
+  readonly acceptedRequests: number
   readonly openStreams: number
   /** The load of this thread. Watches the event loop once it is started. */
   readonly load: Load
@@ -169,6 +171,10 @@ class Server implements HttpServer {
 
   get openRequests(): number {
     return this.#admissions.openRequests
+  }
+
+  get acceptedRequests(): number {
+    return this.#admissions.acceptedRequests
   }
 
   get openStreams(): number {

@@ -38,7 +38,6 @@ loop.follow({
   changed: change => batching.changed(change),
   catalogue: packed => batching.catalogue(packed),
   prepared: () => runner.wake(),
-  isIdle: () => runner.running === 0,
   live: (thread, live) => batching.live(thread, live),
   drain: graceMs => runner.drain(graceMs),
   async close() {

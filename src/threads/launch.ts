@@ -17,7 +17,6 @@ import { isDiskFault } from '../storage/open.ts'
 import type { Alerts } from './build/alerts.ts'
 import { buildConsole } from './build/console.ts'
 import { startExports } from './build/exports.ts'
-import { QuietHeap } from './quiet-heap.ts'
 import type { EarlyWorkers } from './start/early-workers.ts'
 import { closeServices, type MainServices, startServices } from './start/main-services.ts'
 import { type CheckedStart, startFailure } from './start/start-failure.ts'
@@ -133,7 +132,7 @@ export async function launch(
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.look())
     const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
-    return launchedOf(running, all, configReload, config.timeouts.quietMs)
+    return launchedOf(running, all, configReload)
   } catch (error) {
     await closeServices(started, true)
     throw error
@@ -204,9 +203,7 @@ function launchedOf(
   supervisor: Supervisor,
   services: MainServices,
   reload: { successful: boolean; loadedAtMs: number },
-  quietMs: number,
 ): Launched {
-  const heap = new QuietHeap({ clock: systemClock, quietMs, isIdle: () => true })
   let closing: Promise<void> | null = null
   return {
     url: supervisor.url,
@@ -229,7 +226,6 @@ function launchedOf(
     },
     reloadCertificate: () => void services.certificate?.reload(),
     async stop(graceMs) {
-      heap.close()
       void services.batchWatch?.close()
       const stopped = await supervisor.drain(graceMs)
       closing ??= waitBriefly(closeServices(services, stopped))

@@ -6,7 +6,7 @@ import { access, writeFile } from 'node:fs/promises'
 import type { McpLibrary } from '../tools/mcp/library.ts'
 
 /**
- * Called at the beginning of each quiet period; never rejects. `isExpected`: the configuration alone is reason enough
+ * Called at the beginning of each idle period; never rejects. `isExpected`: the configuration alone is reason enough
  * to load the library.
  */
 export async function followMcpHint(library: McpLibrary, file: string, isExpected: boolean): Promise<void> {

@@ -35,7 +35,6 @@ import {
 } from '../transcripts/transcript-channel.ts'
 import type { ChannelAnswers, ChannelCalls, ChannelEnds, ThreadAnswer, ThreadQuestion } from './channels.ts'
 import { PULSE_MS, type ThreadKindName } from './kinds.ts'
-import { QuietHeap } from './quiet-heap.ts'
 
 /** Passed to a thread when it is started. */
 export interface ThreadSettings {
@@ -127,10 +126,6 @@ interface ThreadWork {
   catalogue(packed: PackedCatalogue): void
   /** Called when the store is ready for use. */
   prepared(): void
-  /** True while nobody waits for the thread. */
-  isIdle(): boolean
-  /** Does work that would delay callers, at the beginning of each quiet period; absent if there is none. */
-  quiet?(): void
   /** Switches to the certificate of this version; false if it cannot. Absent if nothing is served. */
   certificate?(version: string): Promise<boolean>
   /** The load to report to others; absent if no client waits. */
@@ -169,7 +164,6 @@ export class ThreadLoop {
   readonly #channels: ChannelEnds<'asks'>
   #work: ThreadWork | null = null
   #pulse: NodeJS.Timeout | undefined
-  #heap: QuietHeap | null = null
   #failed = false
   #stopped: Promise<void> | null = null
 
@@ -231,12 +225,6 @@ export class ThreadLoop {
     this.#port.on('message', (message: ToThread) => {
       if (message.type === 'ask') told.receive(message.calls)
       else this.#receive(work, message)
-    })
-    this.#heap = new QuietHeap({
-      clock: systemClock,
-      quietMs: this.settings.config.timeouts.quietMs,
-      isIdle: () => work.isIdle(),
-      onQuiet: () => work.quiet?.(),
     })
     this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)
   }
@@ -302,7 +290,6 @@ export class ThreadLoop {
       this.#work?.abort()
     }
     clearInterval(this.#pulse)
-    this.#heap?.close()
     await this.log.close()
     // A thread may only end with its sockets closed, which takes the event loop one more turn. Otherwise the HTTP
     // library ends the whole process.

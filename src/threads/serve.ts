@@ -9,6 +9,7 @@ import { snapshotOf } from '../metrics/exposition.ts'
 import { CertificateError, ListenError } from '../server/front.ts'
 import { McpLibrary } from '../tools/mcp/library.ts'
 import { buildServing } from './build/build.ts'
+import { IdleWatch } from './idle-watch.ts'
 import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './messages.ts'
 import { settingsOf } from './start/early-workers.ts'
@@ -41,6 +42,15 @@ const { server, metrics } = serving
 const stopping = new AbortController()
 let warming: Promise<unknown> = Promise.resolve()
 const mcpHint = join(settings.spoolFolder, '../mcp-used')
+const idleWatch = new IdleWatch({
+  clock: systemClock,
+  openRequests: () => server.openRequests,
+  acceptedRequests: () => server.acceptedRequests,
+  onIdle() {
+    flushCompileCache()
+    void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate)
+  },
+})
 loop.follow({
   metrics() {
     const { thread } = settings
@@ -52,11 +62,6 @@ loop.follow({
   catalogue: packed => serving.catalogue(packed),
   prepared: () => serving.prepared(),
   describe: () => serving.document(),
-  isIdle: () => server.openRequests === 0,
-  quiet() {
-    flushCompileCache()
-    void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate)
-  },
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {
@@ -69,6 +74,7 @@ loop.follow({
   async close() {
     // A thread may only end with its sockets closed, those of the warm-up too.
     await warming
+    idleWatch.close()
     explanations.flush()
     await serving.close()
   },

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 const ROOT = join(import.meta.dirname, '../..')
 
 /** Arguments of `node` before the entry file. */
-export const PRODUCT_FLAGS: readonly string[] = ['--disable-warning=ExperimentalWarning', '--expose-gc']
+export const PRODUCT_FLAGS: readonly string[] = ['--disable-warning=ExperimentalWarning']
 
 /** What a started product needs of the environment. Its warm-up and its cache of code have tests of their own. */
 export const PRODUCT_ENVIRONMENT = {
