@@ -30,7 +30,7 @@ export const OVERVIEW: Row = {
       width: 4,
       height: 4,
       alarm: 1,
-      queries: [{ expr: `${sumRate('gateway_shed_total')} or vector(0)`, legend: 'shed' }],
+      queries: [{ expr: sumRate('gateway_shed_total'), legend: 'shed' }],
     },
     {
       title: 'Time to first token, p95',

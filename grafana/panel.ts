@@ -42,8 +42,8 @@ export const sumRate = (metric: string, by = '', matchers = ''): string =>
   `sum${by === '' ? '' : ` by (${by}) `}(${rate(metric, matchers)})`
 export const quantile = (q: number, histogram: string, by = '', matchers = ''): string =>
   `histogram_quantile(${q}, ${sumRate(`${histogram}_bucket`, by === '' ? 'le' : `${by}, le`, matchers)})`
-/** Part of the whole, 0 where the part was never seen. */
-export const share = (part: string, whole: string): string => `(${part} or vector(0)) / ${whole}`
+/** Part of the whole. */
+export const share = (part: string, whole: string): string => `${part} / ${whole}`
 
 export const quantiles = (histogram: string): Query[] =>
   [0.5, 0.95, 0.99].map(q => ({ expr: quantile(q, histogram), legend: `p${q * 100}` }))

@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import type { GatewayError } from '../errors.ts'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../fairness/fair-queue.ts'
-import type { Metrics } from '../metrics/metrics.ts'
+import type { Metrics, QueueOutcome } from '../metrics/metrics.ts'
 
 export interface QueueLimits {
   /** Open requests that a key may have, including streams. */
@@ -52,8 +52,6 @@ export interface WaitingRequest extends QueueEntry {
   start(): void
   refuse(reason: GatewayError): void
 }
-
-type QueueOutcome = 'started' | 'refused' | 'expired' | 'left'
 
 /** The queues of all keys of one thread. */
 export class KeyQueue {

@@ -6,10 +6,11 @@ interface DeclarationOf<Kind> {
   readonly help: string
   /** At most three on the hot path. */
   readonly labels: readonly string[]
-}
-
-interface CounterDeclaration extends DeclarationOf<'counter'> {
-  /** All values of each label, in the order of `labels`. Their series start at zero, so that a first event shows. */
+  /**
+   * Values of labels whose series start at zero, in every combination, so that a first event shows as an increase. A
+   * label with other values as well (a route), or without any here (a provider), begins with its first event: then all
+   * combinations of the other labels start at zero with it.
+   */
   readonly fromZero?: Readonly<Record<string, readonly string[]>>
 }
 
@@ -23,4 +24,4 @@ interface HistogramDeclaration extends DeclarationOf<'histogram'> {
   readonly buckets: readonly number[]
 }
 
-export type Declaration = CounterDeclaration | GaugeDeclaration | HistogramDeclaration
+export type Declaration = DeclarationOf<'counter'> | GaugeDeclaration | HistogramDeclaration

@@ -20,7 +20,7 @@ export interface MetricSample {
   readonly exemplar?: Exemplar
 }
 
-interface MetricFamily {
+export interface MetricFamily {
   readonly name: string
   readonly help: string
   /** `counter`, `gauge` or `histogram`. */
@@ -102,12 +102,11 @@ export function formOf(accept: string | undefined): ExpositionForm {
   return openMetrics > 0 && openMetrics >= text ? 'openMetrics' : 'text'
 }
 
-/** The text of a scrape. A metric without values is left out, its help too. */
+/** The text of a scrape. A metric without values has its help and type, so that tools know it. */
 export function textOf(families: MetricSnapshot, form: ExpositionForm): string {
   const isOpen = form === 'openMetrics'
   const lines: string[] = []
   for (const { name, help, type, values } of families) {
-    if (values.length === 0) continue
     // OpenMetrics names a family of counters without the end of their samples' names.
     const family = isOpen && type === 'counter' ? name.replace(/_total$/, '') : name
     lines.push(`# HELP ${family} ${isOpen ? escaped(help) : escapedHelp(help)}`)

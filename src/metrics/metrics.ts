@@ -14,10 +14,13 @@ import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
 export {
   type BreakerChange,
+  type CallFault,
   CREDENTIAL_EVICTIONS,
   type EndpointChoice,
   type GuardrailAction,
+  type QueueOutcome,
   type ResumeOutcome,
+  type ServiceJobOutcome,
 } from './table.ts'
 
 /** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
@@ -42,6 +45,9 @@ export interface MetricLabels {
 }
 
 const NO_LABELS: MetricLabels = { thread: 'main', models: [], providers: [] }
+
+/** The metrics that each thread has, without those by the names of the conventions of OpenTelemetry. */
+export const THREAD_METRICS: readonly Declaration[] = Object.values({ ...METRICS, ...SPEED_METRICS })
 
 type LabelOf<Row extends Declaration> = Row['labels'][number]
 type MetricOf<Row extends Declaration> = Row extends { readonly kind: 'counter' }
@@ -101,11 +107,8 @@ function declare<const Table extends Readonly<Record<string, Declaration>>>(
 function create(row: Declaration, registry: Registry, thread: string): object {
   const { name, help, labels: labelNames } = row
   switch (row.kind) {
-    case 'counter': {
-      const counter = new Counter({ name, help, labelNames, registry })
-      for (const labels of combinations(row.fromZero ?? {})) counter.inc(labels, 0)
-      return counter
-    }
+    case 'counter':
+      return new Counter({ name, help, labelNames, registry })
     case 'histogram':
       return new Histogram({ name, help, labelNames, buckets: row.buckets, registry })
     case 'gauge': {
@@ -120,16 +123,6 @@ function create(row: Declaration, registry: Registry, thread: string): object {
       })
     }
   }
-}
-
-/** Every combination of the values of all labels; empty without labels. */
-function combinations(values: Readonly<Record<string, readonly string[]>>): Record<string, string>[] {
-  const names = Object.entries(values)
-  if (names.length === 0) return []
-  return names.reduce<Record<string, string>[]>(
-    (rows, [name, all]) => rows.flatMap(row => all.map(value => ({ ...row, [name]: value }))),
-    [{}],
-  )
 }
 
 /** The series of one model. */

@@ -4,6 +4,7 @@
  */
 import { getHeapStatistics } from 'node:v8'
 import type { Declaration } from './declaration.ts'
+import { STAGES } from './stages.ts'
 
 /** Seconds. Fine at the low end for the gateway's own work; up to the ten minutes that a request may take. */
 const DURATION_BUCKETS = [
@@ -22,6 +23,12 @@ const TASK_BUCKETS = [
   30, 60,
 ]
 
+/** Routes of model calls. Other routes begin with their first request. */
+const MODEL_ROUTES = ['/responses', '/chat/completions', '/messages', '/embeddings']
+const STATUS_CLASSES = ['2xx', '4xx', '5xx']
+const REQUEST_OUTCOMES = ['completed', 'refused', 'failed', 'aborted']
+const QUEUE_OUTCOMES = ['started', 'refused', 'expired', 'left'] as const
+export type QueueOutcome = (typeof QUEUE_OUTCOMES)[number]
 /** The outcome of a second attempt that a failure called for. */
 const RETRY_OUTCOMES = ['tried', 'over_budget']
 const HEDGE_OUTCOMES = ['won', 'lost', 'failed', 'over_budget']
@@ -60,13 +67,90 @@ export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number]
 const BATCH_LINE_OUTCOMES = ['completed', 'failed']
 const CACHE_MISS_REASONS = ['tools', 'system', 'earlier_turn', 'endpoint', 'time', 'other']
 const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
-/** Reasons why an opened provider key leaves the cache. */
+const PROMPT_CACHE_KINDS = ['read', 'write', 'uncached']
+const CALL_FAULTS = ['invalid_json', 'unknown_name'] as const
+export type CallFault = (typeof CALL_FAULTS)[number]
+/** What happened to the jobs of batch services. */
+const SERVICE_JOB_OUTCOMES = ['submitted', 'ended', 'failed', 'refused', 'busy', 'lost', 'given_up'] as const
+export type ServiceJobOutcome = (typeof SERVICE_JOB_OUTCOMES)[number]
+/** The detectors, then the labels of decisions without a detector of ours. */
+const GUARDRAILS = [
+  'email',
+  'phone',
+  'ssn',
+  'credit-card',
+  'ip-address',
+  'secrets',
+  'person-name',
+  'address',
+  'regex-prompt-injection',
+  'custom',
+  'restriction',
+  'all',
+]
+const SERVER_TOOLS = [
+  'advisor',
+  'apply_patch',
+  'bash',
+  'code_interpreter',
+  'datetime',
+  'experimental__search_models',
+  'file_search',
+  'files',
+  'fusion',
+  'image_generation',
+  'mcp',
+  'memory',
+  'shell',
+  'subagent',
+  'text_editor',
+  'tool_search',
+  'web_fetch',
+  'web_search',
+]
+const SERVER_TOOL_OUTCOMES = ['completed', 'refused', 'failed', 'timeout', 'malformed', 'left', 'over_budget']
+const PLUGINS = [
+  'alignment',
+  'moderation',
+  'context-compression',
+  'response-healing',
+  'file-parser',
+  'web',
+  'web-fetch',
+  'fusion',
+  'structured-output',
+  'auto-router',
+  'auto-beta-router',
+  'pareto-router',
+  'switchyard-router',
+  'jev-router',
+  'free',
+  'bodybuilder',
+]
+const POOLS = ['evaluation', 'bulk']
+const TASKS = [
+  'judge-answer',
+  'evaluate-texts',
+  'repair-json',
+  'check-schema',
+  'pdf-text',
+  'page-text',
+  'hash-file',
+  'check-batch',
+  'store-batch',
+  'index-file',
+  'search-files',
+  'check-batch-bodies',
+]
+const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed', 'cancelled']
 /** Why a credential does not open: the reasons of a VaultError, or a content that is no key. */
 const CREDENTIAL_OPEN_FAILURES = ['damaged', 'unknown_key', 'invalid'] as const
+/** Reasons why an opened provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
 
 /** Decisions of a guardrail, as the label `action` of `gateway_guardrail_decisions_total`. */
-export type GuardrailAction = 'blocked' | 'redacted' | 'flagged' | 'passed_unchecked' | 'refused_unchecked'
+const GUARDRAIL_ACTIONS = ['blocked', 'redacted', 'flagged', 'passed_unchecked', 'refused_unchecked'] as const
+export type GuardrailAction = (typeof GUARDRAIL_ACTIONS)[number]
 
 /** The metrics by their name in code. */
 export const METRICS = {
@@ -75,6 +159,7 @@ export const METRICS = {
     name: 'gateway_requests_total',
     help: 'Answered requests, by route template, by status class and by how they ended',
     labels: ['route', 'status_class', 'outcome'],
+    fromZero: { route: MODEL_ROUTES, status_class: STATUS_CLASSES, outcome: REQUEST_OUTCOMES },
   },
   requestDuration: {
     kind: 'histogram',
@@ -95,6 +180,7 @@ export const METRICS = {
     name: 'gateway_overhead_seconds',
     help: 'Time of each stage of an exchange; the stages of one add up to its duration',
     labels: ['stage'],
+    fromZero: { stage: STAGES },
     buckets: STAGE_BUCKETS,
   },
   upstreamReplays: {
@@ -102,7 +188,6 @@ export const METRICS = {
     name: 'gateway_upstream_replays_total',
     help: 'Requests sent again because the provider closed the kept-alive connection just as they arrived',
     labels: [],
-    fromZero: {},
   },
   shed: {
     kind: 'counter',
@@ -122,6 +207,7 @@ export const METRICS = {
     name: 'gateway_queue_wait_seconds',
     help: 'How long requests waited in the queue of their API key, by how the wait ended',
     labels: ['outcome'],
+    fromZero: { outcome: QUEUE_OUTCOMES },
     buckets: DURATION_BUCKETS,
   },
   unreadBytes: {
@@ -185,6 +271,7 @@ export const METRICS = {
     name: 'gateway_prompt_cache_tokens_total',
     help: 'Prompt tokens at endpoints with a price for cached tokens: read from the cache, written to it, or neither',
     labels: ['provider', 'model', 'kind'],
+    fromZero: { kind: PROMPT_CACHE_KINDS },
   },
   promptCacheMisses: {
     kind: 'counter',
@@ -250,12 +337,14 @@ export const METRICS = {
     name: 'gateway_breaker_changes_total',
     help: 'Changes of circuit breakers for all keys: opened by failures (`opened`), opened by rate limits (`limited`), probed, or closed',
     labels: ['provider', 'change'],
+    fromZero: { change: BREAKER_CHANGES },
   },
   endpointChoices: {
     kind: 'counter',
     name: 'gateway_endpoint_choices_total',
     help: 'Model calls, by the provider that is called first and the reason',
     labels: ['provider', 'reason'],
+    fromZero: { reason: ENDPOINT_CHOICES },
   },
   retries: {
     kind: 'counter',
@@ -269,6 +358,7 @@ export const METRICS = {
     name: 'gateway_tool_call_faults_total',
     help: 'Tool calls that models made and the client cannot run: arguments that are not JSON, or an unknown name',
     labels: ['provider', 'fault'],
+    fromZero: { fault: CALL_FAULTS },
   },
   hedges: {
     kind: 'counter',
@@ -282,18 +372,21 @@ export const METRICS = {
     name: 'gateway_guardrail_decisions_total',
     help: 'Decisions of guardrails on requests and replies, by detector and action',
     labels: ['guardrail', 'action'],
+    fromZero: { guardrail: GUARDRAILS, action: GUARDRAIL_ACTIONS },
   },
   serverToolCalls: {
     kind: 'counter',
     name: 'gateway_server_tool_calls_total',
     help: 'Calls to server tools by models, by tool and outcome',
     labels: ['tool', 'outcome'],
+    fromZero: { tool: [...SERVER_TOOLS, 'unknown'], outcome: SERVER_TOOL_OUTCOMES },
   },
   serverToolSeconds: {
     kind: 'histogram',
     name: 'gateway_server_tool_seconds',
     help: 'How long calls to server tools took, by tool',
     labels: ['tool'],
+    fromZero: { tool: SERVER_TOOLS },
     buckets: TASK_BUCKETS,
   },
   pluginSeconds: {
@@ -301,6 +394,7 @@ export const METRICS = {
     name: 'gateway_plugin_seconds',
     help: 'How long plugins worked on exchanges in which they had something to do',
     labels: ['plugin'],
+    fromZero: { plugin: PLUGINS },
     buckets: TASK_BUCKETS,
   },
   credentialEntries: {
@@ -353,12 +447,14 @@ export const METRICS = {
     name: 'gateway_task_queue_depth',
     help: 'Tasks that wait for a worker',
     labels: ['pool'],
+    fromZero: { pool: POOLS },
   },
   taskWait: {
     kind: 'histogram',
     name: 'gateway_task_wait_seconds',
     help: 'From the request for a task to its outcome, not including its run time',
     labels: ['pool'],
+    fromZero: { pool: POOLS },
     buckets: TASK_BUCKETS,
   },
   taskRun: {
@@ -366,6 +462,7 @@ export const METRICS = {
     name: 'gateway_task_run_seconds',
     help: 'Run time of a task in its worker',
     labels: ['task'],
+    fromZero: { task: TASKS },
     buckets: TASK_BUCKETS,
   },
   taskOutcomes: {
@@ -373,6 +470,7 @@ export const METRICS = {
     name: 'gateway_task_outcomes_total',
     help: 'Requested tasks, by outcome',
     labels: ['task', 'outcome'],
+    fromZero: { task: TASKS, outcome: TASK_OUTCOMES },
   },
   eventLoopLag: {
     kind: 'gauge',
@@ -398,6 +496,7 @@ export const METRICS = {
     name: 'gateway_batch_service_jobs_total',
     help: "Jobs at providers' batch services, by what happened to them",
     labels: ['provider', 'outcome'],
+    fromZero: { outcome: SERVICE_JOB_OUTCOMES },
   },
   heapUsed: {
     kind: 'gauge',

@@ -12,7 +12,9 @@ import {
   sumOf,
   textOf,
 } from '../metrics/exposition.ts'
+import { THREAD_METRICS } from '../metrics/metrics.ts'
 import { WorkspaceMetrics } from '../metrics/workspaces.ts'
+import { withZeros } from '../metrics/zeros.ts'
 import { SPAN_OUTCOMES } from '../telemetry/otlp/exporter.ts'
 
 export type ProcessMetrics = ReturnType<typeof createProcessMetrics>
@@ -290,7 +292,7 @@ export class Scraper {
     const { registry, workspaces } = this.#process
     const sums = await this.#sums()
     const own = workspaces === null ? [] : await snapshotOf(workspaces.registry)
-    return textOf([...(await snapshotOf(registry)), ...own, ...sums], form)
+    return textOf([...(await snapshotOf(registry)), ...own, ...withZeros(sums, THREAD_METRICS)], form)
   }
 
   /** Concurrent callers share one collection. */

@@ -44,19 +44,25 @@ t.test('snapshots of threads add up, and the newest trace of a bucket stays', as
       'b_seconds_bucket{le="+Inf",y="z"} 6',
       `b_seconds_sum{y="z"} ${0.7 + 2e6 + (0.8 + 2e6) + (0.6 + 2e6)}`,
       'b_seconds_count{y="z"} 6',
+      '# HELP never Never counted',
+      '# TYPE never counter',
       '# EOF',
       '',
     ].join('\n'),
   )
 })
 
-t.test('the text form has neither exemplars nor an end, and no help of a metric without values', async t => {
-  const text = textOf(await thread(1_000, 0.7), 'text')
-  t.notMatch(text, /trace_id|EOF|never/)
-  t.match(text, '# TYPE a_total counter\na_total{x="quote \\" and \\\\ and\\nbreak"} 2\n')
-  t.match(text, 'b_seconds_bucket{le="1",y="z"} 1\nb_seconds_bucket{le="1048576",y="z"} 1\n')
-  t.notMatch(text, /\n\n/)
-})
+t.test(
+  'the text form has neither exemplars nor an end, and a metric without values has its help and type',
+  async t => {
+    const text = textOf(await thread(1_000, 0.7), 'text')
+    t.notMatch(text, /trace_id|EOF/)
+    t.ok(text.endsWith('\n# HELP never_total Never counted\n# TYPE never_total counter\n'))
+    t.match(text, '# TYPE a_total counter\na_total{x="quote \\" and \\\\ and\\nbreak"} 2\n')
+    t.match(text, 'b_seconds_bucket{le="1",y="z"} 1\nb_seconds_bucket{le="1048576",y="z"} 1\n')
+    t.notMatch(text, /\n\n/)
+  },
+)
 
 t.test('a scraper gets the form that it prefers', async t => {
   const prometheus =

@@ -13,7 +13,7 @@ import { bestAsyncCpuMs } from '../support/cpu-time.ts'
 import { startGateway } from '../support/gateway.ts'
 import { parseScrape } from '../support/metrics.ts'
 
-const SERIES_MAX = 15_000
+const SERIES_MAX = 20_000
 /** Times what the library itself takes to add the same up and to write it. */
 const SCRAPE_MAX_RATIO = 3
 
@@ -35,6 +35,8 @@ function fullMetrics() {
     const provider = metrics.ofProvider(slug)
     provider.latency.observe(1)
     provider.answered.inc()
+    provider.chosen('price').inc()
+    provider.changed('opened').inc()
     for (const code of Object.keys(FAILURES)) provider.failed(code).inc()
   }
   for (const id of [...models, 'not-in-the-catalogue']) {

@@ -5,7 +5,7 @@
 import type { Clock } from '../../clock.ts'
 import { type GatewayError, toGatewayError } from '../../errors.ts'
 import { FREE } from '../../limits/quota.ts'
-import type { Metrics } from '../../metrics/metrics.ts'
+import type { Metrics, ServiceJobOutcome } from '../../metrics/metrics.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, Claim } from '../../storage/batches.ts'
 import type { ServiceJob, ServiceJobStore } from '../../storage/service-jobs.ts'
@@ -335,7 +335,7 @@ export class JobWork {
     this.#held = null
   }
 
-  #count(outcome: 'submitted' | JobOutcome): void {
+  #count(outcome: ServiceJobOutcome): void {
     this.#deps.metrics.serviceJobs.inc({ provider: this.job.provider, outcome })
   }
 
@@ -396,4 +396,4 @@ export class JobWork {
 }
 
 /** How a job ended; `lost`: the service never got it. */
-type JobOutcome = 'ended' | 'failed' | 'refused' | 'busy' | 'lost' | 'given_up'
+type JobOutcome = Exclude<ServiceJobOutcome, 'submitted'>

@@ -5,15 +5,13 @@
  */
 import type { Clock } from '../../clock.ts'
 import { parseJson } from '../../json.ts'
-import type { Metrics } from '../../metrics/metrics.ts'
+import type { CallFault, Metrics } from '../../metrics/metrics.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { RunningExchange } from '../running.ts'
 
 /** Longer arguments are not parsed a second time. */
 const ARGUMENTS_MAX_CHARS = 64 * 1024
-
-type CallFault = 'invalid_json' | 'unknown_name'
 
 /** Reports the calls that the client has to run to the health of the endpoint that made them. */
 export function noteCalls(

@@ -1,0 +1,72 @@
+/**
+ * Adds the series that have not had an event yet, with the value 0: those of all label values that `fromZero` of a
+ * declaration names. Done once for each scrape, so that threads do not send zeros to the main thread. Pure. Leaf.
+ */
+import type { Declaration } from './declaration.ts'
+import type { MetricFamily, MetricSample, MetricSnapshot } from './exposition.ts'
+
+type Labels = MetricSample['labels']
+
+/** The families of the snapshot, each with its zero series; families that no thread has reported are added whole. */
+export function withZeros(snapshot: MetricSnapshot, declarations: readonly Declaration[]): MetricSnapshot {
+  const families = new Map(snapshot.map(family => [family.name, family]))
+  for (const declaration of declarations) {
+    const { name, help, kind } = declaration
+    const family = families.get(name) ?? { name, help, type: kind, values: [] }
+    families.set(name, completed(family, declaration))
+  }
+  return [...families.values()]
+}
+
+function completed(family: MetricFamily, declaration: Declaration): MetricFamily {
+  const { labels: names, fromZero } = declaration
+  if (fromZero === undefined) return family
+  const seen = new Map<string, Labels>()
+  for (const { labels, metricName } of family.values)
+    if (metricName === undefined || metricName.endsWith('_count')) seen.set(keyOf(names, labels), labels)
+  const zeros: MetricSample[] = []
+  const begun = new Set<string>()
+  const begin = (known: Labels): void => {
+    // Labels with another value than those of the declaration keep it: a route or a provider that was seen.
+    const choices = names.map(name => {
+      const values = fromZero[name] ?? []
+      const value = known[name]
+      return value === undefined || values.includes(String(value)) ? values : [value]
+    })
+    const group = choices.map(values => (values.length === 1 ? values[0] : '')).join('\n')
+    if (begun.has(group)) return
+    begun.add(group)
+    for (const labels of combinations(names, choices))
+      if (!seen.has(keyOf(names, labels))) addZeros(zeros, declaration, labels)
+  }
+  begin({})
+  for (const labels of seen.values()) begin(labels)
+  return zeros.length === 0 ? family : { ...family, values: [...family.values, ...zeros] }
+}
+
+function keyOf(names: readonly string[], labels: Labels): string {
+  return names.map(name => labels[name]).join('\n')
+}
+
+/** Every combination of one value of each label; none if a label has no value. */
+function combinations(
+  names: readonly string[],
+  choices: readonly (readonly (string | number)[])[],
+): Labels[] {
+  return names.reduce<Labels[]>(
+    (rows, name, at) => rows.flatMap(row => (choices[at] ?? []).map(value => ({ ...row, [name]: value }))),
+    [{}],
+  )
+}
+
+function addZeros(zeros: MetricSample[], declaration: Declaration, labels: Labels): void {
+  if (declaration.kind !== 'histogram') {
+    zeros.push({ value: 0, labels })
+    return
+  }
+  const { name, buckets } = declaration
+  for (const le of [...buckets, '+Inf'])
+    zeros.push({ metricName: `${name}_bucket`, value: 0, labels: { le, ...labels } })
+  zeros.push({ metricName: `${name}_sum`, value: 0, labels })
+  zeros.push({ metricName: `${name}_count`, value: 0, labels })
+}
