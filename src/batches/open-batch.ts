@@ -1,7 +1,7 @@
 /** An open batch in one runner: its record, and the lines that the runner has claimed. Batch thread. */
 import { type Clock, isoInstant } from '../clock.ts'
 import type { Log } from '../log/log.ts'
-import type { BatchStatus } from '../protocol/management/batches.ts'
+import type { BatchStatus, BatchWait, BatchWaitReason } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, ClaimedLine } from '../storage/batches.ts'
 import type { LineRun } from './line-run.ts'
 import { isTerminal } from './states.ts'
@@ -23,10 +23,13 @@ export interface RunningLine {
 }
 
 interface MoveDeps {
-  readonly work: Pick<BatchWork, 'move'>
+  readonly work: Pick<BatchWork, 'move' | 'setWaiting'>
   readonly clock: Clock
   readonly log: Pick<Log, 'notice'>
 }
+
+/** Shorter waits are not told: a busy provider makes many of them, and each would be two writes to the Store. */
+const SHORT_WAIT_MS = 5_000
 
 export class OpenBatch {
   record: BatchRecord
@@ -41,6 +44,10 @@ export class OpenBatch {
   endingSinceMs: number | null = null
   /** The running step of its state; null: none. */
   step: Promise<void> | null = null
+  /** Why no line runs, as far as this runner knows. Monotonic time; null: it does not know that it waits. */
+  #wait: { reason: BatchWaitReason; readonly sinceMs: number } | null = null
+  /** True if a line ran after the record was last read. */
+  #hasRun = false
   /** Results that were stored after the record was read. */
   #storedSince = 0
 
@@ -82,8 +89,46 @@ export class OpenBatch {
     log.notice('batches', 'batch ended', { batch: id, status: to, completed, failed, total })
   }
 
+  /** A line ran: the provider answered it, or a batch service took it. */
+  ran(): void {
+    this.#hasRun = true
+    this.#wait = null
+  }
+
+  /** No line can run now. */
+  waits(reason: BatchWaitReason, monotonicMs: number): void {
+    if (this.#hasRun) return
+    if (this.#wait === null) this.#wait = { reason, sinceMs: monotonicMs }
+    else this.#wait.reason = reason
+  }
+
+  /** Tells the Store why the batch waits, if that has changed. Resolves to true if it wrote. */
+  async tellWait({ work, clock }: Omit<MoveDeps, 'log'>): Promise<boolean> {
+    const { id, status, waiting: told } = this.record
+    if (status !== 'in_progress' || this.endingSinceMs !== null) return false
+    const wait = this.#hasRun ? null : this.#waitAfter(told, clock)
+    const isNew = wait?.reason !== told?.reason
+    if (isNew) {
+      await work.setWaiting(id, wait)
+      this.record = { ...this.record, waiting: wait }
+    }
+    this.#hasRun = false
+    return isNew
+  }
+
+  /** The wait that is true now, if the Store has another one. */
+  #waitAfter(told: BatchWait | null, clock: Clock): BatchWait | null {
+    if (this.#wait === null || this.running.size > 0) return told
+    const { reason, sinceMs } = this.#wait
+    const waitedMs = clock.monotonicMs() - sinceMs
+    if (told === null && waitedMs < SHORT_WAIT_MS) return null
+    return { reason, since: told?.since ?? isoInstant(clock.nowMs() - waitedMs) }
+  }
+
   /** Takes a newer record. */
   renew(record: BatchRecord): void {
+    // Another runner may have run lines.
+    if (record.completed > this.record.completed) this.ran()
     this.record = record
     this.#storedSince = 0
   }

@@ -3,6 +3,7 @@
  * overloaded, none while it asks clients to wait. Pure, except for the clock.
  */
 import type { Clock } from '../clock.ts'
+import type { BatchWaitReason } from '../protocol/management/batches.ts'
 
 interface ProviderLaneOptions {
   readonly clock: Clock
@@ -20,6 +21,8 @@ const PAUSE_FIRST_MS = 1_000
 const PAUSE_MAX_MS = 60_000
 
 export class ProviderLane {
+  /** Why the last line that had to wait did so: batches that have to wait for the lane give this reason too. */
+  waitReason: BatchWaitReason | null = null
   readonly #clock: Clock
   readonly #max: number
   /** With a fraction, as it grows by parts of a place. */

@@ -2,8 +2,9 @@
  * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
  * The field `line` of an error's row in `errors.ts` says which errors wait or are retried. Pure.
  */
-import { type GatewayError, isError, PROVIDER_STATUSES } from '../errors.ts'
+import { type FailureCode, type GatewayError, isError, PROVIDER_STATUSES } from '../errors.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'
+import type { BatchWaitReason } from '../protocol/management/batches.ts'
 
 /** Requests that are sent for one line, when they fail in a way that may pass. */
 export const TRIES_MAX = 3
@@ -44,6 +45,30 @@ export function isNobodyNow({ metadata }: GatewayError): boolean {
     availability !== null &&
     Reflect.get(availability, 'retryable') === true
   )
+}
+
+/** Errors that let a batch wait: the reason if they are a provider's, and if they are the gateway's own. */
+const WAIT_REASONS: Readonly<
+  Partial<Record<FailureCode, { readonly provider: BatchWaitReason; readonly gateway: BatchWaitReason }>>
+> = {
+  rate_limit_exceeded: { provider: 'provider_rate_limit', gateway: 'key_limit' },
+  provider_unavailable: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
+  upstream_timeout: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
+  upstream_overloaded: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
+  service_unavailable: { provider: 'provider_unavailable', gateway: 'gateway_busy' },
+  store_unavailable: { provider: 'gateway_busy', gateway: 'gateway_busy' },
+  overloaded: { provider: 'gateway_busy', gateway: 'gateway_busy' },
+}
+
+/** Why a batch waits if one of its lines ended with this error; null: the error is not one that waiting mends. */
+export function waitReasonOf(
+  error: GatewayError,
+  attempts: readonly Pick<AttemptRecord, 'isStarted'>[],
+): BatchWaitReason | null {
+  const reasons = WAIT_REASONS[error.code]
+  if (reasons === undefined) return null
+  const isOfProvider = isNobodyNow(error) || attempts.some(({ isStarted }) => isStarted)
+  return isOfProvider ? reasons.provider : reasons.gateway
 }
 
 /** Why a connection did not come about: nothing was sent then. */

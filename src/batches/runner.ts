@@ -50,6 +50,8 @@ const LAST_WORDS_MS = 1_500
 const SUBMISSION_MS = 5_000
 /** How long a stop waits for the Store to take the last results. */
 const FLUSH_MS = 2_000
+/** Changes of waits that one look writes: the others come with the next ones. */
+const WAITS_MAX = 64
 const NO_VALID_BODY = 'The bodies of all requests are invalid: each result says what is wrong'
 
 type Step = (batch: OpenBatch) => Promise<void> | null
@@ -69,6 +71,7 @@ export class BatchRunner {
   readonly #checks = new CheckTurns()
   #claims = 0
   #failing = false
+  #waitsFail = false
   #closing: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
   #hurry: (() => void) | null = null
@@ -251,6 +254,24 @@ export class BatchRunner {
     for (const batch of this.#checks.inTurn(this.#batches.values())) this.#begin(batch)
     this.#lookAtServices()
     this.#scheduler.pump()
+    await this.#tellWaits()
+  }
+
+  /** Tells the Store which batches wait, and which do not any more. Never rejects. */
+  async #tellWaits(): Promise<void> {
+    this.#scheduler.noteWaits()
+    let writes = 0
+    try {
+      for (const batch of this.#batches.values()) {
+        if (writes === WAITS_MAX) return
+        if (!(await batch.tellWait(this.#deps))) continue
+        writes++
+        this.#waitsFail = false
+      }
+    } catch (error) {
+      if (!this.#waitsFail) this.#deps.log.fault('batches', 'cannot store why a batch waits', error)
+      this.#waitsFail = true
+    }
   }
 
   #lookAtServices(): void {

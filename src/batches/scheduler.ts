@@ -4,6 +4,7 @@
  */
 import type { Clock, Timer } from '../clock.ts'
 import type { Log } from '../log/log.ts'
+import type { BatchWaitReason } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, ClaimedLine, HeldLine, ReturnedLine } from '../storage/batches.ts'
 import { type Sharer, shareOut } from './fair-shares.ts'
 import { Lanes, laneNameOf } from './lanes.ts'
@@ -12,7 +13,7 @@ import type { LineRun, RunEnd, RunStop } from './line-run.ts'
 import type { OpenBatch, ReadyLine, RunningLine } from './open-batch.ts'
 import type { Pressure } from './pressure.ts'
 import type { ResultBuffer } from './result-buffer.ts'
-import { isNobodyNow, wasSent } from './retry.ts'
+import { isNobodyNow, waitReasonOf, wasSent } from './retry.ts'
 
 interface SchedulerOptions {
   readonly work: Pick<BatchWork, 'claimLines' | 'nextLineAt'>
@@ -159,6 +160,24 @@ export class Scheduler {
     for (const [hash, untilMs] of this.#pausedKeys) if (untilMs <= nowMs) this.#pausedKeys.delete(hash)
   }
 
+  /** Notes which batches wait for something that other batches wait for too, before a line of their own has met it. */
+  noteWaits(): void {
+    const nowMs = this.#options.clock.monotonicMs()
+    for (const batch of this.#batches.values()) {
+      // A batch service runs lines that this runner does not have.
+      if (batch.running.size > 0 || batch.record.service !== null) continue
+      const reason = this.#blockOf(batch)
+      if (reason !== null) batch.waits(reason, nowMs)
+    }
+  }
+
+  #blockOf(batch: OpenBatch): BatchWaitReason | null {
+    if (this.#isPaused(batch)) return 'key_limit'
+    const lane = this.#lanes.of(batch.lane)
+    if (lane.pausedMs > 0) return lane.waitReason
+    return this.#running >= this.#limit || !this.#options.hasRoom() ? 'gateway_busy' : null
+  }
+
   /** Never rejects. */
   async #pump(): Promise<void> {
     do {
@@ -214,6 +233,7 @@ export class Scheduler {
     const waitMs = this.#lanes.learn(end.attempts, enteredMs)
     const last = end.attempts.at(-1)
     if (last !== undefined) batch.lane = laneNameOf(last)
+    this.#noteRun(batch, end)
     const { batchId, number, fence } = line
     if (end.kind === 'deferred') this.#deferred(batch, lane)
     else if (end.kind === 'result') {
@@ -233,6 +253,15 @@ export class Scheduler {
     if (batch.running.size === 0) this.#options.onIdle(batch)
     this.pump()
     this.#noticeQuiet()
+  }
+
+  #noteRun(batch: OpenBatch, { kind, error, attempts }: RunEnd): void {
+    const reason = error === null ? null : waitReasonOf(error, attempts)
+    if (kind === 'stopped') return
+    if (reason !== null) {
+      batch.waits(reason, this.#options.clock.monotonicMs())
+      if (reason !== 'key_limit') this.#lanes.of(batch.lane).waitReason = reason
+    } else if (kind !== 'again') batch.ran()
   }
 
   /** Nobody was asked, so such lines have a lane of their own, which knows no overload. */

@@ -7,6 +7,7 @@ import type {
   BatchPreferences,
   BatchStatus,
   BatchUsage,
+  BatchWait,
 } from '../protocol/management/batches.ts'
 import type { DataRegion } from '../protocol/management/guardrails.ts'
 
@@ -44,6 +45,8 @@ export interface BatchRecord {
   readonly error: string | null
   /** The provider (slug) whose own batch service runs its lines, in jobs; null: the gateway runs all of them. */
   readonly service: { readonly provider: string } | null
+  /** Why no line runs; null: lines run, or the batch is not `in_progress`. */
+  readonly waiting: BatchWait | null
   /** ISO 8601 UTC, as all times here but leases. */
   readonly createdAt: string
   readonly expiresAt: string
@@ -118,6 +121,7 @@ export type AcceptedBatch = Omit<
   | 'usage'
   | 'error'
   | 'service'
+  | 'waiting'
   | 'startedAt'
   | 'cancellingAt'
   | 'finalizedAt'
@@ -271,7 +275,7 @@ export interface BatchWork {
   open(): Promise<readonly BatchRecord[]>
   /**
    * Moves a batch if it is in one of the states `from`, of which terminal ones do not count; null otherwise. Sets the
-   * time of the new state.
+   * time of the new state; a batch that moves does not wait any more.
    */
   move(
     id: string,
@@ -280,6 +284,8 @@ export interface BatchWork {
     at: string,
     change?: Partial<Pick<BatchRecord, 'error' | 'service'>>,
   ): Promise<BatchRecord | null>
+  /** Sets why the batch waits, or that it does not (null). Changes nothing unless it is `in_progress`. */
+  setWaiting(id: string, waiting: BatchWait | null): Promise<void>
   /**
    * Claims the batch itself for a step that one runner does alone; null: another one has it, or it is terminal. An
    * owner may claim again what it has, in case that it never heard of its claim.

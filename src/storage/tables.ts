@@ -244,6 +244,8 @@ export interface BatchesTable {
   usage: string | null
   error: string | null
   service: string | null
+  /** JSON. */
+  waiting: string | null
   createdAt: string
   expiresAt: string
   startedAt: string | null

@@ -51,6 +51,25 @@ t.test('a batch that was accepted is run, and its results and sums are there', a
   t.equal(await gateway.stop(), 0)
 })
 
+t.test('a batch whose provider is down says why it waits, everywhere, until it is back', async t => {
+  let isDown = true
+  const { settings } = await startLineProvider(t, () => (isDown ? { status: 503 } : {}))
+  const storageUrl = newDatabaseUrl()
+  const gateway = await startGatewayProcess(t, { ...settings, storage: { url: storageUrl } })
+  const client = new BatchClient(gateway.url, gateway.apiKey)
+  const { id, waiting } = await client.create(Array.from({ length: 20 }, (_, at) => `line ${at}`))
+  t.equal(waiting, null)
+  const waits = await client.until(id, batch => batch.waiting !== null)
+  t.match(waits, { status: 'in_progress', waiting: { reason: 'provider_unavailable' } })
+  t.ok(Number.isInteger(waits.waiting?.since))
+  const ask = caller(`${gateway.url}/v1`, gateway.apiKey)
+  t.match((await ask('GET', '/batches')).text, '"waiting":{"reason":"provider_unavailable","since":')
+  isDown = false
+  const ran = await client.until(id, batch => batch.waiting === null)
+  t.ok(ran.request_counts.completed > 0, 'a request ran')
+  t.match(await client.ended(id), { status: 'completed', waiting: null })
+})
+
 t.test(
   'a cancelled batch ends at once: calls to providers are closed, what had finished is there',
   async t => {

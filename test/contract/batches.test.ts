@@ -29,6 +29,7 @@ const NEW = {
   provider: null,
   usage: null,
   error: null,
+  waiting: null,
   results: null,
   input_file_id: null,
   output_file_id: null,

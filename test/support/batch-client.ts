@@ -17,6 +17,7 @@ export interface BatchDocument {
   readonly usage: { readonly cost: number } | null
   readonly results: readonly (ResultDocument & { readonly custom_id: string })[] | null
   readonly error: { readonly message: string } | null
+  readonly waiting: { readonly reason: string; readonly since: number } | null
 }
 
 /** A configuration whose one model is served by the provider. */

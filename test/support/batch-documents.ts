@@ -11,6 +11,7 @@ export interface DocumentFields {
   readonly failed?: number
   readonly cost?: number | null
   readonly error?: string | null
+  readonly waiting?: { readonly reason: string; readonly since: number } | null
   readonly results?: readonly unknown[] | null
 }
 
@@ -39,6 +40,7 @@ export function batchDocument(fields: DocumentFields = {}) {
             cost,
           },
     error: error === null ? null : { message: error },
+    ...(fields.waiting === undefined ? {} : { waiting: fields.waiting }),
     results: fields.results ?? null,
   }
 }

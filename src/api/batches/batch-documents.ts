@@ -7,7 +7,7 @@ import { outputFileId, type ResultDocument } from './batch-outputs.ts'
 
 /** A batch without its results. */
 export function batchDocument(batch: BatchRecord) {
-  const { id, endpoint, model, status, total, completed, failed, error } = batch
+  const { id, endpoint, model, status, total, completed, failed, error, waiting } = batch
   const hasUsage = isTerminal(status) || completed + failed > 0
   return {
     id,
@@ -23,6 +23,7 @@ export function batchDocument(batch: BatchRecord) {
     request_counts: { total, completed, failed },
     usage: hasUsage ? usageDocument(batch.usage) : null,
     error: error === null ? null : { message: error },
+    waiting: waiting === null ? null : { reason: waiting.reason, since: secondsOf(waiting.since) },
     results: null,
     ...clientFields(batch),
   }
@@ -83,6 +84,7 @@ export function newBatchDocument(batch: BatchRecord) {
     usage: NO_USAGE,
     error: null,
     service: null,
+    waiting: null,
     startedAt: null,
     cancellingAt: null,
     finalizedAt: null,

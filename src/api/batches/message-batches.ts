@@ -143,6 +143,7 @@ function messageBatch(batch: BatchRecord) {
     ended_at: batch.finalizedAt,
     cancel_initiated_at: batch.cancellingAt,
     archived_at: null,
+    waiting: batch.waiting,
     // A path, which clients resolve against their base URL, because only they know how they reach the gateway.
     results_url: ended ? `/v1/messages/batches/${id}/results` : null,
   }

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
-import { BATCH_ENDPOINTS, BATCH_STATUSES } from '../../protocol/management/batches.ts'
+import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { answer, header, listById, METADATA_HEADER, oneRecord, query, tagged } from './description.ts'
 import { alike, count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
 
@@ -89,6 +89,12 @@ const batch = {
   request_counts: Type.Object({ total: count, completed: count, failed: count }),
   usage: nullable(UsageOfBatch),
   error: nullable(Type.Object({ message: text })),
+  waiting: nullable(
+    Type.Object(
+      { reason: oneOf(...BATCH_WAIT_REASONS), since: unixSeconds },
+      { description: 'Why no request of the batch runs, and since when; null while requests run.' },
+    ),
+  ),
   input_file_id: orNoText,
   output_file_id: orNoText,
   error_file_id: orNoText,
@@ -116,7 +122,7 @@ const BATCH = {
   expires_at: 1795470512,
   provider: null,
   request_counts: { total: 1, completed: 0, failed: 0 },
-  ...alike(null, 'usage', 'error', 'results', 'input_file_id', 'output_file_id'),
+  ...alike(null, 'usage', 'error', 'waiting', 'results', 'input_file_id', 'output_file_id'),
   ...alike(null, 'error_file_id', 'errors', 'metadata', 'in_progress_at', 'finalizing_at'),
   ...alike(null, 'completed_at', 'failed_at', 'expired_at', 'cancelling_at', 'cancelled_at'),
 }

@@ -2,6 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
 import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
+import { BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { answer, query, tagged } from './description.ts'
 import { alike, count, orNoText, text } from './response.ts'
 
@@ -33,6 +34,12 @@ export const MessageBatchAnswer = Type.Object({
   ended_at: orNoText,
   cancel_initiated_at: orNoText,
   archived_at: Type.Null(),
+  waiting: nullable(
+    Type.Object(
+      { reason: oneOf(...BATCH_WAIT_REASONS), since: text },
+      { description: 'Why no request of the batch runs, and since when; null while requests run.' },
+    ),
+  ),
   results_url: nullable(Type.String({ description: 'A path below the base URL.' })),
 })
 
@@ -43,7 +50,7 @@ const BATCH = {
   request_counts: { processing: 1, succeeded: 0, errored: 0, canceled: 0, expired: 0 },
   created_at: '2026-11-22T21:08:32.000Z',
   expires_at: '2026-11-23T21:08:32.000Z',
-  ...alike(null, 'ended_at', 'cancel_initiated_at', 'archived_at', 'results_url'),
+  ...alike(null, 'ended_at', 'cancel_initiated_at', 'archived_at', 'waiting', 'results_url'),
 }
 
 export const MESSAGE_BATCHES = tagged('Batches', {

@@ -14,7 +14,7 @@ const LINE_MS = 5_000
 
 /** The words for a moment; the most important one stays longest. */
 function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
-  const { batch, rate, doneAtMs, trouble } = moment
+  const { batch, rate, doneAtMs } = moment
   const { completed, failed, total } = batch
   const done = completed + failed
   const parts: (BarPart | null)[] = [
@@ -28,9 +28,20 @@ function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
     rate === null ? null : { text: `${rateText(rate)}/s`, rank: 5 },
     doneAtMs === null ? null : { text: `ETA ${duration(doneAtMs - clock.monotonicMs())}`, rank: 2 },
     { text: `${duration(clock.nowMs() - batch.createdMs)} elapsed`, rank: 6 },
-    trouble === null ? { text: batch.status, rank: 4 } : { text: trouble, rank: 2, color: 'yellow' },
+    statePart(moment, clock),
   ]
   return parts.filter(part => part !== null)
+}
+
+function statePart({ batch: { status, waiting }, trouble }: BatchMoment, clock: Clock): BarPart {
+  if (trouble !== null) return { text: trouble, rank: 2, color: 'yellow' }
+  if (waiting === null) return { text: status, rank: 4 }
+  const reason = waiting.reason.replaceAll('_', ' ')
+  return {
+    text: `waiting for ${duration(clock.nowMs() - waiting.sinceMs)}: ${reason}`,
+    rank: 2,
+    color: 'yellow',
+  }
 }
 
 function rateText(rate: number): string {
@@ -84,7 +95,8 @@ function atChanges(
   return {
     show(moment) {
       if (moment.trouble !== null) return
-      const { status, completed, failed } = moment.batch
+      const { completed, failed, waiting } = moment.batch
+      const status = waiting === null ? moment.batch.status : waiting.reason
       const figures = `${completed} ${failed}`
       const atMs = clock.monotonicMs()
       if (last?.status === status && (last.figures === figures || atMs - last.atMs < LINE_MS)) return

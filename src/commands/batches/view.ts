@@ -26,6 +26,8 @@ export interface BatchView {
   } | null
   /** Why the whole batch failed. */
   readonly error: string | null
+  /** Why none of its requests runs; null: they run, or it has ended. */
+  readonly waiting: { readonly reason: string; readonly sinceMs: number } | null
   /** As the gateway sent it, without results. */
   readonly document: Readonly<Record<string, unknown>>
 }
@@ -51,13 +53,26 @@ const BatchDocument = Type.Object({
     Type.Null(),
   ]),
   error: Type.Union([Type.Object({ message: Type.String() }), Type.Null()]),
+  // Gateways of older versions do not send it.
+  waiting: Type.Optional(Type.Union([Type.Object({ reason: Type.String(), since: Amount }), Type.Null()])),
 })
 const BatchList = Type.Object({ data: Type.Array(BatchDocument), has_more: Type.Boolean() })
 
 /** Null: it is no batch. */
 export function batchView(document: unknown): BatchView | null {
   if (!Value.Check(BatchDocument, document)) return null
-  const { id, status, endpoint, model, created_at, finalized_at, request_counts, usage, error } = document
+  const {
+    id,
+    status,
+    endpoint,
+    model,
+    created_at,
+    finalized_at,
+    request_counts,
+    usage,
+    error,
+    waiting = null,
+  } = document
   const { results: _, ...rest } = document as typeof document & { results?: unknown }
   return {
     id: plain(id),
@@ -78,6 +93,7 @@ export function batchView(document: unknown): BatchView | null {
             cost: usage.cost,
           },
     error: error === null ? null : plain(error.message),
+    waiting: waiting === null ? null : { reason: plain(waiting.reason), sinceMs: waiting.since * 1000 },
     document: rest,
   }
 }

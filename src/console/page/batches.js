@@ -7,6 +7,12 @@ import { html, useState } from './html.js'
 import { Chip, Empty, RowButton, Table, useView, Waiting } from './parts.js'
 
 const TONES = { completed: 'good', failed: 'bad', expired: 'bad', cancelled: 'warn', cancelling: 'warn' }
+const REASONS = {
+  provider_unavailable: 'the provider is unavailable',
+  provider_rate_limit: 'the provider limits requests',
+  key_limit: 'the API key is at its limit',
+  gateway_busy: 'the gateway is busy',
+}
 const COLUMNS = [
   'Batch',
   'Status',
@@ -67,6 +73,12 @@ function Row({ batch, onCancel }) {
       <td class="progress">
         <progress max=${Math.max(total, 1)} value=${done} aria-label=${`Progress of ${batch.id}`}></progress>
         ${' '}${count(done)} of ${count(total)}
+        ${
+          batch.waiting !== null &&
+          html`<div class="dim">
+            waiting since ${dateTime(batch.waiting.since * 1000)}: ${REASONS[batch.waiting.reason]}
+          </div>`
+        }
       </td>
       <td class="number">${count(failed)}</td>
       <td>${batch.model}</td>

@@ -21,6 +21,22 @@ export const TERMINAL_STATUSES = [
   'cancelled',
 ] as const satisfies BatchStatus[]
 
+/** Why a batch in progress waits: see `BatchWait`. docs/batches.md explains each. */
+export const BATCH_WAIT_REASONS = [
+  'provider_unavailable',
+  'provider_rate_limit',
+  'key_limit',
+  'gateway_busy',
+] as const
+export type BatchWaitReason = (typeof BATCH_WAIT_REASONS)[number]
+
+/** None of the requests of a batch has run since then. */
+export interface BatchWait {
+  readonly reason: BatchWaitReason
+  /** ISO 8601 UTC; a change of the reason does not change it. */
+  readonly since: string
+}
+
 /** Endpoints whose requests a batch may hold. */
 export const BATCH_ENDPOINTS = [
   '/v1/responses',

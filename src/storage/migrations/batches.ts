@@ -113,6 +113,13 @@ export const batchFiles: Migration = {
   },
 }
 
+/** Adds why a batch waits, and since when. */
+export const batchWaits: Migration = {
+  async up(db) {
+    await db.schema.alterTable('batches').addColumn('waiting', 'text').execute()
+  },
+}
+
 /** Adds what each batch takes in its workspace. What batches take that are there already is their requests alone. */
 export const batchRoom: Migration = {
   async up(db) {

@@ -10,7 +10,7 @@ import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { alerts } from './alerts.ts'
 import { audit } from './audit.ts'
-import { batches, batchFiles, batchRoom } from './batches.ts'
+import { batches, batchFiles, batchRoom, batchWaits } from './batches.ts'
 import { captures } from './captures.ts'
 import { catalogue } from './catalogue.ts'
 import { credentials, credits, keyRevisions } from './credentials.ts'
@@ -67,6 +67,7 @@ export const MIGRATIONS: Readonly<Record<string, Migration>> = {
   '0030-explanations': explanations,
   '0031-key-identities': keyIdentities,
   '0032-usage-refused': usageRefused,
+  '0033-batch-waits': batchWaits,
 }
 
 /**

@@ -292,3 +292,21 @@ t.test('on a terminal the figures run on between two answers', async t => {
   t.equal(clock.armed, 0, 'and stop at its end')
   t.ok(text.endsWith('\n'))
 })
+
+t.test('a batch that waits says why and for how long, in each line that has news', async t => {
+  const clock = new TestClock()
+  const lines: string[] = []
+  const display = textDisplay({ line: text => void lines.push(text), note: () => undefined }, clock)
+  const since = clock.nowMs() / 1000 - 90
+  const show = (fields: DocumentFields) =>
+    display.show({ batch: viewOf(fields), rate: null, doneAtMs: null, trouble: null })
+  show({})
+  show({ waiting: null })
+  show({ waiting: { reason: 'provider_unavailable', since } })
+  show({ waiting: { reason: 'provider_unavailable', since } })
+  show({ waiting: null })
+  t.equal(lines.length, 3)
+  t.match(lines[0], /in_progress$/)
+  t.match(lines[1], /waiting for .*: provider unavailable$/)
+  t.match(lines[2], /in_progress$/)
+})

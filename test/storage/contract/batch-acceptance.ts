@@ -44,6 +44,7 @@ export async function batchAcceptanceContract(t: Test, opened: Opened): Promise<
         usage: NO_USAGE,
         error: null,
         service: null,
+        waiting: null,
         startedAt: null,
         cancellingAt: null,
         finalizedAt: null,

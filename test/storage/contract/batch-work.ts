@@ -57,6 +57,29 @@ export async function batchWorkContract(t: Test, opened: Opened): Promise<void> 
     t.match(await batches.work.move(other.id, ['validating'], 'finalizing', at(4)), { finalizedAt: null })
   })
 
+  await t.test('a batch in progress may say why it waits, until it moves on', async t => {
+    const { batches } = await opened(t)
+    const { work } = batches
+    const { id } = await accept(batches)
+    const waiting = { reason: 'provider_unavailable', since: at(1) } as const
+    const found = async () => present(await batches.find('org_1', 'ws_1', id)).waiting
+    await work.setWaiting(id, waiting)
+    t.equal(await found(), null, 'not while it is checked')
+    await work.move(id, ['validating'], 'in_progress', at(0))
+    const other = await accept(batches)
+    await work.setWaiting(id, waiting)
+    t.same(await found(), waiting)
+    t.match(await batches.find('org_1', 'ws_1', other.id), { waiting: null }, 'others are as they were')
+    t.same((await work.open()).find(batch => batch.id === id)?.waiting, waiting)
+    await work.setWaiting(id, null)
+    t.equal(await found(), null)
+    await work.setWaiting(id, { ...waiting, reason: 'key_limit' })
+    t.match(await work.move(id, ['in_progress'], 'cancelling', at(2)), { waiting: null })
+    await work.setWaiting(id, waiting)
+    t.equal(await found(), null, 'not once it ends')
+    await work.setWaiting('batch_unknown', waiting)
+  })
+
   await t.test('of moves at once one succeeds', async t => {
     const { batches } = await opened(t)
     const { id } = await accept(batches)

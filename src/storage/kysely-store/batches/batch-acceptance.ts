@@ -175,6 +175,7 @@ async function insertOpening(transaction: Kysely<Tables>, batch: OpeningBatch): 
     usage: null,
     error: null,
     service: null,
+    waiting: null,
     createdAt: '',
     expiresAt: '',
     startedAt: null,

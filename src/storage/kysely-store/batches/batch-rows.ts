@@ -62,6 +62,7 @@ export function recordOf(row: BatchRow): BatchRecord {
     usage: usageOf(row.usage),
     error: row.error,
     service: row.service === null ? null : (JSON.parse(row.service) as BatchRecord['service']),
+    waiting: row.waiting === null ? null : (JSON.parse(row.waiting) as BatchRecord['waiting']),
     createdAt: row.createdAt,
     expiresAt: row.expiresAt,
     startedAt: row.startedAt,

@@ -21,7 +21,7 @@ const TIME_OF: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt'
   cancelled: 'finalizedAt',
 }
 
-type Verbs = 'open' | 'move' | 'claimBatch' | 'releaseBatch' | 'unchecked' | 'checked'
+type Verbs = 'open' | 'move' | 'setWaiting' | 'claimBatch' | 'releaseBatch' | 'unchecked' | 'checked'
 
 export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, Verbs> {
   return {
@@ -44,6 +44,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .updateTable('batches')
         .set({
           status: to,
+          waiting: null,
           ...(time === undefined ? {} : { [time]: at }),
           ...(error === undefined ? {} : { error }),
           ...(service === undefined ? {} : { service: service === null ? null : JSON.stringify(service) }),
@@ -55,6 +56,14 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .where('status', 'in', running)
         .returningAll()
       return await firstOf(query, recordOf)
+    },
+    async setWaiting(id, waiting) {
+      await db
+        .updateTable('batches')
+        .set({ waiting: waiting === null ? null : JSON.stringify(waiting) })
+        .where('id', '=', id)
+        .where('status', '=', 'in_progress')
+        .execute()
     },
     async claimBatch(id, owner, nowMs, leaseUntilMs) {
       const row = await db
