@@ -184,9 +184,12 @@ t.test('marks of the gateway: an agent by the other doors reads at least 90 %', 
 t.test('a conversation that misses the cache is counted with the reason and the tokens', async t => {
   const { promptCacheMisses } = gateway.serving.metrics
   const counted = async (): Promise<Record<string, number>> =>
-    Object.fromEntries(
-      (await promptCacheMisses.get()).values.map(({ labels, value }) => [String(labels.reason), value]),
-    )
+    Object.fromEntries([
+      ...['tools', 'system', 'earlier_turn', 'endpoint', 'time', 'other'].map(reason => [reason, 0] as const),
+      ...(await promptCacheMisses.get()).values.map(
+        ({ labels, value }) => [String(labels.reason), value] as const,
+      ),
+    ])
   const system = [{ type: 'text', text: SYSTEM, ...MARK }]
   const tools = FUNCTIONS.map(({ parameters, ...rest }) => ({ ...rest, input_schema: parameters }))
   const messages = (...texts: string[]) =>

@@ -61,7 +61,8 @@ async function start(t: Test, { kept = {}, keptByAll, ...options }: Terms = {}) 
     mine,
     outcomes: async () => {
       const { values } = await serving.metrics.resumes.get()
-      return Object.fromEntries(values.map(({ labels, value }) => [labels.outcome, value]))
+      const counted = Object.fromEntries(values.map(({ labels, value }) => [labels.outcome, value]))
+      return { completed: 0, left: 0, cut: 0, refused: 0, ...counted }
     },
     /** A stream whose client has left after the first word; the model goes on. */
     async left(word = 'one ') {

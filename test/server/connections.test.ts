@@ -47,7 +47,11 @@ async function start(t: Test, overrides: Partial<ServerOptions>) {
   )
   const refused = async () => {
     const { values } = await front.metrics.connectionsRefused.get()
-    return Object.fromEntries(values.map(({ labels, value }) => [labels.reason, value]))
+    return {
+      limit: 0,
+      address: 0,
+      ...Object.fromEntries(values.map(({ labels, value }) => [labels.reason, value])),
+    }
   }
   return {
     ...front,
