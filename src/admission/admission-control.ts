@@ -67,6 +67,11 @@ export class AdmissionControl implements KeyedRequests {
     this.load.byKey.add(key, bytes)
   }
 
+  /** See `KeyShares.charge`. */
+  charge(key: Holder, ms: number): void {
+    this.#shares.charge(key, ms)
+  }
+
   /**
    * Gives a request a place in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late

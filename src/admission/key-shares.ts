@@ -85,6 +85,11 @@ function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
   return spentMs === 0 ? 0 : spentMs * 0.5 ** ((nowMs - spentAtMs) / HALF_LIFE_MS)
 }
 
+function charge(share: KeyShare, ms: number, nowMs: number): void {
+  share.spentMs = spentBy(share, nowMs) + ms
+  share.spentAtMs = nowMs
+}
+
 /** The keys that have, or recently had, open requests in one thread, and their organizations. */
 export class KeyShares {
   readonly limits: KeyLimits
@@ -120,8 +125,24 @@ export class KeyShares {
    * yet, it waits in `KeyPlace.wait` before any work.
    * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
    */
-  enter({ hash, organizationId }: Holder, announcedBytes: number, mayWait = false): KeyPlace {
+  enter(key: Holder, announcedBytes: number, mayWait = false): KeyPlace {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
+    const share = this.#shareOf(key)
+    const isLate = share.open >= this.limits.openPerKey
+    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
+    const place = new KeyPlace(this, share, this.#deps.clock, isLate)
+    place.add(announcedBytes)
+    if (isLate) share.late++
+    else countOpen(share, 1)
+    return place
+  }
+
+  /** Charges a key for time of the event loop that belongs to no request. */
+  charge(key: Holder, ms: number): void {
+    charge(this.#shareOf(key), ms, this.#deps.clock.monotonicMs())
+  }
+
+  #shareOf({ hash, organizationId }: Holder): KeyShare {
     let share = this.#shares.get(hash)
     if (share === undefined) {
       share = {
@@ -136,13 +157,7 @@ export class KeyShares {
       }
       this.#shares.set(hash, share)
     }
-    const isLate = share.open >= this.limits.openPerKey
-    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
-    const place = new KeyPlace(this, share, this.#deps.clock, isLate)
-    place.add(announcedBytes)
-    if (isLate) share.late++
-    else countOpen(share, 1)
-    return place
+    return share
   }
 
   /** The organization of one more key. */
@@ -314,10 +329,8 @@ export class KeyPlace implements QueuedPlace {
 
   /** Charges the key for the event-loop time since then. */
   spend(sinceMs: number): void {
-    const share = this.#share
     const nowMs = this.#clock.monotonicMs()
-    share.spentMs = spentBy(share, nowMs) + nowMs - sinceMs
-    share.spentAtMs = nowMs
+    charge(this.#share, nowMs - sinceMs, nowMs)
   }
 
   /**

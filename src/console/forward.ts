@@ -4,6 +4,7 @@ import { request as askPlainly, type IncomingMessage, type ServerResponse } from
 import { request as askSecurely } from 'node:https'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
+import { BODY_PIECES, cutTooFine, PieceCount } from '../fairness/pieces.ts'
 
 /** Headers of the reply that the page shows. */
 const PASSED = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
@@ -90,17 +91,30 @@ function trustOnly(certificateFile: string) {
   }
 }
 
-/** @throws GatewayError `payload_too_large`, with the noun of what was sent */
-export async function readBody(request: IncomingMessage, maxBytes: number, noun: string): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  // The connection stays, so that a refusal can be told.
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes > maxBytes) {
-      throw new GatewayError('payload_too_large', `${noun} can be at most ${maxBytes} bytes long`)
+/**
+ * Reads the body of a request. After a refusal it reads no further, and the connection stays open for the answer.
+ * @param noun names the body in the refusal of a long one
+ * @throws GatewayError `payload_too_large`; `invalid_request` if its chunks are too short; `client_closed`
+ */
+export function readBody(request: IncomingMessage, maxBytes: number, noun: string): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    const count = new PieceCount(BODY_PIECES)
+    const refuse = (error: GatewayError): void => {
+      request.off('data', take).pause()
+      reject(error)
     }
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks)
+    const take = (chunk: Buffer): void => {
+      if (!count.add(chunk.length)) refuse(cutTooFine())
+      else if (count.bytes > maxBytes) {
+        refuse(new GatewayError('payload_too_large', `${noun} can be at most ${maxBytes} bytes long`))
+      } else chunks.push(chunk)
+    }
+    const left = (): void => reject(new GatewayError('client_closed', 'The client has left'))
+    request
+      .on('data', take)
+      .once('end', () => resolve(Buffer.concat(chunks)))
+      .once('error', left)
+      .once('close', left)
+  })
 }

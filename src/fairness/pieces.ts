@@ -1,4 +1,5 @@
 /** Bounds how finely a sender may cut its bytes: each piece has a fixed cost, whatever its length. Pure. Hot path. */
+import { GatewayError } from '../errors.ts'
 
 /** `free` pieces may have any length; after them the mean length must be at least `leastMeanBytes`. */
 export interface PieceBound {
@@ -20,6 +21,15 @@ export function isCutTooFine({ free, leastMeanBytes }: PieceBound, pieces: numbe
   return pieces > free && bytes < pieces * leastMeanBytes
 }
 
+/** The refusal of a request body that breaks BODY_PIECES. */
+export function cutTooFine(): GatewayError {
+  const { free, leastMeanBytes } = BODY_PIECES
+  return new GatewayError(
+    'invalid_request',
+    `The request body arrives in too short chunks: after ${free} chunks, their mean length must be at least ${leastMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`,
+  )
+}
+
 /** Counts the pieces of one body or reply. */
 export class PieceCount {
   readonly #bound: PieceBound
@@ -36,5 +46,25 @@ export class PieceCount {
     this.#pieces++
     this.bytes += bytes
     return !isCutTooFine(this.#bound, this.#pieces, this.bytes)
+  }
+}
+
+/** Counts events of one sender, for a limit in each second. */
+export class PerSecond {
+  readonly #limit: number
+  #sinceMs = Number.NEGATIVE_INFINITY
+  #count = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** Counts one. False if it is above the limit. @param nowMs monotonic */
+  add(nowMs: number): boolean {
+    if (nowMs - this.#sinceMs >= 1_000) {
+      this.#sinceMs = nowMs
+      this.#count = 0
+    }
+    return ++this.#count <= this.#limit
   }
 }

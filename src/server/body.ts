@@ -162,8 +162,7 @@ class Segments {
     if (this.reuses && bytes >= REUSED_MIN_BYTES && bytes <= SEGMENT_BYTES)
       return this.#free.pop() ?? new Uint8Array(SEGMENT_BYTES)
     const roomBytes = Math.max(bytes, this.#limitBytes - this.#endsAt)
-    const grownBytes =
-      this.bytes === 0 ? 0 : Math.min(Math.max(this.bytes, GROWN_MIN_BYTES), GROWN_MAX_BYTES)
+    const grownBytes = this.bytes === 0 ? 0 : Math.min(Math.max(this.bytes, GROWN_MIN_BYTES), GROWN_MAX_BYTES)
     // Short memory comes from Node's pool, because a separate allocation costs six times as much.
     return Buffer.allocUnsafe(Math.min(Math.max(bytes, grownBytes), roomBytes))
   }

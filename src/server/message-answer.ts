@@ -25,6 +25,8 @@ export interface AnsweringSocket {
   /** Bytes that wait for the client, as of the last call of `send` or `progressed`. */
   readonly unsentBytes: number
   send(texts: readonly string[]): void
+  /** Called when the message was refused, so that it began no response. */
+  refused(): void
   /** Called when all messages of the answer have been created. */
   settled(answer: MessageAnswer): void
   /** Called when the answer is complete and has been sent. */
@@ -94,6 +96,7 @@ export class MessageAnswer implements ResponseSocket {
     this.lane ??= laneIn(this.message)
     this.#tell([errorText(Number.parseInt(status, 10), body.toString())])
     this.#complete(null)
+    this.#session.refused()
   }
 
   sendHead(): void {

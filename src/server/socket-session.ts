@@ -5,6 +5,7 @@
 import type { Clock, Timer } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
 import type { Holder } from '../fairness/held-share.ts'
+import { PerSecond } from '../fairness/pieces.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
@@ -33,6 +34,13 @@ const LIFETIME_MS = 60 * 60_000
 const WATCH_MS = 30_000
 /** Maximum number of pings and refused messages while a client does not read. After one more, the socket is dropped. */
 const UNREAD_MAX = 16
+/**
+ * Maximum number of frames in a second that begin no response: pings, pongs, reports and refused messages. Each has a
+ * fixed cost, however short it is, and no limit of the key counts them.
+ */
+const IDLE_FRAMES_PER_SECOND = 200
+/** Time of the event loop that one of them takes, with its answer. */
+const IDLE_FRAME_MS = 0.01
 /** Maximum number of messages of lanes that wait for the response in flight, and maximum of their bytes together. */
 const WAITING_MAX = 8
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
@@ -43,6 +51,7 @@ const LANE_MAX_CHARS = 256
 /** Close codes of RFC 6455. */
 const GOING_AWAY = 1001
 const NO_TEXT = 1003
+const NOT_ALLOWED = 1008
 
 /** Headers of the handshake that do not apply to the requests in its messages. */
 const OF_HANDSHAKE =
@@ -107,6 +116,8 @@ export class SocketSession implements AnsweringSocket {
   #stuckMs = 0
   /** See UNREAD_MAX. */
   #unread = 0
+  /** See IDLE_FRAMES_PER_SECOND. */
+  readonly #idleFrames = new PerSecond(IDLE_FRAMES_PER_SECOND)
   /** Monotonic: time of the last whole message, ping or pong of the client. */
   #heardMs: number
   #isPinged = false
@@ -145,14 +156,18 @@ export class SocketSession implements AnsweringSocket {
     return this.#unsentBytes
   }
 
-  /** Takes a message of the client; its memory is valid only during the call. */
+  /** Takes a message of the client; its memory is valid only during the call. Runs inside the library's callback. */
   take(message: ArrayBuffer, isBinary: boolean): void {
+    if (this.#isClosed) return
     this.#heard()
     if (isBinary) {
       this.#socket.end(NO_TEXT, 'Messages must be JSON text')
       return
     }
-    if (isNote(message)) return
+    if (isNote(message)) {
+      this.#countIdle()
+      return
+    }
     // A client may be faster than the end of its last answer, which is counted in a later turn.
     if (this.#waiting.length === 0 && this.#running?.isComplete !== false) this.#start(message.slice(0))
     else if (namesLane(message)) this.#wait(message)
@@ -183,8 +198,24 @@ export class SocketSession implements AnsweringSocket {
 
   #refuse(message: string, lane: string): void {
     const error = new GatewayError('conflict', message)
+    if (!this.#countIdle()) return
     this.#tell(error.status, error, 'response_in_flight', lane)
     this.#boundUnread()
+  }
+
+  /** Counts a frame that begins no response, and charges the key for it. False if the socket has been closed. */
+  #countIdle(): boolean {
+    if (this.#isClosed) return false
+    const { clock, requests } = this.#deps
+    const nowMs = clock.monotonicMs()
+    requests.admissions.charge(this.key, IDLE_FRAME_MS)
+    if (this.#idleFrames.add(nowMs)) return true
+    // Ends the callbacks for the frames that the library has already read.
+    this.#socket.end(
+      NOT_ALLOWED,
+      `Too many pings, pongs and refused messages: at most ${IDLE_FRAMES_PER_SECOND} a second`,
+    )
+    return false
   }
 
   /** Begins the request in a message; the message belongs to the session. */
@@ -233,15 +264,21 @@ export class SocketSession implements AnsweringSocket {
     else if (continued !== null) this.#memory.forget(continued.id)
   }
 
+  /** Called when a message has been refused: it began no response. */
+  refused(): void {
+    this.#countIdle()
+  }
+
   /** Called when the client has sent a ping, which the library has answered. */
   pinged(): void {
+    if (!this.#countIdle()) return
     this.#heard()
     this.#boundUnread()
   }
 
-  /** Called when the client has answered a ping. */
+  /** Called when the client has sent a pong. */
   ponged(): void {
-    this.#heard()
+    if (this.#countIdle()) this.#heard()
   }
 
   over(answer: MessageAnswer): void {

@@ -81,6 +81,7 @@ export async function startAdmin(
     const { socket } = request
     running++
     waiting.delete(socket)
+    if (announcesBody(request)) closeUnlessRead(request, response)
     response.once('close', () => {
       running--
       if (!socket.destroyed) waiting.add(socket)
@@ -161,6 +162,19 @@ function isKnownHost(header: string | undefined, known: ReadonlySet<string>): bo
   const name = header.replace(/:\d*$/, '').toLowerCase()
   if (known.has(name) || PRIVATE_NAME.test(name)) return true
   return isIP(name.startsWith('[') ? name.slice(1, -1) : name) !== 0
+}
+
+/** Closes the connection after an answer that comes before the end of the body: nobody needs the rest. */
+function closeUnlessRead(request: IncomingMessage, response: ServerResponse): void {
+  const { shouldKeepAlive } = response
+  response.shouldKeepAlive = false
+  request.once('end', () => {
+    response.shouldKeepAlive = shouldKeepAlive
+  })
+}
+
+function announcesBody({ headers }: IncomingMessage): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
 }
 
 /** Two host headers could lead to two different decisions. */

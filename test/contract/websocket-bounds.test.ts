@@ -189,3 +189,68 @@ t.test('a client that does not take the rest of its answers is dropped', async t
   await until('the end of the socket', async () => (await sockets(gateway)) === 0)
   t.equal(await unreadBytes(), 0)
 })
+
+/** Collects what comes on a connection. */
+function receive(socket: Socket): () => Buffer {
+  const received: Buffer[] = []
+  socket.on('data', (bytes: Buffer) => received.push(bytes))
+  return () => Buffer.concat(received)
+}
+
+/** Sends pings in bursts that no front refuses, and waits for their pongs. @param count a multiple of 20 */
+async function sendPings(socket: Socket, received: () => Buffer, count: number): Promise<void> {
+  const pongs = (): number => received().toString('latin1').split('ping!').length - 1
+  const last = pongs() + count
+  for (let wanted = pongs() + 20; wanted <= last; wanted += 20) {
+    socket.write(Buffer.concat(new Array<Buffer>(20).fill(frame(PING, 'ping!'))))
+    await until('their pongs', () => pongs() === wanted)
+  }
+}
+
+for (const [name, code, text] of [
+  ['pings', PING, ''],
+  ['pongs', PONG, ''],
+  ['refused texts', TEXT, '{}'],
+] as const) {
+  t.test(`more than 200 ${name} a second close the socket`, async t => {
+    const gateway = await start(t, { clock: new TestClock() })
+    const [socket] = await shake(t, gateway, gateway.apiKey)
+    const received = receive(socket)
+    if (code === PING) await sendPings(socket, received, 200)
+    else socket.write(Buffer.concat(new Array<Buffer>(200).fill(frame(code, text))))
+    socket.write(frame(code, text))
+    // The code of the close, 1008, and its reason.
+    const end = Buffer.from('\u0003\u00f0Too many pings', 'latin1')
+    await until('the close frame', () => received().includes(end))
+    socket.destroy()
+    await until('the end of the socket', async () => (await sockets(gateway)) === 0)
+  })
+}
+
+t.test('200 pings in each second, and one response after the other, leave the socket open', async t => {
+  const clock = new TestClock()
+  const gateway = await start(t, { clock })
+  const [socket] = await shake(t, gateway, gateway.apiKey)
+  const received = receive(socket)
+  for (let second = 1; second <= 3; second++) {
+    await sendPings(socket, received, 200)
+    clock.advance(1_000)
+  }
+  const create = JSON.stringify({ type: 'response.create', model: 'sim/echo', input: 'x' })
+  for (let at = 1; at <= 201; at++) {
+    socket.write(frame(TEXT, create))
+    await until('its end', () => received().toString().split('"type":"response.completed"').length - 1 === at)
+  }
+  t.equal(await sockets(gateway), 1)
+})
+
+t.test('what a client sends after the close is discarded, and its socket ends when it leaves', async t => {
+  const gateway = await start(t, { clock: new TestClock() })
+  const [socket] = await shake(t, gateway, gateway.apiKey)
+  socket.resume()
+  const many = Buffer.concat(new Array<Buffer>(50_000).fill(frame(PONG, '')))
+  for (let at = 0; at < 5 && socket.writable; at++) await new Promise(taken => socket.write(many, taken))
+  socket.destroy()
+  await until('the end of the socket', async () => (await sockets(gateway)) === 0)
+  t.pass('its frames do not keep it open')
+})

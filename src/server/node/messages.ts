@@ -11,6 +11,8 @@ import type { NodeConnection, RunningAnswer } from './connection.ts'
 import { headOf } from './head.ts'
 import { NodeSocket } from './socket.ts'
 
+/** Maximum number of frames that a client sends before it sees the close frame; what follows is discarded unread. */
+const LATE_MAX = 200
 const KEY = /^[+/0-9A-Za-z]{22}==$/
 const VERSIONS = ['8', '13']
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
@@ -114,13 +116,12 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     })
     const peer = connections.begin(this.#connection)
     const session: SocketSession = sockets.opened(messages, { path, headers, address, key, peer })
-    socket.on('message', (data, isBinary) => {
-      // If a message arrives while the socket is closing, its answer can no longer be sent.
-      if (socket.readyState !== socket.OPEN) return
-      sockets.guard(session, open => open.take(memoryOf(data), isBinary))
-    })
-    socket.on('ping', () => sockets.guard(session, open => open.pinged()))
-    socket.on('pong', () => sockets.guard(session, open => open.ponged()))
+    const guard = (action: (session: SocketSession) => void): void => {
+      if (messages.accepts()) sockets.guard(session, action)
+    }
+    socket.on('message', (data, isBinary) => guard(open => open.take(memoryOf(data), isBinary)))
+    socket.on('ping', () => guard(open => open.pinged()))
+    socket.on('pong', () => guard(open => open.ponged()))
     // An error also closes the socket, and that is reported.
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.closed(session))
@@ -132,12 +133,22 @@ class NodeMessages implements MessageSocket {
   readonly #webSocket: WebSocket
   readonly #socket: Socket
   readonly #onSent: () => void
+  /** Frames that have arrived since the socket began to close. */
+  #late = 0
 
   /** @param onSent called when bytes have been sent */
   constructor(webSocket: WebSocket, socket: Socket, onSent: () => void) {
     this.#webSocket = webSocket
     this.#socket = socket
     this.#onSent = onSent
+  }
+
+  /** Counts a frame of the client. False if the socket is closing, so that no answer can be sent any more. */
+  accepts(): boolean {
+    if (this.#webSocket.readyState === this.#webSocket.OPEN) return true
+    // The package would go on to handle each frame until its deadline for the client's close frame.
+    if (++this.#late === LATE_MAX) this.#socket.removeAllListeners('data').resume()
+    return false
   }
 
   send(text: string, isBinary: boolean): void {
