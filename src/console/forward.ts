@@ -4,7 +4,7 @@ import { request as askPlainly, type IncomingMessage, type ServerResponse } from
 import { request as askSecurely } from 'node:https'
 import type { Clock } from '../clock.ts'
 import { GatewayError } from '../errors.ts'
-import { BODY_PIECES, cutTooFine, PieceCount } from '../fairness/pieces.ts'
+import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../fairness/pieces.ts'
 
 /** Headers of the reply that the page shows. */
 const PASSED = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
@@ -105,7 +105,7 @@ export function readBody(request: IncomingMessage, maxBytes: number, noun: strin
       reject(error)
     }
     const take = (chunk: Buffer): void => {
-      if (!count.add(chunk.length)) refuse(cutTooFine())
+      if (!count.add(chunk.length)) refuse(new GatewayError('invalid_request', BODY_CUT_TOO_FINE))
       else if (count.bytes > maxBytes) {
         refuse(new GatewayError('payload_too_large', `${noun} can be at most ${maxBytes} bytes long`))
       } else chunks.push(chunk)

@@ -1,5 +1,4 @@
 /** Bounds how finely a sender may cut its bytes: each piece has a fixed cost, whatever its length. Pure. Hot path. */
-import { GatewayError } from '../errors.ts'
 
 /** `free` pieces may have any length; after them the mean length must be at least `leastMeanBytes`. */
 export interface PieceBound {
@@ -21,14 +20,8 @@ export function isCutTooFine({ free, leastMeanBytes }: PieceBound, pieces: numbe
   return pieces > free && bytes < pieces * leastMeanBytes
 }
 
-/** The refusal of a request body that breaks BODY_PIECES. */
-export function cutTooFine(): GatewayError {
-  const { free, leastMeanBytes } = BODY_PIECES
-  return new GatewayError(
-    'invalid_request',
-    `The request body arrives in too short chunks: after ${free} chunks, their mean length must be at least ${leastMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`,
-  )
-}
+/** The message for a request body that breaks BODY_PIECES. */
+export const BODY_CUT_TOO_FINE = `The request body arrives in too short chunks: after ${BODY_PIECES.free} chunks, their mean length must be at least ${BODY_PIECES.leastMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`
 
 /** Counts the pieces of one body or reply. */
 export class PieceCount {

@@ -11,7 +11,7 @@ import type { ApiRequest, Operation } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../errors.ts'
 import type { LoopWork } from '../fairness/loop-share.ts'
-import { BODY_PIECES, cutTooFine, DISCARDED_PIECES, PieceCount } from '../fairness/pieces.ts'
+import { BODY_CUT_TOO_FINE, BODY_PIECES, DISCARDED_PIECES, PieceCount } from '../fairness/pieces.ts'
 import { shownPath } from '../log/log.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
@@ -186,7 +186,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   }
 
   #cut(): void {
-    const fault = this.#refusal ?? cutTooFine()
+    const fault = this.#refusal ?? new GatewayError('invalid_request', BODY_CUT_TOO_FINE)
     this.#discarded?.end()
     this.#body?.fail(fault)
     this.#fail(fault)
