@@ -7,7 +7,7 @@ t.test('a body in chunks of one byte', async t => {
   const world = await startConsoleWorld(t)
   for (const [method, path, status, message] of [
     ['POST', '/console/data/api/keys', 400, /after 1000 chunks, their mean length must be at least 64 bytes/],
-    ['POST', '/console/data/nothing', 404, /Not found/],
+    ['POST', '/console/data/nothing', 405, /Method not allowed/],
     ['GET', '/healthz', 200, /"ok"/],
     ['POST', '/healthz', 405, /method not allowed/],
   ] as const) {
