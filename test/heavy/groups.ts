@@ -23,7 +23,7 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
   traces: ['heavy/traces.test.ts'],
   'idle-threads': ['threads/idle-gateway.test.ts'],
   kills: ['threads/ledger-kill.test.ts', 'storage/store-kill.test.ts'],
-  bounds: ['heavy/calls.test.ts', 'heavy/drain.test.ts'],
+  bounds: ['contract/pieces.test.ts', 'heavy/calls.test.ts', 'heavy/drain.test.ts'],
   fuzz: ['heavy/fuzz-replies.test.ts', 'heavy/fuzz-requests.test.ts'],
   chart: ['heavy/chart.test.ts'],
   widths: ['browser/keyboard-widths.heavy.ts'],

@@ -70,26 +70,40 @@ function keyOf({ key }: Operation, { gateway, managementKey }: PiecesWorld): str
   return key === 'management' ? managementKey : gateway.apiKey
 }
 
-/** @param operations the table of operations */
-export function bodyWays(operations: readonly Operation[]): readonly Way[] {
-  return operations
-    .filter(({ bodyLimitBytes }) => bodyLimitBytes > 0)
-    .flatMap(operation =>
-      [true, false].map(hasKey => ({
-        name: `${operation.method} ${pathOf(operation)}, ${hasKey ? 'with its key' : 'without a key'}`,
-        send: async (world: PiecesWorld, pieceBytes: number) => {
-          await sendChunked(
-            {
-              port: world.gateway.port,
-              method: operation.method,
-              path: pathOf(operation),
-              key: hasKey ? keyOf(operation, world) : null,
-            },
-            pieceBytes,
-          )
+/** The answer has this status. Or none came: a client that sends many short pieces on after it is cut off. */
+function isAnsweredBy(status: RegExp): Way['isExpected'] {
+  return (answer, pieceBytes) => status.test(answer) || (pieceBytes === 1 && answer === '')
+}
+
+function bodyWay(operation: Operation, hasKey: boolean): Way {
+  return {
+    name: `${operation.method} ${pathOf(operation)}, ${hasKey ? 'with its key' : 'without a key'}`,
+    send: (world, pieceBytes) =>
+      sendChunked(
+        {
+          port: world.gateway.port,
+          method: operation.method,
+          path: pathOf(operation),
+          key: hasKey ? keyOf(operation, world) : null,
         },
-      })),
-    )
+        pieceBytes,
+      ),
+    isExpected: isAnsweredBy(hasKey ? /^HTTP\/1\.1 4\d\d / : /^HTTP\/1\.1 40[01] /),
+  }
+}
+
+/**
+ * One operation for each kind of body, with its key and without one.
+ * @param operations the table of operations
+ */
+export function bodyWays(operations: readonly Operation[]): readonly Way[] {
+  const kinds = new Map<string, Operation>()
+  for (const operation of operations) {
+    const { accept, bodyLimitBytes, key } = operation
+    const kind = `${accept} ${bodyLimitBytes} ${key}`
+    if (bodyLimitBytes > 0 && !kinds.has(kind)) kinds.set(kind, operation)
+  }
+  return [...kinds.values()].flatMap(operation => [true, false].map(hasKey => bodyWay(operation, hasKey)))
 }
 
 /** Requests that are refused for their head, whatever their body is. */
@@ -101,23 +115,22 @@ export const REFUSED_WAYS: readonly Way[] = (
   ] as const
 ).map(([name, method, path]) => ({
   name: `a body to ${name}`,
-  send: async ({ gateway }, pieceBytes) => {
-    await sendChunked({ port: gateway.port, method, path, key: gateway.apiKey }, pieceBytes)
-  },
+  send: ({ gateway }, pieceBytes) =>
+    sendChunked({ port: gateway.port, method, path, key: gateway.apiKey }, pieceBytes),
+  isExpected: isAnsweredBy(/^HTTP\/1\.1 4\d\d /),
 }))
 
 /** The bodies that the admin port reads. */
 export const ADMIN_WAYS: readonly Way[] = (
   [
-    ['POST', '/console/api/keys'],
-    ['POST', '/console/api/trial'],
-    ['POST', '/healthz'],
+    ['POST', '/console/data/api/keys', /^HTTP\/1\.1 40[03] /],
+    ['POST', '/healthz', /^HTTP\/1\.1 405 /],
   ] as const
-).map(([method, path]) => ({
+).map(([method, path, status]) => ({
   name: `admin port, ${method} ${path}`,
-  send: async ({ gateway, managementKey }, pieceBytes) => {
+  send: ({ gateway, managementKey }, pieceBytes) => {
     const { port, origin } = new URL(gateway.adminUrl)
-    await sendChunked(
+    return sendChunked(
       {
         port: Number(port),
         method,
@@ -128,4 +141,5 @@ export const ADMIN_WAYS: readonly Way[] = (
       pieceBytes,
     )
   },
+  isExpected: isAnsweredBy(status),
 }))

@@ -8,9 +8,11 @@ export interface PiecesWorld {
 
 export interface Way {
   readonly name: string
-  /** Sends BYTES bytes in pieces of this length; resolves when the gateway has handled or refused them. */
-  send(world: PiecesWorld, pieceBytes: number): Promise<void>
+  /** Sends BYTES bytes in pieces of this length; resolves with the answer when they are handled or refused. */
+  send(world: PiecesWorld, pieceBytes: number): Promise<string>
+  /** True if this answer shows that the gateway has read the bytes, or has refused them as it must. */
+  isExpected(answer: string, pieceBytes: number): boolean
 }
 
 /** Bytes that each way sends, in short pieces and in long ones. */
-export const BYTES = 128 * 1024
+export const BYTES = 64 * 1024
