@@ -166,8 +166,10 @@ return generation`
 
 /**
  * KEYS as for ENTER; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows,
- * 1 if it need not be awaited, then for each counter milliseconds to keep it. Returns the number of counters that miss the node, their numbers, and
- * the nodes that are alive or awaited; only -2 if Redis does not know the node, or has lost its data.
+ * 1 if the counters are all in which the node may have spent or reserved, then for each counter milliseconds to keep
+ * it. Such a node is not awaited any more if no counter misses it. Returns the number of counters that miss the node,
+ * 1 if the node is still awaited, the numbers of those counters, and the nodes that are alive or awaited; only -2 if
+ * Redis does not know the node, or has lost its data.
  */
 const BEAT = `
 local node, alive = ARGV[1], ARGV[2]
@@ -184,7 +186,7 @@ for _, name in ipairs(redis.call('SMEMBERS', KEYS[1])) do
 end
 if #missing == 0 and ARGV[5] == '1' then redis.call('SREM', KEYS[2], node) end
 for _, name in ipairs(redis.call('SMEMBERS', KEYS[2])) do names[#names + 1] = name end
-local answer = { #missing }
+local answer = { #missing, redis.call('SISMEMBER', KEYS[2], node) }
 for _, number in ipairs(missing) do answer[#answer + 1] = number end
 for _, name in ipairs(names) do answer[#answer + 1] = name end
 return answer`
@@ -305,7 +307,10 @@ export class RedisCounters implements Counters {
       unknown => {
         const numbers = unknown as readonly number[]
         if (numbers.length === 0) return
-        this.#alignSoon(numbers.flatMap(number => given[number - 1] ?? [])).catch(() => undefined)
+        const missing = numbers.flatMap(number => given[number - 1] ?? [])
+        // An alignment that runs may have read the ledger before this was in it.
+        for (const { id } of missing) this.#alignments.drop(id)
+        this.#alignSoon(missing).catch(() => undefined)
       },
       () => this.#markDiverged(given),
     )
@@ -488,29 +493,39 @@ export class RedisCounters implements Counters {
     }
   }
 
+  /** Renews the heartbeat. If others await this instance, it looks through all its recent counters. */
   async #beat(): Promise<void> {
-    const { local, prefix, clock } = this.#options
+    const { local } = this.#options
+    const isAwaited = await this.#beatFor(local.reservations(), false)
+    // What was spent a moment ago in a counter without reservations may not be in the ledger yet.
+    if (isAwaited && !this.#isReturning)
+      await this.#beatFor([...local.reservations(), ...local.inUse(RECENT_MS)], true)
+  }
+
+  /** True if others await this instance. `isAll`: there are no counters that others could miss. */
+  async #beatFor(counters: readonly CounterEntry[], isAll: boolean): Promise<boolean> {
+    const { prefix, clock } = this.#options
     const nowMs = clock.nowMs()
-    const reservations = local.reservations()
     const reply = (await this.#run(
       SCRIPTS.beat,
-      [...this.#nodeKeys, ...reservations.map(({ id }) => prefix + id)],
+      [...this.#nodeKeys, ...counters.map(({ id }) => prefix + id)],
       [
         this.#heartbeatPrefix,
         String(this.#aliveMs),
         this.#generation,
-        this.#isReturning ? '0' : '1',
-        ...reservations.map(entry => String(keepMs(entry, nowMs))),
+        isAll ? '1' : '0',
+        ...counters.map(entry => String(keepMs(entry, nowMs))),
       ],
     )) as readonly (number | string)[]
-    const [count = ENTER_FIRST, ...rest] = reply
+    const [count = ENTER_FIRST, isAwaited, ...rest] = reply
     if (count === ENTER_FIRST) throw new Error('redis has lost its data')
-    const missing = rest.slice(0, Number(count)).flatMap(number => reservations[Number(number) - 1] ?? [])
+    const missing = rest.slice(0, Number(count)).flatMap(number => counters[Number(number) - 1] ?? [])
     this.#peers = rest
       .slice(Number(count))
       .map(String)
       .filter(name => name !== this.#node)
     if (missing.length > 0) this.#alignSoon(missing).catch(() => undefined)
+    return isAwaited === 1 && missing.length === 0
   }
 
   get #heartbeatPrefix(): string {

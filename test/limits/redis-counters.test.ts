@@ -327,10 +327,20 @@ async function twoWithReservations(t: Test) {
   const redis = await ownRedis(t)
   await redis.start()
   const books = newBooks(10)
+  /** What the second instance has spent; it is in the ledger as soon as that instance reads it. */
+  const unshipped = { amount: 0 }
+  const booksOfTwo: Books = {
+    ...newBooks(),
+    get spent() {
+      books.spent += unshipped.amount
+      unshipped.amount = 0
+      return books.spent
+    },
+  }
   const clocks = [new TestClock(), new TestClock()] as const
   const [one, two] = [
     instance(t, redis, books, { clock: clocks[0] }),
-    instance(t, redis, books, { clock: clocks[1] }),
+    instance(t, redis, booksOfTwo, { clock: clocks[1] }),
   ]
   t.ok(await ready(one, two))
   const [first, second] = [[money(30, 100)], [money(50, 100)]]
@@ -350,7 +360,7 @@ async function twoWithReservations(t: Test) {
   t.ok(await eventually(acquainted, PATIENCE_MS))
   await beat(0)
   await beat(1)
-  return { redis, books, clocks, one, two, first, second, beat, ask }
+  return { redis, books, unshipped, clocks, one, two, first, second, beat, ask }
 }
 
 /** The answer, while time passes for the instance alone. */
@@ -425,6 +435,18 @@ t.test('one counter is gone, and both write what they have reserved in it', WITH
   await beat(1)
   t.ok(await fits(clocks[0], one, 10))
   t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { total: 100 })
+})
+
+t.test('one counter is gone in which the other has spent and reserves nothing', WITH_REDIS, async t => {
+  const { unshipped, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
+  unshipped.amount = 50
+  two.give(second, [50])
+  t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
+  await ask('DEL', 'test:usd/k')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+  await beat(1)
+  t.ok(await fits(clocks[0], one, 10))
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
 })
 
 t.test('Redis restarts empty: both write again what they have reserved', WITH_REDIS, async t => {
