@@ -131,21 +131,27 @@ for (const [path, key, status] of [
   ['/v1/long', 'Bearer sk-gw-v1-none', 401],
   ['/v1/none', INFERENCE, 404],
 ] as const) {
-  t.test(`${path}, ${status}: a body in chunks of one byte is cut off, and its client is answered`, async t => {
-    const { connect, server, faults } = await start(t)
-    const { client } = connect()
-    await client.send(request('POST', path, { ...HEAD, Authorization: key, 'Transfer-Encoding': 'chunked' }))
-    const piece = '1\r\nx\r\n'.repeat(500)
-    // No turn of the clock ends the connection.
-    while (!client.closed) {
-      await client.send(piece)
-      await turns(1)
-    }
-    const [reply] = parseReplies(client.text)
-    t.equal(reply?.status, status)
-    if (status === 400) t.match(reply?.body, 'after 1000 chunks, their mean length must be at least 64 bytes')
-    while (server.openConnections > 0 || server.openRequests > 0) await turns(1)
-    t.equal(server.load.bufferedBytes, 0)
-    t.same(faults, [])
-  })
+  t.test(
+    `${path}, ${status}: a body in chunks of one byte is cut off, and its client is answered`,
+    async t => {
+      const { connect, server, faults } = await start(t)
+      const { client } = connect()
+      await client.send(
+        request('POST', path, { ...HEAD, Authorization: key, 'Transfer-Encoding': 'chunked' }),
+      )
+      const piece = '1\r\nx\r\n'.repeat(500)
+      // No turn of the clock ends the connection.
+      while (!client.closed) {
+        await client.send(piece)
+        await turns(1)
+      }
+      const [reply] = parseReplies(client.text)
+      t.equal(reply?.status, status)
+      if (status === 400)
+        t.match(reply?.body, 'after 1000 chunks, their mean length must be at least 64 bytes')
+      while (server.openConnections > 0 || server.openRequests > 0) await turns(1)
+      t.equal(server.load.bufferedBytes, 0)
+      t.same(faults, [])
+    },
+  )
 }

@@ -26,7 +26,16 @@ export type UsageLine = Pick<UsageRecord, Always> &
 
 type Optional = Extract<
   keyof UsageRecord,
-  'memberId' | 'parent' | 'apiType' | 'router' | 'requestedModel' | 'trace' | 'app' | 'agent' | 'parentAgent' | 'cacheMiss'
+  | 'memberId'
+  | 'parent'
+  | 'apiType'
+  | 'router'
+  | 'requestedModel'
+  | 'trace'
+  | 'app'
+  | 'agent'
+  | 'parentAgent'
+  | 'cacheMiss'
 >
 
 const DEFAULTS: Readonly<Omit<UsageRecord, Always | Optional | 'attempts'>> = {
