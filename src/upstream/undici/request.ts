@@ -168,4 +168,6 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   }
 }
 
-function noReader(): void {}
+function noReader(): void {
+  // Nobody waits.
+}
