@@ -3,4 +3,4 @@ import t from 'tap'
 import { moneyWalks } from '../support/money-walks.ts'
 
 t.setTimeout(1_800_000)
-moneyWalks(t, Number(process.env['MONEY_WALKS'] ?? 10_000))
+moneyWalks(t, Number(process.env['MONEY_WALKS'] ?? 10_000), { withRedis: true })
