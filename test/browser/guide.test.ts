@@ -16,7 +16,7 @@ const PAGES = [
   'errors.html',
   'console.html',
   'decisions.html',
-  'sources.html',
+  'architecture.html',
 ]
 
 t.test('the guide in a browser', { skip: WITHOUT_BROWSER }, async t => {

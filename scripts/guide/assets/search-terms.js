@@ -4,7 +4,7 @@
 const NOISE = /^(?=.*\d)[\da-f]{8,}$|^(?![45]\d\d$)\d+$|.{41,}/
 
 /** Pages for those who change Sluice: they come after the pages for those who use it. */
-const OF_MAKERS = /^(?:decisions|repository|sources|architecture)\b/
+const OF_MAKERS = /^(?:decisions|repository|architecture)\b/
 const MAKERS_BOOST = 0.3
 
 export const TERMS = {
