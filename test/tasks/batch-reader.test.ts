@@ -147,7 +147,7 @@ t.test('what is wrong is named by its path, and nothing of it is told', async t 
     ['another endpoint', '{"endpoint":"/v1/secret"}', /endpoint: must be one of \/v1\/responses, /],
     ['another window', '{"completion_window":"1h"}', /completion_window: must be 24h or null/],
     ['no window', batch(request('{}'), ',"completion_window":null,"model":"m"'), null],
-    ['a model that is no text', '{"model":5}', /model: must be a string/],
+    ['a model that is no text', '{"model":5}', /model: must be null or a string/],
     ['a model that is too long', `{"model":"${'m'.repeat(1025)}"}`, /model: must be a string of 1 to 1024/],
     [
       'a field that is far too long',
