@@ -110,7 +110,7 @@ t.test(
       '**missed**',
     ])
     t.same(
-      target('delay of an event p99 of streams that nobody guards, added while all task workers are busy'),
+      target('delay of an event p99 of streams without guardrails, added while all task workers are busy'),
       ['at most 5 ms', '2.00 ms', 'held'],
     )
     t.same(lines(page, 'sluice')[1]?.slice(-5, -1), ['0.09', '0.90', '–', '–'])
