@@ -320,8 +320,12 @@ t.test('tools and choices', async t => {
       { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'function', name: 'f' }] },
     ],
   ]
+  const tools = [
+    { type: 'function', function: { name: 'f' } },
+    { type: 'custom', custom: { name: 'c' } },
+  ]
   for (const [chat, expected] of choices)
-    t.strictSame(parsed(body({ tool_choice: chat }))['tool_choice'], expected)
+    t.strictSame(parsed(body({ tools, tool_choice: chat }))['tool_choice'], expected)
 })
 
 const SECRET = 'sk-a-secret-that-must-not-be-repeated'

@@ -107,7 +107,13 @@ t.test('fields with another name or form', async t => {
       { tool_choice: 'auto', parallel_tool_calls: true },
     ],
     [{ tool_choice: { type: 'none' } }, { tool_choice: 'none' }],
-    [{ tool_choice: { type: 'tool', name: 'f' } }, { tool_choice: { type: 'function', name: 'f' } }],
+    [
+      { tools: [{ name: 'f', input_schema: { type: 'object' } }], tool_choice: { type: 'tool', name: 'f' } },
+      {
+        tools: [{ type: 'function', name: 'f', parameters: { type: 'object' } }],
+        tool_choice: { type: 'function', name: 'f' },
+      },
+    ],
     [
       { tools: [{ type: 'gateway:datetime' }], tool_choice: { type: 'gateway:datetime' } },
       { tools: [{ type: 'gateway:datetime' }], tool_choice: { type: 'gateway:datetime' } },
@@ -567,17 +573,17 @@ t.test('tools', async t => {
   t.strictSame(
     hub([
       custom,
-      { ...custom, type: 'custom', description: 'd', strict: true, ...mark },
-      { ...custom, defer_loading: true, input_examples: [{ a: 1 }], eager_input_streaming: true },
+      { ...custom, name: 'g', type: 'custom', description: 'd', strict: true, ...mark },
+      { ...custom, name: 'h', defer_loading: true, input_examples: [{ a: 1 }], eager_input_streaming: true },
       search,
       code,
     ]),
     [
       { type: 'function', name: 'f', parameters: schema },
-      { type: 'function', name: 'f', parameters: schema, description: 'd', strict: true, ...mark },
+      { type: 'function', name: 'g', parameters: schema, description: 'd', strict: true, ...mark },
       {
         type: 'function',
-        name: 'f',
+        name: 'h',
         parameters: schema,
         defer_loading: true,
         native: { defer_loading: true, input_examples: [{ a: 1 }], eager_input_streaming: true },
@@ -806,7 +812,7 @@ t.test('any body is a request, or refused by its path', async t => {
     }),
     search(2_000),
   )
-  t.ok(accepted > 100, `${accepted} accepted`)
+  t.ok(accepted > 50, `${accepted} accepted`)
 })
 
 t.test('whether a schema is strict is found in one pass over its properties', async t => {

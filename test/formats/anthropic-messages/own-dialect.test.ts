@@ -411,7 +411,7 @@ t.test('providers of other APIs get what they know, and never the words of this 
 })
 
 t.test('a tool that no other API has is refused there by its path', async t => {
-  const tools = [TOOL, { type: 'web_fetch_20250910', name: 'web_fetch' }]
+  const tools = [TOOL, { type: 'mcp_toolset', mcp_server_name: 'x' }]
   const parsed = dialect.parse({ model: 'm', max_tokens: 5, messages: SAY, tools })
   for (const name of Object.keys(FORMATS) as FormatName[]) {
     const out = () => outgoingRequest(parsed, FORMATS[name], 'messages')
