@@ -99,7 +99,10 @@ t.test('a gateway does not start without a master key that its credentials need'
   )
   const wrong = await run(folder, MAIN, [], key('k1'))
   t.equal(wrong.code, 2)
-  t.match(wrong.stderr, /^sluice: GATEWAY_VAULT_KEYS: none of 3 credentials opens with the master key k1: .*\n$/)
+  t.match(
+    wrong.stderr,
+    /^sluice: GATEWAY_VAULT_KEYS: none of 3 credentials opens with the master key k1: .*\n$/,
+  )
   const material = [k1, k2].map(text => text.split(':')[1] ?? '')
   for (const { stdout, stderr } of [missing, wrong])
     t.notOk([CANARY, ...material].some(secret => `${stdout}${stderr}`.includes(secret)))
