@@ -44,15 +44,15 @@ export function withLastMarks<Body extends Json>(body: Body): Body {
 }
 
 /**
- * Lists of blocks with the marks that a provider takes: the last four, for each covers all that is before it; and none
- * for an hour after one for five minutes. Such a mark is lowered to five minutes, because raising the earlier one would
- * cost the caller more than it asked for. Null: all may go out as they are.
+ * Lists of blocks with the marks that a provider takes: the last four, for each covers all that is before it; and of
+ * these, none for an hour after one for five minutes. Such a mark is lowered to five minutes, because raising the
+ * earlier one would cost the caller more than it asked for. Null: all may go out as they are.
  */
 export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly unknown[] | null {
   const times: unknown[] = []
   for (const list of lists) timesIn(list, form, DEPTH_MAX, times)
   const excess = Math.max(0, times.length - CACHE_MARKS_MAX)
-  const shortFrom = times.findIndex(time => time !== LONG)
+  const shortFrom = times.findIndex((time, at) => at >= excess && time !== LONG)
   if (excess === 0 && (shortFrom === -1 || times.lastIndexOf(LONG) < shortFrom)) return null
   const changes = new Changes(form, excess, shortFrom === -1 ? times.length : shortFrom)
   return lists.map(list => changes.of(list, DEPTH_MAX))
@@ -73,7 +73,7 @@ function timesIn(value: unknown, form: MarkForm, depth: number, times: unknown[]
   }
 }
 
-/** Copies lists of blocks: without their first marks, and without a time in those after the first short one. */
+/** Copies lists of blocks: without their first marks, and without a time in those after the first short one that stays. */
 class Changes {
   readonly #form: MarkForm
   readonly #excess: number
@@ -123,8 +123,8 @@ const MARKS: readonly string[] = ['cache_control', 'prompt_cache_breakpoint', 'c
 const LEADING_DEPTH_MAX = 8
 
 /**
- * What a body lacks of the caller's marks: names of fields, for the pipeline. Empty where each mark is there, and none
- * for an hour was lowered.
+ * The fields of the caller's marks that are missing in a body, for the pipeline. Empty where each mark is there, and
+ * none for an hour was lowered.
  */
 export function lostMarks(request: object, body: object): readonly string[] {
   const given = new MarkCount(request)

@@ -226,7 +226,7 @@ t.test('cache marks become cache points, where the model takes them', async t =>
   t.same(body({ cache_control: { type: 'ephemeral' } })['messages'], [user({ text: 'Hi' }, point)])
   const many = body({
     input: [
-      message('system', text('S', mark)),
+      message('system', text('S', { cache_control: { type: 'ephemeral' } })),
       message('user', ...['a', 'b', 'c', 'd'].map(words => text(words, mark))),
     ],
   })

@@ -47,12 +47,22 @@ t.test('a mark for an hour after one for five minutes is for five minutes too', 
   })
   const whole = { messages: [{ content: [block('a')] }], cache_control: { type: 'ephemeral', ttl: '1h' } }
   t.same(withLastMarks(whole), { ...whole, cache_control: { type: 'ephemeral' } })
-  const five = { messages: [{ content: [block('a'), ...'bcde'.split('').map(text => block(text, '1h'))] }] }
-  t.same(
-    withLastMarks(five),
-    { messages: [{ content: [{ text: 'a' }, ...'bcde'.split('').map(text => block(text))] }] },
-    'one that does not go out was for five minutes, and its tokens may not cost more either',
-  )
+})
+
+t.test('a mark that does not go out has no effect on later ones', async t => {
+  const hours = (marks: string) => [...marks].map(text => block(text, '1h'))
+  const five = { messages: [{ content: [block('a'), ...hours('bcde')] }] }
+  t.same(withLastMarks(five), { messages: [{ content: [{ text: 'a' }, ...hours('bcde')] }] })
+  const six = {
+    system: [block('a'), block('b', '5m')],
+    messages: [{ content: [block('c', '1h'), block('d')] }],
+  }
+  t.same(withLastMarks({ ...six, tools: [block('t')], cache_control: { type: 'ephemeral', ttl: '1h' } }), {
+    tools: [{ text: 't' }],
+    system: [{ text: 'a' }, block('b', '5m')],
+    messages: [{ content: [block('c'), block('d')] }],
+    cache_control: { type: 'ephemeral' },
+  })
 })
 
 t.test('marks that are blocks of their own, and those without a time', async t => {
