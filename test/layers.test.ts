@@ -159,7 +159,7 @@ const LEAVES = [
 /** Each leaf may use these others. */
 const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   config: ['settings', 'log', 'providers', 'telemetry'],
-  log: ['errors', 'clock', 'scrub'],
+  log: ['errors', 'clock'],
   errors: [],
   clock: [],
   fairness: ['clock'],

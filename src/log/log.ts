@@ -7,7 +7,6 @@ import { writeSync } from 'node:fs'
 import { type DestinationStream, pino } from 'pino'
 import { isoInstant } from '../clock.ts'
 import { FAILURES, type FailureCode, isError } from '../errors.ts'
-import { scrub } from '../scrub.ts'
 import { LogOutput } from './output.ts'
 
 export { shownModel, shownPath } from './shown.ts'
@@ -143,8 +142,8 @@ export interface ProcessLog extends Log {
   /** Logs what has gone wrong and somebody has to mend; `message` names a setting and repeats no value. */
   error(component: Component, message: string, fields?: LogFields): void
   /**
-   * Logs an error that nothing caught, with its name, code, message and stack frames, and writes the same to stderr at
-   * every log level. The message is shown without values in quotation marks and without what looks like a key.
+   * Logs an error that nothing caught, with its name, code and stack frames, and writes the same to stderr at every log
+   * level. Its message is not shown: it may quote a client, a provider or a key.
    */
   crash(component: Component, message: string, error: unknown): void
 }
@@ -243,7 +242,7 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
     fault: (component, message, error, fields) =>
       logger.error({ component, ...fields, ...faultFields(error, level) }, message),
     crash(component, message, error) {
-      const fields = { ...faultFields(error, 'debug'), errorMessage: shownMessage(error) }
+      const fields = faultFields(error, 'debug')
       logger.error({ component, ...fields }, message)
       writeCrash(message, fields)
     },
@@ -333,24 +332,10 @@ function stackFrames({ stack = '', message }: Error): string {
     .join(' | ')
 }
 
-const CRASH_MESSAGE_CHARS = 300
-/** Engines and libraries put the values that a message is about in quotation marks. */
-const QUOTED = /(["'`])(?:(?!\1).){1,4096}\1/gs
-
-/** The first line of the message, without values and without keys. */
-function shownMessage(error: unknown): string {
-  const text = isError(error) ? error.message : ''
-  const [line = ''] = text.replace(QUOTED, '$1…$1').split('\n')
-  return scrub(line, []).slice(0, CRASH_MESSAGE_CHARS)
-}
-
-function writeCrash(
-  message: string,
-  { errorClass, errorCode, at = '', errorMessage }: FaultFields & { errorMessage: string },
-): void {
+function writeCrash(message: string, { errorClass, errorCode, at = '' }: FaultFields): void {
   const name = errorCode === undefined ? errorClass : `${errorClass} ${errorCode}`
   const frames = at === '' ? [] : at.split(' | ').map(frame => `    ${frame}`)
-  const lines = [`sluice: ${message}: ${name}: ${errorMessage}`, ...frames]
+  const lines = [`sluice: ${message}: ${name}`, ...frames]
   try {
     // At once, and past `process.stderr`, which in a worker waits for the main thread.
     writeSync(2, `${lines.join('\n')}\n`)

@@ -353,33 +353,33 @@ async function crashed(level: string, failing: string): Promise<{ stdout: string
 t.test('stderr says at every level what nothing caught', async t => {
   for (const level of ['info', 'error', 'silent']) {
     const { stdout, stderr } = await crashed(level, `runInNewContext('gc', {}, { filename: 'elsewhere.js' })`)
-    t.match(
-      stderr,
-      /^sluice: the main thread failed; stopping: ReferenceError: gc is not defined\n {4}at elsewhere\.js:1:1\n/,
-    )
+    t.match(stderr, /^sluice: the main thread failed; stopping: ReferenceError\n {4}at elsewhere\.js:1:1\n/)
     if (level === 'silent') t.equal(stdout, '')
     else
       t.match(JSON.parse(stdout), {
         msg: 'the main thread failed; stopping',
         errorClass: 'ReferenceError',
-        errorMessage: 'gc is not defined',
         at: /^at elsewhere\.js:1:1/,
       })
   }
 })
 
-t.test('what nothing caught is shown without keys and without quoted values', async t => {
-  const secrets = ['sk-0123456789abcdef', 'words of a client']
-  const [key, words] = secrets
-  for (const failing of [
-    `throw new Error('no access with Bearer ${key} here')`,
-    `JSON.parse(${JSON.stringify(words)})`,
-    `throw new Error(\`cannot read "${words}" of '${key}'\`)`,
-    `throw Object.assign(new Error('first\\n${words}'), { detail: '${key}' })`,
-    `throw ${JSON.stringify(words)}`,
-  ]) {
-    const { stdout, stderr } = await crashed('trace', failing)
-    t.match(stderr, /^sluice: the main thread failed; stopping: /)
-    for (const secret of secrets) t.notMatch(stdout + stderr, secret)
-  }
-})
+t.test(
+  'what nothing caught is shown without its message, which may have keys and words of a client',
+  async t => {
+    const secrets = ['sk-0123456789abcdef', 'words of a client', '1baf550467635f31bf']
+    const [key, words, plain] = secrets
+    for (const failing of [
+      `throw new Error('no access with Bearer ${key} here')`,
+      `JSON.parse(${JSON.stringify(words)})`,
+      `throw new Error(\`cannot read "${words}" of '${key}'\`)`,
+      `throw Object.assign(new Error('first\\n${words}'), { detail: '${key}' })`,
+      `throw new Error('refused ${plain} and ${words}')`,
+      `throw ${JSON.stringify(words)}`,
+    ]) {
+      const { stdout, stderr } = await crashed('trace', failing)
+      t.match(stderr, /^sluice: the main thread failed; stopping: /)
+      for (const secret of secrets) t.notMatch(stdout + stderr, secret)
+    }
+  },
+)
