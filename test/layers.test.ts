@@ -174,7 +174,7 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
   settings: ['nearest'],
   signal: [],
   calls: ['clock', 'ready'],
-  telemetry: ['log', 'metrics', 'clock', 'money'],
+  telemetry: ['log', 'metrics', 'clock', 'money', 'fairness'],
 }
 
 /** Packages that only these files may know, so that they can be replaced in one place. */

@@ -1,5 +1,7 @@
 /** Parses the target of a request to the simulated provider from its path, key and body. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import { GatewayError } from '../errors.ts'
+import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../fairness/pieces.ts'
 import { parseJson, record } from '../json.ts'
 import type { SimFields, SimFormat } from './ask.ts'
 
@@ -49,15 +51,15 @@ export function hasKey(headers: IncomingHttpHeaders): boolean {
   )
 }
 
-/** The body as text; null if it is too large. */
+/** The body as text; null if it is too large. @throws GatewayError `invalid_request` if its chunks are too short */
 export async function readBody(request: IncomingMessage): Promise<string | null> {
   const chunks: Buffer[] = []
-  let bytes = 0
+  const count = new PieceCount(BODY_PIECES)
   for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length
-    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk)
+    if (!count.add(chunk.length)) throw new GatewayError('invalid_request', BODY_CUT_TOO_FINE)
+    if (count.bytes <= BODY_MAX_BYTES) chunks.push(chunk)
   }
-  return bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
+  return count.bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
 }
 
 /** Parses a JSON object; null for anything else. */

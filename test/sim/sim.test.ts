@@ -7,6 +7,7 @@ import t from 'tap'
 import type { Timer } from '../../src/clock.ts'
 import { createSim, type Sim } from '../../src/sim/sim.ts'
 import { SseParser } from '../../src/upstream/sse.ts'
+import { awaited } from '../support/patience.ts'
 import { createFaultySim } from '../support/sim-faults.ts'
 import { TestClock } from '../support/test-clock.ts'
 
@@ -408,6 +409,14 @@ class WatchedClock extends TestClock {
     })
   }
 }
+
+t.test('a body in many short chunks is refused before it ends', async t => {
+  const { port } = await started(t)
+  const socket = connect(port, '127.0.0.1').on('error', () => undefined)
+  socket.write('POST /v1/responses HTTP/1.1\r\nHost: sim\r\nTransfer-Encoding: chunked\r\n\r\n')
+  socket.write('1\r\n \r\n'.repeat(2_000))
+  await awaited('the end of the connection', once(socket, 'close'))
+})
 
 t.test('paced tokens leave one by one as the clock moves', async t => {
   const clock = new WatchedClock()

@@ -1,5 +1,6 @@
 /** The exporter against collectors that are dead, slow, refuse, or come back. */
 import { randomBytes } from 'node:crypto'
+import { createServer } from 'node:http'
 import t from 'tap'
 import { type Clock, systemClock } from '../../src/clock.ts'
 import { createLog } from '../../src/log/log.ts'
@@ -10,7 +11,8 @@ import { exportTerms } from '../../src/telemetry/otlp/terms.ts'
 import { startCollector } from '../support/collector.ts'
 import { EXCHANGE_LINE } from '../support/exchange-line.ts'
 import { freePort } from '../support/free-port.ts'
-import { until } from '../support/patience.ts'
+import { listening } from '../support/listening.ts'
+import { awaited, until } from '../support/patience.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const trace = (number: number): EndedTrace => ({
@@ -148,6 +150,21 @@ t.test('a collector that fails gets each batch once, and its spans count as refu
   t.equal(lines.length, 1)
   await exporter.close()
   await collector.close()
+})
+
+t.test('an answer in many short chunks is dropped before it ends', async t => {
+  const left = Promise.withResolvers<void>()
+  const server = createServer((request, response) => {
+    request.resume()
+    response.on('close', left.resolve)
+    for (let chunk = 0; chunk < 20_000; chunk++) response.write(' ')
+  })
+  const { url } = await listening(server, t)
+  const { exporter, counts } = start(url, new TestClock(0))
+  exporter.take(traces(512), 0)
+  await awaited('the end of the connection', left.promise)
+  await until('the batch', () => counts.sent === 512)
+  await exporter.close()
 })
 
 t.test('spans that a collector leaves out of a batch that it takes count as refused', async t => {

@@ -7,6 +7,7 @@ import { Agent as TlsAgent, request as tlsRequest } from 'node:https'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Clock, Timer } from '../../clock.ts'
+import { PieceCount, REPLY_PIECES } from '../../fairness/pieces.ts'
 import type { Log } from '../../log/log.ts'
 import type { EndedTrace } from '../ended-trace.ts'
 import { rejectedSpans } from './answer.ts'
@@ -218,15 +219,14 @@ function verdictOf({ statusCode = 0, headers }: IncomingMessage, rejected: numbe
   return { againMs: Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : null }
 }
 
-/** Reads an answer to its end, or drops a connection that says more than any answer has. */
+/** Reads an answer to its end, or drops a connection that sends more bytes or shorter chunks than any answer has. */
 function bodyOf(answer: IncomingMessage): Promise<Buffer> {
   return new Promise(resolve => {
     const chunks: Buffer[] = []
-    let bytes = 0
+    const count = new PieceCount(REPLY_PIECES)
     answer.on('data', (chunk: Buffer) => {
-      bytes += chunk.length
       chunks.push(chunk)
-      if (bytes > ANSWER_MAX_BYTES) answer.destroy()
+      if (!count.add(chunk.length) || count.bytes > ANSWER_MAX_BYTES) answer.destroy()
     })
     answer.on('close', () => resolve(Buffer.concat(chunks)))
   })
