@@ -217,7 +217,7 @@ export const EndpointSchema = Type.Object(
     ),
     thinks: field(
       Type.Boolean(),
-      'false: the model never thinks and its streams come in small pieces, so that streams of callers with a limit reserve 1,024 tokens at a time from the first request on. Callers who disconnect before any content then pay the prompt alone. Default: an endpoint has to [prove it first](decisions/0009-limits-and-their-counters.md)',
+      'false: the model never thinks and its streams come in small pieces, so that streams of callers with a limit reserve 1,024 tokens at a time from the first request on. Callers who disconnect from a stream before any content then pay the prompt alone. Default: an endpoint has to [prove it first](decisions/0009-limits-and-their-counters.md)',
     ),
     contextLength: field(Count, "tokens; default: the model's"),
     maxOutputTokens: field(Count, "default: the model's"),

@@ -1,4 +1,4 @@
-/** What a caller pays who leaves while the model thinks: the time, at the speed of the endpoint. */
+/** The charge of a caller who leaves while the model thinks, or before a whole reply: the time, at the endpoint's speed. */
 import t, { type Test } from 'tap'
 import { USUAL_TOKENS_PER_SECOND } from '../../src/gateway/accounting/unseen.ts'
 import { startLeaving } from '../support/leaving-world.ts'
@@ -85,6 +85,12 @@ for (const [name, { path, plain, on, off }] of Object.entries(DIALECTS)) {
   t.test(`${name}: without reasoning the prompt alone is charged`, async t => {
     t.match(await leftThinking(t, path, { ...plain, ...off }), thought(0))
   })
+
+  t.test(`${name}: a whole reply that has not come yet is charged by its time, as text`, async t => {
+    const whole = { ...plain, ...off, ...('stream' in plain ? { stream: false } : {}) }
+    const at = path.replace('streamGenerateContent?alt=sse', 'generateContent')
+    t.match(await leftThinking(t, at, whole), { ...thought(THOUGHT), native_tokens_reasoning: 0 })
+  })
 }
 
 const { path, plain } = DIALECTS.responses
@@ -93,7 +99,14 @@ t.test('a model thinks unless its row, its parameters or the request say otherwi
   t.match(await leftThinking(t, path, plain), thought(THOUGHT))
   t.match(await leftThinking(t, path, plain, { row: { thinks: false } }), thought(0))
   t.match(await leftThinking(t, path, plain, { row: { supportedParameters: ['max_tokens'] } }), thought(0))
-  t.match(await leftThinking(t, path, { ...plain, stream: false }), thought(THOUGHT), 'a whole reply')
+})
+
+t.test('of a whole reply nobody sees whether it is thoughts or text', async t => {
+  const whole = { ...plain, stream: false }
+  const reasoning = (tokens: number) => ({ ...thought(THOUGHT), native_tokens_reasoning: tokens })
+  t.match(await leftThinking(t, path, whole), reasoning(THOUGHT))
+  t.match(await leftThinking(t, path, whole, { row: { thinks: false } }), reasoning(0))
+  t.match(await leftThinking(t, path, whole, { row: { supportedParameters: ['max_tokens'] } }), reasoning(0))
 })
 
 t.test('no more is charged than the model may write, and than the caller has reserved', async t => {
@@ -103,6 +116,14 @@ t.test('no more is charged than the model may write, and than the caller has res
   const record = await leftThinking(t, path, plain, { ...hour, limit: 0.05 })
   t.ok(Number(record['total_cost']) <= 0.05, `${record['total_cost']} USD`)
   t.ok(Number(record['tokens_completion']) > 3_000)
+  const whole = await leftThinking(
+    t,
+    path,
+    { ...plain, stream: false },
+    { ...hour, row: { thinks: false }, limit: 0.05 },
+  )
+  t.ok(Number(whole['total_cost']) <= 0.05, `${whole['total_cost']} USD`)
+  t.ok(Number(whole['tokens_completion']) > 3_000)
 })
 
 t.test('where the speed of the endpoint is known, it counts', async t => {

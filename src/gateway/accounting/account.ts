@@ -41,7 +41,7 @@ export {
   quartersIn,
 } from './estimate.ts'
 export type { UsageEstimates } from './plausible.ts'
-export { unseenThoughts } from './unseen.ts'
+export { unseenTokens } from './unseen.ts'
 export { VisibleStreams } from './visible-streams.ts'
 
 /**

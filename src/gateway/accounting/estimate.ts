@@ -7,6 +7,7 @@ import { EFFORT_SHARES } from '../../formats/reasoning.ts'
 import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isShownTool } from '../../protocol/tools.ts'
+import { honours } from '../../providers/parameters.ts'
 import type { Endpoint } from '../../providers/provider.ts'
 
 /** Estimates count quarters of tokens: the weight of one Latin letter. */
@@ -51,25 +52,26 @@ export interface Said {
   readonly outputQuarters: number
   /** True if its thinking arrived as text, so it is part of `outputQuarters`. */
   readonly isThoughtSeen: boolean
-  /** Tokens that the model may have thought before its caller left without having seen anything; absent: none. */
+  /** Tokens that the model may have written before its caller left without having seen anything; absent: none. */
   readonly unseenTokens?: number
 }
 
 /**
  * The best known usage of a call. Usage that the provider reported before the end, such as the input tokens, stays
  * exact; for output, the larger of the reported and the estimated count is used. Hidden reasoning counts by the
- * requested effort, before any content by its time.
+ * requested effort. Unseen tokens are reasoning if the model may think, because that may cost more than text.
  */
 export function estimateUsage(
   request: ResponsesRequest,
   { usage: told, outputQuarters, isThoughtSeen, unseenTokens = 0 }: Said,
-  endpoint: Pick<Endpoint, 'maxOutputTokens'>,
+  endpoint: Endpoint,
 ): Usage {
   const said = Math.ceil(outputQuarters / QUARTERS)
   const isThoughtKnown = isThoughtSeen || said === 0 || (told !== null && told.reasoningTokens > 0)
   const unseen = said === 0 ? unseenTokens : 0
-  const reasoningTokens = isThoughtKnown ? unseen : reasoningBudget(request, endpoint)
-  const outputTokens = said + reasoningTokens
+  const budget = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
+  const reasoningTokens = mayThink(request, endpoint) ? budget + unseen : budget
+  const outputTokens = said + budget + unseen
   if (told === null) {
     return { ...ZERO_USAGE, inputTokens: inputTokensOf(request), outputTokens, reasoningTokens }
   }
@@ -99,6 +101,12 @@ export function reasoningBudget(
 
 /** The basis for the share of an effort if the caller sets no limit: most answers with reasoning stay below it. */
 const REASONED_OUTPUT_TOKENS = 8_192
+
+/** False if the model never thinks, or if the request turns reasoning off. */
+export function mayThink({ reasoning }: ResponsesRequest, endpoint: Endpoint): boolean {
+  if (endpoint.thinks === false || !honours(endpoint, 'reasoning')) return false
+  return reasoning == null || !isThoughtless(reasoning)
+}
 
 /** True if the request turns reasoning off. */
 export function isThoughtless(reasoning: NonNullable<ResponsesRequest['reasoning']>): boolean {

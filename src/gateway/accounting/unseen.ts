@@ -1,12 +1,11 @@
 /**
- * Thoughts that nobody saw: a model may think for minutes before its first word, and its provider bills what it has
- * thought until the connection closes. If the caller leaves meanwhile, nobody reports the number of tokens, so it is
- * estimated from the time. Pure.
+ * Tokens that nobody saw: a model may think for minutes before its first word, a whole reply shows nothing before its
+ * end, and the provider bills what the model has written until the connection closes. If the caller leaves meanwhile,
+ * nobody reports the number of tokens, so it is estimated from the time. Pure.
  */
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { honours } from '../../providers/parameters.ts'
 import type { Endpoint } from '../../providers/provider.ts'
-import { isThoughtless } from './estimate.ts'
+import { mayThink } from './estimate.ts'
 
 /** Tokens per second where the speed of an endpoint is not known yet: that of a usual model that thinks. */
 export const USUAL_TOKENS_PER_SECOND = 50
@@ -15,7 +14,9 @@ export const USUAL_TOKENS_PER_SECOND = 50
 export interface SilentCall {
   readonly endpoint: Endpoint
   readonly request: ResponsesRequest
-  /** True if the endpoint is known to stream everything that it bills, so that its silence means that it did not think. */
+  /** True if the reply is not streamed, so that its silence says nothing. */
+  readonly isWhole: boolean
+  /** True if the endpoint is known to stream everything that it bills, so a silent stream has written nothing. */
   readonly isVisible: boolean
   /** Milliseconds from the request to the end of the call. */
   readonly silentMs: number
@@ -25,14 +26,9 @@ export interface SilentCall {
   readonly mostTokens: number
 }
 
-/** The number of tokens that the model may have thought; 0 if it cannot think. */
-export function unseenThoughts(call: SilentCall): number {
-  if (call.isVisible || !mayThink(call)) return 0
+/** The number of tokens that the model may have written; 0 for the stream of a model that cannot think. */
+export function unseenTokens(call: SilentCall): number {
+  if (!call.isWhole && (call.isVisible || !mayThink(call.request, call.endpoint))) return 0
   const tokens = Math.ceil((call.silentMs / 1_000) * (call.tokensPerSecond ?? USUAL_TOKENS_PER_SECOND))
   return Math.max(0, Math.min(tokens, call.mostTokens))
-}
-
-function mayThink({ endpoint, request: { reasoning } }: SilentCall): boolean {
-  if (endpoint.thinks === false || !honours(endpoint, 'reasoning')) return false
-  return reasoning == null || !isThoughtless(reasoning)
 }

@@ -13,7 +13,7 @@ import {
   noteImplausible,
   settle,
   type UsageEstimates,
-  unseenThoughts,
+  unseenTokens,
   type VisibleStreams,
 } from '../accounting/account.ts'
 import {
@@ -298,15 +298,15 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
   }
 
-  /** Tokens that the model may have thought before the call was ended on this side; 0 if there was content. */
+  /** Tokens that the model may have written before the call was ended on this side; 0 if there was content. */
   #unseenTokens({ endpoint, endedMs, health, startedMs }: AttemptRecord, figures: CallFigures, most: number) {
     const { prompt, request, signal } = this.exchange
     if (!signal.aborted || most === 0 || figures.outputQuarters > 0) return 0
-    return unseenThoughts({
+    return unseenTokens({
       endpoint,
       request: prompt,
-      // What streams show says nothing about whole replies.
-      isVisible: request.stream === true && this.deps.visibleStreams.isVisible(endpoint, prompt),
+      isWhole: request.stream !== true,
+      isVisible: this.deps.visibleStreams.isVisible(endpoint, prompt),
       silentMs: endedMs - (health?.sentMs ?? startedMs),
       tokensPerSecond: health?.state.throughput?.percentiles(endedMs)?.p50 ?? null,
       mostTokens: most,

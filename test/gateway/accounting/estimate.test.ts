@@ -22,7 +22,7 @@ const NOTHING_SHOWN = new VisibleStreams()
 const asked = (input: unknown, more: Record<string, unknown> = {}) =>
   parseResponsesRequest({ model: 'a/b', input, ...more })
 
-const ENDPOINT = { maxOutputTokens: null }
+const ENDPOINT = { ...scriptedEndpoint('openai-chat'), maxOutputTokens: null }
 const estimateUsage = (request: ResponsesRequest, usage: Usage | null, outputQuarters: number) =>
   estimate(request, { usage, outputQuarters, isThoughtSeen: false }, ENDPOINT)
 
@@ -109,7 +109,7 @@ t.test('a character of Chinese, Japanese or Korean is a token, and an emoji one 
 t.test('reasoning that was asked for counts by its effort, unless it was told or seen', async t => {
   const reasoned = (reasoning: object | null, more: Record<string, unknown> = {}) =>
     asked('x', { reasoning, ...more })
-  const endpoint = { maxOutputTokens: 100_000 }
+  const endpoint = { ...ENDPOINT, maxOutputTokens: 100_000 }
   for (const [reasoning, tokens] of [
     [null, 0],
     [{ enabled: false }, 0],
