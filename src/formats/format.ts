@@ -188,6 +188,10 @@ export interface Decoder {
    */
   frame(event: string, data: string): void
   /**
+   * How often it has kept a part of a frame to emit it later: the memory of such a frame counts. Absent: it never does.
+   */
+  readonly withheld?: number
+  /**
    * Call when the upstream has ended. Emits deltas that waited for it (usage, finish).
    * @throws GatewayError `provider_unavailable` when the reply had no finish: a cut reply is never a success.
    */

@@ -27,6 +27,8 @@ export class Output {
   #said = false
   /** The next text begins a block of its own. */
   #cut = false
+  /** Written by the blocks alone; see `Decoder.withheld`. */
+  withheld = 0
   /** The container in which code of this reply runs; null while unknown. */
   containerId: string | null = null
   /** The id of the reply, for items that need an id and have none. */
@@ -189,6 +191,7 @@ class TextBlock implements Block {
     if (found === null) return
     if (this.#citations.length === 0) this.#output.cut()
     this.#citations.push(found)
+    this.#output.withheld++
   }
 }
 
@@ -243,7 +246,10 @@ class ThinkingBlock implements Block {
   delta(type: string, delta: Json): void {
     if (type === 'thinking_delta') this.#think(textOrEmpty(delta['thinking']))
     // A signature comes whole; a second one replaces the first.
-    else if (type === 'signature_delta') this.#signature = filled(delta['signature']) ?? this.#signature
+    else if (type === 'signature_delta') {
+      this.#signature = filled(delta['signature']) ?? this.#signature
+      this.#output.withheld++
+    }
   }
 
   stop(): void {
@@ -315,6 +321,7 @@ class CompactionBlock implements Block {
   delta(type: string, delta: Json): void {
     if (type !== 'compaction_delta') return
     for (const [name, value] of Object.entries(delta)) if (name !== 'type') this.#fields.set(name, value)
+    this.#output.withheld++
   }
 
   stop(): void {

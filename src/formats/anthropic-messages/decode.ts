@@ -47,6 +47,10 @@ export class MessageDecoder implements Decoder {
     this.#hosted = new HostedCalls(this.#output)
   }
 
+  get withheld(): number {
+    return this.#output.withheld
+  }
+
   frame(event: string, data: string): void {
     if (this.#finished || event === 'ping' || data === '' || data === '[DONE]') return
     const frame = parseBody(data)

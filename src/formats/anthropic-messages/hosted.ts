@@ -192,7 +192,9 @@ class HostedCall implements Block {
   }
 
   delta(type: string, delta: Json): void {
-    if (type === 'input_json_delta') this.#json.add(textOrEmpty(delta['partial_json']))
+    if (type !== 'input_json_delta') return
+    this.#json.add(textOrEmpty(delta['partial_json']))
+    this.#output.withheld++
   }
 
   stop(): void {

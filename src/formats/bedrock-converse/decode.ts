@@ -62,6 +62,10 @@ export class ConverseDecoder implements Decoder {
     this.#isOfOpenAI = endpoint !== undefined && /(?:^|[./])openai\./.test(endpoint.upstreamModel)
   }
 
+  get withheld(): number {
+    return this.#output.withheld
+  }
+
   frame(event: string, data: string): void {
     if (this.#finished) return
     const frame = record(parseFrame(data))
@@ -205,8 +209,11 @@ export class ConverseDecoder implements Decoder {
     }
     const text = textOrEmpty(reasoning['text'])
     if (text !== '') this.#emit({ kind: 'reasoning', item: block.item, form: 'text', part: 0, text })
-    block.signature += textOrEmpty(reasoning['signature'])
-    block.sealed += textOrEmpty(reasoning['redactedContent'])
+    const signature = textOrEmpty(reasoning['signature'])
+    const sealed = textOrEmpty(reasoning['redactedContent'])
+    if (signature.length + sealed.length > 0) this.#output.withheld++
+    block.signature += signature
+    block.sealed += sealed
   }
 
   #openItem(start: Parameters<Output['open']>[0]): number {

@@ -51,6 +51,10 @@ class InvokeDecoder implements Decoder {
     this.#message = new MessageDecoder(emit, takeMessage)
   }
 
+  get withheld(): number {
+    return this.#message.withheld
+  }
+
   frame(event: string, data: string): void {
     if (event === '') {
       this.#message.frame('', data)

@@ -24,6 +24,11 @@ export class GeminiCalls {
     return this.#any
   }
 
+  /** True while the arguments of a call are incomplete, so that they are kept. */
+  get isPartial(): boolean {
+    return this.#partial !== null
+  }
+
   take(call: Json, signature: string | null): void {
     const name = filled(call['name'])
     if (name === null) {

@@ -27,6 +27,8 @@ export class GeminiDecoder implements Decoder {
   readonly #citations = new Citations()
   readonly #messages: OpenMessage[] = []
   #items = 0
+  /** Written only here. */
+  withheld = 0
   #started = false
   #message: OpenMessage | null = null
   #reasoning: number | null = null
@@ -103,6 +105,7 @@ export class GeminiDecoder implements Decoder {
 
   #candidate(candidate: Json): void {
     const { parts, finish, cites, logprobs } = readCandidate(candidate)
+    const known = this.#citations.size
     if (cites) this.#citing = true
     let unsaid = logprobs
     for (const element of parts) {
@@ -110,6 +113,7 @@ export class GeminiDecoder implements Decoder {
       if (part !== null && this.#part(part, unsaid)) unsaid = null
     }
     if (cites) this.#citations.read(candidate)
+    if (this.#citations.size > known || this.#calls.isPartial) this.withheld++
     if (finish !== null) this.#finish = finish
   }
 
@@ -190,6 +194,7 @@ export class GeminiDecoder implements Decoder {
   #signature(signature: string): void {
     if (this.#message !== null) {
       this.#held.push(signature)
+      this.withheld++
       return
     }
     if (this.#reasoning === null) {
@@ -224,6 +229,7 @@ export class GeminiDecoder implements Decoder {
     }
     this.#finish = null
     this.#code.result(result)
+    this.withheld++
   }
 
   #inlineData(data: Json, draft: boolean, signature: string | null): void {
@@ -234,6 +240,7 @@ export class GeminiDecoder implements Decoder {
     if (this.#code?.ran === true) {
       this.#finish = null
       this.#code.image(type, base64)
+      this.withheld++
       return
     }
     this.#interrupt('image')

@@ -114,6 +114,11 @@ export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded
 
 /** Far more than any real reply has; bounds the work for a hostile one. */
 const CITATIONS_MAX = 512
+/**
+ * Characters that are searched for quotations whose offsets are wrong, because each search blocks the thread: two such
+ * quotations in the longest reply, eighty in one of 100,000 characters.
+ */
+const SEARCHED_MAX_CHARS = 8 * 1024 * 1024
 
 /** A message of the reply, in order of appearance. */
 export interface SaidText {
@@ -146,6 +151,11 @@ export class Citations {
   readonly #queries = new Set<string>()
   readonly #sources = new Set<string>()
   readonly #pages = new Map<string, boolean>()
+
+  /** Number of things that are kept. */
+  get size(): number {
+    return this.#citations.length + this.#queries.size + this.#sources.size + this.#pages.size
+  }
 
   /** Distinct searches in their order. */
   get queries(): readonly string[] {
@@ -192,12 +202,15 @@ export class Citations {
     const bytes = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
     const units = unitsOf(whole, bytes)
     const placed: PlacedAnnotation[] = []
+    let searchedChars = 0
     for (const { stretch, annotate } of this.#citations) {
       let start = units.get(stretch.startByte) ?? whole.length
       let end = stretch.endByte === null ? whole.length : (units.get(stretch.endByte) ?? whole.length)
-      if (stretch.quote !== null && whole.slice(start, end) !== stretch.quote) {
+      const isWrong = stretch.quote !== null && whole.slice(start, end) !== stretch.quote
+      if (stretch.quote !== null && isWrong && searchedChars < SEARCHED_MAX_CHARS) {
         // Offsets may be relative to a part of the reply, or simply wrong; the quotation is not.
         const found = whole.indexOf(stretch.quote)
+        searchedChars += found === -1 ? whole.length : found
         if (found !== -1) {
           start = found
           end = found + stretch.quote.length

@@ -38,11 +38,14 @@ interface Fragment {
 export class ChatCalls {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
+  /** See `Decoder.withheld`. */
+  readonly #withhold: () => void
   readonly #calls: Call[] = []
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number) {
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, withhold: () => void) {
     this.#emit = emit
     this.#nextItem = nextItem
+    this.#withhold = withhold
   }
 
   get any(): boolean {
@@ -81,6 +84,7 @@ export class ChatCalls {
     } else {
       call.waiting += fragment.input
       if (call.name !== null) this.#open(call, call.name)
+      else this.#withhold()
     }
   }
 

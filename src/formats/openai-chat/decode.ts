@@ -21,6 +21,8 @@ export class ChatDecoder implements Decoder {
   readonly #calls: ChatCalls
   readonly #hosted: ChatHosted
   #items = 0
+  /** Written only here. */
+  withheld = 0
   #started = false
   #ended = false
   #upstreamId: string | null = null
@@ -46,9 +48,12 @@ export class ChatDecoder implements Decoder {
     this.#emit = emit
     this.#takeMessage = takeMessage
     const next = () => this.#nextItem()
-    this.#message = new ChatText(emit, next, () => this.#reasoning.close())
-    this.#reasoning = new ChatReasoning(emit, next, () => this.#message.close())
-    this.#calls = new ChatCalls(emit, next)
+    const withhold = () => {
+      this.withheld++
+    }
+    this.#message = new ChatText(emit, next, withhold, () => this.#reasoning.close())
+    this.#reasoning = new ChatReasoning(emit, next, withhold, () => this.#message.close())
+    this.#calls = new ChatCalls(emit, next, withhold)
     this.#hosted = new ChatHosted(emit, next)
   }
 

@@ -14,6 +14,8 @@ import { chatAnnotation, replyCitations } from './hosted.ts'
 export class ChatText {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
+  /** See `Decoder.withheld`. */
+  readonly #withhold: () => void
   /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
   #any = false
@@ -25,9 +27,15 @@ export class ChatText {
   #logprobs: Logprob[] | null = null
   #annotations: Annotation[] = []
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number, beforeText: () => void) {
+  constructor(
+    emit: (delta: Delta) => void,
+    nextItem: () => number,
+    withhold: () => void,
+    beforeText: () => void,
+  ) {
     this.#emit = emit
     this.#nextItem = nextItem
+    this.#withhold = withhold
     this.#beforeText = beforeText
   }
 
@@ -55,13 +63,16 @@ export class ChatText {
       const annotation = chatAnnotation(element)
       if (annotation !== null) this.#annotations.push(annotation)
     }
+    if (this.#annotations.length === 0) return
     if (this.#message !== null && this.#partKind === 'text') this.#flushAnnotations()
+    else this.#withhold()
   }
 
   keepLogprobs(logprobs: unknown): void {
     const content = list(record(logprobs)?.['content'])
     if (content === null || content.length === 0) return
     this.#logprobs ??= []
+    this.#withhold()
     for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
   }
 
@@ -143,6 +154,8 @@ interface Open {
 export class ChatReasoning {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
+  /** See `Decoder.withheld`. */
+  readonly #withhold: () => void
   /** Ends the open message before reasoning begins. */
   readonly #beforeWords: () => void
   #open: Open | null = null
@@ -152,9 +165,15 @@ export class ChatReasoning {
   readonly #said = new TextMark()
   #source: 'plain' | 'details' | null = null
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number, beforeWords: () => void) {
+  constructor(
+    emit: (delta: Delta) => void,
+    nextItem: () => number,
+    withhold: () => void,
+    beforeWords: () => void,
+  ) {
     this.#emit = emit
     this.#nextItem = nextItem
+    this.#withhold = withhold
     this.#beforeWords = beforeWords
   }
 
@@ -282,6 +301,7 @@ export class ChatReasoning {
 
   #seal(open: Open, field: string, value: string, detail?: Json): void {
     open.sealed = true
+    this.#withhold()
     open.fields ??= {}
     open.fields[field] = value
     const format = filled(detail?.['format'])

@@ -158,11 +158,12 @@ export class ReplyReading {
 
   readonly #frame = (event: string, data: string): void => {
     const { bounds } = this
+    const { withheld } = this.#decoder
     if (data.length > SHORT_FRAME_CHARS) bounds.checkFrame(data)
     bounds.isRich = false
     if (this.relay === null) this.#decoder.frame(event, data)
     else this.relay.frame(event, data)
-    if (bounds.isRich) bounds.addRich(data)
+    if (bounds.isRich || this.#decoder.withheld !== withheld) bounds.addRich(data)
   }
 }
 
@@ -293,7 +294,7 @@ export class ReplyBounds {
     this.#tell(keptBytes + this.#richBytes)
   }
 
-  /** Counts a frame with more than text, of which the answer may keep everything. */
+  /** Counts a frame with more than text, of which the decoder or the answer may keep everything. */
   addRich(data: string): void {
     this.#richBytes += RICH_BYTES * data.length
   }

@@ -53,6 +53,28 @@ t.test('a stretch is where its quotation is, whatever its offsets say', async t 
   t.equal(cite({}, 'éb b'), undefined, 'nothing is cited')
 })
 
+t.test('a long reply is not searched for every quotation with wrong offsets', async t => {
+  const citations = new Citations()
+  const support = (index: number, text: string) => ({
+    segment: { startIndex: index, endIndex: index + 1, text },
+    groundingChunkIndices: [0],
+  })
+  const wrong = Array.from({ length: 100 }, (_, index) => support(index, `quotation ${index} of nothing`))
+  citations.read({
+    groundingMetadata: {
+      groundingChunks: [{ web: { uri: 'u' } }],
+      groundingSupports: [support(500, 'first'), ...wrong, support(700, 'last')],
+    },
+  })
+  const text = `first${'x'.repeat(1_000_000)}last`
+  const placed = citations.place([{ item: 4, text }])
+  t.equal(placed.length, 102, 'each is placed')
+  const at = (start_index: number, end_index: number) => ({ annotation: { start_index, end_index } })
+  t.match(placed[0], at(0, 5), 'by its text')
+  t.match(placed[1], at(0, 1), 'by its offsets: its text is nowhere')
+  t.match(placed.at(-1), at(700, 701), 'by its offsets: enough has been searched')
+})
+
 t.test('without any text there is nothing to cite', async t => {
   const citations = new Citations()
   citations.read({ citationMetadata: { citations: [{ uri: 'u', endIndex: 3 }] } })
