@@ -18,6 +18,8 @@ interface Count {
   total: number
   /** The part of the total that is reserved here. */
   reserved: number
+  /** Number of reservations that were given back. */
+  gives: number
   /** The total when the overall state was last known: shares are parts of the rest at that time. */
   base: number
   readonly origin: Origin | null
@@ -53,6 +55,7 @@ export class LocalCounters implements Counters {
       if (count === undefined) continue
       count.total += (used[index] ?? 0) - amount
       count.reserved -= amount
+      count.gives++
     }
   }
 
@@ -64,6 +67,11 @@ export class LocalCounters implements Counters {
   /** The amount of a counter that is reserved here. */
   reserved(id: string): number {
     return this.#counts.get(id)?.reserved ?? 0
+  }
+
+  /** How many reservations were given back since the counter is known here. */
+  gives(id: string): number {
+    return this.#counts.get(id)?.gives ?? 0
   }
 
   /** Records the total that Redis has; `taken` was reserved there for this instance. */
@@ -96,7 +104,7 @@ export class LocalCounters implements Counters {
   raise(id: string, spent: number): void {
     const count = this.#counts.get(id)
     if (count === undefined) return
-    // What is reserved is not in the ledger yet.
+    // Reserved money is not in the ledger yet.
     count.total = Math.max(count.total, spent + count.reserved)
     count.base = Math.max(count.base, spent)
   }
@@ -145,7 +153,15 @@ export class LocalCounters implements Counters {
   #open(entry: CounterEntry, total: number): Count {
     const { clock } = this.#options
     const { origin, endsMs } = entry
-    const count: Count = { total, reserved: 0, base: total, origin, endsMs, usedMs: clock.monotonicMs() }
+    const count: Count = {
+      total,
+      reserved: 0,
+      gives: 0,
+      base: total,
+      origin,
+      endsMs,
+      usedMs: clock.monotonicMs(),
+    }
     this.#counts.set(entry.id, count)
     this.#sweep ??= clock.after(SWEEP_MS, this.#dropIdle)
     return count

@@ -42,6 +42,7 @@ local function whole(number) return string.format('%.0f', number) end
 const ALIGN_FIRST = -1
 const ENTER_FIRST = -2
 const AWAITED = -3
+const READ_AGAIN = -4
 
 /**
  * KEYS counters; ARGV node, prefix of the heartbeats, key of the awaited nodes, then for each counter amount, ceiling,
@@ -80,43 +81,46 @@ end
 return { 0, unpack(answer) }`
 
 /**
- * KEYS counters; ARGV node, then for each counter the taken amount and the used part of it. Returns the numbers of the
- * counters that do not know the node: nothing was changed there.
+ * KEYS counters; ARGV node, then for each counter the taken amount, the used part of it, and 1 when it begins with the
+ * ledger. Returns the numbers of the counters whose used amount was not changed, because they do not know the node or
+ * have not begun.
  */
 const GIVE = `${READ}
 local unknown = {}
 for i, key in ipairs(KEYS) do
-  local own = redis.call('HGET', key, ARGV[1])
-  if own then
-    redis.call('HSET', key, ARGV[1], whole(math.max(0, tonumber(own) - tonumber(ARGV[i * 2]))))
-    redis.call('HINCRBY', key, 's', ARGV[i * 2 + 1])
+  local own, at = redis.call('HGET', key, ARGV[1]), 1 + (i - 1) * 3
+  if own then redis.call('HSET', key, ARGV[1], whole(math.max(0, tonumber(own) - tonumber(ARGV[at + 1])))) end
+  if own and (ARGV[at + 3] == '0' or redis.call('HEXISTS', key, 's') == 1) then
+    redis.call('HINCRBY', key, 's', ARGV[at + 2])
   else unknown[#unknown + 1] = i end
 end
 return unknown`
 
 /**
- * KEYS one counter, the awaited nodes; ARGV node, prefix of the heartbeats, spending in the ledger, reserved amount of
- * the node, 1 if that holds although Redis has another one, milliseconds to keep it, milliseconds to await nodes, and
- * the nodes to await if the counter is missing. Returns the total, which is at least the spending in the ledger; -2 if
- * Redis does not know the node.
+ * KEYS one counter, the awaited nodes; ARGV node, prefix of the heartbeats, spending in the ledger, 1 if reservations
+ * were given back since the ledger was read, reserved amount of the node, 1 if that holds although Redis has another
+ * one, milliseconds to keep it, milliseconds to await nodes, and the nodes to await if the counter is missing. Returns
+ * the total, which is at least the spending in the ledger; -2 if Redis does not know the node; -4 if neither the ledger
+ * nor the counter may have what was given back, so that the ledger has to be read again.
  */
 const ALIGN = `${READ}
 local key, awaited, node, alive = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 if redis.call('EXISTS', alive .. node) == 0 then return -2 end
-local spent, own = tonumber(ARGV[3]), tonumber(ARGV[4])
+local spent, own = tonumber(ARGV[3]), tonumber(ARGV[5])
 local used, reserved, written = read(key, node, alive)
-if written and ARGV[5] == '0' then own = written end
+if ARGV[4] == '1' and (used == nil or not written) then return -4 end
+if written and ARGV[6] == '0' then own = written end
 if used == nil then
-  for at = 8, #ARGV do
+  for at = 9, #ARGV do
     if ARGV[at] ~= node then
       redis.call('SADD', awaited, ARGV[at])
-      redis.call('PEXPIRE', awaited, ARGV[7])
+      redis.call('PEXPIRE', awaited, ARGV[8])
     end
   end
 end
 used = math.max(used or 0, spent)
 redis.call('HSET', key, 's', whole(used), node, whole(own))
-redis.call('PEXPIRE', key, ARGV[6])
+redis.call('PEXPIRE', key, ARGV[7])
 return used + reserved + own`
 
 /**
@@ -212,7 +216,10 @@ const BEAT_MAX_MS = 1_000
 const AFTER_END_MS = 60_000
 /** Older spending is in the ledger. */
 const RECENT_MS = 60_000
-/** A counter may need alignment, and again if a node dies meanwhile; further tries are pointless. */
+/**
+ * A counter may need alignment, and again if a node dies or a reply ends meanwhile; further tries are left to the next
+ * request.
+ */
 const TRIES = 3
 /** A request waits for awaited nodes as long as its thread waits for the answer, and then counts as one that did not fit. */
 const AWAIT_AGAIN_MS = 100
@@ -299,7 +306,7 @@ export class RedisCounters implements Counters {
     for (const [index, entry] of entries.entries()) {
       if (this.#diverged.has(entry.id)) continue
       given.push(entry)
-      amounts.push(String(entry.amount), String(used[index] ?? 0))
+      amounts.push(String(entry.amount), String(used[index] ?? 0), entry.origin === null ? '0' : '1')
     }
     if (given.length === 0) return
     const keys = given.map(({ id }) => prefix + id)
@@ -308,8 +315,6 @@ export class RedisCounters implements Counters {
         const numbers = unknown as readonly number[]
         if (numbers.length === 0) return
         const missing = numbers.flatMap(number => given[number - 1] ?? [])
-        // An alignment that runs may have read the ledger before this was in it.
-        for (const { id } of missing) this.#alignments.drop(id)
         this.#alignSoon(missing).catch(() => undefined)
       },
       () => this.#markDiverged(given),
@@ -413,31 +418,50 @@ export class RedisCounters implements Counters {
   async #alignNow(entry: CounterEntry): Promise<void> {
     const { id, origin } = entry
     if (origin === null) return
-    const { local, spending, prefix, clock } = this.#options
-    const spent = await spending.spent(origin)
+    const { local, spending } = this.#options
+    for (let tries = 0; tries < TRIES; tries++) {
+      const gives = local.gives(id)
+      const spent = await spending.spent(origin)
+      // Reservations that were given back meanwhile may be missing in `spent`. A diverged counter stays so until they
+      // are in it: its requests take from the local share, which has them.
+      const isExact = local.gives(id) === gives
+      if (!isExact && this.#diverged.has(id)) continue
+      if (await this.#alignTo(entry, spent, isExact)) return
+    }
+  }
+
+  /** False if the ledger has to be read again. */
+  async #alignTo(entry: CounterEntry, spent: number, isExact: boolean): Promise<boolean> {
+    const { id } = entry
+    const { local, prefix, clock } = this.#options
     // Redis runs commands in the order in which they are sent, so from here on it can be asked for the counter. Unless
     // the counter diverged, a reservation in Redis is the better figure: replies may be in progress.
     const diverged = this.#diverged.delete(id)
     try {
-      const total = await this.#run(
-        SCRIPTS.align,
-        [prefix + id, this.#awaitedKey],
-        [
-          this.#heartbeatPrefix,
-          String(spent),
-          String(Math.max(0, local.reserved(id))),
-          diverged ? '1' : '0',
-          String(keepMs(entry, clock.nowMs())),
-          String(this.#aliveMs),
-          // Others may have reserved in a counter that was there before.
-          ...(local.has(id) ? this.#peers : []),
-        ],
+      const total = Number(
+        await this.#run(
+          SCRIPTS.align,
+          [prefix + id, this.#awaitedKey],
+          [
+            this.#heartbeatPrefix,
+            String(spent),
+            isExact ? '0' : '1',
+            String(Math.max(0, local.reserved(id))),
+            diverged ? '1' : '0',
+            String(keepMs(entry, clock.nowMs())),
+            String(this.#aliveMs),
+            // Others may have reserved in a counter that was there before.
+            ...(local.has(id) ? this.#peers : []),
+          ],
+        ),
       )
-      if (Number(total) !== ENTER_FIRST) local.observe(entry, Number(total), 0)
+      if (total === READ_AGAIN) return false
+      if (total !== ENTER_FIRST) local.observe(entry, total, 0)
       else if (diverged) this.#markDiverged([entry])
     } catch {
       this.#markDiverged([entry])
     }
+    return true
   }
 
   #run({ sha }: Script, keys: readonly string[], values: readonly string[]): Promise<unknown> {
@@ -474,7 +498,7 @@ export class RedisCounters implements Counters {
     this.#generation = String(generation)
     this.#formerNames = this.#formerNames.filter(name => !former.includes(name))
     if (wasLost) {
-      // What was spent here a moment ago may be in no counter and not in the ledger yet.
+      // The latest spending of this instance may be in no counter, and not in the ledger yet.
       this.#isReturning = true
       const recent = local.inUse(RECENT_MS)
       await Promise.all(recent.map(entry => this.#align(entry))).finally(() => {
@@ -497,7 +521,7 @@ export class RedisCounters implements Counters {
   async #beat(): Promise<void> {
     const { local } = this.#options
     const isAwaited = await this.#beatFor(local.reservations(), false)
-    // What was spent a moment ago in a counter without reservations may not be in the ledger yet.
+    // Counters without reservations count too: their latest spending may not be in the ledger yet.
     if (isAwaited && !this.#isReturning)
       await this.#beatFor([...local.reservations(), ...local.inUse(RECENT_MS)], true)
   }

@@ -49,8 +49,9 @@ function instance(
     spending: {
       async spent() {
         books.reads++
+        const { spent } = books
         await books.gate
-        return books.spent
+        return spent
       },
       credits: async () => 0,
     },
@@ -320,6 +321,81 @@ t.test('nobody waits for a ledger that is slow while limits are known well enoug
   gate.resolve()
   t.ok(await eventually(async () => (await one.take([money(93, 100)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 100)]), { total: 100 })
+})
+
+/** Closes the gate of the ledger: the next read takes until `open`. */
+function gated(books: Books): { readonly begun: () => Promise<boolean>; readonly open: () => void } {
+  const gate = Promise.withResolvers<void>()
+  books.gate = gate.promise
+  const { reads } = books
+  return {
+    begun: () => eventually(() => books.reads > reads, PATIENCE_MS),
+    open: () => {
+      if (books.gate === gate.promise) books.gate = Promise.resolve()
+      gate.resolve()
+    },
+  }
+}
+
+t.test('a reply that ends while the ledger is read after an outage is counted once', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks()
+  const one = instance(t, redis, books)
+  t.ok(await ready(one))
+  const [first, second] = [[money(10, 100)], [money(20, 100)]]
+  t.equal(await one.take(first), null)
+  t.equal(await one.take(second), null)
+  const ask = await operator(t, redis)
+  const ledger = gated(books)
+  await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+  t.ok(await eventually(() => one.degraded, PATIENCE_MS))
+  t.ok(await ready(one))
+  t.ok(await ledger.begun())
+  books.spent = 7
+  one.give(first, [7])
+  ledger.open()
+  const spent = async (): Promise<number> => Number(await ask('HGET', 'test:usd/k', 's'))
+  t.ok(await eventually(async () => (await spent()) === 7, PATIENCE_MS), 'which the first read did not see')
+  t.ok(await eventually(async () => (await one.take([money(74, 100)]))?.total === 27, PATIENCE_MS))
+  books.spent = 20
+  one.give(second, [13])
+  t.ok(await eventually(async () => (await spent()) === 20, PATIENCE_MS))
+  t.match(await one.take([money(81, 100)]), { total: 20 })
+  t.equal(await one.take([money(80, 100)]), null)
+})
+
+t.test('replies that end while a missing counter is made anew are counted once', WITH_REDIS, async t => {
+  for (const lost of ['the counter', 'all data']) {
+    const redis = await ownRedis(t)
+    await redis.start()
+    const books = newBooks(30)
+    const clock = new TestClock()
+    const one = instance(t, redis, books, { clock })
+    t.ok(await ready(one))
+    const [first, second] = [[money(10, 100)], [money(20, 100)]]
+    t.equal(await one.take(first), null)
+    t.equal(await one.take(second), null)
+    const ask = await operator(t, redis)
+    const early = gated(books)
+    await ask(...(lost === 'all data' ? ['FLUSHALL'] : ['DEL', 'test:usd/k']))
+    const asking = one.take([money(0, 100)])
+    t.ok(await early.begun())
+    books.spent += 10
+    one.give(first, [10])
+    await turns(20)
+    const late = gated(books)
+    early.open()
+    t.ok(await late.begun())
+    await turns(20)
+    books.spent += 20
+    one.give(second, [20])
+    late.open()
+    await waitFor(clock, asking)
+    const spent = async (): Promise<number> => Number(await ask('HGET', 'test:usd/k', 's'))
+    t.ok(await eventually(async () => (await spent()) === 60, PATIENCE_MS), lost)
+    t.match(await waitFor(clock, one.take([money(41, 100)])), { total: 60 })
+  }
 })
 
 /** Two instances whose clocks stand still, so that none finds out by its heartbeat. */
