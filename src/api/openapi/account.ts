@@ -95,7 +95,10 @@ const ENTRY = { id: 'invoice-17', amount: 100, note: null, created_at: '2026-07-
 
 export const ActivityDay = Type.Object({
   date: Type.String({ format: 'date' }),
-  model: Type.String({ description: 'Empty: no model was found' }),
+  model: Type.String({
+    description:
+      'Empty: requests that were refused before a provider was asked; GET /generations has the requested_model of each',
+  }),
   model_permaslug: text,
   endpoint_id: text,
   provider_name: Type.String({ description: 'Empty: no provider was asked' }),
