@@ -26,7 +26,7 @@ export async function endsWithin(limitMs: number, work: Promise<unknown>): Promi
   }
 }
 
-/** What it gives, or throws, as a promise. */
+/** The result of `make`, or what it throws, as a promise. */
 export async function resolved<T>(make: () => T | Promise<T>): Promise<T> {
   return make()
 }

@@ -85,7 +85,7 @@ export function usageOf(exchange: Exchange, byokFeePercent: number): BatchUsage 
 }
 
 /**
- * What an earlier run of the line came to, by its usage record. The prices of the endpoint and the calls of tools are
+ * The usage of an earlier run of the line, by its usage record. The prices of the endpoint and the calls of tools are
  * not in it, and are those of the later run.
  */
 export function usageOfRecord(record: UsageRecord, later: BatchUsage, byokFeePercent: number): BatchUsage {

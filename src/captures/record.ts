@@ -54,7 +54,7 @@ export interface RecordingFacts {
 export interface RequestEnd {
   /** Guardrails look at replies: the bytes of providers have what callers must not see. */
   readonly isReplyGuarded: boolean
-  /** What the client was told. */
+  /** The output that the client got. */
   readonly output: readonly OutputItem[] | null
   readonly error: GatewayError | null
 }

@@ -9,7 +9,7 @@ import type { UpstreamRequest } from '../upstream/transport.ts'
 const SHORTEST = 6
 /** So many characters of a secret in a row are taken out; all of it, if it is shorter. */
 const RUN = 10
-/** What is looked up at once. */
+/** Characters that are looked up at once. */
 const GRAM = 4
 /** Any eight characters in a row have a whole gram at a multiple of this. Shorter secrets are searched as they are. */
 const STRIDE = 5
@@ -198,11 +198,11 @@ export function shownOfReply(headers: Readonly<Record<string, string>>): ShownHe
 
 /** Parts of a header's value that may be a secret; a scheme such as `Bearer` is none. */
 const PART = /[^\s,;="]{12,}/g
-/** What is secret of a signature of AWS: it names headers too. */
+/** The secret parts of a signature of AWS, which names headers too. */
 const SIGNATURE_PART = /(?:Credential=|Signature=)([^\s,/]+)/g
 const SIGNATURE = 'AWS4-HMAC-SHA256 '
 
-/** What a request tells its provider of whose it is: values of headers, of the query, and of the address itself. */
+/** Values by which a provider knows whose request it is: of headers, of the query, and of the address itself. */
 export function secretsInRequest({ url, headers }: Pick<UpstreamRequest, 'url' | 'headers'>): string[] {
   const secrets: string[] = []
   for (const [name, value] of Object.entries(headers)) {

@@ -81,7 +81,7 @@ class Names {
   }
 }
 
-/** What a schema says about the names in a value. */
+/** The field names that a schema allows in a value. */
 interface Place {
   /** Null: no object, or one with any names. */
   readonly object: ObjectPlace | null

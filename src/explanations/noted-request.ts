@@ -17,7 +17,7 @@ import type {
   Explanation,
 } from './explanation.ts'
 
-/** What is kept of an exchange until its explanation is made. */
+/** The fields of an exchange that are kept until its explanation is made. */
 type ExplainedExchange = Pick<
   Exchange,
   | 'strategy'

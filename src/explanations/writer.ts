@@ -105,7 +105,7 @@ export class ExplanationWriter {
       this.#plainOf.set(organization, kept + 1)
       this.#plainLeft--
     } else {
-      // What asks no model is explained only where it was refused.
+      // A request that asks no model is explained only if it was refused.
       if (exchange === undefined && line.outcome === 'completed') return
       unkeptBefore = this.#room(line, endedMs, keyHash)
       if (unkeptBefore < 0) return

@@ -128,7 +128,7 @@ export class UsageExport {
     return this.#running
   }
 
-  /** What does not arrive now is put at the next start. */
+  /** Records that do not arrive in time are exported at the next start. */
   async close(): Promise<void> {
     this.#closed = true
     this.#timer?.cancel()

@@ -70,8 +70,7 @@ const OVERFLOW_CODES: ReadonlySet<string> = new Set([
 ])
 
 /**
- * What they write where they have no code for it. The names are those of whose words a line has; many others have taken
- * them over.
+ * Messages of providers that have no code for it. A line names those whose words it has; many others have copied them.
  */
 const OVERFLOW_WORDS: readonly RegExp[] = [
   // OpenAI, vLLM, DeepSeek, Fireworks; xAI says `prompt length`.

@@ -7,7 +7,7 @@ import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { FormatName } from '../providers/provider.ts'
 import { FORMATS } from './table.ts'
 
-/** What only some formats have a form for. */
+/** Parts of a request that only some formats can express. */
 export type Ability =
   | 'prompt'
   | 'modalities'

@@ -55,7 +55,7 @@ export interface ExchangeLine {
   readonly error?: FailureCode | null | undefined
   /** Path of the field that a 400 or 422 of ours is about. */
   readonly field?: string | undefined
-  /** What the caller was told, if the request was refused here; texts of providers are left out. */
+  /** The message to the caller, if the request was refused here; texts of providers are left out. */
   readonly message?: string | undefined
   /** Code of a system or protocol behind the failure, such as `ECONNREFUSED`. */
   readonly cause?: string | undefined

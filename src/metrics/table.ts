@@ -70,7 +70,7 @@ const ACCOUNTINGS = ['exact', 'estimated', 'none', 'lost']
 const PROMPT_CACHE_KINDS = ['read', 'write', 'uncached']
 const CALL_FAULTS = ['invalid_json', 'unknown_name'] as const
 export type CallFault = (typeof CALL_FAULTS)[number]
-/** What happened to the jobs of batch services. */
+/** Outcomes of the jobs of batch services. */
 const SERVICE_JOB_OUTCOMES = ['submitted', 'ended', 'failed', 'refused', 'busy', 'lost', 'given_up'] as const
 export type ServiceJobOutcome = (typeof SERVICE_JOB_OUTCOMES)[number]
 /** The detectors, then the labels of decisions without a detector of ours. */

@@ -190,13 +190,13 @@ export interface DebugTimings {
   start_ms: number
 }
 
-/** What one debug event tells. */
+/** The content of one debug event. */
 export interface DebugFacts {
   echo_upstream_body?: Readonly<Record<string, unknown>>
   timings?: DebugTimings
 }
 
-/** What `debug` of the request asks for, in a whole reply. */
+/** The answer to `debug` of the request, in a whole reply. */
 export interface DebugReport {
   /** The body for the provider that answered: in results of batches. */
   echo_upstream_body?: Readonly<Record<string, unknown>>

@@ -4,7 +4,7 @@ import type { Asked, Tester } from './tester.ts'
 
 export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
 
-/** What a check may need beside an address and a key. */
+/** Things that a check may need beside an address and a key. */
 type CheckNeed = 'provider' | 'restart'
 
 /** One row of the tables in `checks/`. */
@@ -14,9 +14,9 @@ export interface Check {
   readonly group: CheckGroup
   /** The interfaces that it is made for, once for each; `null`: it is made once. */
   readonly dialects: readonly ProvedName[] | null
-  /** What should be. */
+  /** The promise. */
   readonly asserts: string
-  /** What happens to clients otherwise. */
+  /** The harm to clients if it is broken. */
   readonly matters: string
   /** The public document that promises it. */
   readonly basis: string

@@ -6,7 +6,7 @@ import { DONE, fields, list, type SeenEvent, type SeenStream, string } from './s
 
 export type ProvedName = 'responses' | 'chat'
 
-/** What is asked of a model. */
+/** A request to a model, in no dialect yet. */
 export interface Question {
   readonly model: string
   readonly prompt: string
@@ -18,7 +18,7 @@ export interface Question {
   readonly calls?: true
 }
 
-/** What a client makes of a reply. */
+/** A reply as a client understands it. */
 export interface Understood {
   readonly text: string
   readonly call: { readonly name: string; readonly arguments: string } | null

@@ -22,7 +22,7 @@ import { responsesSpeaker } from '../sim/speak-responses.ts'
 import { FUNCTION_NAME } from './dialects.ts'
 import { objectOf } from './sse.ts'
 
-/** What the provider may be told to do. */
+/** The kinds of replies that the provider can be told to give. */
 export type Script =
   | 'plain'
   | 'gated'
@@ -43,7 +43,7 @@ export type Script =
 
 /** A key and a model that no provider knows; this one refuses them as a real one does. */
 export const UNKNOWN_KEY = 'sk-prove-this-key-is-not-valid'
-/** What some send where they have no key is none either. */
+/** Some clients that have no key send one of these words. */
 const UNKNOWN_KEYS = new Set([UNKNOWN_KEY, 'undefined', 'null'])
 export const UNKNOWN_MODEL = 'prove-no-such-model'
 export const PROVIDER_MODEL = 'prove'

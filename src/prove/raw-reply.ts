@@ -25,7 +25,7 @@ export interface SeenReply {
   readonly partsMs: readonly number[]
 }
 
-/** What came is no reply of HTTP/1.1. */
+/** The bytes received are no reply of HTTP/1.1. */
 export class NoHttp extends Error {
   override readonly name = 'NoHttp'
 }

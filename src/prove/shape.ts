@@ -16,7 +16,7 @@ const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   null: value => value === null,
 }
 
-/** What differs, in words: `usage.total_tokens is missing`. */
+/** The differences in words, such as `usage.total_tokens is missing`. */
 export function shapeFaults(document: unknown, rows: readonly ShapeRow[]): string[] {
   return rows.flatMap(([path, ...kinds]) => {
     const isOptional = path.endsWith('?')

@@ -41,7 +41,7 @@ export class NoReply extends Error {
 export interface AskOptions extends ReadOptions {
   readonly stream?: boolean
   readonly calls?: true
-  /** What the scripted provider does; without one it is not told. */
+  /** Told to the scripted provider; absent: it is told nothing. */
   readonly script?: Script
   /** Fields in place of those of a proper body. */
   readonly body?: Readonly<Record<string, unknown>>

@@ -69,7 +69,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
   }
 }
 
-/** What the row says about data counts; where it says nothing, the provider's public statement does. */
+/** The row's own data policy; where it has none, the provider's public statement. */
 function dataPolicyOf({ zdr, trains }: EndpointRow, { policy }: Provider): Pick<Endpoint, 'zdr' | 'trains'> {
   const isSilent = zdr === undefined && trains === undefined
   const mayTrain = trains ?? (isSilent && policy?.trains === true)

@@ -86,7 +86,7 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
     if (child.pid === undefined) settle(null)
   })
   child.once('exit', () => {
-    // What it has left behind would keep its output open.
+    // Processes that it has left behind would keep its output open.
     endGroup(child.pid)
   })
   child.once('close', code => settle(code))

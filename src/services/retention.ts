@@ -31,7 +31,7 @@ export interface Retention {
   close(): Promise<void>
 }
 
-/** What is removed, and how often somebody looks. */
+/** One kind of records to remove, and the interval of the search for them. */
 interface Removal {
   readonly everyMs: number
   readonly told: string

@@ -74,7 +74,7 @@ export type Opening =
   /** A batch was accepted under this idempotency key: `bodyHash` tells whether from the same body. */
   | { readonly outcome: 'known'; readonly batch: BatchRecord; readonly bodyHash: string }
 
-/** What the batches of one workspace may take together, or what a new one takes. */
+/** The limits for all batches of one workspace together, or the needs of a new batch. */
 export interface BatchRoom {
   readonly batches: number
   readonly requests: number

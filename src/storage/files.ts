@@ -93,7 +93,7 @@ export interface FileStore {
   search(query: PassageQuery, limit: number): Promise<readonly FoundPassage[]>
 }
 
-/** What tools keep for a workspace, or for one end user of it. */
+/** Where tools keep data: for a workspace, or for one end user of it. */
 export interface MemoryPlace extends WorkspacePlace {
   /** '': of the workspace. */
   readonly endUser: string

@@ -3,7 +3,7 @@ import type { MicroUsd } from '../money.ts'
 
 export type KeyKind = 'inference' | 'management'
 
-/** What a management key may do: read; change what changes every day; everything. */
+/** The rights of a management key: to read; to make everyday changes; to do everything. */
 export type KeyRole = 'viewer' | 'operator' | 'admin'
 
 /** A stored API key: hashes of its secrets, never a secret itself. */

@@ -21,7 +21,7 @@ import type {
   UsageTotals,
 } from './usage.ts'
 
-/** What became of some lines. */
+/** The result of adding lines. */
 interface AddedLines {
   /** New records. */
   readonly added: number

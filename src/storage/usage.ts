@@ -175,7 +175,7 @@ export interface ClientActivityRow extends Omit<ActivityRow, 'workspaceId'> {
   readonly cacheWriteTokens: bigint
 }
 
-/** What sums over usage may be kept apart by. */
+/** The dimensions by which sums over usage can be grouped. */
 export const USAGE_DIMENSIONS = [
   'day',
   'model',

@@ -60,7 +60,7 @@ export function plainHtml(html: string, maxChars: number): string {
   return tidy(decoded(parts.join('')))
 }
 
-/** What stands for the tag, and where the text goes on. */
+/** The text in place of the tag, and the index at which the text goes on. */
 function afterTag(tags: string, open: number): { text: string; at: number } {
   if (tags.startsWith('<!--', open)) return { text: '', at: endOf(tags, '-->', open + 4) }
   const name = nameAt(tags, open + 1)
@@ -68,7 +68,7 @@ function afterTag(tags: string, open: number): { text: string; at: number } {
   const end = endOf(tags, '>', open + 1)
   if (SILENT.has(name)) {
     const close = tags.indexOf(`</${name}`, end)
-    // What never ends has no text.
+    // An element without an end hides the rest of the page.
     return { text: '\n', at: close === -1 ? tags.length : endOf(tags, '>', close) }
   }
   const block = BLOCKS.has(name) || BLOCKS.has(nameAt(tags, open + 2))

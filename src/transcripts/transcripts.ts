@@ -4,7 +4,7 @@
  * serve thread.
  */
 
-/** What the writer of a stream is told. */
+/** A message to the writer of a stream. */
 export type TranscriptNotice =
   /** Somebody reads it again: a reader that takes nothing any more must not hold the stream up. */
   | 'read'

@@ -99,7 +99,7 @@ function documentOf(value: unknown): string {
   if (typeof value !== 'object' || value === null) return 'none'
   const { left_out: leftOut, text } = value as { readonly left_out?: unknown; readonly text?: unknown }
   if (typeof leftOut === 'string') return `(left out: ${leftOut})`
-  // What a secret was taken out of.
+  // A text without its secrets.
   if (typeof text === 'string' && Object.keys(value).length === 1) return text
   return JSON.stringify(value, null, 2)
 }

@@ -19,7 +19,7 @@ interface Part {
   readonly cost: number | null
 }
 
-/** What it was, where its time went, and the reasons. */
+/** The lines of an explanation: the request, its times, and the reasons. */
 export function shown(explanation: Explanation): string[] {
   return [
     ...head(explanation),

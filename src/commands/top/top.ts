@@ -70,7 +70,7 @@ async function tellJson(port: AskedPort, everyMs: number, signal: AbortSignal): 
 /** Draws over what it drew before, and goes on when the gateway has been away. @throws CommandError */
 async function draw(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
   const { stdout } = process
-  // What is wrong from the beginning is told on the usual screen.
+  // A fault of the first request is reported on the usual screen.
   let lines = screenOf(await askSummary(port, signal), styleOf())
   stdout.write(ENTER)
   try {

@@ -1,7 +1,7 @@
 /** Forms in dialogs: fields, errors that the gateway reports, and confirmation before something is lost. */
 import { html, useEffect, useRef, useState } from './html.js'
 
-/** What opened the last dialog: one that follows it at once has the same opener. */
+/** The element that opened the last dialog: one that follows it at once has the same opener. */
 let lastOpener = /** @type {Element} */ (document.body)
 
 /** A dialog that opens with its view. What had the focus gets it back, however the dialog ends. */

@@ -17,7 +17,7 @@ export class Live {
   state = 'connecting'
   /** Requests that were too many to list. */
   unlisted = 0
-  /** What the clock of the server is ahead of this one. */
+  /** How far the clock of the server is ahead of this one. */
   #aheadMs = 0
   #calls
   #onChange

@@ -62,7 +62,7 @@ function Console({ calls, onLeave, onRefused }) {
   const [path, setPath] = useState(pathOfAddress())
   const [live, setLive] = useState(null)
   const help = useRef(null)
-  // What a view keeps while another one is shown.
+  // The state of views that are not shown now.
   const memory = useRef({})
 
   useEffect(() => {

@@ -12,7 +12,7 @@ export function RowButton({ does, of, ...rest }) {
   return html`<button type="button" aria-label=${`${does} ${of}`} ...${rest}>${does}</button>`
 }
 
-/** What to do where there is nothing yet. */
+/** The text in place of an empty list: what to do first. */
 export function Empty({ children }) {
   return html`<p class="empty">${children}</p>`
 }

@@ -120,7 +120,7 @@ class DetailReader {
       const other = id !== null && open.id !== null && open.id !== id
       const sealed = open.signature !== null || open.encrypted !== null
       if (other || (sealed && !same) || (!seals && sealed)) open = null
-      // What was said before its source was known has no format yet.
+      // An item that began before its source was known has no format yet.
       else if (format !== null && format !== 'unknown') open.format = format
     }
     if (open !== null) return open

@@ -143,7 +143,7 @@ export class GeminiDecoder implements Decoder {
   #open(start: ItemStart): number {
     const item = oneMore(this.#items, 'output items')
     this.#items++
-    // What comes after a finish shows that it was none.
+    // Content after a finish shows that the reply had not ended.
     this.#finish = null
     this.#emit({ kind: 'open', item, start })
     return item

@@ -251,7 +251,7 @@ export class ResponsesDecoder implements Decoder {
       if (slot !== null && !slot.closed) this.#slots?.close(slot, item)
     }
     const all = this.#slots?.all ?? NONE
-    // What is still open was never finished: its announcement may hold all there is of it.
+    // An item that is still open was never finished: its announcement may have all of its content.
     for (const slot of all) if (!slot.closed) this.#slots?.settle(slot, slot.form)
     if (all.length + this.#messages === 0) this.#textOnly(response)
   }

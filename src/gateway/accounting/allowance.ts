@@ -1,6 +1,6 @@
 /**
- * What a request may still spend under its caller's limits: before admission, at each model call, and while a reply
- * streams. Pure, except for the counters behind a reservation.
+ * The amount that a request may still spend under its caller's limits: before admission, at each model call, and while
+ * a reply streams. Pure, except for the counters behind a reservation.
  */
 import { GatewayError } from '../../errors.ts'
 import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'

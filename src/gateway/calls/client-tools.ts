@@ -57,7 +57,7 @@ export function fitTools(
   }
 }
 
-/** What may hold custom tools: a provider that does not take these gets their tools in a list of functions. */
+/** Abilities whose tools may be custom ones: a provider that takes no custom tools gets them as functions. */
 const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools'])
 
 function takes(format: FormatName, takesCustom: boolean, ability: Ability): boolean {

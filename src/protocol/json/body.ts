@@ -176,7 +176,7 @@ function expectedAny(members: readonly TSchema[]): string {
   const rest = members.filter(member => !KindGuard.IsLiteral(member))
   const texts = rest.map(expected)
   if (words.length > 0) texts.unshift(words.length === 1 ? expected(words[0] as TSchema) : oneOfWords(words))
-  // What a string must not contain comes last.
+  // The characters that a string must not contain come last.
   return texts.toSorted((a, b) => Number(a.includes(';')) - Number(b.includes(';'))).join(' or ')
 }
 

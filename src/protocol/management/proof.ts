@@ -41,7 +41,7 @@ export interface ProofWish {
 }
 
 /**
- * What the digest of the answer is made of. `reply`: the canonical JSON of the object that has `gateway_metadata`.
+ * The bytes behind the digest of the answer. `reply`: the canonical JSON of the object that has `gateway_metadata`.
  * `events`: that of each event of the stream in order, each with a line feed. Both without the proof itself.
  */
 export type ProofScope = 'reply' | 'events'

@@ -85,7 +85,7 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
   }
 }
 
-/** What is counted apart. */
+/** Explanations that are counted together. */
 interface Kind {
   readonly organizationId: string
   readonly isPlain: number

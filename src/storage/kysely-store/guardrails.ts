@@ -171,7 +171,7 @@ function recordOf({
   ...same
 }: GuardrailRow): GuardrailRecord {
   return {
-    // What was written before a rule existed does not have it.
+    // A record from before a rule existed does not have it.
     ...NO_RULES,
     ...(JSON.parse(rules) as Partial<GuardrailRules>),
     ...same,

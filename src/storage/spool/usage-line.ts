@@ -126,7 +126,7 @@ function isPlain(attempt: UsageAttempt | undefined, record: UsageRecord): boolea
   )
 }
 
-/** What an attempt does not share with its record (`this`). */
+/** The fields of an attempt that differ from those of its record (`this`). */
 function shortened(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttempt> {
   const short: Writable<Partial<UsageAttempt>> = {}
   if (attempt.provider !== this.provider) short.provider = attempt.provider

@@ -42,7 +42,7 @@ function byPrice(models: readonly Model[], direction: 1 | -1): readonly string[]
     .filter(model => !makesEmbeddings(model) && model.outputModalities.includes('text'))
     .flatMap(({ id, endpoints }) => {
       const [first] = endpoints
-      // What costs nothing may be a sample with a small quota; what is unknown tells nothing.
+      // A free model may be a sample with a small quota, and an unknown price says nothing about quality.
       if (first === undefined || first.pricing.isUnknown === true || first.pricing.completion === 0) return []
       return [
         { id, author: id.slice(0, id.indexOf('/')), price: first.pricing.prompt + first.pricing.completion },

@@ -65,7 +65,7 @@ async function probed(
   let isEnded = true
   try {
     const response = await send()
-    // What a client has to do about other answers does not depend on the protocol.
+    // For other answers, both protocols ask the same of a client.
     if (!response.ok && response.status < 500) return response
     if (response.ok && isStream(response)) {
       isEnded = false

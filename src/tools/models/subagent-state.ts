@@ -62,7 +62,7 @@ export function openState(seal: StateSeal, caller: Caller, items: unknown): Susp
   // Base64 makes three bytes four.
   if (typeof sealed !== 'string' || sealed.length > STATE_MAX_BYTES * 1.5) return null
   const text = seal.open(sealed, ownerOf(caller))
-  // What opens was written by `sealState`.
+  // A text that can be opened was written by `sealState`.
   return text === null ? null : (JSON.parse(text) as SuspendedSubagent)
 }
 

@@ -176,7 +176,7 @@ function sessionOf(
           {
             ...callersCap(exchange),
             ...terms,
-            // What resumes is asked before the outer model is, so nobody has chosen one yet.
+            // A resumed subagent is asked before the outer model, so no model has been chosen yet.
             model: model === '' ? (exchange.prompt.models?.[0] ?? '') : model,
             instructions: settings.instructions ?? INSTRUCTIONS,
             input: [...input],

@@ -79,12 +79,12 @@ export class WebEngines {
     return this.#deps.isSimulated !== true || isSimulated ? this : NONE
   }
 
-  /** What a search costs, if it gives results. */
+  /** The price of a search that gives results. */
   searchFee({ searchPrice, kind }: WebEngine, query: SearchQuery): PicoUsd {
     return searchPrice ?? SEARCH_ENGINES[kind].price(query)
   }
 
-  /** What a page costs, if there is one. */
+  /** The price of a page that is found. */
   pageFee({ pagePrice, kind }: WebEngine): PicoUsd {
     return pagePrice ?? PAGE_ENGINES[kind]?.price ?? 0
   }

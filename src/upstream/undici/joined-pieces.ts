@@ -30,7 +30,7 @@ export class JoinedPieces {
     return this.#count.add(chunk.length)
   }
 
-  /** What has been added since the last call, in one piece. */
+  /** All bytes since the last call, in one piece. */
   take(): Buffer {
     const bytes = this.#isOwn ? this.#bytes.subarray(0, this.length) : this.#bytes
     this.#bytes = EMPTY

@@ -236,7 +236,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   }
 
   #lost(error: Error): void {
-    // What was read before is passed on even to a paused call.
+    // Bytes that were read before are passed on even to a paused call.
     if (!this.isOver) this.#passOn()
     if (this.isOver) return
     // Undici treats a close as a fault if the call is paused at the last byte.

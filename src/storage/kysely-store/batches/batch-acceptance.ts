@@ -113,7 +113,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
 /** Deleted batches whose rows are not removed yet may take as much again, so that deleting makes room at once. */
 const WITH_REMOVED = 2
 
-/** What the workspace has no room for, if the batch comes to its others; null: it has. */
+/** The limit that the workspace would exceed with this batch; null: none. */
 async function lackingRoom(
   transaction: Kysely<Tables>,
   { id, organizationId, workspaceId, requests, bytes }: ReservingBatch,
