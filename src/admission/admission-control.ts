@@ -58,11 +58,14 @@ export class AdmissionControl implements KeyedRequests {
     return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
   }
 
-  /** Counts bytes of answers that wait for their readers; negative when they have been sent. */
+  /**
+   * Counts bytes of answers that wait for their readers; negative when they have been sent. Without a key only
+   * documents are long, and all who ask for one share its bytes: they are no load.
+   */
   holdUnread(bytes: number, key: Holder | null): void {
-    this.load.hold(bytes)
     this.deps.metrics.unreadBytes.inc(bytes)
     if (key === null) return
+    this.load.hold(bytes)
     this.#unread.add(key, bytes)
     this.load.byKey.add(key, bytes)
   }

@@ -4,6 +4,7 @@ import t from 'tap'
 import { createDocument } from '../../src/api/openapi/document.ts'
 import { LANGUAGES, READER_URL } from '../../src/api/openapi/reference/examples.ts'
 import { referencePage } from '../../src/api/openapi/reference/page.ts'
+import { Reference } from '../../src/api/openapi/reference/reference.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
 import { allOperations } from '../support/operations.ts'
 
@@ -122,4 +123,15 @@ t.test('texts of the document are text, whatever they have', async t => {
   const { document: other } = parseHTML(referencePage(grown as unknown as typeof document))
   t.equal(other.querySelectorAll('script').length, 1)
   t.match(other.querySelector('article')?.textContent, hostile)
+})
+
+t.test('readers share the bytes of a page, and many hosts make few pages', async t => {
+  const reference = new Reference(document)
+  const own = reference.page('http://a.example')
+  t.match(own.json.toString(), /curl [^<]*http:\/\/a\.example/)
+  t.equal(reference.page('http://a.example'), own)
+  const pages = Array.from({ length: 100 }, (_, at) => reference.page(`http://${at}.example`))
+  t.ok(new Set(pages).size < 10)
+  t.match(pages.at(-1)?.json.toString(), /curl [^<]*\$URL/, 'with the variable of the examples')
+  t.equal(reference.page('http://a.example'), own)
 })

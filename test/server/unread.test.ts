@@ -71,19 +71,29 @@ t.test(
   async t => {
     const { control, codeOf } = start()
     for (const hash of ['a', 'b', 'c', 'd']) control.holdUnread(120, key(hash))
-    control.holdUnread(600, null)
+    control.load.hold(600)
     t.equal(control.shed(), null)
     t.equal(codeOf('a'), 'rate_limit_exceeded')
     t.equal(codeOf('e'), 'admitted')
-    control.holdUnread(200, null)
+    control.load.hold(200)
     t.match(control.shed(), { code: 'service_unavailable' })
   },
 )
 
 t.test('a room that is filled by nobody in particular is closed to all', async t => {
   const { control } = start()
-  control.holdUnread(1_001, null)
+  control.load.hold(1_001)
   t.match(control.shed(), { code: 'service_unavailable' })
+})
+
+t.test('nobody without a key can fill the room by leaving documents unread', async t => {
+  const { control, metrics, codeOf } = start()
+  control.holdUnread(5_000, null)
+  t.equal(control.shed(), null)
+  t.equal(codeOf('a'), 'admitted')
+  t.match((await metrics.unreadBytes.get()).values, [{ value: 5_000 }], 'it is seen')
+  control.holdUnread(-5_000, null)
+  t.equal(control.load.bufferedBytes, 0)
 })
 
 t.test('keys that leave most unread are refused first when much is unread', async t => {

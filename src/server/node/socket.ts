@@ -94,15 +94,17 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   send(status: string, headers: readonly string[], body: string | Buffer, close: boolean): void {
     if (this.dead) return
     this.#complete = true
-    const length = Buffer.byteLength(body)
+    // Not copied: answers may share a document.
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body
+    const { length } = bytes
     this.#guard(() => {
       this.#writeHead(status, headers, close, length)
       if (close && !this.#incoming.complete && !this.#isBroken) {
         if (length === 0) this.#response.flushHeaders()
-        else this.#put(body)
+        else this.#putBytes(bytes)
         this.#lingering = this.#host.clock.after(LINGER_MS, () => this.#endLingering())
       } else {
-        if (length > 0) this.#put(body)
+        if (length > 0) this.#putBytes(bytes)
         this.#response.end()
       }
     })
@@ -190,8 +192,11 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   /** The caller may reuse the memory of the bytes. */
   #put(chunk: string | Buffer): void {
+    this.#putBytes(typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk))
+  }
+
+  #putBytes(bytes: Buffer): void {
     const { socket } = this.#incoming
-    const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk)
     // Written immediately, to find out how much the system has not taken.
     socket.cork()
     this.#response.write(bytes, this.#onSent)

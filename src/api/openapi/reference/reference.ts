@@ -19,7 +19,19 @@ export const REFERENCE_HEADERS: Readonly<Record<string, string>> = {
 /** The path of the script, beside `/docs`. */
 export const FILTER_PATH = '/docs/filter.js' as const
 
+/** The variable of the examples, for a reader whose URL is not known. */
+const ANY_URL = '$URL'
+/** Pages with a URL of their own. Everybody may ask for any, and leave it unread. */
+const PAGES_MAX = 8
+
+interface Page {
+  readonly json: Buffer
+  readonly etag: string
+}
+
 export class Reference {
+  /** By URL. */
+  readonly #pages = new Map<string, Page>()
   /** Between them stands the URL. */
   readonly #parts: readonly Buffer[]
   readonly #digest: string
@@ -31,8 +43,20 @@ export class Reference {
     this.#digest = createHash('sha256').update(page).digest('hex')
   }
 
-  /** @param url as readerUrl makes it: it is not escaped here */
-  page(url: string): { readonly json: Buffer; readonly etag: string } {
+  /**
+   * Readers with the same URL get the same bytes. After the first few URLs, the examples have the variable in its place.
+   * @param url as readerUrl makes it: it is not escaped here
+   */
+  page(url: string): Page {
+    const known = this.#pages.get(url)
+    if (known !== undefined) return known
+    if (this.#pages.size >= PAGES_MAX && url !== ANY_URL) return this.page(ANY_URL)
+    const page = this.#pageFor(url)
+    this.#pages.set(url, page)
+    return page
+  }
+
+  #pageFor(url: string): Page {
     const place = Buffer.from(url)
     const json = Buffer.concat(this.#parts.flatMap((part, at) => (at === 0 ? [part] : [place, part])))
     const tag = createHash('sha256').update(this.#digest).update(place).digest('hex').slice(0, 16)
@@ -49,5 +73,5 @@ const HOST = /^(?:[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i
 
 /** The URL under which a client asks; the variable `$URL` for a host that is no plain name or address. */
 export function readerUrl(host: string, isSecure: boolean): string {
-  return HOST.test(host) ? `${isSecure ? 'https' : 'http'}://${host}` : '$URL'
+  return HOST.test(host) ? `${isSecure ? 'https' : 'http'}://${host}` : ANY_URL
 }
