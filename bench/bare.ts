@@ -5,9 +5,9 @@
  */
 import { App, type HttpRequest, type HttpResponse } from 'uWebSockets.js'
 import { readFileSync } from 'node:fs'
-import { systemClock } from '../src/clock.ts'
-import { createDirectTransport } from '../src/upstream/client/direct-transport.ts'
-import type { UpstreamCall, UpstreamHandler, UpstreamHead } from '../src/upstream/transport.ts'
+import { systemClock } from '../src/base/clock.ts'
+import { createDirectTransport } from '../src/providers/upstream/client/direct-transport.ts'
+import type { UpstreamCall, UpstreamHandler, UpstreamHead } from '../src/providers/upstream/transport.ts'
 
 const [plainPort, securePort, plainUpstream, secureUpstream, certificate = ''] = process.argv.slice(2)
 const TIMEOUTS = { headersTimeoutMs: 600_000, idleTimeoutMs: 600_000 }

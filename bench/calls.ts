@@ -31,7 +31,7 @@ const WARM_REQUESTS = 30
 /** A count is the median over so many requests, each counted alone. */
 const COUNTED_REQUESTS = 9
 /** The sample of the thread's load, which a timer takes; what it calls is no part of a request. */
-const SAMPLE = { file: 'admission/load.ts', name: '#sample' }
+const SAMPLE = { file: 'server/admission/load.ts', name: '#sample' }
 const IDLE_MS = 600
 /** For the usage record and the log line, which a reply does not wait for. */
 const SETTLE_MS = 40

@@ -1,5 +1,5 @@
 /** Shows the progress of a run on standard error: a bar on a terminal, otherwise one line per row. */
-import { drawsOver, ProgressBar } from '../src/commands/terminal/progress-bar.ts'
+import { drawsOver, ProgressBar } from '../src/apps/commands/terminal/progress-bar.ts'
 import { costOf, type Row } from './results.ts'
 
 export class Progress {

@@ -5,14 +5,14 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { KindGuard, type TSchema } from '@sinclair/typebox'
-import { AlertReceiver, ExportSchema, SearchEngineSchema } from '../src/config/list-rows.ts'
-import { SETTINGS } from '../src/config/settings.ts'
-import type { DataPolicy } from '../src/providers/provider.ts'
+import { SIM_MODELS } from '../src/apps/simulator/behaviours.ts'
+import { expectedPhrase, literals } from '../src/base/settings/check.ts'
+import type { Setting } from '../src/base/settings/setting.ts'
+import { AlertReceiver, ExportSchema, SearchEngineSchema } from '../src/process/config/list-rows.ts'
+import { SETTINGS } from '../src/process/config/settings.ts'
+import type { DataPolicy } from '../src/protocol/provider.ts'
 import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/providers/row-schemas.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from '../src/providers/table.ts'
-import { expectedPhrase, literals } from '../src/settings/check.ts'
-import type { Setting } from '../src/settings/setting.ts'
-import { SIM_MODELS } from '../src/sim/behaviours.ts'
 
 type Tables = Readonly<Record<string, () => string>>
 

@@ -1,5 +1,5 @@
 /**
- * Makes the recordings of src/prove/clients/recordings from the files that test/heavy/agents.test.ts wrote with
+ * Makes the recordings of src/apps/prove/clients/recordings from the files that test/heavy/agents.test.ts wrote with
  * AGENTS_RECORD: removes long texts, thoughts, paths and ids, and stores only once what a request shares with the
  * previous one. `node scripts/record-client.ts NAME TITLE VERSION FOLDER`.
  */

@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { loadConfig } from '../src/config/config.ts'
+import { loadConfig } from '../src/process/config/config.ts'
 import {
   CHART,
   CHART_MODULES,

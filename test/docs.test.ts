@@ -3,8 +3,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { PAGES, withTables } from '../scripts/config-docs.ts'
-import { FAILURES } from '../src/errors.ts'
-import { STAGES } from '../src/metrics/stages.ts'
+import { FAILURES } from '../src/base/errors.ts'
+import { STAGES } from '../src/base/metrics/stages.ts'
 import { gatewayTools } from '../src/protocol/gateway-tools.ts'
 import { allMetrics, genAiMetrics } from './support/metrics.ts'
 
@@ -88,7 +88,7 @@ const tableRows = (text: string): readonly (readonly string[])[] =>
     .filter(line => line.startsWith('| '))
     .map(line => line.split('|').slice(1, -1))
 
-/** Names of files without a folder, as in "`src/limits/quota.ts`, `periods.ts` there". */
+/** Names of files without a folder, as in "`src/callers/limits/quota.ts`, `periods.ts` there". */
 const bareFiles = (text: string): readonly string[] =>
   [...text.matchAll(/`([a-z][a-z0-9.-]*\.ts)`/g)].map(([, name = '']) => name)
 

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
-import { loadConfig } from '../src/config/config.ts'
+import { loadConfig } from '../src/process/config/config.ts'
 
 const EXAMPLES = join(import.meta.dirname, '../examples')
 

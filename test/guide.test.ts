@@ -5,8 +5,8 @@ import { dirname, extname, join, posix } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parseHTML } from 'linkedom'
 import t from 'tap'
-import { startAdmin } from '../src/threads/admin.ts'
-import { Guide } from '../src/threads/build/guide.ts'
+import { startAdmin } from '../src/process/threads/admin.ts'
+import { Guide } from '../src/process/wiring/guide.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const folder = join(t.testdir({}), 'guide')

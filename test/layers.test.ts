@@ -181,8 +181,8 @@ const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['server/uws/front.ts', 'server/uws/messages.ts', 'server/uws/socket.ts'],
   ws: ['server/node/messages.ts'],
-  piscina: ['tasks/pool/worker-set.ts'],
-  'just-bash': ['sandbox/embedded/child.ts'],
+  piscina: ['features/tasks/pool/worker-set.ts'],
+  'just-bash': ['features/sandbox/embedded/child.ts'],
 }
 
 interface Import {
@@ -204,7 +204,7 @@ function specifiers(file: string): string[] {
   return [...found].map(match => match[1] ?? match[2] ?? match[3] ?? '')
 }
 
-/** `gateway/attempt/attempt.ts` -> `gateway`. */
+/** `pipeline/turn/attempt.ts` -> `gateway`. */
 function unit(path: string): string {
   const name = relative(SRC, path)
   return name.split('/')[0]?.replace(/\.ts$/, '') ?? ''
@@ -334,9 +334,9 @@ const PROCESS_STATE: readonly {
   readonly files: readonly string[]
 }[] = [
   {
-    what: 'the environment is read in config/config.ts, set where the HTTP library wants its header limit, and cleared in the child of the sandbox',
+    what: 'the environment is read in process/config/config.ts, set where the HTTP library wants its header limit, and cleared in the child of the sandbox',
     use: /process\.env\b|process\[\s*'env'\s*\]|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b/,
-    files: ['config/config.ts', 'sandbox/embedded/confine.ts', 'server/uws/front.ts'],
+    files: ['process/config/config.ts', 'features/sandbox/embedded/confine.ts', 'server/uws/front.ts'],
   },
   { what: 'no source sets a flag of V8 at run time', use: /setFlagsFromString/, files: [] },
   {

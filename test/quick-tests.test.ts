@@ -6,10 +6,10 @@ import { allTests, choose } from '../scripts/quick-tests.ts'
 import { SLOW_FILES } from './heavy/groups.ts'
 
 const TESTS = [
-  'test/gateway/attempt/attempt.test.ts',
-  'test/gateway/attempt/hedge.test.ts',
-  'test/plugins/fusion.test.ts',
-  'test/tools/text-tools.test.ts',
+  'test/pipeline/turn/attempt.test.ts',
+  'test/pipeline/turn/hedge.test.ts',
+  'test/features/plugins/fusion.test.ts',
+  'test/features/tools/text-tools.test.ts',
   'test/contract/fusion.test.ts',
   'test/contract/plugins.test.ts',
   'test/contract/limits.test.ts',
@@ -17,21 +17,21 @@ const TESTS = [
   'test/support/clock.test.ts',
 ]
 const TEXTS: Readonly<Record<string, string>> = {
-  'test/gateway/attempt/hedge.test.ts': `import { Attempt } from '../../src/gateway/attempt/attempt.ts'`,
+  'test/pipeline/turn/hedge.test.ts': `import { Attempt } from '../../src/gateway/attempt/attempt.ts'`,
   'test/contract/limits.test.ts': `import { x } from '../../src/gateway/attempt/attempt.ts'`,
   'test/support/clock.test.ts': `import { TestClock } from '../support/test-clock.ts'`,
 }
 const tree = { tests: TESTS, read: (file: string) => TEXTS[file] ?? '' }
 
 t.test('the test of its name comes first, then those that import the file', async t => {
-  const { run } = choose(['src/gateway/attempt/attempt.ts'], tree)
-  t.same(run.slice(0, 2), ['test/gateway/attempt/attempt.test.ts', 'test/gateway/attempt/hedge.test.ts'])
+  const { run } = choose(['src/pipeline/turn/attempt.ts'], tree)
+  t.same(run.slice(0, 2), ['test/pipeline/turn/attempt.test.ts', 'test/pipeline/turn/hedge.test.ts'])
 })
 
 t.test('the contract file of a name is run, and the short ones of the folder', async t => {
-  const { run } = choose(['src/plugins/fusion.ts'], tree)
+  const { run } = choose(['src/features/plugins/fusion.ts'], tree)
   t.same(run.slice(0, 3), [
-    'test/plugins/fusion.test.ts',
+    'test/features/plugins/fusion.test.ts',
     'test/contract/fusion.test.ts',
     'test/contract/plugins.test.ts',
   ])
@@ -42,7 +42,7 @@ t.test('a test that is changed itself is run', async t => {
 })
 
 t.test('what takes minutes is named and left', async t => {
-  const { run, left } = choose(['src/gateway/attempt/attempt.ts', 'test/contract/canary.test.ts'], tree)
+  const { run, left } = choose(['src/pipeline/turn/attempt.ts', 'test/contract/canary.test.ts'], tree)
   t.same(left, ['test/contract/canary.test.ts', 'test/contract/limits.test.ts'])
   t.notOk(run.some(file => left.includes(file)))
 })

@@ -7,7 +7,7 @@ import { GoogleGenAI } from '@google/genai'
 import { OpenRouter } from '@openrouter/sdk'
 import OpenAI from 'openai'
 import t from 'tap'
-import { FAILURES, type FailureCode, GatewayError } from '../src/errors.ts'
+import { FAILURES, type FailureCode, GatewayError } from '../src/base/errors.ts'
 import { chatCompletions, gemini, messages, responsesDialect } from './support/dialects.ts'
 import { listening } from './support/listening.ts'
 

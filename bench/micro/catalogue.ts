@@ -4,7 +4,7 @@
  */
 import { createListing, documentsDigest, packDocuments } from '../../src/api/models/models.ts'
 import { catalogOf, readParts } from '../../src/providers/catalog.ts'
-import { packCatalogue, unpackCatalogue } from '../../src/providers/packed.ts'
+import { packCatalogue, unpackCatalogue } from '../../src/providers/shared-catalogue.ts'
 
 const count = Number(process.argv[2] ?? 5_000)
 const collect: () => void = Reflect.get(globalThis, 'gc') ?? (() => undefined)

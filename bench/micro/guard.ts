@@ -3,13 +3,14 @@
  * patterns on 2 KB of text; and the same for a reply that arrives in 400 deltas: `npx node bench/micro/guard.ts`.
  * Figures are comparable only within one run.
  */
-import { Guardrails } from '../../src/access/guardrails.ts'
-import { systemClock } from '../../src/clock.ts'
+
+import { systemClock } from '../../src/base/clock.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { Stopwatch } from '../../src/base/metrics/stages.ts'
+import { Guardrails } from '../../src/callers/guardrails.ts'
 import { Exchange } from '../../src/exchange/exchange.ts'
-import { createGuard, type Guardrail, prepareGuardrail } from '../../src/gateway/guard/guard.ts'
-import { type GuardedAttempt, OutputGuard } from '../../src/gateway/guard/reply.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import { Stopwatch } from '../../src/metrics/stages.ts'
+import { createGuard, type Guardrail, prepareGuardrail } from '../../src/pipeline/guard/guard.ts'
+import { type GuardedAttempt, OutputGuard } from '../../src/pipeline/guard/reply.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { DETECTORS, REPLY_DETECTORS } from '../guards.ts'

@@ -1,13 +1,13 @@
 /**
  * Cost of guardrails on a prompt of 2 KB: each detector, all of them, custom patterns one by one and as one automaton,
  * windows of a stream, and the round trip to a worker: `npx node bench/micro/guardrails.ts`. The constants of
- * `guardrails/cost.ts` come from here. Figures are comparable only within one run.
+ * `features/guardrails/cost.ts` come from here. Figures are comparable only within one run.
  */
 import assert from 'node:assert/strict'
 import { Worker } from 'node:worker_threads'
 import { RE2JS } from 're2js'
-import { compileRules, type RuleSet } from '../../src/guardrails/rules.ts'
-import { TextWindow } from '../../src/guardrails/window.ts'
+import { compileRules, type RuleSet } from '../../src/features/guardrails/rules.ts'
+import { TextWindow } from '../../src/features/guardrails/window.ts'
 import { BUILTIN_LABELS, type BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 
 const ROUNDS = 9

@@ -3,7 +3,7 @@
  * `npx node bench/micro/log.ts`. Figures are comparable only within one run.
  */
 import { openSync } from 'node:fs'
-import { createBufferedLog, createLog, createTerminalLog, type ExchangeLine } from '../../src/log/log.ts'
+import { createBufferedLog, createLog, createTerminalLog, type ExchangeLine } from '../../src/base/log/log.ts'
 
 const CALLS = 200_000
 const ROUNDS = 9

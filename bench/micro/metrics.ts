@@ -4,11 +4,11 @@
  * only within one run.
  */
 import assert from 'node:assert/strict'
-import { FAILURES } from '../../src/errors.ts'
-import { snapshotOf } from '../../src/metrics/exposition.ts'
-import { createMetrics, observeStages } from '../../src/metrics/metrics.ts'
-import { STAGES, Stopwatch, serverTiming } from '../../src/metrics/stages.ts'
-import { createProcessMetrics, Scraper } from '../../src/threads/process-metrics.ts'
+import { FAILURES } from '../../src/base/errors.ts'
+import { snapshotOf } from '../../src/base/metrics/exposition.ts'
+import { createMetrics, observeStages } from '../../src/base/metrics/metrics.ts'
+import { STAGES, Stopwatch, serverTiming } from '../../src/base/metrics/stages.ts'
+import { createProcessMetrics, Scraper } from '../../src/process/threads/process-metrics.ts'
 
 const CALLS = 200_000
 const ROUNDS = 9

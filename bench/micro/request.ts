@@ -5,9 +5,9 @@
  */
 import assert from 'node:assert/strict'
 import { FORMATS } from '../../src/formats/table.ts'
-import { FinalSink } from '../../src/gateway/answer/sink.ts'
+import { FinalSink } from '../../src/pipeline/answer/sink.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import { fitRequest } from '../../src/providers/parameters.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../test/support/scripted-attempt.ts'
 

@@ -3,14 +3,14 @@
  * Figures are comparable only within one hour on one machine.
  */
 import assert from 'node:assert/strict'
-import { systemClock } from '../../src/clock.ts'
-import { NO_CREDENTIALS } from '../../src/credentials/catalog.ts'
-import { RetryBudget, Routing, rankCandidates, Stickiness } from '../../src/gateway/routing/rank.ts'
-import { RoutedExchange } from '../../src/gateway/running.ts'
-import { EndpointHealth } from '../../src/health/health.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createPins } from '../../src/pins/pins.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { RoutedExchange } from '../../src/pipeline/exchange-stages.ts'
+import { RetryBudget, Routing, rankCandidates, Stickiness } from '../../src/pipeline/routing/rank.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
+import { NO_CREDENTIALS } from '../../src/providers/credentials/catalog.ts'
+import { EndpointHealth } from '../../src/providers/health/health.ts'
+import { createPins } from '../../src/storage/session-affinity/session-affinity.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { scriptedExchange } from '../../test/support/scripted-attempt.ts'
 

@@ -2,10 +2,10 @@
  * Streams from a scripted provider into memory: the code between the two sockets, for the benchmarks in this folder.
  */
 import { EventSink } from '../../src/api/event-sink.ts'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import type { Dialect } from '../../src/dialects/dialect.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import type { FormatName, Quirk } from '../../src/providers/provider.ts'
+import type { FormatName, Quirk } from '../../src/protocol/provider.ts'
 import { HttpReply } from '../../src/server/reply.ts'
 import type { ResponseSocket } from '../../src/server/response-socket.ts'
 import { responsesDialect } from '../../test/support/dialects.ts'

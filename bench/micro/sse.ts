@@ -3,7 +3,7 @@
  * `npx node bench/micro/sse.ts`. Figures are comparable only within one run; each round asserts the count of events.
  */
 import assert from 'node:assert/strict'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { SseParser } from '../../src/providers/upstream/sse.ts'
 
 const EVENTS = 10_000
 const ROUNDS = 9

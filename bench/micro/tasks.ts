@@ -4,9 +4,9 @@
  * comparable only within one hour on one machine.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createPoolOf } from '../../src/tasks/pool/pool.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { createPoolOf } from '../../src/features/tasks/pool/pool.ts'
 import { FAULTY, FAULTY_ENTRY } from '../../test/support/faulty-tasks.ts'
 
 const AMPLE = { deadlineMs: 60_000 }

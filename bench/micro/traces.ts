@@ -6,17 +6,17 @@
  */
 import { once } from 'node:events'
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads'
-import { systemClock } from '../../src/clock.ts'
-import { createLog, type ExchangeLine } from '../../src/log/log.ts'
-import { STAGES, Stopwatch } from '../../src/metrics/stages.ts'
-import type { EndedTrace } from '../../src/telemetry/ended-trace.ts'
-import { TraceExporter } from '../../src/telemetry/otlp/exporter.ts'
-import { jsonOf } from '../../src/telemetry/otlp/json.ts'
-import { protobufOf } from '../../src/telemetry/otlp/protobuf.ts'
-import { spansOf } from '../../src/telemetry/otlp/spans.ts'
-import { exportTerms } from '../../src/telemetry/otlp/terms.ts'
-import { callerContext } from '../../src/telemetry/trace-context.ts'
-import { TracedStopwatch, Tracing } from '../../src/telemetry/tracing.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createLog, type ExchangeLine } from '../../src/base/log/log.ts'
+import { STAGES, Stopwatch } from '../../src/base/metrics/stages.ts'
+import type { EndedTrace } from '../../src/base/telemetry/ended-trace.ts'
+import { TraceExporter } from '../../src/base/telemetry/otlp/exporter.ts'
+import { jsonOf } from '../../src/base/telemetry/otlp/json.ts'
+import { protobufOf } from '../../src/base/telemetry/otlp/protobuf.ts'
+import { spansOf } from '../../src/base/telemetry/otlp/spans.ts'
+import { exportTerms } from '../../src/base/telemetry/otlp/terms.ts'
+import { callerContext } from '../../src/base/telemetry/trace-context.ts'
+import { TracedStopwatch, Tracing } from '../../src/base/telemetry/tracing.ts'
 
 const REQUESTS = 20_000
 const ROUNDS = 9

@@ -6,11 +6,11 @@ import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { createSecureServer, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2'
 import type { AddressInfo } from 'node:net'
-import { systemClock } from '../../src/clock.ts'
-import { createDirectTransport } from '../../src/upstream/client/direct-transport.ts'
-import type { Transport } from '../../src/upstream/transport.ts'
-import { createUndiciTransport } from '../../src/upstream/undici/undici-transport.ts'
-import { selfSigned } from '../../test/upstream/self-signed.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createDirectTransport } from '../../src/providers/upstream/client/direct-transport.ts'
+import type { Transport } from '../../src/providers/upstream/transport.ts'
+import { createUndiciTransport } from '../../src/providers/upstream/undici/undici-transport.ts'
+import { selfSigned } from '../../test/providers/upstream/self-signed.ts'
 
 const EVENT = Buffer.from(`event: response.output_text.delta\ndata: ${'x'.repeat(170)}\n\n`)
 const REPLY = Buffer.from(JSON.stringify({ text: 'x'.repeat(1_400) }))

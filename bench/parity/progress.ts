@@ -1,5 +1,5 @@
 /** Shows the progress of a parity run on standard error: a bar on a terminal, otherwise a line at each tenth. */
-import { drawsOver, ProgressBar } from '../../src/commands/terminal/progress-bar.ts'
+import { drawsOver, ProgressBar } from '../../src/apps/commands/terminal/progress-bar.ts'
 
 const TENTHS = 10
 

@@ -2,7 +2,7 @@
  * Turns recorded streams into the complete replies that the same provider would have sent, because batch requests are
  * never streamed. Reads only the public shapes. Pure.
  */
-import { SseParser } from '../../src/upstream/sse.ts'
+import { SseParser } from '../../src/providers/upstream/sse.ts'
 import type { Format, Play } from './cases.ts'
 import { type Fields, fields, list, text } from './said.ts'
 

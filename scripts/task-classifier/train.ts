@@ -4,9 +4,9 @@
  * many of the rest it classifies correctly. The prompts of the tests (test/fixtures/routers) are never read here.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
-import { featuresOf } from '../../src/plugins/routers/features.ts'
-import { best } from '../../src/plugins/routers/linear.ts'
-import { isTaskType, TASK_TYPES, type TaskType } from '../../src/plugins/routers/task-types.ts'
+import { featuresOf } from '../../src/features/plugins/routers/features.ts'
+import { best } from '../../src/features/plugins/routers/linear.ts'
+import { isTaskType, TASK_TYPES, type TaskType } from '../../src/features/plugins/routers/task-types.ts'
 
 interface Sample {
   readonly type: number
@@ -128,6 +128,6 @@ if (process.argv.includes('--check')) {
   const types: readonly TaskType[] = TASK_TYPES
   const lines = [...rows].map(([name, row]) => `  ${JSON.stringify(name)}: ${JSON.stringify(row)}`)
   const file = `{\n "types": ${JSON.stringify(types)},\n "weights": {\n${lines.join(',\n')}\n }\n}\n`
-  writeFileSync(here('../../src/plugins/routers/weights.json'), file)
+  writeFileSync(here('../../src/features/plugins/routers/weights.json'), file)
   process.stdout.write(`${rows.size} features, ${file.length} bytes\n`)
 }

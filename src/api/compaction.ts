@@ -2,11 +2,11 @@
  * Compaction on request: a `compaction_trigger` item at the end of the input, and POST /responses/compact. Each is one
  * model call on behalf of the caller, with guardrails, limits and a usage record; the client gets the text encrypted.
  */
-import { unixSeconds } from '../clock.ts'
+import { unixSeconds } from '../base/clock.ts'
+import { type GatewayError, toGatewayError } from '../base/errors.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { type GatewayError, toGatewayError } from '../errors.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
-import { echoRequest, FinalSink, type Outcome } from '../gateway/answer/answer.ts'
+import { echoRequest, FinalSink, type Outcome } from '../pipeline/answer/answer.ts'
 import {
   keptMessages,
   providerSummaryIn,
@@ -14,17 +14,17 @@ import {
   sealSummary,
   summaryIn,
   summaryRequest,
-} from '../gateway/compaction.ts'
-import type { Gateway } from '../gateway/respond.ts'
-import type { Summaries } from '../gateway/summaries.ts'
+} from '../pipeline/compaction.ts'
+import type { Gateway } from '../pipeline/respond.ts'
+import type { Summaries } from '../pipeline/summaries.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { HostedItem } from '../protocol/items.ts'
 import { COMPACTS } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { ResponseResource } from '../protocol/response.ts'
-import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Handler, Reply } from './operation.ts'
+import { type DataRegionOf, factsOf, failureDetails, parseBody } from './request-facts.ts'
 
 export interface CompactionDeps {
   readonly gateway: Gateway

@@ -4,11 +4,11 @@
  * the texts.
  */
 import type { Dialect } from '../dialects/dialect.ts'
-import type { Gateway } from '../gateway/respond.ts'
+import type { Gateway } from '../pipeline/respond.ts'
 import { isObject } from '../protocol/json/schema.ts'
-import type { DataRegionOf } from './client-call.ts'
 import { openCall } from './inference.ts'
 import type { ApiRequest, Handler } from './operation.ts'
+import type { DataRegionOf } from './request-facts.ts'
 
 interface CountTokensDeps {
   readonly gateway: Pick<Gateway, 'count'>

@@ -1,11 +1,12 @@
 /** The operation POST /embeddings: one JSON document, written by the dialect. */
+
+import { serverTiming } from '../base/metrics/stages.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
-import type { EmbeddingsCall } from '../gateway/embed.ts'
-import { serverTiming } from '../metrics/stages.ts'
-import { factsOf, failureDetails, parseBody } from './client-call.ts'
+import type { EmbeddingsCall } from '../pipeline/embed.ts'
 import type { InferenceDeps } from './inference.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
+import { factsOf, failureDetails, parseBody } from './request-facts.ts'
 
 /** `bodyOf`: makes the body for the dialect, where parts of it are in the address. */
 export function createEmbeddingsHandler(

@@ -3,11 +3,11 @@
  * one corked write for all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
  * The stream's single timer checks the clock when it fires, and is set again for the remaining time.
  */
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import type { GatewayError } from '../base/errors.ts'
+import type { Metrics } from '../base/metrics/metrics.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
-import type { GatewayError } from '../errors.ts'
-import type { Sink } from '../gateway/answer/answer.ts'
-import type { Metrics } from '../metrics/metrics.ts'
+import type { Sink } from '../pipeline/answer/answer.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
 import type { Reply } from './operation.ts'

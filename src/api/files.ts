@@ -2,8 +2,9 @@
  * /files: uploads, lists, shows, downloads and deletes the files of the key's workspace, in the form that OpenAI's
  * clients use.
  */
+
+import { GatewayError, refuseField } from '../base/errors.ts'
 import type { Uploads } from '../batches/uploads.ts'
-import { GatewayError, refuseField } from '../errors.ts'
 import {
   cleanFilename,
   type Files,
@@ -12,7 +13,7 @@ import {
   type OpenBytes,
   partSource,
   readForm,
-} from '../files/files.ts'
+} from '../features/files/files.ts'
 import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
 import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../storage/store.ts'
 import {

@@ -2,12 +2,12 @@
  * GET /generation?id=: the record of one request and the reasons for its routing. GET /generations: the latest records.
  */
 import { createHash } from 'node:crypto'
-import { GatewayError, refuseField } from '../errors.ts'
-import type { Explanation } from '../explanations/explanation.ts'
-import { explanationOfRecord } from '../explanations/of-record.ts'
-import { reasonsOf } from '../explanations/reasons.ts'
-import { byokFee, type Ledger } from '../gateway/accounting/account.ts'
-import { toUsd, UNITS_PER_USD } from '../money.ts'
+import { GatewayError, refuseField } from '../base/errors.ts'
+import { toUsd, UNITS_PER_USD } from '../base/money.ts'
+import type { Explanation } from '../features/explanations/explanation.ts'
+import { explanationOfRecord } from '../features/explanations/of-record.ts'
+import { reasonsOf } from '../features/explanations/reasons.ts'
+import { byokFee, type Ledger } from '../pipeline/accounting/account.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS } from '../protocol/limits.ts'
 import { parseInstant } from '../protocol/management/management.ts'
 import type { ExplanationStore } from '../storage/ledger.ts'

@@ -2,10 +2,11 @@
  * Operations for Google's clients, which put the model and the method into the URL path. All of them answer in the
  * `gemini` dialect, errors included.
  */
+
+import { GatewayError } from '../base/errors.ts'
 import { createGeminiEmbeddings } from '../dialects/gemini/embeddings.ts'
 import { geminiFailure } from '../dialects/gemini/failure.ts'
 import { createGemini } from '../dialects/gemini.ts'
-import { GatewayError } from '../errors.ts'
 import type { Offered } from '../protocol/json/request-parser.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'

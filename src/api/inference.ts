@@ -2,20 +2,21 @@
  * Inference operations: one handler for every dialect, which answers with one JSON document or an event stream. The
  * dialect covers the differences between clients (fields, frames, envelopes).
  */
+
+import type { GatewayError } from '../base/errors.ts'
+import { whenReady } from '../base/maybe-promise.ts'
+import { serverTiming } from '../base/metrics/stages.ts'
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
-import type { GatewayError } from '../errors.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
-import { DocumentSink, type Outcome } from '../gateway/answer/answer.ts'
-import type { Gateway } from '../gateway/respond.ts'
-import { serverTiming } from '../metrics/stages.ts'
+import { DocumentSink, type Outcome } from '../pipeline/answer/answer.ts'
+import type { Gateway } from '../pipeline/respond.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
-import { whenReady } from '../ready.ts'
-import { type DataRegionOf, factsOf, failureDetails, parseBody } from './client-call.ts'
 import { answerTrigger, type CompactionDeps, TRIGGER, withoutTrigger } from './compaction.ts'
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
+import { type DataRegionOf, factsOf, failureDetails, parseBody } from './request-facts.ts'
 import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
 import type { ResumableSink } from './resumable-sink.ts'
 

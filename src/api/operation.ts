@@ -2,16 +2,17 @@
  * The contract of operations: the request that a handler gets, the reply that it writes, and the row of the table. The
  * server implements `Reply` and `RawBody`; handlers know no transport. Types only.
  */
+
+import type { GatewayError } from '../base/errors.ts'
+import type { Stopwatch } from '../base/metrics/stages.ts'
+import type { RequestSignal } from '../base/signal.ts'
+import type { TracePlace } from '../base/telemetry/request-trace.ts'
+import type { CallerContext } from '../base/telemetry/trace-context.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
-import type { GatewayError } from '../errors.ts'
 import type { Held } from '../exchange/exchange.ts'
-import type { ExchangeSummary } from '../gateway/answer/answer.ts'
-import type { Stopwatch } from '../metrics/stages.ts'
+import type { ExchangeSummary } from '../pipeline/answer/answer.ts'
 import type { RateSink } from '../protocol/rate.ts'
-import type { RequestSignal } from '../signal.ts'
 import type { KeyRecord, KeyRole } from '../storage/store.ts'
-import type { TracePlace } from '../telemetry/request-trace.ts'
-import type { CallerContext } from '../telemetry/trace-context.ts'
 
 /** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
 export interface ApiRequest<Body = unknown, Key = KeyRecord> {

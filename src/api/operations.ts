@@ -2,17 +2,17 @@
  * The single table of all operations: a path that is not listed here does not exist. The OpenAPI document is generated
  * from it. A new operation is one row and one handler.
  */
-import type { Clock } from '../clock.ts'
-import type { Vault } from '../credentials/vault.ts'
+import type { Clock } from '../base/clock.ts'
 import { createChatCompletions } from '../dialects/chat-completions.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import { createEmbeddings } from '../dialects/embeddings.ts'
 import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
-import type { CheckText } from '../gateway/guard/guard.ts'
-import type { InvalidationBus } from '../invalidation/bus.ts'
+import type { CheckText } from '../pipeline/guard/guard.ts'
 import type { Offered } from '../protocol/json/request-parser.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
+import type { Vault } from '../providers/credentials/vault.ts'
+import type { InvalidationBus } from '../storage/invalidation/bus.ts'
 import type { Store } from '../storage/store.ts'
 import {
   type BatchDeps,

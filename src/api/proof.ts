@@ -3,13 +3,13 @@
  * receives. Also GET /proof-keys. Requests that ask for no proof run none of this code.
  */
 import { createHash, type Hash } from 'node:crypto'
-import { type Clock, unixSeconds } from '../clock.ts'
-import { ProofKeyError, type ProofKeys, type ProofRing } from '../credentials/proof-keys.ts'
+import { type Clock, unixSeconds } from '../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
+import type { Log } from '../base/log/log.ts'
+import { whenReady } from '../base/maybe-promise.ts'
 import type { FrameWriter } from '../dialects/dialect.ts'
-import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
 import type { Exchange, Witness } from '../exchange/exchange.ts'
-import { callsOf, wishOf } from '../gateway/placement.ts'
-import type { Log } from '../log/log.ts'
+import { callsOf, wishOf } from '../pipeline/placement.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import {
   digestedEvent,
@@ -18,7 +18,7 @@ import {
   proofPlace,
   replyDigest,
 } from '../protocol/management/proof.ts'
-import { whenReady } from '../ready.ts'
+import { ProofKeyError, type ProofKeys, type ProofRing } from '../providers/credentials/proof-keys.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 
 /** The header that asks for a proof. */

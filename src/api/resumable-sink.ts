@@ -2,12 +2,13 @@
  * The sink of a resumable stream: sends each event to the client and stores it in the transcript. After the client has
  * disconnected, events go to the transcript only. Hot path of such streams only.
  */
+
+import type { GatewayError } from '../base/errors.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
-import type { GatewayError } from '../errors.ts'
-import type { Sink } from '../gateway/answer/answer.ts'
+import type { Sink } from '../pipeline/answer/answer.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
-import type { TranscriptWriter } from '../transcripts/transcripts.ts'
+import type { TranscriptWriter } from '../storage/transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
 

@@ -2,12 +2,13 @@
  * Resumable streams: `X-Gateway-Resumable: true`. The exchange of such a stream continues after its client has
  * disconnected; it ends when nobody has read it for a whole window, at its deadline, or when the gateway stops.
  */
+
+import { GatewayError, refuseField } from '../base/errors.ts'
+import { RequestAbort } from '../base/signal.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { GatewayError, refuseField } from '../errors.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
-import { RequestAbort } from '../signal.ts'
-import type { TranscriptNotice, Transcripts } from '../transcripts/transcripts.ts'
+import type { TranscriptNotice, Transcripts } from '../storage/transcripts/transcripts.ts'
 import type { StreamDeps } from './event-sink.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'

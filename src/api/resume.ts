@@ -2,12 +2,12 @@
  * GET /responses/{id}: replays a resumable stream, starting after any event. It fetches one part at a time, and the
  * next one only when the client has taken the last, so nothing piles up here. Serve threads.
  */
-import type { Timer } from '../clock.ts'
+import type { Timer } from '../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, refuseField, serviceUnavailable } from '../base/errors.ts'
+import type { ResumeOutcome } from '../base/metrics/metrics.ts'
+import type { RequestSignal } from '../base/signal.ts'
 import type { Dialect } from '../dialects/dialect.ts'
-import { GatewayError, RETRY_AFTER_SECONDS, refuseField, serviceUnavailable } from '../errors.ts'
-import type { ResumeOutcome } from '../metrics/metrics.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
-import type { RequestSignal } from '../signal.ts'
 import {
   type FramesPart,
   READERS_MAX,
@@ -15,7 +15,7 @@ import {
   type TranscriptQuestion,
   type TranscriptReader,
   type Transcripts,
-} from '../transcripts/transcripts.ts'
+} from '../storage/transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import { flagParameter, parameter } from './management/paging.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'

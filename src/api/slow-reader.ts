@@ -1,5 +1,5 @@
 /** Sends long answers no faster than the client reads. */
-import type { RequestSignal } from '../signal.ts'
+import type { RequestSignal } from '../base/signal.ts'
 import type { Reply } from './operation.ts'
 
 export class SlowReader {

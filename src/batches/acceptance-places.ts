@@ -2,7 +2,7 @@
  * Limits how many batches of one key can be accepted at the same time, and tracks the idempotency keys they use. One
  * instance per thread.
  */
-import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 
 /** Bodies may be large and arrive slowly; clients that send one after the other never notice. */
 const PER_KEY = 4

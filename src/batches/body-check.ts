@@ -2,10 +2,10 @@
  * The batch state `validating`: checks the bodies of a batch page by page. One runner at a time does this, under a
  * claim of the batch; another can continue where it stopped. Batch thread; the check itself runs in the task pool.
  */
-import type { FailureCode } from '../errors.ts'
+import type { FailureCode } from '../base/errors.ts'
+import { TaskError } from '../features/tasks/task.ts'
 import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, Claim, LineResult, NewLine } from '../storage/batches.ts'
-import { TaskError } from '../tasks/task.ts'
 import { failedLine } from './result-line.ts'
 
 /** The fault of one body. */

@@ -1,10 +1,11 @@
 /** Runs batch lines of each endpoint through the gateway. A new endpoint is one row of the table. */
+
+import type { GatewayError } from '../base/errors.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
-import type { GatewayError } from '../errors.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
-import { type ExchangeSummary, FinalSink } from '../gateway/answer/answer.ts'
-import type { Gateway } from '../gateway/respond.ts'
+import { type ExchangeSummary, FinalSink } from '../pipeline/answer/answer.ts'
+import type { Gateway } from '../pipeline/respond.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/management/batches.ts'
 import { withPreferences } from './line-request.ts'
 

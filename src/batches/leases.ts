@@ -2,8 +2,8 @@
  * Leases on the lines and batches that this runner has claimed. They are renewed long before they end. Times come from
  * a monotonic clock, so that a jump in the system time does not end a lease. Batch thread.
  */
-import type { Clock, Timer } from '../clock.ts'
-import type { Log } from '../log/log.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import type { Log } from '../base/log/log.ts'
 import type { BatchWork, HeldLine } from '../storage/batches.ts'
 
 interface LeasesOptions {

@@ -1,5 +1,5 @@
 /** Builds a line's request with the defaults of its batch: the model, and provider preferences. Pure. */
-import { GatewayError } from '../errors.ts'
+import { GatewayError } from '../base/errors.ts'
 import type { BatchPreferences } from '../protocol/management/batches.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 

@@ -2,9 +2,19 @@
  * One run of one line of a batch: an exchange without a socket. It checks who may run the line at this moment, passes
  * it to its endpoint, and ends with a result or returns the line to the queue. Batch thread.
  */
-import { callerOf } from '../access/keys.ts'
-import type { Clock } from '../clock.ts'
-import { type FailureCode, GatewayError, overloaded, serviceUnavailable, toGatewayError } from '../errors.ts'
+
+import type { Clock } from '../base/clock.ts'
+import {
+  type FailureCode,
+  GatewayError,
+  overloaded,
+  serviceUnavailable,
+  toGatewayError,
+} from '../base/errors.ts'
+import { parseJson } from '../base/json.ts'
+import type { Log } from '../base/log/log.ts'
+import type { PriceFactor } from '../base/money.ts'
+import { callerOf } from '../callers/keys.ts'
 import type {
   AttemptRecord,
   BatchTerms,
@@ -12,11 +22,8 @@ import type {
   CollectedReply,
   Exchange,
 } from '../exchange/exchange.ts'
-import type { Ledger } from '../gateway/accounting/account.ts'
-import type { ExchangeSummary } from '../gateway/answer/answer.ts'
-import { parseJson } from '../json.ts'
-import type { Log } from '../log/log.ts'
-import type { PriceFactor } from '../money.ts'
+import type { Ledger } from '../pipeline/accounting/account.ts'
+import type { ExchangeSummary } from '../pipeline/answer/answer.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { Caller } from '../protocol/records.ts'

@@ -1,6 +1,6 @@
 /** An open batch in one runner: its record, and the lines that the runner has claimed. Batch thread. */
-import { type Clock, isoInstant } from '../clock.ts'
-import type { Log } from '../log/log.ts'
+import { type Clock, isoInstant } from '../base/clock.ts'
+import type { Log } from '../base/log/log.ts'
 import type { BatchStatus, BatchWait, BatchWaitReason } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, ClaimedLine } from '../storage/batches.ts'
 import type { LineRun } from './line-run.ts'

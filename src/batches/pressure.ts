@@ -2,7 +2,7 @@
  * Pressure: how much of its concurrency a runner may use alongside live traffic. It is halved when serve threads slow
  * down, and grows again when they do not. Pure, except for the clock.
  */
-import type { Clock } from '../clock.ts'
+import type { Clock } from '../base/clock.ts'
 
 /** The load of one serve thread, as it tells every second. */
 export interface LiveLoad {

@@ -2,7 +2,7 @@
  * Provider lane: adapts how many lines one provider may run at once: more while all goes well, half as many when it is
  * overloaded, none while it asks clients to wait. Pure, except for the clock.
  */
-import type { Clock } from '../clock.ts'
+import type { Clock } from '../base/clock.ts'
 import type { BatchWaitReason } from '../protocol/management/batches.ts'
 
 interface ProviderLaneOptions {

@@ -2,9 +2,9 @@
  * Buffers results for a few milliseconds, so that one transaction stores many. While the Store refuses them, they wait
  * in memory and are retried; no result is reported before it is stored. Batch thread.
  */
-import type { Clock, Timer } from '../clock.ts'
-import { GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
-import type { Log } from '../log/log.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
+import type { Log } from '../base/log/log.ts'
 import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchWork, HeldLine, LineResult, ReturnedLine } from '../storage/batches.ts'
 import { isUnfit } from '../storage/store.ts'

@@ -1,8 +1,8 @@
 /** Line results: the result that the client reads for each line, and how its request ended. Pure. */
-import { FAILURES, type FailureCode, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { FAILURES, type FailureCode, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
+import type { PicoUsd } from '../base/money.ts'
 import type { Exchange } from '../exchange/exchange.ts'
-import { byokFee, chargedTier } from '../gateway/accounting/account.ts'
-import type { PicoUsd } from '../money.ts'
+import { byokFee, chargedTier } from '../pipeline/accounting/account.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { StoredResult } from '../storage/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'

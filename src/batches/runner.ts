@@ -3,10 +3,10 @@
  * batches; claims with leases and fences divide the work, and a batch changes its state only by compare-and-set. Batch
  * thread.
  */
-import type { Clock, Timer } from '../clock.ts'
-import { randomText } from '../ids.ts'
-import type { Log } from '../log/log.ts'
-import type { Metrics } from '../metrics/metrics.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import { randomText } from '../base/ids.ts'
+import type { Log } from '../base/log/log.ts'
+import type { Metrics } from '../base/metrics/metrics.ts'
 import type { BatchStatus } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, Claim, HeldLine, LineOutcome } from '../storage/batches.ts'
 import { type CheckBodies, checkBatch } from './body-check.ts'

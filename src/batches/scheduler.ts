@@ -2,12 +2,12 @@
  * Claims and runs lines of open batches, as many as the provider, live traffic and memory allow, rotating between keys
  * and batches. Batch thread.
  */
-import type { Clock, Timer } from '../clock.ts'
-import type { Log } from '../log/log.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import type { Log } from '../base/log/log.ts'
 import type { BatchWaitReason } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, ClaimedLine, HeldLine, ReturnedLine } from '../storage/batches.ts'
+import { Lanes, laneNameOf } from './concurrency.ts'
 import { type Sharer, shareOut } from './fair-shares.ts'
-import { Lanes, laneNameOf } from './lanes.ts'
 import type { Leases } from './leases.ts'
 import type { LineRun, RunEnd, RunStop } from './line-run.ts'
 import type { OpenBatch, ReadyLine, RunningLine } from './open-batch.ts'

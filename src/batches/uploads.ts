@@ -5,12 +5,12 @@
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { GatewayError, RETRY_AFTER_SECONDS, storeUnavailable } from '../errors.ts'
-import { HeldShare, type Holder } from '../fairness/held-share.ts'
-import { randomText } from '../ids.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, storeUnavailable } from '../base/errors.ts'
+import { HeldShare, type Holder } from '../base/fairness/held-share.ts'
+import { randomText } from '../base/ids.ts'
+import type { FileBytes } from '../features/tasks/batches/file-source.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'
 import { codeOf } from '../storage/store.ts'
-import type { FileBytes } from '../tasks/batches/file-source.ts'
 
 /** Takes the chunks of a body: see `BodyReader` of `api/operation.ts`. */
 export interface UploadReader {

@@ -2,7 +2,7 @@
  * The contract of a dialect: how one kind of client speaks. A dialect parses a body into a request, frames events,
  * and writes whole replies and errors. Pure: no I/O, no clock. It sees protocol types only.
  */
-import type { GatewayError } from '../errors.ts'
+import type { GatewayError } from '../base/errors.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { RateKind, RateRoom } from '../protocol/rate.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'

@@ -2,7 +2,7 @@
  * The dialect of POST /embeddings: texts in, vectors out, in one document and never as a stream. Pure. A body becomes a
  * request in the Responses vocabulary, with one user message for each input, and separate settings.
  */
-import type { GatewayError } from '../errors.ts'
+import type { GatewayError } from '../base/errors.ts'
 import type { EmbeddingsResult } from '../protocol/embeddings.ts'
 import type { Offered } from '../protocol/json/request-parser.ts'
 import { chatUsage } from './chat-completions/answer.ts'

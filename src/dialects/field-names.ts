@@ -5,7 +5,7 @@
  * of a body that have a schema, with one look-up for each name.
  */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
-import { refuseField } from '../errors.ts'
+import { refuseField } from '../base/errors.ts'
 import {
   elementPath,
   fieldPath,

@@ -3,7 +3,7 @@
  * deltas that make up nearly all of a stream are serialised by hand, in a third of the time that a general event takes;
  * the bytes are the same.
  */
-import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'

@@ -2,7 +2,7 @@
  * Shared by all dialects: maps a body to a request, and paths in errors back to the client's own field names.
  * Pure. Hot path: one walk over the fields of a body.
  */
-import { refuseField } from '../errors.ts'
+import { refuseField } from '../base/errors.ts'
 
 /** A field of another API, with what says the same in this one. */
 export type ForeignField = readonly [name: string, instead: string]

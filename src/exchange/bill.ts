@@ -2,8 +2,9 @@
  * Bill: usage and cost of an exchange, one charge for each turn. The ledger, stop conditions, plugins and tools all
  * read the same object. Amounts are units of 1e-12 USD. Pure.
  */
+
+import { atFactor, FULL_PRICE, type PicoUsd, type PriceFactor } from '../base/money.ts'
 import type { Usage } from '../formats/format.ts'
-import { atFactor, FULL_PRICE, type PicoUsd, type PriceFactor } from '../money.ts'
 import type { Accounting } from '../protocol/records.ts'
 
 /** Usage and cost of one turn, or the sum over several turns. */

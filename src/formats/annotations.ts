@@ -1,5 +1,5 @@
 /** Annotations that a provider of the Responses format reports. Pure. */
-import { filled, record } from '../json.ts'
+import { filled, record } from '../base/json.ts'
 import type { Annotation } from '../protocol/items.ts'
 
 /** The type of each field that dialects read, in any kind of annotation. */

@@ -1,5 +1,5 @@
 /** Token counting by providers before a request is sent: the counting call of each format that has one. Pure. */
-import { count, type Json, recordOrEmpty } from '../json.ts'
+import { count, type Json, recordOrEmpty } from '../base/json.ts'
 import { VERTEX, VERTEX_COUNTING } from './anthropic-messages/clouds.ts'
 import type { TokenCounting } from './format.ts'
 

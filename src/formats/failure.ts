@@ -2,7 +2,7 @@
  * Errors that formats raise: provider errors, requests that a format cannot express, and replies that exceed a limit.
  * Each format reads its own error shape; one table here maps errors to failures of the gateway. Pure.
  */
-import { type FailureCode, GatewayError, PROVIDER_STATUSES } from '../errors.ts'
+import { type FailureCode, GatewayError, PROVIDER_STATUSES } from '../base/errors.ts'
 
 /** An error as a provider reports it. */
 export interface ProviderError {

@@ -1,12 +1,12 @@
 /**
  * The contract of a wire format: how the gateway uses one kind of provider API. Pure: no I/O, no clock, no config. A
- * format turns all output of a model into Deltas; `gateway/answer/assemble.ts` alone turns these into items, ids,
+ * format turns all output of a model into Deltas; `pipeline/answer/assemble.ts` alone turns these into items, ids,
  * indexes and events.
  */
-import type { GatewayError } from '../errors.ts'
+import type { GatewayError } from '../base/errors.ts'
 import type { Annotation, Logprob } from '../protocol/items.ts'
+import type { Endpoint, FormatName } from '../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
-import type { Endpoint, FormatName } from '../providers/provider.ts'
 import type { ReasoningFormat } from './reasoning.ts'
 import type { TakeMessage } from './whole-message.ts'
 

@@ -1,5 +1,5 @@
 /** Log probabilities reported by a provider. Pure. */
-import { record } from '../json.ts'
+import { record } from '../base/json.ts'
 import type { Logprob } from '../protocol/items.ts'
 
 /** True for what dialects may read as they please: fields of a wrong type make it no log probability. */

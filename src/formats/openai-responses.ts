@@ -2,7 +2,7 @@
  * The wire format of OpenAI's Responses API, which a dozen providers use. The gateway's own vocabulary is nearly the
  * same. Its parts are the files in `openai-responses/`. Pure.
  */
-import type { Endpoint } from '../providers/provider.ts'
+import type { Endpoint } from '../protocol/provider.ts'
 import type { Delta, Format } from './format.ts'
 import { CompactDecoder, encodeCompact, encodeWithThreshold } from './openai-responses/compact.ts'
 import { ResponsesDecoder } from './openai-responses/decode.ts'

@@ -3,7 +3,7 @@
  * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
  * dialect.
  */
-import { isRecord, type Json, parseJson } from '../json.ts'
+import { isRecord, type Json, parseJson } from '../base/json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { hostedTools } from '../protocol/tools.ts'

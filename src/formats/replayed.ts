@@ -7,8 +7,8 @@
  *   said or did, or encrypted history, so omitting it would change the conversation. Reasoning is an exception: each
  *   encoder sends back reasoning that its provider can verify and omits the rest.
  */
-import type { GatewayError } from '../errors.ts'
-import { filled, isRecord, type Json, parseJson } from '../json.ts'
+import type { GatewayError } from '../base/errors.ts'
+import { filled, isRecord, type Json, parseJson } from '../base/json.ts'
 import { DONE_BY_PROVIDER } from '../protocol/hosted-items.ts'
 import type { InputItem } from '../protocol/items.ts'
 import { functionName } from '../protocol/tools.ts'

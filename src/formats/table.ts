@@ -1,5 +1,5 @@
 /** The wire formats by name. The compiler requires a line here for each `FormatName`. */
-import type { FormatName } from '../providers/provider.ts'
+import type { FormatName } from '../protocol/provider.ts'
 import { anthropicMessages } from './anthropic-messages.ts'
 import { bedrockConverse } from './bedrock-converse.ts'
 import type { Format } from './format.ts'

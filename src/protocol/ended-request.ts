@@ -2,8 +2,8 @@
  * A completed request, reported by its serve thread to the main thread while a console is open: the log line without
  * address and key, and the stage times. Types only.
  */
-import type { ExchangeLine } from '../log/log.ts'
-import type { Stage } from '../metrics/stages.ts'
+import type { ExchangeLine } from '../base/log/log.ts'
+import type { Stage } from '../base/metrics/stages.ts'
 
 export interface EndedRequest
   extends Pick<

@@ -2,7 +2,7 @@
  * The error body of every operation. Pure. An internal error reveals nothing about its cause: it has a fixed message,
  * no provider fields and no routing metadata.
  */
-import { type GatewayError, INTERNAL_MESSAGE } from '../errors.ts'
+import { type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import type { GatewayMetadata, ResponseUsage } from './response.ts'
 
 interface ErrorBody {

@@ -2,8 +2,8 @@
  * Records shared by several folders of the source: caller, spending limits and budgets, reservations, causes of cache
  * misses. Pure.
  */
-import type { GatewayError } from '../errors.ts'
-import type { MicroUsd, PicoUsd } from '../money.ts'
+import type { GatewayError } from '../base/errors.ts'
+import type { MicroUsd, PicoUsd } from '../base/money.ts'
 import type { RateRoom } from './rate.ts'
 
 /** The caller of a request, as far as the pipeline needs it. */

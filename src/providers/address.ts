@@ -2,8 +2,8 @@
  * Provider addresses with placeholders, such as `{region}`, which a key or the provider's row fills in. Pure. A host
  * from a key must match a pattern of the row: a key must not be able to send requests to an arbitrary host.
  */
-import { GatewayError } from '../errors.ts'
-import type { AnyFormatName, Provider } from './provider.ts'
+import { GatewayError } from '../base/errors.ts'
+import type { AnyFormatName, Provider } from '../protocol/provider.ts'
 
 /** The values of gaps by name: `region`, `host`, `account`, `project`, `location`. */
 export type GapValues = Readonly<Record<string, string>>

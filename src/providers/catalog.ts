@@ -3,12 +3,12 @@
  * and provider model lists. The hot path needs one Map lookup. Pure.
  */
 import { LRUCache } from 'lru-cache'
-import { Faults } from '../settings/check.ts'
+import { Faults } from '../base/settings/check.ts'
+import type { Endpoint, Model, Provider } from '../protocol/provider.ts'
 import { type BareNames, createBareNames, type NamedRow } from './bare-names.ts'
 import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } from './compose.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
-import type { Endpoint, Model, Provider } from './provider.ts'
 import { FAULTY, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
 import type { ModelRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'

@@ -2,8 +2,9 @@
  * Merges configured models with imports and provider lists: fills in missing fields, and adds further models. The
  * configuration always wins. Pure.
  */
+
+import type { Provider } from '../protocol/provider.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS, type KnownModel } from './known-models.ts'
-import type { Provider } from './provider.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { endsInVariant } from './variants.ts'
 

@@ -1,5 +1,5 @@
 /** Measured endpoint statistics, for catalogue listings. Types only. */
-import type { Endpoint } from './provider.ts'
+import type { Endpoint } from '../protocol/provider.ts'
 
 export interface Percentiles {
   readonly p50: number

@@ -1,5 +1,5 @@
 /** Other APIs of each format, besides its calls: model lists, addresses of deployments. Pure. */
-import type { AnyFormatName } from './provider.ts'
+import type { AnyFormatName } from '../protocol/provider.ts'
 
 /** A row for each format, so that the compiler asks for that of a new one. */
 interface FormatApi {

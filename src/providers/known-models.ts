@@ -2,7 +2,7 @@
  * Model data from outside the configuration: a file in the public format, or a provider's own list. Both are untrusted:
  * each field is checked, and invalid fields are left out or refused. Pure.
  */
-import { formatUsd, UNITS_PER_USD } from '../money.ts'
+import { formatUsd, UNITS_PER_USD } from '../base/money.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { PricingRow } from './row-schemas.ts'
 

@@ -1,7 +1,6 @@
 /** Builds models and their endpoints from rows, and validates the rows. Pure. */
-import { didYouMean } from '../nearest.ts'
-import type { Faults } from '../settings/check.ts'
-import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'
+import { didYouMean } from '../base/did-you-mean.ts'
+import type { Faults } from '../base/settings/check.ts'
 import {
   type AnyFormatName,
   EMBEDDINGS_FORMAT_NAMES,
@@ -12,7 +11,8 @@ import {
   type Model,
   makesEmbeddings,
   type Provider,
-} from './provider.ts'
+} from '../protocol/provider.ts'
+import { pricingOf, UNKNOWN_PRICING } from './pricing.ts'
 import { FAULTY, quote } from './provider-rows.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'

@@ -2,8 +2,9 @@
  * Documented parameters: finds the parameters that a request sets, and removes those that an endpoint does not support.
  * Pure. The names are those of `supported_parameters` in model listings.
  */
+
+import type { Endpoint } from '../protocol/provider.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { Endpoint } from './provider.ts'
 
 interface Parameter {
   readonly name: string

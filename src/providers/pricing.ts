@@ -1,7 +1,7 @@
 /** Parses the prices in rows. Pure. */
-import { type PicoUsd, parseUsd } from '../money.ts'
-import type { Faults } from '../settings/check.ts'
-import type { PriceOverride, Pricing, TokenPrices } from './provider.ts'
+import { type PicoUsd, parseUsd } from '../base/money.ts'
+import type { Faults } from '../base/settings/check.ts'
+import type { PriceOverride, Pricing, TokenPrices } from '../protocol/provider.ts'
 import type { PricingRow } from './row-schemas.ts'
 
 /** The prices of an endpoint whose row has none. */

@@ -1,8 +1,9 @@
 /** Providers: the built-in table, overlaid with the validated rows of the configuration. Pure. */
-import { parseFactor } from '../money.ts'
-import { didYouMean } from '../nearest.ts'
-import { ConfigError, Faults } from '../settings/check.ts'
-import { isProxyUrl } from '../settings/setting.ts'
+
+import { didYouMean } from '../base/did-you-mean.ts'
+import { parseFactor } from '../base/money.ts'
+import { ConfigError, Faults } from '../base/settings/check.ts'
+import { isProxyUrl } from '../base/settings/setting.ts'
 import {
   type AbortPolicy,
   type AnyFormatName,
@@ -13,7 +14,7 @@ import {
   type Egress,
   type Provider,
   type TlsIdentity,
-} from './provider.ts'
+} from '../protocol/provider.ts'
 import type { ProviderRow } from './row-schemas.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from './table.ts'
 

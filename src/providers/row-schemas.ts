@@ -1,6 +1,6 @@
 /** The schema of `providers` and `models` in the configuration file, listed in docs/configuration.md. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
-import { closed, type Frozen, field, ModelName, oneOf, required, Slug } from '../settings/setting.ts'
+import { closed, type Frozen, field, ModelName, oneOf, required, Slug } from '../base/settings/setting.ts'
 import {
   ABORT_POLICIES,
   AUTH_SCHEMES,
@@ -12,7 +12,7 @@ import {
   QUIRKS,
   SERVICE_TIERS,
   TRANSPORTS,
-} from './provider.ts'
+} from '../protocol/provider.ts'
 
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const File = Type.String({ minLength: 1 })

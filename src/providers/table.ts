@@ -2,8 +2,9 @@
  * The built-in providers. The compiler requires a row for each slug of the public enumeration; the rows are in `rows/`.
  * Pure.
  */
+
+import { AUTH_OF_FORMAT, type KeyForm, type Provider } from '../protocol/provider.ts'
 import type { ProviderSlug } from '../protocol/provider-slugs.ts'
-import { AUTH_OF_FORMAT, type KeyForm, type Provider } from './provider.ts'
 import { CHAT_ROWS } from './rows/chat.ts'
 import { OWN_ROWS } from './rows/own.ts'
 import type { Row, ServingRow } from './rows/row.ts'

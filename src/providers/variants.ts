@@ -1,6 +1,6 @@
 /** Suffixes that request a variant of a model, such as `:free`. Pure. */
 
-/** `gateway/routing/names.ts` says what each asks for. */
+/** `pipeline/routing/names.ts` says what each asks for. */
 const VARIANTS = ['exacto', 'extended', 'floor', 'free', 'nitro', 'online', 'thinking'] as const
 export type Variant = (typeof VARIANTS)[number]
 

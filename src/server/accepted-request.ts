@@ -2,22 +2,23 @@
  * An HTTP request as described by its head: its operation, the accepted head or the reason to refuse it, and its body.
  * Also the request in the form that its handler sees: the accepted fields, and its slot among the requests of its key.
  */
-import type { Admission } from '../admission/admission.ts'
-import type { KeyPlace } from '../admission/key-shares.ts'
-import type { HeldBytes } from '../admission/load.ts'
+
 import type { ApiRequest, EndUserFields, Operation } from '../api/operation.ts'
-import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
-import type { Stopwatch } from '../metrics/stages.ts'
-import type { RequestSignal } from '../signal.ts'
+import type { Clock } from '../base/clock.ts'
+import { GatewayError } from '../base/errors.ts'
+import type { Stopwatch } from '../base/metrics/stages.ts'
+import type { RequestSignal } from '../base/signal.ts'
+import type { TracePlace } from '../base/telemetry/request-trace.ts'
+import type { CallerContext } from '../base/telemetry/trace-context.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import type { TracePlace } from '../telemetry/request-trace.ts'
-import type { CallerContext } from '../telemetry/trace-context.ts'
+import type { Admission } from './admission/admission.ts'
+import type { KeyPlace } from './admission/key-shares.ts'
+import type { HeldBytes } from './admission/load.ts'
 import { BodyBuffer, BodyStream, type ByteCount, type PausableSocket } from './body.ts'
-import { type AcceptedHead, inspect, type RequestHead } from './gate.ts'
+import { type AcceptedHead, inspect, type RequestHead } from './head-checks.ts'
 import type { HttpRequestDeps } from './http-request-deps.ts'
-import { mismatch } from './neighbours.ts'
 import { decodeParams, type RouteMatch } from './router.ts'
+import { mismatch } from './unknown-path.ts'
 
 /** Has no reference to the connection. */
 export class AcceptedRequest<Body, Key extends KeyRecord | null> implements ApiRequest<Body, Key> {

@@ -4,9 +4,9 @@
  * with the number of chunks.
  */
 import type { ApiRequest, BodyReader, RawBody } from '../api/operation.ts'
-import type { Clock, Timer } from '../clock.ts'
-import { GatewayError, overloaded } from '../errors.ts'
-import { tooLarge } from './gate.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import { GatewayError, overloaded } from '../base/errors.ts'
+import { tooLarge } from './head-checks.ts'
 
 /** Counts bytes in memory. */
 export type ByteCount = Pick<ApiRequest['held'], 'hold'>

@@ -5,9 +5,9 @@
 import { createHash, createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
-import { isoInstant } from '../clock.ts'
-import { isError } from '../errors.ts'
-import { ConfigError } from '../settings/check.ts'
+import { isoInstant } from '../base/clock.ts'
+import { isError } from '../base/errors.ts'
+import { ConfigError } from '../base/settings/check.ts'
 
 /** Paths of PEM files: the certificate with its chain, and its private key. */
 export interface CertificateFiles {

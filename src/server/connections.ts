@@ -3,15 +3,15 @@
  * proxies have no cap for their address, because they carry many clients.
  */
 import { BlockList } from 'node:net'
-import type { Clock } from '../clock.ts'
-import type { Log } from '../log/log.ts'
-import type { Metrics } from '../metrics/metrics.ts'
+import type { Clock } from '../base/clock.ts'
+import type { Log } from '../base/log/log.ts'
+import type { Metrics } from '../base/metrics/metrics.ts'
 
 export interface ClientConnectionLimits {
   /**
    * Maximum number of connections of this thread; any further one is closed immediately. At the process limit of file
    * descriptors, accepting busy-loops, so the sum over all threads has to stay below half of it:
-   * threads/build/operating-system.ts ensures that.
+   * process/wiring/operating-system.ts ensures that.
    */
   readonly maxConnections: number
   /** Maximum number of connections from one address in this thread; 0: any number. */

@@ -2,8 +2,8 @@
  * The drain (graceful shutdown) of a server: running requests get a grace period, the rest is aborted, then everything
  * is closed.
  */
-import type { Clock } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
+import type { Clock } from '../base/clock.ts'
+import { GatewayError } from '../base/errors.ts'
 
 /** The parts of a server that a drain uses. */
 export interface Drainable {

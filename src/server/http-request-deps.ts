@@ -1,11 +1,12 @@
 /** The parts of the process that HTTP requests depend on. Types only. */
-import type { ApiKeys } from '../access/keys.ts'
-import type { AdmissionControl } from '../admission/admission-control.ts'
-import type { LoopShare } from '../fairness/loop-share.ts'
+
+import type { LoopShare } from '../base/fairness/loop-share.ts'
+import type { ApiKeys } from '../callers/keys.ts'
 import type { JsonWeigher } from '../protocol/json/json.ts'
 import type { RateRoom } from '../protocol/rate.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import type { GateRules } from './gate.ts'
+import type { AdmissionControl } from './admission/admission-control.ts'
+import type { GateRules } from './head-checks.ts'
 import type { Router } from './router.ts'
 
 /** Authenticates keys; synchronous for known ones. */

@@ -3,7 +3,7 @@
  * begins is one message. Serve threads. Hot path: `write`.
  */
 import type { MoreChunks } from '../api/operation.ts'
-import type { Holder } from '../fairness/held-share.ts'
+import type { Holder } from '../base/fairness/held-share.ts'
 import type { HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import { type Continued, laneIn, NO_LANE } from './socket-memory.ts'

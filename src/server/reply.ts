@@ -4,10 +4,10 @@
  */
 import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
-import type { GatewayError } from '../errors.ts'
+import type { GatewayError } from '../base/errors.ts'
+import type { RequestTrace } from '../base/telemetry/request-trace.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate.ts'
-import type { RequestTrace } from '../telemetry/request-trace.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
 /** Browsers are clients too. Keys are sent in a header, not in cookies, so any origin may send requests. */

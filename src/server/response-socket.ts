@@ -1,6 +1,6 @@
 /** The write side of a client connection. Types only, so that replies are independent of the HTTP library. */
 import type { MoreChunks } from '../api/operation.ts'
-import type { Holder } from '../fairness/held-share.ts'
+import type { Holder } from '../base/fairness/held-share.ts'
 import type { PausableSocket } from './body.ts'
 
 /**

@@ -1,6 +1,6 @@
 /** Finds the operations of a path, below each base path (`/v1`, `/api/v1`). Pure. */
 import type { Operation } from '../api/operation.ts'
-import { GatewayError } from '../errors.ts'
+import { GatewayError } from '../base/errors.ts'
 
 /** Every operation is available under both; some clients prepend the longer one. */
 const BASE_PATHS = ['/v1', '/api/v1']

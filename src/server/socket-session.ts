@@ -2,14 +2,14 @@
  * One client's open WebSocket: its messages become requests, one at a time. Silent sockets are pinged, and old ones are
  * closed. Unread output is counted and bounded, and so is the time that a message may take to arrive. Serve threads.
  */
-import type { Clock, Timer } from '../clock.ts'
-import { GatewayError } from '../errors.ts'
-import type { Holder } from '../fairness/held-share.ts'
-import { PerSecond } from '../fairness/pieces.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import { GatewayError } from '../base/errors.ts'
+import type { Holder } from '../base/fairness/held-share.ts'
+import { PerSecond } from '../base/fairness/pieces.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
-import type { RequestHead } from './gate.ts'
+import type { RequestHead } from './head-checks.ts'
 import { HttpRequest } from './http-request.ts'
 import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
 import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './message-answer.ts'

@@ -3,14 +3,15 @@
  * takes the same path as a request over HTTP: gate, key, admission, dialect. This file decides on handshakes and keeps
  * all sockets of a thread; `socket-session.ts` handles one open socket. Serve threads.
  */
-import type { KeyedRequests } from '../admission/admission-control.ts'
-import type { Clock } from '../clock.ts'
-import { GatewayError, RETRY_AFTER_SECONDS } from '../errors.ts'
-import { HeldShare, type Holder } from '../fairness/held-share.ts'
-import type { Log } from '../log/log.ts'
-import { isPending } from '../ready.ts'
+
+import type { Clock } from '../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
+import { HeldShare, type Holder } from '../base/fairness/held-share.ts'
+import type { Log } from '../base/log/log.ts'
+import { isPending } from '../base/maybe-promise.ts'
 import type { KeyRecord } from '../storage/store.ts'
-import { authorizationOf, inspect, type RequestHead } from './gate.ts'
+import type { KeyedRequests } from './admission/admission-control.ts'
+import { authorizationOf, inspect, type RequestHead } from './head-checks.ts'
 import type { Authenticator, HttpRequestDeps } from './http-request-deps.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { SocketMemories } from './socket-memory.ts'

@@ -1,6 +1,6 @@
 /**
  * Files of workspaces in the Store: metadata, text chunks for search, and the memory of tools. The bytes of a file are
- * stored elsewhere (files/contents.ts). Types only.
+ * stored elsewhere (features/files/contents.ts). Types only.
  */
 
 /** Files and memory belong to one workspace; no other one sees them. */
@@ -52,7 +52,7 @@ interface FilePage {
 export interface NewPassage {
   readonly number: number
   readonly text: string
-  /** The words by which it is found, apart by blanks: see tasks/search-words.ts. */
+  /** The words by which it is found, apart by blanks: see features/tasks/search-words.ts. */
   readonly words: string
 }
 

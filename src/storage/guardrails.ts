@@ -3,7 +3,7 @@
  * rule. Pure.
  */
 import { createHash } from 'node:crypto'
-import type { MicroUsd } from '../money.ts'
+import type { MicroUsd } from '../base/money.ts'
 import type {
   AllowedRegion,
   BuiltinSlug,

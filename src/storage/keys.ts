@@ -1,5 +1,5 @@
 /** Records of API keys and their secrets. Types only. */
-import type { MicroUsd } from '../money.ts'
+import type { MicroUsd } from '../base/money.ts'
 
 export type KeyKind = 'inference' | 'management'
 

@@ -2,7 +2,7 @@
 import { closeSync, openSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { CamelCasePlugin, Kysely } from 'kysely'
-import { isError } from '../errors.ts'
+import { isError } from '../base/errors.ts'
 import { makeFolder, sqlitePath, unwritable } from './data-folder.ts'
 import type { Engine } from './engine.ts'
 import { createAlertStore } from './kysely-store/alerts.ts'

@@ -4,8 +4,8 @@
  * the URL with its password. Main thread.
  */
 import type { createClient } from '@redis/client'
-import type { Clock, Timer } from '../clock.ts'
-import type { Log } from '../log/log.ts'
+import type { Clock, Timer } from '../base/clock.ts'
+import type { Log } from '../base/log/log.ts'
 import { placeOf } from './data-folder.ts'
 
 interface RedisOptions {

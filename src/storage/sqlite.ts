@@ -17,7 +17,7 @@ import {
   sql,
 } from 'kysely'
 import { LRUCache } from 'lru-cache'
-import { isError } from '../errors.ts'
+import { isError } from '../base/errors.ts'
 import type { Engine } from './engine.ts'
 import { StoreError } from './store.ts'
 

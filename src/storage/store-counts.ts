@@ -2,7 +2,7 @@
  * Counts of records in the Store, for the metrics. They are read on a timer and not per scrape, so that an unavailable
  * database delays no scrape. Main thread.
  */
-import type { Clock, Timer } from '../clock.ts'
+import type { Clock, Timer } from '../base/clock.ts'
 
 export interface StoreCounts<Name extends string> {
   /** Null when the counts are unknown now. */

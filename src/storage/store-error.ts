@@ -1,5 +1,5 @@
 /** Storage errors, classified by what the caller should do: wait, inform an operator, or drop the record. Leaf. */
-import { isError } from '../errors.ts'
+import { isError } from '../base/errors.ts'
 
 /** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
 export class StoreError extends Error {

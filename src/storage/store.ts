@@ -2,7 +2,7 @@
  * The storage contract: domain records, the operations on them, and their errors. Rows and SQL never leave `storage/`.
  * Text may be any well-formed Unicode without NUL. Not every engine can store NUL, so callers must refuse it first.
  */
-import type { MicroUsd } from '../money.ts'
+import type { MicroUsd } from '../base/money.ts'
 import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
 import type { CaptureStore } from './captures/captures.ts'
@@ -156,7 +156,7 @@ export interface EndUserStore {
 
 export type DeclaredRegion = 'global' | 'europe' | 'us'
 
-/** A stored provider credential; its key is sealed (credentials/vault.ts). */
+/** A stored provider credential; its key is sealed (providers/credentials/vault.ts). */
 export interface CredentialRecord {
   /** UUID. */
   readonly id: string

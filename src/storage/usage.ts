@@ -1,5 +1,5 @@
 /** Types of usage records. A record has the usage and cost of one admitted request, however that request ended. */
-import type { PicoUsd } from '../money.ts'
+import type { PicoUsd } from '../base/money.ts'
 import type { Accounting, CacheMiss } from '../protocol/records.ts'
 
 /** The end of an exchange for its caller. `incomplete`: cut by a limit or a filter; `aborted`: the caller left. */

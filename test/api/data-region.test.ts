@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createDataRegions } from '../../src/api/client-call.ts'
+import { createDataRegions } from '../../src/api/request-facts.ts'
 
 t.test('only configured hosts have a region, whatever their case, port or final dot', async t => {
   const regionOf = createDataRegions({ europe: ['eu.gateway.test', 'Local:8443'], us: ['us.gateway.test'] })

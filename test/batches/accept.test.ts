@@ -1,6 +1,6 @@
 /** Acceptance as a whole: in order, all or nothing whatever fails, and once for each idempotency key. */
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { awayError, fullDiskError } from '../support/failing-store.ts'
 import { startInlineAcceptance } from '../support/inline-acceptance.ts'
 

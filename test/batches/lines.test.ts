@@ -1,5 +1,6 @@
 /** Ids, requests and results of lines: what is derived from them. */
 import t from 'tap'
+import { FAILURES, type FailureCode, GatewayError } from '../../src/base/errors.ts'
 import { lineGenerationId, resultId } from '../../src/batches/ids.ts'
 import { withModel, withPreferences } from '../../src/batches/line-request.ts'
 import {
@@ -9,9 +10,8 @@ import {
   usageOfRecord,
   wholeResult,
 } from '../../src/batches/result-line.ts'
-import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
 import { Exchange } from '../../src/exchange/exchange.ts'
-import { chargeOf } from '../../src/gateway/accounting/charge.ts'
+import { chargeOf } from '../../src/pipeline/accounting/charge.ts'
 import { NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { someUsage } from '../storage/usage.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../support/scripted-attempt.ts'

@@ -1,8 +1,8 @@
 import t from 'tap'
+import { FAILURES, type FailureCode, GatewayError } from '../../src/base/errors.ts'
 import { backoffMs, fateOf, TRIES_MAX, wasSent } from '../../src/batches/retry.ts'
-import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
 import type { AttemptRecord } from '../../src/exchange/exchange.ts'
-import { timeout, transportError, unavailable } from '../../src/upstream/transport.ts'
+import { timeout, transportError, unavailable } from '../../src/providers/upstream/transport.ts'
 import { scriptedRecord } from '../support/scripted-attempt.ts'
 
 function failed(error: GatewayError, fields: Partial<AttemptRecord> = {}): AttemptRecord {

@@ -1,6 +1,6 @@
 /** Batches while a provider fails or asks to wait: lines wait, and are not used up by tries that cannot succeed. */
 import t from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
 import type { LineAnswer } from '../support/line-provider.ts'
 

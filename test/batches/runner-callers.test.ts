@@ -1,8 +1,8 @@
 /** The callers of lines as they are when a line runs: keys, limits, guardrails, own provider keys. */
 import t from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
-import { createVault } from '../../src/credentials/vault.ts'
-import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
+import { createVault } from '../../src/providers/credentials/vault.ts'
+import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
 import { giveGuardrail } from '../support/guardrail.ts'

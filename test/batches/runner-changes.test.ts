@@ -1,8 +1,8 @@
 /** What is taken away while a batch runs: a BYOK key, the workspace, the model. The batch ends in each case. */
 import t from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
-import { createVault } from '../../src/credentials/vault.ts'
-import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
+import { createVault } from '../../src/providers/credentials/vault.ts'
+import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { someWorkspace } from '../storage/records.ts'
 import { type BatchWorld, type BatchWorldOptions, PRICES, startBatchWorld } from '../support/batch-world.ts'

@@ -1,6 +1,6 @@
 /** Several runners on one database, and runners that end or hang: each line has one result and one charge. */
 import t, { type Test } from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
 import type { LineReplied } from '../support/line-provider.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'

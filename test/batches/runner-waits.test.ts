@@ -1,6 +1,6 @@
 /** Why a batch waits: what its runner tells the Store, and when. */
 import t from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import type { BatchWait } from '../../src/protocol/management/batches.ts'
 import type { Store } from '../../src/storage/store.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'

@@ -1,7 +1,7 @@
 /** The runner on a real database and a real provider: batches from their acceptance to their end. */
 import t from 'tap'
-import { hashKey, keyRecord } from '../../src/access/api-key.ts'
-import { loadConfig } from '../../src/config/config.ts'
+import { hashKey, keyRecord } from '../../src/callers/api-key.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
 import type { LineAnswer, LineReplied } from '../support/line-provider.ts'
 

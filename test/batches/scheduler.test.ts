@@ -1,6 +1,6 @@
 /** Which lines run, and how many at once: a real runner and database, a provider that answers when the test says so. */
 import t from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
 
 const { batches: BATCHES } = loadConfig([], {})

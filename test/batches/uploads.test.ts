@@ -4,8 +4,8 @@ import { fstatSync, mkdtempSync, readdirSync, readSync, rmSync, statSync, writeF
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { GatewayError } from '../../src/base/errors.ts'
 import { type Upload, type UploadReader, Uploads, uploadsFolder } from '../../src/batches/uploads.ts'
-import { GatewayError } from '../../src/errors.ts'
 import { someKey } from '../storage/records.ts'
 
 const OWNER = { key: someKey(), announcedBytes: 1 }

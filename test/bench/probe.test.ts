@@ -11,8 +11,8 @@ import { has, lineOf, start } from '../../bench/processes.ts'
 import type { StreamCounts } from '../../bench/results.ts'
 import { bodyOf } from '../../bench/subjects.ts'
 import { MARKERS, PATHS, type Wire } from '../../bench/wire.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { listening } from '../support/listening.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
 
 const BENCH = join(import.meta.dirname, '../../bench')
 const EVENTS = 10

@@ -16,7 +16,7 @@ const PROFILE: Profiler.Profile = {
   nodes: [
     node(1, '(root)', '', [2, 5]),
     node(2, 'onread', 'node:net', [3]),
-    node(3, 'read', `${ROOT}upstream/client/connection.ts`, [4]),
+    node(3, 'read', `${ROOT}providers/upstream/client/connection.ts`, [4]),
     node(4, 'write', `${ROOT}server/uws-socket.ts`),
     node(5, '(idle)', ''),
   ],
@@ -45,7 +45,7 @@ t.test(
   async t => {
     const tree = withinTurns(PROFILE, TURNS, 5, ROOT)
     t.equal(tree.total, 8000)
-    t.same(entries(tree), [['read upstream/client/connection.ts:1', 8000]])
+    t.same(entries(tree), [['read providers/upstream/client/connection.ts:1', 8000]])
     const { stages, functions } = within(tree)
     t.same(stages, [
       ['server', 7000],

@@ -16,7 +16,7 @@ import {
 } from '../../bench/wire.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { SseParser } from '../../src/providers/upstream/sse.ts'
 
 t.test('a plan is spelled in a model name and read back, whatever vendor stands in front', async t => {
   for (const plan of [

@@ -6,7 +6,7 @@ import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
 import { eventually } from '../support/stream-probe.ts'
 
-const PAGE = '../../src/console/page/csv.js'
+const PAGE = '../../src/apps/console/page/csv.js'
 const { csvOf } = (await import(PAGE)) as {
   csvOf(rows: readonly (readonly (string | number | null | undefined)[])[]): string
 }

@@ -2,8 +2,8 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
-import { startAdmin } from '../../src/threads/admin.ts'
-import { Guide } from '../../src/threads/build/guide.ts'
+import { startAdmin } from '../../src/process/threads/admin.ts'
+import { Guide } from '../../src/process/wiring/guide.ts'
 import { namedNodes, openBrowser, pixelsTooWide, WITHOUT_BROWSER } from '../support/browser.ts'
 import { PALE } from '../support/contrast.ts'
 

@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { createDocument } from '../../src/api/openapi/document.ts'
 import { Reference } from '../../src/api/openapi/reference/reference.ts'
-import { startAdmin } from '../../src/threads/admin.ts'
+import { startAdmin } from '../../src/process/threads/admin.ts'
 import {
   namedNodes,
   openBrowser,

@@ -2,8 +2,8 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import tap, { type Test } from 'tap'
-import { TRANSPORTS } from '../../src/providers/provider.ts'
-import { simModel } from '../../src/sim/rows.ts'
+import { simModel } from '../../src/apps/simulator/rows.ts'
+import { TRANSPORTS } from '../../src/protocol/provider.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 
 const ROUNDS = 24

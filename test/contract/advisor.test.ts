@@ -1,6 +1,6 @@
 /** The server tool advisor over HTTP: names, memory, transcript, stream, failures, bill and end. */
 import t from 'tap'
-import { toUsd } from '../../src/money.ts'
+import { toUsd } from '../../src/base/money.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { finalOf, hashKey } from '../support/gateway.ts'
 import {

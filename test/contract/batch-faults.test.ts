@@ -4,9 +4,9 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
-import { FAILURES } from '../../src/errors.ts'
-import { SIM_FORMATS, SIM_SLUG, simProvider } from '../../src/sim/rows.ts'
+import { SIM_FORMATS, SIM_SLUG, simProvider } from '../../src/apps/simulator/rows.ts'
+import { FAILURES } from '../../src/base/errors.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import type { BatchRecord } from '../../src/storage/batches.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
 import { CASES, type Expected, isFinal, SILENT, statusOf } from '../support/fault-cases.ts'

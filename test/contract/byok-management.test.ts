@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { sqlitePath } from '../../src/storage/data-folder.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { startGateway } from '../support/gateway.ts'

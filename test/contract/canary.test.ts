@@ -9,8 +9,8 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
-import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
+import { SIM_FORMATS, simModel } from '../../src/apps/simulator/rows.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { refusals } from '../support/canary-asks.ts'
 import { type Ask, CanaryClient } from '../support/canary-client.ts'
 import { brokenFiles, gatewaySettings, LONG, SHORT } from '../support/canary-config.ts'
@@ -61,7 +61,7 @@ t.test('what looks for secrets finds each one, however it is written and whereve
   t.comment(`${planted} planted, ${scanner.needles} needles`)
   t.ok(planted > 500)
   const innocent = new Scanner(secrets.canaries)
-  for (const source of ['src/server/http.ts', 'package-lock.json', 'docs/byok.md'])
+  for (const source of ['src/server/server.ts', 'package-lock.json', 'docs/byok.md'])
     innocent.scan(source, readFileSync(join(import.meta.dirname, '../..', source)))
   t.strictSame(innocent.hits, [], 'and nothing where nothing is')
 })

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { startLineProvider } from '../support/batch-client.ts'
 import { type CapturedRecord, captured } from '../support/captured.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'

@@ -1,8 +1,8 @@
 /** Compaction over real HTTP and WebSocket, at providers of every format: made, sealed, sent back, refused. */
 import OpenAI from 'openai'
 import t from 'tap'
-import { createTextSeal } from '../../src/credentials/sealed-text.ts'
-import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import { createTextSeal } from '../../src/providers/credentials/sealed-text.ts'
+import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { startGuarded } from '../support/guarded-gateway.ts'

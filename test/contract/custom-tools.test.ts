@@ -1,9 +1,9 @@
 /** Custom tools of the client at every provider: as they are, or as functions with one text argument. */
 import { createServer } from 'node:http'
 import t from 'tap'
+import { readBody } from '../../src/apps/simulator/targets.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { readBody } from '../../src/sim/targets.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'

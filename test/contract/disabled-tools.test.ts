@@ -4,7 +4,7 @@
  */
 import t, { type Test } from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import { startGateway } from '../support/gateway.ts'
 import { caller } from '../support/management.ts'
 import { ScriptedProvider } from '../support/scripted-provider.ts'

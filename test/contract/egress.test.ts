@@ -1,7 +1,7 @@
 /** Which requests of a running gateway leave by a proxy, and what is counted. */
 import { createServer, request as httpRequest } from 'node:http'
 import t, { type Test } from 'tap'
-import { createSim } from '../../src/sim/sim.ts'
+import { createSim } from '../../src/apps/simulator/simulator.ts'
 import { startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 

@@ -4,8 +4,8 @@
  */
 import { createHash } from 'node:crypto'
 import t from 'tap'
-import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
-import type { SimRequest } from '../../src/sim/sim.ts'
+import { SIM_FORMATS, simModel } from '../../src/apps/simulator/rows.ts'
+import type { SimRequest } from '../../src/apps/simulator/simulator.ts'
 import { startGateway } from '../support/gateway.ts'
 import { addOrganization, caller } from '../support/management.ts'
 import { TestClock } from '../support/test-clock.ts'

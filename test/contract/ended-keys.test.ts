@@ -1,6 +1,6 @@
 /** What runs by an API key ends when the key is deleted, disabled or expired. */
 import t, { type Test } from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 import { startToldProvider } from '../support/told-provider.ts'

@@ -6,11 +6,11 @@ import { createServer as createHttpServer, type RequestListener } from 'node:htt
 import { createServer } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { freePort } from '../support/free-port.ts'
 import { startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
 
 const answering = (listener: RequestListener) => createHttpServer(listener)
 const refusing = (status: number, body: string) =>

@@ -1,6 +1,6 @@
 /** The server tool fusion and its slugs, over HTTP: panel, analyst, failures, bill and end. */
 import t, { type Test } from 'tap'
-import { toUsd } from '../../src/money.ts'
+import { toUsd } from '../../src/base/money.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { grammarViolations } from '../support/event-grammar.ts'

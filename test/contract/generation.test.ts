@@ -1,9 +1,9 @@
 /** GET /generation and the ledger behind it: one record for each admitted request, however it ended. */
 import type { Test } from 'tap'
 import t from 'tap'
+import { simModel, simProvider } from '../../src/apps/simulator/rows.ts'
+import { createSim } from '../../src/apps/simulator/simulator.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { simModel, simProvider } from '../../src/sim/rows.ts'
-import { createSim } from '../../src/sim/sim.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { addKey } from '../support/management.ts'

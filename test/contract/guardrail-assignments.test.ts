@@ -1,7 +1,7 @@
 /** To whom guardrails are assigned: keys and members, one guardrail each, and never across organizations. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type Answered, addOrganization, caller } from '../support/management.ts'
 

@@ -1,6 +1,6 @@
 /** What guardrails say about where data goes holds for the models and providers that the gateway asks by itself. */
 import t from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
 import { speaking, startParrot } from '../support/parrot.ts'
 import { writePdf } from '../support/pdf.ts'

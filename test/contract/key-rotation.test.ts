@@ -1,6 +1,6 @@
 /** Rotation of keys over HTTP: one key with several secrets, each of which ends at its time. */
 import t from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { startManagedGateway } from '../support/managed-gateway.ts'
 import { caller } from '../support/management.ts'

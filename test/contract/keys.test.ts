@@ -1,6 +1,6 @@
 /** The operations on API keys, over HTTP and with the real store. */
 import t from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { someUsage } from '../storage/usage.ts'
 import { FOREIGN_WORKSPACE, OTHER_ORGANIZATION, startManagedGateway } from '../support/managed-gateway.ts'
 

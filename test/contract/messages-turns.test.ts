@@ -1,7 +1,7 @@
 /** POST /messages with the official client where a turn does not simply end: pauses, cache marks, limits, failures. */
 import Anthropic, { APIError } from '@anthropic-ai/sdk'
 import t from 'tap'
-import { simModel } from '../../src/sim/rows.ts'
+import { simModel } from '../../src/apps/simulator/rows.ts'
 import { eventsIn, gathered, type Loose } from '../dialects/messages-stream.ts'
 import { startGateway } from '../support/gateway.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'

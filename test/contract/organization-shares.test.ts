@@ -1,6 +1,6 @@
 /** Keys of one organization that fill the places for requests are refused, and those of another are not. */
 import t, { type Test } from 'tap'
-import { simModel } from '../../src/sim/rows.ts'
+import { simModel } from '../../src/apps/simulator/rows.ts'
 import { startGateway } from '../support/gateway.ts'
 import { addKey, addOrganization } from '../support/management.ts'
 

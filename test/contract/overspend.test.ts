@@ -3,7 +3,7 @@
  * and one request. Each provider bills what it says, whatever it was asked for.
  */
 import t, { type Test } from 'tap'
-import { WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
+import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway } from '../support/gateway.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { startToldProvider, type ToldReply } from '../support/told-provider.ts'

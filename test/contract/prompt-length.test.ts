@@ -3,7 +3,7 @@
  * learns of it. At three doors, streamed and whole.
  */
 import t, { type Test } from 'tap'
-import type { FormatName } from '../../src/providers/provider.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import { startGateway } from '../support/gateway.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 import { ScriptedProvider } from '../support/scripted-provider.ts'

@@ -1,6 +1,6 @@
 /** Requests that are refused before an endpoint is called: their model is in the log line, the record and the console. */
 import t from 'tap'
-import { rowOfRecord } from '../../src/console/request-row.ts'
+import { rowOfRecord } from '../../src/apps/console/request-row.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { startGateway } from '../support/gateway.ts'
 

@@ -1,6 +1,6 @@
 /** Streams of Chat Completions and Messages that are read again after each of their frames. */
 import t from 'tap'
-import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
+import { SIM_FORMATS, simModel } from '../../src/apps/simulator/rows.ts'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { readPiece } from '../support/resumable.ts'
 

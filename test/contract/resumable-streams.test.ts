@@ -1,8 +1,8 @@
 /** Streams that are cut at any byte and read on, over two threads: nothing is told twice, nothing is missing. */
 import t, { type Test } from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
-import { SIM_FORMATS, simModel } from '../../src/sim/rows.ts'
-import { createTranscripts } from '../../src/threads/transcripts.ts'
+import { SIM_FORMATS, simModel } from '../../src/apps/simulator/rows.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
+import { createTranscripts } from '../../src/process/threads/transcripts.ts'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { until } from '../support/patience.ts'
 import {

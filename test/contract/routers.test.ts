@@ -1,8 +1,8 @@
 /** Routers over real HTTP: answers, refusals, the classifier, conversations, and what they are charged. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Config, loadConfig } from '../../src/config/config.ts'
-import { buildCatalog } from '../../src/threads/build/catalog.ts'
+import { type Config, loadConfig } from '../../src/process/config/config.ts'
+import { buildCatalog } from '../../src/process/wiring/catalog.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { askRouter, type RouterWorld, startRouterWorld } from '../support/router-world.ts'
 import type { ScriptedReply } from '../support/scripted-provider.ts'

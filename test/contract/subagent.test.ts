@@ -1,6 +1,6 @@
 /** The server tool subagent over HTTP: tasks, tools of the worker, functions of the client, failures, bill and end. */
 import t from 'tap'
-import { toUsd } from '../../src/money.ts'
+import { toUsd } from '../../src/base/money.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { hashKey } from '../support/gateway.ts'

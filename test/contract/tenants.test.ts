@@ -5,8 +5,8 @@
  */
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
 import type { Operation } from '../../src/api/operation.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { batchBody, batchCaller, endBatch } from '../support/batch-calls.ts'

@@ -1,7 +1,7 @@
 /** Where the time of an exchange went, as a client that asks for it and as Prometheus see it. */
 import t from 'tap'
-import { STAGES } from '../../src/metrics/stages.ts'
-import { SIM_SLUG, simModel } from '../../src/sim/rows.ts'
+import { SIM_SLUG, simModel } from '../../src/apps/simulator/rows.ts'
+import { STAGES } from '../../src/base/metrics/stages.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { parseScrape } from '../support/metrics.ts'
 import { ScriptedProvider } from '../support/scripted-provider.ts'

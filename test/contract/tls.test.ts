@@ -7,12 +7,12 @@ import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
 import { Agent, WebSocket } from 'undici'
 import type { CertificateFiles } from '../../src/server/certificate.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { runCommand } from '../support/command-line.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { listening } from '../support/listening.ts'
 import { certificateFiles } from '../support/over-tls.ts'
 import { eventually } from '../support/stream-probe.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
 
 const STREAMS = 200
 const THREADS = 2

@@ -1,7 +1,7 @@
 /** Answers tell what is left of a limit, and a request waits for money that running ones have reserved. */
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
-import { WAITING_PER_KEY } from '../../src/limits/reservation-wait.ts'
+import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'

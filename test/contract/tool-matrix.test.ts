@@ -4,11 +4,11 @@
  */
 import { createServer, type RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
-import { loadConfig } from '../../src/config/config.ts'
 import { FORMATS } from '../../src/formats/table.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { grammarViolations } from '../support/event-grammar.ts'

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { request } from 'node:http'
 import t, { type Test } from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { type KeyedProvider, startKeyedProvider } from '../support/keyed-provider.ts'
 import { countedInRedis, PATIENCE_MS } from '../support/limited-gateway.ts'

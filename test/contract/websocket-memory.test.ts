@@ -1,6 +1,6 @@
 /** Sockets remember their last responses: requests that continue one, lanes, and requests that ask for nothing. */
 import t, { type Test } from 'tap'
-import { LargeTurns } from '../../src/admission/large-turns.ts'
+import { LargeTurns } from '../../src/server/admission/large-body-queue.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { startGuarded } from '../support/guarded-gateway.ts'
 import { parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { chatCompletions, parseResponsesRequest } from '../support/dialects.ts'
 import { search } from '../support/property.ts'
 

@@ -1,7 +1,7 @@
 /** Bodies of POST /embeddings: every form of input, and the path of what is wrong. */
 import t from 'tap'
+import { GatewayError } from '../../src/base/errors.ts'
 import { createEmbeddings } from '../../src/dialects/embeddings.ts'
-import { GatewayError } from '../../src/errors.ts'
 import { EMBEDDING_DIMENSIONS_MAX, EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../src/protocol/limits.ts'
 import { OFFERED } from '../support/dialects.ts'
 

@@ -1,6 +1,6 @@
 /** Failures as Google's clients read them: the word of the status, when to come again, and limits of a day. */
 import t from 'tap'
-import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
+import { FAILURES, type FailureCode, GatewayError } from '../../src/base/errors.ts'
 import { googleGemini } from '../../src/formats/google-gemini.ts'
 import { gemini } from '../support/dialects.ts'
 

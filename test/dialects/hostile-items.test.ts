@@ -4,12 +4,12 @@
  */
 import fc from 'fast-check'
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
+import { parseJson } from '../../src/base/json.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { parseJson } from '../../src/json.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { DONE_BY_PROVIDER } from '../../src/protocol/hosted-items.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import { eventsOfReply } from '../support/assemble-reply.ts'
 import { readFrames } from '../support/decode-reply.ts'
 import {

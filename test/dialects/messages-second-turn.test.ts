@@ -1,9 +1,9 @@
 /** A client of POST /messages sends back what it got: every reply, streamed and whole, goes on at every provider. */
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { outgoingRequest } from '../../src/formats/outgoing.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import { eventsOf } from '../support/assemble-reply.ts'
 import { messages } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'

@@ -13,8 +13,8 @@ import { asMessagesSay, messagesStreamFlaws, saidInMessages } from '../../bench/
 import type { Dialect } from '../../src/dialects/dialect.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
 import { eventsOf } from '../support/assemble-reply.ts'
 import {
   chatCompletions,

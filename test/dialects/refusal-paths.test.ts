@@ -1,6 +1,6 @@
 /** Failures after parsing name fields of the body as its client wrote it, although they know the request alone. */
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { chatCompletions, messages } from '../support/dialects.ts'
 
 /** What a refusal of the request names, by what the caller is told. */

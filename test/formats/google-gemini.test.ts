@@ -3,10 +3,10 @@
  * nothing with the decoder.
  */
 import t from 'tap'
-import { FAILURES, type FailureCode, GatewayError } from '../../src/errors.ts'
+import { FAILURES, type FailureCode, GatewayError } from '../../src/base/errors.ts'
 import type { Delta } from '../../src/formats/format.ts'
 import { googleGemini } from '../../src/formats/google-gemini.ts'
-import type { Endpoint } from '../../src/providers/provider.ts'
+import type { Endpoint } from '../../src/protocol/provider.ts'
 import { decodeStream } from '../support/decode-reply.ts'
 import { collect } from '../support/delta-items.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'

@@ -5,8 +5,8 @@ import t from 'tap'
 import type { Decoder } from '../../src/formats/format.ts'
 import { LongText } from '../../src/formats/long-text.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler } from '../../src/gateway/answer/assemble.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
+import { Assembler } from '../../src/pipeline/answer/assemble.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 
 t.test('a text is its pieces, whatever their lengths', async t => {
   for (const lengths of [

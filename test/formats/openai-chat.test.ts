@@ -4,10 +4,10 @@
  */
 import * as fc from 'fast-check'
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import type { Delta, Usage } from '../../src/formats/format.ts'
 import { openaiChat } from '../../src/formats/openai-chat.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import { SseParser } from '../../src/providers/upstream/sse.ts'
 import { decodeReply } from '../support/decode-reply.ts'
 import { type Collected, collect } from '../support/delta-items.ts'
 import { type Golden, goldens } from '../support/goldens.ts'

@@ -3,7 +3,7 @@
  * known of its providers, with what it must become beside it.
  */
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import type { Delta, Format } from '../../src/formats/format.ts'
 import { openaiResponses } from '../../src/formats/openai-responses.ts'
 import { decodeBody, decodeStream } from '../support/decode-reply.ts'

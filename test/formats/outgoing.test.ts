@@ -2,8 +2,8 @@
 import t from 'tap'
 import { outgoingRequest } from '../../src/formats/outgoing.ts'
 import { FORMATS } from '../../src/formats/table.ts'
+import type { FormatName } from '../../src/protocol/provider.ts'
 import { DIALECT_NAMES, type DialectName, type ResponsesRequest } from '../../src/protocol/request.ts'
-import type { FormatName } from '../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 

@@ -1,6 +1,6 @@
 /** Replies of absurdly many things: refused in every format, before they could keep the thread busy. */
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { anthropicMessages } from '../../src/formats/anthropic-messages.ts'
 import { ITEMS_MAX } from '../../src/formats/failure.ts'
 import type { Delta, Format } from '../../src/formats/format.ts'

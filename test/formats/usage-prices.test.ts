@@ -6,8 +6,8 @@
 import t from 'tap'
 import type { Delta, Usage } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { priceUsage } from '../../src/gateway/accounting/charge.ts'
-import type { Endpoint, FormatName } from '../../src/providers/provider.ts'
+import { priceUsage } from '../../src/pipeline/accounting/charge.ts'
+import type { Endpoint, FormatName } from '../../src/protocol/provider.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -16,9 +16,10 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { systemClock } from '../../src/clock.ts'
-import { createLog } from '../../src/log/log.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createLog } from '../../src/base/log/log.ts'
 import { openSpool } from '../../src/storage/spool/spool.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { someUsage } from '../storage/usage.ts'
 import { ALERTS, type AlertWatch, watchAlerts } from '../support/alert-watch.ts'
 import { freePort } from '../support/free-port.ts'
@@ -30,7 +31,6 @@ import { PostgresLink, postgresSchema, withoutPostgres } from '../support/postgr
 import { missingTools } from '../support/prometheus.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually, openProbe, pause } from '../support/stream-probe.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
 
 t.setTimeout(1_800_000)
 

@@ -3,7 +3,7 @@
  * internal error, ends a thread or hangs. The seed is fixed, so that what fails once fails again.
  */
 import t from 'tap'
-import { record } from '../../src/json.ts'
+import { record } from '../../src/base/json.ts'
 import { cutOff, flippedBits, mutatedJson, numbersFrom, type Pick } from '../support/fuzz.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { NO_SHEDDING } from '../support/gateway-process.ts'

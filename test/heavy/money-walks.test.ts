@@ -1,4 +1,4 @@
-/** Ten thousand random walks of money; `test/limits/money-walks.test.ts` has some of them. */
+/** Ten thousand random walks of money; `test/callers/limits/money-walks.test.ts` has some of them. */
 import t from 'tap'
 import { moneyWalks } from '../support/money-walks.ts'
 

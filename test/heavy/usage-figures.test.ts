@@ -4,9 +4,9 @@
  */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { generateKey, keyRecord } from '../../src/access/api-key.ts'
 import { listActivity } from '../../src/api/management/account.ts'
-import { documentOf } from '../../src/console/documents.ts'
+import { documentOf } from '../../src/apps/console/documents.ts'
+import { generateKey, keyRecord } from '../../src/callers/api-key.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { lineOf } from '../../src/storage/spool/usage-line.ts'
 import type { Store } from '../../src/storage/store.ts'
@@ -29,7 +29,7 @@ const FEE_PERCENT = 5
 const NAMES_MAX = 8_192
 /** Questions between two lines that tell how far it is. */
 const TOLD_EVERY = 250
-const PAGE = '../../src/console/page'
+const PAGE = '../../src/apps/console/page'
 /** The figures of a file, in its order. */
 const FIGURES = [
   'usage',

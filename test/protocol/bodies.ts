@@ -1,6 +1,6 @@
 /** Building requests for the tables of good and bad ones, and checking such tables. */
 import type { Test } from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 
 export const MODEL = 'acme/fast-1'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError, toGatewayError } from '../../src/errors.ts'
+import { GatewayError, toGatewayError } from '../../src/base/errors.ts'
 import { errorEnvelope } from '../../src/protocol/envelope.ts'
 import type { GatewayMetadata } from '../../src/protocol/response.ts'
 

@@ -1,10 +1,10 @@
 /** A canary in every string of rich requests: what the encoders let out to a provider must have been looked at. */
 import t from 'tap'
+import { mapTexts } from '../../src/features/guardrails/texts/request-texts.ts'
 import { sealCompaction } from '../../src/formats/anthropic-messages/blocks.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { mapTexts } from '../../src/guardrails/texts/request-texts.ts'
+import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../src/protocol/request.ts'
-import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { ANNOTATIONS, type Fields, ITEMS, PARTS, SCHEMA, TOOLS } from '../support/request-items.ts'

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { type Catalog, catalogOf, createCatalog, readParts } from '../../src/providers/catalog.ts'
 import type { KnownModels } from '../../src/providers/compose.ts'
-import { packCatalogue, packTexts, unpackCatalogue } from '../../src/providers/packed.ts'
 import type { ModelRow, ProviderRow } from '../../src/providers/row-schemas.ts'
+import { packCatalogue, packTexts, unpackCatalogue } from '../../src/providers/shared-catalogue.ts'
 
 const PROVIDERS: readonly ProviderRow[] = [
   { slug: 'acme', format: 'openai-chat', baseUrl: 'http://127.0.0.1:9100/v1', apiKey: 'k' },

@@ -1,10 +1,10 @@
 import t from 'tap'
+import { simModel, simModels, simProvider } from '../../src/apps/simulator/rows.ts'
+import { ConfigError } from '../../src/base/settings/check.ts'
 import { PROVIDER_SLUGS } from '../../src/protocol/provider-slugs.ts'
 import { type CatalogConfig, createCatalog } from '../../src/providers/catalog.ts'
 import type { ModelRow, ProviderRow } from '../../src/providers/row-schemas.ts'
 import { displayName, PROVIDERS } from '../../src/providers/table.ts'
-import { ConfigError } from '../../src/settings/check.ts'
-import { simModel, simModels, simProvider } from '../../src/sim/rows.ts'
 import { bestCpuMs } from '../support/cpu-time.ts'
 import { simFaultModels } from '../support/sim-faults.ts'
 

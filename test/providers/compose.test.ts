@@ -1,9 +1,9 @@
 /** Wildcards, aliases, imports and lists of providers, as the catalogue joins them. */
 import t from 'tap'
+import { ConfigError } from '../../src/base/settings/check.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import type { KnownModel } from '../../src/providers/known-models.ts'
 import type { ModelRow, ProviderRow } from '../../src/providers/row-schemas.ts'
-import { ConfigError } from '../../src/settings/check.ts'
 
 const ACME: ProviderRow = { slug: 'acme', format: 'openai-chat', baseUrl: 'http://a.test', apiKey: 'k' }
 const HOST: ProviderRow = {

@@ -1,6 +1,6 @@
 /** The public statement of a provider counts where the row of an endpoint says nothing about data. */
 import t from 'tap'
-import { route } from '../../src/gateway/routing/route.ts'
+import { route } from '../../src/pipeline/routing/route.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 

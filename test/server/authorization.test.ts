@@ -1,6 +1,6 @@
 import t from 'tap'
-import { ApiKeys, createKey } from '../../src/access/keys.ts'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { ApiKeys, createKey } from '../../src/callers/keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseReplies, RawClient } from '../support/raw-http.ts'
 import { type Row, startFrontEnd } from './front-end.ts'

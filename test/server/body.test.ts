@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { BodyBuffer, BodyStream } from '../../src/server/body.ts'
 import { bodyReader } from '../support/body-reader.ts'
 import { turns } from '../support/raw-http.ts'

@@ -2,8 +2,8 @@ import { generateKeyPairSync } from 'node:crypto'
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import t from 'tap'
 import { certificateVersion, isExposed, readCertificate } from '../../src/server/certificate.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { certificateFiles } from '../support/over-tls.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
 
 const NOW_MS = Date.UTC(2026, 0, 1)
 const good = selfSigned(['localhost'], true)

@@ -2,7 +2,7 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { Peer } from '../../src/server/connections.ts'
-import type { ServerOptions } from '../../src/server/http.ts'
+import type { ServerOptions } from '../../src/server/server.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'

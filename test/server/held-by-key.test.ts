@@ -1,10 +1,10 @@
 /** Memory and places that one key or organization fills: its next request is refused, and those of others are not. */
 import t from 'tap'
-import { Admission, type AdmissionOwner } from '../../src/admission/admission.ts'
-import { AdmissionControl } from '../../src/admission/admission-control.ts'
-import { HeldBytes } from '../../src/admission/load.ts'
-import { createLog } from '../../src/log/log.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createLog } from '../../src/base/log/log.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { Admission, type AdmissionOwner } from '../../src/server/admission/admission.ts'
+import { AdmissionControl } from '../../src/server/admission/admission-control.ts'
+import { HeldBytes } from '../../src/server/admission/load.ts'
 import { someKey } from '../storage/records.ts'
 import { TestClock } from '../support/test-clock.ts'
 

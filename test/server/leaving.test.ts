@@ -1,7 +1,7 @@
 /** Answers that are complete and still leaving: what of them waits for a slow reader is counted, and let go. */
 import t, { type Test } from 'tap'
 import type { Handler } from '../../src/api/operation.ts'
-import type { ServerOptions } from '../../src/server/http.ts'
+import type { ServerOptions } from '../../src/server/server.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'

@@ -2,7 +2,7 @@
  * Clients that are answered before they have sent everything: they get to read the answer, and do not stay for ever.
  */
 import t, { type Test } from 'tap'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
 import { bodyReader } from '../support/body-reader.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'

@@ -1,8 +1,8 @@
 /** The front on `node:http`: what its parser refuses by itself is answered, logged and counted as everything else. */
 import t, { type Test } from 'tap'
-import { loadFront } from '../../src/server/fronts.ts'
-import type { ServerOptions } from '../../src/server/http.ts'
+import { loadFront } from '../../src/server/http-libraries.ts'
 import { addressBytes, addressText } from '../../src/server/node/address.ts'
+import type { ServerOptions } from '../../src/server/server.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'
 

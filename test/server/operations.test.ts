@@ -1,7 +1,7 @@
 /** What rows of the table may ask of the server: raw bodies, streams of any content, no key, HEAD, a dialect. */
 import t from 'tap'
+import { GatewayError } from '../../src/base/errors.ts'
 import type { Dialect } from '../../src/dialects/dialect.ts'
-import { GatewayError } from '../../src/errors.ts'
 import { bodyReader } from '../support/body-reader.ts'
 import { responsesDialect } from '../support/dialects.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'

@@ -1,8 +1,8 @@
 /** Requests that are turned away because the thread has enough to do. */
 import t, { type Test } from 'tap'
 import type { Handler } from '../../src/api/operation.ts'
-import type { Clock } from '../../src/clock.ts'
-import type { ServerOptions } from '../../src/server/http.ts'
+import type { Clock } from '../../src/base/clock.ts'
+import type { ServerOptions } from '../../src/server/server.ts'
 import { parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { TestClock } from '../support/test-clock.ts'
 import { INFERENCE, type Row, startFrontEnd } from './front-end.ts'

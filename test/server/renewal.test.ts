@@ -6,11 +6,11 @@ import t, { type Test } from 'tap'
 import type { Reply } from '../../src/api/operation.ts'
 import { type CertificateFiles, certificateVersion } from '../../src/server/certificate.ts'
 import { CertificateError } from '../../src/server/front.ts'
-import { createServer } from '../../src/server/http.ts'
+import { createServer } from '../../src/server/server.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { freePort } from '../support/free-port.ts'
 import { certificateFiles } from '../support/over-tls.ts'
 import { parseReplies, request, turns } from '../support/raw-http.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
 import { INFERENCE, serverOptions } from './front-end.ts'
 
 const STREAMS = 200

@@ -1,8 +1,8 @@
 /** Unread answers are counted for their key, whose next request is refused before those of others. */
 import t from 'tap'
-import { AdmissionControl } from '../../src/admission/admission-control.ts'
-import { createLog } from '../../src/log/log.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createLog } from '../../src/base/log/log.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { AdmissionControl } from '../../src/server/admission/admission-control.ts'
 import { someKey } from '../storage/records.ts'
 import { TestClock } from '../support/test-clock.ts'
 

@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module'
 import { createServer } from 'node:net'
 import t from 'tap'
-import type { Log } from '../../src/log/log.ts'
+import type { Log } from '../../src/base/log/log.ts'
 import { openRedis } from '../../src/storage/redis.ts'
 import { listening } from '../support/listening.ts'
 import { until } from '../support/patience.ts'

@@ -1,5 +1,5 @@
 /** Usage records for tests. */
-import { generationId } from '../../src/ids.ts'
+import { generationId } from '../../src/base/ids.ts'
 import type { UsageSpool } from '../../src/storage/spool/spool.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 

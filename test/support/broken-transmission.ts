@@ -1,7 +1,7 @@
 /** Ways in which a fault breaks a reply of the simulated provider: partial output, silence, and closed connections. */
 import { once } from 'node:events'
-import type { Frame } from '../../src/sim/reply.ts'
-import type { Transmission } from '../../src/sim/transmission.ts'
+import type { Frame } from '../../src/apps/simulator/reply.ts'
+import type { Transmission } from '../../src/apps/simulator/transmission.ts'
 
 /** The reply in frames; a document comes as its two halves, so that faults can strike in its middle. */
 export function* framesOf({ stream, speaker, speech }: Transmission): Generator<Frame> {

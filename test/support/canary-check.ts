@@ -1,7 +1,7 @@
 /** Runs `sluice check` on many files in one process, and prints one line per file with its fault. */
-import { loadConfig } from '../../src/config/config.ts'
-import { buildCatalog } from '../../src/threads/build/catalog.ts'
-import { startFailure } from '../../src/threads/start/start-failure.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
+import { startFailure } from '../../src/process/start/start-failure.ts'
+import { buildCatalog } from '../../src/process/wiring/catalog.ts'
 
 for (const file of process.argv.slice(2)) {
   try {

@@ -1,5 +1,5 @@
 /** Configuration files: that of the gateway under test, and broken ones with secrets in every place. Data. */
-import { simModels, simProvider } from '../../src/sim/rows.ts'
+import { simModels, simProvider } from '../../src/apps/simulator/rows.ts'
 import { FORMATS, type Format } from './canary-provider.ts'
 import type { Secrets } from './canary-secrets.ts'
 import { simFaultModels } from './sim-faults.ts'

@@ -1,9 +1,9 @@
 /** Captures as a test reads them: the text of all sealed files of a capture, opened with the gateway's keys. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { capturesFolder, partPath } from '../../src/captures/folder.ts'
-import { openSealedFile } from '../../src/captures/sealed-file.ts'
-import { parseVaultKeys } from '../../src/credentials/vault-keys.ts'
+import { capturesFolder, partPath } from '../../src/features/captures/folder.ts'
+import { openSealedFile } from '../../src/features/captures/sealed-file.ts'
+import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 
 /** The parts of a record that tests look at. */

@@ -1,5 +1,5 @@
 /** Results of counters in a form that tests can compare. */
-import type { Taking } from '../../src/limits/counters.ts'
+import type { Taking } from '../../src/callers/limits/counters.ts'
 
 /** The first entry that did not fit. */
 export interface LimitExceeded {

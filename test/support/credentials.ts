@@ -1,7 +1,7 @@
 /** Credentials for tests: records sealed by a real vault, and a place to keep them without a database. */
 import { randomBytes } from 'node:crypto'
-import { ownerOf, type Vault } from '../../src/credentials/vault.ts'
-import type { VaultKey } from '../../src/credentials/vault-keys.ts'
+import { ownerOf, type Vault } from '../../src/providers/credentials/vault.ts'
+import type { VaultKey } from '../../src/providers/credentials/vault-keys.ts'
 import type { CredentialRecord } from '../../src/storage/store.ts'
 import { credentialOf } from './own-keys.ts'
 

@@ -1,9 +1,10 @@
 /** Decodes a reply with vectors as an attempt does: from its bytes to the JSON of each vector. */
+
+import { parseFrame, recordOrEmpty } from '../../src/base/json.ts'
 import type { EmbeddingsFormat } from '../../src/formats/embeddings/format.ts'
 import { type VectorTerms, writeVector } from '../../src/formats/embeddings/vector.ts'
 import { VectorBody } from '../../src/formats/embeddings/vector-body.ts'
 import type { Usage } from '../../src/formats/format.ts'
-import { parseFrame, recordOrEmpty } from '../../src/json.ts'
 
 export const AS_FLOATS: VectorTerms = { encoding: 'float', dimensions: null, isInt8: false }
 

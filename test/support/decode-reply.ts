@@ -1,8 +1,8 @@
 /** Passes a whole reply through a format's decoder, as the gateway does. */
 import type { Decoder, Delta, Format } from '../../src/formats/format.ts'
-import type { Endpoint } from '../../src/providers/provider.ts'
-import { AwsEventParser } from '../../src/upstream/aws-events.ts'
-import { SseParser } from '../../src/upstream/sse.ts'
+import type { Endpoint } from '../../src/protocol/provider.ts'
+import { AwsEventParser } from '../../src/providers/upstream/aws-events.ts'
+import { SseParser } from '../../src/providers/upstream/sse.ts'
 
 /** Divides a stream into frames for a decoder, and does not end it. @throws what the decoder throws */
 export function readFrames(format: Format, decoder: Decoder, chunks: readonly Buffer[]): void {

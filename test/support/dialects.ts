@@ -1,13 +1,14 @@
 /** The parser and the dialects of a gateway that offers every plugin and server tool. */
-import { loadConfig } from '../../src/config/config.ts'
+
 import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
 import { createGemini } from '../../src/dialects/gemini.ts'
 import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
-import type { PluginDeps } from '../../src/plugins/plugin.ts'
-import { createPlugins } from '../../src/plugins/table.ts'
+import type { PluginDeps } from '../../src/features/plugins/plugin.ts'
+import { createPlugins } from '../../src/features/plugins/table.ts'
+import { createTools, type ToolDeps } from '../../src/features/tools/table.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
 import { createRequestParser, type Offered } from '../../src/protocol/json/request-parser.ts'
-import { createTools, type ToolDeps } from '../../src/tools/table.ts'
 
 const config = loadConfig([], {})
 

@@ -1,5 +1,5 @@
 /** Endpoints for tests of encoders: a plain endpoint of a format, with the differences that a case needs. */
-import type { AnyFormatName, Endpoint, Provider } from '../../src/providers/provider.ts'
+import type { AnyFormatName, Endpoint, Provider } from '../../src/protocol/provider.ts'
 
 export interface Differences extends Partial<Omit<Endpoint, 'provider' | 'format'>> {
   readonly slug?: string

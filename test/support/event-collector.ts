@@ -1,5 +1,5 @@
 /** A live sink that keeps the events of an answer. */
-import type { Sink } from '../../src/gateway/answer/sink.ts'
+import type { Sink } from '../../src/pipeline/answer/sink.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 
 export class EventCollector implements Sink {

@@ -1,4 +1,4 @@
-import type { ExchangeLine } from '../../src/log/log.ts'
+import type { ExchangeLine } from '../../src/base/log/log.ts'
 
 /** The minimal log line of an exchange. */
 export const EXCHANGE_LINE: ExchangeLine = {

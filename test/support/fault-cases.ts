@@ -1,5 +1,5 @@
 /** How the gateway handles everything that a provider can do wrong: the documented outcome of each fault. */
-import type { SIM_FORMATS } from '../../src/sim/rows.ts'
+import type { SIM_FORMATS } from '../../src/apps/simulator/rows.ts'
 
 /**
  * `ok`: served all the same. A number: that status before anything was sent. `[n]`: fails after the first content in a

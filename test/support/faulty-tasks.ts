@@ -1,7 +1,7 @@
 /** Tasks that misbehave in every way that a worker can: the task table and the worker entry for the pool's tests. */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
-import { createRunner } from '../../src/tasks/pool/runner.ts'
-import { type Task, TaskFailure, type TaskFunction, type WorkerSetup } from '../../src/tasks/task.ts'
+import { createRunner } from '../../src/features/tasks/pool/runner.ts'
+import { type Task, TaskFailure, type TaskFunction, type WorkerSetup } from '../../src/features/tasks/task.ts'
 
 const task = <Input, Output>(run: TaskFunction<Input, Output>): Task<Input, Output> => ({
   pool: 'evaluation',

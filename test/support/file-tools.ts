@@ -1,8 +1,8 @@
 /** A gateway with a scripted model for tools that work on files, and the calls that their tests share. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import { keyRecord } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { keyRecord } from '../../src/callers/api-key.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { openStore } from '../../src/storage/open.ts'

@@ -1,6 +1,6 @@
 /** A gateway with a parrot behind it, whose key has the guardrail that the test defines. */
 import type { Test } from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'

@@ -1,11 +1,11 @@
 /** Measures how well detectors do on the labelled samples, and renders the table in docs/guardrails.md. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { compileRules } from '../../src/guardrails/rules.ts'
+import { compileRules } from '../../src/features/guardrails/rules.ts'
 import type { BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 import { ALL_SLUGS, rulesOf } from './guardrail-texts.ts'
 
-const FOLDER = join(import.meta.dirname, '../guardrails/samples')
+const FOLDER = join(import.meta.dirname, '../features/guardrails/samples')
 
 interface Sample {
   readonly text: string

@@ -5,6 +5,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { type GatewayError, toGatewayError } from '../../src/base/errors.ts'
+import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import {
   type AcceptDeps,
   BatchAcceptances,
@@ -12,17 +14,15 @@ import {
   type IncomingBatch,
 } from '../../src/batches/accept.ts'
 import { Uploads } from '../../src/batches/uploads.ts'
-import { type GatewayError, toGatewayError } from '../../src/errors.ts'
 import type { ClientRequest } from '../../src/exchange/exchange.ts'
 import { UNCOUNTED } from '../../src/exchange/exchange.ts'
-import { Stopwatch } from '../../src/metrics/stages.ts'
+import { checkBatch } from '../../src/features/tasks/check-batch.ts'
+import { hashFile } from '../../src/features/tasks/hash-file.ts'
+import { createBatchStoring } from '../../src/features/tasks/store-batch.ts'
+import { fromPlain, TaskError, type TaskOutcome, toPlain } from '../../src/features/tasks/task.ts'
 import type { BatchRecord } from '../../src/storage/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { Store } from '../../src/storage/store.ts'
-import { checkBatch } from '../../src/tasks/check-batch.ts'
-import { hashFile } from '../../src/tasks/hash-file.ts'
-import { createBatchStoring } from '../../src/tasks/store-batch.ts'
-import { fromPlain, TaskError, type TaskOutcome, toPlain } from '../../src/tasks/task.ts'
 import { type Fails, failingStore } from './failing-store.ts'
 import { TestClock } from './test-clock.ts'
 

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { hashKey } from '../../src/access/api-key.ts'
+import { hashKey } from '../../src/callers/api-key.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from './gateway-process.ts'
 import { type Answered, caller } from './management.ts'
 import { eventually } from './stream-probe.ts'

@@ -1,7 +1,7 @@
 /** A gateway for management tests, on a stopped clock, that keeps the answers it gave. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
-import { keyRecord } from '../../src/access/api-key.ts'
+import { keyRecord } from '../../src/callers/api-key.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { KeyKind, KeyRecord, Store, WorkspaceRecord } from '../../src/storage/store.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'

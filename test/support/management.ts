@@ -1,7 +1,7 @@
 /** Calls management operations over real HTTP, with a second organization to detect leaks. */
 import { randomBytes, randomUUID } from 'node:crypto'
-import { createKey, hashKey, keyRecord } from '../../src/access/api-key.ts'
-import { systemClock } from '../../src/clock.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createKey, hashKey, keyRecord } from '../../src/callers/api-key.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { KeyRecord } from '../../src/storage/store.ts'
 

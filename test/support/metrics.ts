@@ -1,7 +1,7 @@
 /** The metrics that the product declares, for tests of docs, dashboards and alert rules. */
 import type { Registry } from 'prom-client'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createProcessMetrics } from '../../src/threads/process-metrics.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { createProcessMetrics } from '../../src/process/threads/process-metrics.ts'
 
 interface Declared {
   readonly name: string

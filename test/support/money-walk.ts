@@ -4,8 +4,15 @@
  * Redis and the database.
  */
 import fc from 'fast-check'
-import type { Credential } from '../../src/credentials/catalog.ts'
-import { GatewayError } from '../../src/errors.ts'
+import { GatewayError } from '../../src/base/errors.ts'
+import { isPending, whenReady } from '../../src/base/maybe-promise.ts'
+import type { CounterEntry, Counters, Taking } from '../../src/callers/limits/counters.ts'
+import type { Demand, Offer } from '../../src/callers/limits/demand.ts'
+import { isAffordable } from '../../src/callers/limits/demand.ts'
+import { BusyError, createQuota, type Quota } from '../../src/callers/limits/quota.ts'
+import { counts, type EntryLimit } from '../../src/callers/limits/quota-entries.ts'
+import { SharedCounters } from '../../src/callers/limits/shared-counters.ts'
+import { createSpending, nanoToPico, picoToNano } from '../../src/callers/limits/spending.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../src/exchange/exchange.ts'
 import { ZERO_USAGE } from '../../src/formats/format.ts'
 import {
@@ -14,17 +21,10 @@ import {
   demandOf,
   inputTokensOf,
   usageRecord,
-} from '../../src/gateway/accounting/account.ts'
-import { chargeOf, settleReservation } from '../../src/gateway/accounting/charge.ts'
-import type { CounterEntry, Counters, Taking } from '../../src/limits/counters.ts'
-import type { Demand, Offer } from '../../src/limits/demand.ts'
-import { isAffordable } from '../../src/limits/demand.ts'
-import { BusyError, createQuota, type Quota } from '../../src/limits/quota.ts'
-import { counts, type EntryLimit } from '../../src/limits/quota-entries.ts'
-import { SharedCounters } from '../../src/limits/shared-counters.ts'
-import { createSpending, nanoToPico, picoToNano } from '../../src/limits/spending.ts'
+} from '../../src/pipeline/accounting/account.ts'
+import { chargeOf, settleReservation } from '../../src/pipeline/accounting/charge.ts'
 import type { Budget, Caller } from '../../src/protocol/records.ts'
-import { isPending, whenReady } from '../../src/ready.ts'
+import type { Credential } from '../../src/providers/credentials/catalog.ts'
 import type { Store } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { turns } from './raw-http.ts'

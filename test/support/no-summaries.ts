@@ -1,6 +1,6 @@
 /** A stub of summaries for operation tables in tests that do not use them. */
 import { randomBytes } from 'node:crypto'
-import { createTextSeal } from '../../src/credentials/sealed-text.ts'
+import { createTextSeal } from '../../src/providers/credentials/sealed-text.ts'
 
 export const NO_SUMMARIES = {
   summaries: {

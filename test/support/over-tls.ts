@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { CertificateFiles } from '../../src/server/certificate.ts'
-import { selfSigned } from '../upstream/self-signed.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { tempFolder } from './temp-folder.ts'
 
 /** Set before the tests are imported. */

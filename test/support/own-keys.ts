@@ -1,7 +1,7 @@
 /** Own provider credentials for tests: records without restrictions, except those that a case sets. */
 import { generateKeyPairSync, randomUUID } from 'node:crypto'
-import type { Credential } from '../../src/credentials/catalog.ts'
-import { ownerOf, type Vault } from '../../src/credentials/vault.ts'
+import type { Credential } from '../../src/providers/credentials/catalog.ts'
+import { ownerOf, type Vault } from '../../src/providers/credentials/vault.ts'
 import {
   type CredentialRecord,
   DEFAULT_ORGANIZATION_ID,

@@ -4,11 +4,11 @@
  */
 import { createServer } from 'node:http'
 import type { Test } from 'tap'
-import type { Config } from '../../src/config/config.ts'
-import { READERS, type SimFormat } from '../../src/sim/ask.ts'
-import { type ReplyPart, tallyOf } from '../../src/sim/reply.ts'
-import { SPEAKERS } from '../../src/sim/sim.ts'
-import { parseObject, readBody, targetOf } from '../../src/sim/targets.ts'
+import { READERS, type SimFormat } from '../../src/apps/simulator/ask.ts'
+import { type ReplyPart, tallyOf } from '../../src/apps/simulator/reply.ts'
+import { SPEAKERS } from '../../src/apps/simulator/simulator.ts'
+import { parseObject, readBody, targetOf } from '../../src/apps/simulator/targets.ts'
+import type { Config } from '../../src/process/config/config.ts'
 import { listening } from './listening.ts'
 
 export const FORMATS: readonly SimFormat[] = [

@@ -4,10 +4,10 @@
  * `node test/support/pdf-bomb.ts PATH`
  */
 import { readFileSync } from 'node:fs'
-import { systemClock } from '../../src/clock.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import { createTaskPool } from '../../src/tasks/pool/pool.ts'
-import { TaskError } from '../../src/tasks/task.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { createTaskPool } from '../../src/features/tasks/pool/pool.ts'
+import { TaskError } from '../../src/features/tasks/task.ts'
 import { writePdf } from './pdf.ts'
 
 export interface Exploded {

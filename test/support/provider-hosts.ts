@@ -8,7 +8,7 @@ import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { selfSigned } from '../upstream/self-signed.ts'
+import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { awsMessage } from './aws-events.ts'
 import { tempFolder } from './temp-folder.ts'
 

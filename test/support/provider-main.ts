@@ -7,9 +7,9 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { fieldsOf, READERS, type SimFormat } from '../../src/sim/ask.ts'
-import type { Frame, Pieces } from '../../src/sim/reply.ts'
-import { SPEAKERS } from '../../src/sim/sim.ts'
+import { fieldsOf, READERS, type SimFormat } from '../../src/apps/simulator/ask.ts'
+import type { Frame, Pieces } from '../../src/apps/simulator/reply.ts'
+import { SPEAKERS } from '../../src/apps/simulator/simulator.ts'
 import { createFaultySim } from './sim-faults.ts'
 
 const BATCH_CHARACTERS = 16 * 1024

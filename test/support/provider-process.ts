@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { SimFormat } from '../../src/sim/ask.ts'
-import { simModel, simProvider } from '../../src/sim/rows.ts'
-import type { SimState } from '../../src/sim/sim.ts'
+import type { SimFormat } from '../../src/apps/simulator/ask.ts'
+import { simModel, simProvider } from '../../src/apps/simulator/rows.ts'
+import type { SimState } from '../../src/apps/simulator/simulator.ts'
 
 interface ProviderState {
   readonly requests: number

@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { GatewayError } from '../../src/errors.ts'
+import type { GatewayError } from '../../src/base/errors.ts'
 import { awsMessage } from './aws-events.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../shared/fixtures')

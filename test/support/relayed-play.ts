@@ -1,10 +1,10 @@
 /** Plays provider streams to a client twice, relayed and through decoder and assembler, and compares what it reads. */
 import type { Test } from 'tap'
 import type { Dialect, FrameWriter } from '../../src/dialects/dialect.ts'
-import type { Sink } from '../../src/gateway/answer/sink.ts'
+import type { Sink } from '../../src/pipeline/answer/sink.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import type { Quirk } from '../../src/protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../src/protocol/request.ts'
-import type { Quirk } from '../../src/providers/provider.ts'
 import { chatCompletions, messages, responsesDialect } from './dialects.ts'
 import { arrivals } from './recordings.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from './scripted-attempt.ts'

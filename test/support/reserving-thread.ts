@@ -2,7 +2,7 @@
  * A serve thread that makes a reservation and then ends silently, as if killed. Used as `SupervisorOptions.entries`.
  */
 import { parentPort } from 'node:worker_threads'
-import type { FromThread, ToThread } from '../../src/threads/messages.ts'
+import type { FromThread, ToThread } from '../../src/process/threads/messages.ts'
 
 const send = (message: FromThread): void => parentPort?.postMessage(message)
 

@@ -7,8 +7,8 @@ import {
   type TranscriptReply,
   type TranscriptRequest,
   TranscriptServer,
-} from '../../src/transcripts/transcript-channel.ts'
-import type { TranscriptStore } from '../../src/transcripts/transcript-store.ts'
+} from '../../src/storage/transcripts/transcript-channel.ts'
+import type { TranscriptStore } from '../../src/storage/transcripts/transcript-store.ts'
 
 /** A piece of a stream: its whole frames. */
 export interface Piece {

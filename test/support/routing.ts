@@ -1,12 +1,12 @@
 /** Parts of the pipeline for tests of other things: endpoints in the order of the catalogue, all healthy. */
-import type { Clock } from '../../src/clock.ts'
+import type { Clock } from '../../src/base/clock.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { VisibleStreams } from '../../src/gateway/accounting/account.ts'
-import { AbandonedReplies } from '../../src/gateway/attempt/abandoned-replies.ts'
-import { ProviderRequests } from '../../src/gateway/attempt/provider-request.ts'
-import { RetryBudget, Routing, Stickiness } from '../../src/gateway/routing/rank.ts'
-import { EndpointHealth } from '../../src/health/health.ts'
-import { createPins } from '../../src/pins/pins.ts'
+import { VisibleStreams } from '../../src/pipeline/accounting/account.ts'
+import { RetryBudget, Routing, Stickiness } from '../../src/pipeline/routing/rank.ts'
+import { AbandonedReplies } from '../../src/pipeline/turn/abandoned-replies.ts'
+import { ProviderRequests } from '../../src/pipeline/turn/provider-request.ts'
+import { EndpointHealth } from '../../src/providers/health/health.ts'
+import { createPins } from '../../src/storage/session-affinity/session-affinity.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 
 function plainRouting(clock: Clock): {

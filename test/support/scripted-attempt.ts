@@ -1,28 +1,28 @@
 /** One attempt at a scripted provider: real decoder, assembler and attempt, but no socket. */
-import { systemClock } from '../../src/clock.ts'
-import { toGatewayError } from '../../src/errors.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { toGatewayError } from '../../src/base/errors.ts'
+import { createLog } from '../../src/base/log/log.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/exchange/exchange.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import type { Meter } from '../../src/gateway/accounting/account.ts'
-import { Answer, type Ending, lessonsFor } from '../../src/gateway/answer/answer.ts'
-import { DebugNotes } from '../../src/gateway/answer/debug.ts'
-import { echoRequest } from '../../src/gateway/answer/echo.ts'
-import type { Sink } from '../../src/gateway/answer/sink.ts'
-import { AbandonedReplies } from '../../src/gateway/attempt/abandoned-replies.ts'
-import { AnswerTarget } from '../../src/gateway/attempt/answer-target.ts'
-import { Attempt } from '../../src/gateway/attempt/attempt.ts'
-import type { AttemptDeps } from '../../src/gateway/attempt/attempt-terms.ts'
-import { ProviderRequests } from '../../src/gateway/attempt/provider-request.ts'
-import { createLog } from '../../src/log/log.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
-import { Stopwatch } from '../../src/metrics/stages.ts'
-import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/providers/provider.ts'
+import type { Meter } from '../../src/pipeline/accounting/account.ts'
+import { Answer, type Ending, lessonsFor } from '../../src/pipeline/answer/answer.ts'
+import { DebugNotes } from '../../src/pipeline/answer/debug.ts'
+import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
+import type { Sink } from '../../src/pipeline/answer/sink.ts'
+import { AbandonedReplies } from '../../src/pipeline/turn/abandoned-replies.ts'
+import { AnswerTarget } from '../../src/pipeline/turn/answer-target.ts'
+import { Attempt } from '../../src/pipeline/turn/attempt.ts'
+import type { AttemptDeps } from '../../src/pipeline/turn/attempt-terms.ts'
+import { ProviderRequests } from '../../src/pipeline/turn/provider-request.ts'
+import { type Endpoint, type FormatName, type Quirk, textFormat } from '../../src/protocol/provider.ts'
 import type {
   Transport,
   UpstreamCall,
   UpstreamHandler,
   UpstreamRequest,
-} from '../../src/upstream/transport.ts'
+} from '../../src/providers/upstream/transport.ts'
 import { parseResponsesRequest } from './dialects.ts'
 
 /** A client whose calls do nothing by themselves: the test plays the socket, through `handler`. */

@@ -1,6 +1,6 @@
 /** A gateway for official clients: simulated models of every format, and a parrot that says what a test wants. */
 import type { Test } from 'tap'
-import { simModel } from '../../src/sim/rows.ts'
+import { simModel } from '../../src/apps/simulator/rows.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
 import { FORMATS, type Parrot, parrotRows, startParrot } from './parrot.ts'
 

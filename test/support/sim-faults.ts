@@ -5,10 +5,10 @@
  */
 import { setImmediate } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { type Frame, saying } from '../../src/sim/reply.ts'
-import { SIM_FORMATS, type SimModelRow, simModel } from '../../src/sim/rows.ts'
-import { createSim, type Sim, type SimFault, type SimOptions } from '../../src/sim/sim.ts'
-import type { Transmission } from '../../src/sim/transmission.ts'
+import { type Frame, saying } from '../../src/apps/simulator/reply.ts'
+import { SIM_FORMATS, type SimModelRow, simModel } from '../../src/apps/simulator/rows.ts'
+import { createSim, type Sim, type SimFault, type SimOptions } from '../../src/apps/simulator/simulator.ts'
+import type { Transmission } from '../../src/apps/simulator/transmission.ts'
 import { bodyOf, close, framesOf, hang, raw, reset, textOf } from './broken-transmission.ts'
 
 interface Fault {

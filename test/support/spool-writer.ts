@@ -1,8 +1,8 @@
 /** A process that records and ships usage forever, and prints an id as soon as its record is safe. */
 import { randomInt } from 'node:crypto'
-import { systemClock } from '../../src/clock.ts'
-import { createLog } from '../../src/log/log.ts'
-import { startShipper } from '../../src/services/ledger-shipper.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { createLog } from '../../src/base/log/log.ts'
+import { startShipper } from '../../src/process/services/ledger-shipper.ts'
 import { openSpool } from '../../src/storage/spool/spool.ts'
 import { someUsage } from '../storage/usage.ts'
 

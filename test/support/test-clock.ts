@@ -1,5 +1,5 @@
 /** A clock that stands still until it is advanced; timers fire in order of their due times. */
-import type { Clock, Timer } from '../../src/clock.ts'
+import type { Clock, Timer } from '../../src/base/clock.ts'
 
 interface Pending {
   readonly dueMs: number

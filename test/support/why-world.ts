@@ -100,7 +100,7 @@ async function many(
 ): Promise<ReadonlyMap<string, Told>> {
   const { execFile } = await import('node:child_process')
   const { promisify } = await import('node:util')
-  const command = new URL('../../src/commands/run.ts', import.meta.url).href
+  const command = new URL('../../src/apps/commands/run.ts', import.meta.url).href
   const { stdout } = await promisify(execFile)(
     process.execPath,
     [

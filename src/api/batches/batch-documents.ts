@@ -1,6 +1,7 @@
 /** Batches in the form that clients get. Pure. */
+
+import { sumToUsd } from '../../base/money.ts'
 import { isTerminal } from '../../batches/states.ts'
-import { sumToUsd } from '../../money.ts'
 import { type BatchStatus, type BatchUsage, NO_USAGE } from '../../protocol/management/batches.ts'
 import type { BatchRecord, StoredResult } from '../../storage/batches.ts'
 import { outputFileId, type ResultDocument } from './batch-outputs.ts'

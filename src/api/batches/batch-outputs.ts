@@ -2,12 +2,13 @@
  * Results of a batch as JSON Lines files, in the form that OpenAI's batch clients read. They are generated on each
  * read, so nothing is stored twice.
  */
+
+import { GatewayError } from '../../base/errors.ts'
+import { SharedCache } from '../../base/fairness/shared-cache.ts'
+import type { RequestSignal } from '../../base/signal.ts'
 import { resultId } from '../../batches/ids.ts'
 import { wholeResult } from '../../batches/result-line.ts'
 import { isTerminal } from '../../batches/states.ts'
-import { GatewayError } from '../../errors.ts'
-import { SharedCache } from '../../fairness/shared-cache.ts'
-import type { RequestSignal } from '../../signal.ts'
 import type { BatchRecord, PageEnd, StoredResult } from '../../storage/batches.ts'
 import type { Store } from '../../storage/store.ts'
 

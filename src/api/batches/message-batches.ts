@@ -2,8 +2,9 @@
  * /messages/batches: creates, lists, reads, cancels and deletes batches in the form of the Messages API. They are the
  * batches in /batches whose endpoint is /v1/messages, in a different shape.
  */
+
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { isTerminal } from '../../batches/states.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
 import { limitOf, listDocument, parameter } from '../management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from '../operation.ts'

@@ -1,5 +1,5 @@
 /** Audit records: written with each change by a management operation, and listed by GET /audit. */
-import { type Clock, isoInstant } from '../../clock.ts'
+import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { AuditAction, AuditObject, AuditRecord } from '../../storage/audit.ts'
 import type { Store, StoreVerbs } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'

@@ -2,13 +2,13 @@
  * /byok: an organization's provider credentials. A key is encrypted on arrival and never returned; only its label can
  * be read.
  */
-import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
-import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { checkCredentialCreation, checkCredentialUpdate } from '../../protocol/management/byok.ts'
 import { displayName, whyNotOffered } from '../../providers/table.ts'
 import type { AuditObject } from '../../storage/audit.ts'
+import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import { ConflictError, type CredentialRecord, type Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'

@@ -2,14 +2,15 @@
  * GET, POST /captures and GET, DELETE /captures/{id}: begins, lists and deletes captures. Their content is in sealed
  * files, which `sluice captures show` reads; no operation returns it.
  */
-import { LATE_MS, removeFiles } from '../../captures/folder.ts'
-import type { RunningCaptures } from '../../captures/running.ts'
-import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
-import { captureId, isCaptureId } from '../../ids.ts'
-import type { InvalidationBus } from '../../invalidation/bus.ts'
+
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
+import { captureId, isCaptureId } from '../../base/ids.ts'
+import { LATE_MS, removeFiles } from '../../features/captures/folder.ts'
+import type { RunningCaptures } from '../../features/captures/running.ts'
 import { type CaptureCreation, checkCaptureCreation } from '../../protocol/management/captures.ts'
 import type { CapturePart, CaptureRecord, NewCapture } from '../../storage/captures/captures.ts'
+import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import type { KeyRecord, Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
@@ -26,7 +27,7 @@ export interface CaptureSettings {
   /** Null: captures are off. */
   readonly running: Pick<RunningCaptures, 'of'> | null
   readonly maxBytes: number
-  /** See captures/folder.ts. */
+  /** See features/captures/folder.ts. */
   readonly folder: string
 }
 

@@ -2,9 +2,7 @@
  * Builds credential records and changes from /byok bodies: parses, validates and encrypts their keys. Uses no storage.
  */
 import { randomUUID } from 'node:crypto'
-import type { KeyDescription } from '../../credentials/parse/provider-key.ts'
-import type { SecretOwner, Vault } from '../../credentials/vault.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import {
   type CredentialCreation,
   type CredentialUpdate,
@@ -13,6 +11,8 @@ import {
   regionRefusal,
 } from '../../protocol/management/byok.ts'
 import { PROVIDER_SLUGS } from '../../protocol/provider-slugs.ts'
+import type { KeyDescription } from '../../providers/credentials/parse/provider-key.ts'
+import type { SecretOwner, Vault } from '../../providers/credentials/vault.ts'
 import type { CredentialChange, CredentialRecord, SealedSecret } from '../../storage/store.ts'
 
 export interface SettingsDeps {

@@ -2,9 +2,8 @@
  * /end-users: end-user identifiers that an organization has registered. Their weights count when a key is at its limit;
  * nothing else about them affects inference.
  */
-import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
-import type { InvalidationBus } from '../../invalidation/bus.ts'
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { END_USER_WEIGHT_DEFAULT, IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import {
   checkEndUserCreation,
@@ -12,6 +11,7 @@ import {
   isEndUserName,
 } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
+import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import type { EndUserRecord, Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'

@@ -1,5 +1,5 @@
 /** POST /guardrails/{id}/check: tests a text against the rules of a guardrail. Nothing is stored, counted or logged. */
-import type { CheckText } from '../../gateway/guard/guard.ts'
+import type { CheckText } from '../../pipeline/guard/guard.ts'
 import { checkGuardrailCheck } from '../../protocol/management/guardrails.ts'
 import type { Store } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'

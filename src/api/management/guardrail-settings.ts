@@ -1,7 +1,7 @@
 /** Parses and validates the settings of a guardrail from a /guardrails body. Uses no storage. */
 import { setImmediate as turn } from 'node:timers/promises'
-import { GatewayError, refuseField } from '../../errors.ts'
-import { type MicroUsd, toMicroUsd } from '../../money.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
+import { type MicroUsd, toMicroUsd } from '../../base/money.ts'
 import { OUTPUT_WINDOW_DEFAULT_BYTES } from '../../protocol/limits.ts'
 import {
   type BuiltinEntry,

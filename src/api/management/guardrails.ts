@@ -1,10 +1,9 @@
 /** /guardrails: an organization's rule sets. guardrail-assignments.ts assigns them. */
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { type Clock, isoInstant } from '../../clock.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
-import type { InvalidationBus } from '../../invalidation/bus.ts'
-import { microToUsd } from '../../money.ts'
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
+import { microToUsd } from '../../base/money.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import {
   BUILTIN_LABELS,
@@ -20,6 +19,7 @@ import type {
   OutputRules,
   ZdrRules,
 } from '../../storage/guardrails.ts'
+import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import { ConflictError, type Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'

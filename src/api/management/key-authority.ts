@@ -2,8 +2,9 @@
  * Rules on what a management key may do to other keys and to itself: no key can outlive itself through another key, or
  * gain a role above its own. Pure, except for the records that it reads.
  */
-import { requireRole } from '../../access/key-roles.ts'
-import { GatewayError, refuseField } from '../../errors.ts'
+
+import { GatewayError, refuseField } from '../../base/errors.ts'
+import { requireRole } from '../../callers/key-roles.ts'
 import type { KeyChange, KeyRecord, Store } from '../../storage/store.ts'
 
 type KeyReader = Pick<Store, 'keys' | 'workspaces'>

@@ -2,9 +2,9 @@
  * POST /providers/check and POST /byok/{id}/check: makes one real call with a provider key, and reports the outcome in
  * words for the person who has to fix it.
  */
-import type { Clock } from '../../clock.ts'
-import type { GatewayError } from '../../errors.ts'
-import type { KeyCheck, KeyVerdict } from '../../gateway/key-check.ts'
+import type { Clock } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import type { KeyCheck, KeyVerdict } from '../../pipeline/key-check.ts'
 import { checkCredentialCheck, checkProviderCheck } from '../../protocol/management/byok.ts'
 import { keyVariable } from '../../providers/catalog.ts'
 import type { AuditObject } from '../../storage/audit.ts'

@@ -2,9 +2,10 @@
  * POST /keys/{hash}/rotate: gives a key a new secret. The old secrets stay valid for the overlap; the key itself, its
  * limits and its usage do not change.
  */
-import { createSecret } from '../../access/api-key.ts'
-import { isoInstant } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+
+import { isoInstant } from '../../base/clock.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { createSecret } from '../../callers/api-key.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { KEY_SECRETS_MAX } from '../../protocol/limits.ts'
 import { KeyRotation } from '../../protocol/management/management.ts'

@@ -1,9 +1,9 @@
 /** Limit and usage fields of a key: sums over the ledger, which lags behind replies by about a second. */
 import { LRUCache } from 'lru-cache'
-import type { Clock } from '../../clock.ts'
-import { periodStart } from '../../limits/periods.ts'
-import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../../limits/spending.ts'
-import { microToUsd, sumToUsd } from '../../money.ts'
+import type { Clock } from '../../base/clock.ts'
+import { microToUsd, sumToUsd } from '../../base/money.ts'
+import { periodStart } from '../../callers/limits/periods.ts'
+import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
 import type { KeyRecord, LimitReset, Store } from '../../storage/store.ts'
 import type { UsageTotals } from '../../storage/usage.ts'
 

@@ -1,9 +1,9 @@
 /** The rows of management operations: keys, workspaces, credits, end users, credentials and guardrails. */
 import { setImmediate as turn } from 'node:timers/promises'
-import { GatewayError, RETRY_AFTER_SECONDS } from '../../errors.ts'
-import { Places } from '../../fairness/places.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import { Places } from '../../base/fairness/places.ts'
+import { abortSignalOf } from '../../base/signal.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
-import { abortSignalOf } from '../../signal.ts'
 import type { Store } from '../../storage/store.ts'
 import { type GenerationListDeps, listGenerations } from '../generation.ts'
 import type { Handler, Operation } from '../operation.ts'

@@ -3,7 +3,7 @@
  * clients of this kind of interface expect; a known one that is malformed or given twice is refused by its name. Bodies
  * are checked by protocol/json/body.ts.
  */
-import { refuseField } from '../../errors.ts'
+import { refuseField } from '../../base/errors.ts'
 import { withinCharacters } from '../../protocol/json/schema.ts'
 import type { PageRequest } from '../../storage/store.ts'
 

@@ -1,6 +1,6 @@
 /** The catalogue in the format of Google's API: model records, and pages by token. Pure. */
-import { refuseField } from '../../errors.ts'
-import { type Model, makesEmbeddings } from '../../providers/provider.ts'
+import { refuseField } from '../../base/errors.ts'
+import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import { hasParameter } from './model-documents.ts'
 import { single } from './model-query.ts'
 

@@ -2,8 +2,8 @@
  * The catalogue in the format of the Messages API, for clients that send `anthropic-version`: model records, and pages
  * before or after an id. Pure.
  */
-import { refuseField } from '../../errors.ts'
-import type { AnyFormatName, Model } from '../../providers/provider.ts'
+import { refuseField } from '../../base/errors.ts'
+import type { AnyFormatName, Model } from '../../protocol/provider.ts'
 import { createdAt, hasParameter } from './model-documents.ts'
 import { single } from './model-query.ts'
 

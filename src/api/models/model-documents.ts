@@ -2,9 +2,7 @@
  * Model, endpoint and provider records in the form that clients get. Fields without a data source (benchmarks, voices,
  * cut-off dates) are null, as documented. Pure.
  */
-import { formatUsd } from '../../money.ts'
-import type { MeasuredEndpoints } from '../../providers/endpoint-figures.ts'
-import { PARAMETER_NAMES } from '../../providers/parameters.ts'
+import { formatUsd } from '../../base/money.ts'
 import {
   type Endpoint,
   isEmbeddingsFormat,
@@ -12,7 +10,9 @@ import {
   type Pricing,
   type Provider,
   type TokenPrices,
-} from '../../providers/provider.ts'
+} from '../../protocol/provider.ts'
+import type { MeasuredEndpoints } from '../../providers/endpoint-figures.ts'
+import { PARAMETER_NAMES } from '../../providers/parameters.ts'
 
 /** Parameters of an endpoint that names none: everything the gateway can pass on. */
 const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()

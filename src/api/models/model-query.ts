@@ -1,9 +1,9 @@
 /** Query parameters for listing models: filters, order and page. Pure. */
-import { refuseField } from '../../errors.ts'
-import { UNITS_PER_USD } from '../../money.ts'
+import { refuseField } from '../../base/errors.ts'
+import { UNITS_PER_USD } from '../../base/money.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
+import type { Model } from '../../protocol/provider.ts'
 import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
-import type { Model } from '../../providers/provider.ts'
 import { hasParameter } from './model-documents.ts'
 
 /** Page size when only an offset is given, and the largest one. */

@@ -4,7 +4,7 @@
  * lack one.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
-import type { FailureCode } from '../../errors.ts'
+import type { FailureCode } from '../../base/errors.ts'
 import { oneOf } from '../../protocol/json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { alike, count, orNoText } from './response.ts'

@@ -1,6 +1,6 @@
 /** Errors in the OpenAPI document: the statuses that an operation can return, and their envelopes. Pure. */
 import { type TSchema, Type } from '@sinclair/typebox'
-import { FAILURES, type FailureCode } from '../../errors.ts'
+import { FAILURES, type FailureCode } from '../../base/errors.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import { ChatErrorFields, ChatUsage, ERROR_FACTS } from './chat.ts'
 import { MessageFailure } from './message.ts'

@@ -2,8 +2,9 @@
  * Anthropic's batch service: Message Batches. The call itself carries the requests; the results come back as JSON
  * Lines. Source: the Message Batches API, as typed in the official SDK. Pure, except for its calls.
  */
+
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../base/json.ts'
 import { API_VERSION } from '../../formats/anthropic-messages/encode.ts'
-import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../json.ts'
 import type { BatchService, EndedLine, FoundJob, JobState, LostJob } from './service.ts'
 import { idOf, type ServiceCalls } from './service-calls.ts'
 

@@ -3,10 +3,10 @@
  * another file. Jobs are operations of that API. Source: the Gemini API reference (Batch API, Files). Pure, except for
  * its calls.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { randomText } from '../../base/ids.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../base/json.ts'
 import { providerFailure } from '../../formats/failure.ts'
-import { randomText } from '../../ids.ts'
-import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../json.ts'
 import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
 import type { ServiceCalls } from './service-calls.ts'
 

@@ -2,10 +2,10 @@
  * Draft jobs: collects the model calls of deferred lines until there are enough for a job. Their reservations are kept
  * in the meantime. Batch thread; no I/O.
  */
-import type { Clock } from '../../clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import type { PicoUsd } from '../../base/money.ts'
 import type { DeferredCall } from '../../exchange/exchange.ts'
-import { randomText } from '../../ids.ts'
-import type { PicoUsd } from '../../money.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.ts'
 import type { NewServiceJob } from '../../storage/service-jobs.ts'

@@ -2,11 +2,12 @@
  * Lines of a batch service's job: completes each line with the service's reply, stores the results, and counts the
  * cost. Batch thread.
  */
-import { callerOf } from '../../access/keys.ts'
-import { GatewayError, toGatewayError } from '../../errors.ts'
+
+import { GatewayError, toGatewayError } from '../../base/errors.ts'
+import type { Log } from '../../base/log/log.ts'
+import { callerOf } from '../../callers/keys.ts'
+import type { HoldingQuota } from '../../callers/limits/quota.ts'
 import type { StoredReply } from '../../exchange/exchange.ts'
-import type { HoldingQuota } from '../../limits/quota.ts'
-import type { Log } from '../../log/log.ts'
 import type { Caller, Spent } from '../../protocol/records.ts'
 import type { BatchRecord, BatchWork, ClaimedLine, LineResult } from '../../storage/batches.ts'
 import { jobOwner, type ServiceJob } from '../../storage/service-jobs.ts'

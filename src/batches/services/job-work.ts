@@ -2,10 +2,10 @@
  * Works on one provider batch job from submission to its last line, in repeated passes that each hold the claim of the
  * job. State that must survive a crash is in the Store; the rest is recomputed. Batch thread.
  */
-import type { Clock } from '../../clock.ts'
-import { type GatewayError, toGatewayError } from '../../errors.ts'
-import { FREE } from '../../limits/quota.ts'
-import type { Metrics, ServiceJobOutcome } from '../../metrics/metrics.ts'
+import type { Clock } from '../../base/clock.ts'
+import { type GatewayError, toGatewayError } from '../../base/errors.ts'
+import type { Metrics, ServiceJobOutcome } from '../../base/metrics/metrics.ts'
+import { FREE } from '../../callers/limits/quota.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, Claim } from '../../storage/batches.ts'
 import type { ServiceJob, ServiceJobStore } from '../../storage/service-jobs.ts'

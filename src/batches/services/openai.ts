@@ -3,10 +3,10 @@
  * replies and errors from two files. Source: the Batch and Files APIs, as typed in the official SDK. Pure, except for
  * its calls.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { randomText } from '../../base/ids.ts'
+import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../base/json.ts'
 import { tidyMessage } from '../../formats/failure.ts'
-import { randomText } from '../../ids.ts'
-import { filled, type Json, record, recordOrEmpty, records, wholeNumber } from '../../json.ts'
 import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
 import { idOf, type ServiceCalls } from './service-calls.ts'
 

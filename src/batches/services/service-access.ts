@@ -2,26 +2,26 @@
  * Access to a job's batch service: its endpoint in the current catalogue, and the key that submitted the job. Batch
  * threads; serve threads when they delete data that a provider stores.
  */
-import type { Clock } from '../../clock.ts'
-import type { Credential, CredentialCatalog } from '../../credentials/catalog.ts'
-import type { OutgoingKeys } from '../../credentials/outgoing-key.ts'
-import { GatewayError } from '../../errors.ts'
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError } from '../../base/errors.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { PriceFactor } from '../../base/money.ts'
 import type { Candidate } from '../../exchange/exchange.ts'
 import { FORMATS } from '../../formats/table.ts'
-import type { Log } from '../../log/log.ts'
-import type { PriceFactor } from '../../money.ts'
-import type { Catalog } from '../../providers/catalog.ts'
 import {
   BATCH_PRICE_FACTOR,
   type Endpoint,
   type OutgoingKey,
   ownKeyScheme,
   textFormat,
-} from '../../providers/provider.ts'
+} from '../../protocol/provider.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { Credential, CredentialCatalog } from '../../providers/credentials/catalog.ts'
+import type { OutgoingKeys } from '../../providers/credentials/outgoing-key.ts'
+import { authHeaders } from '../../providers/upstream/auth.ts'
+import type { Transport } from '../../providers/upstream/transport.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
 import type { ServiceJob } from '../../storage/service-jobs.ts'
-import { authHeaders } from '../../upstream/auth.ts'
-import type { Transport } from '../../upstream/transport.ts'
 import type { BatchService } from './service.ts'
 import { ServiceCalls, type ServiceKey } from './service-calls.ts'
 import { batchServiceOf } from './table.ts'

@@ -2,19 +2,19 @@
  * Calls to a batch service with one key: JSON documents, uploads, and replies in JSON Lines. Failures are scrubbed like
  * those of live requests. Batch threads; serve threads when they delete data that a provider stores.
  */
-import type { Clock } from '../../clock.ts'
-import { GatewayError } from '../../errors.ts'
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { type Json, parseJson, record } from '../../base/json.ts'
+import type { Log } from '../../base/log/log.ts'
 import type { Format } from '../../formats/format.ts'
-import { type Json, parseJson, record } from '../../json.ts'
-import type { Log } from '../../log/log.ts'
 import { excessOf, type JsonBounds } from '../../protocol/json/json.ts'
 import { LOGPROBS_MAX_COMMAS, LOGPROBS_MAX_PARTS, REPLY_MAX_DEPTH } from '../../protocol/limits.ts'
+import type { Provider } from '../../protocol/provider.ts'
 import { gapsOf } from '../../providers/address.ts'
-import type { Provider } from '../../providers/provider.ts'
-import { failureInReply, upstreamFailure } from '../../upstream/failure.ts'
-import { jsonLines, RefusedLines } from '../../upstream/json-lines.ts'
-import type { Transport, UpstreamRequest } from '../../upstream/transport.ts'
-import { type WholeReply, wholeReply } from '../../upstream/whole-reply.ts'
+import { failureInReply, upstreamFailure } from '../../providers/upstream/failure.ts'
+import { jsonLines, RefusedLines } from '../../providers/upstream/json-lines.ts'
+import type { Transport, UpstreamRequest } from '../../providers/upstream/transport.ts'
+import { type WholeReply, wholeReply } from '../../providers/upstream/whole-reply.ts'
 
 /** The key with which a service is called. */
 export interface ServiceKey {

@@ -2,10 +2,10 @@
  * Probes the batch service for a new batch that cannot run in any other way, so that the caller learns of an outage at
  * once and not a day later. Serve threads.
  */
-import type { Clock } from '../../clock.ts'
-import { GatewayError, toGatewayError } from '../../errors.ts'
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, toGatewayError } from '../../base/errors.ts'
 import type { Candidate } from '../../exchange/exchange.ts'
-import { namesProvider } from '../../gateway/routing/rank.ts'
+import { namesProvider } from '../../pipeline/routing/rank.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
 import { accessService, type JobOwner, type ServiceAccessDeps } from './service-access.ts'

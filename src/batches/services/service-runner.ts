@@ -2,10 +2,11 @@
  * The part of the batch runner that uses provider batch services: turns deferred lines into jobs, and works on the jobs
  * until all results are in. Claims divide the jobs among the runners. Batch thread.
  */
-import { callerOf } from '../../access/keys.ts'
-import type { Clock } from '../../clock.ts'
-import { isoInstant } from '../../clock.ts'
-import type { Log } from '../../log/log.ts'
+
+import type { Clock } from '../../base/clock.ts'
+import { isoInstant } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import { callerOf } from '../../callers/keys.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { BatchRecord, ClaimedLine, HeldLine } from '../../storage/batches.ts'

@@ -3,7 +3,7 @@
  * batch of such a service; each of its lines is one of our requests. One file per service; table.ts lists them. Types
  * only. Nothing from a service is trusted: no ids, sizes or states.
  */
-import type { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../base/errors.ts'
 import type { WireRequest } from '../../formats/format.ts'
 import type { ServiceCalls } from './service-calls.ts'
 

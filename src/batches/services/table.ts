@@ -1,5 +1,5 @@
 /** The batch services, by request format. Pure. */
-import type { BatchFormat, FormatName } from '../../providers/provider.ts'
+import type { BatchFormat, FormatName } from '../../protocol/provider.ts'
 import { anthropic } from './anthropic.ts'
 import { gemini } from './gemini.ts'
 import { openai } from './openai.ts'

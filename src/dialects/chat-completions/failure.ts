@@ -1,5 +1,5 @@
 /** Errors in the chat format: the envelope, and the `error` of a chunk. Pure. */
-import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
+import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../base/errors.ts'
 import { availabilityOf, errorEnvelope } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'

@@ -5,7 +5,7 @@
  * Order: debug chunks, deltas of one choice, its finish, one chunk with usage, `[DONE]`. A failure ends the choice with
  * `error`.
  */
-import type { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../base/errors.ts'
 import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
 import type { OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -3,7 +3,7 @@
  * An assistant message becomes the items that the model produced, in order: reasoning, server tools, text, images,
  * calls.
  */
-import { refuseField } from '../../errors.ts'
+import { refuseField } from '../../base/errors.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import { drawnItem } from '../hosted-items.ts'
 import type {

@@ -2,7 +2,7 @@
  * Translates a POST /chat/completions body to a request. Pure. Hot path: the check of the body, one walk over its
  * fields and one over its messages. Errors name fields of the chat body and never repeat what the client sent.
  */
-import { GatewayError, refuseField } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'

@@ -3,7 +3,7 @@
  * are adjacent: they share an id, or precede the signature or encrypted part that ends the item. A client that only
  * collected the pieces of a stream sends one text as many entries; they are joined again.
  */
-import { parseJson, recordOrEmpty } from '../../json.ts'
+import { parseJson, recordOrEmpty } from '../../base/json.ts'
 import { InputItem } from '../../protocol/items.ts'
 import { compile } from '../../protocol/json/schema.ts'
 import type { ChatAssistantMessage, ChatToolCall, ReasoningDetail } from './message-schema.ts'

@@ -3,7 +3,7 @@
  * list of inputs with parts. Pure. Written by hand, because a schema with a choice of lists could not name the faulty
  * element, and would check a million numbers several times.
  */
-import { refuseField } from '../../errors.ts'
+import { refuseField } from '../../base/errors.ts'
 import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'
 import { elementPath, isObject } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'

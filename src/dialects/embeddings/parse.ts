@@ -2,7 +2,7 @@
  * Translates a POST /embeddings body to a request. Pure. Errors name fields of this body and never repeat what was
  * sent.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal } from '../../protocol/json/request-parser.ts'

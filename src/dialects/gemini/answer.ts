@@ -1,5 +1,5 @@
 /** Parts of a generateContent reply that chunks and whole replies share. Pure. */
-import { records, textOrEmpty } from '../../json.ts'
+import { records, textOrEmpty } from '../../base/json.ts'
 import {
   type HostedItem,
   type Logprob,

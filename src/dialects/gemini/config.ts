@@ -2,7 +2,7 @@
  * Translates `generationConfig` to request fields. Pure. Settings that no other API has stay in a field of this name:
  * providers of this API receive them, and others work without them, because they only tune the answer.
  */
-import { refuseField } from '../../errors.ts'
+import { refuseField } from '../../base/errors.ts'
 import { isStrict } from '../strict-schema.ts'
 import type { GeminiBody, GenerationConfig } from './body-schema.ts'
 import { jsonSchema } from './schema.ts'

@@ -3,7 +3,7 @@
  * the items that it produced, in order; a turn of a user is split at function results, which are items of their own.
  * Calls may come back without an id: a result then belongs to the first open call of its function.
  */
-import { refuseField } from '../../errors.ts'
+import { refuseField } from '../../base/errors.ts'
 import { drawnItem } from '../hosted-items.ts'
 import type { GeminiContent, Part } from './body-schema.ts'
 import { mediaPart, messagePart, unknownPart } from './parts.ts'

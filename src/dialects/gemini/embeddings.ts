@@ -3,7 +3,7 @@
  * puts `model` into the body.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { GatewayError, refuseField } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { EmbeddingsResult } from '../../protocol/embeddings.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'

@@ -1,5 +1,5 @@
 /** Errors in the format of Google's API: the envelope, and the last event of a stream. Pure. */
-import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
+import { FAILURES, fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../base/errors.ts'
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'

@@ -6,7 +6,7 @@
  * when they are complete, in one part each. The last chunk has the finish reason and the usage. A failure ends the
  * stream; it is written without `data:`, because the official client looks for it in bytes that arrive alone.
  */
-import type { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../base/errors.ts'
 import type { OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
 import type { HostedItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

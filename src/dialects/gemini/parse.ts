@@ -3,7 +3,7 @@
  * one walk over its contents. Errors name fields of the client's body and never repeat what the client sent. The HTTP
  * operation puts `model`, `stream` and `alt`, which are in the URL, into the body.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'

@@ -5,7 +5,7 @@
  * this API has no part: as items of the conversation, in our own form. It is base64, because clients in some languages
  * decode signatures.
  */
-import { listOrEmpty, parseJson } from '../../json.ts'
+import { listOrEmpty, parseJson } from '../../base/json.ts'
 import { InputItem, type OutputItem, type ReasoningItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/json/schema.ts'
 import { gatewayToolOf } from '../hosted-items.ts'

@@ -3,7 +3,7 @@
  * runs becomes the nearest tool of a request, which a server tool of the gateway serves at other providers; a provider
  * of this API gets it unchanged.
  */
-import { refuseField } from '../../errors.ts'
+import { refuseField } from '../../base/errors.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'

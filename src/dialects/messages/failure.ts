@@ -1,5 +1,5 @@
 /** Errors in the format of the Messages API: the envelope, and the stream event. Pure. */
-import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../errors.ts'
+import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../base/errors.ts'
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'

@@ -6,7 +6,7 @@
  * usage, message_stop. A failure is one `error` event, the last one. One block is open at a time: while a call is open,
  * content of other items waits for its end, because the input of a call cannot be split.
  */
-import type { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../base/errors.ts'
 import type { AnnotationAddedEvent, OutputTextDeltaEvent, StreamEvent } from '../../protocol/events.ts'
 import type { HostedItem, MessageItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

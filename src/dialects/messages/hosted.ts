@@ -3,7 +3,7 @@
  * Pure. A provider of this API sends both blocks itself; they pass unchanged, because they hold encrypted parts that
  * later turns need. For all other providers the blocks are built from the item.
  */
-import { listOrEmpty, parseJson, record, recordOrEmpty, records, textOrEmpty } from '../../json.ts'
+import { listOrEmpty, parseJson, record, recordOrEmpty, records, textOrEmpty } from '../../base/json.ts'
 import type { HostedItem } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 import { isObject } from '../../protocol/json/schema.ts'

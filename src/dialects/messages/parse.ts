@@ -2,7 +2,7 @@
  * Translates a POST /messages body to a request. Pure. Hot path: the check of the body, one walk over its fields and
  * one over its messages. Errors name fields of the client's body and never repeat what it sent.
  */
-import { GatewayError, refuseField } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { type Offered, refusal, useDefaultModel } from '../../protocol/json/request-parser.ts'
 import type { ResponsesRequest, TextConfig } from '../../protocol/request.ts'

@@ -3,7 +3,7 @@
  * position of the call; the result may come in a later message. Blocks that Anthropic made are kept unchanged, because
  * Anthropic accepts them back.
  */
-import { recordOrEmpty, textOrEmpty } from '../../json.ts'
+import { recordOrEmpty, textOrEmpty } from '../../base/json.ts'
 import { InputItem } from '../../protocol/items.ts'
 import { compile, isObject } from '../../protocol/json/schema.ts'
 import type { Item } from './content.ts'

@@ -4,7 +4,7 @@
  * fields, in our own form, and clients send it back without interpreting it.
  */
 import type { CustomToolCallItem, FunctionCallItem, ReasoningItem } from '../../protocol/items.ts'
-import { isMarked } from '../../protocol/makers.ts'
+import { isMarked } from '../../protocol/sealed-content.ts'
 import type { ThoughtBlock } from './message-schema.ts'
 
 type Block = Record<string, unknown>

@@ -3,7 +3,7 @@
  * nearest tool of a request, for providers that have one like it; a provider of this API gets it unchanged.
  */
 import { Type } from '@sinclair/typebox'
-import { GatewayError, refuseField } from '../../errors.ts'
+import { GatewayError, refuseField } from '../../base/errors.ts'
 import { maxUses, serverToolName, userLocation } from '../../protocol/gateway-tools.ts'
 import { explain } from '../../protocol/json/body.ts'
 import { elementPath, maybe } from '../../protocol/json/schema.ts'

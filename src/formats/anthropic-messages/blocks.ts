@@ -13,7 +13,7 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../../json.ts'
+} from '../../base/json.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import { withNative } from '../../protocol/json/native.ts'
 import { oneMore } from '../failure.ts'

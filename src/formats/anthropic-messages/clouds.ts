@@ -2,8 +2,8 @@
  * The Messages API on other clouds: Claude on Vertex (`rawPredict`) and on Bedrock (`InvokeModel`). Each has the model
  * in the path and its own version in the body, and accepts only some betas and fields. Pure.
  */
-import { filled } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { filled } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { encodeMessages } from './encode.ts'

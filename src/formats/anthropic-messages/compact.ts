@@ -3,8 +3,8 @@
  * a conversation of at least 50,000 tokens. For a shorter conversation, the model writes the summary as plain text,
  * because the request also asks for it in words. Pure.
  */
-import { filled } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { filled } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { COMPACTION_BETA, encodeMessages } from './encode.ts'
 

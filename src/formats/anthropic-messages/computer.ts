@@ -2,7 +2,7 @@
  * Computer use: translates between the `computer` tool of the Messages API and that of Responses. The client performs
  * the actions, and sends a screenshot after each call. Actions without a counterpart keep their own names. Pure.
  */
-import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty } from '../../json.ts'
+import { filled, type Json, listOrEmpty, record, recordOrEmpty, textOrEmpty } from '../../base/json.ts'
 
 /** The name by which the model calls the tool. */
 export const COMPUTER = 'computer'

@@ -1,5 +1,5 @@
 /** Message contents: texts, images and documents as blocks, with their cache marks. Pure. */
-import { recordOrEmpty } from '../../json.ts'
+import { recordOrEmpty } from '../../base/json.ts'
 import type { AssistantPart, InputFile, InputImage, InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
 

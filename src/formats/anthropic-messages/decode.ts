@@ -5,7 +5,7 @@
  * A reply is complete with a stop reason and `message_stop`; the official client demands both too, and no known
  * provider omits either. Any other reply was cut off.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import {
   filled,
   type Json,
@@ -15,7 +15,7 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../../json.ts'
+} from '../../base/json.ts'
 import { oneMore, tidyMessage } from '../failure.ts'
 import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'

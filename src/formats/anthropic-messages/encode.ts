@@ -3,9 +3,9 @@
  * that this API lacks if they only tune a reply (penalties, log probabilities, verbosity, seeds), and refuses a field
  * with its path if dropping it would change the meaning of the request.
  */
-import { strings } from '../../json.ts'
+import { strings } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { withLastMarks } from '../marks/cache-marks.ts'

@@ -2,8 +2,16 @@
  * Reads errors of the Messages API and of proxies in front of it: Anthropic's envelope, Google's (Vertex), a bare
  * message, HTML, an empty body. Pure.
  */
-import type { GatewayError } from '../../errors.ts'
-import { filled, type Json, listOrEmpty, parseJson, record, textOrEmpty, wholeNumber } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import {
+  filled,
+  type Json,
+  listOrEmpty,
+  parseJson,
+  record,
+  textOrEmpty,
+  wholeNumber,
+} from '../../base/json.ts'
 import { providerFailure } from '../failure.ts'
 
 /** The error in a body; `status` is null for an error inside a reply. */

@@ -6,7 +6,7 @@
  * - from Claude 4.7 on, the request sets an effort, and the API has no sampling parameters. They are optional, so they
  *   are dropped for models that do not accept them. A name without a version counts as the older generation.
  */
-import { type Json, record, wholeNumber } from '../../json.ts'
+import { type Json, record, wholeNumber } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 

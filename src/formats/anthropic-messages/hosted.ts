@@ -11,7 +11,7 @@ import {
   record,
   recordOrEmpty,
   textOrEmpty,
-} from '../../json.ts'
+} from '../../base/json.ts'
 import type { HostedItem } from '../../protocol/items.ts'
 import { withNative } from '../../protocol/json/native.ts'
 import { LongText } from '../long-text.ts'

@@ -12,7 +12,7 @@
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
-import { records } from '../../json.ts'
+import { records } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -3,7 +3,7 @@
  * for providers with other APIs. Anthropic's models know their arguments; other models get a description, so that the
  * client finds what it expects in each call. Pure. Data.
  */
-import { isRecord, type Json, recordOrEmpty, wholeNumber } from '../../json.ts'
+import { isRecord, type Json, recordOrEmpty, wholeNumber } from '../../base/json.ts'
 
 interface KnownTool {
   readonly description: string

@@ -13,7 +13,7 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../../json.ts'
+} from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'

@@ -6,7 +6,7 @@
  * sampling of the same model and appears only in `iterations`; Anthropic bills it, so this file adds it. It skips
  * iterations of other models (an advisor, a declined fallback), because their prices are unknown.
  */
-import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../json.ts'
+import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../base/json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 
 /**

@@ -4,7 +4,7 @@
  *
  * Usage arrives in an event of its own, usually after the stop; a reply is complete once it has a stop reason.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import {
   filled,
   type Json,
@@ -15,8 +15,8 @@ import {
   recordOrEmpty,
   textOrEmpty,
   wholeNumber,
-} from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+} from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import { Output } from '../anthropic-messages/blocks.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'

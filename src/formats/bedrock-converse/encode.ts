@@ -3,9 +3,9 @@
  * here are sent. Parameters that only tune a reply are dropped if the API lacks them (penalties, log probabilities,
  * seeds).
  */
-import { recordOrEmpty, records } from '../../json.ts'
+import { recordOrEmpty, records } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
 import { BETAS_OF_CLOUDS } from '../anthropic-messages/clouds.ts'
 import { refuseUnknownModes, stopSequences } from '../anthropic-messages/encode.ts'
 import { generation } from '../anthropic-messages/generation.ts'

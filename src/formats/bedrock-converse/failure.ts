@@ -1,6 +1,6 @@
 /** Reads Bedrock errors: a JSON body with a message, usually without a code, and exceptions inside a stream. Pure. */
-import type { GatewayError } from '../../errors.ts'
-import { filled, type Json, parseJson, record, wholeNumber } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, parseJson, record, wholeNumber } from '../../base/json.ts'
 import { providerFailure } from '../failure.ts'
 
 /** HTTP statuses of the exceptions, by their names in lower case; inside a stream only the name is there. */

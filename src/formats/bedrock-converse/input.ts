@@ -7,7 +7,7 @@
  *   model can verify.
  * - It refuses what the API has no block for, with the path.
  */
-import { isRecord } from '../../json.ts'
+import { isRecord } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'

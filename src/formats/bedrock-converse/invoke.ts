@@ -2,10 +2,10 @@
  * Bedrock's InvokeModel, which accepts the Messages API for Claude: used for requests from clients of that API whose
  * content Converse cannot express. Its stream carries the events of that API in AWS messages. Pure. Hot path.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, isRecord, parseJson, record } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { filled, isRecord, parseJson, record } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
 import {
   BETAS_OF_BOTH,
   type CloudFormat,

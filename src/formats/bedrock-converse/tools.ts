@@ -2,7 +2,7 @@
  * Encodes tools and the tool choice. Pure. The API has functions only, and requires them to be declared whenever the
  * conversation has calls, even if no further calls are allowed.
  */
-import { listOrEmpty, recordOrEmpty } from '../../json.ts'
+import { listOrEmpty, recordOrEmpty } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool, ToolChoice } from '../../protocol/tools.ts'
 import { inexpressible } from '../failure.ts'

@@ -2,7 +2,7 @@
  * Token counts, stop reason and service tier of Converse in the gateway's vocabulary. Pure. Hot path.
  * `inputTokens` excludes cache reads and writes, so this file adds them.
  */
-import { countOrZero, filled, type Json, record, records } from '../../json.ts'
+import { countOrZero, filled, type Json, record, records } from '../../base/json.ts'
 import { FINISH as CLAUDE_FINISH } from '../anthropic-messages/usage.ts'
 import type { FinishReason, Usage } from '../format.ts'
 

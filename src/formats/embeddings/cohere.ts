@@ -1,7 +1,7 @@
 /** Cohere's embeddings, version 2: POST /embed. Pure. */
-import { count, filled, type Json, list, recordOrEmpty } from '../../json.ts'
+import { count, filled, type Json, list, recordOrEmpty } from '../../base/json.ts'
 import type { EmbeddingPart, EmbeddingsRequest } from '../../protocol/embeddings.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { WireRequest } from '../format.ts'
 import { chatFailure } from '../openai-chat/failure.ts'

@@ -2,11 +2,11 @@
  * The contract of a wire format for embeddings: how the gateway asks one kind of provider for vectors. Pure: no I/O, no
  * clock, no config. A reply is one JSON document, from which `VectorBody` has removed the vectors.
  */
-import type { GatewayError } from '../../errors.ts'
-import type { Json } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import type { Json } from '../../base/json.ts'
 import type { EmbeddingsRequest, EmbeddingsSettings } from '../../protocol/embeddings.ts'
+import type { EmbeddingsFormatName, Endpoint } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'
-import type { EmbeddingsFormatName, Endpoint } from '../../providers/provider.ts'
 import type { Usage, WireRequest } from '../format.ts'
 
 /** Inputs and settings that not every provider takes. */

@@ -1,7 +1,7 @@
 /** Embeddings in the Gemini API: `batchEmbedContents`, which accepts one input or many. Pure. */
-import { type Json, list, record, recordOrEmpty } from '../../json.ts'
+import { type Json, list, record, recordOrEmpty } from '../../base/json.ts'
 import type { EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { WireRequest } from '../format.ts'
 import { geminiFailure } from '../google-gemini/failure.ts'

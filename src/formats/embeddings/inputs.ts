@@ -1,6 +1,6 @@
 /** Reads the inputs of an embeddings request for encoders, and checks the number of vectors in replies. Pure. */
-import { GatewayError } from '../../errors.ts'
-import { count, type Json } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { count, type Json } from '../../base/json.ts'
 import type {
   EmbeddingItem,
   EmbeddingPart,

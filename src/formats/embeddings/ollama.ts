@@ -1,6 +1,6 @@
 /** Embeddings in Ollama's own API: POST /embed. Its OpenAI-compatible API speaks `openai-embeddings`. Pure. */
-import { type Json, list } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { type Json, list } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { WireRequest } from '../format.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsReply } from './format.ts'

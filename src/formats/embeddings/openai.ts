@@ -3,10 +3,10 @@
  * describe how they differ. Replies may have vectors as numbers or as base64, in any order if they have an index, else
  * in the order of the inputs. Pure.
  */
-import { GatewayError } from '../../errors.ts'
-import { count, filled, type Json, list, record, recordOrEmpty, wholeNumber } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { count, filled, type Json, list, record, recordOrEmpty, wholeNumber } from '../../base/json.ts'
 import type { EmbeddingItem, EmbeddingPart, EmbeddingsSettings } from '../../protocol/embeddings.ts'
-import type { Endpoint, Quirk } from '../../providers/provider.ts'
+import type { Endpoint, Quirk } from '../../protocol/provider.ts'
 import type { WireRequest } from '../format.ts'
 import { chatFailure } from '../openai-chat/failure.ts'
 import { isUnknownField } from '../outgoing.ts'

@@ -1,5 +1,5 @@
 /** The embeddings formats by name. The compiler requires a line here for each `EmbeddingsFormatName`. */
-import type { EmbeddingsFormatName } from '../../providers/provider.ts'
+import type { EmbeddingsFormatName } from '../../protocol/provider.ts'
 import { cohereEmbeddings } from './cohere.ts'
 import type { EmbeddingsFormat } from './format.ts'
 import { geminiEmbeddings } from './gemini.ts'

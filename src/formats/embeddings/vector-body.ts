@@ -4,7 +4,7 @@
  * document to parse is short, however many vectors there are, and numbers that the client takes unchanged are never
  * parsed. Pure.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import {
   EMBEDDING_INPUTS_MAX,
   EMBEDDINGS_REPLY_MAX_BYTES,

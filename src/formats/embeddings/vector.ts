@@ -3,7 +3,7 @@
  * numbers, they keep the digits that the provider wrote, so that nothing is lost. Base64 encodes float32 numbers in
  * little-endian order on every machine.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import type { VectorEncoding } from '../../protocol/embeddings.ts'
 import { EMBEDDING_DIMENSIONS_MAX, VECTOR_MAX_BYTES } from '../../protocol/limits.ts'
 

@@ -1,6 +1,6 @@
 /** Embeddings on Vertex AI: `predict` with one instance for each text. Pure. */
-import { countOrZero, type Json, list, recordOrEmpty } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { countOrZero, type Json, list, recordOrEmpty } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { WireRequest } from '../format.ts'
 import { geminiFailure } from '../google-gemini/failure.ts'
 import { modelPath } from '../google-gemini/model.ts'

@@ -2,8 +2,8 @@
  * Decodes the function calls of one Gemini reply: calls that arrive whole, and calls whose arguments arrive in several
  * chunks. Hot path.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, type Json, jsonText, record, records } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, jsonText, record, records } from '../../base/json.ts'
 import type { Delta, ItemStart } from '../format.ts'
 
 /** The function calls of one reply. */

@@ -4,8 +4,8 @@
  * A finish reason in a chunk is not the end: a reply that runs code sends STOP before every run. So the finish waits
  * for the end of the stream, and later content cancels it.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../../base/json.ts'
 import type { Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'

@@ -1,7 +1,7 @@
 /** Encodes a request as the body of `generateContent`. Only fields named here are sent. Pure. */
-import { type Json, record, strings } from '../../json.ts'
+import { type Json, record, strings } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { unknownFields } from '../outgoing.ts'

@@ -2,8 +2,8 @@
  * Reads Gemini API errors: `{error: {code, status, message, details}}`, alone or in an array, sent with an error status
  * or inside a stream with status 200. `formats/failure.ts` maps them to failures of the gateway. Pure.
  */
-import { GatewayError } from '../../errors.ts'
-import { count, filled, type Json, parseJson, record, records, textOrEmpty } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { count, filled, type Json, parseJson, record, records, textOrEmpty } from '../../base/json.ts'
 import { providerFailure, tidyMessage } from '../failure.ts'
 
 /** A wait of more than a day is no useful hint. */

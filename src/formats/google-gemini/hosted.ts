@@ -3,7 +3,7 @@
  * annotations. Pure. Code is one `code_interpreter_call`; the code, its result and the images it draws come in separate
  * parts.
  */
-import { count, filled, type Json, listOrEmpty, record, records, strings } from '../../json.ts'
+import { count, filled, type Json, listOrEmpty, record, records, strings } from '../../base/json.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta, HostedStart } from '../format.ts'
 

@@ -1,6 +1,6 @@
 /** Translates image settings (`image_config`) to Gemini's `imageConfig`. Pure. */
-import { GatewayError } from '../../errors.ts'
-import type { Json } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import type { Json } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /** Settings with a name of their own here. `size` is a resolution, or width and height. */

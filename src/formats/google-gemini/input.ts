@@ -3,7 +3,7 @@
  * turn. Function results are a separate `user` turn, because Gemini matches them with the preceding calls. Signatures
  * go back to the parts they came with. Data is sent inline, URLs as `fileData`.
  */
-import { filled, type Json, parseJson, record, records } from '../../json.ts'
+import { filled, type Json, parseJson, record, records } from '../../base/json.ts'
 import type { InputItem, InputPart } from '../../protocol/items.ts'
 import { inexpressible } from '../failure.ts'
 import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'

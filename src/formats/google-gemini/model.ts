@@ -2,8 +2,9 @@
  * Properties that follow from the name of a Gemini model: its path and its thinking settings. Pure. The API differs by
  * generation, which only the name reveals; each difference is a row here.
  */
+
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { EFFORT_SHARES, type Effort } from '../reasoning.ts'
 

@@ -3,8 +3,8 @@
  * Functions keep their JSON Schema unchanged (`parametersJsonSchema`): the older `parameters` field takes a subset of
  * OpenAPI, and a conversion would lose parts of the schema.
  */
-import type { GatewayError } from '../../errors.ts'
-import { filled, type Json, record, strings } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, record, strings } from '../../base/json.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import { isSigning } from './model.ts'

@@ -1,5 +1,5 @@
 /** Token counts, finish reason and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
-import { count, countOrZero, filled, type Json, record } from '../../json.ts'
+import { count, countOrZero, filled, type Json, record } from '../../base/json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 
 /** Token counts; null for metadata without counts: some chunks name only the kind of traffic. */

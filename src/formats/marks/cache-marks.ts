@@ -2,7 +2,7 @@
  * The caller's cache breakpoints, in the form that a provider accepts. Pure. Hot path: one walk over the blocks, and a
  * copy only if a mark has to change.
  */
-import { isRecord, type Json } from '../../json.ts'
+import { isRecord, type Json } from '../../base/json.ts'
 
 /** Marks that providers take in one request; they refuse the whole request if it has more. */
 const CACHE_MARKS_MAX = 4

@@ -4,8 +4,8 @@
  * does a conversation whose beginning was sent shortly before. A single question gets no mark, because writing to a
  * cache costs more than the plain prompt. Pure.
  */
-import { isRecord, type Json, recordOrEmpty, records } from '../../json.ts'
-import type { AnyFormatName, Endpoint } from '../../providers/provider.ts'
+import { isRecord, type Json, recordOrEmpty, records } from '../../base/json.ts'
+import type { AnyFormatName, Endpoint } from '../../protocol/provider.ts'
 import type { ModelRequest } from '../format.ts'
 
 /** Formats of providers that cache only marked prompts. */

@@ -3,8 +3,8 @@
  * Providers identify calls in many ways: an index from 0 or 1, the same index for all, or no index; an id in the first
  * fragment, in each, '', or never; a repeated name; arguments as text, as an object, or all at once.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, type Json, jsonText, record } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, jsonText, record } from '../../base/json.ts'
 import type { Delta } from '../format.ts'
 import { JsonExtent } from '../json-extent.ts'
 

@@ -3,8 +3,8 @@
  * in the text stays text. The Responses vocabulary has no part for audio, so its transcript becomes text. The last
  * finish reason and the last usage win; both may come early or twice.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, type Json, list, parseFrame, record } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, list, parseFrame, record } from '../../base/json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'

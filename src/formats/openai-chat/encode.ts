@@ -3,8 +3,9 @@
  * translated. Unknown fields are appended; a request has them only if the caller uses this dialect. If this format
  * cannot express a field, the encoder refuses it and names its path.
  */
+
+import type { Endpoint, Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint, Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'

@@ -3,8 +3,8 @@
  * Shapes: `{error:{message,code,type,status}}`, `{error:"text"}`, `[{error:{…}}]`,
  * `{object:"error",message,code}`, `{message,type,code}`, `{detail:"text"|[{loc,msg}]}`, `{errors:[…]}`, text, HTML.
  */
-import type { GatewayError } from '../../errors.ts'
-import { filled, type Json, list, parseJson, record } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { filled, type Json, list, parseJson, record } from '../../base/json.ts'
 import { type ProviderError, providerFailure } from '../failure.ts'
 
 /** The status for a kind of error: errors inside a stream often have no status. */

@@ -2,7 +2,16 @@
  * Decodes images, searches, code and citations from a Chat Completions provider into hosted items. Pure.
  * The Responses vocabulary has no image part in a message, so an image becomes an `image_generation_call`.
  */
-import { countOrZero, filled, type Json, list, listOrEmpty, parseJson, record, records } from '../../json.ts'
+import {
+  countOrZero,
+  filled,
+  type Json,
+  list,
+  listOrEmpty,
+  parseJson,
+  record,
+  records,
+} from '../../base/json.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
 

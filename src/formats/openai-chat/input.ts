@@ -7,7 +7,7 @@
  * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
  * model's other items only calls have a form here; see outgoing.ts for the rest.
  */
-import type { GatewayError } from '../../errors.ts'
+import type { GatewayError } from '../../base/errors.ts'
 import type {
   AssistantMessage,
   AssistantPart,
@@ -16,8 +16,8 @@ import type {
   InputReasoning,
 } from '../../protocol/items.ts'
 import type { CacheControl } from '../../protocol/parts.ts'
+import type { Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'
 

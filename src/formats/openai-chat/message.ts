@@ -3,7 +3,7 @@
  * parts, annotations and log probabilities. Annotations and log probabilities may arrive before their text, and then
  * wait for it.
  */
-import { filled, type Json, list, record } from '../../json.ts'
+import { filled, type Json, list, record } from '../../base/json.ts'
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
 import { isLogprob } from '../logprobs.ts'

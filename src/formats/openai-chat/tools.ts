@@ -2,9 +2,10 @@
  * Encodes `tools` and `tool_choice`. Pure.
  * The format has functions and custom tools, and no form for tools that a provider runs.
  */
+
+import type { Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 
 interface ChatTools {

@@ -2,7 +2,7 @@
  * Token counts and finish reason of a Chat Completions reply in the gateway's vocabulary. Pure.
  * The meaning of each count differs by vendor; `total_tokens` shows the right reading.
  */
-import { countOrZero, type Json, record } from '../../json.ts'
+import { countOrZero, type Json, record } from '../../base/json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 
 const NAMES: ReadonlySet<string> = new Set([

@@ -2,9 +2,9 @@
  * Summaries that a provider of the Responses format makes itself: POST /responses/compact, and `context_management` in
  * a request. The summary is a `compaction` item, which only this provider can read. Pure.
  */
-import { GatewayError } from '../../errors.ts'
-import { parseFrame, recordOrEmpty, records } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { parseFrame, recordOrEmpty, records } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { Decoder, Delta, ModelRequest, WireRequest } from '../format.ts'
 import { ResponsesDecoder } from './decode.ts'
 import { encodeResponses } from './encode.ts'

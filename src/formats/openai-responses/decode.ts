@@ -3,8 +3,16 @@
  * ids, indexes, event names and the content of the final object. Therefore `output_index` identifies an item, and the
  * final object only adds content that no event had.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, isRecord, type Json, parseFrame, recordOrEmpty, records, wholeNumber } from '../../json.ts'
+import { GatewayError } from '../../base/errors.ts'
+import {
+  filled,
+  isRecord,
+  type Json,
+  parseFrame,
+  recordOrEmpty,
+  records,
+  wholeNumber,
+} from '../../base/json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { ownReasoning } from '../reasoning.ts'

@@ -2,9 +2,9 @@
  * Encodes a request in the Responses wire format, whose vocabulary is nearly the gateway's own. Pure. Fields named here
  * are sent, and unknown fields are appended; a request has them only if the caller uses this dialect.
  */
-import { type Json, recordOrEmpty, records, remainder } from '../../json.ts'
+import { type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Endpoint } from '../../providers/provider.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { isUnknownField } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'

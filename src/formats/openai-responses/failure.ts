@@ -2,8 +2,8 @@
  * Reads errors of Responses providers: an HTTP reply, an `error` event (flat or nested), a failed response, or a JSON
  * body with status 200. Pure.
  */
-import type { GatewayError } from '../../errors.ts'
-import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../../base/json.ts'
 import { providerFailure } from '../failure.ts'
 
 /** The status for a code without an HTTP status. */

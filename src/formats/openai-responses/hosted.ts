@@ -1,5 +1,5 @@
 /** Hosted items from a Responses provider: progress events that may be passed on, and searches to count. Pure. */
-import { type Json, recordOrEmpty, remainder } from '../../json.ts'
+import { type Json, recordOrEmpty, remainder } from '../../base/json.ts'
 import { STREAM_EVENT_TYPES } from '../../protocol/events.ts'
 
 /** Documented progress events of hosted items. */

@@ -8,8 +8,8 @@
  *   another format ran;
  * - it removes marks and hints for the gateway.
  */
-import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../../json.ts'
-import type { Endpoint } from '../../providers/provider.ts'
+import { filled, isRecord, type Json, recordOrEmpty, records, remainder } from '../../base/json.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
 import { BREAKPOINT, lastMarks } from '../marks/cache-marks.ts'
 import { ownReasoning, reasoningFormat } from '../reasoning.ts'
 import { callIdOf, isOurPatch, isOurs, isSpentElsewhere, refuseItem, replayAsCall } from '../replayed.ts'

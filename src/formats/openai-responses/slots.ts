@@ -5,9 +5,9 @@
  * Streamed text is final, because it may have reached the client. A final text that continues it adds its rest; the
  * slots ignore a final text that contradicts it.
  */
-import { GatewayError } from '../../errors.ts'
-import { filled, isRecord, type Json, jsonText, records, remainder } from '../../json.ts'
-import { shortList } from '../../lists.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { filled, isRecord, type Json, jsonText, records, remainder } from '../../base/json.ts'
+import { shortList } from '../../base/lists.ts'
 import { isAnnotation } from '../annotations.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'

@@ -2,11 +2,11 @@
  * Encodes tools and the tool choice in the Responses wire format. Pure. Function, custom and native tools are already
  * in its vocabulary. The gateway's own parts (settings of its search, cache marks, gateway tools) are not sent.
  */
-import type { GatewayError } from '../../errors.ts'
-import { isRecord, type Json, recordOrEmpty, remainder } from '../../json.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { isRecord, type Json, recordOrEmpty, remainder } from '../../base/json.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
+import type { Quirk } from '../../protocol/provider.ts'
 import { hostedTools } from '../../protocol/tools.ts'
-import type { Quirk } from '../../providers/provider.ts'
 import { inexpressible } from '../failure.ts'
 import { isOurs } from '../replayed.ts'
 

@@ -1,5 +1,5 @@
 /** Token counts and finish reason of a Responses reply in the gateway's vocabulary. Pure. */
-import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../../json.ts'
+import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../../base/json.ts'
 import type { FinishReason, Usage } from '../format.ts'
 
 /** Token counts of a finished response; null if it has none. `searches`: the number of searches among its items. */

@@ -6,7 +6,7 @@
  */
 import { KindGuard, OptionalKind, type Static, type TSchema } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import { JSON_MAX_DEPTH } from '../limits.ts'
 import {
   compile,

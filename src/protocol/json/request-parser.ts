@@ -5,7 +5,7 @@
  * cannot express one refuses it when it encodes the request. Plain spellings of web search are accepted too: their
  * engine `auto` means the provider's own. An engine that only a gateway could run is refused.
  */
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from '../gateway-tools.ts'
 import type { AssistantPart, InputItem } from '../items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } from '../limits.ts'

@@ -1,6 +1,6 @@
 /**
  * Schemas of the POST and PATCH /byok bodies, and the rules across their fields. Pure.
- * credentials/parse/provider-key.ts defines the provider-specific forms of keys, and their regions.
+ * providers/credentials/parse/provider-key.ts defines the provider-specific forms of keys, and their regions.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from '../json/body.ts'

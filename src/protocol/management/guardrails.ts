@@ -1,9 +1,9 @@
 /**
- * Schemas of the bodies of guardrail operations, and the rules across their fields. Pure. guardrails/custom.ts checks
+ * Schemas of the bodies of guardrail operations, and the rules across their fields. Pure. features/guardrails/custom.ts checks
  * whether a pattern can be run.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { AMOUNT_MAX_USD } from '../../money.ts'
+import { AMOUNT_MAX_USD } from '../../base/money.ts'
 import { bodyCheck } from '../json/body.ts'
 import { maybe, oneOf, text } from '../json/schema.ts'
 import {

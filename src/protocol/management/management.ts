@@ -3,7 +3,7 @@
  * Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { AMOUNT_MAX_USD } from '../../money.ts'
+import { AMOUNT_MAX_USD } from '../../base/money.ts'
 import { SERVER_TOOL_PATTERN } from '../gateway-tools.ts'
 import { bodyCheck } from '../json/body.ts'
 import { AnyObject, compile, maybe, nullable, oneOf, text } from '../json/schema.ts'

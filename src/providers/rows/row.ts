@@ -1,5 +1,5 @@
 /** The type of a built-in row, and values that many rows share. Pure. */
-import type { DataPolicy, Provider, Quirk } from '../provider.ts'
+import type { DataPolicy, Provider, Quirk } from '../../protocol/provider.ts'
 
 /** A provider that cannot be asked: none of the formats is publicly its own. */
 export interface UnofferedRow {

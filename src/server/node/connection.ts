@@ -1,6 +1,6 @@
 /** One client connection: serves one request at a time, and is closed when it has been idle for too long. */
 import type { Socket } from 'node:net'
-import { systemClock, type Timer } from '../../clock.ts'
+import { systemClock, type Timer } from '../../base/clock.ts'
 import type { RemoteEnd } from '../connections.ts'
 import { addressBytes, addressText } from './address.ts'
 

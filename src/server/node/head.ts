@@ -1,8 +1,8 @@
 /** Request heads from `node:http`: the raw head, or the reason that its parser rejected it. Pure. */
 import type { IncomingMessage } from 'node:http'
-import { GatewayError } from '../../errors.ts'
+import { GatewayError } from '../../base/errors.ts'
 import { REQUEST_HEAD_MAX_BYTES } from '../front.ts'
-import type { RequestHead } from '../gate.ts'
+import type { RequestHead } from '../head-checks.ts'
 
 const HIGH = /[\x80-\xff]/
 

@@ -1,7 +1,7 @@
 /** One HTTP reply on `node:http`. Serve threads. */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { MoreChunks } from '../../api/operation.ts'
-import type { Timer } from '../../clock.ts'
+import type { Timer } from '../../base/clock.ts'
 import type { Peer } from '../connections.ts'
 import { type FrontHost, type FrontSocket, LINGER_MS } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'

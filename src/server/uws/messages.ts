@@ -6,9 +6,9 @@ import type {
   WebSocket,
   WebSocketBehavior,
 } from 'uWebSockets.js'
-import type { Holder } from '../../fairness/held-share.ts'
+import type { Holder } from '../../base/fairness/held-share.ts'
 import type { FrontHost } from '../front.ts'
-import type { RequestHead } from '../gate.ts'
+import type { RequestHead } from '../head-checks.ts'
 import type { Handshake, SocketSession } from '../socket-session.ts'
 import { MESSAGE_MAX_BYTES, UNSENT_MAX_BYTES, type WaitingHandshake } from '../websocket.ts'
 import { UwsSocket } from './socket.ts'

@@ -4,8 +4,8 @@
  */
 import type { HttpResponse } from 'uWebSockets.js'
 import type { MoreChunks } from '../../api/operation.ts'
-import type { Timer } from '../../clock.ts'
-import type { LoopWork } from '../../fairness/loop-share.ts'
+import type { Timer } from '../../base/clock.ts'
+import type { LoopWork } from '../../base/fairness/loop-share.ts'
 import type { Peer } from '../connections.ts'
 import { type FrontHost, type FrontSocket, LINGER_MS } from '../front.ts'
 import type { HttpRequest } from '../http-request.ts'

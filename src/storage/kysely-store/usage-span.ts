@@ -3,7 +3,7 @@
  * database runs on the calling thread.
  */
 import { type Kysely, sql } from 'kysely'
-import { FAILURES } from '../../errors.ts'
+import { FAILURES } from '../../base/errors.ts'
 import type { Engine } from '../engine.ts'
 import type { Tables } from '../tables.ts'
 import type { SpanFilter, SpanTotals } from '../usage.ts'

@@ -4,7 +4,7 @@
  * empty default guardrail.
  */
 import type { Migration } from 'kysely/migration'
-import { systemClock } from '../../clock.ts'
+import { systemClock } from '../../base/clock.ts'
 import { defaultGuardrailId } from '../guardrails.ts'
 
 interface WorkspaceRow {

@@ -5,7 +5,7 @@
  */
 import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
-import { isError } from '../../errors.ts'
+import { isError } from '../../base/errors.ts'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
 import { alerts } from './alerts.ts'

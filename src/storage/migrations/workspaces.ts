@@ -1,6 +1,6 @@
 /** Migrations that create the tables of workspaces and end users. */
 import type { Migration } from 'kysely/migration'
-import { systemClock } from '../../clock.ts'
+import { systemClock } from '../../base/clock.ts'
 
 /**
  * Adds workspaces, with the default one of the embedded mode. The migration creates it, and not the start of the

@@ -8,7 +8,7 @@
 import { closeSync, mkdirSync, openSync, readdirSync, rmdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { randomText } from '../../ids.ts'
+import { randomText } from '../../base/ids.ts'
 import { dataFolder, makeFolder } from '../data-folder.ts'
 import { isBusy } from '../sqlite.ts'
 

@@ -18,9 +18,9 @@ import {
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import type { Clock, Timer } from '../../clock.ts'
-import { randomText } from '../../ids.ts'
-import type { Log } from '../../log/log.ts'
+import type { Clock, Timer } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import type { Log } from '../../base/log/log.ts'
 import type { UsageRecord } from '../usage.ts'
 import { lineOf, type UsageLine } from './usage-line.ts'
 

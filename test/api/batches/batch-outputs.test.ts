@@ -1,7 +1,7 @@
 /** Results as files: how much of them is read. */
 import t from 'tap'
 import { OutputSizes, openOutput, outputDocument } from '../../../src/api/batches/batch-outputs.ts'
-import { RequestAbort } from '../../../src/signal.ts'
+import { RequestAbort } from '../../../src/base/signal.ts'
 import type { BatchRecord, StoredResult } from '../../../src/storage/batches.ts'
 import type { Store } from '../../../src/storage/store.ts'
 

@@ -1,7 +1,7 @@
 /** Management operations share the event loop: a key runs two at once in a thread, and others wait for their turn. */
 import t from 'tap'
 import type { ApiRequest, Operation, Reply } from '../../../src/api/operation.ts'
-import { RequestAbort } from '../../../src/signal.ts'
+import { RequestAbort } from '../../../src/base/signal.ts'
 import { allOperations } from '../../support/operations.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createListing, type Listing } from '../../../src/api/models/models.ts'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import type { MeasuredEndpoints } from '../../../src/providers/endpoint-figures.ts'
 

@@ -1,8 +1,8 @@
 /** The callers and the runners of batches at batch services: own keys, limits, guardrails, deleted keys, stops. */
 import t from 'tap'
-import { loadConfig } from '../../../src/config/config.ts'
-import { createVault } from '../../../src/credentials/vault.ts'
-import { parseVaultKeys } from '../../../src/credentials/vault-keys.ts'
+import { loadConfig } from '../../../src/process/config/config.ts'
+import { createVault } from '../../../src/providers/credentials/vault.ts'
+import { parseVaultKeys } from '../../../src/providers/credentials/vault-keys.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../../src/storage/store.ts'
 import type { BatchWorld } from '../../support/batch-world.ts'
 import { giveGuardrail } from '../../support/guardrail.ts'

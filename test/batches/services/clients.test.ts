@@ -1,12 +1,12 @@
 /** The clients of batch services, against those of the simulated provider, which the official SDKs speak too. */
 import t, { type Test } from 'tap'
+import type { SimJobFault } from '../../../src/apps/simulator/batch-jobs.ts'
+import { createSim } from '../../../src/apps/simulator/simulator.ts'
+import type { GatewayError } from '../../../src/base/errors.ts'
 import type { BatchService, EndedLine } from '../../../src/batches/services/service.ts'
 import { isLasting } from '../../../src/batches/services/service-calls.ts'
 import { BATCH_SERVICES, batchServiceOf } from '../../../src/batches/services/table.ts'
-import type { GatewayError } from '../../../src/errors.ts'
-import { BATCH_FORMATS, type BatchFormat } from '../../../src/providers/provider.ts'
-import type { SimJobFault } from '../../../src/sim/batch-jobs.ts'
-import { createSim } from '../../../src/sim/sim.ts'
+import { BATCH_FORMATS, type BatchFormat } from '../../../src/protocol/provider.ts'
 import { callsTo, ended, linesOf, submit, wireFor } from '../../support/batch-service.ts'
 
 async function start(t: Test, format: BatchFormat, fault: SimJobFault | null = null) {

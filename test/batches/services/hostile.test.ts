@@ -1,9 +1,9 @@
 /** Batch services that lie: ids that lead elsewhere, documents of any shape and size, and echoes of our key. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { BATCH_SERVICES } from '../../../src/batches/services/table.ts'
-import { GatewayError } from '../../../src/errors.ts'
-import { BATCH_FORMATS, type BatchFormat } from '../../../src/providers/provider.ts'
+import { BATCH_FORMATS, type BatchFormat } from '../../../src/protocol/provider.ts'
 import { callsTo, linesOf, SECRET, submit } from '../../support/batch-service.ts'
 import { listening } from '../../support/listening.ts'
 import { TestClock } from '../../support/test-clock.ts'

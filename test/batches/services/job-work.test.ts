@@ -1,7 +1,7 @@
 /** Jobs whose key is replaced or gone between two visits, and stores that answer late or not at all. */
 import t from 'tap'
-import { createVault, ownerOf } from '../../../src/credentials/vault.ts'
-import { parseVaultKeys } from '../../../src/credentials/vault-keys.ts'
+import { createVault, ownerOf } from '../../../src/providers/credentials/vault.ts'
+import { parseVaultKeys } from '../../../src/providers/credentials/vault-keys.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../../src/storage/store.ts'
 import type { BatchWorld } from '../../support/batch-world.ts'
 import { awayError, failingStore } from '../../support/failing-store.ts'

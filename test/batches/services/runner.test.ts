@@ -1,8 +1,8 @@
 /** Batches that batch services run: the real runner, a real database, and the services of the simulated provider. */
 import { createServer } from 'node:http'
 import t from 'tap'
-import { BATCH_FORMATS } from '../../../src/providers/provider.ts'
-import type { SimLineFault } from '../../../src/sim/batch-jobs.ts'
+import type { SimLineFault } from '../../../src/apps/simulator/batch-jobs.ts'
+import { BATCH_FORMATS } from '../../../src/protocol/provider.ts'
 import { listening } from '../../support/listening.ts'
 import { cancel, ends, liveCalls, startServed, textsOf } from '../../support/served-world.ts'
 

@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check'
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { STREAM_EVENT_TYPES } from '../../../src/protocol/events.ts'

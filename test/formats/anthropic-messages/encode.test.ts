@@ -1,10 +1,10 @@
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { claudeVersion, DEFAULT_MAX_TOKENS } from '../../../src/formats/anthropic-messages/generation.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
+import type { Endpoint, Quirk } from '../../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 

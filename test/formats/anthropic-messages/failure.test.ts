@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { FailureCode } from '../../../src/errors.ts'
+import type { FailureCode } from '../../../src/base/errors.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 
 interface Case {

@@ -1,11 +1,11 @@
 /** Requests of the Messages dialect at a provider of the same API: what a client sent arrives as it was sent. */
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import { outgoingRequest } from '../../../src/formats/outgoing.ts'
 import { FORMATS } from '../../../src/formats/table.ts'
-import type { FormatName } from '../../../src/providers/provider.ts'
+import type { FormatName } from '../../../src/protocol/provider.ts'
 import { messages as dialect, parseResponsesRequest } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 import { recordings, withoutRecordings } from '../../support/recordings.ts'

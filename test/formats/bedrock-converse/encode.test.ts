@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { bedrockConverse } from '../../../src/formats/bedrock-converse.ts'
 import type { WireRequest } from '../../../src/formats/format.ts'
 import { outgoingRequest } from '../../../src/formats/outgoing.ts'

@@ -6,7 +6,7 @@ import {
   EMBEDDINGS_FORMAT_NAMES,
   type EmbeddingsFormatName,
   type Quirk,
-} from '../../../src/providers/provider.ts'
+} from '../../../src/protocol/provider.ts'
 import { OFFERED } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 
@@ -173,7 +173,7 @@ t.test('gemini-embeddings', async t => {
     },
     { model: 'models/m', content: { parts: [{ text: 'a dog' }] } },
   ])
-  t.throws(() => encode('gemini-embeddings', { input: 'a' }, { upstreamModel: '../x/..' }), {
+  t.throws(() => encode('gemini-embeddings', { input: 'a' }, { upstreamModel: '..' }), {
     code: 'unprocessable',
   })
 })

@@ -1,8 +1,8 @@
 /** Own goldens of the formats of embeddings: one small reply for each way in which providers deviate, or break. */
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { EMBEDDINGS_FORMATS } from '../../../src/formats/embeddings/table.ts'
-import { EMBEDDINGS_FORMAT_NAMES } from '../../../src/providers/provider.ts'
+import { EMBEDDINGS_FORMAT_NAMES } from '../../../src/protocol/provider.ts'
 import { AS_FLOATS, decodeVectors } from '../../support/decode-embeddings.ts'
 import { goldens } from '../../support/goldens.ts'
 import { arrivals } from '../../support/recordings.ts'

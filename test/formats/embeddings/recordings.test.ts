@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { EMBEDDINGS_FORMATS } from '../../../src/formats/embeddings/table.ts'
-import type { EmbeddingsFormatName } from '../../../src/providers/provider.ts'
+import type { EmbeddingsFormatName } from '../../../src/protocol/provider.ts'
 import { AS_FLOATS, decodeVectors, float32s } from '../../support/decode-embeddings.ts'
 import {
   arrivals,

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { createEmbeddings } from '../../../src/dialects/embeddings.ts'
 import { EMBEDDINGS_FORMATS } from '../../../src/formats/embeddings/table.ts'
-import type { EmbeddingsFormatName, Quirk } from '../../../src/providers/provider.ts'
+import type { EmbeddingsFormatName, Quirk } from '../../../src/protocol/provider.ts'
 import { OFFERED } from '../../support/dialects.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 import { type Recording, recordings, withoutRecordings } from '../../support/recordings.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { googleGemini } from '../../../src/formats/google-gemini.ts'
 import { decodeReply } from '../../support/decode-reply.ts'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import { isSigning, modelPath, thinkingOf } from '../../../src/formats/google-gemini/model.ts'
 import { search } from '../../support/property.ts'
 

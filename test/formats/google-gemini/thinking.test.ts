@@ -1,7 +1,7 @@
 import t from 'tap'
 import { thinkingConfig } from '../../../src/formats/google-gemini/model.ts'
+import type { Endpoint } from '../../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Endpoint } from '../../../src/providers/provider.ts'
 
 function config(
   model: string,

@@ -1,10 +1,10 @@
 /** Fields of a request in the Chat Completions form, and what is refused. */
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import type { ModelRequest } from '../../../src/formats/format.ts'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
+import type { Endpoint, Quirk } from '../../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 
 type Body = Readonly<Record<string, unknown>>

@@ -1,7 +1,7 @@
 /** `instructions` and `input` as Chat Completions messages, item kind by item kind. */
 import t from 'tap'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
-import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
+import type { Endpoint, Quirk } from '../../../src/protocol/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 

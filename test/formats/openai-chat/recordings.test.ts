@@ -4,10 +4,10 @@
  */
 import { ChatCompletionStream } from 'openai/lib/ChatCompletionStream'
 import t from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
-import { SseParser } from '../../../src/upstream/sse.ts'
+import { SseParser } from '../../../src/providers/upstream/sse.ts'
 import { decodeReply } from '../../support/decode-reply.ts'
 import { type Collected, collect } from '../../support/delta-items.ts'
 import {

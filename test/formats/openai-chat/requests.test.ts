@@ -1,8 +1,8 @@
 /** Recorded Chat Completions requests, brought into the Responses vocabulary and back. */
 import t from 'tap'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
+import type { Endpoint, Quirk } from '../../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
 import { recordings, withoutRecordings } from '../../support/recordings.ts'

@@ -2,8 +2,8 @@
 import t from 'tap'
 import type { ModelRequest } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
+import type { Endpoint, Quirk } from '../../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import type { Endpoint, Quirk } from '../../../src/providers/provider.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 import { recordings, withoutRecordings } from '../../support/recordings.ts'
 

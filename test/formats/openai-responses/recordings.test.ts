@@ -3,7 +3,7 @@
  * itself said the whole reply was. The reading on that side shares no code with the decoder.
  */
 import t, { type Test } from 'tap'
-import { GatewayError } from '../../../src/errors.ts'
+import { GatewayError } from '../../../src/base/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
 import { decodeBody, decodeStream } from '../../support/decode-reply.ts'

@@ -4,10 +4,16 @@
  * summaries) get a text.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { READERS, type SimAsk } from '../../../src/sim/ask.ts'
-import { type ReplyPart, type SimReply, type Speaker, type Speech, tallyOf } from '../../../src/sim/reply.ts'
-import { SPEAKERS } from '../../../src/sim/sim.ts'
-import { parseObject, readBody, targetOf } from '../../../src/sim/targets.ts'
+import { READERS, type SimAsk } from '../../../src/apps/simulator/ask.ts'
+import {
+  type ReplyPart,
+  type SimReply,
+  type Speaker,
+  type Speech,
+  tallyOf,
+} from '../../../src/apps/simulator/reply.ts'
+import { SPEAKERS } from '../../../src/apps/simulator/simulator.ts'
+import { parseObject, readBody, targetOf } from '../../../src/apps/simulator/targets.ts'
 import { awsEvents } from '../../support/aws-events.ts'
 import { listening } from '../../support/listening.ts'
 import { FORMATS } from '../../support/parrot.ts'

@@ -6,7 +6,7 @@ import {
   type Speaker,
   type Speech,
   wholeText,
-} from '../../../src/sim/reply.ts'
+} from '../../../src/apps/simulator/reply.ts'
 
 const FINISH = { stop: 'end_turn', calls: 'tool_use', length: 'max_tokens', refusal: 'refusal' } as const
 

@@ -1,9 +1,9 @@
 /** The contract of files, their passages, and the memory of tools. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
+import { searchWords } from '../../../src/features/tasks/search-words.ts'
 import type { MemoryEntry, NewFile, NewPassage } from '../../../src/storage/files.ts'
 import type { Store } from '../../../src/storage/store.ts'
-import { searchWords } from '../../../src/tasks/search-words.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someWorkspace } from '../records.ts'
 

@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createLog } from '../../../src/log/log.ts'
+import { createLog } from '../../../src/base/log/log.ts'
 import {
   openSpool,
   readSpool,

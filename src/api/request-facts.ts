@@ -1,0 +1,147 @@
+/**
+ * Reads a request's body and the settings that come outside it, on any transport: headers about the client
+ * (`HTTP-Referer`, `X-Title`, agent and session ids), and the data region of the host.
+ */
+import { callerOf } from '../callers/keys.ts'
+import type { FailureDetails } from '../dialects/dialect.ts'
+import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
+import { keptName } from '../pipeline/accounting/account.ts'
+import type { Outcome } from '../pipeline/answer/answer.ts'
+import { isObject } from '../protocol/json/schema.ts'
+import type { ApiRequest, Reply } from './operation.ts'
+
+/** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
+const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
+
+export function failureDetails(
+  call: ClientRequest,
+  outcome: Extract<Outcome, { answered: false }>,
+): FailureDetails {
+  return {
+    id: call.id,
+    metadata: call.withMetadata ? outcome.metadata : null,
+    usage: outcome.charged?.usage ?? null,
+    request: call.request,
+  }
+}
+
+/** Terms of a request beside its body, for the pipeline. */
+export function factsOf(
+  request: ApiRequest,
+  dataRegionOf: DataRegionOf,
+  reply: Reply,
+): Omit<ClientRequest, 'dialect' | 'request'> {
+  return {
+    id: request.id,
+    caller: callerOf(request.key),
+    withMetadata: wantsMetadata(request.headers),
+    dataRegion: dataRegionOf(request.host),
+    watch: request.watch,
+    held: request.held,
+    signal: request.signal,
+    client: clientOf(request.headers, request.body),
+    rates: reply,
+    callerContext: request.callerContext,
+    trace: request.trace,
+  }
+}
+
+/** Words of clients about themselves in a body: over a WebSocket the headers are those of the handshake. */
+interface SelfDescribed {
+  readonly client_metadata?: Readonly<Record<string, unknown>> | null
+}
+
+function metadataText(body: unknown, name: string): string | undefined {
+  const metadata = (body as SelfDescribed).client_metadata
+  const value = typeof metadata === 'object' ? metadata?.[name] : undefined
+  return typeof value === 'string' && value !== '' ? value : undefined
+}
+
+/** Calls no function for the usual client, which names no agent. */
+function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | undefined {
+  const referer = headers.get('http-referer') ?? headers.get('referer')
+  const userAgent = headers.get('user-agent')
+  // Ours, and those that clients of similar interfaces send. The first one counts.
+  const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
+  let agent = headers.get('x-agent-id') ?? headers.get('x-claude-code-agent-id') ?? headers.get('thread-id')
+  let parentAgent = headers.get('x-claude-code-parent-agent-id') ?? headers.get('x-codex-parent-thread-id')
+  if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+    agent = metadataText(body, 'thread_id') ?? agent
+    parentAgent = metadataText(body, 'x-codex-parent-thread-id') ?? parentAgent
+  }
+  if (referer === undefined && userAgent === undefined && title === undefined) {
+    if (agent === undefined && parentAgent === undefined) return undefined
+  }
+  return { referer, title, userAgent, agent, parentAgent }
+}
+
+/** The parsed body. The log line of a request that is refused, here or later, tells at least its model. */
+export function parseBody<Parsed>(
+  dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
+  request: ApiRequest,
+  reply: Reply,
+  body = request.body,
+): Parsed {
+  const { headers } = request
+  reply.requestedModel = modelIn(body)
+  let session = headers.get('x-session-id')
+  if (session === undefined || session === '') {
+    session = headers.get('x-claude-code-session-id') ?? headers.get('session-id')
+    if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
+      session = metadataText(body, 'session_id') ?? session
+    }
+    // Unfit words of vendors' clients are no session, and no reason to refuse.
+    if (session !== undefined) session = keptName(session)
+  }
+  const asked = session === undefined ? body : withSession(body, session)
+  return dialect.parse(asked, headers)
+}
+
+function modelIn(body: unknown): string | undefined {
+  if (!isObject(body)) return undefined
+  const { model, models } = body
+  const named = model ?? (Array.isArray(models) ? models[0] : undefined)
+  return typeof named === 'string' ? named : undefined
+}
+
+/** Puts the session of the header into a body without one, so that the same rules check it. */
+function withSession(body: unknown, session: string): unknown {
+  if (typeof body !== 'object' || body === null) return body
+  if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
+  return { ...body, session_id: session }
+}
+
+/** True when a header asks for `gateway_metadata`. */
+export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
+  for (const name of METADATA_HEADERS) {
+    const value = headers.get(name)
+    if (value !== undefined) return value.toLowerCase() === 'enabled'
+  }
+  return false
+}
+
+type Region = NonNullable<ClientRequest['dataRegion']>
+
+/** Hosts of the regions; a name without a port stands for every port. */
+type RegionHosts = Readonly<Record<Region, readonly string[]>>
+
+/** Finds the region of a Host header; null: data may go anywhere. */
+export type DataRegionOf = (host: string) => Region | null
+
+/** Only configured names count, exactly: any other host is the global one. */
+export function createDataRegions(hosts: RegionHosts): DataRegionOf {
+  const regions = new Map<string, Region>()
+  for (const region of ['europe', 'us'] as const) {
+    for (const host of hosts[region]) regions.set(nameOf(host), region)
+  }
+  if (regions.size === 0) return () => null
+  return host => {
+    const name = nameOf(host)
+    return regions.get(name) ?? regions.get(name.replace(/:\d{1,5}$/, '')) ?? null
+  }
+}
+
+/** Host names ignore case, and may end in the dot of the root. */
+function nameOf(host: string): string {
+  return host.toLowerCase().replace(/\.(?=$|:\d{1,5}$)/, '')
+}

@@ -1,0 +1,65 @@
+/** Finds the gateway port that a command calls: its address and key, from options, configuration or environment. */
+import { keyKind } from '../../callers/api-key.ts'
+import { type Config, loadConfig, processEnvironment } from '../../process/config/config.ts'
+import { CommandError, type Given, UsageError } from './command.ts'
+import { configWords } from './outcome.ts'
+
+/** A port that is asked, and the key for it. */
+export interface AskedPort {
+  readonly url: string
+  readonly key: string
+}
+
+/** One of the two ports of a gateway, with the kind of key that it takes. */
+export interface PortTerms {
+  /** The part of the configuration. */
+  readonly part: 'listen' | 'admin'
+  /** Without one in the configuration. */
+  readonly defaultPort: number
+  readonly key: 'apiKey' | 'managementKey'
+  /** Told where there is no key. */
+  readonly missing: string
+  /** Told for a key of the other kind. */
+  readonly otherKind: string
+}
+
+/** Address and key. @throws UsageError, ConfigError, CommandError */
+export function askedPort(given: Given, kind: PortTerms): AskedPort {
+  const { url, key: givenKey } = given
+  const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(given)
+  const key = typeof givenKey === 'string' ? givenKey : (config?.[kind.key] ?? '')
+  const asked = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
+  if (key === '') throw new UsageError(kind.missing)
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
+  // It would be refused; so it need not leave this machine.
+  const own = kind.key === 'apiKey' ? 'inference' : 'management'
+  if ((keyKind(key) ?? own) !== own) throw new CommandError(kind.otherKind)
+  return asked
+}
+
+/** The address alone. @throws UsageError, ConfigError */
+export function askedAddress(given: Given, kind: PortTerms): string {
+  return typeof given['url'] === 'string' ? checkedUrl(given['url']) : urlOf(configOf(given), kind)
+}
+
+const configOf = ({ config }: Given): Config => loadConfig(configWords(config), processEnvironment())
+
+function checkedUrl(text: string): string {
+  const url = URL.parse(text)
+  const isPlain =
+    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
+  if (!isPlain || !/^https?:$/.test(url.protocol)) {
+    throw new UsageError(
+      '--url: expects an http:// or https:// address with a host, and without a user or query',
+    )
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
+}
+
+/** The port of a gateway of this configuration, as seen from its own machine. */
+function urlOf(config: Config | null, { part, defaultPort }: PortTerms): string {
+  const { host = '127.0.0.1', port = defaultPort } = config?.[part] ?? {}
+  if (port === 0) throw new UsageError(`--url: is required, because ${part}.port is 0`)
+  const reached = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+  return `http://${reached.includes(':') ? `[${reached}]` : reached}:${port}`
+}

@@ -1,0 +1,224 @@
+/** `sluice batches`: lists the batches of a gateway, watches one until it ends, or cancels one. All over HTTP. */
+import { systemClock } from '../../base/clock.ts'
+import { processEnvironment } from '../../process/config/config.ts'
+import { barDisplay, jsonDisplay, textDisplay } from './batches/display.ts'
+import { batchPath, listBatches, readBatch, type SeenBatch } from './batches/reading.ts'
+import { ResultFile } from './batches/result-file.ts'
+import { type BatchView, batchSummary, batchTable, batchView } from './batches/view.ts'
+import { type BatchDisplay, watchBatch } from './batches/watching.ts'
+import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
+import { GATEWAY_OPTIONS, GatewayClient, GatewayFault, gatewayOf } from './gateway-client.ts'
+import { complain, EXIT_FAILED, print } from './outcome.ts'
+import { drawsOver, ProgressBar } from './terminal/progress-bar.ts'
+import { count, counted, duration, plain } from './terminal/text.ts'
+import { waitingClock } from './waiting-clock.ts'
+
+const LIST_DEFAULT = 20
+const LIST_MAX = 100_000
+/** As a gateway makes them. */
+const BATCH_ID = /^batch_[A-Za-z0-9]{1,64}$/
+const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const
+/** Codes of commands that a signal ends, as shells count. */
+const EXIT_SIGNALLED = 128
+
+const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
+
+export const batchesList: Command = {
+  name: 'batches list',
+  does: "list the batches in the key's workspace, newest first",
+  options: {
+    status: {
+      value: 'STATUS',
+      does: 'only batches with this status, or with one of several: in_progress,failed',
+    },
+    limit: { value: 'N', does: `the maximum number to list; default: ${LIST_DEFAULT}` },
+    after: { value: 'ID', does: 'continue after this batch' },
+    'created-after': {
+      value: 'TIME',
+      does: 'only batches created after this time, in Unix seconds or ISO 8601',
+    },
+    'created-before': { value: 'TIME', does: 'only batches created before this time' },
+    json: { does: 'one line of JSON for each batch, as the API returns it' },
+    ...SHARED_OPTIONS,
+  },
+  async run(given) {
+    const limit = limitOf(given)
+    const client = clientOf(given)
+    const { batches, hasMore } = await listBatches(client, filterOf(given), limit)
+    if (given['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
+    else if (batches.length === 0) complain(["no matching batches in this key's workspace"])
+    else for (const text of batchTable(batches, systemClock.nowMs())) print(text)
+    const last = batches.at(-1)
+    if (hasMore && last !== undefined) complain([`there are more: continue with --after ${last.id}`])
+    return 0
+  },
+}
+
+export const batchesWatch: Command = {
+  name: 'batches watch',
+  does: 'show the progress of a batch until it ends; exit code 0 if it completed',
+  argument: 'ID',
+  options: {
+    output: { value: 'FILE', does: 'write the results to this file at the end, as JSON Lines' },
+    json: { does: 'one line of JSON for each change instead of text' },
+    ...SHARED_OPTIONS,
+  },
+  async run(given, argument) {
+    const id = batchId(argument)
+    const client = clientOf(given)
+    const output = typeof given['output'] === 'string' ? given['output'] : null
+    const file = output === null ? null : await ResultFile.open(output)
+    const stopping = stopSignal()
+    const { signal } = stopping
+    try {
+      const read = (onBegin: (batch: BatchView) => void) =>
+        readBatch(client, id, {
+          file,
+          signal,
+          onResults(batch) {
+            onBegin(batch)
+            // All that results tell beyond their lines is why some failed.
+            return file === null && batch.failed === 0
+          },
+        })
+      const display = displayOf(given)
+      const seen = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(named(id))
+      await file?.keep()
+      tell(seen, given, output)
+      return seen.batch.status === 'completed' ? 0 : EXIT_FAILED
+    } catch (error) {
+      await file?.drop()
+      if (!signal.aborted) throw error
+      const url = typeof given['url'] === 'string' ? ` --url ${client.url}` : ''
+      complain([
+        `${id} continues without being watched; watch it again with sluice batches watch ${id}${url}`,
+        ...(output === null ? [] : [`${output} was not written`]),
+      ])
+      return EXIT_SIGNALLED + stopping.number
+    } finally {
+      stopping.end()
+    }
+  },
+}
+
+export const batchesCancel: Command = {
+  name: 'batches cancel',
+  does: 'cancel a batch; the results that it has so far are kept',
+  argument: 'ID',
+  options: { json: { does: 'print the batch as one line of JSON' }, ...SHARED_OPTIONS },
+  async run(given, argument) {
+    const id = batchId(argument)
+    const client = clientOf(given)
+    const tellJson = ({ document }: BatchView) => print(JSON.stringify(document))
+    try {
+      const batch = batchView(await client.json('POST', `${batchPath(id)}/cancel`).catch(named(id)))
+      if (batch === null) throw client.stranger()
+      if (given['json'] === true) tellJson(batch)
+      else for (const line of cancelling(batch)) print(line)
+      return 0
+    } catch (error) {
+      if (!(error instanceof GatewayFault) || error.status !== 409) throw error
+      const { batch } = await readBatch(client, id, { onResults: () => true }).catch(named(id))
+      if (given['json'] === true) tellJson(batch)
+      complain([notCancelled(batch, systemClock.nowMs())])
+      return batch.status === 'cancelled' ? 0 : EXIT_FAILED
+    }
+  },
+}
+
+function cancelling(batch: BatchView): string[] {
+  const { id, status, total, completed, failed } = batch
+  const done = completed + failed
+  return [
+    `${id} is ${status}: ${count(done)} of ${counted(total, 'request')} have results, which are kept`,
+    `sluice batches watch ${id} shows when it has ended`,
+  ]
+}
+
+function notCancelled(
+  { id, status, isTerminal, completed, failed, total, finalizedMs }: BatchView,
+  nowMs: number,
+) {
+  if (!isTerminal) return `${id} can no longer be cancelled: it is ${status}`
+  const ago = finalizedMs === null ? '' : ` ${duration(nowMs - finalizedMs)} ago`
+  const results = `${count(completed + failed)} of ${counted(total, 'request')} have results`
+  return `${id} has already ended: ${status}${ago}, ${results}; there is nothing to cancel`
+}
+
+function tell(seen: SeenBatch, given: Given, output: string | null): void {
+  const { batch, results } = seen
+  if (given['json'] !== true) for (const text of batchSummary(batch, results, output)) print(text)
+  else print(JSON.stringify({ ...batch.document, error_types: Object.fromEntries(results.errors) }))
+}
+
+function displayOf(given: Given): BatchDisplay {
+  const { stdout } = process
+  const output = { line: print, note: (text: string) => complain([text]) }
+  if (given['json'] === true) return jsonDisplay(output, waitingClock)
+  const environment = processEnvironment()
+  if (!drawsOver(stdout, environment)) return textDisplay(output, waitingClock)
+  return barDisplay(new ProgressBar(stdout, environment), waitingClock)
+}
+
+/** Aborts at the first signal; a second one ends the process. */
+function stopSignal() {
+  const controller = new AbortController()
+  let number = 0
+  const listeners = (Object.keys(SIGNALS) as (keyof typeof SIGNALS)[]).map(name => {
+    const listener = () => {
+      number = SIGNALS[name]
+      controller.abort(new Error(name))
+    }
+    process.once(name, listener)
+    return { name, listener }
+  })
+  return {
+    signal: controller.signal,
+    get number() {
+      return number
+    },
+    end() {
+      for (const { name, listener } of listeners) process.off(name, listener)
+    },
+  }
+}
+
+function clientOf(given: Given): GatewayClient {
+  // A reader that has seen enough, such as head, is no fault.
+  process.stdout.on('error', () => process.exit(EXIT_FAILED))
+  return new GatewayClient(gatewayOf(given))
+}
+
+/** @throws UsageError: anything else may be a secret, or change the terminal */
+function batchId(argument: string): string {
+  if (BATCH_ID.test(argument)) return argument
+  throw new UsageError(
+    'ID: expects the id of a batch, such as batch_4fzn2Yc1; sluice batches list shows them',
+  )
+}
+
+/** Names the batch in the refusal of an unknown one. */
+function named(id: string): (error: unknown) => never {
+  return error => {
+    if (!(error instanceof GatewayFault) || error.status !== 404) throw error
+    throw new CommandError(`there is no batch ${id} in this key's workspace; sluice batches list shows them`)
+  }
+}
+
+function limitOf({ limit }: Given): number {
+  if (limit === undefined) return LIST_DEFAULT
+  const value = Number(limit)
+  if (Number.isInteger(value) && value >= 1 && value <= LIST_MAX) return value
+  throw new UsageError(`--limit: expects a number from 1 to ${count(LIST_MAX)}`)
+}
+
+function filterOf(given: Given): URLSearchParams {
+  const filter = new URLSearchParams()
+  for (const name of ['after', 'created-after', 'created-before']) {
+    const value = given[name]
+    if (typeof value === 'string') filter.set(name.replace('-', '_'), value)
+  }
+  const { status } = given
+  if (typeof status === 'string') for (const each of status.split(',')) filter.append('status', plain(each))
+  return filter
+}

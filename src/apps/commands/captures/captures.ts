@@ -1,0 +1,188 @@
+/** `sluice captures`: lists, shows and deletes captures, in the store and data folder of the configuration. */
+import { existsSync } from 'node:fs'
+import { systemClock } from '../../../base/clock.ts'
+import { capturesFolder, partPath, readNode, removeFiles } from '../../../features/captures/folder.ts'
+import { openSealedFile, SealedFileError } from '../../../features/captures/sealed-file.ts'
+import { loadConfig, processEnvironment } from '../../../process/config/config.ts'
+import { loadVaultRing, type VaultKey } from '../../../providers/credentials/vault-keys.ts'
+import type { CapturePart, CaptureRecord } from '../../../storage/captures/captures.ts'
+import type { Store } from '../../../storage/store.ts'
+import { CONFIG_OPTION, type Command, CommandError, type Given } from '../command.ts'
+import { auditEntry, withStore } from '../keys.ts'
+import { complain, configWords, print } from '../outcome.ts'
+import { escaped, shownRecord } from './shown-record.ts'
+
+const ARGUMENT = 'ID'
+
+export const capturesList: Command = {
+  name: 'captures list',
+  does: 'list the captures: whose requests they hold, how many, and until when',
+  options: { config: CONFIG_OPTION },
+  async run(given) {
+    await withStore(given, async ({ captures }) => {
+      const kept = (await captures.list()).filter(isKept)
+      if (kept.length === 0) return print('There are no captures.')
+      const rows = kept.map(each => [
+        each.id,
+        isRunning(each) ? 'running' : 'ended',
+        subjectOf(each),
+        count(each.requests),
+        count(each.leftOut),
+        count(each.bytes),
+        each.createdAt,
+        each.expiresAt,
+      ])
+      const head = ['capture', 'state', 'of', 'requests', 'left out', 'bytes', 'begun', 'gone']
+      for (const row of [head, ...rows]) print(row.join('\t'))
+    })
+    return 0
+  },
+}
+
+export const capturesShow: Command = {
+  name: 'captures show',
+  does: 'show what a capture recorded on this node: requests, calls to providers, answers',
+  argument: ARGUMENT,
+  options: {
+    json: { does: 'one line of JSON for each request' },
+    config: CONFIG_OPTION,
+  },
+  async run(given, id) {
+    const config = loadConfig(configWords(given['config']), processEnvironment())
+    const { keys } = loadVaultRing(config)
+    const folder = capturesFolder(config.storage.url)
+    await withStore(given, async store => {
+      const record = await findKept(store, id)
+      const parts = await store.captures.parts(record.id)
+      if (given['json'] !== true) {
+        print(
+          `${record.id} of ${subjectOf(record)}: ${counted(record.requests)}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
+        )
+      }
+      const shown = new PartReader(folder, keys, record, given)
+      for (const part of parts) await shown.show(part)
+      if (parts.length === 0) complain(['nothing has been captured yet'])
+    })
+    return 0
+  },
+}
+
+export const capturesDelete: Command = {
+  name: 'captures delete',
+  does: 'end a capture and delete what it recorded; other nodes follow within a minute',
+  argument: ARGUMENT,
+  options: { config: CONFIG_OPTION },
+  async run(given, id) {
+    const config = loadConfig(configWords(given['config']), processEnvironment())
+    await withStore(given, async store => {
+      const record = await findKept(store, id)
+      await store.audited(
+        verbs => verbs.captures.remove(record.organizationId, record.id),
+        isRemoved =>
+          isRemoved
+            ? {
+                ...auditEntry('capture.delete', {
+                  kind: 'capture',
+                  id: record.id,
+                  name: record.keyHash ?? record.workspaceId,
+                }),
+                organizationId: record.organizationId,
+              }
+            : null,
+      )
+      removeFiles(capturesFolder(config.storage.url), record.id)
+      print(`${record.id} was deleted`)
+    })
+    return 0
+  },
+}
+
+/** Shows the parts of a capture that are here. */
+class PartReader {
+  readonly #folder: string
+  readonly #keys: readonly VaultKey[]
+  readonly #record: CaptureRecord
+  readonly #given: Given
+  readonly #node: string | null
+
+  constructor(folder: string, keys: readonly VaultKey[], record: CaptureRecord, given: Given) {
+    this.#folder = folder
+    this.#keys = keys
+    this.#record = record
+    this.#given = given
+    this.#node = readNode(folder)
+  }
+
+  /** @throws CommandError if the file does not open */
+  async show({ name, node, host, requests }: CapturePart): Promise<void> {
+    const path = partPath(this.#folder, this.#record.id, name)
+    if (node !== this.#node) {
+      complain([
+        `${counted(requests)} of this capture are on another node, ${node} on ${escaped(host)}: run this command there`,
+      ])
+      return
+    }
+    if (!existsSync(path)) {
+      if (requests > 0) complain([`${path} is missing, with ${counted(requests)}`])
+      return
+    }
+    try {
+      await this.#read(path, name)
+    } catch (error) {
+      if (!(error instanceof SealedFileError)) throw error
+      throw new CommandError(`${path} cannot be opened: ${error.message}`)
+    }
+  }
+
+  async #read(path: string, name: string): Promise<void> {
+    const { id, organizationId } = this.#record
+    const decoder = new TextDecoder()
+    let line = ''
+    for await (const piece of openSealedFile(path, this.#keys, { captureId: id, organizationId, name })) {
+      if (piece.kind === 'end') {
+        if (!piece.isWhole)
+          complain(['this part is incomplete: it is still being written, or its process was killed'])
+        continue
+      }
+      line += decoder.decode(piece.bytes, { stream: true })
+      const lines = line.split('\n')
+      line = lines.pop() ?? ''
+      for (const each of lines) this.#print(each)
+    }
+  }
+
+  #print(line: string): void {
+    if (this.#given['json'] === true) print(escaped(line))
+    else for (const each of shownRecord(line)) print(each)
+  }
+}
+
+/** @throws CommandError */
+async function findKept({ captures }: Store, id: string): Promise<CaptureRecord> {
+  const record = (await captures.list()).find(each => each.id === id && isKept(each))
+  if (record === undefined) {
+    throw new CommandError('there is no such capture; sluice captures list shows all captures')
+  }
+  return record
+}
+
+function isKept({ expiresAt }: CaptureRecord): boolean {
+  return Date.parse(expiresAt) > systemClock.nowMs()
+}
+
+function isRunning({ endsAt, endedAt }: CaptureRecord): boolean {
+  return endedAt === null && Date.parse(endsAt) > systemClock.nowMs()
+}
+
+function subjectOf({ keyHash, workspaceId }: CaptureRecord): string {
+  return keyHash === null ? `workspace ${escaped(workspaceId ?? '')}` : `key ${keyHash}`
+}
+
+/** With commas between thousands. */
+function count(value: number): string {
+  return value.toLocaleString('en-US')
+}
+
+function counted(requests: number): string {
+  return `${count(requests)} request${requests === 1 ? '' : 's'}`
+}

@@ -1,0 +1,253 @@
+/** The type of a command, and the parser of its arguments. Error messages name the option, never its value. */
+import { parseArgs } from 'node:util'
+import { didYouMean } from '../../base/did-you-mean.ts'
+
+/** An option of a command: `--name VALUE`, or `--name` alone. */
+export interface Option {
+  /** Placeholder for its value in the usage; absent for an option without a value. */
+  readonly value?: string
+  readonly required?: boolean
+  /** May be given several times; its text then has a line for each. */
+  readonly repeats?: true
+  readonly does: string
+}
+
+/** The options that were given: the text of those with a value, true for the others. */
+export type Given = Readonly<Record<string, string | true>>
+
+/** A row of the command line. */
+export interface Command {
+  readonly name: string
+  readonly does: string
+  /** Placeholder of the one word that has to follow the name; absent: none may. */
+  readonly argument?: string
+  readonly isArgumentOptional?: true
+  readonly options: Readonly<Record<string, Option>>
+  /**
+   * Resolves to the exit code.
+   * @param argument empty for a command without one
+   * @throws UsageError, or CommandError
+   */
+  run(given: Given, argument: string): Promise<number>
+}
+
+/** The command line is invalid; one line for each fault. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
+}
+
+/** A command cannot do what it was asked; one sentence that says why, and mostly what to do. Exit code 1. */
+export class CommandError extends Error {
+  override readonly name: string = 'CommandError'
+}
+
+/** The words of a command line, read for one of the commands. */
+export type Read =
+  | { readonly asks: 'help'; readonly command: Command | null }
+  | { readonly asks: 'version' }
+  | { readonly asks: 'run'; readonly command: Command; readonly given: Given; readonly argument: string }
+
+export const CONFIG_OPTION: Option = {
+  value: 'FILE',
+  does: 'the configuration file; default: GATEWAY_CONFIG',
+}
+
+/** Options of every command. */
+const COMMON: Readonly<Record<string, Option>> = {
+  help: { does: 'show this help' },
+  version: { does: 'show the version' },
+}
+
+/** @throws UsageError with all faults */
+export function readWords(words: readonly string[], commands: readonly Command[]): Read {
+  const split = splitWords(words, commands)
+  if (split.version) return { asks: 'version' }
+  if (split.help) return { asks: 'help', command: split.command }
+  const { command, rest, options } = split
+  if (command === null) throw new UsageError(unknownCommand(rest, commands))
+  const [argument = '', ...surplus] = command.argument === undefined ? ['', ...rest] : rest
+  const faults = [
+    ...(command.argument === undefined || command.isArgumentOptional === true || argument !== ''
+      ? []
+      : [`${command.argument}: is missing; usage: sluice ${command.name} ${command.argument}`]),
+    ...surplus.map(
+      word => `${safe(word)}: unknown argument of sluice ${command.name}${fileHint(word, command)}`,
+    ),
+    ...options.flatMap(option => optionFault(option, command)),
+    ...Object.entries(command.options)
+      .filter(([name, { required }]) => required === true && !options.some(option => option.name === name))
+      .map(([name, { value }]) => `--${name}: is required; usage: --${name} ${value ?? ''}`.trimEnd()),
+  ]
+  if (faults.length > 0) throw new UsageError(faults.join('\n'))
+  return {
+    asks: 'run',
+    command,
+    argument,
+    given: givenOf(options, command),
+  }
+}
+
+/** Of an option that was given again, the last value counts, or all do. */
+function givenOf(options: readonly GivenOption[], command: Command): Given {
+  const given: Record<string, string | true> = {}
+  for (const { name, value = true } of options) {
+    const before = command.options[name]?.repeats === true ? given[name] : undefined
+    given[name] = typeof before === 'string' ? `${before}\n${value}` : value
+  }
+  return given
+}
+
+interface GivenOption {
+  /** With its dashes, as it was written, without a value. */
+  readonly written: string
+  readonly name: string
+  readonly value: string | undefined
+}
+
+interface Split {
+  readonly command: Command | null
+  /** Words that belong to no option. */
+  readonly rest: readonly string[]
+  readonly options: readonly GivenOption[]
+  readonly help: boolean
+  readonly version: boolean
+}
+
+function splitWords(words: readonly string[], commands: readonly Command[]): Split {
+  // The command decides if a word is the value of the option before it, so commands come first.
+  const count = words.findIndex(word => word.startsWith('-'))
+  const leading = count === -1 ? words : words.slice(0, count)
+  const command = commandOf(leading, commands)
+  const known = { ...COMMON, ...command?.options }
+  const { tokens } = parseArgs({
+    args: [...words],
+    options: {
+      ...Object.fromEntries(
+        Object.entries(known).map(([name, { value }]) => [
+          name,
+          { type: value === undefined ? ('boolean' as const) : ('string' as const) },
+        ]),
+      ),
+      help: { type: 'boolean', short: 'h' },
+    },
+    strict: false,
+    tokens: true,
+  })
+  // The word after an unknown option is probably its value, and no second fault.
+  const isUnknown = (at: number) => {
+    const token = tokens[at]
+    return token?.kind === 'option' && token.value === undefined && !Object.hasOwn(known, token.name)
+  }
+  const positionals = tokens.flatMap((token, at) =>
+    token.kind === 'positional' && !isUnknown(at - 1) ? [token.value] : [],
+  )
+  const options = tokens.flatMap(token =>
+    token.kind === 'option' ? [{ written: token.rawName, name: token.name, value: token.value }] : [],
+  )
+  const asks = (name: string) => options.some(option => option.name === name && option.value === undefined)
+  return {
+    command,
+    rest: command === null ? positionals : positionals.slice(command.name.split(' ').length),
+    options,
+    help: asks('help'),
+    version: asks('version'),
+  }
+}
+
+function commandOf(words: readonly string[], commands: readonly Command[]): Command | null {
+  return commands.find(({ name }) => name.split(' ').every((part, at) => words[at] === part)) ?? null
+}
+
+function unknownCommand(words: readonly string[], commands: readonly Command[]): string {
+  const [first] = words
+  if (first === undefined) return 'a command is missing; sluice --help lists them'
+  const names = commands.map(({ name }) => name)
+  const beginnings = names.filter(name => name.startsWith(`${first} `))
+  if (words.length === 1 && beginnings.length > 0) {
+    return `${first}: is not a complete command; the commands are: ${beginnings.join(', ')}`
+  }
+  const asked = words.slice(0, 2).map(safe).join(' ')
+  const hint = didYouMean(words.slice(0, 2).join(' '), names) || didYouMean(first, names)
+  return `${asked}: there is no such command${hint || '; sluice --help lists them'}`
+}
+
+function optionFault({ written, name, value }: GivenOption, { name: command, options }: Command): string[] {
+  const option = Object.hasOwn(options, name) ? options[name] : undefined
+  if (option === undefined) {
+    const names = [...Object.keys(options), ...Object.keys(COMMON)].map(each => `--${each}`)
+    return [`${safe(written)}: unknown option of sluice ${command}${didYouMean(written, names)}`]
+  }
+  if (option.value === undefined) return value === undefined ? [] : [`--${name}: does not take a value`]
+  return value === undefined || value === '' || value.startsWith('--')
+    ? [`--${name}: expects ${option.value}`]
+    : []
+}
+
+/** A bare word is mostly a file: npm takes `--config` away where `--` is missing before it. */
+function fileHint(word: string, { options }: Command): string {
+  return 'config' in options ? `; to name a configuration file, use --config ${safe(word)}` : ''
+}
+
+/** A word without what may be the value of a secret. */
+function safe(word: string): string {
+  const [name = ''] = word.split('=')
+  return /^sk-/.test(name) ? '(a key)' : name
+}
+
+/** The lines of `--help`; of all commands without one. */
+export function usage(command: Command | null, commands: readonly Command[]): string {
+  return command === null ? usageOfAll(commands) : usageOf(command)
+}
+
+function usageOfAll(commands: readonly Command[]): string {
+  const rows = commands.map(each => [line(each), each.does] as const)
+  return [
+    'usage:',
+    ...columns(rows),
+    '',
+    'Every command takes --help and --version, and reads the environment variables of the gateway.',
+    '',
+  ].join('\n')
+}
+
+function usageOf(command: Command): string {
+  const options = { ...command.options, ...COMMON }
+  return [
+    `usage: ${line(command)}`,
+    '',
+    `  ${command.does}`,
+    '',
+    ...columns(Object.entries(options).map(([name, option]) => [written(name, option), option.does])),
+    '',
+  ].join('\n')
+}
+
+/** Longer ones name their optional parts below only. */
+const USAGE_MAX_CHARS = 80
+
+function line({ name, argument, isArgumentOptional, options }: Command): string {
+  const rows = Object.entries(options)
+  const required = rows
+    .filter(([, row]) => row.required === true)
+    .map(([option, row]) => written(option, row))
+  const optional = rows
+    .filter(([, row]) => row.required !== true)
+    .map(([option, row]) => `[${written(option, row)}]`)
+  const words = [
+    'sluice',
+    name,
+    ...(argument === undefined ? [] : [isArgumentOptional ? `[${argument}]` : argument]),
+    ...required,
+  ]
+  const whole = [...words, ...optional].join(' ')
+  return whole.length <= USAGE_MAX_CHARS ? whole : [...words, '[options]'].join(' ')
+}
+
+function written(name: string, { value }: Option): string {
+  return value === undefined ? `--${name}` : `--${name} ${value}`
+}
+
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([first]) => first.length))
+  return rows.map(([first, second]) => `  ${first.padEnd(width)}   ${second}`)
+}

@@ -1,0 +1,116 @@
+/** `sluice doctor`: writes the information that support needs to one file. It changes nothing and opens no database. */
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { availableParallelism, release, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { isoInstant, systemClock } from '../../../base/clock.ts'
+import { systemCode } from '../../../base/errors.ts'
+import { findConfig, processEnvironment } from '../../../process/config/config.ts'
+import { dataFolder, placeOf, sqlitePath } from '../../../storage/data-folder.ts'
+import { CONFIG_OPTION, type Command } from '../command.ts'
+import { configWords, print } from '../outcome.ts'
+import { version } from '../version.ts'
+import { withoutSecrets } from './without-secrets.ts'
+
+const ANSWER_MS = 3_000
+const LOG_BYTES = 1024 * 1024
+const ERRORS_MAX = 50
+const METRICS =
+  /^(?:gateway_(?:build_info|front|threads|degraded|storage_|usage_spool|usage_records_waiting|event_loop_lag)|process_).*$/gm
+
+export const doctor: Command = {
+  name: 'doctor',
+  does: 'write versions, settings without secrets, ports, latencies and last errors to one file, for support',
+  options: {
+    config: CONFIG_OPTION,
+    log: { value: 'FILE', does: 'a log file of the gateway, whose last errors are copied' },
+    out: { value: 'FILE', does: 'file to write; default: sluice-doctor-TIME.json in this folder' },
+  },
+  async run({ config: file, log, out }) {
+    const created = isoInstant(systemClock.nowMs())
+    const { config, faults } = findConfig(configWords(file), processEnvironment())
+    const report = {
+      created,
+      versions: { sluice: version(), node: process.version, modules: process.versions.modules },
+      machine: {
+        platform: `${process.platform} ${process.arch} ${release()}`,
+        cores: availableParallelism(),
+        memoryBytes: totalmem(),
+      },
+      faults: faults.lines,
+      ...(config === null
+        ? {}
+        : {
+            settings: withoutSecrets(config),
+            storage: await storageOf(config.storage.url),
+            redis: config.redis.url === null ? 'none' : await reach(placeOf(config.redis.url)),
+            ports: {
+              public: await reach(`${config.listen.host}:${config.listen.port}`),
+              admin: await reach(`${config.admin.host}:${config.admin.port}`),
+            },
+            gateway: await gatewayAt(`http://${config.admin.host}:${config.admin.port}`),
+          }),
+      lastErrors: typeof log === 'string' ? errorsIn(log) : 'none: name a log file with --log FILE',
+    }
+    const name = typeof out === 'string' ? out : `sluice-doctor-${created.replaceAll(':', '-')}.json`
+    writeFileSync(name, `${JSON.stringify(report, null, 2)}\n`, { mode: 0o600 })
+    print(`wrote ${name}; read it before you pass it on`)
+    return 0
+  },
+}
+
+async function storageOf(url: string) {
+  const path = sqlitePath(url)
+  if (path === null) return { kind: 'postgres', ...(await reach(placeOf(url))) }
+  const folder = dataFolder(url)
+  try {
+    const { size, mode, uid } = statSync(path)
+    return {
+      kind: 'sqlite',
+      path,
+      bytes: size,
+      mode: (mode & 0o777).toString(8),
+      owner: uid,
+      spool: join(folder, 'spool'),
+    }
+  } catch (error) {
+    return { kind: 'sqlite', path, fault: systemCode(error) }
+  }
+}
+
+/** How long a connection took, or why there was none. */
+async function reach(place: string) {
+  const [, host = '', port = ''] = /^\[?(.*?)\]?:(\d+)(?:\/.*)?$/.exec(place) ?? []
+  const sinceMs = performance.now()
+  return await new Promise<object>(resolve => {
+    const socket = connect({ host, port: Number(port) })
+    const done = (result: object): void => {
+      socket.destroy()
+      resolve({ place, ...result })
+    }
+    socket.setTimeout(ANSWER_MS, () => done({ fault: 'no answer' }))
+    socket.once('connect', () => done({ connectMs: Math.round((performance.now() - sinceMs) * 10) / 10 }))
+    socket.once('error', error => done({ fault: systemCode(error) }))
+  })
+}
+
+/** The answer of a running gateway about itself. */
+async function gatewayAt(url: string) {
+  try {
+    const ask = async (path: string) => await fetch(url + path, { signal: AbortSignal.timeout(ANSWER_MS) })
+    const ready: unknown = await (await ask('/readyz')).json()
+    return { ready, metrics: (await (await ask('/metrics')).text()).match(METRICS) ?? [] }
+  } catch {
+    return 'does not answer'
+  }
+}
+
+/** Lines of level `error`: they have allowed fields alone. */
+function errorsIn(path: string): readonly string[] | string {
+  try {
+    const lines = readFileSync(path).subarray(-LOG_BYTES).toString('utf8').split('\n')
+    return lines.filter(line => line.includes('"level":"error"')).slice(-ERRORS_MAX)
+  } catch (error) {
+    return `cannot be read (${systemCode(error) ?? 'unknown'})`
+  }
+}

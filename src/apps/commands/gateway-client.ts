@@ -1,0 +1,224 @@
+/**
+ * HTTP client for commands that may run on another machine than the gateway. Each failure is one sentence, without the
+ * key and without anything that could control the terminal.
+ */
+import type { Readable } from 'node:stream'
+import { systemCode } from '../../base/errors.ts'
+import { type AskedPort, askedAddress, askedPort, type PortTerms } from './asked-port.ts'
+import { CommandError, type Given, type Option, UsageError } from './command.ts'
+import { plain } from './terminal/text.ts'
+
+export const GATEWAY_OPTIONS = {
+  url: { value: 'URL', does: 'address of the gateway; default: the one in the configuration' },
+  key: {
+    value: 'KEY',
+    does: 'API key; default: GATEWAY_API_KEY, or the file that GATEWAY_API_KEY_FILE names',
+  },
+} as const satisfies Record<string, Option>
+
+/** The gateway did not give what it was asked for. */
+export class GatewayFault extends CommandError {
+  override readonly name = 'GatewayFault'
+  /** In a few words: a code of the system, or status and message of the reply. */
+  readonly reason: string
+  /** Of its reply; null: there was none, or it broke off. */
+  readonly status: number | null
+  /** The pause that it asks for, in milliseconds; null: it does not say. */
+  readonly retryAfterMs: number | null
+
+  constructor(
+    message: string,
+    reason: string,
+    status: number | null = null,
+    retryAfterMs: number | null = null,
+  ) {
+    super(message)
+    this.reason = reason
+    this.status = status
+    this.retryAfterMs = retryAfterMs
+  }
+
+  /** True if another try may succeed: the gateway is away, starts, or has too much to do. */
+  get passes(): boolean {
+    return this.status === null || this.status === 429 || this.status >= 500
+  }
+}
+
+/** Time to connect, to the head of a reply, and between two parts of a body. */
+const CONNECT_MS = 10_000
+const SILENCE_MS = 60_000
+/** A page of batches is some hundred KB. */
+const JSON_MAX_BYTES = 16 * 1024 * 1024
+const FAILURE_MAX_BYTES = 64 * 1024
+/** A shorter text is no key of anybody, and may be part of a word. */
+const SECRET_MIN_CHARS = 8
+/** A gateway that asks for more does not mean it. */
+const RETRY_AFTER_MAX_S = 600
+
+const GATEWAY_PORT = {
+  part: 'listen',
+  defaultPort: 8080,
+  key: 'apiKey',
+  missing:
+    'an API key is missing: pass --key KEY, or set GATEWAY_API_KEY or GATEWAY_API_KEY_FILE; sluice keys create --name NAME makes one',
+  otherKind:
+    'this is a management key, but batches belong to API keys: pass an API key with --key KEY; sluice keys create --name NAME makes one',
+} as const satisfies PortTerms
+
+/** Address, with `/v1`, and key of the gateway. @throws UsageError, ConfigError, CommandError */
+export function gatewayOf(given: Given): AskedPort {
+  const { url, key } = askedPort(given, GATEWAY_PORT)
+  return { url: versioned(url), key }
+}
+
+/** The address alone, with `/v1`. @throws UsageError, ConfigError */
+export const addressOf = (given: Given): string => versioned(askedAddress(given, GATEWAY_PORT))
+
+const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
+
+export class GatewayClient {
+  readonly url: string
+  readonly #key: string
+
+  constructor({ url, key }: AskedPort) {
+    this.url = url
+    this.#key = key
+  }
+
+  /** Reads a reply of JSON. @throws GatewayFault */
+  async json(method: 'GET' | 'POST', path: string): Promise<unknown> {
+    return this.read(method, path, undefined, async body => {
+      const text = await textOf(body, JSON_MAX_BYTES)
+      try {
+        return JSON.parse(text ?? '') as unknown
+      } catch {
+        throw this.stranger()
+      }
+    })
+  }
+
+  /**
+   * Hands the body of a successful reply over; it is closed when `use` is over.
+   * @throws GatewayFault, the reason of the abort, or what `use` throws
+   */
+  async read<T>(
+    method: 'GET' | 'POST',
+    path: string,
+    signal: AbortSignal | undefined,
+    use: (body: Readable) => Promise<T>,
+  ): Promise<T> {
+    // Other commands do without it, and so start sooner.
+    const { Agent, errors } = await import('undici')
+    const agent = new Agent({
+      // Questions are seconds apart: a kept connection may be closed at just that moment.
+      pipelining: 0,
+      connect: { timeout: CONNECT_MS },
+      headersTimeout: SILENCE_MS,
+      bodyTimeout: SILENCE_MS,
+    })
+    const isOfClient = (error: unknown) => error instanceof errors.UndiciError || systemCode(error) !== null
+    try {
+      const { origin, pathname } = new URL(this.url)
+      const reply = await agent.request({
+        origin,
+        path: `${pathname}${path}`,
+        method,
+        headers: { authorization: `Bearer ${this.#key}`, accept: 'application/json' },
+        ...(signal === undefined ? {} : { signal }),
+      })
+      // An abort, and what is left when `use` is over.
+      reply.body.on('error', () => undefined)
+      if (reply.statusCode === 200) return await use(reply.body)
+      throw await this.#refusal(reply.statusCode, retryAfterMs(reply.headers['retry-after']), reply.body)
+    } catch (error) {
+      signal?.throwIfAborted()
+      if (error instanceof CommandError || !isOfClient(error)) throw error
+      throw this.#away(error)
+    } finally {
+      await agent.destroy()
+    }
+  }
+
+  /** Something else answers at the address. */
+  stranger(): GatewayFault {
+    return new GatewayFault(
+      `${this.url} does not answer like a gateway: pass the address of the gateway with --url URL`,
+      'another server',
+      200,
+    )
+  }
+
+  #away(error: unknown): GatewayFault {
+    const code = systemCode(error) ?? 'no answer'
+    return new GatewayFault(
+      `no gateway answers at ${this.url} (${code}): start one there, or pass the address of the gateway with --url URL`,
+      code,
+    )
+  }
+
+  async #refusal(status: number, waitMs: number | null, body: Readable): Promise<CommandError> {
+    const message = messageOf(await textOf(body, FAILURE_MAX_BYTES))
+    if (message === null && status < 500 && status !== 429) return this.stranger()
+    const said = this.#quoted(message ?? 'no reason given')
+    const wait = waitMs === null ? 'try again later' : `try again in ${Math.ceil(waitMs / 1000)} s`
+    if (status === 400) return new UsageError(asOption(said))
+    if (status === 403 && /management key/i.test(said)) return new CommandError(GATEWAY_PORT.otherKind)
+    const sentence = REFUSALS.get(status) ?? (status >= 500 ? FAILED : OTHER)
+    const reason = `${status}, ${said}`
+    return new GatewayFault(sentence(reason, wait), reason, status, waitMs)
+  }
+
+  /** Words of the gateway. Another server could send the key back. */
+  #quoted(message: string): string {
+    return plain(this.#key.length < SECRET_MIN_CHARS ? message : message.replaceAll(this.#key, '(the key)'))
+  }
+}
+
+type Sentence = (said: string, wait: string) => string
+
+const FAILED: Sentence = (said, wait) => `the gateway cannot answer at the moment (${said}): ${wait}`
+const OTHER: Sentence = said => `the gateway refused the request (${said})`
+const REFUSALS: ReadonlyMap<number, Sentence> = new Map([
+  [
+    401,
+    said =>
+      `the gateway does not accept the key (${said}): pass another one with --key KEY or GATEWAY_API_KEY`,
+  ],
+  [404, said => `the gateway did not find it (${said})`],
+  [429, (said, wait) => `this key has sent too many requests (${said}): ${wait}`],
+] satisfies [number, Sentence][])
+
+/** The parameter at fault as the option that it came from. */
+function asOption(message: string): string {
+  const option = /^(?:limit|after|status|created_after|created_before)(?=: )/.exec(message)?.[0]
+  return option === undefined ? message : `--${option.replace('_', '-')}${message.slice(option.length)}`
+}
+
+/** Null: the header is absent, or a date, which no gateway of ours sends. */
+function retryAfterMs(header: string | string[] | undefined): number | null {
+  return typeof header === 'string' && /^\d{1,9}$/.test(header)
+    ? Math.min(Number(header), RETRY_AFTER_MAX_S) * 1000
+    : null
+}
+
+/** The body as text; null if it is longer. */
+async function textOf(body: Readable, maxBytes: number): Promise<string | null> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > maxBytes) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+/** The message of an error document; null: it is none. */
+export function messageOf(text: string | null): string | null {
+  try {
+    const { error } = JSON.parse(text ?? '') as { error?: { message?: unknown } }
+    return typeof error?.message === 'string' ? error.message : null
+  } catch {
+    return null
+  }
+}

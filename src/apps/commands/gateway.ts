@@ -1,0 +1,33 @@
+/**
+ * Early startup: loads the configuration and the compile cache, and starts serve threads that load their code while
+ * this thread loads the rest. Kept small, because all of it runs before those threads start.
+ */
+import { type FoundConfig, findConfig, processEnvironment } from '../../process/config/config.ts'
+import { hasCompileCache } from '../../process/start/compile-cache.ts'
+import { type EarlyWorkers, startEarly } from '../../process/start/early-workers.ts'
+import { lowerHelpers } from '../../process/wiring/operating-system.ts'
+import { configWords } from './outcome.ts'
+
+/** Resolves once the gateway listens. The process ends by itself when the gateway has stopped. */
+export async function startGateway(file: string | true | undefined): Promise<void> {
+  lowerHelpers()
+  const words = configWords(file)
+  // A later reading of the file needs the secrets that are forgotten after the checks.
+  const environment = { ...processEnvironment() }
+  const found = findConfig(words, environment)
+  const early = loadEarly(found)
+  try {
+    const { serve } = await import('./serving.ts')
+    await serve(found, () => findConfig(words, environment), early)
+  } catch (error) {
+    // They would keep the process alive.
+    early?.close()
+    throw error
+  }
+}
+
+/** Null where it is not sure yet that anything will start: a faulty configuration leaves no trace. */
+function loadEarly({ config, faults }: FoundConfig): EarlyWorkers | null {
+  if (config === null || !faults.isEmpty || !hasCompileCache(config.storage.url)) return null
+  return startEarly(config)
+}

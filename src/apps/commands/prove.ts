@@ -1,0 +1,204 @@
+/** `sluice prove`: tests any gateway against what the public interfaces promise. */
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { didYouMean } from '../../base/did-you-mean.ts'
+import { systemCode } from '../../base/errors.ts'
+import { processEnvironment } from '../../process/config/config.ts'
+import { CLIENT_NAMES, type ProvedClientName } from '../prove/clients/names.ts'
+import { type Command, CommandError, type Given, type Option, UsageError } from './command.ts'
+import { EXIT_FAILED, print } from './outcome.ts'
+import { planText, reportText } from './prove/view.ts'
+import { ProgressBar } from './terminal/progress-bar.ts'
+import { count, plain } from './terminal/text.ts'
+import { version } from './version.ts'
+import { waitingClock } from './waiting-clock.ts'
+
+/** Bounds of what is sent; their defaults cost a few cents with a small model. */
+const LIMITS = {
+  requests: { least: 1, most: 100_000, default: 400 },
+  // A check may ask beside a stream that it holds open.
+  concurrency: { least: 2, most: 1_000, default: 8 },
+  seconds: { least: 1, most: 86_400, default: 300 },
+} as const
+const PORT_MAX = 65_535
+
+const numbered = (name: keyof typeof LIMITS, does: string): Option => ({
+  value: 'N',
+  does: `${does}; default: ${LIMITS[name].default}`,
+})
+
+export const prove: Command = {
+  name: 'prove',
+  does: 'test any gateway: interface, errors, framing, faults; exit code 1 if it breaks a promise',
+  argument: 'URL',
+  options: {
+    key: { value: 'KEY', does: 'API key of the gateway; default: GATEWAY_API_KEY' },
+    model: { value: 'ID', does: 'the model to call; default: the first one that the gateway lists' },
+    header: {
+      value: "'NAME: VALUE'",
+      repeats: true,
+      does: 'an additional header for each request; may be repeated',
+    },
+    as: {
+      value: 'CLIENT',
+      does: `replay recorded traffic of a client instead: ${CLIENT_NAMES.join(', ')}`,
+    },
+    only: { value: 'IDS', does: 'run only these checks, such as stream,upstream.cut; also figures' },
+    json: { value: 'FILE', does: 'write the report to this file as JSON' },
+    requests: numbered('requests', 'the maximum number of requests to send'),
+    concurrency: numbered('concurrency', 'the maximum number of connections open at a time'),
+    seconds: numbered('seconds', 'the maximum running time in seconds'),
+    'provider-port': {
+      value: 'PORT',
+      does: 'start a scripted provider on 127.0.0.1, to test faults behind the gateway',
+    },
+    'keep-provider': { does: 'keep the scripted provider running after the report, until Ctrl-C' },
+    'restart-command': {
+      value: 'COMMAND',
+      does: 'a command that restarts the gateway, to run while streams are open',
+    },
+    direct: { value: 'URL', does: 'address of the provider behind the gateway, to compare timings with' },
+    pid: { value: 'PID', does: 'process id of the gateway on this machine, to measure its CPU time' },
+  },
+  async run(given, argument) {
+    const options = optionsOf(given, argument)
+    const port = number(given, 'provider-port', 1, PORT_MAX)
+    const file = text(given, 'json')
+    // It is known before anything is sent that the report can be kept.
+    if (file !== null) write(file, '')
+    const environment = processEnvironment()
+    const bar = new ProgressBar(process.stderr, environment)
+    const { prove: run, ProveFault, RationSpent, FaultProvider } = await import('../prove/prove.ts')
+    const provider = port === null ? null : new FaultProvider(waitingClock)
+    try {
+      await provider?.listen(port ?? 0)
+      tell(
+        `sends at most ${count(options.limits.requests)} requests to ${options.url}, ${options.limits.concurrency} at a time, for at most ${count(options.limits.seconds)} s; each asks for at most 256 tokens`,
+      )
+      if (provider !== null)
+        tell(`the scripted provider is ${provider.url}: configure the gateway to call it`)
+      const report = await run(
+        { ...options, provider },
+        {
+          begins: plan => tell(planText(plan)),
+          made: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
+        },
+      )
+      bar.clear()
+      for (const row of reportText(report)) print(row)
+      if (file !== null) write(file, `${JSON.stringify(report, null, 2)}\n`)
+      if (provider !== null && given['keep-provider'] === true) await untilStopped(provider.url)
+      return report.summary.fail > 0 ? EXIT_FAILED : 0
+    } catch (error) {
+      bar.clear()
+      if (error instanceof ProveFault || error instanceof RationSpent)
+        throw new CommandError(plain(error.message))
+      if (systemCode(error) === 'EADDRINUSE')
+        throw new CommandError(`--provider-port: port ${port} is already in use`)
+      throw error
+    } finally {
+      await provider?.close()
+    }
+  },
+}
+
+function optionsOf(given: Given, argument: string) {
+  const key = text(given, 'key') ?? processEnvironment()['GATEWAY_API_KEY'] ?? ''
+  if (key === '') throw new UsageError('an API key is missing: pass --key KEY, or set GATEWAY_API_KEY')
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
+  const direct = text(given, 'direct')
+  return {
+    url: address(argument, 'URL'),
+    key,
+    headers: (text(given, 'header') ?? '').split('\n').filter(Boolean).map(header),
+    model: text(given, 'model'),
+    limits: {
+      requests: bounded(given, 'requests'),
+      concurrency: bounded(given, 'concurrency'),
+      seconds: bounded(given, 'seconds'),
+    },
+    only: onlyOf(text(given, 'only')),
+    client: clientOf(text(given, 'as')),
+    restartCommand: text(given, 'restart-command'),
+    directUrl: direct === null ? null : address(direct, '--direct'),
+    pid: number(given, 'pid', 1, 2 ** 31),
+    version: version(),
+    plain,
+    clock: waitingClock,
+  }
+}
+
+function text(given: Given, name: string): string | null {
+  const value = given[name]
+  return typeof value === 'string' ? value : null
+}
+
+function number(given: Given, name: string, least: number, most: number): number | null {
+  const value = text(given, name)
+  if (value === null) return null
+  const read = /^\d+$/.test(value) ? Number(value) : Number.NaN
+  if (read >= least && read <= most) return read
+  throw new UsageError(`--${name}: expects a number from ${count(least)} to ${count(most)}`)
+}
+
+function bounded(given: Given, name: keyof typeof LIMITS): number {
+  const { least, most, default: usual } = LIMITS[name]
+  return number(given, name, least, most) ?? usual
+}
+
+/** Beginnings of ids; null: all. @throws UsageError */
+function onlyOf(value: string | null): readonly string[] | null {
+  if (value === null) return null
+  const names = value.split(',').map(name => name.trim())
+  if (names.every(name => /^[a-z]+(?:\.[a-z0-9-]+)?$/.test(name))) return names
+  throw new UsageError('--only: expects ids of checks, such as stream,upstream.cut')
+}
+
+/** @throws UsageError */
+function clientOf(value: string | null): ProvedClientName | null {
+  if (value === null) return null
+  const name = CLIENT_NAMES.find(one => one === value)
+  if (name !== undefined) return name
+  throw new UsageError(`--as: expects ${CLIENT_NAMES.join(', ')}${didYouMean(value, CLIENT_NAMES)}`)
+}
+
+/** A base URL; `/v1` is added to a bare host. */
+function address(value: string, name: string): string {
+  const url = URL.parse(value)
+  const isPlain =
+    url !== null && url.username === '' && url.password === '' && url.search === '' && url.hash === ''
+  if (!isPlain || !/^https?:$/.test(url.protocol))
+    throw new UsageError(
+      `${name}: expects an http:// or https:// address with a host, and without a user or query`,
+    )
+  const path = url.pathname.replace(/\/+$/, '')
+  return `${url.origin}${path === '' ? '/v1' : path}`
+}
+
+function header(value: string): readonly [string, string] {
+  const [, name, rest] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([\x20-\x7e]*)$/.exec(value) ?? []
+  if (name === undefined || rest === undefined) throw new UsageError("--header: expects 'NAME: VALUE'")
+  if (/^(?:host|content-length|transfer-encoding|connection|authorization|content-type)$/i.test(name))
+    throw new UsageError(`--header: ${name.toLowerCase()} cannot be given, because the checks set it`)
+  return [name, rest]
+}
+
+/** @throws CommandError */
+function write(file: string, content: string): void {
+  try {
+    writeFileSync(file, content, { mode: 0o600 })
+  } catch (error) {
+    throw new CommandError(`${file}: cannot be written (${systemCode(error) ?? 'unknown'})`)
+  }
+}
+
+/** Resolves at the first signal. */
+async function untilStopped(url: string): Promise<void> {
+  tell(`the scripted provider keeps running at ${url}; stop it with Ctrl-C`)
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+}
+
+/** Progress goes to stderr, so that scripts read the report alone. */
+function tell(row: string): void {
+  process.stderr.write(`${row}\n`)
+}

@@ -1,0 +1,99 @@
+/**
+ * Reloads the providers and models of the configuration, on SIGHUP or when its file or the imported file changes.
+ * SIGHUP also reloads the certificate. A faulty file changes nothing. Main thread.
+ */
+import { statSync, unwatchFile, watchFile } from 'node:fs'
+import type { ClosableLog } from '../../base/log/log.ts'
+import { ConfigError } from '../../base/settings/check.ts'
+import type { Config, FoundConfig } from '../../process/config/config.ts'
+import { checkStart, startFailure } from '../../process/start/start-failure.ts'
+import { startWarnings } from '../../process/start/start-warnings.ts'
+import type { Launched } from '../../process/threads/launch.ts'
+
+interface ReloadDeps {
+  readonly running: Pick<Launched, 'reconfigure' | 'reloadCertificate' | 'noteReload'>
+  readonly config: Config
+  /** The configuration file; null without one. */
+  readonly file: string | null
+  readonly findAgain: () => FoundConfig
+  /** False on a terminal: there the signal says that its window was closed, and ends the process. */
+  readonly takesSignal: boolean
+  readonly log: Pick<ClosableLog, 'notice' | 'warning' | 'fault'>
+}
+
+/** Polling sees what notifications miss: files that are replaced, and those of mounted volumes. */
+const POLL_MS = 1_000
+/** Settings that are taken while the gateway runs; every other one needs a restart. */
+const TAKEN: ReadonlySet<string> = new Set([
+  'providers',
+  'models',
+  'catalogue',
+  'defaultModel',
+  'providerKeys',
+])
+/** The part of the configuration that a check leaves out. */
+const NOT_COMPARED: ReadonlySet<string> = new Set(['vaultKeys'])
+
+/** Returns the end of the watch. */
+export function watchConfiguration(deps: ReloadDeps): () => void {
+  const { running, config, file, findAgain, takesSignal, log } = deps
+  let current = config
+  let watched: readonly string[] = []
+  const take = (): void => {
+    try {
+      const found = findAgain()
+      // It is being written, or its disk is full; taken, it would remove all models.
+      if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
+        throw new ConfigError(`${file}: is empty`)
+      const checked = checkStart(found, { readKeyFile: false, certificate: false })
+      const { providers, models } = running.reconfigure(checked.config)
+      running.noteReload(true)
+      const waiting = changedSettings(config, checked.config)
+      current = checked.config
+      watch()
+      for (const warning of startWarnings(checked)) log.warning('config', warning)
+      log.notice('config', 'configuration reloaded', {
+        providers,
+        models,
+        ...(waiting.length === 0 ? {} : { needRestart: waiting.join() }),
+      })
+    } catch (error) {
+      running.noteReload(false)
+      const failure = startFailure(error)
+      if (failure === null) log.fault('config', 'configuration not reloaded', error)
+      else for (const line of failure.lines) log.warning('config', `configuration not reloaded: ${line}`)
+    }
+  }
+  const changed = (now: { mtimeMs: number }, before: { mtimeMs: number }): void => {
+    if (now.mtimeMs !== before.mtimeMs) take()
+  }
+  const watch = (): void => {
+    const files = [file, current.catalogue.import].filter(path => path !== null)
+    for (const path of watched) if (!files.includes(path)) unwatchFile(path, changed)
+    for (const path of files) {
+      if (!watched.includes(path) && statSync(path, { throwIfNoEntry: false }) !== undefined)
+        watchFile(path, { persistent: false, interval: POLL_MS }, changed)
+    }
+    watched = files
+  }
+  const signalled = (): void => {
+    running.reloadCertificate()
+    take()
+  }
+  watch()
+  if (takesSignal) process.on('SIGHUP', signalled)
+  return () => {
+    process.off('SIGHUP', signalled)
+    for (const path of watched) unwatchFile(path, changed)
+  }
+}
+
+/** Names of settings whose new value is not in force. */
+function changedSettings(before: Config, after: Config): readonly string[] {
+  return Object.entries(after)
+    .filter(([name, value]) => {
+      if (TAKEN.has(name) || NOT_COMPARED.has(name)) return false
+      return JSON.stringify(value) !== JSON.stringify(before[name as keyof Config])
+    })
+    .map(([name]) => name)
+}

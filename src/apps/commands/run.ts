@@ -1,0 +1,57 @@
+/**
+ * The command line: finds the command for the arguments, runs it, and prints its errors. Public entry point of this
+ * module.
+ */
+import { processEnvironment } from '../../process/config/config.ts'
+import { type Command, CommandError, readWords, UsageError, usage } from './command.ts'
+import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
+import { start } from './start.ts'
+import { version } from './version.ts'
+
+/** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */
+export async function run(words: readonly string[]): Promise<number> {
+  try {
+    const commands = await commandsFor(words)
+    if (words.length === 0) {
+      process.stderr.write(usage(null, commands))
+      return EXIT_BAD_CONFIGURATION
+    }
+    const taken = takenByNpm(words)
+    if (taken !== null) throw new UsageError(taken)
+    const read = readWords(words, commands)
+    if (read.asks === 'run') return await read.command.run(read.given, read.argument)
+    process.stdout.write(read.asks === 'help' ? usage(read.command, commands) : `${version()}\n`)
+    return 0
+  } catch (error) {
+    if (error instanceof UsageError) {
+      complain(error.message.split('\n'))
+      return EXIT_BAD_CONFIGURATION
+    }
+    if (error instanceof CommandError) {
+      complain(error.message.split('\n'))
+      return EXIT_FAILED
+    }
+    const { startFailure } = await import('../../process/start/start-failure.ts')
+    const failure = startFailure(error)
+    if (failure === null) throw error
+    complain(failure.lines)
+    return failure.exitCode
+  }
+}
+
+/** A start loads no other command. */
+async function commandsFor([first]: readonly string[]): Promise<readonly Command[]> {
+  return first === start.name ? [start] : (await import('./terminal/table.ts')).COMMANDS
+}
+
+/**
+ * `npm start --config FILE` starts the gateway without the option: npm takes it for one of its own, and passes on the
+ * bare file at most.
+ */
+function takenByNpm([command, ...rest]: readonly string[]): string | null {
+  const { npm_lifecycle_event: script, npm_config_config: value } = processEnvironment()
+  if (command !== 'start' || script !== 'start' || value === undefined) return null
+  if (rest.some(word => word.startsWith('--config'))) return null
+  const file = value === 'true' || value === '' ? (rest.find(word => !word.startsWith('-')) ?? 'FILE') : value
+  return `--config: npm took this option for one of its own; use npm start -- --config ${file}`
+}

@@ -1,0 +1,177 @@
+/** The gateway process: checks, launch, first keys, signals, exit codes. */
+import { existsSync } from 'node:fs'
+import { type ClosableLog, createBufferedLog, createTerminalLog, type LogForm } from '../../base/log/log.ts'
+import { type FoundConfig, forgetSecrets, processEnvironment } from '../../process/config/config.ts'
+import { type EarlyWorkers, startEarly } from '../../process/start/early-workers.ts'
+import { type CheckedStart, checkStart, startFailure } from '../../process/start/start-failure.ts'
+import { startWarnings } from '../../process/start/start-warnings.ts'
+import { type Launched, launch } from '../../process/threads/launch.ts'
+import { complain, EXIT_UNCLEAN } from './outcome.ts'
+import { watchConfiguration } from './reload.ts'
+import {
+  banner,
+  firstKeysPath,
+  firstKeysText,
+  MAKE_KEY,
+  type Started,
+  writeFirstKeys,
+} from './terminal/welcome.ts'
+import { version } from './version.ts'
+
+/** A key press reaches a gateway under npm twice: from the terminal, and from npm. */
+const SAME_PRESS_MS = 300
+
+/**
+ * Resolves once the gateway listens.
+ * @param early serve threads that load already; null: they start when all checks are passed
+ * @throws the errors of `checkStart`
+ */
+export async function serve(
+  found: FoundConfig,
+  findAgain: () => FoundConfig,
+  early: EarlyWorkers | null,
+): Promise<void> {
+  const checked = checkStart(found)
+  forgetSecrets(found)
+  const { config } = checked
+  const form: LogForm = process.stdout.isTTY ? 'terminal' : 'json'
+  const log = openLog(checked, form)
+  for (const warning of startWarnings(checked)) log.warning('config', warning)
+  const stopping = new Stopping(log, config.timeouts.drainMs, form)
+  stopping.listen()
+  let running: Launched
+  try {
+    running = await launch(checked, log, form, early ?? startEarly(config))
+  } catch (error) {
+    await log.close()
+    const failure = startFailure(error)
+    if (failure === null) throw error
+    complain(failure.lines)
+    process.exit(failure.exitCode)
+  }
+  const { url, adminUrl, front } = running
+  const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
+  if (form === 'terminal') screen(banner(started))
+  // Last, because a supervisor that waits for this line may send a signal at once.
+  log.listening(url, adminUrl, front)
+  stopping.started(running)
+  const takesSignal = form === 'json'
+  watchConfiguration({ running, config, file: found.file, findAgain, takesSignal, log })
+  void running.firstKeys.then(keys => tellKeys(keys, started, log, form))
+}
+
+function openLog({ config: { logLevel } }: CheckedStart, form: LogForm): ClosableLog {
+  // A closed terminal or a full disk must not stop the gateway.
+  process.stdout.on('error', () => undefined)
+  if (form === 'json') return createBufferedLog(logLevel)
+  return { ...createTerminalLog(logLevel, process.stdout), close: () => Promise.resolve() }
+}
+
+function screen(text: string): void {
+  process.stdout.write(text)
+}
+
+type Keys = Awaited<Launched['firstKeys']>
+
+/** New keys are told once: on the terminal, or in a file. Only their hashes are stored. */
+function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
+  if (form === 'terminal') {
+    screen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
+    return
+  }
+  const file = firstKeysPath(started.config)
+  if (keys === null) {
+    if (existsSync(file))
+      log.notice('process', 'the first keys are still in a file; delete it after you have copied them', {
+        file,
+      })
+    return
+  }
+  try {
+    writeFirstKeys(file, firstKeysText(keys, started))
+    log.notice('process', 'the first keys were written to a file; delete it after you have copied them', {
+      file,
+    })
+  } catch (error) {
+    log.fault(
+      'process',
+      `cannot write the first keys to a file, so they are lost; create new ones: ${MAKE_KEY}`,
+      error,
+    )
+  }
+}
+
+/** Ends the gateway in order at the first signal, at once at the second. */
+class Stopping {
+  readonly #log: ClosableLog
+  readonly #graceMs: number
+  readonly #form: LogForm
+  #running: Launched | null = null
+  #signals = 0
+  #lastInterruptMs = Number.NEGATIVE_INFINITY
+  #exitCode = 0
+
+  constructor(log: ClosableLog, graceMs: number, form: LogForm) {
+    this.#log = log
+    this.#graceMs = graceMs
+    this.#form = form
+  }
+
+  listen(): void {
+    process.on('SIGINT', () => this.#interrupted())
+    process.on('SIGTERM', () => this.#signalled())
+  }
+
+  /** Draining begins when all threads have started: the first one may serve while others start. */
+  started(running: Launched): void {
+    this.#running = running
+    process.on('uncaughtException', error => {
+      this.#log.crash('process', 'the main thread failed; stopping', error)
+      this.#exitCode = EXIT_UNCLEAN
+      void this.#stop(running, this.#graceMs)
+    })
+    if (this.#signals > 0) this.#drain(running)
+  }
+
+  #interrupted(): void {
+    const nowMs = performance.now()
+    const isSame = nowMs - this.#lastInterruptMs < SAME_PRESS_MS
+    this.#lastInterruptMs = nowMs
+    if (!isSame || processEnvironment()['npm_lifecycle_event'] === undefined) this.#signalled()
+  }
+
+  #signalled(): void {
+    this.#signals++
+    if (this.#signals > 2) process.kill(process.pid, 'SIGKILL')
+    // A second signal ends running requests at once.
+    if (this.#signals > 1) this.#exitCode = EXIT_UNCLEAN
+    if (this.#running !== null) this.#drain(this.#running)
+  }
+
+  #drain(running: Launched): void {
+    const hurries = this.#signals > 1
+    this.#log.notice('process', hurries ? 'draining without a grace period' : 'draining')
+    if (!hurries && this.#form === 'terminal') void this.#tellOpen(running)
+    void this.#stop(running, hurries ? 0 : this.#graceMs)
+  }
+
+  async #tellOpen(running: Launched): Promise<void> {
+    const count = await running.openRequests()
+    if (count === 0 || this.#signals > 1) return
+    const requests = count === 1 ? '1 request is still running' : `${count} requests are still running`
+    screen(`\n${requests}, for at most ${this.#graceMs / 1000} s. Press Ctrl-C again to stop now.\n\n`)
+  }
+
+  async #stop(running: Launched, graceMs: number): Promise<void> {
+    const stopped = await running.stop(graceMs).catch(error => {
+      this.#log.fault('process', 'cannot stop cleanly', error)
+      this.#exitCode = EXIT_UNCLEAN
+      return true
+    })
+    this.#log.notice('process', stopped ? 'stopped' : 'a thread did not stop; killing the process')
+    await this.#log.close()
+    if (stopped) process.exit(this.#exitCode)
+    // While a thread is still running, an ordinary exit would abort with a dump of the whole memory.
+    process.kill(process.pid, 'SIGKILL')
+  }
+}

@@ -1,0 +1,136 @@
+/**
+ * The progress bar, also used by the benches: one self-updating line on a terminal. It fits the width of the terminal,
+ * and avoids letters and colours that the terminal does not show. Pure, except for `ProgressBar`.
+ */
+import { styleText } from 'node:util'
+import type { Environment } from '../../../process/config/config.ts'
+
+/** A text beside the bar. In a narrow terminal those of the highest rank go first. */
+export interface BarPart {
+  readonly text: string
+  /** 0 stays longest. */
+  readonly rank: number
+  readonly color?: 'red' | 'yellow'
+}
+
+interface BarStyle {
+  readonly columns: number
+  /** Draws blocks, which only exist in Unicode. */
+  readonly blocks: boolean
+  readonly colors: boolean
+}
+
+/** The parts of a terminal that are used. */
+export interface BarTerminal {
+  readonly isTTY?: boolean
+  readonly columns?: number
+  hasColors?(): boolean
+  write(text: string): unknown
+}
+
+/** Of the bar itself; a wider one tells nothing more. */
+const CELLS = { min: 8, max: 30 } as const
+const GAP = '  '
+/** Text of this rank or a higher one goes before the bar does. */
+const BAR_RANK = 2.5
+/** Of a terminal that does not tell, as one in a pipe of `script`. */
+const USUAL_COLUMNS = 80
+
+/** One line that fits into the columns. @param share done of all, 0 to 1 */
+export function drawnBar(share: number, parts: readonly BarPart[], style: BarStyle): string {
+  // A terminal may move on to the next line when its last column is written.
+  const width = style.columns - 1
+  const edges = style.blocks ? 0 : 2
+  const byRank = [
+    ...parts.map(part => ({ part, rank: part.rank, length: part.text.length })),
+    { part: null, rank: BAR_RANK, length: CELLS.min + edges },
+  ].toSorted((one, other) => one.rank - other.rank)
+  const shown = new Set<BarPart | null>()
+  let taken = -GAP.length
+  for (const { part, length } of byRank) {
+    if (taken + GAP.length + length > width) break
+    taken += GAP.length + length
+    shown.add(part)
+  }
+  const cells = Math.min(CELLS.max, CELLS.min + width - taken)
+  return [
+    ...(shown.has(null) ? [cellsOf(share, cells, style)] : []),
+    ...parts.filter(part => shown.has(part)).map(part => colored(part, style)),
+  ].join(GAP)
+}
+
+function cellsOf(share: number, cells: number, { blocks, colors }: BarStyle): string {
+  const full = Math.floor(Math.min(1, Math.max(0, share)) * cells)
+  const [done, rest] = blocks ? ['█', '░'] : ['#', '.']
+  const filled = done.repeat(full)
+  const drawn = `${colors && full > 0 ? paint('green', filled) : filled}${rest.repeat(cells - full)}`
+  return blocks ? drawn : `[${drawn}]`
+}
+
+function colored({ text, color }: BarPart, { colors }: BarStyle): string {
+  return colors && color !== undefined ? paint(color, text) : text
+}
+
+function paint(color: 'green' | 'red' | 'yellow', text: string): string {
+  return styleText(color, text, { validateStream: false })
+}
+
+/** The whole percentage; 100 only when all is done. */
+export function percent(done: number, total: number): string {
+  return `${total === 0 ? 100 : Math.floor((done / total) * 100)}%`
+}
+
+/** True where a line can be drawn over itself. */
+export function drawsOver({ isTTY }: BarTerminal, environment: Environment): boolean {
+  return isTTY === true && environment['TERM'] !== 'dumb'
+}
+
+/** The style of a terminal, which may change while a bar is shown. NO_COLOR counts. */
+export function barStyle(out: BarTerminal, environment: Environment): BarStyle {
+  const locale = ['LC_ALL', 'LC_CTYPE', 'LANG']
+    .map(name => environment[name])
+    .find(value => (value ?? '') !== '')
+  return {
+    columns: out.columns === undefined || out.columns <= 0 ? USUAL_COLUMNS : out.columns,
+    blocks: /utf-?8/i.test(locale ?? ''),
+    colors: out.hasColors?.() === true,
+  }
+}
+
+/** Draws the bar on a terminal, and nothing elsewhere. */
+export class ProgressBar {
+  readonly #out: BarTerminal
+  readonly #environment: Environment
+  readonly #draws: boolean
+  #drawn: (() => string) | null = null
+
+  constructor(out: BarTerminal, environment: Environment) {
+    this.#out = out
+    this.#environment = environment
+    this.#draws = drawsOver(out, environment)
+  }
+
+  show(share: number, parts: readonly BarPart[]): void {
+    if (!this.#draws) return
+    this.#drawn = () => drawnBar(share, parts, barStyle(this.#out, this.#environment))
+    this.#out.write(`\r${this.#drawn()}\x1b[K`)
+  }
+
+  /** Writes a line above the bar. */
+  note(text: string): void {
+    this.clear()
+    this.#out.write(`${text}\n`)
+    if (this.#drawn !== null) this.#out.write(this.#drawn())
+  }
+
+  /** Leaves the bar as it is, and goes on below it. */
+  end(): void {
+    if (this.#drawn !== null) this.#out.write('\n')
+    this.#drawn = null
+  }
+
+  /** Takes the bar away. */
+  clear(): void {
+    if (this.#drawn !== null) this.#out.write('\r\x1b[K')
+  }
+}

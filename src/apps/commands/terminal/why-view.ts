@@ -1,0 +1,186 @@
+/** The explanation of a request as lines of at most 80 columns, without colours. Pure. */
+
+import type { Stage } from '../../../base/metrics/stages.ts'
+import type { Explanation } from '../../../features/explanations/explanation.ts'
+import { reasonsOf } from '../../../features/explanations/reasons.ts'
+import { exactUsd, plain, shortUsd } from './text.ts'
+
+const COLUMNS = 80
+const NAME = 27
+const NUMBER = 11
+const COST = 10
+const BAR = 16
+
+/** A part of the request. Milliseconds since it came. */
+interface Part {
+  readonly name: string
+  readonly startMs: number
+  readonly ms: number
+  /** USD; null: it has none of its own. */
+  readonly cost: number | null
+}
+
+/** The lines of an explanation: the request, its times, and the reasons. */
+export function shown(explanation: Explanation): string[] {
+  return [
+    ...head(explanation),
+    '',
+    ...waterfall(explanation),
+    '',
+    ...reasonsOf(explanation).flatMap(reason => wrapped(plain(reason, 600), '- ', '  ')),
+  ]
+}
+
+function head(explanation: Explanation): string[] {
+  const { id, request_id, created_at, method, route, status, outcome, duration_ms } = explanation
+  const { key, organization_id, workspace_id, requested_model, model, provider, cost } = explanation
+  const tokens =
+    explanation.input_tokens === null && explanation.output_tokens === null
+      ? null
+      : `${explanation.input_tokens ?? 0} in, ${explanation.output_tokens ?? 0} out`
+  const facts: readonly (readonly [string, string | null])[] = [
+    ['request', id],
+    ['X-Request-Id', request_id],
+    ['received', `${created_at}, took ${milliseconds(duration_ms)} ms`],
+    ['asked', method === null ? null : `${method} ${route ?? ''}`],
+    ['ended', status === null ? outcome : `${status} ${outcome}`],
+    ['model', modelOf(requested_model, model, provider)],
+    ['router', explanation.router],
+    ['tokens', tokens],
+    ['cost', cost === null ? null : exactUsd(cost)],
+    ['finish', explanation.finish],
+    ['data region', explanation.data_region],
+    ['key', key ?? explanation.key_hash],
+    ['organization', organization_id === '' ? null : organization_id],
+    ['workspace', workspace_id],
+  ]
+  return facts.flatMap(([name, value]) =>
+    value === null ? [] : wrapped(plain(value), name.padEnd(14), ' '.repeat(14)),
+  )
+}
+
+function modelOf(requested: string | null, model: string | null, provider: string | null): string | null {
+  if (model === null) return requested === null ? null : `${requested} (requested)`
+  const at = provider === null ? model : `${model} at ${provider}`
+  return requested === null || requested === model ? at : `${at} (requested ${requested})`
+}
+
+/** One row for each stage, attempt, tool call and inner call. */
+function waterfall(explanation: Explanation): string[] {
+  const { duration_ms: duration } = explanation
+  const parts = partsOf(explanation)
+  const title = [
+    'part'.padEnd(NAME),
+    'from ms'.padStart(NUMBER),
+    'took ms'.padStart(NUMBER),
+    'cost'.padStart(COST),
+  ].join(' ')
+  return [title, ...parts.map(part => row(part, duration))]
+}
+
+function row({ name, startMs, ms, cost }: Part, durationMs: number): string {
+  const whole = durationMs > 0 ? durationMs : 1
+  const from = Math.min(BAR - 1, Math.max(0, Math.floor((startMs / whole) * BAR)))
+  const length = Math.max(1, Math.min(BAR - from, Math.round((ms / whole) * BAR)))
+  const bar = `${' '.repeat(from)}${'#'.repeat(length)}`
+  return [
+    plain(name, NAME).padEnd(NAME),
+    milliseconds(startMs).padStart(NUMBER),
+    milliseconds(ms).padStart(NUMBER),
+    (cost === null || cost === 0 ? '' : shortUsd(cost)).padStart(COST),
+    bar,
+  ]
+    .join(' ')
+    .trimEnd()
+}
+
+/** Stages in which attempts run: the rows of attempts are before the first of them. */
+const OF_ATTEMPTS: ReadonlySet<Stage> = new Set<Stage>([
+  'failover',
+  'encode',
+  'upstream_first_byte',
+  'first_token',
+  'stream',
+])
+
+function partsOf(explanation: Explanation): Part[] {
+  const attempts = attemptsOf(explanation)
+  const calls = callsOf(explanation)
+  const { stages_ms: stages, duration_ms: duration, first_token_ms: first } = explanation
+  if (stages === null) {
+    const answer: Part[] =
+      first === null
+        ? [{ name: 'waiting', startMs: 0, ms: duration, cost: null }]
+        : [
+            { name: 'waiting', startMs: 0, ms: first, cost: null },
+            { name: 'answer', startMs: first, ms: duration - first, cost: null },
+          ]
+    return [...answer, ...attempts]
+  }
+  const before: Part[] = []
+  const after: Part[] = []
+  let atMs = 0
+  for (const [stage, ms] of Object.entries(stages)) {
+    const isLate = after.length > 0 || OF_ATTEMPTS.has(stage as Stage)
+    const part = { name: stage, startMs: atMs, ms, cost: null }
+    if (isLate) after.push(part)
+    else before.push(part)
+    atMs += ms
+  }
+  return [...before, ...attempts, ...after, ...calls]
+}
+
+function attemptsOf({ attempts, duration_ms: duration }: Explanation): Part[] {
+  return attempts.flatMap(({ provider, start_ms: start, end_ms: end, status, error, outrun, cost }, at) => {
+    if (start === null) return []
+    const said = outrun ? 'outrun' : error === null ? (status ?? 'ok') : (status ?? error)
+    const name = `attempt ${at + 1} ${provider} ${said}`
+    return [{ name, startMs: start, ms: (end ?? duration) - start, cost }]
+  })
+}
+
+function callsOf({ tools, inner_calls: inner }: Explanation): Part[] {
+  return [
+    ...tools.map(({ tool, start_ms: startMs, end_ms: endMs, cost }) => ({
+      name: `tool ${tool}`,
+      startMs,
+      ms: endMs - startMs,
+      cost,
+    })),
+    ...inner.map(({ model, start_ms: startMs, end_ms: endMs, cost }) => ({
+      name: `inner ${model ?? 'call'}`,
+      startMs,
+      ms: endMs - startMs,
+      cost,
+    })),
+  ]
+}
+
+/** With microseconds. */
+function milliseconds(ms: number): string {
+  return ms.toFixed(3)
+}
+
+/** Words in lines of at most 80 columns; longer words are cut. */
+function wrapped(text: string, first: string, later: string): string[] {
+  const lines: string[] = []
+  let line = first
+  let isEmpty = true
+  const room = COLUMNS - later.length
+  for (const word of text.split(' ').flatMap(each => pieces(each, room))) {
+    if (!isEmpty && line.length + 1 + word.length > COLUMNS) {
+      lines.push(line)
+      line = later
+      isEmpty = true
+    }
+    line += isEmpty ? word : ` ${word}`
+    isEmpty = false
+  }
+  return [...lines, line.trimEnd()]
+}
+
+function pieces(word: string, most: number): string[] {
+  const all: string[] = []
+  for (let at = 0; at < word.length; at += most) all.push(word.slice(at, at + most))
+  return all
+}

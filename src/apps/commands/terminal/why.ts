@@ -1,0 +1,49 @@
+/** `sluice why`: explains one request: where its time went, what it cost, and the reason for each choice. */
+import type { Explanation } from '../../../features/explanations/explanation.ts'
+import { explanationOfRecord } from '../../../features/explanations/of-record.ts'
+import { reasonsOf } from '../../../features/explanations/reasons.ts'
+import type { Store } from '../../../storage/store.ts'
+import { CONFIG_OPTION, type Command, CommandError } from '../command.ts'
+import { withStore } from '../keys.ts'
+import { print } from '../outcome.ts'
+import { plain } from './text.ts'
+import { shown } from './why-view.ts'
+
+/** Other requests with the same `X-Request-Id` that are named. */
+const OTHERS_MAX = 10
+
+export const why: Command = {
+  name: 'why',
+  does: 'explain one request: its stages, attempts and cost, and why it was routed this way',
+  argument: 'ID',
+  options: {
+    json: { does: 'print the explanation as one line of JSON' },
+    config: CONFIG_OPTION,
+  },
+  async run(given, id) {
+    await withStore(given, async store => {
+      const [found, ...others] = await explanations(store, id)
+      if (found === undefined) {
+        throw new CommandError(
+          `${plain(id, 128)}: there is no request with this id. Explanations appear two seconds after the answer and are kept for a day; usage records are kept for retention.usageDays`,
+        )
+      }
+      if (given['json'] === true) {
+        print(JSON.stringify({ ...found, reasons: reasonsOf(found) }))
+        return
+      }
+      for (const line of shown(found)) print(line)
+      if (others.length > 0)
+        print(`\nEarlier requests with this X-Request-Id: ${others.map(each => each.id).join(' ')}`)
+    })
+    return 0
+  },
+}
+
+/** Those of a generation id, or of an `X-Request-Id`, newest first. */
+async function explanations(store: Store, id: string): Promise<readonly Explanation[]> {
+  const stored = await store.explanations.find(id, null, OTHERS_MAX)
+  if (stored.length > 0) return stored.map(({ document }) => JSON.parse(document) as Explanation)
+  const record = await store.ledger.findOfAny(id)
+  return record === null ? [] : [explanationOfRecord(record)]
+}

@@ -1,0 +1,121 @@
+/** Client for the admin port of a gateway, with a management key. Each failure is one sentence, without the key. */
+import { systemCode } from '../../../base/errors.ts'
+import { type AskedPort, askedPort, type PortTerms } from '../asked-port.ts'
+import { CommandError, type Given, type Option } from '../command.ts'
+import { messageOf } from '../gateway-client.ts'
+import { plain } from '../terminal/text.ts'
+import { readSummary, type Summary } from './summary.ts'
+
+export const ADMIN_OPTIONS = {
+  url: { value: 'URL', does: 'address of the admin port; default: the one in the configuration' },
+  key: {
+    value: 'KEY',
+    does: 'management key; default: GATEWAY_MANAGEMENT_KEY, or the file that GATEWAY_MANAGEMENT_KEY_FILE names',
+  },
+} as const satisfies Record<string, Option>
+
+const PATH = '/console/data/summary'
+const ANSWER_MS = 15_000
+const JSON_MAX_BYTES = 4 << 20
+
+/** The gateway did not answer as it should; another try may help. */
+export class AdminFault extends CommandError {
+  override readonly name = 'AdminFault'
+}
+
+const ADMIN_PORT = {
+  part: 'admin',
+  defaultPort: 9090,
+  key: 'managementKey',
+  missing:
+    'a management key is missing: pass --key KEY, or set GATEWAY_MANAGEMENT_KEY or GATEWAY_MANAGEMENT_KEY_FILE; sluice keys create --name NAME --management makes one',
+  otherKind:
+    'this is an API key, but the console needs a management key: pass one with --key KEY; sluice keys create --name NAME --management makes one',
+} as const satisfies PortTerms
+
+/** Address and key of the admin port. @throws UsageError, ConfigError, CommandError */
+export const adminPortOf = (given: Given): AskedPort => askedPort(given, ADMIN_PORT)
+
+/** The summary of now. @throws CommandError; AdminFault where another try may help; the reason of the abort */
+export async function askSummary({ url, key }: AskedPort, signal: AbortSignal): Promise<Summary> {
+  const reply = await asked(url, key, signal)
+  const text = await textOf(reply, url, signal)
+  if (reply.ok) {
+    const summary = readSummary(text)
+    if (summary === null) throw stranger(url)
+    return summary
+  }
+  const said = saidBy(text, key)
+  switch (reply.status) {
+    case 401:
+      throw new CommandError(
+        `the gateway does not accept the key (${said ?? '401'}): pass another management key with --key KEY or GATEWAY_MANAGEMENT_KEY`,
+      )
+    case 403:
+      throw said !== null && /management key is required/.test(said)
+        ? new CommandError(ADMIN_PORT.otherKind)
+        : new CommandError(`the gateway refused this key (${said ?? '403'})`)
+    case 404:
+      throw new CommandError(
+        `${url} has no console: pass the address of the admin port with --url URL (port 9090 unless admin.port is set); console.enabled must be true there`,
+      )
+    default:
+      if (reply.status >= 500 || reply.status === 429) {
+        throw new AdminFault(
+          `the gateway cannot answer at the moment (${reply.status}, ${said ?? 'no reason given'}): try again later`,
+        )
+      }
+      throw said === null
+        ? stranger(url)
+        : new CommandError(`the gateway refused the request (${reply.status}, ${said})`)
+  }
+}
+
+async function asked(url: string, key: string, signal: AbortSignal): Promise<Response> {
+  try {
+    return await fetch(`${url}${PATH}`, {
+      headers: { authorization: `Bearer ${key}`, accept: 'application/json' },
+      redirect: 'manual',
+      signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]),
+    })
+  } catch (error) {
+    signal.throwIfAborted()
+    throw away(url, error)
+  }
+}
+
+async function textOf(reply: Response, url: string, signal: AbortSignal): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  try {
+    for await (const chunk of reply.body ?? []) {
+      bytes += chunk.length
+      if (bytes > JSON_MAX_BYTES) throw stranger(url)
+      chunks.push(chunk)
+    }
+  } catch (error) {
+    signal.throwIfAborted()
+    throw error instanceof CommandError ? error : away(url, error)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function away(url: string, error: unknown): AdminFault {
+  const code = systemCode(error) ?? 'no answer'
+  return new AdminFault(
+    `no gateway answers at ${url} (${code}): start one there, or pass the address of its admin port with --url URL`,
+  )
+}
+
+/** Something else answers at the address. */
+function stranger(url: string): CommandError {
+  return new CommandError(
+    `${url} does not answer like the admin port of a gateway: pass its address with --url URL`,
+  )
+}
+
+/** The message of an error document, without the key; null: it is none. */
+function saidBy(text: string, key: string): string | null {
+  const message = messageOf(text)
+  return message === null ? null : plain(message.replaceAll(key, '(the key)'))
+}

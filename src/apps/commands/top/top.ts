@@ -1,0 +1,105 @@
+/**
+ * `sluice top`: shows requests, time to the first token, errors and cost of a running gateway in a terminal. Over HTTP.
+ */
+import { setTimeout as after } from 'node:timers/promises'
+import { processEnvironment } from '../../../process/config/config.ts'
+import type { AskedPort } from '../asked-port.ts'
+import { CONFIG_OPTION, type Command, type Given, UsageError } from '../command.ts'
+import { EXIT_FAILED, print } from '../outcome.ts'
+import { drawsOver } from '../terminal/progress-bar.ts'
+import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
+import { type ScreenStyle, screenOf } from './screen.ts'
+
+const EVERY = { usual: 2, min: 1, max: 3_600 } as const
+/** Of an output that tells no width, such as a file. */
+const USUAL_COLUMNS = 100
+const CLEAR = '\x1b[H\x1b[2J'
+/** The screen beside the one with what was printed before, without a cursor. */
+const ENTER = '\x1b[?1049h\x1b[?25l'
+const LEAVE = '\x1b[?25h\x1b[?1049l'
+
+export const top: Command = {
+  name: 'top',
+  does: 'show requests, first token times, errors and costs of a running gateway; stop with Ctrl-C',
+  options: {
+    once: { does: 'print once and exit; this is the default if stdout is not a terminal' },
+    json: { does: 'one line of JSON for each update, as the admin port returns it' },
+    every: { value: 'SECONDS', does: `seconds between two updates; default: ${EVERY.usual}` },
+    ...ADMIN_OPTIONS,
+    config: CONFIG_OPTION,
+  },
+  async run(given) {
+    const everyMs = everyMsOf(given)
+    const port = adminPortOf(given)
+    const stop = new AbortController()
+    const { stdout } = process
+    // A reader that has seen enough, such as head, is no fault.
+    stdout.on('error', () => process.exit(EXIT_FAILED))
+    const isScreen = drawsOver(stdout, processEnvironment())
+    if (given['once'] === true || (!isScreen && given['json'] !== true)) {
+      const summary = await askSummary(port, stop.signal)
+      if (given['json'] === true) print(JSON.stringify(summary))
+      else for (const line of screenOf(summary, { ...styleOf(), rows: Number.POSITIVE_INFINITY })) print(line)
+      return 0
+    }
+    for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort())
+    try {
+      await (given['json'] === true ? tellJson(port, everyMs, stop.signal) : draw(port, everyMs, stop.signal))
+    } catch (error) {
+      if (!stop.signal.aborted) throw error
+    }
+    return 0
+  },
+}
+
+function everyMsOf({ every }: Given): number {
+  const seconds = every === undefined ? EVERY.usual : Number(every)
+  if (!(seconds >= EVERY.min && seconds <= EVERY.max)) {
+    throw new UsageError(`--every: expects a number of seconds from ${EVERY.min} to ${EVERY.max}`)
+  }
+  return seconds * 1_000
+}
+
+async function tellJson(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
+  for (;;) {
+    print(JSON.stringify(await askSummary(port, signal)))
+    await after(everyMs, undefined, { signal })
+  }
+}
+
+/** Draws over what it drew before, and goes on when the gateway has been away. @throws CommandError */
+async function draw(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
+  const { stdout } = process
+  // A fault of the first request is reported on the usual screen.
+  let lines = screenOf(await askSummary(port, signal), styleOf())
+  stdout.write(ENTER)
+  try {
+    for (;;) {
+      stdout.write(`${CLEAR}${lines.join('\r\n')}`)
+      await after(everyMs, undefined, { signal })
+      lines = await nextLines(port, lines, signal)
+    }
+  } finally {
+    stdout.write(LEAVE)
+  }
+}
+
+async function nextLines(port: AskedPort, before: readonly string[], signal: AbortSignal): Promise<string[]> {
+  try {
+    return screenOf(await askSummary(port, signal), styleOf())
+  } catch (error) {
+    if (!(error instanceof AdminFault)) throw error
+    const { columns } = styleOf()
+    const told = `! ${error.message}`
+    return [told.length <= columns ? told : `${told.slice(0, columns - 1)}~`, ...before.slice(1)]
+  }
+}
+
+function styleOf(): ScreenStyle {
+  const { columns = USUAL_COLUMNS, rows = 24, isTTY } = process.stdout
+  return {
+    columns: columns > 0 ? columns : USUAL_COLUMNS,
+    rows,
+    colors: isTTY === true && process.stdout.hasColors(),
+  }
+}

@@ -1,0 +1,76 @@
+/** `sluice vault`: counts the credentials under each master key, and re-encrypts all of them with the first key. */
+import { loadConfig, processEnvironment } from '../../process/config/config.ts'
+import { missingKeyIds, type RotationProgress, rotate } from '../../providers/credentials/rotation.ts'
+import { createVault, type Vault } from '../../providers/credentials/vault.ts'
+import { loadVaultRing } from '../../providers/credentials/vault-keys.ts'
+import type { Store } from '../../storage/store.ts'
+import { CONFIG_OPTION, type Command, type Given } from './command.ts'
+import { auditEntry, withStore } from './keys.ts'
+import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
+import { ProgressBar, percent } from './terminal/progress-bar.ts'
+import { count } from './terminal/text.ts'
+
+export const vaultStatus: Command = {
+  name: 'vault status',
+  does: 'count credentials by the master key that encrypts them',
+  options: { config: CONFIG_OPTION },
+  async run(given) {
+    await withVault(given, async (store, vault) => {
+      const counts = await store.credentials.countByKeyId()
+      const keyIds = new Set([vault.currentKeyId, ...[...counts.keys()].sort()])
+      for (const keyId of keyIds) {
+        const state = keyId === vault.currentKeyId ? 'in force' : vault.has(keyId) ? 'older' : 'missing'
+        print([keyId, state, counts.get(keyId) ?? 0].join('\t'))
+      }
+    })
+    return 0
+  },
+}
+
+export const vaultRotate: Command = {
+  name: 'vault rotate',
+  does: 'encrypt all credentials with the first master key',
+  options: { config: CONFIG_OPTION },
+  async run(given) {
+    let failed: readonly string[] = []
+    await withVault(given, async (store, vault) => {
+      const bar = rotationBar()
+      const rotation = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
+      // The rotation itself is many transactions, so that the gateway goes on meanwhile.
+      await store.audited(
+        async () => undefined,
+        () => auditEntry('vault.rotate', { kind: 'vault', id: vault.currentKeyId, name: null }),
+      )
+      print(`${rotation.rewrapped} credentials are now encrypted with ${vault.currentKeyId}`)
+      failed = rotation.failed
+    })
+    if (failed.length === 0) return 0
+    complain([
+      `${failed.length} credentials cannot be decrypted with any of the master keys given: ${failed.join(', ')}`,
+    ])
+    return EXIT_BAD_CONFIGURATION
+  },
+}
+
+function withVault(given: Given, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
+  const ring = loadVaultRing(loadConfig(configWords(given['config']), processEnvironment()))
+  return withStore(given, async store => {
+    const vault = createVault(ring.keys)
+    if ((await missingKeyIds(store, vault)).size === 0) ring.keep()
+    await use(store, vault)
+  })
+}
+
+/** Shows how far the rotation is, where standard error is a terminal. */
+function rotationBar() {
+  const bar = new ProgressBar(process.stderr, processEnvironment())
+  return {
+    show({ done, total }: RotationProgress): void {
+      bar.show(total === 0 ? 1 : done / total, [
+        { text: percent(done, total), rank: 0 },
+        { text: `${count(done)} of ${count(total)}`, rank: 1 },
+      ])
+    },
+    end: () => bar.end(),
+  }
+}

@@ -1,0 +1,92 @@
+/** Checks a proof of placement against public keys, a saved reply and, if given, the body of its request. */
+import {
+  PROOF_ALGORITHM,
+  PROOF_ISSUER,
+  PROOF_TYPE,
+  type ProofStatement,
+  sha256,
+} from '../../../protocol/management/proof.ts'
+import type { SavedReply } from './saved-reply.ts'
+
+/** A public key as JWK sets have it. */
+export interface ProofJwk {
+  readonly kty: 'OKP'
+  readonly crv: 'Ed25519'
+  readonly x: string
+}
+
+/** The statement of a proof, and the key that signed it. */
+export interface CheckedProof {
+  readonly statement: ProofStatement
+  readonly kid: string
+}
+
+/** A proof that proves nothing of this reply; the message says why. */
+export class ProofFault extends Error {
+  override readonly name = 'ProofFault'
+}
+
+/** The Ed25519 keys of a JWK set, their public parts only; null: it is none. */
+export function publicKeysOf(set: unknown): readonly ProofJwk[] | null {
+  const { keys } = Object(set) as { keys?: unknown }
+  if (!Array.isArray(keys)) return null
+  return keys.flatMap(each => {
+    const { kty, crv, x } = Object(each) as Record<string, unknown>
+    return kty === 'OKP' && crv === 'Ed25519' && typeof x === 'string' ? [{ kty, crv, x }] : []
+  })
+}
+
+/** @param body of the request; null: it is not checked. Rejects with ProofFault. */
+export async function checkProof(
+  reply: SavedReply,
+  keys: readonly ProofJwk[],
+  body: Uint8Array | null,
+): Promise<CheckedProof> {
+  const checked = await readProof(reply.proof, keys)
+  const { answer, request } = checked.statement
+  if (answer.of === 'events' && !reply.isStream) {
+    throw new ProofFault('the proof is for a stream: save all events of the stream exactly as they arrived')
+  }
+  if (reply.digest(answer.of) !== answer.sha256)
+    throw new ProofFault('the answer is not the one that was signed')
+  if (reply.later > 0) {
+    throw new ProofFault(`the proof does not cover the ${reply.later} event(s) after it`)
+  }
+  if (body !== null && sha256(body) !== request.sha256) {
+    throw new ProofFault(
+      'the request is not the one that was signed: its bytes must be exactly those that were sent (curl -d drops line ends, --data-binary does not)',
+    )
+  }
+  return checked
+}
+
+async function readProof(proof: string, keys: readonly ProofJwk[]): Promise<CheckedProof> {
+  const { calculateJwkThumbprint, compactVerify, decodeProtectedHeader, importJWK } = await import('jose')
+  const kid = kidOf(() => decodeProtectedHeader(proof))
+  const names = await Promise.all(keys.map(key => calculateJwkThumbprint(key)))
+  const key = keys[names.indexOf(kid)]
+  if (key === undefined)
+    throw new ProofFault(`none of the given keys signed it (it was signed with key ${kid})`)
+  const verified = await compactVerify(proof, await importJWK(key, PROOF_ALGORITHM), {
+    algorithms: [PROOF_ALGORITHM],
+  }).catch(() => {
+    throw new ProofFault('its signature is not valid')
+  })
+  if (verified.protectedHeader.typ !== PROOF_TYPE) throw new ProofFault('it was signed for another purpose')
+  const statement = JSON.parse(new TextDecoder().decode(verified.payload)) as ProofStatement
+  if (statement.iss !== PROOF_ISSUER) throw new ProofFault('it was signed for another purpose')
+  return { statement, kid }
+}
+
+/** The key id of an EdDSA header; any other algorithm is refused unread. */
+function kidOf(read: () => { alg?: string; kid?: string }): string {
+  try {
+    const { alg, kid } = read()
+    if (alg !== PROOF_ALGORITHM) throw new ProofFault(`its algorithm is not ${PROOF_ALGORITHM}`)
+    if (typeof kid !== 'string' || !/^[\w-]{43}$/.test(kid)) throw new ProofFault('its header names no key')
+    return kid
+  } catch (error) {
+    if (error instanceof ProofFault) throw error
+    throw new ProofFault('it is not a signed statement')
+  }
+}

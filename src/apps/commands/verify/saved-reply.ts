@@ -1,0 +1,78 @@
+/** A saved reply with its proof: a JSON document, an event stream, or one JSON document per event. Pure. */
+import { createHash } from 'node:crypto'
+import {
+  digestedEvent,
+  type ProofScope,
+  proofPlace,
+  replyDigest,
+} from '../../../protocol/management/proof.ts'
+
+/** The parts of a saved reply that its proof has to fit. */
+export interface SavedReply {
+  /** A compact JWS, unread. */
+  readonly proof: string
+  /** Events behind the one with the proof, which cannot cover them. */
+  readonly later: number
+  /** The reply is a stream. */
+  readonly isStream: boolean
+  digest(of: ProofScope): string
+}
+
+/** Reads a saved reply; a text says why it has no proof. */
+export function readSavedReply(text: string): SavedReply | string {
+  const values = valuesOf(text)
+  if (values === null) return 'is neither a JSON reply nor an event stream'
+  const at = values.findIndex(value => proofPlace(value)?.metadata['proof'] !== undefined)
+  const place = proofPlace(values[at])
+  const proof = place?.metadata['proof']
+  if (place === null)
+    return 'has no gateway_metadata.proof: send the request with X-Gateway-Proof: true and X-Gateway-Metadata: enabled'
+  if (typeof proof !== 'string') return 'has a proof that is not a string'
+  return {
+    proof,
+    later: values.length - at - 1,
+    isStream: values.length > 1,
+    digest(of) {
+      if (of === 'reply') return replyDigest(place.reply)
+      const hash = createHash('sha256')
+      for (const value of values.slice(0, at)) hash.update(digestedEvent(value))
+      return hash.update(digestedEvent(place.with(null))).digest('hex')
+    },
+  }
+}
+
+function valuesOf(text: string): readonly unknown[] | null {
+  const whole = parsed(text)
+  if (whole !== undefined) return Array.isArray(whole) ? whole : [whole]
+  const lines = text.replace(/^\ufeff/, '').split(/\r\n|\r|\n/)
+  const rows = lines.filter(line => line.trim() !== '')
+  return rows.every(row => row.startsWith('{')) ? documents(rows) : documents(dataOf(lines))
+}
+
+function documents(rows: readonly string[]): readonly unknown[] | null {
+  const values = rows.map(parsed)
+  return values.length === 0 || values.includes(undefined) ? null : values
+}
+
+/** The data of each event; comments and the mark of the end are none. */
+function dataOf(lines: readonly string[]): string[] {
+  const events: string[] = []
+  let data: string[] = []
+  for (const line of [...lines, '']) {
+    if (line.startsWith('data:')) data.push(line.slice(line.startsWith('data: ') ? 6 : 5))
+    else if (line === '' && data.length > 0) {
+      if (data.join('\n') !== '[DONE]') events.push(data.join('\n'))
+      data = []
+    }
+  }
+  return events
+}
+
+/** Undefined: no JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
+}

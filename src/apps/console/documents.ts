@@ -1,0 +1,110 @@
+/**
+ * The documents behind views, in the form of the management API: calls its handlers directly, with the key of the
+ * signed-in user. A view therefore never shows more than the API returns for that key.
+ */
+import type { ApiRequest, Handler, Reply } from '../../api/operation.ts'
+import type { Clock } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { Stopwatch } from '../../base/metrics/stages.ts'
+import type { KeyRecord } from '../../storage/store.ts'
+
+/**
+ * The document with which a handler answers.
+ * @throws GatewayError with which it refuses
+ */
+export async function documentOf(
+  handler: Handler,
+  key: KeyRecord,
+  query: URLSearchParams,
+  clock: Clock,
+): Promise<unknown> {
+  const request: ApiRequest = {
+    id: '',
+    headers: new Map(),
+    host: '',
+    params: new Map(),
+    query,
+    body: undefined,
+    key,
+    address: '',
+    callerContext: null,
+    trace: null,
+    watch: new Stopwatch(clock.monotonicMs()),
+    held: { bytes: 0, hold: () => true },
+    bodyDigest: null,
+    waitForPlace: () => null,
+    signal: new AbortController().signal,
+    outlive: () => undefined,
+  }
+  const reply = new DocumentReply()
+  await handler(request, reply)
+  return reply.document
+}
+
+/** Keeps one document. Handlers of views answer in no other way. */
+class DocumentReply implements Reply {
+  document: unknown
+  summary = undefined
+  requestedModel = undefined
+  error: GatewayError | null = null
+  status = 0
+  ended = false
+
+  get started(): boolean {
+    return this.ended
+  }
+
+  header(): void {
+    // Nobody would read it.
+  }
+
+  tellRate(): void {
+    // Nobody would read it.
+  }
+
+  tellProviderRates(): void {
+    // Nobody would read it.
+  }
+
+  json(status: number, document: unknown): void {
+    this.status = status
+    this.document = document
+    this.ended = true
+  }
+
+  written(json: string | Buffer): void {
+    this.json(200, JSON.parse(json.toString()))
+  }
+
+  failure(error: GatewayError): void {
+    throw error
+  }
+
+  notModified(): void {
+    throw new TypeError('a view has no conditions')
+  }
+
+  openStream(): boolean {
+    throw new TypeError('a view is one document')
+  }
+
+  openSlices(): boolean {
+    throw new TypeError('a view is one document')
+  }
+
+  writeStream(): boolean {
+    throw new TypeError('a view is one document')
+  }
+
+  endStream(): void {
+    throw new TypeError('a view is one document')
+  }
+
+  onProgress(): void {
+    // A document has no progress.
+  }
+
+  abort(): void {
+    throw new TypeError('a view is one document')
+  }
+}

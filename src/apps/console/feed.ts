@@ -1,0 +1,287 @@
+/**
+ * The live list: keeps the latest requests of each organization, and sends changes to open consoles. Main thread. A
+ * viewer only ever gets what belongs to the organization of its key.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import { toUsd } from '../../base/money.ts'
+import type { EndedRequest } from '../../protocol/ended-request.ts'
+import type { Store } from '../../storage/store.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+import { FiguresByModel, type ModelFigures } from './model-figures.ts'
+import { isFee, joined, type RequestRow, rowOfEnded, rowOfRecord } from './request-row.ts'
+import { percentile, Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
+
+interface FeedDeps {
+  readonly store: { readonly ledger: Pick<Store['ledger'], 'latest'> }
+  readonly clock: Clock
+  /** Told when the first viewer comes and when the last one goes. */
+  readonly onWatched: (isWatched: boolean) => void
+}
+
+/** One who watches. */
+export interface Viewer {
+  /** Sends an event. Called with what belongs to its organization alone. */
+  send(event: string, data: unknown): void
+}
+
+/** Rows of an organization: what a page shows. */
+export const ROWS_MAX = 500
+/** Short enough to look live; many requests are one repaint. */
+const SEND_MS = 500
+/** Rows in one event. People do not read more, and the charts count all. */
+const ROWS_PER_EVENT = 100
+/** As long as an organization is followed after a summary of it: longer than from one to the next. */
+const LINGER_MS = 15_000
+/** Organizations that are followed for their summaries at once. */
+const LINGERING_MAX = 16
+/** Operations that ask models, by their route; others are not listed. */
+const ASKING: ReadonlySet<string> = new Set([
+  '/responses',
+  '/chat/completions',
+  '/messages',
+  '/embeddings',
+  ...['generateContent', 'streamGenerateContent', 'embedContent', 'batchEmbedContents'].map(
+    method => `/v1beta/models/{model}:${method}`,
+  ),
+])
+
+/** The last 15 minutes of an organization. */
+export interface FeedSummary {
+  /** Less than 15 minutes if the first rows, which were the last of the Store, begin later. */
+  readonly windowSeconds: number
+  readonly requests: number
+  readonly failed: number
+  readonly cost: number
+  /** Time to the first token, of the medians and 95th percentiles of the last requests; null: none had content. */
+  readonly p50: number | null
+  readonly p95: number | null
+  readonly models: readonly ModelFigures[]
+  /** Oldest first. */
+  readonly rows: readonly RequestRow[]
+}
+
+/** Kept while it has viewers, about 500 KB. */
+interface Organization {
+  /** By id, oldest first. */
+  rows: Map<string, RequestRow>
+  readonly series: Series
+  readonly models: FiguresByModel
+  readonly viewers: Set<Viewer>
+  /** Not sent yet. */
+  changed: Map<string, RequestRow>
+  /** Those who wait for the first rows, and those who have them. */
+  uses: number
+  /** When the first of its rows began, if the Store may have more before it. */
+  sinceMs: number | null
+  /** Resolves once it has the last requests of the Store. */
+  readonly filled: Promise<void>
+}
+
+export class Feed {
+  readonly #deps: FeedDeps
+  readonly #organizations = new Map<string, Organization>()
+  readonly #lingering = new Map<string, { readonly organization: Organization; readonly timer: Timer }>()
+  #timer: Timer | null = null
+
+  constructor(deps: FeedDeps) {
+    this.#deps = deps
+  }
+
+  get isWatched(): boolean {
+    return this.#organizations.size > 0
+  }
+
+  /** Takes usage records; one that came before is ignored. */
+  record(records: readonly UsageRecord[]): void {
+    const nowMs = this.#deps.clock.nowMs()
+    for (const record of records) {
+      const organization = this.#organizations.get(record.organizationId)
+      if (organization !== undefined) this.#take(organization, record, nowMs)
+    }
+  }
+
+  /** Takes requests that are over, as serve threads tell them. */
+  ended(requests: readonly EndedRequest[]): void {
+    for (const ended of requests) {
+      const organization = this.#organizations.get(ended.organization)
+      if (organization === undefined || !ASKING.has(ended.route)) continue
+      const row = rowOfEnded(ended)
+      const known = organization.rows.get(row.id)
+      this.#put(organization, known === undefined ? row : joined(known, row))
+    }
+  }
+
+  /** Sends the viewer the last requests and the charts, then all that changes. Returns how to leave. */
+  async watch(organizationId: string, viewer: Viewer): Promise<() => void> {
+    const organization = this.#enter(organizationId)
+    try {
+      await organization.filled
+    } catch (error) {
+      this.#leave(organizationId, organization)
+      throw error
+    }
+    // Changes up to now are in the first event of the new viewer, and still due to the others.
+    this.#flush(organization)
+    viewer.send('start', {
+      now: this.#deps.clock.nowMs(),
+      rows: [...organization.rows.values()],
+      spans: organization.series.all(),
+      spanSeconds: SPAN_SECONDS,
+      spansMax: SPANS_MAX,
+    })
+    organization.viewers.add(viewer)
+    return () => {
+      if (organization.viewers.delete(viewer)) this.#leave(organizationId, organization)
+    }
+  }
+
+  /** The last 15 minutes. The organization is followed for some seconds more, so that the next one misses nothing. */
+  async summary(organizationId: string): Promise<FeedSummary> {
+    const organization = this.#enter(organizationId)
+    try {
+      await organization.filled
+      this.#linger(organizationId)
+      const nowMs = this.#deps.clock.nowMs()
+      const rows = [...organization.rows.values()]
+      const firstTokens = rows
+        .flatMap(({ firstTokenMs }) => firstTokenMs ?? [])
+        .sort((one, other) => one - other)
+      const oldest = nowMs / 1000 - SPAN_SECONDS * SPANS_MAX
+      const spans = organization.series.all().filter(({ from }) => from > oldest)
+      const sum = (of: (span: (typeof spans)[number]) => number) =>
+        spans.reduce((all, span) => all + of(span), 0)
+      return {
+        windowSeconds: Math.min(SPAN_SECONDS * SPANS_MAX, secondsSince(organization.sinceMs, nowMs)),
+        requests: sum(({ requests }) => requests),
+        failed: sum(({ failed }) => failed),
+        cost: sum(({ cost }) => cost),
+        p50: percentile(firstTokens, 0.5),
+        p95: percentile(firstTokens, 0.95),
+        models: organization.models.all(nowMs),
+        rows,
+      }
+    } finally {
+      this.#leave(organizationId, organization)
+    }
+  }
+
+  close(): void {
+    this.#timer?.cancel()
+    this.#timer = null
+    for (const { timer } of this.#lingering.values()) timer.cancel()
+    this.#lingering.clear()
+  }
+
+  /** Keeps the organization a little longer. */
+  #linger(organizationId: string): void {
+    const known = this.#lingering.get(organizationId)
+    if (known === undefined && this.#lingering.size >= LINGERING_MAX) return
+    known?.timer.cancel()
+    const organization = known?.organization ?? this.#enter(organizationId)
+    const timer = this.#deps.clock.after(LINGER_MS, () => {
+      this.#lingering.delete(organizationId)
+      this.#leave(organizationId, organization)
+    })
+    this.#lingering.set(organizationId, { organization, timer })
+  }
+
+  #enter(id: string): Organization {
+    let organization = this.#organizations.get(id)
+    if (organization === undefined) {
+      const filling = Promise.withResolvers<void>()
+      organization = {
+        rows: new Map(),
+        series: new Series(),
+        models: new FiguresByModel(),
+        viewers: new Set(),
+        changed: new Map(),
+        uses: 0,
+        sinceMs: null,
+        filled: filling.promise,
+      }
+      this.#organizations.set(id, organization)
+      if (this.#organizations.size === 1) this.#deps.onWatched(true)
+      // Later records come as they are shipped; earlier ones are in the Store.
+      this.#fill(id, organization).then(filling.resolve, filling.reject)
+    }
+    organization.uses++
+    return organization
+  }
+
+  #leave(id: string, organization: Organization): void {
+    if (--organization.uses > 0) return
+    this.#organizations.delete(id)
+    if (this.#organizations.size === 0) this.#deps.onWatched(false)
+  }
+
+  /** Takes the last records of the Store, before the rows that came meanwhile. */
+  async #fill(organizationId: string, organization: Organization): Promise<void> {
+    const records = await this.#deps.store.ledger.latest({ organizationId }, ROWS_MAX)
+    const oldest = records[ROWS_MAX - 1]
+    if (oldest !== undefined) organization.sinceMs = Date.parse(oldest.createdAt)
+    const live = organization.rows
+    organization.rows = new Map()
+    const nowMs = this.#deps.clock.nowMs()
+    for (const record of records.toReversed()) {
+      if ((live.get(record.id)?.cost ?? null) === null) this.#take(organization, record, nowMs)
+    }
+    for (const [id, row] of live) {
+      const stored = organization.rows.get(id)
+      organization.rows.delete(id)
+      this.#put(organization, stored === undefined || row.cost !== null ? row : joined(stored, row))
+    }
+    organization.changed.clear()
+    organization.series.takeChanged()
+  }
+
+  #take(organization: Organization, record: UsageRecord, nowMs: number): void {
+    const { rows, series } = organization
+    if (isFee(record)) {
+      series.addCost(toUsd(record.cost), record.createdAt, nowMs)
+      return
+    }
+    const row = rowOfRecord(record)
+    const known = rows.get(row.id)
+    if (known !== undefined && known.cost !== null) return
+    const whole = known === undefined ? row : joined(row, known)
+    series.add(row, nowMs)
+    // The record of a request that asked nobody has no model; its thread tells the one that it named.
+    organization.models.add(whole, nowMs)
+    this.#put(organization, whole)
+  }
+
+  #put(organization: Organization, row: RequestRow): void {
+    const { rows } = organization
+    rows.set(row.id, row)
+    if (rows.size > ROWS_MAX) {
+      const [oldest] = rows.keys()
+      if (oldest !== undefined) rows.delete(oldest)
+    }
+    if (organization.viewers.size === 0) return
+    organization.changed.set(row.id, row)
+    this.#timer ??= this.#deps.clock.after(SEND_MS, () => {
+      this.#timer = null
+      for (const each of this.#organizations.values()) this.#flush(each)
+    })
+  }
+
+  #flush(organization: Organization): void {
+    const { changed, viewers, series } = organization
+    const spans = series.takeChanged()
+    if (changed.size === 0 && spans.length === 0) return
+    organization.changed = new Map()
+    if (viewers.size === 0) return
+    const rows = [...changed.values()]
+    const event = {
+      now: this.#deps.clock.nowMs(),
+      rows: rows.slice(-ROWS_PER_EVENT),
+      unlisted: Math.max(0, rows.length - ROWS_PER_EVENT),
+      spans,
+    }
+    for (const viewer of viewers) viewer.send('more', event)
+  }
+}
+
+function secondsSince(sinceMs: number | null, nowMs: number): number {
+  return sinceMs === null ? Number.POSITIVE_INFINITY : Math.max(1, Math.ceil((nowMs - sinceMs) / 1000))
+}

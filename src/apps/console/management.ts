@@ -1,0 +1,79 @@
+/**
+ * Management operations for the page: passed on to the public port with the key of the viewer, or of its session. The
+ * limits, roles and audit of the API thus apply to the page too, and the public port needs no special access for pages.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import { GUARDRAIL_BODY_MAX_BYTES } from '../../protocol/limits.ts'
+import { forward, type PublicPort, readBody } from './forward.ts'
+
+/** Operations that a page of 16 viewers has open at once; each is short. */
+const CALLS_MAX = 32
+/** A search of a large ledger at a busy database takes some seconds. */
+const CALL_MS = 60_000
+/** With every character of an id escaped. */
+const PATH_MAX_CHARS = 8_192
+const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE'])
+/** First parts of paths: what management keys are for. */
+const NOUNS: ReadonlySet<string> = new Set([
+  'activity',
+  'audit',
+  'byok',
+  'credits',
+  'end-users',
+  'generation',
+  'generations',
+  'guardrails',
+  'keys',
+  'models',
+  'providers',
+  'workspaces',
+])
+/** Ids and words of paths. Dots at the beginning of a part, and escapes of any sign, could lead elsewhere. */
+const PATH = /^([a-z-]+)(?:\/[A-Za-z0-9_][A-Za-z0-9._~:-]*){0,4}$/
+
+export class ManagementCalls {
+  readonly #clock: Clock
+  readonly #port: PublicPort
+  #open = 0
+
+  constructor(clock: Clock, port: PublicPort) {
+    this.#clock = clock
+    this.#port = port
+  }
+
+  /** @param path below `/v1`, without the query @throws GatewayError before anything was sent */
+  async run(
+    request: IncomingMessage,
+    response: ServerResponse,
+    path: string,
+    authorization = '',
+  ): Promise<void> {
+    const { method = '', url = '' } = request
+    const [, noun = ''] = PATH.exec(path) ?? []
+    if (!NOUNS.has(noun) || url.length > PATH_MAX_CHARS) throw new GatewayError('not_found', 'Not found')
+    if (!METHODS.has(method)) throw new GatewayError('method_not_allowed', 'Method not allowed')
+    if (this.#open >= CALLS_MAX) {
+      throw new GatewayError('rate_limit_exceeded', 'Too many concurrent console requests', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      })
+    }
+    this.#open++
+    try {
+      const hasBody = method === 'POST' || method === 'PATCH'
+      const body = hasBody ? await readBody(request, GUARDRAIL_BODY_MAX_BYTES, 'A request of the page') : null
+      const query = url.indexOf('?')
+      const asked = {
+        method,
+        path: `/v1/${path}${query === -1 ? '' : url.slice(query)}`,
+        authorization,
+        body,
+        timeoutMs: CALL_MS,
+      }
+      await forward(this.#clock, this.#port, asked, response)
+    } finally {
+      this.#open--
+    }
+  }
+}

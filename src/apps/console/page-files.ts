@@ -1,0 +1,133 @@
+/**
+ * The files of the page, served unchanged: scripts and style from `page/`, and three libraries from their packages.
+ * There is no build step. Each file is read on first use, and kept.
+ */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { SCRIPTED_PAGE_HEADERS } from '../../api/page-headers.ts'
+
+interface PageFile {
+  readonly type: string
+  readonly bytes: Buffer
+  readonly etag: string
+}
+
+const SCRIPT = 'text/javascript; charset=utf-8'
+const STYLE = 'text/css; charset=utf-8'
+
+/** Packages that scripts import by name, and the names of their files below `/console/assets/`. */
+const LIBRARIES: Readonly<Record<string, string>> = {
+  preact: 'preact.js',
+  'preact/hooks': 'preact-hooks.js',
+  htm: 'htm.js',
+  'uplot/dist/uPlot.esm.js': 'uplot.js',
+  'uplot/dist/uPlot.min.css': 'uplot.css',
+}
+const PACKAGE_OF: ReadonlyMap<string, string> = new Map(
+  Object.entries(LIBRARIES).map(([specifier, name]) => [name, specifier]),
+)
+
+const OWN: ReadonlySet<string> = new Set([
+  'index.html',
+  'style.css',
+  'views.css',
+  'main.js',
+  'batches.js',
+  'calls.js',
+  'changes.js',
+  'chart.js',
+  'colours.js',
+  'csv.js',
+  'detail.js',
+  'format.js',
+  'forms.js',
+  'html.js',
+  'key-check.js',
+  'live.js',
+  'models.js',
+  'names.js',
+  'outcome.js',
+  'parts.js',
+  'sign-in.js',
+  'wordmark.js',
+  'access/accounts.js',
+  'access/credentials.js',
+  'access/end-users.js',
+  'access/key-form.js',
+  'access/keys.js',
+  'access/workspaces.js',
+  'guardrails/budgets.js',
+  'guardrails/guardrail-form.js',
+  'guardrails/guardrails.js',
+  'guardrails/text-check.js',
+  'home/health.js',
+  'home/home.js',
+  'playground/answer.js',
+  'playground/asking.js',
+  'playground/markdown.js',
+  'playground/playground.js',
+  'playground/snippets.js',
+  'requests/charts.js',
+  'requests/generation-row.js',
+  'requests/list.js',
+  'requests/requests.js',
+  'requests/search.js',
+  'usage/dimensions.js',
+  'usage/usage.js',
+  'usage/usage-chart.js',
+  'usage/usage-controls.js',
+  'usage/usage-table.js',
+])
+
+/** A browser cannot resolve names of packages, and a map of them would be an inline script. */
+const PACKAGE_IMPORT = /(\bfrom\s*)(["'])([a-z][a-zA-Z./-]*)\2/g
+
+const HEADERS = { ...SCRIPTED_PAGE_HEADERS, 'cross-origin-opener-policy': 'same-origin' } as const
+
+export class PageFiles {
+  readonly #files = new Map<string, Promise<PageFile>>()
+
+  /** Sends the page, or one of its assets; false: there is no such file. */
+  async send(name: string, request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+    const place = placeOf(name)
+    if (place === null) return false
+    let reading = this.#files.get(name)
+    if (reading === undefined) {
+      reading = read(place, typeOf(name))
+      this.#files.set(name, reading)
+    }
+    const { type, bytes, etag } = await reading
+    const headers = { ...HEADERS, etag }
+    if (request.headers['if-none-match'] === etag) response.writeHead(304, headers).end()
+    else
+      response.writeHead(200, { ...headers, 'content-type': type, 'content-length': bytes.length }).end(bytes)
+    return true
+  }
+}
+
+/** Null for names that are not in a table: no path of a request reaches the disk. */
+function placeOf(name: string): URL | null {
+  const library = PACKAGE_OF.get(name)
+  if (library !== undefined) return new URL(import.meta.resolve(library))
+  return OWN.has(name) ? new URL(`page/${name}`, import.meta.url) : null
+}
+
+function typeOf(name: string): string {
+  if (name.endsWith('.js')) return SCRIPT
+  return name.endsWith('.css') ? STYLE : 'text/html; charset=utf-8'
+}
+
+async function read(place: URL, type: string): Promise<PageFile> {
+  const text = await readFile(place, 'utf8')
+  const bytes = Buffer.from(type === SCRIPT ? withAddresses(text) : text)
+  return { type, bytes, etag: `"${createHash('sha256').update(bytes).digest('hex').slice(0, 16)}"` }
+}
+
+/** The script with the addresses of packages in place of their names. */
+function withAddresses(script: string): string {
+  return script.replace(PACKAGE_IMPORT, (whole, from: string, quote: string, specifier: string) => {
+    const name = LIBRARIES[specifier]
+    return name === undefined ? whole : `${from}${quote}./${name}${quote}`
+  })
+}

@@ -1,0 +1,294 @@
+/**
+ * The client of the OpenID provider: sends the browser there to sign in, and reads who signed in. The library is loaded
+ * at the first sign-in. Main thread.
+ */
+import { readFile } from 'node:fs/promises'
+import type { ClientAuth, Configuration, CustomFetch, IDToken } from 'openid-client'
+import { systemCode } from '../../../base/errors.ts'
+import { KEY_ROLES } from '../../../callers/key-roles.ts'
+import type { KeyRole } from '../../../storage/store.ts'
+
+/** `console.oidc` of the configuration. */
+export interface OidcSettings {
+  readonly issuer: string
+  readonly clientId: string
+  readonly clientSecretFile: string
+  readonly roleClaim: string
+  readonly roles: Readonly<Record<string, KeyRole>>
+}
+
+/** Somebody who signed in. */
+export interface SignedInIdentity {
+  readonly issuer: string
+  readonly subject: string
+  readonly role: KeyRole
+}
+
+/** The end of a sign-in has to fit these. */
+export interface SignInTerms {
+  readonly state: string
+  readonly nonce: string
+  readonly verifier: string
+  readonly configuration: Configuration
+}
+
+/** A sign-in that was refused or failed. The message is for the person, the cause for the log; neither has a token. */
+export class SignInError extends Error {
+  override readonly name = 'SignInError'
+  readonly status: number
+  readonly why: string
+
+  constructor(status: number, why: string, message: string) {
+    super(message)
+    this.status = status
+    this.why = why
+  }
+}
+
+/** Algorithms of signatures; none that shares a secret, and never `none`. */
+const ALGORITHMS = [
+  'RS256',
+  'PS256',
+  'ES256',
+  'EdDSA',
+  'Ed25519',
+  'RS384',
+  'PS384',
+  'ES384',
+  'RS512',
+  'PS512',
+  'ES512',
+]
+/** OpenID Connect asks providers that name no algorithm for this one. */
+const DEFAULT_ALGORITHMS = ['RS256']
+const REQUEST_SECONDS = 10
+/** A token with all groups of a large company has a quarter of it. */
+const REPLY_MAX_BYTES = 4 * 1024 * 1024
+/** As OpenID Connect bounds it; without spaces, so that issuer and subject can be told apart, and no line ends. */
+const SUBJECT = /^[\x21-\x7e]{1,255}$/
+
+export class OidcClient {
+  readonly #settings: OidcSettings
+  readonly #redirectUri: string
+
+  constructor(settings: OidcSettings, redirectUri: string) {
+    this.#settings = settings
+    this.#redirectUri = redirectUri
+  }
+
+  /** The address at the provider to which the browser goes. @throws SignInError */
+  async begin(): Promise<{ readonly url: URL; readonly terms: SignInTerms }> {
+    const library = await import('openid-client')
+    const configuration = await this.#discover()
+    const [state, nonce] = [library.randomState(), library.randomNonce()]
+    const verifier = library.randomPKCECodeVerifier()
+    const { scopes_supported: offered = [] } = configuration.serverMetadata()
+    // Many providers give names and groups only with a scope that is named so.
+    const scopes = ['profile', this.#settings.roleClaim].filter(each => offered.includes(each))
+    const url = library.buildAuthorizationUrl(configuration, {
+      redirect_uri: this.#redirectUri,
+      scope: ['openid', ...scopes].join(' '),
+      state,
+      nonce,
+      code_challenge: await library.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+    })
+    return { url, terms: { state, nonce, verifier, configuration } }
+  }
+
+  /** @param query that the browser came back with @throws SignInError */
+  async finish(terms: SignInTerms, query: string): Promise<SignedInIdentity> {
+    const { authorizationCodeGrant } = await import('openid-client')
+    const { configuration, state, nonce, verifier } = terms
+    let token: IDToken | undefined
+    try {
+      const answer = await authorizationCodeGrant(configuration, new URL(query, this.#redirectUri), {
+        expectedState: state,
+        expectedNonce: nonce,
+        pkceCodeVerifier: verifier,
+        idTokenExpected: true,
+      })
+      token = answer.claims()
+    } catch (error) {
+      throw refusalOf(error)
+    }
+    const { clientId, roleClaim } = this.#settings
+    if (token === undefined) throw unfit('id_token')
+    // The library looks at it only where the token is for several.
+    if (token['azp'] !== undefined && token['azp'] !== clientId) throw unfit('azp')
+    if (!SUBJECT.test(token.sub)) throw unfit('sub')
+    const role = roleOf(this.#settings, token)
+    if (role === null) {
+      throw new SignInError(
+        403,
+        'no role',
+        `You are signed in at the provider, but your account has no role here. Ask the gateway's operator to give you one: console.oidc.roles names the values of “${roleClaim}” that have a role.`,
+      )
+    }
+    return { issuer: token.iss, subject: token.sub, role }
+  }
+
+  async #discover(): Promise<Configuration> {
+    const library = await import('openid-client')
+    const { issuer, clientId } = this.#settings
+    const server = new URL(issuer)
+    const secret = await this.#secret()
+    const authentication: ClientAuth = (provider, ...others) => {
+      const { token_endpoint_auth_methods_supported: ways } = provider
+      const way = ways?.includes('client_secret_post') ? library.ClientSecretPost : library.ClientSecretBasic
+      way(secret)(provider, ...others)
+    }
+    // The settings allow it at this machine alone.
+    const execute = server.protocol === 'http:' ? [library.allowInsecureRequests] : []
+    const { supportsPKCE: _, ...metadata } = await library
+      .discovery(server, clientId, undefined, authentication, {
+        timeout: REQUEST_SECONDS,
+        execute,
+        [library.customFetch]: boundedFetch,
+      })
+      .then(found => found.serverMetadata())
+      .catch((error: LibraryError) => {
+        if (error.code === 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED') throw mismatch()
+        throw unreachable(systemCode(error) ?? error.code ?? 'unreachable')
+      })
+    if (new URL(metadata.issuer).href !== server.href) throw mismatch()
+    const { authorization_endpoint: entrance = '' } = metadata
+    // The page sends the browser there.
+    if (!URL.canParse(entrance) || new URL(entrance).protocol !== server.protocol)
+      throw unreachable('authorization_endpoint')
+    const named = metadata.id_token_signing_alg_values_supported ?? DEFAULT_ALGORITHMS
+    const algorithms = named.filter(each => ALGORITHMS.includes(each))
+    if (algorithms.length === 0) throw unreachable('id_token_signing_alg_values_supported')
+    const configuration = new library.Configuration(
+      {
+        ...metadata,
+        id_token_signing_alg_values_supported: algorithms,
+      },
+      clientId,
+      undefined,
+      authentication,
+    )
+    configuration.timeout = REQUEST_SECONDS
+    configuration[library.customFetch] = boundedFetch
+    // A token that came by TLS needs no signature by the letter of the standard.
+    for (const change of [...execute, library.enableNonRepudiationChecks]) change(configuration)
+    return configuration
+  }
+
+  async #secret(): Promise<string> {
+    const { clientSecretFile } = this.#settings
+    const text = await readFile(clientSecretFile, 'utf8').catch(() => '')
+    const secret = text.trim()
+    if (secret !== '') return secret
+    throw new SignInError(
+      503,
+      'clientSecretFile',
+      'The gateway cannot read its secret for the provider (console.oidc.clientSecretFile). Contact its operator.',
+    )
+  }
+}
+
+/**
+ * Reads a reply as a whole, up to its bound: the library would take an endless one into memory.
+ * @throws TypeError as `fetch` does, so that it counts as no reply
+ */
+const boundedFetch: CustomFetch = async (url, options) => {
+  const reply = await fetch(url, options as RequestInit)
+  if (reply.body === null) return reply
+  const chunks: Uint8Array<ArrayBuffer>[] = []
+  let bytes = 0
+  for await (const chunk of reply.body) {
+    bytes += chunk.byteLength
+    if (bytes > REPLY_MAX_BYTES) throw new TypeError('The reply of the sign-in provider is too large')
+    chunks.push(chunk)
+  }
+  return new Response(new Blob(chunks), reply)
+}
+
+/** Pure. The highest role of the values that a token has. */
+function roleOf({ roleClaim, roles }: OidcSettings, token: IDToken): KeyRole | null {
+  // People who may write any address into their profile could write that of an admin.
+  if (roleClaim === 'email' && token['email_verified'] !== true) return null
+  const value = valueAt(token, roleClaim)
+  const found = (Array.isArray(value) ? value : [value]).flatMap(each =>
+    typeof each === 'string' && Object.hasOwn(roles, each) ? [roles[each]] : [],
+  )
+  return KEY_ROLES.findLast(role => found.includes(role)) ?? null
+}
+
+/** The field of that very name, or where the dots of the name lead. */
+function valueAt(token: object, name: string): unknown {
+  if (Object.hasOwn(token, name)) return Reflect.get(token, name)
+  return name
+    .split('.')
+    .reduce<unknown>(
+      (value, part) =>
+        value !== null && typeof value === 'object' && Object.hasOwn(value, part)
+          ? Reflect.get(value, part)
+          : undefined,
+      token,
+    )
+}
+
+function unfit(why: string): SignInError {
+  return new SignInError(
+    403,
+    why,
+    `The provider's response failed a check (${why}), so the sign-in was refused. Sign in again; if it happens again, contact the gateway's operator.`,
+  )
+}
+
+function mismatch(): SignInError {
+  return new SignInError(
+    502,
+    'issuer',
+    "The provider's issuer does not match console.oidc.issuer. Contact the gateway's operator.",
+  )
+}
+
+function unreachable(why: string): SignInError {
+  return new SignInError(
+    502,
+    why,
+    'The sign-in provider cannot be reached, or does not answer as an OpenID provider. Try again later, or use a management key.',
+  )
+}
+
+/** Codes of OAuth, and names of claims, for page and log; other texts of the provider appear nowhere. */
+const CODE = /^[A-Za-z_]{1,64}$/
+/** Codes of the library that say that no answer, or none of the right form, came. */
+const NO_ANSWER = new Set([
+  'OAUTH_TIMEOUT',
+  'OAUTH_ABORT',
+  'OAUTH_RESPONSE_IS_NOT_CONFORM',
+  'OAUTH_RESPONSE_IS_NOT_JSON',
+])
+
+/** As the errors of the library are made. */
+interface LibraryError {
+  readonly name: string
+  readonly code?: string
+  /** Of the provider. */
+  readonly error?: string
+  readonly cause?: { readonly cause?: { readonly claim?: unknown } }
+}
+
+function refusalOf(thrown: unknown): SignInError {
+  const { name, code = '', error = '', cause } = thrown as LibraryError
+  const said = CODE.test(error) ? error : 'an error'
+  if (name === 'AuthorizationResponseError')
+    return new SignInError(403, said, `The provider refused the sign-in (${said}).`)
+  if (name === 'ResponseBodyError' && said === 'invalid_grant')
+    return new SignInError(400, said, 'This sign-in has already been used, or took too long. Sign in again.')
+  if (name === 'ResponseBodyError' || name === 'WWWAuthenticateChallengeError') {
+    return new SignInError(
+      502,
+      said,
+      `The provider does not accept this gateway (${said}): its id, its secret or its redirect address is wrong. Contact its operator.`,
+    )
+  }
+  if (NO_ANSWER.has(code)) return unreachable(code)
+  if (thrown instanceof TypeError && code === '') return unreachable(systemCode(thrown) ?? 'unreachable')
+  const claim = cause?.cause?.claim
+  return unfit(typeof claim === 'string' && CODE.test(claim) ? claim : code || 'unknown')
+}

@@ -1,0 +1,118 @@
+/**
+ * Console sessions: people who signed in. Each has a management key of its own that lives as long as the session, so
+ * the roles, audit and revocation of keys apply. The key exists only in the memory of this process: neither the browser
+ * nor the log contains it. Main thread.
+ */
+import { randomBytes } from 'node:crypto'
+import { audited } from '../../../api/management/audit.ts'
+import { toObject } from '../../../api/management/keys.ts'
+import { type Clock, isoInstant } from '../../../base/clock.ts'
+import { GatewayError } from '../../../base/errors.ts'
+import { createKey, hashKey } from '../../../callers/api-key.ts'
+import { RECORD_NAME_MAX_CHARS } from '../../../protocol/limits.ts'
+import type { InvalidationBus } from '../../../storage/invalidation/bus.ts'
+import type { KeyRecord, Store } from '../../../storage/store.ts'
+import type { SignedInIdentity } from './oidc-client.ts'
+
+interface SessionsDeps {
+  readonly store: Pick<Store, 'keys' | 'audited'>
+  readonly clock: Clock
+  readonly changes: InvalidationBus
+}
+
+interface ConsoleSession {
+  /** For requests to the public port: `Bearer …`. */
+  readonly authorization: string
+  readonly record: KeyRecord
+  readonly endsAtMs: number
+}
+
+/** A working day: whoever lost an account at the provider may go on until then, or until the key is disabled. */
+const SESSION_MS = 8 * 3_600_000
+/** Some kilobytes each. Nobody alone can fill it. */
+const SESSIONS_MAX = 256
+/** Of one person, with several browsers; a new one ends the oldest. */
+const SESSIONS_OF_ONE_MAX = 8
+
+export class ConsoleSessions {
+  readonly #deps: SessionsDeps
+  /** By the hash of the cookie's value, oldest first. */
+  readonly #open = new Map<string, ConsoleSession>()
+
+  constructor(deps: SessionsDeps) {
+    this.#deps = deps
+  }
+
+  /**
+   * Returns the secret of a new session, for the cookie.
+   * @throws GatewayError `rate_limit_exceeded` while there are too many; or the error of the store
+   */
+  async open({ issuer, subject, role }: SignedInIdentity, address: string): Promise<string> {
+    const { store, clock } = this.#deps
+    const nowMs = clock.nowMs()
+    for (const [id, { endsAtMs }] of this.#open) if (endsAtMs <= nowMs) this.#open.delete(id)
+    const identity = `${issuer} ${subject}`
+    const own = [...this.#open].filter(([, { record }]) => record.identity === identity)
+    const [oldest] = own.length < SESSIONS_OF_ONE_MAX ? [] : own
+    if (oldest === undefined && this.#open.size >= SESSIONS_MAX)
+      throw new GatewayError('rate_limit_exceeded', 'Too many people are signed in; try again later')
+    const endsAtMs = nowMs + SESSION_MS
+    const { key, record } = createKey({
+      kind: 'management',
+      name: `console: ${subject}`.slice(0, RECORD_NAME_MAX_CHARS),
+      clock,
+      expiresAt: isoInstant(endsAtMs),
+      role,
+      identity,
+    })
+    const secret = randomBytes(32).toString('base64url')
+    const id = hashKey(secret)
+    // Before anything is awaited, so that sign-ins at once are counted.
+    this.#open.set(id, { authorization: `Bearer ${key}`, record, endsAtMs })
+    if (oldest !== undefined) this.#open.delete(oldest[0])
+    try {
+      await store.keys.removeSessions(isoInstant(nowMs))
+      if (oldest !== undefined) await this.#removeKey(oldest[1].record, address)
+      await audited(
+        this.#deps,
+        { key: record, address },
+        'key.create',
+        ({ keys }) => keys.add(record),
+        isNew => (isNew ? toObject(record) : null),
+      )
+    } catch (error) {
+      this.#open.delete(id)
+      throw error
+    }
+    return secret
+  }
+
+  /** Null: there is none, or it is over. Its key may have been disabled since. */
+  authorizationOf(secret: string): string | null {
+    const session = this.#open.get(hashKey(secret))
+    return session === undefined || session.endsAtMs <= this.#deps.clock.nowMs()
+      ? null
+      : session.authorization
+  }
+
+  /** Ends a session and its key. Rejects if the store fails; the session is over even so. */
+  async end(secret: string, address: string): Promise<void> {
+    const id = hashKey(secret)
+    const session = this.#open.get(id)
+    if (session === undefined) return
+    this.#open.delete(id)
+    await this.#removeKey(session.record, address)
+  }
+
+  async #removeKey(record: KeyRecord, address: string): Promise<void> {
+    const { organizationId, hash } = record
+    await audited(
+      this.#deps,
+      { key: record, address },
+      'key.delete',
+      ({ keys }) => keys.remove(organizationId, hash),
+      isRemoved => (isRemoved ? toObject(record) : null),
+    )
+    this.#deps.changes.publish({ kind: 'key', hash })
+  }
+}

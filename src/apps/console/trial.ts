@@ -1,0 +1,57 @@
+/**
+ * The playground: passes one request on to the public port of this process and streams its reply back unchanged. So the
+ * public port need not admit pages, and the page calls no other address. The API key arrives with the request, is
+ * passed on, and is not kept.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import { forward, type PublicPort, readBody } from './forward.ts'
+
+/** A question that somebody types. */
+const BODY_MAX_BYTES = 64 * 1024
+/** A person compares at most four answers; two people at once. */
+const TRIALS_MAX = 8
+const TRIAL_MS = 300_000
+/** Longer texts are no key of ours. */
+const KEY_MAX_CHARS = 256
+/** The key of the trial: `Authorization` has that of the viewer. */
+const KEY_HEADER = 'x-api-key'
+
+export class Trials {
+  readonly #clock: Clock
+  readonly #port: PublicPort
+  #open = 0
+
+  constructor(clock: Clock, port: PublicPort) {
+    this.#clock = clock
+    this.#port = port
+  }
+
+  /** Answers with what the public port answers. @throws GatewayError before anything was sent */
+  async run(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const key = request.headers[KEY_HEADER]
+    if (typeof key !== 'string' || key === '' || key.length > KEY_MAX_CHARS || !/^[\x21-\x7e]+$/.test(key)) {
+      throw new GatewayError('invalid_request', 'x-api-key: an API key is required; POST /keys creates one')
+    }
+    if (this.#open >= TRIALS_MAX) {
+      throw new GatewayError('rate_limit_exceeded', 'Too many playground requests are running', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
+      })
+    }
+    this.#open++
+    try {
+      const body = await readBody(request, BODY_MAX_BYTES, 'A playground request')
+      const asked = {
+        method: 'POST',
+        path: '/v1/responses',
+        authorization: `Bearer ${key}`,
+        body,
+        timeoutMs: TRIAL_MS,
+      }
+      await forward(this.#clock, this.#port, asked, response)
+    } finally {
+      this.#open--
+    }
+  }
+}

@@ -1,0 +1,236 @@
+/** Tests a gateway: explores it, runs checks one by one within the request budget, and reports. Public entry point. */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import type { Check, CheckVerdict } from './check.ts'
+import { clientChecks } from './checks/clients.ts'
+import { CHECKS } from './checks/table.ts'
+import { provedClient } from './clients/clients.ts'
+import type { ProvedClientName } from './clients/names.ts'
+import { PROVED, type Proved, responses } from './dialects.ts'
+import { isNoAnswer } from './faults.ts'
+import { CPU_SENDS, cpuPerEvent, firstEventSends, firstEvents } from './figures.ts'
+import { FaultProvider } from './provider.ts'
+import { type ProveLimits, Ration, RationSpent } from './ration.ts'
+import { type CheckResult, cleaned, type ProveReport, REPORT_SCHEMA, statusFor, summaryOf } from './report.ts'
+import { type Header, scrubber } from './secrets.ts'
+import { ProveFault, type Surveyed, survey, surveyModel } from './survey.ts'
+import { SAMPLE_COUNT, Samples, Tester, type TesterDeps } from './tester.ts'
+
+export interface ProveOptions {
+  /** Without a slash at its end. */
+  readonly url: string
+  readonly key: string
+  readonly headers: readonly Header[]
+  /** Null: the first of the gateway's list. */
+  readonly model: string | null
+  readonly limits: ProveLimits
+  /** The gateway asks it; whoever made it closes it. */
+  readonly provider: FaultProvider | null
+  /** Ids of checks, or what is before their dots; `figures` for the figures. Null: all. */
+  readonly only: readonly string[] | null
+  /** The client whose traffic is replayed in place of all other checks. */
+  readonly client: ProvedClientName | null
+  readonly restartCommand: string | null
+  /** Address of the provider behind the gateway. */
+  readonly directUrl: string | null
+  readonly pid: number | null
+  /** Of this package. */
+  readonly version: string
+  /** Takes out what could change a terminal. */
+  readonly plain: (text: string, maxChars: number) => string
+  readonly clock: Clock
+  readonly silenceMs?: number
+}
+
+export { FaultProvider, ProveFault, RationSpent }
+
+interface ProveListener {
+  /** Before the first check. */
+  begins(plan: ProvePlan): void
+  /** After each check. @param share of all checks, 0 to 1 */
+  made(result: CheckResult, share: number): void
+}
+
+export interface ProvePlan {
+  readonly model: string
+  readonly dialects: readonly string[]
+  readonly checks: number
+  /** Requests that all checks and figures together need at most. */
+  readonly requests: number
+}
+
+const SILENCE_MS = 30_000
+/** Of one text in the report. */
+const TEXT_MAX_CHARS = 3_000
+
+interface Planned {
+  readonly check: Check
+  readonly proved: Proved
+  /** Why it is not made; null: it is. */
+  readonly why: string | null
+}
+
+/** @throws ProveFault, RationSpent */
+export async function prove(options: ProveOptions, listener: ProveListener): Promise<ProveReport> {
+  const { clock } = options
+  const ration = new Ration(options.limits, clock)
+  const startMs = clock.nowMs()
+  const scrub = scrubber(options.key, options.headers)
+  const clean = (text: string): string => options.plain(scrub(text), TEXT_MAX_CHARS)
+  const client = options.client === null ? null : provedClient(options.client)
+  const found = await (client === null ? survey : surveyModel)({
+    target: {
+      url: options.url,
+      key: options.key,
+      headers: options.headers,
+      model: options.model ?? '',
+      maxTokensField: 'max_tokens',
+    },
+    ration,
+    clock,
+    provider: options.provider,
+    restartCommand: options.restartCommand,
+    silenceMs: options.silenceMs ?? SILENCE_MS,
+  }).catch(error => {
+    // It has words of the gateway in it.
+    throw error instanceof ProveFault ? new ProveFault(clean(error.message)) : error
+  })
+  const plan = planOf(client === null ? CHECKS : clientChecks(client), found, options)
+  const sends = plan.reduce((sum, { check, why }) => sum + (why === null ? check.sends : 0), 0)
+  const samples = found.proved.length * SAMPLE_COUNT
+  listener.begins({
+    model: clean(found.deps.target.model),
+    dialects: client === null ? found.proved.map(({ title }) => title) : [client.title],
+    checks: plan.filter(({ why }) => why === null).length,
+    requests: sends + samples + figureSends(found, options),
+  })
+  const checks: CheckResult[] = []
+  for (const [at, planned] of plan.entries()) {
+    const result = cleaned(await made(planned, found), clean)
+    checks.push(result)
+    listener.made(result, (at + 1) / plan.length)
+  }
+  const figures = await figuresOf(found, options)
+  return {
+    schema: REPORT_SCHEMA,
+    sluice: options.version,
+    at: isoInstant(startMs),
+    url: clean(options.url),
+    model: clean(found.deps.target.model),
+    ...(client === null ? {} : { client: client.title }),
+    dialects: found.proved.map(({ name }) => name),
+    ration: { ...options.limits, sent: ration.sent, spentMs: Math.round(ration.spentMs) },
+    summary: summaryOf(checks),
+    checks,
+    figures: cleaned(figures, clean),
+  }
+}
+
+function isWanted(id: string, { only }: ProveOptions): boolean {
+  return only === null || only.some(name => id === name || id.startsWith(`${name}.`))
+}
+
+function planOf(
+  checks: readonly Check[],
+  { proved, absent, deps }: Surveyed,
+  options: ProveOptions,
+): Planned[] {
+  const missing = (check: Check): string | null => {
+    if (check.needs === 'provider' && deps.provider === null) return 'not run: start with --provider-port'
+    if (check.needs === 'restart' && options.restartCommand === null)
+      return 'not run: start with --restart-command'
+    return null
+  }
+  const [first = responses] = proved
+  return checks
+    .filter(({ id }) => isWanted(id, options))
+    .flatMap((check): Planned[] => {
+      if (check.dialects === null) return [{ check, proved: first, why: missing(check) }]
+      return PROVED.filter(({ name }) => check.dialects?.includes(name)).map(each => {
+        const why = absent.find(other => other.proved === each)?.why
+        return { check, proved: each, why: why === undefined ? missing(check) : `not offered here: ${why}` }
+      })
+    })
+}
+
+async function made({ check, proved, why }: Planned, { deps, samples }: Surveyed): Promise<CheckResult> {
+  const tester = new Tester(deps, samples)
+  const before = deps.ration.sent
+  const { outcome, seen } =
+    why === null ? await verdict(check, proved, tester) : { outcome: 'skipped' as const, seen: why }
+  return {
+    id: check.id,
+    group: check.group,
+    dialect: check.dialects === null ? null : proved.name,
+    status: statusFor(check, outcome),
+    expected: check.asserts,
+    seen,
+    matters: check.matters,
+    basis: check.basis,
+    requests: deps.ration.sent - before,
+    repeat: repeatOf(tester, check),
+  }
+}
+
+function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
+  if (repeat === '') return null
+  return needs === 'provider' ? `${repeat} # while sluice prove --keep-provider runs` : repeat
+}
+
+async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
+  const { ration } = tester.deps
+  if (check.sends > ration.left)
+    return {
+      outcome: 'skipped',
+      seen: `not run: --requests ${ration.limits.requests} does not leave the ${check.sends} that it needs`,
+    }
+  try {
+    return await check.run(tester, proved)
+  } catch (error) {
+    if (error instanceof RationSpent) return { outcome: 'skipped', seen: error.message }
+    if (!isNoAnswer(error)) throw error
+    if (ration.leftMs === 0)
+      return { outcome: 'skipped', seen: `not run: --seconds ${ration.limits.seconds} have passed` }
+    return { outcome: 'fail', seen: error.message }
+  } finally {
+    tester.end()
+  }
+}
+
+/** The provider behind the gateway as one that is asked itself; null: it is unknown. */
+function directOf({ deps }: Surveyed, { directUrl }: ProveOptions): TesterDeps | null {
+  const url = directUrl ?? deps.provider?.url ?? null
+  return url === null ? null : { ...deps, target: { ...deps.target, url, headers: [] } }
+}
+
+function figureSends(found: Surveyed, options: ProveOptions): number {
+  if (!isWanted('figures', options)) return 0
+  const each = firstEventSends(directOf(found, options) !== null) + (options.pid === null ? 0 : CPU_SENDS)
+  return found.proved.length * each
+}
+
+async function figuresOf(found: Surveyed, options: ProveOptions): Promise<ProveReport['figures']> {
+  const { deps, samples, proved } = found
+  const direct = directOf(found, options)
+  const firstEvent = []
+  const cpu = []
+  for (const each of isWanted('figures', options) ? proved : []) {
+    const tester = new Tester(deps, samples)
+    const other = direct === null ? null : new Tester(direct, new Samples())
+    try {
+      // Half a figure is none.
+      if (deps.ration.left >= firstEventSends(direct !== null))
+        firstEvent.push(await firstEvents(tester, other, each))
+      if (options.pid !== null && deps.ration.left >= CPU_SENDS)
+        cpu.push(await cpuPerEvent(tester, each, options.pid))
+    } catch (error) {
+      if (!(error instanceof RationSpent) && !isNoAnswer(error)) throw error
+    } finally {
+      tester.end()
+      other?.end()
+    }
+  }
+  return {
+    firstEvent: firstEvent.filter(figure => figure !== null),
+    cpu: cpu.filter(figure => figure !== null),
+  }
+}

@@ -1,0 +1,348 @@
+/**
+ * A scripted provider for the gateway under test: the user configures it as the gateway's upstream. A mark in the
+ * prompt, `[prove:NAME:ID]`, selects the reply: a correct one, or one of the faults that providers have. It offers
+ * Responses and chat completions, and writes correct replies with the code of the simulated provider.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type Clock, unixSeconds } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import { READERS, type SimAsk } from '../simulator/ask.ts'
+import {
+  type Frame,
+  openaiError,
+  type Pieces,
+  type SimReply,
+  type Speaker,
+  type Speech,
+  tallyOf,
+} from '../simulator/reply.ts'
+import { chatSpeaker } from '../simulator/speak-chat.ts'
+import { responsesSpeaker } from '../simulator/speak-responses.ts'
+import { FUNCTION_NAME } from './dialects.ts'
+import { objectOf } from './sse.ts'
+
+/** The kinds of replies that the provider can be told to give. */
+export type Script =
+  | 'plain'
+  | 'gated'
+  | 'fails'
+  | 'limited'
+  | 'silent'
+  | 'garbage'
+  | 'cut'
+  | 'stops'
+  | 'broken-event'
+  | 'error-event'
+  | 'odd-bytes'
+  | 'comments'
+  | 'huge'
+  | 'flood'
+  | 'many'
+  | 'slow'
+
+/** A key and a model that no provider knows; this one refuses them as a real one does. */
+export const UNKNOWN_KEY = 'sk-prove-this-key-is-not-valid'
+/** Some clients that have no key send one of these words. */
+const UNKNOWN_KEYS = new Set([UNKNOWN_KEY, 'undefined', 'null'])
+export const UNKNOWN_MODEL = 'prove-no-such-model'
+export const PROVIDER_MODEL = 'prove'
+
+const HUGE_CHARS = 512 * 1024
+const FLOOD_PIECES = 1024
+const FLOOD_PIECE = 'The stream runs on over stones. '.repeat(128)
+const MANY_PIECES = 400
+/** A slow reply runs for some seconds, so that a restart falls into it. */
+const SLOW = { pieces: 30, pauseMs: 100 } as const
+const BODY_MAX_BYTES = 16 * 1024 * 1024
+/** Replies that the client must see at once wait for it this long. */
+const GATE_MS = 5_000
+
+export function mark(script: Script, id: string): string {
+  return `[prove:${script}:${id}]`
+}
+
+/** The text that a proper reply to a marked prompt has, in its pieces. */
+export function piecesFor(script: Script, id: string): readonly string[] {
+  if (script === 'huge') return [`${id} `, 'x'.repeat(HUGE_CHARS), ' end']
+  if (script === 'flood') return Array.from({ length: FLOOD_PIECES }, () => FLOOD_PIECE)
+  if (script === 'slow') return Array.from({ length: SLOW.pieces }, (_, at) => `${at} `)
+  if (script === 'many') return Array.from({ length: MANY_PIECES }, (_, at) => `${at} `)
+  return [`${id}: `, 'one ', 'zwölf ', '三十 ', 'é ', '🙂🚀 ', '"quoted" ', '\\ \n', 'and ', 'done.']
+}
+
+/** Opens one piece of a gated reply after the other. */
+class Gate {
+  /** Pieces that the client has seen. */
+  seen = 0
+  /** The first piece that it did not see in time. */
+  late: number | null = null
+  wake: (() => void) | null = null
+}
+
+export class FaultProvider {
+  readonly #clock: Clock
+  readonly #gateMs: number
+  readonly #server: Server
+  readonly #gates = new Map<string, Gate>()
+  /** Requests for replies so far. */
+  asked = 0
+  url = ''
+
+  /** @param gateMs how long a piece waits for its reader */
+  constructor(clock: Clock, gateMs = GATE_MS) {
+    this.#clock = clock
+    this.#gateMs = gateMs
+    this.#server = createServer((request, response) => {
+      request.on('error', () => response.destroy())
+      response.on('error', () => response.destroy())
+      this.#answer(request, response).catch(() => response.destroy())
+    })
+    this.#server.requestTimeout = 0
+  }
+
+  /** Listens on loopback only. @throws the error of the system */
+  async listen(port: number): Promise<void> {
+    await new Promise<void>((done, failed) => {
+      this.#server.once('error', failed)
+      this.#server.listen(port, '127.0.0.1', done)
+    })
+    this.url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/v1`
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise<void>(done => this.#server.close(() => done()))
+    this.#server.closeAllConnections()
+    await closed
+  }
+
+  /** The client has seen so many pieces of the reply with this id. */
+  saw(id: string, pieces: number): void {
+    const gate = this.#gates.get(id)
+    if (gate === undefined) return
+    gate.seen = Math.max(gate.seen, pieces)
+    gate.wake?.()
+  }
+
+  /** The first piece of this reply that the client did not see before the next one was due. */
+  late(id: string): number | null {
+    return this.#gates.get(id)?.late ?? null
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const text = await bodyOf(request)
+    const path = (request.url ?? '').split('?')[0] ?? ''
+    if (path.endsWith('/models')) return send(response, 200, MODELS)
+    const refuse = (status: number, message: string): void =>
+      send(response, status, openaiError({ status, message }))
+    const isChat = path.endsWith('/chat/completions')
+    if (request.method !== 'POST' || !(isChat || path.endsWith('/responses')))
+      return refuse(404, 'Unknown path')
+    const key = /^Bearer\s+(\S+)$/.exec(request.headers.authorization ?? '')?.[1]
+    if (key === undefined || UNKNOWN_KEYS.has(key)) return refuse(401, 'Incorrect API key provided')
+    const body = objectOf(text)
+    if (body === undefined) return refuse(400, 'The body is not a JSON object')
+    if (String(body['model']).includes(UNKNOWN_MODEL)) return refuse(404, 'The model does not exist')
+    const fault = isChat ? chatFault(body) : responsesFault(body)
+    if (fault !== null) return refuse(400, fault)
+    this.asked++
+    const ask = READERS[isChat ? 'openai-chat' : 'openai-responses'](body, { model: '', stream: false })
+    const [, script = 'plain', id = 'plain'] = /\[prove:([a-z-]+):([a-z0-9]+)\]/.exec(ask.lastUser) ?? []
+    const speaker = isChat ? chatSpeaker : responsesSpeaker
+    const isCall = ask.tools.length > 0 && ask.toolOutputs.length === 0
+    const reply = isCall ? calling(ask) : sayingAll(piecesFor(script as Script, id))
+    const speech: Speech = {
+      ask,
+      reply,
+      tally: tallyOf(reply, ask.inputTokens),
+      id: randomText(16),
+      createdSeconds: unixSeconds(this.#clock),
+    }
+    await this.#speak(script as Script, id, speaker, speech, response)
+  }
+
+  async #speak(
+    script: Script,
+    id: string,
+    speaker: Speaker,
+    speech: Speech,
+    response: ServerResponse,
+  ): Promise<void> {
+    const trouble = FAULTY_REPLIES[script]
+    if (script === 'silent') return
+    if (trouble !== undefined) {
+      response.writeHead(trouble.status, { 'content-type': 'application/json', ...trouble.headers })
+      response.end(trouble.text)
+      return
+    }
+    if (!speech.ask.stream) return send(response, 200, speaker.whole(speech))
+    response.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache',
+    })
+    response.flushHeaders()
+    const frames = [...speaker.frames(speech)]
+    if (script === 'gated') await this.#gated(id, frames, response)
+    else if (script === 'slow') await this.#slowly(frames, response)
+    else if (script === 'odd-bytes') await pour(oddPieces(frames), response, true)
+    else await pour(FAULTY_STREAMS[script]?.(frames, speaker) ?? frames, response)
+    if (response.destroyed) return
+    // Only once the frames are on their way: what is destroyed with the connection would never arrive.
+    if (script === 'cut') response.write(': cut\n\n', () => response.destroy())
+    else response.end()
+  }
+
+  async #slowly(frames: readonly Frame[], response: ServerResponse): Promise<void> {
+    for (const { kind, text } of frames) {
+      if (response.destroyed) return
+      response.write(text)
+      if (kind === 'token') await new Promise<void>(done => this.#clock.after(SLOW.pauseMs, done))
+    }
+  }
+
+  /** Writes each piece only once the client has seen the one before it. */
+  async #gated(id: string, frames: readonly Frame[], response: ServerResponse): Promise<void> {
+    const gate = new Gate()
+    this.#gates.set(id, gate)
+    response.on('close', () => gate.wake?.())
+    let written = 0
+    for (const { kind, text } of frames) {
+      response.write(text)
+      if (kind !== 'token') continue
+      written++
+      const timer = this.#clock.after(this.#gateMs, () => {
+        gate.late ??= written
+        gate.seen = Number.POSITIVE_INFINITY
+        gate.wake?.()
+      })
+      while (gate.seen < written && !response.destroyed) {
+        await new Promise<void>(done => {
+          gate.wake = done
+        })
+      }
+      timer.cancel()
+    }
+  }
+}
+
+const MODELS = {
+  object: 'list',
+  data: [{ id: PROVIDER_MODEL, object: 'model', created: 0, owned_by: 'prove' }],
+}
+
+/** Calls the function of the checks; of a client's own tools, that of the longest name, which may be in a namespace. */
+function calling({ tools }: SimAsk): SimReply {
+  const own = tools.some(({ name }) => name === FUNCTION_NAME)
+  const [longest] = [...tools].sort((one, other) => other.name.length - one.name.length)
+  const { name, custom } = own || longest === undefined ? { name: FUNCTION_NAME, custom: false } : longest
+  const pieces = piecesFrom(['{"loc', 'ation":', ' "San ', 'Francisco"}'])
+  return { parts: [{ kind: 'call', name, custom, pieces }], finish: 'calls', paceMs: 0 }
+}
+
+function sayingAll(pieces: readonly string[]): SimReply {
+  return { parts: [{ kind: 'text', pieces: piecesFrom(pieces) }], finish: 'stop', paceMs: 0 }
+}
+
+function piecesFrom(pieces: readonly string[]): Pieces {
+  return { tokens: pieces.length, each: () => pieces }
+}
+
+interface FaultyReply {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly text: string
+}
+
+/** Replies that are no proper ones, whether a stream was asked for or not. */
+const FAULTY_REPLIES: Readonly<Partial<Record<Script, FaultyReply>>> = {
+  fails: { status: 500, text: JSON.stringify(openaiError({ status: 500, message: 'Scripted failure' })) },
+  limited: {
+    status: 429,
+    headers: { 'retry-after': '1' },
+    text: JSON.stringify(openaiError({ status: 429, message: 'Rate limit reached' })),
+  },
+  garbage: { status: 200, text: '<html>{"id": "resp_1", "object": ' },
+}
+
+/** The frames that are sent in place of all. */
+const FAULTY_STREAMS: Readonly<
+  Partial<Record<Script, (frames: readonly Frame[], speaker: Speaker) => readonly Frame[]>>
+> = {
+  cut: begun,
+  stops: begun,
+  'broken-event': frames => [...begun(frames), other('data: {"id": "broken", "choices": [\n\n')],
+  'error-event': (frames, speaker) => [
+    ...begun(frames),
+    other(speaker.failureFrame({ status: 500, message: 'Scripted failure' }, begun(frames).length)),
+  ],
+  comments: frames =>
+    frames.flatMap(frame => [
+      other(': keep-alive\r\n\r\n'),
+      { ...frame, text: frame.text.replaceAll('\n', '\r\n') },
+    ]),
+}
+
+/** Up to the third piece of text. */
+function begun(frames: readonly Frame[]): readonly Frame[] {
+  const tokens = frames.flatMap(({ kind }, at) => (kind === 'token' ? [at] : []))
+  return frames.slice(0, (tokens[2] ?? 0) + 1)
+}
+
+function other(text: string): Frame {
+  return { kind: 'close', text }
+}
+
+/** The bytes of the frames in pieces of seven, which are borders of neither events nor characters. */
+function* oddPieces(frames: readonly Frame[]): Generator<{ readonly text: Buffer }> {
+  const bytes = Buffer.from(frames.map(({ text }) => text).join(''))
+  for (let at = 0; at < bytes.length; at += 7) yield { text: bytes.subarray(at, at + 7) }
+}
+
+/** @param isApart each is a write of its own, and the kernel may send it alone */
+async function pour(
+  frames: Iterable<{ readonly text: string | Buffer }>,
+  response: ServerResponse,
+  isApart = false,
+): Promise<void> {
+  for (const { text } of frames) {
+    if (response.destroyed) return
+    if (!response.write(text)) {
+      await new Promise<void>(done => {
+        const go = (): void => {
+          response.off('drain', go).off('close', go)
+          done()
+        }
+        response.on('drain', go).on('close', go)
+      })
+    } else if (isApart) await new Promise(done => setImmediate(done))
+  }
+}
+
+function send(response: ServerResponse, status: number, document: unknown): void {
+  const body = Buffer.from(JSON.stringify(document))
+  response.writeHead(status, { 'content-type': 'application/json', 'content-length': body.length })
+  response.end(body)
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes <= BODY_MAX_BYTES) chunks.push(chunk)
+  }
+  return Buffer.concat(chunks).toString('utf8')
+}
+
+function chatFault(body: Readonly<Record<string, unknown>>): string | null {
+  if (typeof body['model'] !== 'string') return "Invalid type for 'model'"
+  return Array.isArray(body['messages']) && body['messages'].length > 0
+    ? null
+    : "Invalid value for 'messages'"
+}
+
+function responsesFault(body: Readonly<Record<string, unknown>>): string | null {
+  if (typeof body['model'] !== 'string') return "Invalid type for 'model'"
+  const isInput = typeof body['input'] === 'string' || Array.isArray(body['input'])
+  return isInput ? null : "Invalid type for 'input'"
+}

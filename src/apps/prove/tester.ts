@@ -1,0 +1,287 @@
+/**
+ * Sends a check's requests within the request budget, limits their size and time, and keeps a shell command that
+ * repeats the last request. Samples are replies that several checks use.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import { type ConnectionTerms, RawConnection, type ReadOptions } from './connection.ts'
+import type { Proved, Question, Understood } from './dialects.ts'
+import { type FaultProvider, mark, type Script } from './provider.ts'
+import type { Ration } from './ration.ts'
+import type { SeenReply } from './raw-reply.ts'
+import { asBytes, asCurl } from './repeat.ts'
+import type { Header } from './secrets.ts'
+import { objectOf, readStream, type SeenStream } from './sse.ts'
+
+/** Who is proved, and how it is asked. */
+interface ProveTarget {
+  /** Without a slash at its end. */
+  readonly url: string
+  readonly key: string
+  readonly headers: readonly Header[]
+  readonly model: string
+  readonly maxTokensField: Question['maxTokensField']
+}
+
+export interface TesterDeps {
+  readonly target: ProveTarget
+  readonly ration: Ration
+  readonly clock: Clock
+  readonly provider: FaultProvider | null
+  readonly restartCommand: string | null
+  /** Longest time that the gateway may be silent. */
+  readonly silenceMs: number
+}
+
+/** The gateway did not answer a request at all. */
+export class NoReply extends Error {
+  override readonly name = 'NoReply'
+}
+
+export interface AskOptions extends ReadOptions {
+  readonly stream?: boolean
+  readonly calls?: true
+  /** Told to the scripted provider; absent: it is told nothing. */
+  readonly script?: Script
+  /** Fields in place of those of a proper body. */
+  readonly body?: Readonly<Record<string, unknown>>
+  /** The body as it is sent. */
+  readonly text?: string
+  /** In place of the key; null: none is sent. */
+  readonly key?: string | null
+  readonly connection?: RawConnection
+  /** The path begins at the root of the gateway: its address without `/v1`. */
+  readonly isRoot?: boolean
+  /** Header that carries the key. */
+  readonly keyHeader?: KeyHeader
+  /** Further headers of this request. */
+  readonly headers?: readonly Header[]
+}
+
+type KeyHeader = 'authorization' | 'x-goog-api-key'
+type HeadOptions = Pick<AskOptions, 'key' | 'isRoot' | 'keyHeader' | 'headers'>
+
+export interface Asked {
+  /** In the mark of its prompt. */
+  readonly id: string
+  readonly reply: SeenReply
+  /** Of a JSON body. */
+  readonly document: Readonly<Record<string, unknown>> | undefined
+  readonly stream: SeenStream
+  readonly understood: Understood
+  readonly repeat: string
+}
+
+/** Of one reply; more is not read. */
+const REPLY_MAX_BYTES = 8 * 1024 * 1024
+/** Each request asks for at most so many tokens. */
+export const MAX_TOKENS = 256
+const PROMPT = 'Count from one to twenty in words, separated by spaces.'
+
+/** The samples that more than one file of checks looks at. */
+const SAMPLES = {
+  whole: {},
+  stream: { stream: true },
+  called: { calls: true },
+  'called-stream': { calls: true, stream: true },
+} as const satisfies Readonly<Record<string, AskOptions>>
+
+type SampleName = keyof typeof SAMPLES
+export const SAMPLE_COUNT = Object.keys(SAMPLES).length
+
+/** Replies by the names of their questions: each is asked once, whoever wants it. */
+export class Samples {
+  readonly #asked = new Map<string, Promise<unknown>>()
+
+  /** The names of one type begin alike. */
+  of<T>(name: string, ask: () => Promise<T>): Promise<T> {
+    const asked = (this.#asked.get(name) as Promise<T> | undefined) ?? ask()
+    this.#asked.set(name, asked)
+    return asked
+  }
+}
+
+export class Tester {
+  readonly deps: TesterDeps
+  readonly #samples: Samples
+  readonly #terms: ConnectionTerms
+  readonly #open = new Set<RawConnection>()
+  /** The last request, as a command. */
+  repeat = ''
+
+  constructor(deps: TesterDeps, samples: Samples) {
+    this.deps = deps
+    this.#samples = samples
+    this.#terms = {
+      clock: deps.clock,
+      silenceMs: deps.silenceMs,
+      leftMs: () => deps.ration.leftMs,
+      maxBytes: REPLY_MAX_BYTES,
+    }
+  }
+
+  get url(): URL {
+    return new URL(this.deps.target.url)
+  }
+
+  /** Connections that a check may open beside one of its own. */
+  get others(): number {
+    return Math.max(1, Math.min(8, this.deps.ration.limits.concurrency - 1))
+  }
+
+  /** A reply that several checks look at. */
+  async sample(proved: Proved, name: SampleName): Promise<Asked>
+  async sample(proved: Proved, name: string, options: AskOptions): Promise<Asked>
+  async sample(
+    proved: Proved,
+    name: string,
+    options = SAMPLES[name as SampleName] as AskOptions,
+  ): Promise<Asked> {
+    const asked = await this.#samples.of(`${proved.name} ${name}`, () => this.ask(proved, options))
+    this.repeat = asked.repeat
+    return asked
+  }
+
+  /** Asks once, however many checks look at it. */
+  async once<T>(name: string, ask: () => Promise<T>): Promise<T> {
+    return await this.#samples.of(name, ask)
+  }
+
+  /** The body of a question, with a mark for the scripted provider. */
+  body(proved: Proved, options: AskOptions, id: string): string {
+    if (options.text !== undefined) return options.text
+    const { provider, target } = this.deps
+    const marked = provider === null ? PROMPT : `${mark(options.script ?? 'plain', id)} ${PROMPT}`
+    const question: Question = {
+      model: target.model,
+      prompt: marked,
+      stream: options.stream === true,
+      maxTokens: MAX_TOKENS,
+      maxTokensField: target.maxTokensField,
+      ...(options.calls === true ? { calls: true } : {}),
+    }
+    return JSON.stringify({ ...proved.body(question), ...options.body })
+  }
+
+  /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
+  async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<Asked> {
+    const body = this.body(proved, options, id)
+    const repeat = this.#curl(proved.path, 'POST', body, options)
+    const reply = await this.request('POST', proved.path, body, options)
+    const isStream = /^text\/event-stream/i.test(reply.headers.get('content-type') ?? '')
+    const document = isStream ? undefined : objectOf(reply.text)
+    const stream = readStream(isStream ? reply.text : '')
+    return {
+      id,
+      reply,
+      document,
+      stream,
+      understood: isStream ? proved.stream(stream) : proved.whole(document),
+      repeat,
+    }
+  }
+
+  /** One request by a connection of its own, or by an open one. @throws as `ask` */
+  async request(
+    method: string,
+    path: string,
+    body: string | null,
+    options: Pick<AskOptions, 'connection'> & HeadOptions & ReadOptions = {},
+  ): Promise<SeenReply> {
+    this.repeat = this.#curl(path, method, body, options)
+    const connection = options.connection ?? (await this.open())
+    try {
+      this.deps.ration.take(1)
+      connection.send(this.#bytes(method, path, body, '', options))
+      return answered(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
+    } finally {
+      if (options.connection === undefined) this.close(connection)
+    }
+  }
+
+  /** A POST as it goes over the wire. @param more further header lines, with their ends */
+  bytes(path: string, body: string, more = ''): Buffer {
+    return this.#bytes('POST', path, body, more, {})
+  }
+
+  #bytes(method: string, path: string, body: string | null, more: string, options: HeadOptions): Buffer {
+    const length = body === null ? '' : `Content-Length: ${Buffer.byteLength(body)}\r\n`
+    return Buffer.from(`${this.#head(method, path, options)}${length}${more}\r\n${body ?? ''}`)
+  }
+
+  /** A head without length and without its end. */
+  head(method: string, path: string): string {
+    return this.#head(method, path, {})
+  }
+
+  #head(method: string, path: string, options: HeadOptions): string {
+    const { url } = this
+    const headers = this.#headers(method === 'POST', options).map(([name, value]) => `${name}: ${value}\r\n`)
+    const base = baseOf(url.pathname, options)
+    return `${method} ${base}${path} HTTP/1.1\r\nHost: ${url.host}\r\n${headers.join('')}`
+  }
+
+  /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws RationSpent */
+  sendRaw(connection: RawConnection, bytes: string, requests: number): void {
+    this.deps.ration.take(requests)
+    this.repeat = asBytes(this.url, bytes, this.deps.target.key)
+    connection.send(bytes)
+  }
+
+  /** @throws NoConnection, RationSpent */
+  async open(): Promise<RawConnection> {
+    const connection = await RawConnection.open(this.url, this.#terms, this.deps.ration.connect())
+    this.#open.add(connection)
+    return connection
+  }
+
+  close(connection: RawConnection): void {
+    this.#open.delete(connection)
+    connection.close()
+  }
+
+  /** Closes what a check has left open. */
+  end(): void {
+    for (const connection of this.#open) connection.close()
+    this.#open.clear()
+  }
+
+  #headers(isPost: boolean, { key = this.deps.target.key, keyHeader, headers = [] }: HeadOptions): Header[] {
+    const keyed: Header | null =
+      key === null
+        ? null
+        : keyHeader === 'x-goog-api-key'
+          ? [keyHeader, key]
+          : ['authorization', `Bearer ${key}`]
+    return [
+      ...(keyed === null ? [] : [keyed]),
+      ...(isPost ? [['content-type', 'application/json'] as const] : []),
+      ...headers,
+      ...this.deps.target.headers,
+    ]
+  }
+
+  #curl(path: string, method: string, body: string | null, options: HeadOptions): string {
+    const address = baseOf(this.deps.target.url, options)
+    return asCurl(`${address}${path}`, method, this.#headers(method === 'POST', options), body)
+  }
+}
+
+/** An address or a path without a slash at its end, and without the version where requests begin at the root. */
+function baseOf(address: string, { isRoot }: HeadOptions): string {
+  const base = address.replace(/\/$/, '')
+  return isRoot === true ? base.replace(/\/v1$/, '') : base
+}
+
+/** @throws NoReply */
+function answered(reply: SeenReply | null, connection: RawConnection): SeenReply {
+  if (reply !== null) return reply
+  throw new NoReply(connection.isClosed ? 'the connection was closed without a reply' : 'no reply in time')
+}
+
+/** For the mark of a prompt. */
+export function newId(): string {
+  return randomText(8)
+    .toLowerCase()
+    .replace(/[^a-z0-9]/g, 'x')
+}

@@ -1,0 +1,174 @@
+/**
+ * Batch jobs of the simulated provider, whichever API created them. A job advances each time its state is requested, so
+ * that nothing depends on time; its replies are generated when they are read. Runs in the provider's own loop.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import type { SimFields } from './ask.ts'
+
+/** One request of a job. */
+export interface SimJobLine {
+  /** As the client named it. */
+  readonly id: string
+  readonly path: string
+  readonly body: SimFields
+}
+
+/** Replaces the proper reply of one line. `garbage`: a line that is no JSON. */
+export type SimLineFault = 'error' | 'overloaded' | 'expired' | 'missing' | 'twice' | 'garbage' | 'foreign'
+
+/** Faults of a job. */
+export interface SimJobFault {
+  /** Refuses to make the job, with this HTTP status. */
+  readonly status?: number
+  /** Ends so, without any reply; `busy`: as `failed`, because the account has too much in its queue. */
+  readonly end?: 'failed' | 'busy' | 'expired'
+  /** Questions for its state until it has ended. Default 2. */
+  readonly polls?: number
+  /** The replies come last line first. */
+  readonly reversed?: boolean
+  /** Of lines that run before a cancellation or the expiry; default 0. */
+  readonly done?: number
+  /** `at`: from 0. Null: a proper reply. */
+  readonly line?: (at: number) => SimLineFault | null
+  /** Breaks the connection after so many lines of the results. */
+  readonly breaksAfter?: number
+}
+
+type SimJobEnd = 'completed' | 'failed' | 'expired' | 'cancelled'
+
+export interface SimJob {
+  readonly id: string
+  /** The API that made it. */
+  readonly api: 'openai' | 'anthropic' | 'gemini'
+  readonly createdMs: number
+  readonly lines: readonly SimJobLine[]
+  /** The client's own words: metadata, or a name. */
+  readonly given: SimFields
+  readonly inputFile: string | null
+  readonly fault: SimJobFault
+  /** Questions for its state so far. */
+  polls: number
+  isCancelling: boolean
+  /** Null: it runs. */
+  end: SimJobEnd | null
+}
+
+/** The outcome of a line. */
+export type SimLineEnd =
+  | { readonly kind: 'reply'; readonly status: number; readonly document: unknown }
+  | { readonly kind: 'expired' | 'cancelled' }
+
+const POLLS = 2
+/** Files and jobs that are kept; older ones are forgotten. */
+const KEPT_MAX = 1_000
+
+/** A file that a client has uploaded. */
+interface SimFile {
+  readonly id: string
+  readonly text: string
+}
+
+interface SimBatchesOptions {
+  readonly clock: Clock
+  readonly faultOf: (model: string) => SimJobFault | null
+  /** The whole reply to a request. */
+  readonly reply: (line: SimJobLine) => { readonly status: number; readonly document: unknown }
+  /** A failure in the format of a path. */
+  readonly failure: (path: string, status: number, message: string) => unknown
+}
+
+export class SimBatches {
+  /** By id, oldest first. */
+  readonly jobs = new Map<string, SimJob>()
+  readonly files = new Map<string, SimFile>()
+  /** Ids of results that were removed. */
+  readonly removed = new Set<string>()
+  readonly #options: SimBatchesOptions
+
+  constructor(options: SimBatchesOptions) {
+    this.#options = options
+  }
+
+  faultOf(model: string): SimJobFault {
+    return this.#options.faultOf(model) ?? {}
+  }
+
+  addFile(text: string): SimFile {
+    const file = { id: randomText(12), text }
+    keep(this.files, file)
+    return file
+  }
+
+  addJob(
+    made: Pick<SimJob, 'api' | 'lines' | 'given' | 'inputFile' | 'fault'> & { readonly prefix: string },
+  ): SimJob {
+    const { prefix, ...job } = made
+    const added: SimJob = {
+      ...job,
+      id: `${prefix}${randomText(16)}`,
+      createdMs: this.#options.clock.nowMs(),
+      polls: 0,
+      isCancelling: false,
+      end: null,
+    }
+    keep(this.jobs, added)
+    return added
+  }
+
+  /** Somebody asks for the state: the job moves on. */
+  poll(job: SimJob): SimJob {
+    if (job.end !== null) return job
+    job.polls++
+    if (job.isCancelling) job.end = 'cancelled'
+    else if (job.polls >= (job.fault.polls ?? POLLS)) job.end = endOf(job.fault)
+    return job
+  }
+
+  cancel(job: SimJob): SimJob {
+    if (job.end === null) job.isCancelling = true
+    return job
+  }
+
+  /** The ends of all lines of an ended job, in the order in which the service tells them. */
+  *ends(job: SimJob): Generator<{ readonly id: string; readonly end: SimLineEnd | 'garbage' }, void, void> {
+    const { fault, lines } = job
+    const order = lines.map((_, at) => at)
+    if (fault.reversed === true) order.reverse()
+    for (const at of order) {
+      const line = lines[at]
+      if (line === undefined || job.end === 'failed') continue
+      const lineFault = fault.line?.(at) ?? null
+      if (lineFault === 'missing') continue
+      if (lineFault === 'garbage') {
+        yield { id: line.id, end: 'garbage' }
+        continue
+      }
+      if (lineFault === 'foreign') yield { id: 'nobody-7', end: this.#endOf(job, line, at, null) }
+      yield { id: line.id, end: this.#endOf(job, line, at, lineFault) }
+      if (lineFault === 'twice') yield { id: line.id, end: this.#endOf(job, line, at, 'error') }
+    }
+  }
+
+  #endOf({ end, fault }: SimJob, line: SimJobLine, at: number, lineFault: SimLineFault | null): SimLineEnd {
+    if (end === 'cancelled' && at >= (fault.done ?? 0)) return { kind: 'cancelled' }
+    if (lineFault === 'expired' || (end === 'expired' && at >= (fault.done ?? 0))) return { kind: 'expired' }
+    const status = lineFault === 'error' ? 400 : lineFault === 'overloaded' ? 529 : null
+    if (status === null) return { kind: 'reply', ...this.#options.reply(line) }
+    return {
+      kind: 'reply',
+      status,
+      document: this.#options.failure(line.path, status, 'Simulated failure'),
+    }
+  }
+}
+
+function endOf({ end }: SimJobFault): SimJobEnd {
+  return end === 'busy' ? 'failed' : (end ?? 'completed')
+}
+
+function keep<Kept extends { readonly id: string }>(map: Map<string, Kept>, kept: Kept): void {
+  map.set(kept.id, kept)
+  const [oldest] = map.keys()
+  if (map.size > KEPT_MAX && oldest !== undefined) map.delete(oldest)
+}

@@ -1,0 +1,368 @@
+/**
+ * The simulated provider: an HTTP server on loopback that offers the four wire formats and embeddings. A gateway
+ * without configured providers uses it, and so do many tests. The model's name chooses the behaviour: SIM_MODELS
+ * (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
+ */
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { type Clock, systemClock, unixSeconds } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import { READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './ask.ts'
+import { SimBatches, type SimJobFault } from './batch-jobs.ts'
+import { behaviourOf, embeddingsReply } from './behaviours.ts'
+import { simWebReply } from './pages.ts'
+import { limitReply, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
+import { answerBatchCall } from './speak-batches.ts'
+import { chatSpeaker } from './speak-chat.ts'
+import { geminiSpeaker } from './speak-gemini.ts'
+import { messagesSpeaker } from './speak-messages.ts'
+import { listReply, type SimTold, toldModels } from './speak-models.ts'
+import { responsesSpeaker } from './speak-responses.ts'
+import { hasKey, parseObject, readBody, targetOf } from './targets.ts'
+import { Transmission } from './transmission.ts'
+
+export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
+  'openai-responses': responsesSpeaker,
+  'openai-chat': chatSpeaker,
+  'anthropic-messages': messagesSpeaker,
+  'google-gemini': geminiSpeaker,
+}
+
+export interface SimOptions {
+  /** Paces replies and dates them. */
+  readonly clock?: Clock
+  /** Number of last requests to keep, with bodies and headers. Default 100. */
+  readonly keepRequests?: number
+  /** The fault of a model; null for a model without one. Default: no faults. */
+  readonly faultOf?: (model: string) => SimFault | null
+  /** The models that its list tells, asked for each time. Default: those that a gateway lists. */
+  readonly models?: () => readonly SimTold[]
+  /** The fault of jobs of a model in the batch services; null for none. Default: no faults. */
+  readonly jobFaultOf?: (model: string) => SimJobFault | null
+}
+
+/** A fault in place of a proper reply. */
+export interface SimFault {
+  /** The proper reply, of which the fault may send a part. */
+  readonly reply: SimReply
+  run(transmission: Transmission): Promise<void> | void
+}
+
+/** A received request. */
+export interface SimRequest {
+  /** Counted from 1. */
+  readonly number: number
+  /** Monotonic milliseconds of the clock at the end of the body. */
+  readonly atMs: number
+  readonly method: string
+  readonly path: string
+  /** Null for embeddings, batch services and unknown paths. */
+  readonly format: SimFormat | null
+  readonly model: string
+  readonly stream: boolean
+  readonly headers: IncomingHttpHeaders
+  readonly body: SimFields
+}
+
+/** A reply whose client disconnected before its end. */
+interface Disconnect {
+  readonly atMs: number
+  readonly model: string
+  /** Number of its request. */
+  readonly request: number
+}
+
+export interface SimState {
+  /** Requests with a complete body since the start. */
+  readonly requests: number
+  readonly openConnections: number
+  /** Replies that have begun (or hang) and have not ended. */
+  readonly openReplies: number
+  /** Replies since the start whose client disconnected before their end. */
+  readonly closedEarly: number
+}
+
+export interface Sim {
+  /** Port 0 (the default) takes a free one. The URL has no trailing slash and is a base URL for every format. */
+  listen(port?: number): Promise<{ readonly url: string; readonly port: number }>
+  /** Ends all connections. */
+  close(): Promise<void>
+  readonly state: SimState
+  /** Jobs and files of the batch services. */
+  readonly batches: SimBatches
+  /** The last requests, oldest first. */
+  readonly requests: readonly SimRequest[]
+  /** The last disconnects, oldest first, up to the number of kept requests. */
+  readonly disconnects: readonly Disconnect[]
+  /** Resolves as soon as the state meets the condition; at once if it already does. */
+  until(described: (state: SimState) => boolean): Promise<SimState>
+}
+
+type MutableState = { -readonly [Field in keyof SimState]: SimState[Field] }
+
+export function createSim(options: SimOptions = {}): Sim {
+  return new Simulation(options)
+}
+
+class Simulation implements Sim {
+  readonly state: MutableState = { requests: 0, openConnections: 0, openReplies: 0, closedEarly: 0 }
+  readonly requests: SimRequest[] = []
+  readonly disconnects: Disconnect[] = []
+  readonly batches: SimBatches
+  readonly #clock: Clock
+  readonly #keep: number
+  readonly #faultOf: (model: string) => SimFault | null
+  readonly #models: () => readonly SimTold[]
+  readonly #server: Server
+  /** Checks of `until`, which run after each change of state. */
+  readonly #waiting = new Set<() => void>()
+
+  constructor(options: SimOptions) {
+    this.#clock = options.clock ?? systemClock
+    this.#keep = options.keepRequests ?? 100
+    this.#faultOf = options.faultOf ?? (() => null)
+    this.#models = options.models ?? toldModels
+    this.batches = new SimBatches({
+      clock: this.#clock,
+      faultOf: options.jobFaultOf ?? (() => null),
+      reply: ({ path, body }) => this.#wholeReply(path, body),
+      failure: (path, status, message) => speakerOf(path).failure({ status, message }),
+    })
+    this.#server = createServer((request, response) => {
+      // A client may disconnect while it sends; the reply's close event counts it.
+      request.on('error', () => response.destroy())
+      response.on('error', () => response.destroy())
+      void readBody(request).then(
+        text => this.#answer(request, response, text),
+        () => response.destroy(),
+      )
+    })
+    // A provider never closes first while a client waits; clients have their own timeouts.
+    this.#server.requestTimeout = 0
+    this.#server.headersTimeout = 0
+    this.#server.on('connection', (socket: Socket) => {
+      this.#change({ openConnections: this.state.openConnections + 1 })
+      socket.on('error', () => socket.destroy())
+      socket.on('close', () => this.#change({ openConnections: this.state.openConnections - 1 }))
+    })
+  }
+
+  listen(port = 0): Promise<{ readonly url: string; readonly port: number }> {
+    const server = this.#server
+    return new Promise((done, failed) => {
+      server.once('error', failed)
+      server.listen(port, '127.0.0.1', () => {
+        server.off('error', failed)
+        const taken = (server.address() as AddressInfo).port
+        done({ url: `http://127.0.0.1:${taken}`, port: taken })
+      })
+    })
+  }
+
+  close(): Promise<void> {
+    return new Promise(done => {
+      this.#server.close(() => done())
+      this.#server.closeAllConnections()
+    })
+  }
+
+  until(described: (state: SimState) => boolean): Promise<SimState> {
+    return new Promise(done => {
+      const check = (): void => {
+        if (!described(this.state)) return
+        this.#waiting.delete(check)
+        done({ ...this.state })
+      }
+      this.#waiting.add(check)
+      check()
+    })
+  }
+
+  #change(change: Partial<SimState>): void {
+    Object.assign(this.state, change)
+    for (const check of this.#waiting) check()
+  }
+
+  #answer(request: IncomingMessage, response: ServerResponse, text: string | null): void {
+    if (text !== null && this.#answerWeb(request, response)) return
+    if (text !== null && hasKey(request.headers)) {
+      if (this.#answerList(request, response) || this.#answerBatchCall(request, response, text)) return
+    }
+    const path = request.url ?? '/'
+    const target = targetOf(request.method ?? '', path)
+    const body = text === null ? null : parseObject(text)
+    const ask = target.format === null || body === null ? null : READERS[target.format](body, target)
+    const model = ask?.model ?? textOf(body?.['model'])
+    const stream = ask?.stream ?? false
+    const noted = this.#note({
+      method: request.method ?? '',
+      path,
+      format: target.format,
+      model,
+      stream,
+      headers: request.headers,
+      body: body ?? {},
+    })
+    const speaker = SPEAKERS[target.format ?? 'openai-chat']
+    const behaviour = behaviourOf(model)
+    const fault = this.#faultOf(model)
+    const proper = ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
+    const said = fault?.reply ?? proper
+    const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, this.#clock), response, this.#clock)
+    this.#watch(reply, noted)
+
+    const refuse = (status: number, message: string): void =>
+      reply.json(status, speaker.failure({ status, message }))
+    if (text === null) refuse(413, 'The request is too large')
+    else if (!hasKey(request.headers)) refuse(401, 'No API key was given')
+    else if (target.format === null && !target.embeddings) refuse(404, 'Unknown path')
+    else if (body === null) refuse(400, 'The request is not a JSON object')
+    else {
+      const vectors = ask === null && fault === null ? embeddingsReply(model, body) : null
+      if (fault !== null) void fault.run(reply)
+      else if (vectors !== null) reply.json(200, vectors)
+      else if (ask !== null && behaviour !== null) void reply.send()
+      else refuse(404, 'Unknown model')
+    }
+  }
+
+  /** False: the call is none of a search engine or a reader of pages. They need no key. */
+  #answerWeb(request: IncomingMessage, response: ServerResponse): boolean {
+    if (request.method !== 'GET') return false
+    const [path = '', query = ''] = (request.url ?? '/').split('?', 2)
+    const reply = simWebReply(path, new URLSearchParams(query))
+    if (reply === null) return false
+    this.#change({ requests: this.state.requests + 1 })
+    response.writeHead(reply.status, { 'content-type': reply.type })
+    response.end(reply.body)
+    return true
+  }
+
+  /** False: the call does not ask for the list of models. */
+  #answerList(request: IncomingMessage, response: ServerResponse): boolean {
+    const { method = '', url = '/', headers } = request
+    if (method !== 'GET') return false
+    const [path = '', query = ''] = url.split('?', 2)
+    const isAnthropic = headers['anthropic-version'] !== undefined
+    const document = listReply({ path, query: new URLSearchParams(query), isAnthropic }, this.#models())
+    if (document === null) return false
+    this.#note({ path: url, method, format: null, model: '', stream: false, headers, body: {} })
+    this.#change({ requests: this.state.requests + 1 })
+    response.writeHead(200, { 'content-type': 'application/json' })
+    response.end(JSON.stringify(document))
+    return true
+  }
+
+  /** False: the call is none of a batch service. */
+  #answerBatchCall(request: IncomingMessage, response: ServerResponse, text: string): boolean {
+    const { method = '', url = '/', headers } = request
+    const [bare = '', query = ''] = url.split('?', 2)
+    const reply = answerBatchCall(this.batches, {
+      method,
+      path: bare.replace(VERSION, '$1'),
+      query: new URLSearchParams(query),
+      contentType: headers['content-type'] ?? '',
+      origin: `http://${headers.host}`,
+      text,
+    })
+    if (reply === null) return false
+    const body = parseObject(text) ?? {}
+    this.#note({ path: url, method, format: null, model: '', stream: false, headers, body })
+    this.#change({ requests: this.state.requests + 1 })
+    if ('lines' in reply) void sendLines(response, reply.lines, reply.breaksAfter)
+    else {
+      response.writeHead(reply.status, { 'content-type': 'application/json' })
+      response.end(JSON.stringify(reply.document))
+    }
+    return true
+  }
+
+  /** The reply to a request that a job carries. */
+  #wholeReply(path: string, body: SimFields): { readonly status: number; readonly document: unknown } {
+    const target = targetOf('POST', path)
+    const speaker = speakerOf(path)
+    const ask = target.format === null ? null : READERS[target.format](body, target)
+    const behaviour = ask === null ? null : behaviourOf(ask.model)
+    if (ask === null || behaviour === null) {
+      const vectors = target.format === null ? embeddingsReply(textOf(body['model']), body) : null
+      if (vectors !== null) return { status: 200, document: vectors }
+      return { status: 404, document: speaker.failure({ status: 404, message: 'Unknown model' }) }
+    }
+    const reply = limitReply(behaviour(ask), ask.maxTokens)
+    return { status: 200, document: speaker.whole(speechOf(ask, reply, this.#clock)) }
+  }
+
+  #note(facts: Omit<SimRequest, 'number' | 'atMs'>): SimRequest {
+    const noted = { number: this.state.requests + 1, atMs: this.#clock.monotonicMs(), ...facts }
+    remember(this.requests, noted, this.#keep)
+    return noted
+  }
+
+  /** Counts an open reply, and records a disconnect before its end. */
+  #watch(reply: Transmission, { number, model }: SimRequest): void {
+    reply.response.on('close', () => {
+      const early = !reply.response.writableFinished && !reply.endedHere
+      if (early)
+        remember(this.disconnects, { atMs: this.#clock.monotonicMs(), model, request: number }, this.#keep)
+      const { openReplies, closedEarly } = this.state
+      this.#change({ openReplies: openReplies - 1, closedEarly: closedEarly + (early ? 1 : 0) })
+    })
+    this.#change({ requests: number, openReplies: this.state.openReplies + 1 })
+  }
+}
+
+const NO_ASK: SimAsk = READERS['openai-chat']({}, { model: '', stream: false })
+const NO_REPLY: SimReply = saying('')
+
+/** The version of a path, behind the root that some calls have. */
+const VERSION = /^(\/(?:upload|download))?\/v1(?:beta)?(?=\/)/
+
+function speakerOf(path: string): Speaker {
+  return SPEAKERS[targetOf('POST', path).format ?? 'openai-chat']
+}
+
+/** Sends lines as fast as the client reads, and breaks off after so many. */
+async function sendLines(
+  response: ServerResponse,
+  lines: Iterable<string>,
+  breaksAfter: number,
+): Promise<void> {
+  response.writeHead(200, { 'content-type': 'application/jsonl' })
+  let sent = 0
+  for (const line of lines) {
+    if (response.destroyed) return
+    if (sent++ === breaksAfter) {
+      // Only once they are on their way: what is destroyed with the connection would never arrive.
+      response.write('{"cut', () => response.destroy())
+      return
+    }
+    if (!response.write(`${line}\n`)) {
+      await new Promise<void>(done => {
+        response.once('drain', done)
+        response.once('close', done)
+      })
+    }
+  }
+  response.end()
+}
+
+function speechOf(ask: SimAsk, reply: SimReply, clock: Clock): Transmission['speech'] {
+  return {
+    ask,
+    reply,
+    tally: tallyOf(reply, ask.inputTokens),
+    id: randomText(20),
+    createdSeconds: unixSeconds(clock),
+  }
+}
+
+function remember<T>(list: T[], entry: T, keep: number): void {
+  list.push(entry)
+  if (list.length > keep) list.shift()
+}

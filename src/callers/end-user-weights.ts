@@ -1,0 +1,62 @@
+/** Cached weights of registered end users. Used only for requests that wait because their API key is at its limit. */
+import type { Clock } from '../base/clock.ts'
+import type { Log } from '../base/log/log.ts'
+import { END_USER_WEIGHT_DEFAULT } from '../protocol/limits.ts'
+import { isEndUserName } from '../protocol/management/management.ts'
+import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store-cache.ts'
+import type { EndUserRecord, Store } from '../storage/store.ts'
+
+interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {
+  readonly store: { readonly endUsers: Pick<Store['endUsers'], 'find'> }
+  readonly clock: Clock
+  readonly log?: Pick<Log, 'fault' | 'notice'>
+}
+
+/** End users kept in memory, registered or not. */
+const MAX_END_USERS = 10_000
+/** Lookups at once: a key at its limit may name a new end user in each request, and the store has other work too. */
+const MAX_LOOKUPS = 16
+
+export class EndUserWeights {
+  readonly #store: EndUserWeightsOptions['store']
+  readonly #known: StoreCache<EndUserRecord | null, number>
+
+  constructor({ store, ...others }: EndUserWeightsOptions) {
+    this.#store = store
+    this.#known = new StoreCache({
+      maxLookups: MAX_LOOKUPS,
+      ...others,
+      plural: 'end users',
+      maxEntries: MAX_END_USERS,
+      make: record => (record?.isActive === true ? record.weight : END_USER_WEIGHT_DEFAULT),
+    })
+  }
+
+  /**
+   * The weight of an end user; a promise only if the store has to be read. Rejects with GatewayError
+   * `service_unavailable` if the store fails or has too many reads, and nothing is cached.
+   */
+  of(organizationId: string, user: string): number | Promise<number> {
+    const name = nameOf(organizationId, user)
+    return this.#known.get(name) ?? this.#load(name, organizationId, user)
+  }
+
+  #load(name: string, organizationId: string, user: string): number | Promise<number> {
+    // Requests may name what cannot be registered, and no store has to hold.
+    if (!isEndUserName(user)) return END_USER_WEIGHT_DEFAULT
+    return this.#known.load(name, () => this.#store.endUsers.find(organizationId, user))
+  }
+
+  /** Call it after the record of this end user has changed. */
+  invalidate(organizationId: string, user: string): void {
+    this.#known.invalidate(nameOf(organizationId, user))
+  }
+
+  invalidateAll(): void {
+    this.#known.invalidateAll()
+  }
+}
+
+function nameOf(organizationId: string, user: string): string {
+  return `${organizationId} ${user}`
+}

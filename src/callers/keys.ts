@@ -1,0 +1,203 @@
+/**
+ * Authentication: looks up the API key of a request (`authorizationOf` in server/head-checks.ts finds it in the headers), and
+ * refuses one that is unknown, disabled or expired. Hot path: a known key costs one hash and one synchronous cache
+ * lookup, whichever of its secrets the caller sends. Concurrent requests with the same key share one read of the store.
+ */
+import { LRUCache } from 'lru-cache'
+import type { Clock } from '../base/clock.ts'
+import { GatewayError } from '../base/errors.ts'
+import type { Log } from '../base/log/log.ts'
+import { whenReady } from '../base/maybe-promise.ts'
+import type { Caller } from '../protocol/records.ts'
+import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store-cache.ts'
+import type { KeyRecord, Store } from '../storage/store.ts'
+import { hashKey, keyKind } from './api-key.ts'
+
+export { createKey, createSecret } from './api-key.ts'
+
+/** `freshMs` is also the longest a disabled key stays valid if its invalidation is lost. */
+export interface ApiKeysOptions extends Partial<StoreCacheLimits> {
+  readonly store: Pick<Store, 'keys'>
+  readonly clock: Clock
+  readonly log?: Pick<Log, 'fault' | 'notice'>
+  /** Known keys kept in memory. Default 10,000: about 5 MB. */
+  readonly maxKeys?: number
+  /** Unknown keys kept in memory, separate from known keys so that guesses cannot evict those. */
+  readonly maxUnknown?: number
+  /**
+   * How long a key counts as unknown. A key that was created elsewhere is refused for at most this long after a first
+   * try.
+   */
+  readonly unknownMs?: number
+}
+
+const DEFAULTS = {
+  maxKeys: 10_000,
+  maxUnknown: 10_000,
+  unknownMs: 5_000,
+} satisfies Partial<ApiKeysOptions>
+
+interface Known {
+  readonly record: KeyRecord
+  /** Wall clock; infinite when the key does not expire. */
+  readonly expiresAtMs: number
+  /** The time at which this secret or the key itself expires. */
+  readonly endsAtMs: number
+}
+
+/** The API keys of all organizations, cached. */
+export class ApiKeys {
+  readonly #keys: Store['keys']
+  readonly #clock: Clock
+  readonly #unknownMs: number
+  /** By the hash of a secret; the hash of the first secret identifies the key. */
+  readonly #known: StoreCache<KeyRecord | null, Known | null>
+  /** Hash to the monotonic time until which the key is unknown. */
+  readonly #unknown: LRUCache<string, number>
+  /** Later secrets in the cache, by the hash of the key. */
+  readonly #later: LRUCache<string, Set<string>>
+
+  constructor(options: ApiKeysOptions) {
+    const { store, maxKeys, maxUnknown, unknownMs, ...others } = { ...DEFAULTS, ...options }
+    this.#keys = store.keys
+    this.#clock = others.clock
+    this.#unknownMs = unknownMs
+    this.#known = new StoreCache({
+      ...others,
+      plural: 'API keys',
+      maxEntries: maxKeys,
+      make: withExpiry,
+      onLoad: (hash, known) => this.#note(hash, known),
+    })
+    this.#unknown = new LRUCache({ max: maxUnknown })
+    this.#later = new LRUCache({ max: maxKeys, dispose: hashes => this.#drop(hashes) })
+  }
+
+  /**
+   * Finds the record of the key in an Authorization header; a promise only if the store has to be read.
+   * @throws (or rejects with) GatewayError `authentication`, or `service_unavailable` when the store fails.
+   */
+  authenticate(authorization: string | undefined): KeyRecord | Promise<KeyRecord> {
+    return this.bySecret(hashKey(bearerKey(authorization)))
+  }
+
+  /** Like `authenticate`, by the hash of a secret. */
+  bySecret(hash: string): KeyRecord | Promise<KeyRecord> {
+    const known = this.#known.get(hash)
+    return known === undefined ? this.#load(hash, true) : this.#admit(known, true)
+  }
+
+  /** The key identified by the hash of its first secret, even if that secret has expired. Throws like `bySecret`. */
+  find(hash: string): KeyRecord | Promise<KeyRecord> {
+    const known = this.#known.get(hash)
+    return known === undefined ? this.#load(hash, false) : this.#admit(known, false)
+  }
+
+  /** Call it after the record of a key, or one of its secrets, has been added, changed or removed. */
+  invalidate(hash: string): void {
+    this.#known.invalidate(hash)
+    this.#unknown.delete(hash)
+    this.#later.delete(hash)
+    // One that reads by a later secret does not know yet which key it has.
+    this.#known.dropReads()
+  }
+
+  /** Forces a new read of every key before its next use; known records are used only while the store fails. */
+  invalidateAll(): void {
+    this.#known.invalidateAll()
+    this.#unknown.clear()
+  }
+
+  #load(hash: string, bySecret: boolean): KeyRecord | Promise<KeyRecord> {
+    if (this.#clock.monotonicMs() < (this.#unknown.get(hash) ?? 0)) throw invalidKey()
+    const known = this.#known.load(hash, () => this.#keys.find(hash))
+    return whenReady(known, each => this.#admit(each, bySecret))
+  }
+
+  #note(hash: string, known: Known | null): void {
+    if (known === null) this.#unknown.set(hash, this.#clock.monotonicMs() + this.#unknownMs)
+    else {
+      this.#unknown.delete(hash)
+      const { record } = known
+      if (record.hash !== hash) this.#noteLater(record.hash, hash)
+    }
+  }
+
+  #noteLater(hash: string, later: string): void {
+    const hashes = this.#later.get(hash)
+    if (hashes === undefined) this.#later.set(hash, new Set([later]))
+    else hashes.add(later)
+  }
+
+  #drop(hashes: ReadonlySet<string>): void {
+    for (const hash of hashes) this.#known.invalidate(hash)
+  }
+
+  #admit(known: Known | null, bySecret: boolean): KeyRecord {
+    if (known === null) throw invalidKey()
+    if (known.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
+    const nowMs = this.#clock.nowMs()
+    // An unreadable date counts as past.
+    if (nowMs < (bySecret ? known.endsAtMs : known.expiresAtMs)) return known.record
+    if (nowMs < known.expiresAtMs) {
+      throw new GatewayError(
+        'authentication',
+        'This is the old secret of a rotated API key, and it has expired; use the new secret',
+      )
+    }
+    throw new GatewayError('authentication', 'This API key has expired')
+  }
+}
+
+function withExpiry(record: KeyRecord | null): Known | null {
+  if (record === null) return null
+  const expiresAtMs = untilMs(record.expiresAt)
+  const secretMs = untilMs(record.secretExpiresAt)
+  return { record, expiresAtMs, endsAtMs: Math.min(expiresAtMs, secretMs) }
+}
+
+function untilMs(expiresAt: string | null): number {
+  return expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt)
+}
+
+const SCHEME = /^bearer /i
+
+/**
+ * Hashes the key in an Authorization header, for `bySecret`.
+ * @throws GatewayError `authentication`
+ */
+export function secretHash(authorization: string | undefined): string {
+  return hashKey(bearerKey(authorization))
+}
+
+/** Only a text of valid form is hashed or looked up. */
+function bearerKey(authorization: string | undefined): string {
+  if (authorization === undefined || authorization === '') {
+    throw new GatewayError('authentication', 'Missing Authentication header')
+  }
+  const key = SCHEME.test(authorization) ? authorization.slice('bearer '.length) : ''
+  if (keyKind(key) === null) throw invalidKey()
+  return key
+}
+
+function invalidKey(): GatewayError {
+  return new GatewayError('authentication', 'Invalid API key')
+}
+
+const CALLERS = new WeakMap<KeyRecord, Caller>()
+
+/** Extracts the part of a key's record that the pipeline needs. Returns the same object for the same record. */
+export function callerOf(key: KeyRecord): Caller {
+  const known = CALLERS.get(key)
+  if (known !== undefined) return known
+  const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit } = key
+  const caller = {
+    keyHash: hash,
+    organizationId,
+    workspaceId,
+    memberId: creatorUserId,
+    limit: limit === null ? null : { amount: limit, reset: limitReset, includeByok: includeByokInLimit },
+  }
+  CALLERS.set(key, caller)
+  return caller
+}

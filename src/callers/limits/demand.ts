@@ -1,0 +1,57 @@
+/**
+ * The possible cost of a request, as its limits see it: the possible ways to serve it, and the highest cost of each.
+ * Pure. Hot path.
+ */
+import type { PicoUsd } from '../../base/money.ts'
+
+/** One way to serve a request: a price that grows with the output. */
+export interface Offer {
+  /** The price of reading, and the fee per request. */
+  readonly base: PicoUsd
+  /**
+   * Price of tokens that its provider may read in addition, such as files behind links; reserved only as far as money
+   * is unspent.
+   */
+  readonly fetched?: PicoUsd
+  /** Per token that is written. */
+  readonly perToken: PicoUsd
+  /** True for an offer on a BYOK credential, which some limits do not count. */
+  readonly isOwn: boolean
+  /** Maximum tokens that may be written. */
+  readonly most: number
+  /** Tokens that are reserved at first; less than `most` if the reservation grows with the reply. */
+  readonly first: number
+  /** False if its provider cannot be told to write less than `most`. */
+  readonly cappable: boolean
+}
+
+export interface Demand {
+  /** Not empty. */
+  readonly offers: readonly Offer[]
+  /** Input and output tokens, for token limits. */
+  readonly tokens: number
+}
+
+/** The maximum number of tokens of an offer that fit into `rest`; 0 if it cannot be paid. */
+export function affordable({ base, perToken, most, cappable }: Offer, rest: PicoUsd): number {
+  if (perToken === 0) return base <= rest ? most : 0
+  const tokens = Math.min(most, Math.floor((rest - base) / perToken))
+  return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
+}
+
+/** The price of this many tokens. */
+export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
+  return Math.min(base + perToken * tokens, Number.MAX_SAFE_INTEGER)
+}
+
+/** True if `rest` can pay for any token of the offer. */
+export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
+  return offer.most === 0 ? offer.base <= rest : affordable(offer, rest) > 0
+}
+
+/** The reservation for this many tokens if `rest` is unspent: content that might be fetched is no reason to refuse. */
+export function reservedPrice(offer: Offer, tokens: number, rest = Number.POSITIVE_INFINITY): PicoUsd {
+  const price = priceOf(offer, tokens)
+  if (offer.fetched === undefined) return price
+  return Math.min(price + offer.fetched, Math.max(price, rest), Number.MAX_SAFE_INTEGER)
+}

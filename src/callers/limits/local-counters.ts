@@ -1,0 +1,178 @@
+/**
+ * Counters in the memory of this process, used without Redis and while Redis is unavailable. Main thread; synchronous
+ * once a counter is loaded. With several nodes, each may use its share of the balance that it last read.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
+import type { CounterEntry, Counters, Origin, Spending, Taking } from './counters.ts'
+
+interface LocalCountersOptions {
+  readonly clock: Clock
+  readonly spending: Pick<Spending, 'spent'>
+  /** Number of instances that share the limits. */
+  readonly nodes: number
+}
+
+interface Count {
+  /** Used and reserved amounts together. */
+  total: number
+  /** The part of the total that is reserved here. */
+  reserved: number
+  /** Number of reservations that were given back. */
+  gives: number
+  /** The total when the overall state was last known: shares are parts of the rest at that time. */
+  base: number
+  readonly origin: Origin | null
+  readonly endsMs: number
+  /** Monotonic. */
+  usedMs: number
+}
+
+/** A counter that is unused for this long is dropped, and reloaded from the ledger when it is needed again. */
+export const IDLE_MS = 3_600_000
+const SWEEP_MS = 60_000
+
+export class LocalCounters implements Counters {
+  readonly #options: LocalCountersOptions
+  readonly #counts = new Map<string, Count>()
+  readonly #loads = new SingleFlight<void>()
+  #sweep: Timer | null = null
+
+  constructor(options: LocalCountersOptions) {
+    this.#options = options
+  }
+
+  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+    const unknown = entries.filter(entry => entry.origin !== null && !this.#counts.has(entry.id))
+    if (unknown.length === 0) return this.#take(entries)
+    const loads = unknown.map(entry => this.#loads.run(entry.id, () => this.#load(entry)))
+    return Promise.all(loads).then(() => this.#take(entries))
+  }
+
+  give(entries: readonly CounterEntry[], used: readonly number[]): void {
+    for (const [index, { id, amount }] of entries.entries()) {
+      const count = this.#counts.get(id)
+      if (count === undefined) continue
+      count.total += (used[index] ?? 0) - amount
+      count.reserved -= amount
+      count.gives++
+    }
+  }
+
+  /** True if the counter is known here. */
+  has(id: string): boolean {
+    return this.#counts.has(id)
+  }
+
+  /** The amount of a counter that is reserved here. */
+  reserved(id: string): number {
+    return this.#counts.get(id)?.reserved ?? 0
+  }
+
+  /** How many reservations were given back since the counter is known here. */
+  gives(id: string): number {
+    return this.#counts.get(id)?.gives ?? 0
+  }
+
+  /** Records the total that Redis has; `taken` was reserved there for this instance. */
+  observe(entry: CounterEntry, total: number, taken: number): void {
+    const count = this.#counts.get(entry.id) ?? this.#open(entry, 0)
+    count.total = total
+    count.base = total
+    count.reserved += taken
+    count.usedMs = this.#options.clock.monotonicMs()
+  }
+
+  /** Lists the money counters used within this time, as entries that take nothing. */
+  inUse(withinMs = Number.POSITIVE_INFINITY): CounterEntry[] {
+    const sinceMs = this.#options.clock.monotonicMs() - withinMs
+    return [...this.#counts].flatMap(([id, { origin, endsMs, usedMs }]) =>
+      origin === null || usedMs < sinceMs ? [] : [{ id, amount: 0, ceiling: 0, origin, endsMs }],
+    )
+  }
+
+  /** Lists the money counters with open reservations; `amount` is what is reserved. */
+  reservations(): CounterEntry[] {
+    const found: CounterEntry[] = []
+    for (const [id, { origin, endsMs, reserved }] of this.#counts) {
+      if (origin !== null && reserved > 0) found.push({ id, amount: reserved, ceiling: 0, origin, endsMs })
+    }
+    return found
+  }
+
+  /** Raises a counter to the spending in the ledger, if some of it was not counted here. */
+  raise(id: string, spent: number): void {
+    const count = this.#counts.get(id)
+    if (count === undefined) return
+    // Reserved money is not in the ledger yet.
+    count.total = Math.max(count.total, spent + count.reserved)
+    count.base = Math.max(count.base, spent)
+  }
+
+  close(): void {
+    this.#sweep?.cancel()
+    this.#counts.clear()
+  }
+
+  #take(entries: readonly CounterEntry[]): Taking {
+    const counts = entries.map(entry => this.#counts.get(entry.id) ?? this.#open(entry, 0))
+    const rooms = counts.map((count, index) => ({
+      used: count.total - count.reserved,
+      total: count.total,
+      ceiling: this.#share(count, entries[index]?.ceiling ?? 0),
+    }))
+    const exceeded = rooms.findIndex(({ total, ceiling }, index) => {
+      const amount = entries[index]?.amount ?? 0
+      return amount > 0 && total + amount > ceiling
+    })
+    if (exceeded !== -1) return { exceeded, rooms }
+    const nowMs = this.#options.clock.monotonicMs()
+    for (const [index, count] of counts.entries()) {
+      const amount = entries[index]?.amount ?? 0
+      count.total += amount
+      count.reserved += amount
+      count.usedMs = nowMs
+    }
+    return { exceeded: null, rooms }
+  }
+
+  /** At least one, so that a small limit does not become zero. */
+  #share(count: Count, ceiling: number): number {
+    const left = ceiling - count.base
+    if (this.#options.nodes === 1 || left <= 0) return ceiling
+    return count.base + Math.max(1, Math.floor(left / this.#options.nodes))
+  }
+
+  async #load(entry: CounterEntry): Promise<void> {
+    if (entry.origin === null) return
+    const spent = await this.#options.spending.spent(entry.origin)
+    // Redis may have reported the total meanwhile.
+    if (!this.#counts.has(entry.id)) this.#open(entry, spent)
+  }
+
+  #open(entry: CounterEntry, total: number): Count {
+    const { clock } = this.#options
+    const { origin, endsMs } = entry
+    const count: Count = {
+      total,
+      reserved: 0,
+      gives: 0,
+      base: total,
+      origin,
+      endsMs,
+      usedMs: clock.monotonicMs(),
+    }
+    this.#counts.set(entry.id, count)
+    this.#sweep ??= clock.after(SWEEP_MS, this.#dropIdle)
+    return count
+  }
+
+  readonly #dropIdle = (): void => {
+    const { clock } = this.#options
+    const [nowMs, idleSinceMs] = [clock.nowMs(), clock.monotonicMs() - IDLE_MS]
+    for (const [id, { endsMs, usedMs, reserved }] of this.#counts) {
+      if (reserved <= 0 && (endsMs <= nowMs || usedMs <= idleSinceMs)) this.#counts.delete(id)
+    }
+    this.#sweep = this.#counts.size === 0 ? null : clock.after(SWEEP_MS, this.#dropIdle)
+  }
+}

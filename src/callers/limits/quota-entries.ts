@@ -1,0 +1,261 @@
+/**
+ * Builds the counters that `quota.ts` and `request-rate.ts` take from, and the error if one is too low: the limit of
+ * the key, budgets, credits, and requests and tokens per minute. Pure.
+ */
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import type { PicoUsd } from '../../base/money.ts'
+import { type RateKind, rateHeaders } from '../../protocol/rate.ts'
+import type { Budget, Caller, SpendingLimit, Spent } from '../../protocol/records.ts'
+import type { CounterEntry, CounterRoom, Origin } from './counters.ts'
+import type { Offer } from './demand.ts'
+import { periodEndMs, periodStart } from './periods.ts'
+import { microToNano, nanoToPico, picoToNano } from './spending.ts'
+
+/** A spending limit. */
+type SpendingRule =
+  | { readonly kind: 'limit'; readonly limit: SpendingLimit }
+  | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
+  | { readonly kind: 'credits' }
+
+/** A limit of requests or tokens per minute. */
+export interface RateRule {
+  readonly kind: RateKind
+}
+
+/** The limit behind an entry. */
+export type EntryLimit = SpendingRule | RateRule
+
+export interface MoneyLimit {
+  readonly limit: SpendingRule
+  readonly entry: Place
+}
+
+export interface MinuteLimit {
+  readonly limit: RateRule
+  readonly entry: CounterEntry
+}
+
+/** A counter, without the requested amount. */
+type Place = Omit<CounterEntry, 'amount'>
+
+const MINUTE_MS = 60_000
+
+/**
+ * Builds the entry of a limit. The way of counting is part of the id, so that a changed key begins with the spending in
+ * the ledger.
+ */
+export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number): Place {
+  const { organizationId, keyHash } = caller
+  const { amount, reset, includeByok } = limit
+  const since = periodStart(reset, nowMs)
+  return {
+    id: `usd/${keyHash}/${includeByok ? 'all' : 'own'}/${reset ?? 'ever'}/${since}`,
+    ceiling: microToNano(amount),
+    origin: { organizationId, keyHash, since, includeByok },
+    endsMs: periodEndMs(reset, nowMs),
+  }
+}
+
+/**
+ * Determines whose spending counts. The default guardrail of a workspace gives a budget to each member, and to each key
+ * without a member, so that more keys do not raise the budget.
+ */
+export function spenderOf(budget: Pick<Budget, 'scope'>, caller: Pick<Caller, 'memberId'>): 'member' | 'key' {
+  return budget.scope === 'api-key' || caller.memberId === null ? 'key' : 'member'
+}
+
+export function budgetEntry(budget: Budget, caller: Caller, nowMs: number): Place {
+  const { guardrailId, amount, reset, includeByok } = budget
+  const { organizationId, keyHash, memberId } = caller
+  const since = periodStart(reset, nowMs)
+  const ofMember = spenderOf(budget, caller) === 'member' && memberId !== null
+  const spender = ofMember ? `member/${memberId}` : `key/${keyHash}`
+  return {
+    id: `budget/${guardrailId}/${includeByok ? 'all' : 'own'}/${reset}/${since}/${spender}`,
+    ceiling: microToNano(amount),
+    origin: budgetOrigin(budget, organizationId, ofMember ? { memberId } : { keyHash }, nowMs),
+    endsMs: periodEndMs(reset, nowMs),
+  }
+}
+
+/** The spending that counts towards the budget of a spender. */
+export function budgetOrigin(
+  { workspaceId, reset, includeByok }: Pick<Budget, 'workspaceId' | 'reset' | 'includeByok'>,
+  organizationId: string,
+  spender: { readonly memberId: string } | { readonly keyHash: string },
+  nowMs: number,
+): Origin {
+  const counted = { organizationId, since: periodStart(reset, nowMs), includeByok }
+  if ('keyHash' in spender) return { ...counted, keyHash: spender.keyHash }
+  return { ...counted, keyHash: null, ...spender, ...(workspaceId === null ? {} : { workspaceId }) }
+}
+
+export function creditEntry({ organizationId }: Caller): Place {
+  return {
+    id: `credits/${organizationId}`,
+    ceiling: null,
+    origin: { organizationId, keyHash: null, since: '', includeByok: false },
+    endsMs: Number.POSITIVE_INFINITY,
+  }
+}
+
+export function minuteEntry(
+  kind: 'requests' | 'tokens',
+  { keyHash }: Caller,
+  amount: number,
+  ceiling: number,
+  nowMs: number,
+): MinuteLimit {
+  const endsMs = minuteEndMs(nowMs)
+  const id = `${kind}/${keyHash}/${endsMs / MINUTE_MS}`
+  return { limit: { kind }, entry: { id, amount, ceiling, origin: null, endsMs } }
+}
+
+/** The end of the wall clock's minute, Unix milliseconds: the same on every instance. */
+export function minuteEndMs(nowMs: number): number {
+  return (Math.floor(nowMs / MINUTE_MS) + 1) * MINUTE_MS
+}
+
+/** True if a limit counts this spending: limits count all of it, or only spending without own provider credentials. */
+export function counts(limit: EntryLimit, isOwn: boolean): boolean {
+  switch (limit.kind) {
+    case 'limit':
+      return !isOwn || limit.limit.includeByok
+    case 'budget':
+      return !isOwn || limit.budget.includeByok
+    case 'credits':
+      return !isOwn
+    case 'requests':
+    case 'tokens':
+      return false
+  }
+}
+
+/** The amount reserved for an offer; negative if the offer is left out. */
+export type ReservedOf = (offer: Offer) => PicoUsd
+
+/** The amount for the most expensive offer (or for another one, chosen by `pick`). */
+export function amountOf(
+  limit: SpendingRule,
+  offers: readonly Offer[],
+  reservedOf: ReservedOf,
+  pick: (...prices: number[]) => number = Math.max,
+): number {
+  const prices = offers.flatMap(offer => {
+    const price = counts(limit, offer.isOwn) ? reservedOf(offer) : -1
+    return price < 0 ? [] : [price]
+  })
+  return prices.length === 0 ? 0 : picoToNano(pick(...prices))
+}
+
+/** The money that a limit leaves unspent, reserved or not; negative if the limit is overspent. */
+export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
+  return nanoToPico(ceiling - used)
+}
+
+/** The amount of a finished request that counts towards an entry with this limit. */
+export function usedAmount(limit: EntryLimit, spent: Spent): number {
+  if (limit.kind === 'requests') return 1
+  if (limit.kind === 'tokens') return spent.tokens
+  const { cost, isByok, fees = 0 } = spent
+  return picoToNano((counts(limit, isByok) ? cost : 0) + fees)
+}
+
+const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
+const NANOS_PER_USD = 1e9
+const NANO_DECIMALS = 9
+
+/** Names a spending limit, as the subject of a sentence. */
+function nameOf(limit: SpendingRule): string {
+  switch (limit.kind) {
+    case 'limit': {
+      const { reset } = limit.limit
+      return `The ${reset === null ? '' : RESETS[reset]}spending limit of this API key`
+    }
+    case 'budget': {
+      const { budget, spender } = limit
+      const owner = spender === 'key' ? 'this API key' : 'the member of this API key'
+      return `The ${budget.reset} budget that guardrail ${budget.name} gives ${owner}`
+    }
+    case 'credits':
+      return 'Credits'
+  }
+}
+
+/** The error for a request that costs more than a limit leaves unspent. `amount`: its lowest possible cost. */
+export function spentError(limit: SpendingRule, amount: number, room: CounterRoom): GatewayError {
+  const left = usd(Math.max(0, room.ceiling - room.used))
+  if (limit.kind === 'credits') {
+    return new GatewayError(
+      'payment_required',
+      `Insufficient credits: this request costs at least ${usd(amount)}; ${left} remains`,
+      { limit: 'credits' },
+    )
+  }
+  const message = `${nameOf(limit)} does not cover this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
+  if (limit.kind === 'limit') {
+    return new GatewayError('payment_required', message, { ...ofDay(limit.limit.reset), limit: 'key_limit' })
+  }
+  // A budget is part of a guardrail, and guardrails refuse requests with 403.
+  const { metadata } = ofDay(limit.budget.reset)
+  return new GatewayError('permission_denied', message, {
+    metadata: { guardrail_id: limit.budget.guardrailId, ...metadata },
+    limit: 'budget',
+  })
+}
+
+/** Tells some clients that retrying today is pointless. */
+function ofDay(reset: string | null): { readonly metadata?: { readonly limit_window: 'day' } } {
+  return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
+}
+
+/** The error for a request that a limit can pay for only after running requests have ended. */
+export class BusyError extends GatewayError {
+  constructor(limit: SpendingRule) {
+    const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
+    super('rate_limit_exceeded', `${what} reserved for requests that are still running`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      limit: limit.kind === 'limit' ? 'key_limit' : limit.kind,
+    })
+  }
+}
+
+/** The error for a request that exceeds a limit per minute. */
+export function rateError(
+  { limit, entry }: MinuteLimit,
+  { total, ceiling }: CounterRoom,
+  nowMs: number,
+  minuteEndMs: number,
+): GatewayError {
+  const left = Math.max(0, ceiling - total)
+  const rate =
+    limit.kind === 'requests'
+      ? `${ceiling} requests per minute`
+      : `${ceiling} tokens per minute, but this request may use up to ${entry.amount}`
+  return rateLimitError(limit.kind, rate, left, ceiling, nowMs, minuteEndMs)
+}
+
+function rateLimitError(
+  kind: RateKind,
+  rate: string,
+  left: number,
+  ceiling: number,
+  nowMs: number,
+  minuteEndMs: number,
+): GatewayError {
+  return new GatewayError('rate_limit_exceeded', `Rate limit exceeded: this API key is limited to ${rate}`, {
+    retryAfterSeconds: Math.max(1, Math.ceil((minuteEndMs - nowMs) / 1000)),
+    limit: kind === 'requests' ? 'requests_per_minute' : 'tokens_per_minute',
+    headers: {
+      'X-RateLimit-Limit': String(ceiling),
+      'X-RateLimit-Remaining': String(left),
+      'X-RateLimit-Reset': String(minuteEndMs),
+      ...rateHeaders(kind, { limit: ceiling, remaining: left, resetMs: minuteEndMs }, nowMs),
+    },
+  })
+}
+
+/** Formats down to a billionth, without trailing zeros: `0.002 USD`. */
+function usd(nanos: number): string {
+  return `${(nanos / NANOS_PER_USD).toFixed(NANO_DECIMALS).replace(/\.?0+$/, '')} USD`
+}

@@ -1,0 +1,289 @@
+/**
+ * Decides whether a request is within its limits: the key's spending limit, guardrail budgets, the organization's
+ * credits, and requests and tokens per minute. A request reserves its possible cost, reserves more while it runs, and
+ * settles with its real cost. Hot path: a key without limits costs two comparisons and one lookup.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
+import { isPending, whenReady } from '../../base/maybe-promise.ts'
+import type { PicoUsd } from '../../base/money.ts'
+import type { RateRoom } from '../../protocol/rate.ts'
+import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
+import type { CounterEntry, Counters, Taking } from './counters.ts'
+import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
+import {
+  amountOf,
+  BusyError,
+  budgetEntry,
+  counts,
+  creditEntry,
+  type EntryLimit,
+  limitEntry,
+  type MinuteLimit,
+  type MoneyLimit,
+  minuteEndMs,
+  minuteEntry,
+  type ReservedOf,
+  rateError,
+  restOf,
+  spenderOf,
+  spentError,
+} from './quota-entries.ts'
+import { CounterReservation } from './reservation.ts'
+
+export type { Demand } from './demand.ts'
+export { BusyError } from './quota-entries.ts'
+
+export interface QuotaOptions {
+  readonly counters: Counters
+  readonly clock: Clock
+  /** True if an organization may spend no more than its credits. */
+  readonly enforceCredits: boolean
+  readonly tokensPerMinute: number | null
+  /** Default: there are no budgets. */
+  readonly budgets?: BudgetLookup
+}
+
+export interface BudgetLookup {
+  /** Finds the budgets of a caller; null if there are none. A promise only if they have to be loaded. */
+  budgets(caller: Caller): readonly Budget[] | null | Promise<readonly Budget[] | null>
+}
+
+export interface Quota {
+  /** True if the caller has any limit; otherwise no demand is needed. */
+  limits(caller: Caller): boolean
+  /** True if the caller has a spending limit. A promise only if budgets have to be loaded. */
+  limitsMoney(caller: Caller): boolean | Promise<boolean>
+  /**
+   * Reserves the possible cost of the request; a promise only if budgets or counters have to be loaded or are in
+   * another thread. If an offer costs more than what is unspent, only as many tokens are reserved as can be paid.
+   * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
+   * (a `BusyError` for money that running requests reserve), or `service_unavailable` if the spending so far is
+   * unknown.
+   */
+  admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
+}
+
+/** A quota that also counts money of requests that were admitted earlier. */
+export interface HoldingQuota extends Quota {
+  /**
+   * Reserves money under all spending limits, even if there is no room: for requests that were admitted earlier and
+   * whose reply is still to come. A promise only if budgets or counters have to be loaded or are in another thread.
+   * @throws (or rejects with) GatewayError `service_unavailable` if the spending so far is unknown
+   */
+  hold(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
+}
+
+/** The reservation of a caller without limits. */
+export const FREE: Reservation = { allowance: null, settle: () => undefined }
+
+export function createQuota(options: QuotaOptions): HoldingQuota {
+  const { enforceCredits, tokensPerMinute, budgets } = options
+  const always = enforceCredits || tokensPerMinute !== null
+  return {
+    limits(caller) {
+      if (always || caller.limit !== null) return true
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      // `admit` asks again and reports a rejection.
+      if (isPending(budgeted)) budgeted.catch(() => undefined)
+      return budgeted !== null
+    },
+    limitsMoney(caller) {
+      if (enforceCredits || caller.limit !== null) return true
+      return whenReady(budgets === undefined ? null : budgets.budgets(caller), known => known !== null)
+    },
+    admit(caller, demand) {
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      return whenReady(budgeted, known => {
+        if (!always && caller.limit === null && known === null) return FREE
+        return new Admission(options, caller, demand, known ?? []).reserve()
+      })
+    },
+    hold(caller, cost, isOwn) {
+      const budgeted = budgets === undefined ? null : budgets.budgets(caller)
+      return whenReady(budgeted, known => {
+        if (!enforceCredits && caller.limit === null && known === null) return FREE
+        const offer: Offer = { base: cost, perToken: 0, isOwn, most: 0, first: 0, cappable: true }
+        const demand: Demand = { offers: [offer], tokens: 0 }
+        return new Admission({ ...options, tokensPerMinute: null }, caller, demand, known ?? []).hold()
+      })
+    },
+  }
+}
+
+/** More than any sum that fits into a counter. */
+const NO_CEILING = Number.MAX_SAFE_INTEGER
+
+const AT_FIRST: ReservedOf = offer => reservedPrice(offer, offer.first)
+
+class Admission {
+  readonly #options: QuotaOptions
+  readonly #demand: Demand
+  readonly #nowMs: number
+  readonly #money: readonly MoneyLimit[]
+  readonly #minutes: readonly MinuteLimit[]
+
+  constructor(options: QuotaOptions, caller: Caller, demand: Demand, budgets: readonly Budget[]) {
+    this.#options = options
+    this.#demand = demand
+    const nowMs = options.clock.nowMs()
+    this.#nowMs = nowMs
+    const { enforceCredits, tokensPerMinute } = options
+    const { limit } = caller
+    this.#money = [
+      ...(limit === null
+        ? []
+        : [{ limit: { kind: 'limit', limit } as const, entry: limitEntry(caller, limit, nowMs) }]),
+      ...budgets.map(budget => ({
+        limit: { kind: 'budget', budget, spender: spenderOf(budget, caller) } as const,
+        entry: budgetEntry(budget, caller, nowMs),
+      })),
+      ...(enforceCredits ? [{ limit: { kind: 'credits' } as const, entry: creditEntry(caller) }] : []),
+    ]
+    this.#minutes =
+      tokensPerMinute === null ? [] : [minuteEntry('tokens', caller, demand.tokens, tokensPerMinute, nowMs)]
+  }
+
+  reserve(): Reservation | Promise<Reservation> {
+    const entries = this.#entries(AT_FIRST)
+    return whenReady(this.#take(entries), taking => {
+      if (taking.exceeded === null) return this.#admitted(entries, taking)
+      const less = this.#less(taking, taking.exceeded)
+      const smaller = this.#entries(less)
+      // The unspent money is enough, so the reservations of running requests are in the way.
+      if (isSame(smaller, entries)) return this.#reserveBeside(taking.exceeded, less)
+      return whenReady(this.#take(smaller), second => {
+        if (second.exceeded === null) return this.#admitted(smaller, second)
+        const refusal = this.#refusal(second, second.exceeded)
+        if (refusal !== null) throw refusal
+        return this.#reserveBeside(second.exceeded, less)
+      })
+    })
+  }
+
+  /** Reserves only for offers that this limit does not count, because running requests have reserved the rest of it. */
+  #reserveBeside(exceeded: number, reservedOf: ReservedOf): Reservation | Promise<Reservation> {
+    const limit = this.#money[exceeded]?.limit
+    const beside: ReservedOf = offer =>
+      limit === undefined || counts(limit, offer.isOwn) ? -1 : reservedOf(offer)
+    const entries = this.#entries(beside)
+    if (this.#demand.offers.every(offer => beside(offer) < 0)) throw this.#busy(exceeded)
+    return whenReady(this.#take(entries), taking => {
+      if (taking.exceeded === null) return this.#admitted(entries, taking)
+      const refusal = this.#refusal(taking, taking.exceeded)
+      if (refusal !== null) throw refusal
+      return this.#reserveBeside(taking.exceeded, beside)
+    })
+  }
+
+  /** Under an overspent limit nothing is free, although an amount of zero fits every counter. */
+  #admitted(entries: readonly CounterEntry[], taking: Taking): Reservation {
+    const overspent = this.#money.findIndex((_, at) => {
+      const room = taking.rooms[at]
+      return room !== undefined && room.used > room.ceiling
+    })
+    const refusal = overspent === -1 ? null : this.#refusal(taking, overspent)
+    const reservation = this.#reservation(entries, taking)
+    if (refusal === null) return reservation
+    reservation.settle({ cost: 0, isByok: false, tokens: 0 })
+    throw refusal
+  }
+
+  /** Reserves without a limit, and leaves no allowance for more. */
+  hold(): Reservation | Promise<Reservation> {
+    const entries = this.#entries(AT_FIRST).map(entry => ({ ...entry, ceiling: NO_CEILING }))
+    return whenReady(this.#take(entries), taking => {
+      const reservation = this.#reservation(entries, taking)
+      return { allowance: null, settle: spent => reservation.settle(spent) }
+    })
+  }
+
+  #entries(reservedOf: ReservedOf): readonly CounterEntry[] {
+    return [
+      ...this.#money.map(({ limit, entry }) => ({
+        ...entry,
+        amount: amountOf(limit, this.#demand.offers, reservedOf),
+      })),
+      ...this.#minutes.map(({ entry }) => entry),
+    ]
+  }
+
+  #take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+    const taking = this.#options.counters.take(entries)
+    return isPending(taking) ? taking.catch(throwUnavailable) : taking
+  }
+
+  #reservation(entries: readonly CounterEntry[], { rooms }: Taking): Reservation {
+    const limits: EntryLimit[] = [...this.#money, ...this.#minutes].map(({ limit }) => limit)
+    return new CounterReservation(this.#options.counters, entries, limits, rooms, this.#tokens(rooms))
+  }
+
+  /** The tokens left in the current minute; null if there is no limit. */
+  #tokens(rooms: Taking['rooms']): RateRoom | null {
+    const [minute] = this.#minutes
+    const room = rooms[this.#money.length]
+    if (minute === undefined || room === undefined) return null
+    const { amount, endsMs } = minute.entry
+    const remaining = Math.max(0, room.ceiling - room.total - amount)
+    return { limit: room.ceiling, remaining, resetMs: endsMs }
+  }
+
+  /** The amount to reserve for each offer if not all of it fits into the unspent money. */
+  #less(taking: Taking, exceeded: number): ReservedOf {
+    const refusal = this.#refusal(taking, exceeded)
+    if (refusal !== null) throw refusal
+    return offer => {
+      const rest = this.#rest(offer, taking)
+      if (!isAffordable(offer, rest)) return -1
+      return reservedPrice(offer, Math.min(offer.first, affordable(offer, rest)), rest)
+    }
+  }
+
+  /** Money that all limits on an offer leave unspent. */
+  #rest({ isOwn }: Offer, { rooms }: Taking): number {
+    let rest = Number.POSITIVE_INFINITY
+    for (const [at, { limit }] of this.#money.entries()) {
+      const room = rooms[at]
+      if (room !== undefined && counts(limit, isOwn)) rest = Math.min(rest, restOf(room))
+    }
+    return rest
+  }
+
+  /** The reason that the request can never fit a limit; null if it fits once running requests have ended. */
+  #refusal(taking: Taking, exceeded: number): GatewayError | null {
+    const room = taking.rooms[exceeded]
+    const minute = this.#minutes[exceeded - this.#money.length]
+    if (minute !== undefined && room !== undefined) {
+      return rateError(minute, room, this.#nowMs, minuteEndMs(this.#nowMs))
+    }
+    const { offers } = this.#demand
+    if (offers.some(offer => isAffordable(offer, this.#rest(offer, taking)))) return null
+    const spent = this.#money.findIndex(({ limit }, at) => {
+      const each = taking.rooms[at]
+      return (
+        each !== undefined &&
+        offers.every(offer => counts(limit, offer.isOwn) && !isAffordable(offer, restOf(each)))
+      )
+    })
+    const at = spent === -1 ? exceeded : spent
+    const [money, left] = [this.#money[at], taking.rooms[at]]
+    if (money === undefined || left === undefined) return null
+    const least: ReservedOf = offer => priceOf(offer, offer.cappable ? Math.min(1, offer.most) : offer.most)
+    return spentError(money.limit, amountOf(money.limit, offers, least, Math.min), left)
+  }
+
+  #busy(exceeded: number): GatewayError {
+    const limit = this.#money[exceeded]?.limit
+    return new BusyError(limit ?? { kind: 'credits' })
+  }
+}
+
+function isSame(some: readonly CounterEntry[], others: readonly CounterEntry[]): boolean {
+  return some.every(({ amount }, at) => amount === others[at]?.amount)
+}
+
+/** A caller with limits may not spend while the spending so far is unknown. */
+function throwUnavailable(cause: unknown): never {
+  if (cause instanceof GatewayError) throw cause
+  throw serviceUnavailable(cause)
+}

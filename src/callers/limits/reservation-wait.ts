@@ -1,0 +1,95 @@
+/**
+ * Requests that wait because running requests have reserved the remaining money, which may soon be free again. Each
+ * waiting request tries again from time to time, because the running ones may be in other threads and on other nodes.
+ * Serve threads.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { RequestSignal } from '../../base/signal.ts'
+import type { Caller, Reservation } from '../../protocol/records.ts'
+import { BusyError } from './quota-entries.ts'
+
+/** Short, because clients prefer an error to a longer wait. */
+const WAIT_MS = 5_000
+const AGAIN_MS = 200
+/** Waiting requests of one key, of one organization, and in total. Further requests are refused at once. */
+export const WAITING_PER_KEY = 16
+const WAITING_PER_ORGANIZATION = 64
+const WAITING_MAX = 256
+
+export class ReservationQueue {
+  readonly #clock: Clock
+  /** Occupied places of waiting requests, by key hash and by organization. */
+  readonly #ofKey = new Map<string, number>()
+  readonly #ofOrganization = new Map<string, number>()
+  #waiting = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Number of requests that are waiting. */
+  get waiting(): number {
+    return this.#waiting
+  }
+
+  /**
+   * Retries until there is room.
+   * @param first the refusal that caused the wait
+   * @throws (rejects with) the last refusal after the time, at once without a place, or the reason of the signal
+   */
+  async reserve(
+    ask: () => Reservation | Promise<Reservation>,
+    { keyHash, organizationId }: Pick<Caller, 'keyHash' | 'organizationId'>,
+    signal: RequestSignal,
+    first: BusyError,
+  ): Promise<Reservation> {
+    if (
+      this.#waiting >= WAITING_MAX ||
+      (this.#ofKey.get(keyHash) ?? 0) >= WAITING_PER_KEY ||
+      (this.#ofOrganization.get(organizationId) ?? 0) >= WAITING_PER_ORGANIZATION
+    )
+      throw first
+    this.#waiting++
+    count(this.#ofKey, keyHash, 1)
+    count(this.#ofOrganization, organizationId, 1)
+    try {
+      const untilMs = this.#clock.monotonicMs() + WAIT_MS
+      for (;;) {
+        await this.#pause(signal)
+        try {
+          return await ask()
+        } catch (refused) {
+          if (!(refused instanceof BusyError) || this.#clock.monotonicMs() >= untilMs) throw refused
+        }
+      }
+    } finally {
+      this.#waiting--
+      count(this.#ofKey, keyHash, -1)
+      count(this.#ofOrganization, organizationId, -1)
+    }
+  }
+
+  #pause(signal: RequestSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) {
+        reject(signal.reason)
+        return
+      }
+      const leave = (): void => {
+        timer.cancel()
+        reject(signal.reason)
+      }
+      const timer = this.#clock.after(AGAIN_MS, () => {
+        signal.removeEventListener('abort', leave)
+        resolve()
+      })
+      signal.addEventListener('abort', leave)
+    })
+  }
+}
+
+function count(places: Map<string, number>, name: string, change: number): void {
+  const left = (places.get(name) ?? 0) + change
+  if (left === 0) places.delete(name)
+  else places.set(name, left)
+}

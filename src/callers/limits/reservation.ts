@@ -1,0 +1,153 @@
+/** The reservation of one request: how it starts, grows while the request runs, and ends. */
+import { type GatewayError, serviceUnavailable } from '../../base/errors.ts'
+import { isPending } from '../../base/maybe-promise.ts'
+import type { PicoUsd } from '../../base/money.ts'
+import type { RateRoom } from '../../protocol/rate.ts'
+import type { Allowance, Reservation, Spent } from '../../protocol/records.ts'
+import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
+import {
+  BusyError,
+  counts,
+  type EntryLimit,
+  type RateRule,
+  restOf,
+  spentError,
+  usedAmount,
+} from './quota-entries.ts'
+import { picoToNano } from './spending.ts'
+
+export class CounterReservation implements Reservation, Allowance {
+  readonly tokens: RateRoom | null
+  readonly #counters: Counters
+  readonly #entries: readonly CounterEntry[]
+  /** The limits, one per entry. */
+  readonly #limits: readonly EntryLimit[]
+  readonly #rooms: readonly CounterRoom[]
+  /** Reserved amounts, one per entry. */
+  readonly #held: number[]
+  /** Entries that were taken and not returned; each array identifies a reservation. */
+  #taken: (readonly CounterEntry[])[]
+  /** Amounts counted as used, one per entry. */
+  readonly #used: number[]
+  #settled = false
+  refusal: GatewayError | null = null
+
+  constructor(
+    counters: Counters,
+    entries: readonly CounterEntry[],
+    limits: readonly EntryLimit[],
+    rooms: readonly CounterRoom[],
+    tokens: RateRoom | null = null,
+  ) {
+    this.tokens = tokens
+    this.#counters = counters
+    this.#entries = entries
+    this.#limits = limits
+    this.#rooms = rooms
+    this.#held = entries.map(({ amount }) => amount)
+    this.#used = entries.map(() => 0)
+    this.#taken = [entries]
+  }
+
+  get allowance(): Allowance | null {
+    return this.#limits.some(limit => !isOfMinute(limit)) ? this : null
+  }
+
+  rest(isOwn: boolean): PicoUsd {
+    let rest = Number.POSITIVE_INFINITY
+    for (const [at, limit] of this.#limits.entries()) {
+      const room = this.#rooms[at]
+      if (room !== undefined && counts(limit, isOwn)) rest = Math.min(rest, restOf(room))
+    }
+    return rest
+  }
+
+  cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean> {
+    if (this.#settled) return false
+    const wanted = picoToNano(cost)
+    const entries: CounterEntry[] = []
+    for (const [at, entry] of this.#entries.entries()) {
+      const limit = this.#limits[at]
+      const lacks = wanted - (this.#used[at] ?? 0) - (this.#held[at] ?? 0)
+      if (limit === undefined || lacks <= 0 || !counts(limit, isOwn)) continue
+      entries.push({ ...entry, amount: lacks })
+    }
+    if (entries.length === 0) return true
+    const taken = (taking: Taking): boolean => {
+      if (taking.exceeded === null) return this.#keep(entries)
+      this.refusal = this.#refusalOf(entries, taking, taking.exceeded)
+      return false
+    }
+    const taking = this.#counters.take(entries)
+    if (!isPending(taking)) return taken(taking)
+    return taking.then(taken, (cause: unknown) => {
+      // A caller whose spending is not known cannot reserve more.
+      this.refusal = serviceUnavailable(cause)
+      return false
+    })
+  }
+
+  settle(spent: Spent): void {
+    if (this.#settled) return
+    this.#settled = true
+    this.#giveAll(spent)
+  }
+
+  release(spent: Spent): void {
+    // Requests and tokens per minute have no entry to which more could be added later.
+    if (this.#settled || this.allowance === null || this.#limits.some(isOfMinute)) return
+    this.#giveAll(spent)
+  }
+
+  #giveAll(spent: Spent): void {
+    const rest = new Map(
+      this.#entries.map(({ id }, at) => {
+        const limit = this.#limits[at]
+        const used = limit === undefined ? 0 : usedAmount(limit, spent)
+        const more = Math.max(0, used - (this.#used[at] ?? 0))
+        this.#used[at] = (this.#used[at] ?? 0) + more
+        this.#held[at] = 0
+        return [id, more]
+      }),
+    )
+    for (const entries of this.#taken) {
+      const used = entries.map(({ id }) => rest.get(id) ?? 0)
+      for (const { id } of entries) rest.set(id, 0)
+      this.#counters.give(entries, used)
+    }
+    this.#taken = []
+  }
+
+  #refusalOf(entries: readonly CounterEntry[], { rooms }: Taking, exceeded: number): GatewayError | null {
+    const [entry, room] = [entries[exceeded], rooms[exceeded]]
+    const at = this.#entries.findIndex(({ id }) => id === entry?.id)
+    const limit = this.#limits[at]
+    if (entry === undefined || room === undefined || limit === undefined || isOfMinute(limit)) return null
+    const wanted = entry.amount + (this.#held[at] ?? 0)
+    return room.used + wanted > room.ceiling ? spentError(limit, wanted, room) : new BusyError(limit)
+  }
+
+  #keep(entries: readonly CounterEntry[]): boolean {
+    if (this.#settled) {
+      this.#giveBack(entries)
+      return false
+    }
+    this.#taken.push(entries)
+    for (const { id, amount } of entries) {
+      const at = this.#entries.findIndex(entry => entry.id === id)
+      this.#held[at] = (this.#held[at] ?? 0) + amount
+    }
+    return true
+  }
+
+  #giveBack(entries: readonly CounterEntry[]): void {
+    this.#counters.give(
+      entries,
+      entries.map(() => 0),
+    )
+  }
+}
+
+function isOfMinute(limit: EntryLimit): limit is RateRule {
+  return limit.kind === 'requests' || limit.kind === 'tokens'
+}

@@ -1,0 +1,156 @@
+/**
+ * The counters of one instance, shared by its threads: in memory, or in Redis if there are several instances. Fills in
+ * limits that depend on the credits of an organization, and compares counters with the ledger from time to time. Main
+ * thread.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
+import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
+import { LocalCounters } from './local-counters.ts'
+import { RedisCounters } from './redis-counters.ts'
+
+interface SharedCountersOptions {
+  /** Null if counts are kept in memory. */
+  readonly redis: { readonly url: string; readonly prefix: string } | null
+  /** Number of instances that share the limits. */
+  readonly nodes: number
+  readonly spending: Spending
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  /** See RedisCounters. */
+  readonly aliveMs?: number
+  readonly silenceMs?: number
+}
+
+/** How often counters are compared with the ledger, to find spending that was lost when an instance died. */
+const RECONCILE_MS = 600_000
+/** Time for which a sum of credits is used without being read again. */
+const CREDITS_FRESH_MS = 30_000
+/**
+ * Before a request is refused, the sum is read again, so that new credits count immediately; but no more often than
+ * this.
+ */
+const CREDITS_RETRY_MS = 1_000
+
+interface Credits {
+  readonly total: number
+  /** Monotonic. */
+  readonly readMs: number
+}
+
+export class SharedCounters implements Counters {
+  readonly #options: SharedCountersOptions
+  readonly #local: LocalCounters
+  readonly #redis: RedisCounters | null
+  readonly #counters: Counters
+  /** By organization. */
+  readonly #credits = new Map<string, Credits>()
+  readonly #creditReads = new SingleFlight<void>()
+  #timer: Timer
+  #reconcileFails = false
+  #closed = false
+
+  constructor(options: SharedCountersOptions) {
+    this.#options = options
+    const { redis, nodes, spending, clock } = options
+    const local = new LocalCounters({ clock, spending, nodes })
+    this.#local = local
+    this.#redis = redis === null ? null : new RedisCounters({ ...options, ...redis, local })
+    this.#counters = this.#redis ?? local
+    this.#timer = this.#schedule()
+  }
+
+  /** True while limits are enforced only by this instance's share, because Redis is unavailable. */
+  get degraded(): boolean {
+    return this.#redis?.degraded ?? false
+  }
+
+  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+    const organizationId = creditorOf(entries)
+    return organizationId === null
+      ? this.#counters.take(entries)
+      : this.#takeOfCredits(entries, organizationId)
+  }
+
+  give(entries: readonly CounterEntry[], used: readonly number[]): void {
+    this.#counters.give(entries, used)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer.cancel()
+    await this.#redis?.close()
+    this.#local.close()
+  }
+
+  async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<Taking> {
+    const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
+    const filled = fillCeilings(entries, credits)
+    const taking = await this.#counters.take(filled)
+    const at = entries.findIndex(({ ceiling }) => ceiling === null)
+    // An amount of zero fits although the credits are spent.
+    if ((taking.rooms[at]?.total ?? 0) + (entries[at]?.amount ?? 0) <= credits) return taking
+    const latest = await this.#creditsOf(organizationId, CREDITS_RETRY_MS)
+    if (latest === credits) return taking
+    const zeros = filled.map(() => 0)
+    if (taking.exceeded === null) this.#counters.give(filled, zeros)
+    return this.#counters.take(fillCeilings(entries, latest))
+  }
+
+  async #creditsOf(organizationId: string, freshMs: number): Promise<number> {
+    const known = this.#credits.get(organizationId)
+    const nowMs = this.#options.clock.monotonicMs()
+    if (known !== undefined && nowMs - known.readMs < freshMs) return known.total
+    try {
+      await this.#creditReads.run(organizationId, () => this.#readCredits(organizationId))
+    } catch (error) {
+      // Credits stay valid while the Store is unavailable.
+      if (known === undefined) throw error
+    }
+    return this.#credits.get(organizationId)?.total ?? 0
+  }
+
+  async #readCredits(organizationId: string): Promise<void> {
+    const { spending, clock } = this.#options
+    const readMs = clock.monotonicMs()
+    this.#credits.set(organizationId, { total: await spending.credits(organizationId), readMs })
+  }
+
+  #schedule(): Timer {
+    return this.#options.clock.after(RECONCILE_MS, () => void this.#reconcile())
+  }
+
+  async #reconcile(): Promise<void> {
+    try {
+      await this.#compareWithLedger()
+      this.#reconcileFails = false
+    } catch (error) {
+      if (!this.#reconcileFails)
+        this.#options.log.fault('limits', 'cannot compare limits with the usage records in the store', error)
+      this.#reconcileFails = true
+    }
+    if (!this.#closed) this.#timer = this.#schedule()
+  }
+
+  /** One counter after the other, because no request waits for it. */
+  async #compareWithLedger(): Promise<void> {
+    for (const entry of this.#local.inUse(RECONCILE_MS)) {
+      if (entry.origin === null) continue
+      if (this.#redis === null) this.#local.raise(entry.id, await this.#options.spending.spent(entry.origin))
+      else await this.#redis.reconcile(entry)
+    }
+  }
+}
+
+/** The organization whose credits are a limit; null if there is none. */
+function creditorOf(entries: readonly CounterEntry[]): string | null {
+  for (const { ceiling, origin } of entries) {
+    if (ceiling === null && origin !== null) return origin.organizationId
+  }
+  return null
+}
+
+function fillCeilings(entries: readonly CounterEntry[], credits: number): readonly CounterEntry[] {
+  return entries.map(entry => (entry.ceiling === null ? { ...entry, ceiling: credits } : entry))
+}

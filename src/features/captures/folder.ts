@@ -1,0 +1,69 @@
+/**
+ * The captures folder inside the data folder: one folder for each capture, with a sealed file for each part stored on
+ * this machine.
+ */
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isCaptureId, randomText } from '../../base/ids.ts'
+import { dataFolder, makeFolder } from '../../storage/data-folder.ts'
+import { expiryIn } from './sealed-file.ts'
+
+const NODE_CHARS = 8
+const NODE = /^[0-9A-Za-z]{8}$/
+/** A request that began in time may end so much later, and is in the capture all the same. */
+export const LATE_MS = 600_000
+/** More than the first line of a file. */
+const BEGINNING_BYTES = 4_096
+
+export function capturesFolder(storageUrl: string): string {
+  return join(dataFolder(storageUrl), 'captures')
+}
+
+/** Names this data folder among those of other nodes; it stays after a restart. Makes the folder. */
+export function nodeOf(folder: string): string {
+  makeFolder(folder)
+  const path = join(folder, 'node')
+  try {
+    writeFileSync(path, randomText(NODE_CHARS), { flag: 'wx', mode: 0o600 })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  }
+  return readNode(folder) ?? 'unknown'
+}
+
+/** Null: nothing was ever captured here. */
+export function readNode(folder: string): string | null {
+  const path = join(folder, 'node')
+  const name = existsSync(path) ? readFileSync(path, 'utf8') : ''
+  return NODE.test(name) ? name : null
+}
+
+export function partPath(folder: string, captureId: string, part: string): string {
+  return join(folder, captureId, `${part}.sealed`)
+}
+
+/** Ids of captures that have files here. */
+export function captureIdsIn(folder: string): readonly string[] {
+  return existsSync(folder) ? readdirSync(folder).filter(isCaptureId) : []
+}
+
+/** Removes the files of a capture that are here, at once. */
+export function removeFiles(folder: string, captureId: string): void {
+  if (isCaptureId(captureId)) rmSync(join(folder, captureId), { recursive: true, force: true })
+}
+
+/** When the files of a capture expire, by what they say themselves; null: none of them says it. */
+export async function expiryOf(folder: string, captureId: string): Promise<string | null> {
+  for (const name of readdirSync(join(folder, captureId))) {
+    const file = await open(join(folder, captureId, name))
+    try {
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(BEGINNING_BYTES), 0, BEGINNING_BYTES, 0)
+      const expiry = expiryIn(buffer.subarray(0, bytesRead))
+      if (expiry !== null) return expiry
+    } finally {
+      await file.close()
+    }
+  }
+  return null
+}

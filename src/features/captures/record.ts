@@ -1,0 +1,232 @@
+/**
+ * The record of one request in a capture: a line of JSON. Secrets of the gateway, of own credentials and of MCP servers
+ * are removed; text that guardrails redacted never enters it. Pure.
+ */
+import { isUtf8 } from 'node:buffer'
+import { isoInstant } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import type { AttemptRecord, ClientRequest, Exchange } from '../../exchange/exchange.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { withoutSecrets } from '../../protocol/tool-secrets.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import { gatewayKeysIn, SecretScan, type ShownHeaders } from './secrets.ts'
+
+/** The beginning of a body, and how long it was. */
+export interface RecordedBody {
+  readonly bytes: number
+  beginning(): Buffer
+}
+
+/** Of each body of a request or a reply. */
+export const BODY_MAX_BYTES = 1024 * 1024
+
+/** One call to a provider, as it was overheard. */
+export interface CallFacts {
+  readonly method: string
+  readonly host: string
+  /** Without the query. */
+  readonly path: string
+  readonly headers: ShownHeaders
+  /** Secrets that it was sent with; they must not be shown. */
+  readonly secrets: readonly string[]
+  readonly sent: RecordedBody
+  /** Times in milliseconds since the request began. */
+  readonly atMs: number
+  readonly status: number | null
+  readonly replyHeaders: ShownHeaders
+  readonly reply: RecordedBody
+  readonly endedMs: number | null
+  readonly error: GatewayError | null
+}
+
+export interface RecordingFacts {
+  readonly asked: ClientRequest
+  /** Unix milliseconds. */
+  readonly startedMs: number
+  readonly durationMs: number
+  readonly calls: readonly CallFacts[]
+  /** Calls beyond the first ones. */
+  readonly moreCalls: number
+}
+
+/** Facts that only the pipeline knows when the request is over. */
+export interface RequestEnd {
+  /** Guardrails look at replies: the bytes of providers have what callers must not see. */
+  readonly isReplyGuarded: boolean
+  /** The output that the client got. */
+  readonly output: readonly OutputItem[] | null
+  readonly error: GatewayError | null
+}
+
+/** A longer line would be one of bytes that are written as escapes: nobody can read that. */
+const RECORD_MAX_BYTES = 12 * 1024 * 1024
+
+/** A value that is JSON already. */
+interface Raw {
+  readonly json: string
+}
+
+/** Null: it would be too long. */
+export function recordOf(
+  recording: RecordingFacts,
+  exchange: Exchange,
+  end: RequestEnd,
+): Uint8Array<ArrayBuffer> | null {
+  const remover = new SecretScan(secretsOf(recording, exchange))
+  const { asked, calls, moreCalls, startedMs } = recording
+  const { error, output } = end
+  const started = exchange.attempts.filter(({ isStarted }) => isStarted)
+  const fields: Readonly<Record<string, Raw | undefined>> = {
+    generation_id: raw(asked.id),
+    parent_id: asked.parent === undefined ? undefined : raw(asked.parent),
+    time: raw(isoInstant(startedMs)),
+    duration_ms: raw(recording.durationMs),
+    key_hash: raw(asked.caller.keyHash),
+    workspace_id: raw(asked.caller.workspaceId),
+    dialect: raw(asked.dialect),
+    is_batched: raw(asked.batch !== undefined),
+    // Of a refused request it may be anything that a client wrote there, a key even.
+    model: raw(
+      calls.length === 0
+        ? null
+        : remover.text(String(asked.request.model ?? asked.request.models?.[0] ?? '')),
+    ),
+    request: requestIn(remover, recording, exchange),
+    calls: rawList(calls.map((call, at) => callIn(remover, call, started[at], end.isReplyGuarded))),
+    more_calls: moreCalls === 0 ? undefined : raw(moreCalls),
+    finish: raw(exchange.finish?.reason ?? null),
+    output: documentIn(remover, output, calls),
+    error: error === null ? raw(null) : raw({ type: error.errorType, message: remover.text(error.message) }),
+  }
+  const line = Buffer.from(`${rawObject(fields).json}\n`)
+  // A copy of its own: small buffers share their memory.
+  return line.length > RECORD_MAX_BYTES ? null : new Uint8Array(line)
+}
+
+/** Everything that was sent to name who asks, and every part of a key, sent or not. */
+function* secretsOf({ calls, asked }: RecordingFacts, { attempts, request }: Exchange): Generator<string> {
+  for (const { secrets, sent } of calls) {
+    yield* secrets
+    yield* gatewayKeysIn(sent.beginning().toString('latin1'))
+  }
+  yield* gatewayKeysIn(JSON.stringify(asked.request))
+  for (const { providerKey, endpoint } of attempts) {
+    if (providerKey !== null) yield* providerKey.secrets
+    if (endpoint.provider.apiKey !== null) yield endpoint.provider.apiKey
+  }
+  yield* textsIn(toolSecrets(request))
+  yield* textsIn(toolSecrets(asked.request))
+}
+
+/** The secrets of MCP servers: what `withoutSecrets` takes away, at any depth. */
+function toolSecrets({ tools, ...rest }: ResponsesRequest): unknown[] {
+  const { mcp_servers: servers } = rest as { readonly mcp_servers?: unknown }
+  const found: unknown[] = []
+  const visit = (value: unknown, depth: number): void => {
+    if (typeof value !== 'object' || value === null || depth > 6) return
+    for (const [name, each] of Object.entries(value)) {
+      if (name === 'authorization' || name === 'authorization_token' || name === 'headers') found.push(each)
+      else if (name === 'tools' || name === 'parameters' || Array.isArray(value)) visit(each, depth + 1)
+    }
+  }
+  visit(
+    (tools ?? []).filter(({ type }) => type !== 'function'),
+    0,
+  )
+  visit(servers, 0)
+  return found
+}
+
+function* textsIn(values: readonly unknown[]): Generator<string> {
+  for (const value of values) {
+    // Shorter ones are words such as true.
+    if (typeof value === 'string' && value.length >= 8) yield value.replace(/^(?:Bearer|Basic)\s+/i, '')
+    else if (typeof value === 'object' && value !== null) yield* textsIn(Object.values(value))
+  }
+}
+
+/** The request as guardrails and plugins have left it. Before any provider was asked it may hold what they forbid. */
+function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
+  if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was called' })
+  if ((calls[0]?.sent.bytes ?? 0) > BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
+  const tools = prompt.tools == null ? {} : { tools: (prompt.tools as readonly Tool[]).map(withoutSecrets) }
+  return cleaned(remover, JSON.stringify({ ...prompt, ...tools }))
+}
+
+function documentIn(remover: SecretScan, output: RequestEnd['output'], calls: readonly CallFacts[]): Raw {
+  // Written only if it can be expected to be short enough.
+  const replied = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
+  if (output === null) return raw(null)
+  if (replied > 4 * BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
+  const json = JSON.stringify(output)
+  return json.length > BODY_MAX_BYTES ? raw({ left_out: 'longer than 1 MiB' }) : cleaned(remover, json)
+}
+
+/** JSON without secrets: where there were any, as a text, for a document without a part of it may be none. */
+function cleaned(remover: SecretScan, json: string): Raw {
+  const clean = remover.text(json)
+  return clean === json ? { json } : raw({ text: clean })
+}
+
+function callIn(
+  remover: SecretScan,
+  call: CallFacts,
+  attempt: AttemptRecord | undefined,
+  isReplyGuarded: boolean,
+): Raw {
+  return rawObject({
+    provider: raw(attempt?.endpoint.provider.slug ?? null),
+    method: raw(call.method),
+    host: raw(remover.text(call.host)),
+    path: raw(remover.text(call.path)),
+    headers: headersIn(remover, call.headers),
+    body: bodyIn(remover, call.sent),
+    at_ms: raw(call.atMs),
+    status: raw(call.status),
+    reply_headers: headersIn(remover, call.replyHeaders),
+    reply: isReplyGuarded
+      ? raw({ bytes: call.reply.bytes, left_out: 'guardrails of the caller check replies' })
+      : bodyIn(remover, call.reply),
+    ended_ms: raw(call.endedMs),
+    error: raw(call.error === null ? null : call.error.errorType),
+  })
+}
+
+/** A list of pairs: providers choose the names. */
+function headersIn(remover: SecretScan, headers: ShownHeaders): Raw {
+  return raw(headers.map(([name, value]) => [name, remover.text(value)]))
+}
+
+function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
+  const kept = body.beginning()
+  const cut = kept.length < body.bytes ? { cut_after: kept.length } : {}
+  const clean = remover.bytes(kept)
+  const text = textOf(clean, kept.length < body.bytes)
+  const content = text === null ? { base64: clean.toString('base64') } : { text }
+  return raw({ bytes: body.bytes, ...content, ...cut })
+}
+
+/** Null: it is no text. `isCut`: the last character may be there in part. */
+function textOf(bytes: Buffer, isCut: boolean): string | null {
+  for (let less = 0; less <= (isCut ? 3 : 0) && less <= bytes.length; less++) {
+    const whole = bytes.subarray(0, bytes.length - less)
+    if (isUtf8(whole)) return whole.toString()
+  }
+  return null
+}
+
+function raw(value: unknown): Raw {
+  return { json: JSON.stringify(value) }
+}
+
+function rawList(values: readonly Raw[]): Raw {
+  return { json: `[${values.map(({ json }) => json).join(',')}]` }
+}
+
+function rawObject(fields: Readonly<Record<string, Raw | undefined>>): Raw {
+  const members = Object.entries(fields).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${JSON.stringify(name)}:${value.json}`],
+  )
+  return { json: `{${members.join(',')}}` }
+}

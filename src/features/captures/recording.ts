@@ -1,0 +1,245 @@
+/**
+ * Records one request for captures: sits between the exchange and the transport, and keeps, up to bounds, what is sent
+ * to providers and what comes back. Exists only for requests that a capture includes. Nothing is passed on before the
+ * request is over, because only then is it known what the guardrails and the caller allow.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import type { ClientRequest, Exchange } from '../../exchange/exchange.ts'
+import type {
+  Transport,
+  UpstreamCall,
+  UpstreamHandler,
+  UpstreamHead,
+  UpstreamRequest,
+} from '../../providers/upstream/transport.ts'
+import {
+  BODY_MAX_BYTES,
+  type CallFacts,
+  type RecordedBody,
+  type RecordingFacts,
+  type RequestEnd,
+  recordOf,
+} from './record.ts'
+import { type ShownHeaders, secretsInRequest, shownOfReply, shownOfRequest } from './secrets.ts'
+
+interface RecordingDeps {
+  readonly clock: Clock
+  /** Counts memory. False: there is no room for it. */
+  readonly hold: (bytes: number) => boolean
+  readonly release: (bytes: number) => void
+  /** Takes the record; null: there was no room for it. */
+  readonly keep: (record: Uint8Array<ArrayBuffer> | null) => void
+}
+
+/** Calls to providers of one request. */
+const CALLS_MAX = 16
+/** All bodies of one request. */
+const BODIES_MAX_BYTES = 4 * 1024 * 1024
+
+export class Recording {
+  readonly #asked: ClientRequest
+  readonly #startedMs: number
+  readonly #calls: RecordedCall[] = []
+  /** Calls beyond the first ones. */
+  #moreCalls = 0
+  /** From here on nothing is kept. */
+  isOver = false
+  readonly #deps: RecordingDeps
+  #bytes = 0
+  #hasRoom = true
+
+  constructor(asked: ClientRequest, deps: RecordingDeps) {
+    this.#asked = asked
+    this.#deps = deps
+    this.#startedMs = deps.clock.nowMs()
+  }
+
+  /** The dependencies of the exchange, with a transport that is overheard. */
+  within<Deps extends { readonly client: Transport }>(deps: Deps): Deps {
+    const { client } = deps
+    return {
+      ...deps,
+      client: {
+        start: (request: UpstreamRequest, handler: UpstreamHandler) => this.#start(client, request, handler),
+        close: () => client.close(),
+      },
+    }
+  }
+
+  /** Milliseconds since the request began. */
+  nowMs(): number {
+    return this.#deps.clock.nowMs() - this.#startedMs
+  }
+
+  /** The request is over: makes its record. Nothing of it is kept where its data must not be. */
+  end(exchange: Exchange, end: RequestEnd): void {
+    if (this.isOver) return
+    this.isOver = true
+    const { provider } = exchange.prompt
+    const isForbidden =
+      exchange.zeroRetention || provider?.zdr === true || provider?.data_collection === 'deny'
+    try {
+      if (!isForbidden) this.#deps.keep(this.#hasRoom ? recordOf(this.#facts(), exchange, end) : null)
+    } catch {
+      // Whatever a record is made of, the request has its answer.
+      this.#deps.keep(null)
+    } finally {
+      this.#drop()
+    }
+  }
+
+  /** Forgets all: another exchange answers the request. */
+  drop(): void {
+    this.isOver = true
+    this.#drop()
+  }
+
+  /** Counts bytes of a body. False: they are not to be kept. */
+  hold(bytes: number): boolean {
+    if (this.isOver || !this.#hasRoom) return false
+    if (this.#bytes + bytes > BODIES_MAX_BYTES) return false
+    this.#hasRoom = this.#deps.hold(bytes)
+    if (this.#hasRoom) this.#bytes += bytes
+    else this.#drop()
+    return this.#hasRoom
+  }
+
+  #facts(): RecordingFacts {
+    return {
+      asked: this.#asked,
+      startedMs: this.#startedMs,
+      durationMs: this.nowMs(),
+      calls: this.#calls,
+      moreCalls: this.#moreCalls,
+    }
+  }
+
+  #drop(): void {
+    for (const call of this.#calls) call.forget()
+    this.#deps.release(this.#bytes)
+    this.#bytes = 0
+  }
+
+  #start(client: Transport, request: UpstreamRequest, handler: UpstreamHandler): UpstreamCall {
+    if (this.isOver || this.#calls.length >= CALLS_MAX) {
+      this.#moreCalls++
+      return client.start(request, handler)
+    }
+    const call = this.#overhear(request, handler)
+    return client.start(request, call ?? handler)
+  }
+
+  /** Null: it cannot be recorded, and takes place all the same. */
+  #overhear(request: UpstreamRequest, handler: UpstreamHandler): RecordedCall | null {
+    try {
+      const call = new RecordedCall(this, request, handler)
+      this.#calls.push(call)
+      return call
+    } catch {
+      this.#hasRoom = false
+      return null
+    }
+  }
+}
+
+/** One call to a provider: takes what its handler would get, and passes it on. */
+class RecordedCall implements UpstreamHandler, CallFacts {
+  readonly method: string
+  readonly host: string
+  /** Without the query. */
+  readonly path: string
+  readonly headers: ShownHeaders
+  /** Values that it was sent with and that are not shown. */
+  secrets: readonly string[]
+  readonly sent = new BodyKeeper()
+  readonly atMs: number
+  status: number | null = null
+  replyHeaders: ShownHeaders = []
+  readonly reply = new BodyKeeper()
+  endedMs: number | null = null
+  error: GatewayError | null = null
+  readonly #recording: Recording
+  readonly #handler: UpstreamHandler
+
+  constructor(recording: Recording, request: UpstreamRequest, handler: UpstreamHandler) {
+    const { url } = request
+    this.#recording = recording
+    this.#handler = handler
+    this.method = request.method ?? 'POST'
+    this.host = url.host
+    this.path = url.pathname
+    this.headers = shownOfRequest(request.headers)
+    this.secrets = secretsInRequest(request)
+    this.atMs = recording.nowMs()
+    const { body } = request
+    // A part of a text would keep all of it in memory.
+    const beginning = Buffer.from(body.length > BODY_MAX_BYTES ? body.slice(0, BODY_MAX_BYTES) : body)
+    this.sent.add(beginning, recording)
+    if (body.length > BODY_MAX_BYTES) this.sent.skip(Buffer.byteLength(body) - beginning.length)
+  }
+
+  onHead(head: UpstreamHead, readMs?: number): void {
+    this.status = head.status
+    this.replyHeaders = shownOfReply(head.headers)
+    this.#handler.onHead(head, readMs)
+  }
+
+  onData(chunk: Buffer, isLast?: boolean, readMs?: number): void {
+    this.reply.add(chunk, this.#recording)
+    this.#handler.onData(chunk, isLast, readMs)
+  }
+
+  onEnd(readMs?: number): void {
+    this.endedMs ??= this.#recording.nowMs()
+    this.#handler.onEnd(readMs)
+  }
+
+  onError(error: GatewayError): void {
+    this.endedMs ??= this.#recording.nowMs()
+    this.error = error
+    this.#handler.onError(error)
+  }
+
+  forget(): void {
+    this.sent.forget()
+    this.reply.forget()
+    this.secrets = []
+  }
+}
+
+/** Keeps the beginning of a body, and counts the rest. */
+class BodyKeeper implements RecordedBody {
+  bytes = 0
+  #kept: Buffer[] = []
+  #keptBytes = 0
+  #isFull = false
+
+  /** The bytes are copied: they are only valid now. */
+  add(chunk: Buffer, recording: Recording): void {
+    this.bytes += chunk.length
+    if (this.#isFull || chunk.length === 0) return
+    const room = Math.min(chunk.length, BODY_MAX_BYTES - this.#keptBytes)
+    if (room < chunk.length) this.#isFull = true
+    if (room === 0) return
+    if (recording.hold(room)) {
+      this.#kept.push(Buffer.from(chunk.subarray(0, room)))
+      this.#keptBytes += room
+    } else this.#isFull = true
+  }
+
+  skip(bytes: number): void {
+    this.bytes += bytes
+    this.#isFull = true
+  }
+
+  beginning(): Buffer {
+    return Buffer.concat(this.#kept, this.#keptBytes)
+  }
+
+  forget(): void {
+    this.#kept = []
+    this.#keptBytes = 0
+    this.#isFull = true
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * The running captures, as one thread knows them. It decides which requests are recorded, and sends the recordings to
+ * the main thread: its queue is bounded, and recordings that do not fit are counted. While no capture runs, a request
+ * costs one check of `isIdle`.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { ClientRequest } from '../../exchange/exchange.ts'
+import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
+import { Recording } from './recording.ts'
+
+/** A capture that runs. Plain data. */
+export interface CaptureTerms {
+  readonly id: string
+  readonly organizationId: string
+  /** Null: the requests of a workspace. */
+  readonly keyHash: string | null
+  readonly workspaceId: string | null
+  /** Unix milliseconds: requests that begin later are not in it. */
+  readonly endsAtMs: number
+}
+
+/** From a thread: the record of one request, for one capture; null: there was no room for it. */
+export interface CapturedRequest {
+  readonly type: 'captured'
+  readonly capture: string
+  readonly organizationId: string
+  /** A line of JSON with its end. */
+  readonly record: Uint8Array<ArrayBuffer> | null
+}
+
+/** From the main thread: which captures run. */
+export interface CapturesMessage {
+  readonly type: 'captures'
+  readonly running: readonly CaptureTerms[]
+}
+
+/** From the main thread: so many bytes of records wait no more. */
+export interface CaptureReply {
+  readonly type: 'capture-kept'
+  readonly organizationId: string
+  readonly bytes: number
+}
+
+interface RunningCapturesDeps {
+  readonly clock: Clock
+  readonly send: (request: CapturedRequest, moved: readonly ArrayBuffer[]) => void
+}
+
+/** Records of a thread that the main thread has not written yet. */
+const WAITING_MAX_BYTES = 16 * 1024 * 1024
+/** Of all requests of a thread that are being recorded. */
+const HELD_MAX_BYTES = 64 * 1024 * 1024
+
+export class RunningCaptures {
+  /** No capture runs here. Written here alone. */
+  isIdle = true
+  readonly #deps: RunningCapturesDeps
+  /** By organization. */
+  #running: ReadonlyMap<string, readonly CaptureTerms[]> = new Map()
+  readonly #waiting = new SharedRoom(WAITING_MAX_BYTES)
+  readonly #held = new SharedRoom(HELD_MAX_BYTES)
+
+  constructor(deps: RunningCapturesDeps) {
+    this.#deps = deps
+  }
+
+  set(running: readonly CaptureTerms[]): void {
+    this.#running = Map.groupBy(running, ({ organizationId }) => organizationId)
+    this.isIdle = running.length === 0
+  }
+
+  /** The main thread has written, or dropped, so many bytes of a capture of the organization. */
+  kept(organizationId: string, bytes: number): void {
+    this.#waiting.give(organizationId, bytes)
+  }
+
+  /** Those that take the requests of a key now. */
+  of(organizationId: string, workspaceId: string | null, keyHash: string): readonly CaptureTerms[] {
+    if (this.isIdle) return []
+    const nowMs = this.#deps.clock.nowMs()
+    return (this.#running.get(organizationId) ?? []).filter(
+      each =>
+        (each.keyHash === null
+          ? each.workspaceId === (workspaceId ?? DEFAULT_WORKSPACE_ID)
+          : each.keyHash === keyHash) && nowMs < each.endsAtMs,
+    )
+  }
+
+  /** Begins to record a request; null: no capture takes it, or its data must not be kept. */
+  open(asked: ClientRequest): Recording | null {
+    const { caller, request } = asked
+    const { organizationId } = caller
+    const captures = this.of(organizationId, caller.workspaceId, caller.keyHash)
+    if (captures.length === 0 || forbids(request)) return null
+    return new Recording(asked, {
+      clock: this.#deps.clock,
+      hold: bytes => this.#held.take(organizationId, bytes),
+      release: bytes => this.#held.give(organizationId, bytes),
+      keep: record => this.#send(captures, record),
+    })
+  }
+
+  #send(captures: readonly CaptureTerms[], record: Uint8Array<ArrayBuffer> | null): void {
+    for (const { id: capture, organizationId } of captures) {
+      if (record === null || !this.#waiting.take(organizationId, record.length)) {
+        this.#deps.send({ type: 'captured', capture, organizationId, record: null }, [])
+        continue
+      }
+      // Several captures may take it, and memory moves once.
+      const copy = captures.length === 1 ? record : record.slice()
+      this.#deps.send({ type: 'captured', capture, organizationId, record: copy }, [copy.buffer])
+    }
+  }
+}
+
+/** Memory that organizations share: none may hold more than half of it. */
+class SharedRoom {
+  readonly #maxBytes: number
+  readonly #held = new Map<string, number>()
+  #bytes = 0
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
+
+  /** False: there is no room for so many more. */
+  take(organizationId: string, bytes: number): boolean {
+    const own = (this.#held.get(organizationId) ?? 0) + bytes
+    if (own > this.#maxBytes / 2 || this.#bytes + bytes > this.#maxBytes) return false
+    this.#held.set(organizationId, own)
+    this.#bytes += bytes
+    return true
+  }
+
+  give(organizationId: string, bytes: number): void {
+    const own = this.#held.get(organizationId) ?? 0
+    const given = Math.min(own, bytes)
+    this.#bytes -= given
+    if (own > given) this.#held.set(organizationId, own - given)
+    else this.#held.delete(organizationId)
+  }
+}
+
+/** The caller does not want its data to be kept. */
+export function forbids({ provider }: Pick<ClientRequest['request'], 'provider'>): boolean {
+  return provider?.zdr === true || provider?.data_collection === 'deny'
+}

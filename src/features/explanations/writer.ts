@@ -1,0 +1,229 @@
+/**
+ * Writer of explanations: takes finished requests, and sends their explanations to the main thread once a second. Serve
+ * threads. Hot path: a plain request costs two calls, or one when the rate of kept requests is exceeded. The number
+ * kept is bounded by API key, organization and address, so that a flood from one caller does not crowd out the others.
+ */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import type { ExchangeLine } from '../../base/log/log.ts'
+import type { EndpointChoice } from '../../base/metrics/metrics.ts'
+import { STAGES, type Stopwatch } from '../../base/metrics/stages.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { RankingNotes } from '../../exchange/reasons.ts'
+import type { NewExplanation } from '../../storage/ledger.ts'
+import { type ExplainedRequest, explanationOf } from './noted-request.ts'
+
+const SEND_MS = 1_000
+/** Plain requests of one thread that are kept in a second, and of one organization among them. */
+const PLAIN_MAX = 32
+const PLAIN_OF_ONE_MAX = 8
+const PLAIN_CHOICES: ReadonlySet<EndpointChoice | null> = new Set(['only', 'price', 'order'])
+/** A longer request is kept as one that failed would be: people ask why it was slow. */
+const SLOW_MS = 30_000
+/** Keys, organizations and addresses whose rates are known. */
+const RATES_MAX = 4_000
+/** A document with full lists is shorter; one that is not would be a mistake of ours. */
+const DOCUMENT_MAX_CHARS = 32_768
+
+/** Kept at once, and for each second after that. */
+interface Rate {
+  readonly burst: number
+  readonly perSecond: number
+}
+
+/** Refused requests of a key; without a key, of an address. */
+const REFUSED_OF_KEY: Rate = { burst: 30, perSecond: 0.2 }
+const REFUSED_OF_ADDRESS: Rate = { burst: 10, perSecond: 0.1 }
+/** Refused requests of an organization; all without a key are one. */
+const REFUSED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 1 }
+/** Requests that models were asked for, but not plainly. */
+const SERVED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 5 }
+
+interface Bucket {
+  left: number
+  atMs: number
+  dropped: number
+}
+
+interface ExplanationWriterDeps {
+  readonly clock: Clock
+  readonly send: (explanations: readonly NewExplanation[]) => void
+  /** Called with each explanation that is kept, or is not. */
+  readonly count: (outcome: 'kept' | 'dropped') => void
+}
+
+/** Without what pins hold of the exchange. */
+function notesOf({ skipped, choice, rather, exclusions }: RankingNotes): RankingNotes {
+  return { skipped, choice, rather, exclusions }
+}
+
+export class ExplanationWriter {
+  readonly #deps: ExplanationWriterDeps
+  /** Apart from organizations, which nobody can make up: many addresses push out none of them. */
+  readonly #ofCallers = new Map<string, Bucket>()
+  readonly #ofOrganizations = new Map<string, Bucket>()
+  #noted: ExplainedRequest[] = []
+  #plainLeft = PLAIN_MAX
+  /** By organization: plain requests of this second. */
+  readonly #plainOf = new Map<string, number>()
+  #isDue = false
+
+  constructor(deps: ExplanationWriterDeps) {
+    this.#deps = deps
+  }
+
+  /**
+   * Takes a request that is over.
+   * @param exchange undefined: it was refused before there was one
+   * @param keyHash null: its key is not known
+   */
+  take(
+    line: ExchangeLine,
+    watch: Stopwatch,
+    endedMs: number,
+    keyHash: string | null,
+    error: GatewayError | null,
+    exchange: Exchange | undefined,
+  ): void {
+    let unkeptBefore = 0
+    const isPlain =
+      exchange !== undefined &&
+      line.outcome === 'completed' &&
+      exchange.attempts.length < 2 &&
+      exchange.pipeline.length === 0 &&
+      exchange.passedOver.length === 0 &&
+      exchange.ranking.exclusions.length === 0 &&
+      exchange.ranking.skipped.length === 0 &&
+      PLAIN_CHOICES.has(exchange.ranking.choice) &&
+      line.durationMs < SLOW_MS &&
+      !watch.hasWaited
+    if (isPlain) {
+      const organization = line.organization ?? ''
+      const kept = this.#plainOf.get(organization) ?? 0
+      // Not counted: their usage records explain them.
+      if (kept === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
+      this.#plainOf.set(organization, kept + 1)
+      this.#plainLeft--
+    } else {
+      // A request that asks no model is explained only if it was refused.
+      if (exchange === undefined && line.outcome === 'completed') return
+      unkeptBefore = this.#room(line, endedMs, keyHash)
+      if (unkeptBefore < 0) return
+    }
+    if (!this.#isDue) {
+      this.#isDue = true
+      this.#deps.clock.after(SEND_MS, this.#onDue)
+    }
+    const spentMs = new Float64Array(STAGES.length)
+    watch.read(endedMs, spentMs)
+    this.#noted.push({
+      line,
+      startedMs: watch.startedMs,
+      spentMs,
+      keyHash,
+      error,
+      // Without its prompt and its answer. Field by field, because a spread looks up each field by name.
+      exchange:
+        exchange === undefined
+          ? null
+          : {
+              strategy: exchange.strategy,
+              router: exchange.router,
+              dataRegion: exchange.dataRegion,
+              candidates: exchange.candidates,
+              attempts: exchange.attempts,
+              ranking: notesOf(exchange.ranking),
+              passedOver: exchange.passedOver,
+              toolCalls: exchange.toolCalls,
+              innerCalls: exchange.innerCalls,
+              pipeline: exchange.pipeline,
+              streamed: exchange.request.stream === true,
+              preferences: exchange.request.provider,
+              priceFactor: exchange.bill.priceFactor,
+            },
+      isPlain,
+      unkeptBefore,
+    })
+  }
+
+  /** Sends what is noted so far. */
+  flush(): void {
+    const noted = this.#noted
+    this.#noted = []
+    this.#plainOf.clear()
+    this.#plainLeft = PLAIN_MAX
+    if (noted.length === 0) return
+    const { clock, send } = this.#deps
+    const epochMs = clock.nowMs() - clock.monotonicMs()
+    const made: NewExplanation[] = []
+    for (const each of noted) {
+      const { line, startedMs, isPlain } = each
+      const createdAt = isoInstant(epochMs + startedMs)
+      const document = JSON.stringify(explanationOf(each, createdAt))
+      if (document.length > DOCUMENT_MAX_CHARS) continue
+      made.push({
+        id: line.id,
+        organizationId: line.organization ?? '',
+        requestId: line.requestId ?? null,
+        createdAt,
+        isPlain,
+        document,
+      })
+    }
+    send(made)
+  }
+
+  readonly #onDue = (): void => {
+    this.#isDue = false
+    this.flush()
+  }
+
+  /** Requests of the same one that were dropped just before this one, which is kept; -1: it is dropped too. */
+  #room(
+    { organization = '', client = '', attempts = 0 }: ExchangeLine,
+    nowMs: number,
+    keyHash: string | null,
+  ): number {
+    const all = this.#ofOrganizations
+    let dropped: number
+    if (attempts > 0) dropped = taken(all, `served ${organization}`, SERVED_OF_ORGANIZATION, nowMs)
+    else {
+      dropped =
+        keyHash === null
+          ? taken(this.#ofCallers, `address ${client}`, REFUSED_OF_ADDRESS, nowMs)
+          : taken(this.#ofCallers, `key ${keyHash}`, REFUSED_OF_KEY, nowMs)
+      const isKept =
+        dropped >= 0 && taken(all, `refused ${organization}`, REFUSED_OF_ORGANIZATION, nowMs) >= 0
+      if (!isKept) dropped = -1
+    }
+    this.#deps.count(dropped < 0 ? 'dropped' : 'kept')
+    return dropped
+  }
+}
+
+/** Takes a place in a bucket: the number of those that got none before it; -1: it gets none either. */
+function taken(
+  buckets: Map<string, Bucket>,
+  name: string,
+  { burst, perSecond }: Rate,
+  nowMs: number,
+): number {
+  const bucket = buckets.get(name) ?? { left: burst, atMs: nowMs, dropped: 0 }
+  // The one that was used last is the last one.
+  buckets.delete(name)
+  if (buckets.size === RATES_MAX) {
+    const [oldest] = buckets.keys()
+    if (oldest !== undefined) buckets.delete(oldest)
+  }
+  buckets.set(name, bucket)
+  bucket.left = Math.min(burst, bucket.left + ((nowMs - bucket.atMs) / 1000) * perSecond)
+  bucket.atMs = nowMs
+  if (bucket.left < 1) {
+    bucket.dropped++
+    return -1
+  }
+  bucket.left--
+  const { dropped } = bucket
+  bucket.dropped = 0
+  return dropped
+}

@@ -1,0 +1,200 @@
+/**
+ * Files of workspaces: metadata in the Store, bytes in a folder or bucket. Public entry point. Serve threads; the main
+ * thread removes leftovers.
+ */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
+import { Places } from '../../base/fairness/places.ts'
+import { fileId } from '../../base/ids.ts'
+import type { Config } from '../../process/config/config.ts'
+import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../../storage/files.ts'
+import type { Store } from '../../storage/store.ts'
+import type { ContentSource, FileContents } from './contents.ts'
+import { createFolderContents } from './folder.ts'
+import { createS3Contents, type S3Deps } from './s3.ts'
+
+export { bytesSource } from './contents.ts'
+export { cleanFilename } from './filename.ts'
+export { type FormPart, fieldText, type OpenBytes, partSource, readForm } from './multipart.ts'
+
+/** Reads the text of a new file, so that search finds it. Never rejects. */
+export type ReadText = (fileId: string, source: TextSource, keyHash: string) => Promise<FileText>
+
+/** Bytes for another thread: in memory, or a part of an open file. */
+type TextSource =
+  | { readonly content: Uint8Array }
+  | { readonly descriptor: number; readonly start: number; readonly bytes: number }
+
+interface FilesDeps {
+  readonly store: Pick<Store, 'files'>
+  readonly contents: FileContents
+  readonly room: Pick<Config['tools']['files'], 'maxFileBytes' | 'maxFiles' | 'maxBytes'>
+  readonly readText: ReadText
+  readonly clock: Clock
+}
+
+/** A file that is about to be kept. */
+interface Incoming {
+  readonly filename: string
+  readonly purpose: string
+  readonly mediaType: string | null
+  readonly source: ContentSource
+  /** Null: its text is not made searchable. */
+  readonly text: TextSource | null
+}
+
+/** The folder or bucket of the settings. */
+export function openContents(
+  { url, endpoint, region, ...keys }: Config['tools']['files'],
+  deps: S3Deps,
+): FileContents {
+  if (url.startsWith('file:')) return createFolderContents(url.slice('file:'.length))
+  const [bucket = '', ...prefix] = url.slice('s3://'.length).split('/')
+  const { accessKeyId, secretAccessKey } = keys
+  // The configuration was checked.
+  if (accessKeyId === null || secretAccessKey === null) throw new TypeError('a bucket needs credentials')
+  return createS3Contents(
+    {
+      bucket,
+      prefix: prefix.filter(part => part !== '').join('/'),
+      endpoint,
+      region,
+      accessKeyId,
+      secretAccessKey,
+    },
+    deps,
+  )
+}
+
+/**
+ * Removals of texts that run at once in a thread, and of one key: an embedded database does this work on the thread
+ * that asks. What waits longer is removed later.
+ */
+const REMOVALS = { places: 2, perKey: 1, waitMs: 10_000 } as const
+
+export class Files {
+  readonly #deps: FilesDeps
+  readonly #rows: FileStore
+  readonly #removals: Places
+
+  constructor(deps: FilesDeps) {
+    this.#deps = deps
+    this.#rows = deps.store.files
+    this.#removals = new Places({ clock: deps.clock, ...REMOVALS })
+  }
+
+  get maxFileBytes(): number {
+    return this.#deps.room.maxFileBytes
+  }
+
+  /**
+   * Keeps a file. It is visible, and found by search, once this resolves.
+   * @param keyHash on whose behalf its text is read
+   * @throws GatewayError `payload_too_large`, `conflict` when the workspace is full, or `service_unavailable`
+   */
+  async create(place: WorkspacePlace, incoming: Incoming, keyHash: string): Promise<FileRecord> {
+    const { contents, clock, room, readText } = this.#deps
+    const { filename, purpose, mediaType, source, text } = incoming
+    if (source.bytes > room.maxFileBytes) {
+      throw new GatewayError(
+        'payload_too_large',
+        `The file is too large: the limit is ${room.maxFileBytes} bytes`,
+      )
+    }
+    const id = fileId()
+    const { organizationId, workspaceId } = place
+    const createdAt = isoInstant(clock.nowMs())
+    const full = await this.#rows.open(
+      { id, organizationId, workspaceId, filename, purpose, mediaType, bytes: source.bytes, createdAt },
+      { files: room.maxFiles, bytes: room.maxBytes },
+    )
+    if (full !== null) throw fullWorkspace(full, room)
+    try {
+      await contents.put(id, source, keyHash)
+      const record = await this.#rows.complete(id, text === null ? 'none' : await readText(id, text, keyHash))
+      if (record !== null) return record
+    } catch (thrown) {
+      await this.#discard(id, keyHash)
+      throw thrown
+    }
+    await this.#discard(id, keyHash)
+    throw new GatewayError('conflict', 'The workspace was deleted during the upload')
+  }
+
+  find(place: WorkspacePlace, id: string): Promise<FileRecord | null> {
+    return this.#rows.find(place, id)
+  }
+
+  newest(place: WorkspacePlace, filename: string): Promise<FileRecord | null> {
+    return this.#rows.newest(place, filename)
+  }
+
+  list: FileStore['list'] = (filter, limit) => this.#rows.list(filter, limit)
+
+  /** The bytes, one chunk in memory at a time. Throws `service_unavailable` for more or fewer than the file has. */
+  async *read({ id, bytes }: FileRecord, keyHash: string): AsyncIterable<Uint8Array> {
+    let left = bytes
+    for await (const chunk of this.#deps.contents.read(id, keyHash)) {
+      left -= chunk.byteLength
+      if (left < 0) break
+      yield chunk
+    }
+    if (left !== 0) throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
+  }
+
+  /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */
+  async readWhole(file: FileRecord, maxBytes: number, keyHash: string): Promise<Buffer> {
+    if (file.bytes > maxBytes) {
+      throw new GatewayError(
+        'payload_too_large',
+        `The file is too large for this use: the limit is ${maxBytes} bytes`,
+      )
+    }
+    const chunks: Uint8Array[] = []
+    for await (const chunk of this.read(file, keyHash)) chunks.push(chunk)
+    return Buffer.concat(chunks)
+  }
+
+  /** True if there was one. */
+  async remove(place: WorkspacePlace, id: string, keyHash: string): Promise<boolean> {
+    const removed = await this.#rows.remove(place, id)
+    if (removed) await this.#discard(id, keyHash)
+    return removed
+  }
+
+  /** Removes the bytes of files that are gone, or never were whole. Returns their number. */
+  async sweep(before: string, limit: number): Promise<number> {
+    const ids = await this.#rows.leftovers(before, limit)
+    for (const id of ids) await this.#drop(id)
+    return ids.length
+  }
+
+  /** If this fails, the bytes are removed later. */
+  async #discard(id: string, keyHash: string): Promise<void> {
+    try {
+      await this.#drop(id, keyHash)
+    } catch {
+      // See sweep.
+    }
+  }
+
+  async #drop(id: string, keyHash?: string): Promise<void> {
+    // The row goes last: without it nobody would know of the bytes.
+    await this.#deps.contents.remove(id, keyHash)
+    const leave = await this.#removals.enter(keyHash ?? '')
+    if (leave === null) return
+    try {
+      await this.#rows.forget(id)
+    } finally {
+      leave()
+    }
+  }
+}
+
+function fullWorkspace(full: 'files' | 'bytes', { maxFiles, maxBytes }: FilesDeps['room']): GatewayError {
+  const limit = full === 'files' ? `${maxFiles} files` : `${maxBytes} bytes`
+  return new GatewayError(
+    'conflict',
+    `This file would exceed the limit of ${limit} per workspace: delete files that are no longer needed`,
+  )
+}

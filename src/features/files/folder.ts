@@ -1,0 +1,81 @@
+/** File bytes in a folder of this machine, or on a file system that all instances share. Any thread. */
+import { constants } from 'node:fs'
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { serviceUnavailable } from '../../base/errors.ts'
+import { randomText } from '../../base/ids.ts'
+import { type ContentSource, checkedId, type FileContents } from './contents.ts'
+
+const CHUNK_BYTES = 256 * 1024
+
+/** Makes the folder with its first file, for its owner alone. */
+export function createFolderContents(folder: string): FileContents {
+  const root = resolve(folder)
+  const pathOf = (id: string): string => join(root, checkedId(id))
+  return {
+    async put(id, source) {
+      const path = pathOf(id)
+      const arriving = join(root, `arriving-${randomText(24)}`)
+      await ofSystem(() => mkdir(root, { recursive: true, mode: 0o700 }))
+      const handle = await ofSystem(() => open(arriving, 'wx', 0o600))
+      try {
+        await writeAll(handle, source)
+        await ofSystem(async () => {
+          // The answer promises that the file is there.
+          await handle.sync()
+          await handle.close()
+          await rename(arriving, path)
+        })
+      } catch (thrown) {
+        await handle.close().catch(() => undefined)
+        await rm(arriving, { force: true }).catch(() => undefined)
+        throw thrown
+      }
+    },
+    async *read(id) {
+      const path = pathOf(id)
+      const handle = await ofSystem(() => openPlain(path))
+      try {
+        for (;;) {
+          // New memory for each chunk: its reader may keep it.
+          const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+          const { bytesRead } = await ofSystem(() => handle.read(chunk, 0, CHUNK_BYTES))
+          if (bytesRead === 0) return
+          yield chunk.subarray(0, bytesRead)
+        }
+      } finally {
+        await handle.close()
+      }
+    },
+    async remove(id) {
+      const path = pathOf(id)
+      await ofSystem(() => rm(path, { force: true }))
+    },
+  }
+}
+
+async function writeAll(handle: FileHandle, source: ContentSource): Promise<void> {
+  let written = 0
+  for await (const chunk of source.chunks()) {
+    await ofSystem(() => handle.writeFile(chunk))
+    written += chunk.byteLength
+  }
+  if (written !== source.bytes) throw new TypeError('a source has a different length than it states')
+}
+
+/** A file and nothing else: a link in the folder is not followed, a pipe is not waited for. */
+async function openPlain(path: string): Promise<FileHandle> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+  const stat = await handle.stat()
+  if (stat.isFile()) return handle
+  await handle.close()
+  throw new TypeError('not a plain file')
+}
+
+async function ofSystem<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw serviceUnavailable(error)
+  }
+}

@@ -1,0 +1,168 @@
+/**
+ * Parses `multipart/form-data` (RFC 7578) in a body stored on disk: finds the start and end of each part. The bytes of
+ * parts are not copied. Unusual forms are refused, because parsers disagree about them.
+ */
+import { read as readCallback } from 'node:fs'
+import { promisify } from 'node:util'
+import { GatewayError } from '../../base/errors.ts'
+import type { ContentSource } from './contents.ts'
+
+const read = promisify(readCallback)
+
+/** Bytes of an open file. */
+export interface OpenBytes {
+  readonly descriptor: number
+  readonly bytes: number
+}
+
+/** A part of a form, with the place of its bytes in the body. */
+export interface FormPart {
+  readonly name: string
+  /** Null: a field, not a file. */
+  readonly filename: string | null
+  readonly mediaType: string | null
+  readonly start: number
+  readonly end: number
+}
+
+const PARTS_MAX = 16
+const HEAD_MAX_BYTES = 4_096
+const WINDOW_BYTES = 256 * 1024
+const BOUNDARY =
+  /^multipart\/form-data *; *boundary=(?:"([0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-])"|([0-9A-Za-z'+_.-]{1,70}))$/i
+const HEADER = /^([A-Za-z-]{1,64}):[ \t]*([^\0]*)$/
+/** A parameter of a disposition; in quotes a backslash keeps the next character. */
+const PARAMETER = /^; *([A-Za-z*]{1,32})=(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))/
+
+/**
+ * The parts of a form, in order.
+ * @throws GatewayError `unsupported_media_type`, or `invalid_request` for a body that is no such form
+ */
+export async function readForm(
+  body: OpenBytes,
+  contentType: string | undefined,
+): Promise<readonly FormPart[]> {
+  const match = BOUNDARY.exec(contentType?.trim() ?? '')
+  const boundary = match?.[1] ?? match?.[2]
+  if (boundary === undefined) {
+    throw new GatewayError(
+      'unsupported_media_type',
+      'Content-Type must be multipart/form-data with a boundary',
+    )
+  }
+  const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
+  const parts: FormPart[] = []
+  let at = delimiter.length - 2
+  if (!(await bytesAt(body, 0, at)).equals(delimiter.subarray(2)))
+    throw malformed('does not begin with its boundary')
+  for (;;) {
+    const next = (await bytesAt(body, at, 2)).toString('latin1')
+    if (next === '--') {
+      const rest = (await bytesAt(body, at + 2, 3)).toString('latin1')
+      if (rest !== '' && rest !== '\r\n') throw malformed('continues after its closing boundary')
+      return parts
+    }
+    if (next !== '\r\n') throw malformed('has text after a boundary on the same line')
+    if (parts.length === PARTS_MAX) throw malformed(`has more than ${PARTS_MAX} parts`)
+    const head = await bytesAt(body, at + 2, HEAD_MAX_BYTES)
+    const headEnd = head.indexOf('\r\n\r\n')
+    if (headEnd === -1) throw malformed('has a part without complete headers')
+    const start = at + 2 + headEnd + 4
+    const end = await find(body, delimiter, start)
+    parts.push({ ...readHead(head.subarray(0, headEnd)), start, end })
+    at = end + delimiter.length
+  }
+}
+
+/** The bytes of a part. */
+export function partSource({ descriptor }: OpenBytes, { start, end }: FormPart): ContentSource {
+  return {
+    bytes: end - start,
+    async *chunks() {
+      for (let at = start; at < end; at += WINDOW_BYTES) {
+        yield await bytesAt({ descriptor, bytes: end }, at, WINDOW_BYTES)
+      }
+    },
+  }
+}
+
+/** The text of a field. @throws GatewayError `invalid_request` */
+export async function fieldText(body: OpenBytes, part: FormPart, maxBytes: number): Promise<string> {
+  if (part.end - part.start > maxBytes) throw malformed('has a field that is too long')
+  return decoded(await bytesAt(body, part.start, part.end - part.start))
+}
+
+/** @throws GatewayError `invalid_request` when it is not there: then the body was cut. */
+async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<number> {
+  for (let at = from; at < body.bytes; at += WINDOW_BYTES - delimiter.length) {
+    const found = (await bytesAt(body, at, WINDOW_BYTES)).indexOf(delimiter)
+    if (found !== -1) return at + found
+  }
+  throw malformed('ends in the middle of a part')
+}
+
+/** Fewer bytes only at the end of the body. */
+async function bytesAt({ descriptor, bytes }: OpenBytes, at: number, count: number): Promise<Buffer> {
+  const wanted = Math.max(0, Math.min(count, bytes - at))
+  const buffer = Buffer.allocUnsafe(wanted)
+  let length = 0
+  while (length < wanted) {
+    const { bytesRead } = await read(descriptor, buffer, length, wanted - length, at + length)
+    if (bytesRead === 0) throw new TypeError('the body is shorter than it was')
+    length += bytesRead
+  }
+  return buffer
+}
+
+function readHead(bytes: Buffer): Pick<FormPart, 'name' | 'filename' | 'mediaType'> {
+  const headers = new Map<string, string>()
+  for (const line of decoded(bytes).split('\r\n')) {
+    const [, name, value] = HEADER.exec(line) ?? []
+    if (name === undefined || value === undefined || /[\r\n]/.test(value))
+      throw malformed('has a part with a malformed header')
+    if (headers.has(name.toLowerCase())) throw malformed('has a part with a duplicate header')
+    headers.set(name.toLowerCase(), value)
+  }
+  const encoding = headers.get('content-transfer-encoding')?.toLowerCase()
+  if (encoding !== undefined && !['binary', '8bit', '7bit'].includes(encoding))
+    throw malformed('has a part with a Content-Transfer-Encoding other than binary, 8bit or 7bit')
+  return {
+    ...readDisposition(headers.get('content-disposition')),
+    mediaType: headers.get('content-type') ?? null,
+  }
+}
+
+function readDisposition(text: string | undefined): Pick<FormPart, 'name' | 'filename'> {
+  const parameters = new Map<string, string>()
+  if (text === undefined || !/^form-data(?=;|$)/i.test(text)) throw malformed('has a part without a name')
+  let rest = text.slice('form-data'.length)
+  while (rest !== '') {
+    const [whole, name, quoted, plain] = PARAMETER.exec(rest) ?? []
+    if (whole === undefined || name === undefined || parameters.has(name.toLowerCase()))
+      throw malformed('has a part with a malformed Content-Disposition')
+    parameters.set(name.toLowerCase(), plain ?? unquoted(quoted ?? ''))
+    rest = rest.slice(whole.length)
+  }
+  const name = parameters.get('name')
+  if (name === undefined) throw malformed('has a part without a name')
+  if (parameters.has('filename*'))
+    throw malformed('has a part with filename*, which is not allowed in forms: use filename')
+  return { name, filename: parameters.get('filename') ?? null }
+}
+
+/** Browsers write a quote as `%22`, others with a backslash. Other backslashes are those of a path. */
+function unquoted(text: string): string {
+  return text.replaceAll('\\"', '"').replaceAll('%22', '"')
+}
+
+function decoded(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    throw malformed('has text that is not UTF-8')
+  }
+}
+
+function malformed(what: string): GatewayError {
+  return new GatewayError('invalid_request', `The multipart body ${what}`)
+}

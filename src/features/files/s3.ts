@@ -1,0 +1,328 @@
+/**
+ * File bytes in an S3-compatible bucket. Each request is signed with the hash of its bytes, so that the bucket accepts
+ * no others; the hash is stored with the object, and downloads are checked against it. Any thread.
+ */
+import { createHash } from 'node:crypto'
+import { Readable } from 'node:stream'
+import type { Dispatcher } from 'undici'
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable } from '../../base/errors.ts'
+import { Places } from '../../base/fairness/places.ts'
+import { s3Signer } from '../../providers/upstream/aws-signature.ts'
+import type { ProxyOf } from '../../providers/upstream/egress.ts'
+import { ReadTurns } from '../../providers/upstream/read-turns.ts'
+import { type PartedReply, requestWithin } from '../../providers/upstream/undici/request.ts'
+import { undici } from '../../providers/upstream/undici/undici.ts'
+import { type ContentSource, checkedId, type FileContents } from './contents.ts'
+
+interface S3Settings {
+  readonly bucket: string
+  /** Without slashes at its ends; '' for none. */
+  readonly prefix: string
+  /** Null: that of AWS for the region. */
+  readonly endpoint: string | null
+  readonly region: string
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+}
+
+export interface S3Deps {
+  readonly clock: Clock
+  /** The egress proxy of an address. */
+  readonly proxyOf: ProxyOf
+}
+
+const CONNECT_MS = 5_000
+/** Longest time in which the bucket takes and sends no byte, connecting included. */
+const SILENCE_MS = 30_000
+/** A bucket that is busy, or a connection that has just ended, is asked once more. */
+const TRIES = 2
+const CONNECTIONS_MAX = 64
+/** Connections of one key: a reader of the gateway may be as slow as it likes. */
+const CONNECTIONS_PER_KEY = 16
+/** Of an answer that is no object. */
+const ANSWER_MAX_BYTES = 64 * 1024
+/** The hash of the bytes, beside the object. */
+const KEPT_HASH = 'x-amz-meta-sha256'
+const NO_BYTES = createHash('sha256').digest('hex')
+
+/** A request with its deadline: it ends when the bucket is silent. */
+interface Asking {
+  readonly reply: PartedReply
+  readonly silence: Silence
+}
+
+export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Deps): FileContents {
+  const base = baseOf(settings)
+  const sign = s3Signer(clock, settings, settings.region)
+  let dispatcher: Dispatcher | null = null
+  const turns = new ReadTurns()
+  const places = new Places({
+    clock,
+    places: CONNECTIONS_MAX,
+    perKey: CONNECTIONS_PER_KEY,
+    waitMs: SILENCE_MS,
+  })
+
+  /** @throws GatewayError when it waits too long */
+  async function enter(keyHash: string): Promise<() => void> {
+    const leave = await places.enter(keyHash)
+    if (leave !== null) return leave
+    throw places.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many file transfers'))
+  }
+
+  /** Resolves with the head of a good answer. */
+  async function ask(
+    method: 'PUT' | 'GET' | 'DELETE',
+    id: string,
+    sha256: string,
+    source: ContentSource | null = null,
+  ): Promise<Asking> {
+    const url = new URL(`${base.pathname}${id}`, base)
+    const own = source === null ? {} : { 'content-length': String(source.bytes), [KEPT_HASH]: sha256 }
+    const headers = { ...(await sign({ method, url, headers: own }, sha256)), host: url.host }
+    dispatcher ??= connect(base, proxyOf(base))
+    const silence = new Silence(clock)
+    const body =
+      source === null || source.bytes === 0
+        ? null
+        : Readable.from(silence.watched(source.chunks()), { objectMode: false })
+    try {
+      const { origin, pathname: path } = url
+      const reply = await requestWithin(
+        dispatcher,
+        { origin, path, method, headers, body },
+        turns,
+        silence.signal,
+      )
+      silence.heard()
+      if (reply.statusCode >= 300) throw new BucketError(reply.statusCode, await textOf(reply, silence))
+      return { reply, silence }
+    } catch (thrown) {
+      silence.end()
+      throw silence.broken ?? thrown
+    }
+  }
+
+  async function* readObject(id: string): AsyncIterable<Uint8Array> {
+    const { reply, silence } = await tried(() => ask('GET', id, NO_BYTES))
+    const kept = reply.headers[KEPT_HASH]
+    const hash = createHash('sha256')
+    try {
+      for await (const chunk of silence.read(reply)) {
+        hash.update(chunk)
+        yield chunk
+      }
+      if (kept !== undefined && hash.digest('hex') !== kept)
+        throw new Error('the bucket returned different bytes from those it was given')
+    } catch (error) {
+      throw serviceUnavailable(error)
+    } finally {
+      silence.end()
+      reply.body.destroy()
+    }
+  }
+
+  return {
+    async put(id, source, keyHash = '') {
+      checkedId(id)
+      const sha256 = await hashOf(source)
+      const leave = await enter(keyHash)
+      try {
+        await tried(async () => {
+          const { reply, silence } = await ask('PUT', id, sha256, source)
+          await textOf(reply, silence)
+        })
+      } finally {
+        leave()
+      }
+    },
+    async *read(id, keyHash = '') {
+      checkedId(id)
+      const leave = await enter(keyHash)
+      try {
+        yield* readObject(id)
+      } finally {
+        leave()
+      }
+    },
+    async remove(id, keyHash = '') {
+      checkedId(id)
+      const leave = await enter(keyHash)
+      try {
+        await tried(async () => {
+          const { reply, silence } = await ask('DELETE', id, NO_BYTES)
+          await textOf(reply, silence)
+        })
+      } finally {
+        leave()
+      }
+    },
+  }
+}
+
+/** The address below which the objects are. */
+function baseOf({ bucket, prefix, endpoint, region }: S3Settings): URL {
+  const folder = prefix === '' ? '' : `${prefix.split('/').map(escaped).join('/')}/`
+  // The bucket in the path: names of buckets need no names of hosts.
+  if (endpoint !== null) return new URL(`/${escaped(bucket)}/${folder}`, endpoint)
+  const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
+  // Certificates of AWS cover one label before its name.
+  return bucket.includes('.')
+    ? new URL(`https://${host}/${escaped(bucket)}/${folder}`)
+    : new URL(`https://${bucket}.${host}/${folder}`)
+}
+
+/** As AWS escapes parts of a path. */
+function escaped(part: string): string {
+  return encodeURIComponent(part).replace(
+    /[!'()*]/g,
+    char => `%${char.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+}
+
+function connect(base: URL, proxy: string | null): Dispatcher {
+  const { Pool, ProxyAgent } = undici()
+  // NODE_TLS_REJECT_UNAUTHORIZED does not count. The silence of the bucket is measured here.
+  const tls = { rejectUnauthorized: true, allowH2: false, timeout: CONNECT_MS }
+  const options = { connections: CONNECTIONS_MAX, headersTimeout: 0, bodyTimeout: 0, allowH2: false }
+  if (proxy === null) return new Pool(base.origin, { ...options, connect: tls })
+  return new ProxyAgent({
+    ...options,
+    uri: proxy,
+    connectTimeout: CONNECT_MS,
+    requestTls: tls,
+    proxyTls: tls,
+    // Only CONNECT goes to it, and has to be answered in the time for connecting.
+    clientFactory: (origin, given) => new Pool(origin, { ...given, headersTimeout: CONNECT_MS }),
+  })
+}
+
+function keyFull(): GatewayError {
+  return new GatewayError(
+    'rate_limit_exceeded',
+    'This API key has reached its limit of concurrent file transfers: wait for one of them to finish',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.transfer },
+  )
+}
+
+async function hashOf(source: ContentSource): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of source.chunks()) hash.update(chunk)
+  return hash.digest('hex')
+}
+
+/** Ends a request in which nothing moves. Bytes that we hold back ourselves do not count. */
+class Silence {
+  readonly #clock: Clock
+  readonly #ending = new AbortController()
+  #timer
+  /** The source of the bytes cannot be read. */
+  broken: BrokenSource | null = null
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    this.#timer = this.#wait()
+  }
+
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  /** Begins to wait anew. */
+  heard(): void {
+    this.#timer.cancel()
+    this.#timer = this.#wait()
+  }
+
+  end(): void {
+    this.#timer.cancel()
+  }
+
+  /** The bytes of the source, on their way to the bucket. */
+  async *watched(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+    try {
+      for await (const chunk of chunks) {
+        this.heard()
+        yield chunk
+      }
+    } catch (error) {
+      this.broken = new BrokenSource(error)
+      throw this.broken
+    }
+    this.heard()
+  }
+
+  /** The bytes of the answer. */
+  async *read({ body }: PartedReply): AsyncIterable<Uint8Array> {
+    for (;;) {
+      this.heard()
+      const part = await body.read()
+      this.end()
+      if (part === null) return
+      yield part
+    }
+  }
+
+  #wait() {
+    return this.#clock.after(SILENCE_MS, () => this.#ending.abort(new SilentBucket()))
+  }
+}
+
+/** Reads an answer that is no object to its end. */
+async function textOf(reply: PartedReply, silence: Silence): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  try {
+    for await (const chunk of silence.read(reply)) {
+      bytes += chunk.length
+      if (bytes > ANSWER_MAX_BYTES) break
+      chunks.push(chunk)
+    }
+    return Buffer.concat(chunks).toString()
+  } finally {
+    reply.body.destroy()
+  }
+}
+
+class BrokenSource extends Error {
+  constructor(cause: unknown) {
+    super('the source is broken', { cause })
+  }
+}
+
+class SilentBucket extends Error {
+  readonly code = 'ETIMEDOUT'
+
+  constructor() {
+    super('the bucket is silent')
+  }
+}
+
+/** Its code is for the log: the status, and the bucket's own word for the fault. Its text may name keys. */
+class BucketError extends Error {
+  readonly status: number
+  readonly code: string
+
+  constructor(status: number, text: string) {
+    super('the bucket refused')
+    this.status = status
+    const [, word = ''] = /<Code>([A-Za-z0-9]{1,40})<\/Code>/.exec(text) ?? []
+    this.code = `S3_${status}${word === '' ? '' : `_${word.toUpperCase()}`}`
+  }
+}
+
+async function tried<T>(send: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await send()
+    } catch (error) {
+      if (error instanceof BrokenSource) throw error.cause
+      if (tries >= TRIES || !isPassing(error)) throw serviceUnavailable(error)
+    }
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  return !(error instanceof BucketError) || error.status >= 500 || error.status === 429
+}

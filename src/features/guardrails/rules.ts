@@ -1,0 +1,71 @@
+/**
+ * Compiles rules into a Scanner, which finds their matches in a text, and replaces findings that are redacted. Public
+ * entry point of this module. Pure: no I/O, no clock; the same on serve threads and in workers. Built-in rules take
+ * time linear in the text; user-defined patterns take linear time per match.
+ */
+import { GatewayError } from '../../base/errors.ts'
+import { BUILTIN_LABELS } from '../../protocol/management/guardrails.ts'
+import { compilePatterns, patternProblem } from './custom.ts'
+import { type Action, type Finding, isStricter, type Lane, type RuleSet } from './detector.ts'
+import { DETECTORS } from './detectors/table.ts'
+import { Scanner } from './scanner.ts'
+
+export type { Action, Author, BuiltinRule, CustomRule, Finding, RuleSet } from './detector.ts'
+export { isStricter, NO_RULES } from './detector.ts'
+export type { Scanner } from './scanner.ts'
+
+const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
+
+/** The field of a guardrail with the patterns of users. */
+export type FilterField = 'content_filters' | 'output.content_filters'
+
+/** Thrown for a pattern that cannot be run: 400, with INVALID_PATTERN_CODE in its metadata. */
+export class InvalidPattern extends GatewayError {
+  /** Index in `custom`. */
+  readonly index: number
+
+  constructor(index: number, reason: string, field: FilterField = 'content_filters') {
+    super('invalid_request', `${field}[${index}].pattern: ${reason}`, {
+      metadata: { code: INVALID_PATTERN_CODE },
+    })
+    this.name = 'InvalidPattern'
+    this.index = index
+  }
+}
+
+/**
+ * Compiles a rule set. Takes milliseconds for many or long patterns, so do it once per rule set.
+ * @throws InvalidPattern
+ */
+export function compileRules(rules: RuleSet, field: FilterField = 'content_filters'): Scanner {
+  for (const [index, { pattern }] of rules.custom.entries()) {
+    const reason = patternProblem(pattern)
+    if (reason !== null) throw new InvalidPattern(index, reason, field)
+  }
+  const lanes: Lane[] = []
+  for (const [rule, { slug, action, scope }] of rules.builtins.entries()) {
+    const userOnly = scope === 'user_only'
+    const replacement = BUILTIN_LABELS[slug]
+    lanes.push({ detector: slug, rule, action, userOnly, replacement, detect: DETECTORS[slug] })
+  }
+  return new Scanner(lanes, compilePatterns(rules.custom, rules.builtins.length))
+}
+
+/** Replaces every finding to redact. Of overlapping findings, the first one gives the replacement. */
+export function redact(text: string, findings: readonly Finding[]): string {
+  let out = ''
+  let done = 0
+  for (const { action, start, end, replacement } of findings) {
+    if (action !== 'redact') continue
+    if (start >= done) out += text.slice(done, start) + replacement
+    if (end > done) done = end
+  }
+  return done === 0 ? text : out + text.slice(done)
+}
+
+/** The strictest action of the findings; null if there are none. */
+export function strictest(findings: readonly Pick<Finding, 'action'>[]): Action | null {
+  let found: Action | null = null
+  for (const { action } of findings) if (found === null || isStricter(action, found)) found = action
+  return found
+}

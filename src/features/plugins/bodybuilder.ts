@@ -1,0 +1,129 @@
+/**
+ * Body builder: `gateway/bodybuilder` turns plain language into requests that a client can send, `{"requests": [...]}`.
+ * A model in the catalogue writes them, at the service's expense; all other output of that model is withheld.
+ */
+
+import { GatewayError } from '../../base/errors.ts'
+import type { Exchange, Turn } from '../../exchange/exchange.ts'
+import type { Config } from '../../process/config/config.ts'
+import { isObject } from '../../protocol/json/schema.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { routerOf } from '../../protocol/routers.ts'
+import type { ActivePlugin, BuiltInRouter, RoutableModel, Verdict } from './plugin.ts'
+import { answerText } from './question.ts'
+import { readObject } from './routers/classifier.ts'
+import { userWords } from './routers/conversation.ts'
+import { noModels, type PoolDeps, poolOf } from './routers/pool.ts'
+
+interface BodyBuilderDeps extends PoolDeps {
+  readonly config: Pick<Config, 'routers'>
+}
+
+/** Models that may write: the first choice and two fallbacks. */
+const NAMED = 3
+/** The service pays, so input and output are short. */
+const WISH_CHARS = 8_000
+const ANSWER_TOKENS = 4_000
+/** Number of ids that the model may choose from. */
+const LISTED = 100
+const REQUESTS_MAX = 16
+/** Calls of the model: after a wrong answer it is called once more. */
+const CALLS = 2
+
+export function createBodyBuilder(deps: BodyBuilderDeps): BuiltInRouter {
+  return {
+    id: 'bodybuilder',
+    routers: ['bodybuilder'],
+    activate: (_, request) => new ActiveBodyBuilder(routerOf(request)?.slug ?? 'gateway/bodybuilder', deps),
+  }
+}
+
+class ActiveBodyBuilder implements ActivePlugin {
+  readonly id = 'bodybuilder'
+  readonly holds = true
+  readonly maxCalls = CALLS
+  readonly isRepeatable = false
+  readonly #slug: string
+  readonly #deps: BodyBuilderDeps
+  #listed: readonly string[] = []
+  #calls = 0
+
+  constructor(slug: string, deps: BodyBuilderDeps) {
+    this.#slug = slug
+    this.#deps = deps
+  }
+
+  async route(exchange: Exchange): Promise<readonly string[]> {
+    exchange.strategy = 'bodybuilder'
+    exchange.bill.waive()
+    const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants: '' })
+    const helper = this.#deps.config.routers.classifier?.model
+    const own = helper === undefined ? [] : await this.#deps.models.of(exchange, [helper], '')
+    const names = [...new Set([...own, ...pool.toSorted(byPrice)].map(({ id }) => id))].slice(0, NAMED)
+    if (names.length === 0) throw noModels(this.#slug)
+    this.#listed = pool.slice(0, LISTED).map(({ id }) => id)
+    exchange.pipeline.push({
+      type: 'plugin',
+      name: this.id,
+      summary: `written by ${names[0]}`,
+      data: { resolved_to: names[0], fallback_models: names.slice(1) },
+    })
+    return names
+  }
+
+  prepare(exchange: Exchange): void {
+    exchange.prompt = builderPrompt(exchange.prompt, this.#listed)
+  }
+
+  async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
+    this.#calls++
+    if (turn.finish === 'stop' && isRequests(answerText(turn.output))) return { kind: 'pass' }
+    if (this.#calls < CALLS) return { kind: 'again', prompt: exchange.prompt }
+    const message =
+      'The model wrote no valid requests: say more precisely which models to call, and with what'
+    return { kind: 'refuse', error: new GatewayError('answer_mismatch', message) }
+  }
+}
+
+/** Cheapest first, unknown prices last. */
+function byPrice(a: RoutableModel, b: RoutableModel): number {
+  const [of, than] = [priceOf(a), priceOf(b)]
+  return of === than ? 0 : of < than ? -1 : 1
+}
+
+function priceOf({ prices }: RoutableModel): number {
+  return prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion
+}
+
+function builderPrompt(prompt: ResponsesRequest, listed: readonly string[]): ResponsesRequest {
+  const { tools: _tools, tool_choice: _choice, parallel_tool_calls: _parallel, text: _text, ...rest } = prompt
+  return {
+    ...rest,
+    instructions: instructionsFor(listed),
+    input: [{ type: 'message', role: 'user', content: userWords(prompt).latest.slice(0, WISH_CHARS) }],
+    max_output_tokens: Math.min(prompt.max_output_tokens ?? ANSWER_TOKENS, ANSWER_TOKENS),
+    text: { format: { type: 'json_object' } },
+  }
+}
+
+function instructionsFor(listed: readonly string[]): string {
+  return `You turn a wish into request bodies of POST /v1/chat/completions. Do not fulfil the wish yourself. Answer with \
+nothing but a JSON object {"requests": [{"model": "...", "messages": [{"role": "user", "content": "..."}]}]}, with one \
+request for each model that the wish names, at most ${REQUESTS_MAX}. A request may have further fields such as \
+temperature or max_tokens, where the wish asks for them. Use these models: ${listed.join(', ')}.`
+}
+
+/** True for a JSON object that has requests and nothing else. */
+export function isRequests(text: string): boolean {
+  const value = text.trim().startsWith('{') ? readObject(text) : null
+  if (value === null || Object.keys(value).length !== 1) return false
+  const { requests } = value
+  return (
+    Array.isArray(requests) &&
+    requests.length > 0 &&
+    requests.length <= REQUESTS_MAX &&
+    requests.every(
+      each => isObject(each) && typeof each['model'] === 'string' && Array.isArray(each['messages']),
+    )
+  )
+}

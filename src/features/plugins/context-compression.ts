@@ -1,0 +1,218 @@
+/**
+ * Context compression (middle-out): drops the middle of a conversation that is too long for the model. On by default
+ * for models with a small context, which would refuse nearly every long conversation; by default it keeps at least half
+ * of the prompt. When requested, by its name or by `truncation: auto`, it drops as much as necessary.
+ */
+import { GatewayError } from '../../base/errors.ts'
+import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../../protocol/limits.ts'
+import { itemsOf, type ResponsesRequest } from '../../protocol/request.ts'
+import { isShownTool } from '../../protocol/tools.ts'
+import { compressContext } from '../tasks/compress-context.ts'
+import type { ActivePlugin, Fitting, ModelFacts, Plugin, PluginDeps } from './plugin.ts'
+
+interface ContextCompressionDeps extends Pick<PluginDeps, 'tokensOf' | 'truncates'> {
+  readonly modelFacts: Pick<ModelFacts, 'hasSmallContext'>
+}
+
+type Endpoint = AttemptRecord['endpoint']
+
+export function createContextCompression(deps: ContextCompressionDeps): Plugin<'context-compression'> {
+  return {
+    id: 'context-compression',
+    alwaysOn: true,
+    // A provider that finds an input too long does not know the remedies of the gateway.
+    advise: ({ code }) =>
+      code === 'context_length_exceeded' ? 'Shorten the input, or add the context-compression plugin.' : null,
+    activate(settings, { model, models, truncation }) {
+      if (settings !== null) return new ActiveCompression(deps, 'named')
+      if (truncation === 'auto') return new ActiveCompression(deps, 'truncation')
+      return namesSmall(deps, model, models) ? new ActiveCompression(deps, 'unasked') : null
+    },
+  }
+}
+
+function namesSmall(
+  { modelFacts: { hasSmallContext } }: ContextCompressionDeps,
+  model: string | undefined,
+  models: readonly string[] | null | undefined,
+): boolean {
+  return (model !== undefined && hasSmallContext(model)) || models?.some(hasSmallContext) === true
+}
+
+/** The reason the plugin is active: its name, `truncation: auto`, or a model with a small context. */
+type Wish = 'named' | 'truncation' | 'unasked'
+
+/** The share of a prompt that is always kept if nobody asked for a cut. */
+const UNASKED_SHARE = 0.5
+
+class ActiveCompression implements ActivePlugin {
+  readonly id = 'context-compression'
+  readonly skipsRescan = true
+  readonly isRepeatable = true
+  readonly #deps: ContextCompressionDeps
+  readonly #wish: Wish
+  /** The prompt that was measured last. */
+  #measured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
+  /** The last cut, which an attempt at another endpoint replaces. */
+  #cut: {
+    readonly whole: ResponsesRequest
+    readonly prompt: ResponsesRequest
+    readonly tokens: number
+  } | null = null
+
+  constructor(deps: ContextCompressionDeps, wish: Wish) {
+    this.#deps = deps
+    this.#wish = wish
+  }
+
+  /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */
+  order<Each extends Candidate>(candidates: readonly Each[], { prompt }: Exchange): readonly Each[] {
+    const needed = this.#tokens(prompt) + (prompt.max_output_tokens ?? 0)
+    const takesHalf = ({ endpoint }: Each) => contextOf(endpoint) >= needed / 2
+    if (candidates.every(takesHalf)) return candidates
+    if (!candidates.some(takesHalf))
+      return candidates.toSorted((a, b) => contextOf(b.endpoint) - contextOf(a.endpoint))
+    return [...candidates.filter(takesHalf), ...candidates.filter(candidate => !takesHalf(candidate))]
+  }
+
+  fitting(endpoint: Endpoint, prompt: ResponsesRequest): Fitting {
+    const context = contextOf(endpoint)
+    const isAsked = this.#wish !== 'unasked'
+    if (!isAsked && context > SMALL_CONTEXT_TOKENS) return 'whole'
+    if (isAsked && messagesOver(endpoint, prompt)) return 'cut'
+    const room = roomFor(prompt, endpoint)
+    const tokens = this.#tokens(prompt)
+    if (tokens <= room) return 'whole'
+    return isAsked || (room >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
+  }
+
+  fitTo(exchange: Exchange, endpoint: Endpoint): void {
+    this.#restore(exchange)
+    const { prompt } = exchange
+    const fitting = this.fitting(endpoint, prompt)
+    if (fitting === 'whole') return
+    const context = contextOf(endpoint)
+    if (fitting === 'refused') {
+      // An estimate alone refuses nothing: the provider counts better.
+      if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
+      return
+    }
+    if (this.#wish === 'truncation' && this.#deps.truncates(endpoint.format)) return
+    this.#compress(exchange, endpoint)
+  }
+
+  #compress(exchange: Exchange, endpoint: Endpoint): void {
+    const { prompt } = exchange
+    const items = itemsOf(prompt)
+    const fixed = this.#fixedTokens(prompt)
+    const { messagesMax } = endpoint.provider
+    const compressed = compressContext({
+      items,
+      tokensMax: roomFor(prompt, endpoint) - fixed,
+      tokensOf: item => this.#deps.tokensOf([item]),
+      ...(messagesOver(endpoint, prompt) ? { itemsMax: messagesMax } : {}),
+    })
+    if (!compressed.fits)
+      throw tooLong(
+        endpoint,
+        'even with its middle left out: shorten the instructions, the tools or the last message',
+      )
+    if (!compressed.changed) return
+    const before = this.#tokens(prompt)
+    const cut = { ...prompt, input: [...compressed.items] }
+    const tokens = this.#tokens(cut)
+    if (this.#wish === 'unasked' && tokens < before * UNASKED_SHARE) throw tooLong(endpoint, SHORTER)
+    const isPrompt = typeof prompt.input === 'string'
+    exchange.prompt = cut
+    exchange.removedTokens += before - tokens
+    this.#cut = { whole: prompt, prompt: cut, tokens: before - tokens }
+    exchange.pipeline.push({
+      type: 'context_compression',
+      name: 'context-compression',
+      summary: 'the middle of the input was left out',
+      data: {
+        engine: 'middle-out',
+        input_type: isPrompt ? 'prompt' : 'messages',
+        original_count: isPrompt ? lengthOf(items) : items.length,
+        compressed_count: isPrompt ? lengthOf(compressed.items) : compressed.items.length,
+      },
+    })
+  }
+
+  /** Undoes the cut for an endpoint that has failed. */
+  #restore(exchange: Exchange): void {
+    const cut = this.#cut
+    this.#cut = null
+    if (cut === null || exchange.prompt !== cut.prompt) return
+    exchange.prompt = cut.whole
+    exchange.removedTokens -= cut.tokens
+    exchange.pipeline.splice(
+      exchange.pipeline.findLastIndex(({ type }) => type === 'context_compression'),
+      1,
+    )
+  }
+
+  #tokens(prompt: ResponsesRequest): number {
+    if (this.#measured?.prompt !== prompt) {
+      const tokens = this.#fixedTokens(prompt) + this.#deps.tokensOf([prompt.input])
+      this.#measured = { prompt, tokens }
+    }
+    return this.#measured.tokens
+  }
+
+  /** Tokens that are never cut. */
+  #fixedTokens({ instructions, tools }: ResponsesRequest): number {
+    return this.#deps.tokensOf([instructions, tools?.filter(isShownTool)])
+  }
+}
+
+const SHORTER =
+  'and shortening it automatically would lose too much: shorten it, choose a model with a longer context, or add the context-compression plugin'
+
+function tooLong({ modelId, contextLength }: Endpoint, why: string): GatewayError {
+  return new GatewayError(
+    'context_length_exceeded',
+    `input: is too long for the ${contextLength}-token context of ${modelId}, ${why}`,
+  )
+}
+
+/** True if the caller accepts only these endpoints. */
+function isPinned({ provider }: ResponsesRequest): boolean {
+  return provider?.allow_fallbacks === false && (provider.order?.length ?? 0) > 0
+}
+
+/** True if the provider accepts fewer messages than these; consecutive items of one role are one message. */
+function messagesOver({ provider: { messagesMax } }: Endpoint, { input }: ResponsesRequest): boolean {
+  if (messagesMax === undefined || typeof input === 'string' || input.length <= messagesMax) return false
+  let messages = 0
+  let last: boolean | null = null
+  for (const { type = 'message', ...item } of input as readonly { type?: string; role?: unknown }[]) {
+    const isSaid = type === 'message' ? item.role !== 'assistant' : type.endsWith('_output')
+    if (isSaid !== last) messages++
+    last = isSaid
+  }
+  return messages > messagesMax
+}
+
+function contextOf({ contextLength }: Endpoint): number {
+  return contextLength ?? Number.POSITIVE_INFINITY
+}
+
+/** Tokens available for the prompt. Infinite if the context is unknown. */
+function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
+  const context = contextOf(endpoint)
+  return context === Number.POSITIVE_INFINITY ? context : context - answerTokens(prompt, endpoint, context)
+}
+
+/** Tokens reserved for the answer: at most half of the context, so that a prompt still fits. */
+function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
+  const wanted = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
+  return Math.floor(Math.min(wanted, maxOutputTokens ?? wanted, context / 2))
+}
+
+/** Characters of a string prompt, which was converted to one item. */
+function lengthOf([item]: readonly InputItem[]): number {
+  return item !== undefined && 'content' in item && typeof item.content === 'string' ? item.content.length : 0
+}

@@ -1,0 +1,56 @@
+/** Free router: `gateway/free` picks a random free model that supports the features of the request. */
+import type { Exchange } from '../../exchange/exchange.ts'
+import { routerOf } from '../../protocol/routers.ts'
+import type { ActivePlugin, BuiltInRouter, PluginDeps, RoutableModel } from './plugin.ts'
+import { CHOSEN_MAX, chosenNames, noModels, type PoolDeps, stayWith } from './routers/pool.ts'
+
+type FreeRouterDeps = PoolDeps & Pick<PluginDeps, 'draw'>
+
+export function createFreeRouter(deps: FreeRouterDeps): BuiltInRouter {
+  return {
+    id: 'free',
+    routers: ['free'],
+    activate: (_, request) => {
+      const { slug = 'gateway/free', variants = '' } = routerOf(request) ?? {}
+      return free(deps, slug, variants)
+    },
+  }
+}
+
+function free(deps: FreeRouterDeps, slug: string, asked: string): ActivePlugin {
+  return {
+    id: 'free',
+    // A choice that was drawn anew would be another one.
+    isRepeatable: false,
+    async route(exchange: Exchange) {
+      exchange.strategy = 'free'
+      // The variant keeps the request away from endpoints of the model that cost something.
+      const variants = asked.split(':').includes('free') ? asked : `${asked}:free`
+      const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
+      const pool = found.filter(({ isFree, fits }) => isFree && fits)
+      if (pool.length === 0) throw noModels(slug)
+      const drawn = shuffled(pool, deps.draw).slice(0, CHOSEN_MAX)
+      const last = await deps.lastModels.of(exchange, 'free')
+      const kept = pool.find(({ id }) => id === last)
+      const ids = [...(kept === undefined ? [] : [kept.id]), ...drawn.map(({ id }) => id)]
+      const { ids: ordered } = await stayWith(deps, exchange, 'free', [...new Set(ids)], { top: CHOSEN_MAX })
+      const names = chosenNames(ordered, variants)
+      exchange.pipeline.push({
+        type: 'plugin',
+        name: 'free',
+        summary: `one of ${pool.length}: ${names[0]}`,
+        data: { resolved_to: names[0], fallback_models: names.slice(1), candidates: pool.length },
+      })
+      return names
+    },
+  }
+}
+
+function shuffled(models: readonly RoutableModel[], draw: () => number): readonly RoutableModel[] {
+  const left = [...models]
+  const drawn: RoutableModel[] = []
+  while (left.length > 0 && drawn.length < CHOSEN_MAX) {
+    drawn.push(...left.splice(Math.floor(draw() * left.length), 1))
+  }
+  return drawn
+}

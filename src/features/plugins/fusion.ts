@@ -1,0 +1,89 @@
+/**
+ * Fusion as a model or a plugin: the slugs `gateway/fusion` and `gateway/fusion-flash` select a model with the fusion
+ * server tool, and the plugin adds the tool to the requested model. The plugin's settings are those of the tool, which
+ * reads them itself.
+ */
+import { GatewayError } from '../../base/errors.ts'
+import type { PluginSettings } from '../../protocol/plugins.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
+
+type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
+
+type Settings = Extract<PluginSettings, { id: 'fusion' }>
+type Preset = NonNullable<Settings['preset']>
+
+/** The preset of each slug; null for the one in the settings. */
+const SLUGS: ReadonlyMap<string, Preset | null> = new Map(
+  ['gateway', 'openrouter'].flatMap((prefix): [string, Preset | null][] => [
+    [`${prefix}/fusion`, null],
+    [`${prefix}/fusion-flash`, 'general-fast'],
+  ]),
+)
+
+export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
+  return {
+    id: 'fusion',
+    alwaysOn: true,
+    slugs: ['fusion', 'fusion-flash'],
+    activate(settings, request) {
+      const slug = request.model === undefined ? undefined : SLUGS.get(request.model)
+      const isFallback = request.models?.some(model => SLUGS.has(model)) === true
+      if (slug !== undefined || isFallback) return activeFusion(deps, settings, slug)
+      return settings === null ? null : FOR_ANY_MODEL
+    },
+  }
+}
+
+/** Lets the requested model call the tool. */
+const FOR_ANY_MODEL: ActivePlugin = {
+  id: 'fusion',
+  isRepeatable: true,
+  skipsRescan: true,
+  prepare(exchange) {
+    exchange.prompt = withTool(exchange.prompt, null)
+  },
+}
+
+function activeFusion(
+  { fusionModels }: FusionSlugDeps,
+  settings: Settings | null,
+  slug: Preset | null | undefined,
+): ActivePlugin {
+  return {
+    id: 'fusion',
+    isRepeatable: true,
+    // It adds no text of the caller.
+    skipsRescan: true,
+    prepare(exchange) {
+      if (slug === undefined) {
+        throw new GatewayError('invalid_request', 'models: a fusion cannot be a fallback: name it in model')
+      }
+      const preset = settings?.preset ?? slug
+      const panel = settings?.analysis_models ?? fusionModels.panel(preset)
+      const model = settings?.model ?? fusionModels.analyst ?? panel[0]
+      if (model === undefined) {
+        throw new GatewayError(
+          'invalid_request',
+          'plugins: fusion needs model or analysis_models: neither the settings nor the catalogue of this gateway provide a panel',
+        )
+      }
+      exchange.strategy = 'fusion'
+      exchange.prompt = withFusion(exchange.prompt, model, preset)
+    },
+  }
+}
+
+/** The model in place of the slug, with the tool unless the request already names it. */
+function withFusion(prompt: ResponsesRequest, model: string, preset: Preset | null): ResponsesRequest {
+  const { models: _, ...rest } = prompt
+  return withTool({ ...rest, model }, preset)
+}
+
+/** The prompt with the tool, unless it already names it. */
+function withTool(prompt: ResponsesRequest, preset: Preset | null): ResponsesRequest {
+  const tools = prompt.tools ?? []
+  if (tools.some(({ type }) => type === 'gateway:fusion' || type === 'openrouter:fusion')) return prompt
+  const tool = { type: 'gateway:fusion' as const, parameters: preset === null ? {} : { preset } }
+  return { ...prompt, tools: [...tools, tool] }
+}

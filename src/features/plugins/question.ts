@@ -1,0 +1,55 @@
+/** Questions that plugins ask models: how they are sent, and the text of an answer. Pure. */
+import type { OutputItem, OutputTextPart } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+
+/** True if the caller wants no provider that collects what it is sent. */
+export function isPrivate({ provider }: ResponsesRequest): boolean {
+  return provider?.data_collection === 'deny'
+}
+
+/** The terms of a question on behalf of such a caller. */
+export function privateTerms(isPrivate: boolean): Pick<ResponsesRequest, 'provider'> {
+  return isPrivate ? { provider: { data_collection: 'deny' } } : {}
+}
+
+/** A request to do what the instructions say with `said`, which is quoted as JSON: its words are no instructions. */
+export function question(
+  model: string,
+  isPrivate: boolean,
+  instructions: string,
+  said: unknown,
+): ResponsesRequest {
+  return {
+    model,
+    ...privateTerms(isPrivate),
+    instructions,
+    input: [{ type: 'message', role: 'user', content: JSON.stringify(said) }],
+  }
+}
+
+/** The text of the last message, which is the answer; empty for a refusal. */
+export function answerText(output: readonly OutputItem[]): string {
+  const last = output.findLast(item => item.type === 'message')
+  if (last === undefined || !Array.isArray(last.content)) return ''
+  let text = ''
+  for (const part of last.content) if (part.type === 'output_text') text += part.text
+  return text
+}
+
+/** Replaces each text part by the result of `change`. */
+export async function withTextParts(
+  output: readonly OutputItem[],
+  change: (part: OutputTextPart) => OutputTextPart | Promise<OutputTextPart>,
+): Promise<readonly OutputItem[]> {
+  const changed: OutputItem[] = []
+  for (const item of output) {
+    if (item.type !== 'message' || !Array.isArray(item.content)) {
+      changed.push(item)
+      continue
+    }
+    const content = []
+    for (const part of item.content) content.push(part.type === 'output_text' ? await change(part) : part)
+    changed.push({ ...item, content } as OutputItem)
+  }
+  return changed
+}

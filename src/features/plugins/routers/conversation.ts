@@ -1,0 +1,103 @@
+/** The parts of a request that routers read: user texts, tool results, and the model that answered last. Pure. */
+import type { ResponsesRequest } from '../../../protocol/request.ts'
+
+/** Items that are examined, from the end: a conversation may have thousands. */
+const ITEMS_MAX = 64
+/** Characters of one text. */
+const TEXT_MAX = 4_000
+
+interface UserWords {
+  /** The user's first message; empty if there is none. */
+  readonly first: string
+  readonly latest: string
+}
+
+export interface ToolResult {
+  /** The name of the tool; empty if the call is missing. */
+  readonly name: string
+  readonly text: string
+}
+
+interface AnyItem {
+  readonly type?: unknown
+  readonly role?: unknown
+  readonly content?: unknown
+  readonly output?: unknown
+  readonly call_id?: unknown
+  readonly name?: unknown
+  readonly model?: unknown
+}
+
+export function userWords({ input }: ResponsesRequest): UserWords {
+  if (typeof input === 'string') {
+    const text = input.slice(0, TEXT_MAX)
+    return { first: text, latest: text }
+  }
+  const items = input as readonly AnyItem[]
+  const isUser = ({ role }: AnyItem): boolean => role === 'user'
+  return { first: textOf(items.find(isUser)?.content), latest: textOf(items.findLast(isUser)?.content) }
+}
+
+/** The system's instructions, truncated. */
+export function instructionsOf({ instructions, input }: ResponsesRequest): string {
+  if (typeof instructions === 'string') return instructions.slice(0, TEXT_MAX)
+  if (typeof input === 'string') return ''
+  const items = input as readonly AnyItem[]
+  return textOf(items.find(({ role }) => role === 'system' || role === 'developer')?.content)
+}
+
+/** True if the request brings tool results to the model, and no new message of the user. */
+export function isToolTurn({ input }: ResponsesRequest): boolean {
+  return typeof input !== 'string' && isResult((input as readonly AnyItem[]).at(-1))
+}
+
+/** Tool results since the user's last message, oldest first. */
+export function recentResults({ input }: ResponsesRequest): readonly ToolResult[] {
+  if (typeof input === 'string') return []
+  const items = (input as readonly AnyItem[]).slice(-ITEMS_MAX)
+  const from = items.findLastIndex(({ role }) => role === 'user') + 1
+  const names = new Map<unknown, string>()
+  for (const { call_id, name } of items) if (typeof name === 'string') names.set(call_id, name)
+  return items
+    .slice(from)
+    .filter(isResult)
+    .map(({ call_id, output, content }) => ({
+      name: names.get(call_id) ?? '',
+      text: textOf(output ?? content),
+    }))
+}
+
+/** The `model` that the assistant's latest message carries; null if it carries none. */
+export function lastAssistantModel({ input }: ResponsesRequest): string | null {
+  if (typeof input === 'string') return null
+  const last = (input as readonly AnyItem[]).findLast(({ role }) => role === 'assistant')
+  return typeof last?.model === 'string' ? last.model : null
+}
+
+/** The request without the `model` of assistant messages, which is not a field of a message. */
+export function withoutModels(request: ResponsesRequest): ResponsesRequest {
+  const { input } = request
+  if (typeof input === 'string' || !input.some(item => 'model' in item && 'role' in item)) return request
+  const stripped = input.map(item => {
+    if (!('model' in item) || !('role' in item)) return item
+    const { model: _model, ...rest } = item as typeof item & { readonly model: unknown }
+    return rest as typeof item
+  })
+  return { ...request, input: stripped }
+}
+
+function isResult(item: AnyItem | undefined): boolean {
+  const { type } = item ?? {}
+  return typeof type === 'string' && (type.endsWith('_call_output') || type === 'mcp_approval_response')
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content.slice(0, TEXT_MAX)
+  if (!Array.isArray(content)) return ''
+  let text = ''
+  for (const part of content as readonly ({ readonly text?: unknown } | null)[]) {
+    if (typeof part?.text === 'string') text += text === '' ? part.text : `\n${part.text}`
+    if (text.length >= TEXT_MAX) break
+  }
+  return text.slice(0, TEXT_MAX)
+}

@@ -1,0 +1,114 @@
+/**
+ * The candidate pool of a router: models that may serve the request and match its patterns, and parts of the choice
+ * that routers share.
+ */
+import { setImmediate as turn } from 'node:timers/promises'
+import { GatewayError } from '../../../base/errors.ts'
+import type { Exchange } from '../../../exchange/exchange.ts'
+import { withVariants } from '../../../protocol/routers.ts'
+import type { PluginDeps, RoutableModel } from '../plugin.ts'
+import type { Patterns } from './patterns.ts'
+import type { TaskRanking } from './rankings.ts'
+
+export type PoolDeps = Pick<PluginDeps, 'models' | 'rankings' | 'lastModels'>
+
+interface PoolWish {
+  /** Null for the ranked models, or all models if none of those is left. */
+  readonly include: Patterns | null
+  readonly exclude: Patterns | null
+  readonly variants: string
+}
+
+/** Maximum number of models that a router names for one request. */
+export const CHOSEN_MAX = 8
+/** A conversation stays with its model for this long after the last use. */
+export const IDLE_MS = 600_000
+/** Models of a pool, the first of the catalogue: each costs about ten microseconds. */
+const POOL_MAX = 1_000
+/** Ids that are compared with patterns before other requests get a turn. */
+const PART = 20
+
+/** The pool in the order of the catalogue. Models that do not fit the request are left out if others fit. */
+export async function poolOf(
+  deps: PoolDeps,
+  exchange: Exchange,
+  { include, exclude, variants }: PoolWish,
+): Promise<readonly RoutableModel[]> {
+  const { models, rankings } = deps
+  const isWanted = (id: string): boolean =>
+    (include === null || include.matches(id)) && exclude?.matches(id) !== true
+  const hasPatterns = include !== null || exclude !== null
+  const isRanked = (id: string): boolean => include !== null || rankings.modelIds.has(id)
+  const ids = models.ids().filter(isRanked)
+  const wanted = hasPatterns ? await filtered(ids, isWanted) : ids
+  const pool = await models.of(exchange, wanted.slice(0, POOL_MAX), variants)
+  if (pool.length > 0 || include !== null) return fitting(pool)
+  const others = models.ids().filter(id => !rankings.modelIds.has(id))
+  const left = hasPatterns ? await filtered(others, isWanted) : others
+  return fitting(await models.of(exchange, left.slice(0, POOL_MAX), variants))
+}
+
+async function filtered(
+  ids: readonly string[],
+  isWanted: (id: string) => boolean,
+): Promise<readonly string[]> {
+  const found: string[] = []
+  for (const [at, id] of ids.entries()) {
+    if (at % PART === PART - 1) await turn()
+    if (isWanted(id)) found.push(id)
+  }
+  return found
+}
+
+function fitting(pool: readonly RoutableModel[]): readonly RoutableModel[] {
+  const fit = pool.filter(({ fits }) => fits)
+  return fit.length === 0 ? pool : fit
+}
+
+/** The cost of an average generation for the task; null if the model's prices are unknown. */
+export function costOf({ prices }: RoutableModel, { inputTokens, outputTokens }: TaskRanking): number | null {
+  if (prices === null) return null
+  return inputTokens * prices.prompt + outputTokens * prices.completion + prices.request
+}
+
+/** Puts the conversation's last model first if it is among the first `top`, and remembers the model that answers. */
+export async function stayWith(
+  { lastModels }: PoolDeps,
+  exchange: Exchange,
+  router: string,
+  ids: readonly string[],
+  { top, idleMs = IDLE_MS }: { readonly top: number; readonly idleMs?: number },
+): Promise<{ readonly ids: readonly string[]; readonly stays: boolean }> {
+  exchange.onModel = id => lastModels.keep(exchange, router, id, idleMs)
+  const last = await lastModels.of(exchange, router)
+  if (last === null || !ids.slice(0, top).includes(last)) return { ids, stays: false }
+  return { ids: [last, ...ids.filter(id => id !== last)], stays: true }
+}
+
+/** The names that replace the router's slug. */
+export function chosenNames(ids: readonly string[], variants: string): readonly string[] {
+  return ids.slice(0, CHOSEN_MAX).map(id => withVariants(id, variants))
+}
+
+/** Checks the limits of the caller before a model is called to make the choice. Rejects with the refusal. */
+export async function admitWith(exchange: Exchange, names: readonly string[]): Promise<void> {
+  const asked = exchange.prompt
+  const [first, ...others] = names
+  if (first === undefined) return
+  const { models: _models, ...rest } = asked
+  exchange.prompt = { ...rest, model: first, ...(others.length === 0 ? {} : { models: others }) }
+  try {
+    await exchange.admitEarly?.()
+  } finally {
+    exchange.prompt = asked
+  }
+}
+
+/** The error if no model is left. */
+export function noModels(router: string): GatewayError {
+  return new GatewayError('constraint_filtered', 'No models match your request and model restrictions', {
+    metadata: {
+      availability: { code: 'constraint_filtered', retryable: false, requested_models: [router] },
+    },
+  })
+}

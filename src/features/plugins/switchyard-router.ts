@@ -1,0 +1,159 @@
+/**
+ * Switchyard: `nvidia/switchyard` chooses between an efficient and a capable model for each turn, from the verdict of a
+ * judge model and from tool results. Its candidates are the `models` of the request.
+ */
+import { refuseField } from '../../base/errors.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { PluginSettings } from '../../protocol/plugins.ts'
+import { routerOf } from '../../protocol/routers.ts'
+import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
+import { isToolTurn, recentResults } from './routers/conversation.ts'
+import { type JudgeDeps, type Judged, judge } from './routers/judge.ts'
+import { chosenNames, IDLE_MS, noModels, type PoolDeps } from './routers/pool.ts'
+import { type ModelRole, sideOf } from './routers/stage-signals.ts'
+
+const SLUG = 'nvidia/switchyard'
+const CANDIDATES_MAX = 3
+
+type Algorithm = NonNullable<Extract<PluginSettings, { id: 'switchyard-router' }>['algorithm']>
+
+type SwitchyardDeps = JudgeDeps & PoolDeps & Pick<PluginDeps, 'draw'>
+
+export function createSwitchyardRouter(deps: PluginDeps): Plugin<'switchyard-router'> {
+  return {
+    id: 'switchyard-router',
+    routers: [SLUG],
+    activate: (settings, request) =>
+      new ActiveSwitchyard(settings?.algorithm ?? 'stage', routerOf(request)?.variants ?? '', deps),
+  }
+}
+
+/** The candidates, cheapest first. */
+interface Tiers {
+  readonly byPrice: readonly string[]
+  /** In the caller's order. */
+  readonly asked: readonly string[]
+  /** The reason that no choice by price is possible; null if it is. */
+  readonly degraded: 'single_candidate' | 'equal_pricing' | null
+}
+
+interface Choice {
+  readonly ids: readonly string[]
+  readonly strategy: Algorithm | 'session_pin' | 'caller_order'
+  readonly judged?: Judged
+}
+
+class ActiveSwitchyard implements ActivePlugin {
+  readonly id = 'switchyard-router'
+  readonly #algorithm: Algorithm
+  readonly #variants: string
+  readonly #deps: SwitchyardDeps
+
+  constructor(algorithm: Algorithm, variants: string, deps: SwitchyardDeps) {
+    this.#algorithm = algorithm
+    this.#variants = variants
+    this.#deps = deps
+  }
+
+  async route(exchange: Exchange): Promise<readonly string[]> {
+    const { clock } = this.#deps
+    const beganMs = clock.monotonicMs()
+    exchange.strategy = 'auto'
+    if (exchange.dataRegion !== null)
+      throw refuseField('model', `${SLUG} is available only on the global host`)
+    const tiers = tiersOf(await this.#candidates(exchange))
+    const { ids, strategy, judged } = await this.#choice(exchange, tiers)
+    const names = chosenNames(ids, this.#variants)
+    exchange.pipeline.push({
+      type: 'plugin',
+      name: this.id,
+      summary: `${strategy}: ${names[0]}`,
+      data: {
+        resolved_to: names[0],
+        fallback_models: names.slice(1),
+        strategy,
+        ...(judged?.ms === undefined ? {} : { judge_ms: judged.ms }),
+        route_ms: Math.round(clock.monotonicMs() - beganMs),
+        ...(judged?.failure === undefined ? {} : { judge_failure: judged.failure }),
+        ...(tiers.degraded === null ? {} : { degraded_reason: tiers.degraded }),
+      },
+    })
+    return names
+  }
+
+  async #candidates(exchange: Exchange): Promise<readonly RoutableModel[]> {
+    const { models, rankings } = this.#deps
+    const asked = [...new Set(exchange.prompt.models ?? [])]
+    if (asked.length === 0) {
+      const ranked = models.ids().filter(id => rankings.overall(id) > 0)
+      const ids = ranked.toSorted((a, b) => rankings.overall(b) - rankings.overall(a))
+      const found = await models.of(exchange, ids, this.#variants)
+      const pool = found.length > 0 ? found : await models.of(exchange, models.ids(), this.#variants)
+      if (pool.length === 0) throw noModels(SLUG)
+      return pool.slice(0, 2)
+    }
+    if (asked.length > CANDIDATES_MAX) {
+      throw refuseField('models', `must have at most ${CANDIDATES_MAX} models for ${SLUG}`)
+    }
+    for (const [at, name] of asked.entries()) {
+      const kind = models.kindOf(name)
+      if (kind === null)
+        throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
+      if (kind === 'other') {
+        throw refuseField(`models[${at}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
+      }
+    }
+    const found = await models.of(exchange, asked, this.#variants)
+    const usable = new Set(found.map(({ id }) => id))
+    const missing = asked.findIndex(name => !usable.has(name))
+    if (missing !== -1) {
+      throw refuseField(`models[${missing}]`, 'no endpoint of this model may serve the request')
+    }
+    return found
+  }
+
+  async #choice(exchange: Exchange, { byPrice, asked, degraded }: Tiers): Promise<Choice> {
+    if (degraded !== null) return { ids: asked, strategy: 'caller_order' }
+    const algorithm = this.#algorithm
+    if (algorithm === 'passthrough') return { ids: asked, strategy: algorithm }
+    const { lastModels, draw } = this.#deps
+    const isTools = isToolTurn(exchange.prompt)
+    const last = await lastModels.of(exchange, this.id)
+    const kept = last !== null && asked.includes(last) ? last : null
+    const signal = isTools ? sideOf(recentResults(exchange.prompt)) : null
+    // The choice of the user's turn holds for the turns of its tools.
+    const remember = (id: string): void => lastModels.keep(exchange, this.id, id, IDLE_MS)
+    const decided = (side: ModelRole, judged?: Judged): Choice => {
+      const ids = side === 'efficient' ? byPrice : byPrice.toReversed()
+      if (!isTools || kept === null) remember(ids[0] ?? '')
+      else remember(kept)
+      return { ids, strategy: algorithm, ...(judged === undefined ? {} : { judged }) }
+    }
+    const pinned = (id: string): Choice => {
+      remember(id)
+      return { ids: [id, ...byPrice.filter(each => each !== id)], strategy: 'session_pin' }
+    }
+    if (algorithm === 'stage' && signal !== null) return decided(signal)
+    if (algorithm === 'auto') return decided(signal ?? 'efficient')
+    if (algorithm === 'composite' && signal !== null) return decided(signal)
+    if (algorithm !== 'stage' && isTools && kept !== null) return pinned(kept)
+    if (algorithm === 'random') return decided(draw() < 0.5 ? 'efficient' : 'capable')
+    const judged = await judge(this.#deps, exchange)
+    return decided(judged.side, judged)
+  }
+}
+
+function tiersOf(candidates: readonly RoutableModel[]): Tiers {
+  const priced = candidates.map(({ id, prices }) => ({
+    id,
+    price: prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion,
+  }))
+  // Stable: of equal prices the first one of the caller comes first.
+  const sorted = priced.toSorted((a, b) => (a.price === b.price ? 0 : a.price < b.price ? -1 : 1))
+  const isEqual = sorted[0]?.price === sorted.at(-1)?.price
+  return {
+    byPrice: sorted.map(({ id }) => id),
+    asked: candidates.map(({ id }) => id),
+    degraded: candidates.length === 1 ? 'single_candidate' : isEqual ? 'equal_pricing' : null,
+  }
+}

@@ -1,0 +1,29 @@
+/** Web fetch: offers the model the web_fetch server tool with these settings, as if the caller had listed it. */
+import type { PluginSettings } from '../../protocol/plugins.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { Plugin } from './plugin.ts'
+
+type Settings = Extract<PluginSettings, { id: 'web-fetch' }>
+
+export function createWebFetchPlugin(): Plugin<'web-fetch'> {
+  return {
+    id: 'web-fetch',
+    activate: settings =>
+      settings === null
+        ? null
+        : {
+            id: 'web-fetch',
+            // The tool brings no text into the prompt.
+            skipsRescan: true,
+            prepare(exchange) {
+              const { prompt } = exchange
+              exchange.prompt = { ...prompt, tools: [...(prompt.tools ?? []), toolOf(settings)] }
+            },
+          },
+  }
+}
+
+function toolOf({ id: _, ...given }: Settings): Tool {
+  const parameters = Object.fromEntries(Object.entries(given).filter(([, value]) => value != null))
+  return { type: 'gateway:web_fetch', parameters } as unknown as Tool
+}

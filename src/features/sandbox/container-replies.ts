@@ -1,0 +1,80 @@
+/**
+ * Replies and refusals of containers: the output of a run, the reason it was stopped, or the reason there is no
+ * container. Pure.
+ */
+
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import type { Config } from '../../process/config/config.ts'
+import type { EngineResult, LimitStop, RunOutput } from './engine.ts'
+import type { RunReply, RunRequest } from './sandbox.ts'
+
+export type SandboxSettings = Config['tools']['sandbox']
+
+/** Files, folders and links of one container. */
+export const FILES_MAX = 2_000
+
+export function notOffered(reason: string): GatewayError {
+  return new GatewayError(
+    'invalid_request',
+    `The sandbox is not available here: ${reason} (setting tools.sandbox)`,
+  )
+}
+
+export function withoutNetwork(reason: string): GatewayError {
+  return new GatewayError('invalid_request', `${reason}: network_policy must be {type: disabled}`)
+}
+
+export function notFound(): GatewayError {
+  return new GatewayError('not_found', 'There is no container with this id; it may have been deleted')
+}
+
+export function busy(): GatewayError {
+  return new GatewayError('overloaded', 'The sandbox is at capacity; try again later', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS.transfer,
+  })
+}
+
+export function replyOf(
+  { outputs, stopped, lost }: EngineResult,
+  { maxOutputLength }: RunRequest,
+  limits: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
+): RunReply {
+  const shown = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
+  const said = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
+  return { outputs: shown.map(output => cutOutput(output, maxOutputLength)), notice: said }
+}
+
+const LOST = {
+  changes: ' The files are as they were before this call',
+  files: ' All files were deleted',
+}
+
+function stoppedOutput(stopped: LimitStop): RunOutput {
+  return { stdout: '', stderr: '', exitCode: null, timedOut: stopped === 'time' }
+}
+
+function stopWords(
+  stopped: LimitStop,
+  { memoryMb, cpuSeconds, fileMb }: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
+): string {
+  switch (stopped) {
+    case 'time':
+      return 'The run took too long and was stopped'
+    case 'cpu':
+      return `The run was stopped: it used more than ${cpuSeconds} s of processor time`
+    case 'memory':
+      return `The run was stopped: it used more than ${memoryMb} MB of memory`
+    case 'output':
+      return 'The run was stopped: it wrote too much output'
+    case 'files':
+      return `The run was stopped: a container may have at most ${fileMb} MB of files and ${FILES_MAX} names`
+    case 'failed':
+      return 'The run could not be started'
+  }
+}
+
+function cutOutput(output: RunOutput, maxLength: number | null): RunOutput {
+  if (maxLength === null) return output
+  const cut = (text: string): string => text.slice(0, maxLength).toWellFormed()
+  return { ...output, stdout: cut(output.stdout), stderr: cut(output.stderr) }
+}

@@ -1,0 +1,103 @@
+/**
+ * The docker engine: the same contract, through the command line of a container runtime. Each program is one
+ * `docker run` without network, with a read-only root and the folder of the container's files. Main thread.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { codeCommand, programAt } from './bubblewrap.ts'
+import { type Code, DATA_FOLDER, type EngineLimits, type SandboxEngine } from './engine.ts'
+import { createFolderEngine } from './folder-engine.ts'
+import { NO_LIMITS, runProgram } from './process-run.ts'
+
+/** Has bash and Python. */
+export const IMAGE = 'python:3.13-slim-bookworm'
+const PROCESSES = 64
+const OPEN_FILES = 256
+const PROBE_MS = 10_000
+const PROBE_BYTES = 256 * 1024 * 1024
+/** Of the user that runs the code, where the gateway is root. */
+const NOBODY = 65_534
+
+interface DockerOptions {
+  readonly limits: EngineLimits
+  readonly folder: string
+  readonly clock: Clock
+}
+
+export function createDocker({ limits, folder, clock }: DockerOptions): SandboxEngine {
+  const docker = programAt('docker') ?? programAt('podman')
+  const uid = process.getuid?.() ?? NOBODY
+  const user = uid === 0 ? NOBODY : uid
+
+  async function refusal(): Promise<string | null> {
+    if (docker === null) return 'the docker engine needs the docker or podman program on this machine'
+    const { exitCode } = await runProgram(
+      {
+        file: docker,
+        args: ['image', 'inspect', IMAGE],
+        input: [],
+        stdoutBytes: 0,
+        stderrBytes: 0,
+        cutsOutput: true,
+        timeoutMs: PROBE_MS,
+        memoryBytes: PROBE_BYTES,
+        cpuSeconds: limits.cpuSeconds,
+        limits: NO_LIMITS,
+        user: null,
+      },
+      clock,
+      new AbortController().signal,
+    )
+    return exitCode === 0 ? null : `the docker engine needs a running daemon with the ${IMAGE} image`
+  }
+
+  return createFolderEngine({
+    name: 'docker',
+    openTunnel: null,
+    limits,
+    folder,
+    user: null,
+    owner: uid === 0 ? { uid: user, gid: user } : null,
+    clock,
+    refusal,
+    command: (code, source, timeoutMs) => ({
+      file: docker ?? 'docker',
+      args: dockerArguments({ limits, source, user, timeoutMs }, code),
+    }),
+  })
+}
+
+interface DockerTerms {
+  readonly limits: EngineLimits
+  readonly source: string
+  /** User and group id of the code. */
+  readonly user: number
+  readonly timeoutMs: number
+}
+
+/**
+ * The arguments of `docker` for one code. The container does not end with the program `docker`, so `timeout` ends it
+ * within a second after its time. Pure.
+ */
+export function dockerArguments({ limits, source, user, timeoutMs }: DockerTerms, code: Code): string[] {
+  const { cpuSeconds, memoryBytes, fileBytes } = limits
+  const scratch = Math.floor(memoryBytes / 4)
+  return [
+    ...['run', '--rm', '--init', '--pull', 'never', '--network', 'none', '--ipc', 'none', '--read-only'],
+    ...['--cap-drop', 'ALL', '--security-opt', 'no-new-privileges', '--user', `${user}:${user}`],
+    ...[
+      '--memory',
+      String(memoryBytes),
+      '--memory-swap',
+      String(memoryBytes),
+      '--pids-limit',
+      String(PROCESSES),
+    ],
+    ...['--cpus', '1', '--ulimit', `cpu=${cpuSeconds}`, '--ulimit', `fsize=${fileBytes}`],
+    ...['--ulimit', `nofile=${OPEN_FILES}`, '--ulimit', 'core=0', '--hostname', 'sandbox'],
+    ...['/tmp', '/home/user'].flatMap(path => ['--tmpfs', `${path}:rw,nosuid,nodev,size=${scratch}`]),
+    ...['--mount', `type=bind,source=${source},target=${DATA_FOLDER}`, '--workdir', DATA_FOLDER],
+    ...['--env', 'HOME=/home/user', '--env', 'LANG=C.UTF-8', '--log-driver', 'none', IMAGE],
+    ...['timeout', '--signal=KILL', String(Math.ceil(timeoutMs / 1000))],
+    ...codeCommand(code),
+  ]
+}

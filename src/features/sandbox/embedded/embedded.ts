@@ -1,0 +1,187 @@
+/**
+ * The embedded engine: each run is a separate Node process with a shell, Python and in-memory files, and no access to
+ * this machine. Files of a container are kept here between runs. Main thread.
+ */
+import { existsSync, realpathSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Clock } from '../../../base/clock.ts'
+import type {
+  ContainerFile,
+  EngineContainer,
+  EngineLimits,
+  EngineResult,
+  EngineRun,
+  RunOutput,
+  SandboxEngine,
+} from '../engine.ts'
+import { type ProgramEnd, runProgram, SHELL } from '../process-run.ts'
+import { canWatch } from '../process-watch.ts'
+import {
+  type ChildOutput,
+  type ChildRequest,
+  type Entry,
+  readReply,
+  replyMaxBytes,
+  writeFrame,
+} from './frames.ts'
+
+/** Runs shell and Python. A package that who installs the gateway may add to it. */
+const PACKAGE = 'just-bash'
+/** Two of its own packages would be compiled, and are not needed. */
+const INSTALL = `npm install --ignore-scripts ${PACKAGE}@3.4`
+/** Time to start and to end, beside that of the code. */
+const START_MS = 4_000
+/** Of the JavaScript heap, out of all the memory of the child. */
+const HEAP_SHARE = 0.4
+const MIB = 1024 * 1024
+
+export function createEmbedded(
+  limits: EngineLimits,
+  clock: Clock,
+  hasPackage = (): boolean => packageEntry() !== null,
+): SandboxEngine {
+  return {
+    name: 'embedded',
+    holdsDomains: false,
+    async refusal() {
+      if (!canWatch() || !existsSync(SHELL))
+        return 'the embedded engine needs /proc and /bin/sh to limit its processes, and this machine lacks at least one of them'
+      return hasPackage()
+        ? null
+        : `the embedded engine needs the ${PACKAGE} package next to the gateway: ${INSTALL}`
+    },
+    create: async () => createContainer(limits, clock),
+    close: async () => undefined,
+  }
+}
+
+/** Options and file of the child process; Node strips types below `src`. */
+export function childArguments(memoryBytes: number): string[] {
+  const own = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
+  const file = (name: string): string => fileURLToPath(new URL(`${name}${own}`, import.meta.url))
+  return [
+    '--permission',
+    '--allow-worker',
+    ...readable().map(path => `--allow-fs-read=${path}`),
+    `--max-old-space-size=${Math.floor((memoryBytes * HEAP_SHARE) / MIB)}`,
+    '--disable-proto=delete',
+    '--disable-warning=SecurityWarning',
+    '--disable-warning=ExperimentalWarning',
+    '--no-addons',
+    '--import',
+    file('./confine'),
+    file('./child'),
+  ]
+}
+
+/** The code of the child: the `sandbox` folder, and the packages next to its own. */
+function readable(): string[] {
+  const folder = dirname(dirname(fileURLToPath(import.meta.url)))
+  const entry = packageEntry()
+  if (entry === null) throw new TypeError(`${PACKAGE} is not installed`)
+  const packages = entry.slice(0, entry.lastIndexOf(`${sep}${PACKAGE}${sep}`))
+  return [join(packages, sep), join(folder, sep), join(folder, '../../package.json')]
+}
+
+/** Null: the package is not installed. */
+function packageEntry(): string | null {
+  try {
+    return realpathSync(createRequire(import.meta.url).resolve(PACKAGE))
+  } catch {
+    return null
+  }
+}
+
+function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
+  let entries: readonly Entry[] = []
+  const bytes = (): number => entries.reduce((sum, { content }) => sum + content.length, 0)
+
+  async function run(asked: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+    const request: ChildRequest = { ...asked, fileBytes: limits.fileBytes, files: limits.files }
+    const end = await runProgram(
+      {
+        file: process.execPath,
+        args: childArguments(limits.memoryBytes),
+        input: writeFrame(request, entries),
+        stdoutBytes: replyMaxBytes(request),
+        stderrBytes: 0,
+        cutsOutput: false,
+        timeoutMs: asked.timeoutMs + START_MS,
+        memoryBytes: limits.memoryBytes,
+        cpuSeconds: limits.cpuSeconds,
+        limits: { cpuSeconds: limits.cpuSeconds + 1, fileBytes: 0 },
+        user: null,
+      },
+      clock,
+      signal,
+    )
+    const reply = end.stopped === null ? readReply(end.stdout, request) : null
+    if (reply === null) return stoppedResult(end)
+    if (reply.entries === null)
+      return { outputs: reply.outputs.map(outputOf), stopped: 'files', lost: 'changes' }
+    entries = reply.entries
+    return { outputs: reply.outputs.map(outputOf), stopped: null, lost: null }
+  }
+
+  return {
+    run,
+    bytes,
+    list: async () => entries.flatMap(entry => (entry.kind === 'file' ? [fileOf(entry)] : [])),
+    read: async path => entries.find(entry => entry.path === path && entry.kind === 'file')?.content ?? null,
+    async write(path, content) {
+      const others = entries.filter(entry => entry.path !== path)
+      const total = others.reduce((sum, entry) => sum + entry.content.length, content.length)
+      if (total > limits.fileBytes || others.length >= limits.files || !isFree(others, path)) return false
+      const copy = Buffer.from(content)
+      entries = [
+        ...others,
+        ...missingFolders(others, path, clock.nowMs()),
+        { path, kind: 'file', mode: 0o644, changedMs: clock.nowMs(), target: '', content: copy },
+      ]
+      return true
+    },
+    async end() {
+      entries = []
+    },
+  }
+}
+
+function stoppedResult({ stopped }: ProgramEnd): EngineResult {
+  // A child that ends without a whole reply has crashed: most often its heap was full.
+  return { outputs: [], stopped: stopped ?? 'memory', lost: 'changes' }
+}
+
+/** A code that was stopped has no exit code. */
+function outputOf(output: ChildOutput): RunOutput {
+  return output.timedOut ? { ...output, exitCode: null } : output
+}
+
+function fileOf({ path, content, changedMs }: Entry): ContainerFile {
+  return { path, bytes: content.length, changedMs }
+}
+
+/** True if no file or link is in place of a folder of the path, and no folder in place of the file. */
+function isFree(entries: readonly Entry[], path: string): boolean {
+  return entries.every(
+    entry =>
+      !(entry.path === path || entry.path.startsWith(`${path}/`)) &&
+      (entry.kind === 'folder' || !path.startsWith(`${entry.path}/`)),
+  )
+}
+
+function missingFolders(entries: readonly Entry[], path: string, nowMs: number): Entry[] {
+  const parts = path.split('/').slice(0, -1)
+  const folders = parts.map((_, at) => parts.slice(0, at + 1).join('/'))
+  return folders
+    .filter(folder => !entries.some(entry => entry.path === folder))
+    .map(folder => ({
+      path: folder,
+      kind: 'folder',
+      mode: 0o755,
+      changedMs: Math.floor(nowMs),
+      target: '',
+      content: Buffer.alloc(0),
+    }))
+}

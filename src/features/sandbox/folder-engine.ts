@@ -1,0 +1,199 @@
+/**
+ * Code shared by the bubblewrap and docker engines: containers whose files are folders of this machine, and one program
+ * per run. Main thread.
+ */
+import { chmod, lstat, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Clock } from '../../base/clock.ts'
+import type {
+  Code,
+  EngineContainer,
+  EngineLimits,
+  EngineResult,
+  EngineRun,
+  RunOutput,
+  SandboxEngine,
+} from './engine.ts'
+import { createFolder, type Folder, type User } from './folder.ts'
+import { NO_LIMITS, type ProgramEnd, runProgram } from './process-run.ts'
+import { type OpenTunnel, openNetwork, type RunNetwork } from './run-network.ts'
+
+interface FolderEngineOptions {
+  readonly name: string
+  /** Null: its code has no network. */
+  readonly openTunnel: OpenTunnel | null
+  readonly limits: EngineLimits
+  readonly folder: string
+  /** User of the programs; null: that of the gateway. */
+  readonly user: User | null
+  /** The owner of the files; null: the user of the gateway. */
+  readonly owner: User | null
+  readonly clock: Clock
+  refusal(): Promise<string | null>
+  /** The program that runs the code for so long at most. */
+  command(
+    code: Code,
+    source: string,
+    timeoutMs: number,
+    network: RunNetwork | null,
+  ): { readonly file: string; readonly args: readonly string[] }
+}
+
+/** Characters of one argument that Linux takes: 128 KiB with the zero at its end. */
+const ARGUMENT_MAX_BYTES = 128 * 1024 - 1
+
+export function createFolderEngine(options: FolderEngineOptions): SandboxEngine {
+  const root = new RootFolder(options)
+  return {
+    name: options.name,
+    holdsDomains: options.openTunnel !== null,
+    refusal: () => options.refusal(),
+    async create(id, allowedDomains) {
+      const folder = await createFolder(join(await root.path(), id), options.limits, options.owner)
+      return createContainer(folder, allowedDomains, options)
+    },
+    close: () => root.remove(),
+  }
+}
+
+/** The folder of all containers of this process. Those of processes that were killed are removed. */
+class RootFolder {
+  readonly #options: FolderEngineOptions
+  #made: Promise<string> | null = null
+
+  constructor(options: FolderEngineOptions) {
+    this.#options = options
+  }
+
+  path(): Promise<string> {
+    this.#made ??= this.#make()
+    return this.#made
+  }
+
+  async remove(): Promise<void> {
+    const made = await this.#made?.catch(() => null)
+    if (made != null) await rm(made, { recursive: true, force: true })
+  }
+
+  async #make(): Promise<string> {
+    const { user, folder } = this.#options
+    // Another user cannot pass through the data folder, which is for the gateway alone.
+    const parent = user === null ? folder : tmpdir()
+    await mkdir(parent, { recursive: true, mode: 0o700 })
+    for (const name of await readdir(parent)) {
+      const path = join(parent, name)
+      if (isLeft(name) && (await lstat(path)).uid === process.getuid?.())
+        await rm(path, { recursive: true, force: true })
+    }
+    const made = await mkdtemp(join(parent, `${PREFIX}${process.pid}-${STARTED}-`))
+    await chmod(made, user === null ? 0o700 : 0o711)
+    return made
+  }
+}
+
+const PREFIX = 'sluice-sandbox-'
+/** Tells this process from an earlier one with the same id: in an image every gateway is process 1. */
+const STARTED = Math.floor(performance.timeOrigin)
+/** A path of a socket has 107 bytes at most, and the data folder may be anywhere. */
+const SOCKET_PREFIX = join(tmpdir(), `${PREFIX}${process.pid}-${STARTED}-net-`)
+
+/** True for the folder of a process that has ended. */
+function isLeft(name: string): boolean {
+  const [, pid, started] = /^sluice-sandbox-(\d{1,10})-(\d{1,15})-/.exec(name) ?? []
+  if (pid === undefined) return false
+  return Number(pid) === process.pid ? Number(started) !== STARTED : !isAlive(Number(pid))
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (thrown) {
+    return (thrown as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+function createContainer(
+  folder: Folder,
+  allowedDomains: readonly string[] | null,
+  options: FolderEngineOptions,
+): EngineContainer {
+  const { limits, clock, openTunnel } = options
+
+  async function run(asked: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+    if (allowedDomains === null || openTunnel === null) return await runCodes(asked, null, signal)
+    const network = await openNetwork(openTunnel, allowedDomains, options.user, SOCKET_PREFIX)
+    try {
+      return await runCodes(asked, network, signal)
+    } finally {
+      await network.close()
+    }
+  }
+
+  async function runCodes(
+    { codes, timeoutMs, outputBytes }: EngineRun,
+    network: RunNetwork | null,
+    signal: AbortSignal,
+  ): Promise<EngineResult> {
+    const outputs: RunOutput[] = []
+    const endMs = clock.monotonicMs() + timeoutMs
+    for (const code of codes) {
+      if (Buffer.byteLength(code.text) > ARGUMENT_MAX_BYTES) {
+        outputs.push({
+          stdout: '',
+          stderr: 'The code is longer than 128 KiB',
+          exitCode: 126,
+          timedOut: false,
+        })
+        continue
+      }
+      const leftMs = Math.max(1, Math.floor(endMs - clock.monotonicMs()))
+      const end = await runProgram(
+        {
+          ...options.command(code, folder.path, leftMs, network),
+          input: [],
+          stdoutBytes: outputBytes,
+          stderrBytes: outputBytes,
+          cutsOutput: true,
+          timeoutMs: leftMs,
+          memoryBytes: limits.memoryBytes,
+          cpuSeconds: limits.cpuSeconds,
+          limits: NO_LIMITS,
+          user: options.user,
+        },
+        clock,
+        signal,
+      )
+      outputs.push(outputOf(end))
+      if (!(await folder.fits())) {
+        await folder.remove()
+        await createFolder(folder.path, limits, options.owner)
+        return { outputs, stopped: 'files', lost: 'files' }
+      }
+      if (end.stopped !== null) {
+        const stopped = end.stopped === 'time' ? null : end.stopped
+        return { outputs, stopped, lost: null }
+      }
+    }
+    return { outputs, stopped: null, lost: null }
+  }
+
+  return {
+    run,
+    list: () => folder.list(),
+    read: path => folder.read(path),
+    write: (path, content) => folder.write(path, content),
+    bytes: () => folder.bytes(),
+    end: () => folder.remove(),
+  }
+}
+
+function outputOf({ stdout, stderr, exitCode, stopped }: ProgramEnd): RunOutput {
+  return {
+    stdout: stdout.toString(),
+    stderr: stderr.toString(),
+    exitCode: stopped === null ? (exitCode ?? 137) : null,
+    timedOut: stopped === 'time',
+  }
+}

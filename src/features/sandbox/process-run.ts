@@ -1,0 +1,137 @@
+/**
+ * Runs one untrusted program: writes its input, reads bounded output, and kills it and all its child processes when it
+ * exceeds a limit. Main thread.
+ */
+import { spawn } from 'node:child_process'
+import type { Clock } from '../../base/clock.ts'
+import type { LimitStop } from './engine.ts'
+import { endFirst, watchProcess } from './process-watch.ts'
+
+export interface Program {
+  readonly file: string
+  readonly args: readonly string[]
+  readonly input: readonly Uint8Array[]
+  /** Bytes of stdout. More end the program, or are dropped where `cutsOutput` is set. */
+  readonly stdoutBytes: number
+  readonly stderrBytes: number
+  readonly cutsOutput: boolean
+  readonly timeoutMs: number
+  readonly memoryBytes: number
+  readonly cpuSeconds: number
+  /** Further limits of the kernel. */
+  readonly limits: ProgramLimits
+  /** Null: those of the gateway. */
+  readonly user: { readonly uid: number; readonly gid: number } | null
+}
+
+/** Limits of the kernel hold even after the gateway has been killed. Null: none. */
+interface ProgramLimits {
+  readonly cpuSeconds: number | null
+  readonly fileBytes: number | null
+}
+
+export const NO_LIMITS: ProgramLimits = { cpuSeconds: null, fileBytes: null }
+
+/** Makes the environment empty, whatever the gateway's own is, and sets limits. */
+export const SHELL = '/bin/sh'
+const EMPTY_ENVIRONMENT = '/usr/bin/env -i'
+const BLOCK_BYTES = 512
+
+export interface ProgramEnd {
+  readonly stdout: Buffer
+  readonly stderr: Buffer
+  /** Null: a signal has ended it. */
+  readonly exitCode: number | null
+  readonly stopped: LimitStop | null
+}
+
+/** Never rejects, but with the reason of the signal. */
+export function runProgram(program: Program, clock: Clock, signal: AbortSignal): Promise<ProgramEnd> {
+  const { promise, resolve, reject } = Promise.withResolvers<ProgramEnd>()
+  if (signal.aborted) return Promise.reject(signal.reason as Error)
+  const child = spawn(SHELL, ['-c', bounded(program.limits), SHELL, program.file, ...program.args], {
+    // A group of its own, so that all of it can be ended.
+    detached: true,
+    env: {},
+    cwd: '/',
+    stdio: ['pipe', 'pipe', 'pipe'],
+    ...(program.user ?? {}),
+  })
+  let stopped: LimitStop | null = null
+  const stop = (reason: LimitStop): void => {
+    stopped ??= reason
+    endGroup(child.pid)
+  }
+  const { cutsOutput, stdoutBytes, stderrBytes } = program
+  const stdout = new BoundedOutput(stdoutBytes, () => (cutsOutput ? undefined : stop('output')))
+  const stderr = new BoundedOutput(stderrBytes, () => undefined)
+  child.stdout.on('data', (piece: Buffer) => stdout.add(piece))
+  child.stderr.on('data', (piece: Buffer) => stderr.add(piece))
+  // It may end without having read its input.
+  child.stdin.on('error', () => undefined)
+  const late = clock.after(program.timeoutMs, () => stop('time'))
+  const { pid } = child
+  const watch = pid === undefined ? null : watchProcess({ ...program, pid, clock, onExceeded: stop })
+  const abort = (): void => endGroup(child.pid)
+  signal.addEventListener('abort', abort, { once: true })
+  const settle = (exitCode: number | null): void => {
+    late.cancel()
+    watch?.close()
+    signal.removeEventListener('abort', abort)
+    if (signal.aborted) reject(signal.reason as Error)
+    else resolve({ stdout: stdout.bytes(), stderr: stderr.bytes(), exitCode, stopped })
+  }
+  child.once('error', () => {
+    stopped ??= 'failed'
+    if (child.pid === undefined) settle(null)
+  })
+  child.once('exit', () => {
+    // Processes that it has left behind would keep its output open.
+    endGroup(child.pid)
+  })
+  child.once('close', code => settle(code))
+  if (pid !== undefined) endFirst(pid)
+  for (const piece of program.input) child.stdin.write(piece)
+  child.stdin.end()
+  return promise
+}
+
+function bounded({ cpuSeconds, fileBytes }: ProgramLimits): string {
+  const cpu = cpuSeconds === null ? '' : ` && ulimit -t ${Math.ceil(cpuSeconds)}`
+  const file = fileBytes === null ? '' : ` && ulimit -f ${Math.ceil(fileBytes / BLOCK_BYTES)}`
+  return `ulimit -c 0${cpu}${file} && exec ${EMPTY_ENVIRONMENT} "$@"`
+}
+
+function endGroup(pid: number | undefined): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // It has ended.
+  }
+}
+
+/** Keeps the first bytes. */
+class BoundedOutput {
+  readonly #maxBytes: number
+  readonly #onFull: () => void
+  readonly #pieces: Buffer[] = []
+  #bytes = 0
+
+  constructor(maxBytes: number, onFull: () => void) {
+    this.#maxBytes = maxBytes
+    this.#onFull = onFull
+  }
+
+  add(piece: Buffer): void {
+    const room = this.#maxBytes - this.#bytes
+    const kept = piece.length > room ? piece.subarray(0, room) : piece
+    if (kept.length > 0) this.#pieces.push(Buffer.from(kept))
+    this.#bytes += kept.length
+    if (kept.length < piece.length) this.#onFull()
+  }
+
+  bytes(): Buffer {
+    return Buffer.concat(this.#pieces)
+  }
+}

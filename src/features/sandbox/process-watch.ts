@@ -1,0 +1,110 @@
+/**
+ * Watches the memory and CPU time of a process and its descendants through `/proc`: V8's limits do not cover
+ * WebAssembly, and system limits apply to each process on its own. Main thread.
+ */
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import type { Clock, Timer } from '../../base/clock.ts'
+
+interface ProcessWatch {
+  close(): void
+}
+
+interface ProcessWatchOptions {
+  readonly pid: number
+  readonly memoryBytes: number
+  readonly cpuSeconds: number
+  readonly clock: Clock
+  /** Called once. */
+  readonly onExceeded: (limit: 'memory' | 'cpu') => void
+}
+
+/** A program writes about 1 GB to memory in a second: 50 MB between two checks. */
+const INTERVAL_MS = 50
+const PAGE_BYTES = 4_096
+const TICKS_PER_SECOND = 100
+/** Processes that are counted; a run with more has other limits. */
+const PROCESSES_MAX = 256
+/** The kernel ends processes with this score first when memory runs out. */
+const FIRST_TO_END = '1000'
+
+/** True where the system tells the memory of processes. */
+export function canWatch(): boolean {
+  return existsSync('/proc/self/statm') && existsSync('/proc/self/oom_score_adj')
+}
+
+/** Makes the process, and what it will start, the first to end when memory runs out. */
+export function endFirst(pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/oom_score_adj`, FIRST_TO_END)
+  } catch {
+    // It has ended.
+  }
+}
+
+export function watchProcess(options: ProcessWatchOptions): ProcessWatch {
+  const { pid, memoryBytes, cpuSeconds, clock, onExceeded } = options
+  let timer: Timer = clock.after(INTERVAL_MS, check)
+
+  function check(): void {
+    const { bytes, seconds } = usageOf(pid)
+    if (bytes > memoryBytes) onExceeded('memory')
+    else if (seconds > cpuSeconds) onExceeded('cpu')
+    else timer = clock.after(INTERVAL_MS, check)
+  }
+
+  return { close: () => timer.cancel() }
+}
+
+interface Usage {
+  readonly bytes: number
+  readonly seconds: number
+}
+
+/** Of the process and all its descendants. */
+function usageOf(pid: number): Usage {
+  const open = [pid]
+  let bytes = 0
+  let ticks = 0
+  let count = 0
+  for (let next = open.pop(); next !== undefined && count < PROCESSES_MAX; next = open.pop()) {
+    count++
+    bytes += residentBytes(next)
+    ticks += ticksOf(next)
+    open.push(...childrenOf(next))
+  }
+  return { bytes, seconds: ticks / TICKS_PER_SECOND }
+}
+
+/** Each thread has children of its own. */
+function childrenOf(pid: number): number[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`).flatMap(task =>
+      textOf(`/proc/${pid}/task/${task}/children`).split(' ').filter(Boolean).map(Number),
+    )
+  } catch {
+    return []
+  }
+}
+
+/** Resident memory. */
+function residentBytes(pid: number): number {
+  const pages = Number(textOf(`/proc/${pid}/statm`).split(' ')[1])
+  return Number.isNaN(pages) ? 0 : pages * PAGE_BYTES
+}
+
+/** Its own time, and that of its children that have ended. */
+function ticksOf(pid: number): number {
+  const stat = textOf(`/proc/${pid}/stat`)
+  // The name of the program, in parentheses, may have spaces and parentheses.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0)
+}
+
+/** Empty when the process has ended. */
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'latin1')
+  } catch {
+    return ''
+  }
+}

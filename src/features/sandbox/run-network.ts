@@ -1,0 +1,188 @@
+/**
+ * The network of one run: a proxy on a Unix socket, which is the only way out of a namespace that has no network
+ * access. It opens tunnels (CONNECT) to the domains of the container's allow-list and to nothing else, and ends with
+ * the run. Its input comes from a model's code and is untrusted. Main thread.
+ */
+import { chmod, chown, mkdtemp, rm } from 'node:fs/promises'
+import { createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { isError } from '../../base/errors.ts'
+import type { User } from './folder.ts'
+
+/** Opens a connection to `https://NAME:PORT/` if the domains admit it. Rejects with the reason, for the code. */
+export type OpenTunnel = (address: string, domains: readonly string[], signal: AbortSignal) => Promise<Socket>
+
+export interface RunNetwork {
+  /** Has the socket. */
+  readonly folder: string
+  /** Closes all connections. */
+  close(): Promise<void>
+}
+
+/** Name of the socket in its folder. */
+const SOCKET_NAME = 'proxy'
+/** Connections of one run at the same time, and in all. */
+const OPEN_MAX = 16
+const CONNECTIONS_MAX = 512
+/** Bytes of one run, both ways together. */
+const BYTES_MAX = 256 * 1024 * 1024
+const HEAD_MAX_BYTES = 8 * 1024
+const HEAD_END = '\r\n\r\n'
+/** Name or address and port of a CONNECT. */
+const CONNECT = /^CONNECT (\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253}):(\d{1,5}) HTTP\/1\.[01]\r\n/i
+
+/**
+ * `user`: the one that the code runs as, if it is not that of the gateway. `prefix`: path of its folder up to a random
+ * end, short enough for a socket.
+ */
+export async function openNetwork(
+  open: OpenTunnel,
+  domains: readonly string[],
+  user: User | null,
+  prefix: string,
+): Promise<RunNetwork> {
+  const folder = await mkdtemp(prefix)
+  const ending = new AbortController()
+  const sockets = new Set<Socket>()
+  let connections = 0
+  let openNow = 0
+  let bytes = 0
+
+  const keep = (socket: Socket): void => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+    socket.on('error', () => undefined)
+    socket.on('data', (piece: Buffer) => {
+      bytes += piece.length
+      if (bytes > BYTES_MAX) ending.abort(new Error('the run has moved too many bytes'))
+    })
+  }
+  ending.signal.addEventListener('abort', () => {
+    for (const socket of sockets) socket.destroy()
+  })
+
+  async function tunnel(inner: Socket, head: string, rest: Buffer): Promise<void> {
+    const [, host, port] = CONNECT.exec(head) ?? []
+    if (host === undefined) return refuse(inner, 405, 'only HTTPS may leave the sandbox')
+    try {
+      const outer = await open(`https://${host}:${port}/`, domains, ending.signal)
+      if (inner.destroyed || ending.signal.aborted) {
+        outer.destroy()
+        return
+      }
+      inner.write(`HTTP/1.1 200 Connection established${HEAD_END}`)
+      if (rest.length > 0) outer.write(rest)
+      // Each end closes the other.
+      inner.once('close', () => outer.destroy())
+      outer.once('close', () => inner.destroy())
+      inner.pipe(outer)
+      outer.pipe(inner)
+      keep(outer)
+      inner.resume()
+    } catch (thrown) {
+      refuse(inner, 403, isError(thrown) ? thrown.message : 'refused')
+    }
+  }
+
+  const server = createServer(inner => {
+    if (++connections > CONNECTIONS_MAX || openNow >= OPEN_MAX || ending.signal.aborted) {
+      inner.destroy()
+      return
+    }
+    openNow++
+    inner.once('close', () => openNow--)
+    let head: Buffer = Buffer.alloc(0)
+    const read = (piece: Buffer): void => {
+      head = Buffer.concat([head, piece])
+      const end = head.indexOf(HEAD_END)
+      if (end === -1) {
+        if (head.length > HEAD_MAX_BYTES) inner.destroy()
+        return
+      }
+      inner.off('data', read)
+      inner.pause()
+      const at = end + HEAD_END.length
+      void tunnel(inner, head.toString('latin1', 0, at), head.subarray(at))
+    }
+    inner.on('data', read)
+    keep(inner)
+  })
+  try {
+    const path = join(folder, SOCKET_NAME)
+    await new Promise<void>((resolve, reject) => server.once('error', reject).listen(path, resolve))
+    await chmod(path, 0o600)
+    if (user !== null) {
+      await chown(path, user.uid, user.gid)
+      await chmod(folder, 0o711)
+    }
+  } catch (thrown) {
+    server.close()
+    await rm(folder, { recursive: true, force: true })
+    throw thrown
+  }
+  return {
+    folder,
+    async close() {
+      ending.abort(new Error('the run has ended'))
+      await new Promise(resolve => server.close(resolve))
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+function refuse(socket: Socket, status: number, reason: string): void {
+  const text = `${reason.replace(/[\r\n]/g, ' ')}\n`
+  socket.end(
+    `HTTP/1.1 ${status} Refused by the sandbox: ${text.trim()}\r\ncontent-type: text/plain\r\ncontent-length: ${Buffer.byteLength(text)}\r\nconnection: close${HEAD_END}${text}`,
+  )
+  socket.resume()
+}
+
+/** The port inside the namespaces at which the socket is reached. */
+export const PROXY_PORT = 3128
+/** The folder of the socket, as the code sees it. */
+export const PROXY_FOLDER = '/run/sluice'
+
+/**
+ * Runs inside: connects a port to the socket, for programs that know proxies by port alone, and becomes the program.
+ * It may be killed by the code, which then has no network.
+ */
+export const RELAY = `
+import os, selectors, socket, sys
+server = socket.socket()
+server.bind(('127.0.0.1', ${PROXY_PORT}))
+server.listen(64)
+if os.fork():
+    server.close()
+    os.execvp(sys.argv[1], sys.argv[1:])
+null = os.open('/dev/null', os.O_RDWR)
+for fd in (0, 1, 2):
+    os.dup2(null, fd)
+chooser = selectors.DefaultSelector()
+chooser.register(server, selectors.EVENT_READ, None)
+def close(one):
+    for each in one:
+        try:
+            chooser.unregister(each)
+        except (KeyError, ValueError):
+            pass
+        each.close()
+while True:
+    for key, _ in chooser.select():
+        try:
+            if key.data is None:
+                inner, _ = server.accept()
+                outer = socket.socket(socket.AF_UNIX)
+                outer.connect('${PROXY_FOLDER}/${SOCKET_NAME}')
+                chooser.register(inner, selectors.EVENT_READ, outer)
+                chooser.register(outer, selectors.EVENT_READ, inner)
+                continue
+            piece = key.fileobj.recv(65536)
+            if piece:
+                key.data.sendall(piece)
+            else:
+                close((key.fileobj, key.data))
+        except OSError:
+            if key.data is not None:
+                close((key.fileobj, key.data))
+`

@@ -1,0 +1,373 @@
+/**
+ * Reads the requests of a batch one by one, from the body of POST /batches with its keys in any order, or from other
+ * forms that clients use. Its state between two requests is plain data, so that another worker can continue. Task
+ * worker.
+ */
+import { fieldPath, isStorable, withinCharacters } from '../../../protocol/json/schema.ts'
+import { MODEL_MAX_CHARS } from '../../../protocol/limits.ts'
+import {
+  CUSTOM_ID_MAX_CHARS,
+  FOREIGN_FIELDS,
+  fieldProblem,
+} from '../../../protocol/management/batch-creation.ts'
+import { BatchFault, type BatchProgress, type FoundRequest, otherModel } from './batch-progress.ts'
+import {
+  type ByteSource,
+  CLOSE_BRACE,
+  CLOSE_BRACKET,
+  COLON,
+  COMMA,
+  END,
+  JsonFault,
+  type JsonPlace,
+  JsonScanner,
+  OPEN_BRACE,
+  OPEN_BRACKET,
+  QUOTE,
+} from './json-scanner.ts'
+import {
+  modelPath,
+  REQUEST_FORMS,
+  type RequestForm,
+  type RequestFormName,
+  requestPath,
+} from './request-forms.ts'
+
+/** Of fields beside `requests`; more than the longest of them has. */
+const FIELD_MAX_BYTES = 64 * 1024
+/** A character takes up to twelve bytes: two escapes. */
+const ESCAPED_CHARACTER_BYTES = 12
+const CUSTOM_ID_MAX_BYTES = ESCAPED_CHARACTER_BYTES * CUSTOM_ID_MAX_CHARS
+const MODEL_MAX_BYTES = ESCAPED_CHARACTER_BYTES * MODEL_MAX_CHARS
+/** Of the names of fields; longer ones are not ours. */
+const NAME_MAX_BYTES = 1024
+
+const FAULTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
+  malformed: 'is not valid JSON',
+  ends: 'is not valid JSON: the body ends too early',
+}
+
+interface ReadTerms {
+  /** Called for each request, in order. */
+  readonly onRequest: (request: FoundRequest) => void
+  /** Asked after each request: true to stop reading there. */
+  readonly isEnough: () => boolean
+}
+
+export class BatchReader {
+  readonly #scanner: JsonScanner
+  readonly #terms: ReadTerms
+  readonly #formName: RequestFormName
+  readonly #form: RequestForm
+  #before: BatchProgress['before']
+  readonly #fields: Map<string, unknown>
+  #firstRequest: JsonPlace | null
+  #requests: number
+  #model: BatchProgress['model']
+  #withoutModel: number | null
+  /** The field that is read, below the document or the request. */
+  #field = ''
+  /** The request that is read; -1: none is. */
+  #number = -1
+
+  constructor(source: ByteSource, progress: BatchProgress, terms: ReadTerms) {
+    this.#scanner = new JsonScanner(source, progress.place)
+    this.#terms = terms
+    this.#formName = progress.form
+    this.#form = REQUEST_FORMS[progress.form]
+    this.#before = progress.before
+    this.#fields = new Map(Object.entries(progress.fields))
+    this.#firstRequest = progress.firstRequest
+    this.#requests = progress.requests
+    this.#model = progress.model
+    this.#withoutModel = progress.withoutModel
+  }
+
+  /** Reads on until the terms say that it is enough, or to the end: then that is before `end`. @throws BatchFault */
+  read(): BatchProgress {
+    try {
+      if (this.#before === 'requests') {
+        if (this.#form.isLines) this.#readLines()
+        else this.#readRequests()
+      } else if (this.#before === 'start') this.#readDocument()
+    } catch (thrown) {
+      throw thrown instanceof JsonFault ? this.#notJson(thrown) : thrown
+    }
+    return {
+      form: this.#formName,
+      place: this.#scanner.place,
+      before: this.#before,
+      fields: Object.fromEntries(this.#fields),
+      firstRequest: this.#firstRequest,
+      requests: this.#requests,
+      model: this.#model,
+      withoutModel: this.#withoutModel,
+    }
+  }
+
+  #readDocument(): void {
+    const scanner = this.#scanner
+    scanner.skipMark()
+    const first = scanner.peek()
+    if (first === END) throw new BatchFault('invalid_request', 'The request body is empty')
+    if (first !== OPEN_BRACE) {
+      // Tells apart what is no JSON at all.
+      scanner.skip()
+      throw new BatchFault('invalid_request', 'body: must be an object')
+    }
+    scanner.advance()
+    if (scanner.peek() === CLOSE_BRACE) this.#endDocument()
+    else this.#readFields()
+  }
+
+  /** Fields of the document, from the name of one to the end or into `requests`. */
+  #readFields(): void {
+    for (;;) {
+      this.#field = ''
+      const name = this.#name()
+      this.#field = name
+      if (name === 'requests') {
+        this.#beginRequests()
+        return
+      }
+      this.#readField(name)
+      if (this.#isLast(CLOSE_BRACE)) {
+        this.#endDocument()
+        return
+      }
+    }
+  }
+
+  #readField(name: string): void {
+    if (this.#fields.has(name)) throw this.#problem('must not be given twice')
+    const value = this.#scanner.value(FIELD_MAX_BYTES)
+    const foreign = FOREIGN_FIELDS.get(name)
+    const { fields } = this.#form
+    if (foreign !== undefined && value !== null) throw this.#problem(foreign)
+    if (foreign === undefined && !fields.has(name)) {
+      const known = [...fields, 'requests'].join(', ')
+      throw this.#problem(`is not a known field; the known ones are ${known}`)
+    }
+    if (value === undefined) throw this.#problem(`must have at most ${FIELD_MAX_BYTES} bytes`)
+    const problem = fieldProblem(name, value)
+    if (problem !== null) throw new BatchFault('invalid_request', problem)
+    this.#fields.set(name, value)
+  }
+
+  #endDocument(): void {
+    this.#scanner.advance()
+    this.#field = ''
+    if (this.#scanner.peek() !== END) {
+      throw new BatchFault('invalid_request', `body: must end after the object (${this.#placeText()})`)
+    }
+    this.#before = 'end'
+  }
+
+  // Requests
+
+  /** From the beginning of a line. White space is between two of them, and nothing else. */
+  #readLines(): void {
+    const scanner = this.#scanner
+    if (this.#requests === 0) {
+      scanner.skipMark()
+      if (scanner.peek() === END)
+        throw new BatchFault('invalid_request', 'input_file_id: the file has no lines')
+    }
+    for (;;) {
+      this.#readRequest()
+      if (scanner.peek() === END) {
+        this.#before = 'end'
+        return
+      }
+      if (this.#terms.isEnough()) return
+    }
+  }
+
+  #beginRequests(): void {
+    const scanner = this.#scanner
+    if (this.#firstRequest !== null) throw this.#problem('must not be given twice')
+    if (scanner.peek() !== OPEN_BRACKET) {
+      scanner.skip()
+      throw this.#problem('must be an array')
+    }
+    scanner.advance()
+    if (scanner.peek() === CLOSE_BRACKET) throw this.#problem('must have at least 1 element')
+    this.#firstRequest = scanner.place
+    this.#before = 'requests'
+    this.#readRequests()
+  }
+
+  /** From the beginning of a request. */
+  #readRequests(): void {
+    const scanner = this.#scanner
+    for (;;) {
+      this.#readRequest()
+      this.#field = 'requests'
+      const isLast = this.#isLast(CLOSE_BRACKET)
+      if (isLast) {
+        scanner.advance()
+        break
+      }
+      if (this.#terms.isEnough()) return
+    }
+    if (this.#isLast(CLOSE_BRACE)) this.#endDocument()
+    else this.#readFields()
+  }
+
+  #readRequest(): void {
+    this.#number = this.#requests
+    this.#field = ''
+    const scanner = this.#scanner
+    const { body, more } = this.#form
+    const known = ['custom_id', ...more, body]
+    if (scanner.peek() !== OPEN_BRACE) {
+      scanner.skip()
+      throw this.#problem(`must be an object with ${known.join(', ')}`)
+    }
+    scanner.advance()
+    let customId: string | null = null
+    let from = -1
+    let to = -1
+    const given = new Set<string>()
+    if (scanner.peek() !== CLOSE_BRACE) {
+      do {
+        this.#field = ''
+        const name = this.#name()
+        this.#field = name
+        if (name === 'custom_id') {
+          if (customId !== null) throw this.#problem('must not be given twice')
+          customId = this.#readCustomId()
+        } else if (name === body) {
+          if (from !== -1) throw this.#problem('must not be given twice')
+          if (scanner.peek() !== OPEN_BRACE) {
+            scanner.skip()
+            throw this.#problem('must be an object')
+          }
+          from = scanner.offset
+          this.#readBody()
+          to = scanner.offset
+        } else if (more.some(each => each === name)) {
+          if (given.has(name)) throw this.#problem('must not be given twice')
+          given.add(name)
+          this.#checkField(name)
+        } else throw this.#problem(`is not a known field; the known ones are ${known.join(', ')}`)
+      } while (!this.#isLast(CLOSE_BRACE))
+    }
+    scanner.advance()
+    this.#field = 'custom_id'
+    if (customId === null) throw this.#problem(`is required and must be ${CUSTOM_ID}`)
+    this.#field = body
+    if (from === -1) throw this.#problem('is required and must be an object')
+    for (const name of more) {
+      this.#field = name
+      if (!given.has(name)) throw this.#problem('is required')
+    }
+    this.#terms.onRequest({ number: this.#number, customId, from, to })
+    this.#requests++
+    this.#number = -1
+  }
+
+  /** Of a line: its method, and its url, which is the endpoint of the batch. */
+  #checkField(name: string): void {
+    const wanted = name === 'method' ? 'POST' : this.#fields.get('endpoint')
+    // Where the file is read again, the fields of the batch are not there, and all lines have passed.
+    if (this.#scanner.value(FIELD_MAX_BYTES) === wanted || wanted === undefined) return
+    throw this.#problem(`must be ${String(wanted)}${name === 'method' ? '' : ', the endpoint of the batch'}`)
+  }
+
+  #readCustomId(): string {
+    const scanner = this.#scanner
+    if (scanner.peek() !== QUOTE) {
+      scanner.skip()
+      throw this.#problem(`must be ${CUSTOM_ID}`)
+    }
+    const id = scanner.text(CUSTOM_ID_MAX_BYTES)
+    if (id === null || id === '' || !withinCharacters(id, CUSTOM_ID_MAX_CHARS) || !isStorable(id)) {
+      throw this.#problem(`must be ${CUSTOM_ID}`)
+    }
+    return id
+  }
+
+  /** Skips a body, but for its `model`. */
+  #readBody(): void {
+    const scanner = this.#scanner
+    scanner.advance()
+    let model: string | null = null
+    if (scanner.peek() !== CLOSE_BRACE) {
+      do {
+        const name = scanner.text(NAME_MAX_BYTES)
+        scanner.take(COLON)
+        // Of two, parsers take the last.
+        if (name === 'model') model = this.#readModel()
+        else scanner.skip()
+      } while (!this.#isLast(CLOSE_BRACE))
+    }
+    scanner.advance()
+    this.#noteModel(model)
+  }
+
+  /** Null for a value of another type: the check of the body will name it. */
+  #readModel(): string | null {
+    const scanner = this.#scanner
+    if (scanner.peek() !== QUOTE) {
+      scanner.skip()
+      return null
+    }
+    const model = scanner.text(MODEL_MAX_BYTES)
+    if (model !== null && withinCharacters(model, MODEL_MAX_CHARS)) return model
+    this.#field = MODEL
+    throw this.#problem(`must have at most ${MODEL_MAX_CHARS} characters`)
+  }
+
+  #noteModel(model: string | null): void {
+    const number = this.#number
+    if (model === null) this.#withoutModel ??= number
+    else if (this.#model === null) this.#model = { name: model, number }
+    else if (model !== this.#model.name && !this.#form.mixesModels) throw otherModel(this.#formName, number)
+  }
+
+  // Parts of both
+
+  /** The name of a field, up to its value. @throws JsonFault, BatchFault */
+  #name(): string {
+    const name = this.#scanner.text(NAME_MAX_BYTES)
+    this.#scanner.take(COLON)
+    if (name === null) throw this.#problem('must not have a field with such a long name')
+    return name
+  }
+
+  /** Skips a comma. True: the bracket comes instead, which stays the next byte. @throws JsonFault */
+  #isLast(bracket: number): boolean {
+    if (this.#scanner.peek() === bracket) return true
+    this.#scanner.take(COMMA)
+    return false
+  }
+
+  #problem(text: string): BatchFault {
+    return new BatchFault('invalid_request', `${this.#path()}: ${text}`)
+  }
+
+  #path(): string {
+    if (this.#number === -1) return this.#field === '' ? 'body' : fieldPath('', this.#field)
+    if (this.#field === MODEL) return modelPath(this.#formName, this.#number)
+    return requestPath(this.#formName, this.#number, this.#field)
+  }
+
+  #notJson({ kind, place }: JsonFault): BatchFault {
+    if (kind === 'utf8') return new BatchFault('invalid_request', 'The request body is not valid UTF-8')
+    return new BatchFault('invalid_request', `${this.#path()}: ${FAULTS[kind]} (${textOf(place)})`)
+  }
+
+  #placeText(): string {
+    return textOf(this.#scanner.place)
+  }
+}
+
+/** Stands for the model in the body of a request. */
+const MODEL = 'body.model'
+
+const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters; it must not contain NUL characters or broken Unicode`
+
+function textOf({ offset, line }: JsonPlace): string {
+  return `line ${line}, byte ${offset}`
+}

@@ -1,0 +1,76 @@
+/**
+ * Validates request bodies of a batch with the dialect of their endpoint, as the endpoint itself would. Task worker.
+ */
+
+import { type FailureCode, GatewayError } from '../../base/errors.ts'
+import { BATCH_PARSERS, type BodyParser } from '../../dialects/parsers.ts'
+import { parseJson } from '../../protocol/json/json.ts'
+import type { Offered } from '../../protocol/json/request-parser.ts'
+import { isObject } from '../../protocol/json/schema.ts'
+import { INFERENCE_BODY_MAX_BYTES } from '../../protocol/limits.ts'
+import type { BatchEndpoint } from '../../protocol/management/batches.ts'
+import { secretPath } from '../../protocol/tool-secrets.ts'
+import type { NewLine } from '../../storage/batches.ts'
+
+interface CheckBodiesInput {
+  readonly endpoint: BatchEndpoint
+  /** Of the batch: for bodies that name none. */
+  readonly model: string
+  readonly offered: Offered
+  readonly bodies: readonly Pick<NewLine, 'number' | 'body'>[]
+}
+
+/** A body that its endpoint would refuse. */
+interface RefusedBody {
+  readonly number: number
+  readonly code: FailureCode
+  /** Names the field in the words of the endpoint, and has nothing of the body. */
+  readonly message: string
+}
+
+/** The bodies that are refused, in their order. */
+export function checkBatchBodies({
+  endpoint,
+  model,
+  offered,
+  bodies,
+}: CheckBodiesInput): readonly RefusedBody[] {
+  const parse = BATCH_PARSERS[endpoint](offered)
+  const refused: RefusedBody[] = []
+  for (const { number, body } of bodies) {
+    const fault = faultOf(body, model, parse)
+    if (fault !== null) refused.push({ number, code: fault.code, message: fault.message })
+  }
+  return refused
+}
+
+/** Null: the endpoint takes the body. */
+function faultOf(body: string, model: string, parse: BodyParser): GatewayError | null {
+  if (body === '') {
+    const most = `one request may have at most ${INFERENCE_BODY_MAX_BYTES} bytes`
+    return new GatewayError('payload_too_large', `Request payload too large: ${most}`)
+  }
+  try {
+    const value = parseJson(Buffer.from(body))
+    parse(isObject(value) ? single(value, model) : value)
+    return null
+  } catch (thrown) {
+    if (thrown instanceof GatewayError) return thrown
+    throw thrown
+  }
+}
+
+/** @throws GatewayError `invalid_request` */
+function single(body: Record<string, unknown>, model: string): Record<string, unknown> {
+  if (body['stream'] === true) {
+    throw new GatewayError('invalid_request', 'stream: must be false: batch requests are answered as a whole')
+  }
+  const secret = secretPath(body)
+  if (secret !== null) {
+    throw new GatewayError(
+      'invalid_request',
+      `${secret}: must be left out: batch requests are stored until they run, and credentials of MCP servers must not be stored; send this request outside a batch`,
+    )
+  }
+  return body['model'] == null ? { ...body, model } : body
+}

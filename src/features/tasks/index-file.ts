@@ -1,0 +1,131 @@
+/**
+ * Makes the text of a new file searchable: reads it, splits it into chunks and writes them to the Store, away from
+ * serving event loops. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
+ */
+import type { FileText, NewPassage } from '../../storage/files.ts'
+import { type Store, StoreError } from '../../storage/store.ts'
+import { fileSource } from './batches/file-source.ts'
+import { readFully } from './batches/json-scanner.ts'
+import { pdfText } from './pdf-text.ts'
+import { searchWords } from './search-words.ts'
+import { TaskFailure } from './task.ts'
+
+interface IndexFileInput {
+  readonly storageUrl: string
+  readonly fileId: string
+  /** In memory, or a part of an open file. */
+  readonly source:
+    | { readonly content: Uint8Array }
+    | { readonly descriptor: number; readonly start: number; readonly bytes: number }
+}
+
+/** As `pdf-text` takes it. */
+const PDF_MAX_BYTES = 50 * 1024 * 1024
+const TEXT_MAX_BYTES = 8 * 1024 * 1024
+/** Of all pages of a PDF. */
+const TEXT_MAX_CHARS = 8 * 1024 * 1024
+/** About 300 words: a question is answered by a few of them. */
+const PASSAGE_CHARS = 1_600
+/** Of the passage before, so that a sentence at the border is found whole. */
+const OVERLAP_CHARS = 160
+const GROUP = 100
+const HEAD_BYTES = 1_024
+
+/**
+ * @param open opens a Store for one job
+ * @throws TaskFailure of the reader of PDFs, `too_large`, or `store`
+ */
+export function createFileIndexing(
+  open: (url: string) => Promise<Pick<Store, 'files' | 'close'>>,
+): (input: IndexFileInput) => Promise<FileText> {
+  return async ({ storageUrl, fileId, source }) => {
+    const text = await textOf(source)
+    if (text === null || text.trim() === '') return 'none'
+    try {
+      const store = await open(storageUrl)
+      try {
+        for (const group of groupsOf(passagesOf(text))) await store.files.addPassages(fileId, group)
+      } finally {
+        await store.close()
+      }
+    } catch (thrown) {
+      throw thrown instanceof StoreError ? new TaskFailure('store', thrown.code ?? '') : thrown
+    }
+    return 'indexed'
+  }
+}
+
+/** Null: the file holds no text that is read. */
+async function textOf(source: IndexFileInput['source']): Promise<string | null> {
+  const head = bytesOf(source, HEAD_BYTES)
+  const size = 'content' in source ? source.content.byteLength : source.bytes
+  if (head.includes('%PDF-')) {
+    if (size > PDF_MAX_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
+    // Its reader refuses the subclass of Node.
+    const { pages } = await pdfText({ bytes: new Uint8Array(bytesOf(source, size)) })
+    return pages.join('\n\n').slice(0, TEXT_MAX_CHARS)
+  }
+  // A look at the beginning spares most pictures and archives the reading.
+  if (plainText(head, true) === null) return null
+  if (size > TEXT_MAX_BYTES) throw new TaskFailure('too_large', 'the text is larger than 8 MiB')
+  return plainText(bytesOf(source, size), false)
+}
+
+function bytesOf(source: IndexFileInput['source'], count: number): Buffer {
+  if ('content' in source) {
+    const { buffer, byteOffset, byteLength } = source.content
+    return Buffer.from(buffer, byteOffset, Math.min(count, byteLength))
+  }
+  const { descriptor, start, bytes } = source
+  const read = fileSource({ descriptor, bytes: start + bytes })
+  const buffer = Buffer.allocUnsafe(Math.min(count, bytes))
+  return buffer.subarray(0, readFully(read, buffer, start))
+}
+
+/** Null for bytes that are not UTF-8, or hold what no text has. */
+function plainText(bytes: Buffer, isCut: boolean): string | null {
+  if (bytes.includes(0)) return null
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: isCut })
+  } catch {
+    return null
+  }
+}
+
+/** Cuts a text where it has a line, a sentence or a word to end, if it has one. */
+function* passagesOf(text: string): Generator<NewPassage> {
+  let number = 0
+  for (let at = 0; at < text.length; ) {
+    const end = endOf(text, at)
+    // A text of a PDF may hold what databases do not take.
+    const passage = text.slice(at, end).replaceAll('\0', '').toWellFormed()
+    const words = searchWords(passage).join(' ')
+    if (words !== '') yield { number: number++, text: passage, words }
+    if (end === text.length) return
+    at = Math.max(end - OVERLAP_CHARS, at + 1)
+  }
+}
+
+function endOf(text: string, at: number): number {
+  const last = at + PASSAGE_CHARS
+  if (last >= text.length) return text.length
+  const half = at + PASSAGE_CHARS / 2
+  // Not in the whole text, which would be searched to its beginning.
+  const rest = text.slice(half, last)
+  for (const border of ['\n', '. ', ' ']) {
+    const found = rest.lastIndexOf(border)
+    if (found !== -1) return half + found + border.length
+  }
+  return last
+}
+
+function* groupsOf(passages: Iterable<NewPassage>): Generator<readonly NewPassage[]> {
+  let group: NewPassage[] = []
+  for (const passage of passages) {
+    group.push(passage)
+    if (group.length < GROUP) continue
+    yield group
+    group = []
+  }
+  if (group.length > 0) yield group
+}

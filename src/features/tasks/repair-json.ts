@@ -1,0 +1,146 @@
+/**
+ * Repairs almost valid JSON: code fences, surrounding prose, missing ends, trailing commas, unquoted keys. It works on
+ * the text, so numbers keep their digits, and valid JSON stays unchanged. Pure; task worker.
+ */
+import { jsonrepair } from 'jsonrepair'
+import { parseJson } from '../../base/json.ts'
+
+interface RepairJsonInput {
+  readonly text: string
+  /** The token limit cut the reply: content is missing, and closing brackets would hide that. */
+  readonly truncated: boolean
+}
+
+interface RepairJsonOutput {
+  /** JSON, or the original text if the repair failed. */
+  readonly text: string
+  readonly valid: boolean
+  /** True if the repair made it JSON. */
+  readonly improved: boolean
+}
+
+/** Longest text to repair; models write a hundredth of it. */
+const TEXT_MAX = 4 * 1024 * 1024
+/** Brackets in prose that are tried as the beginning of JSON. */
+const STARTS_MAX = 16
+
+const FENCE = /```[^\n`]*\n([\s\S]*?)(?:\n?[ \t]*```|$)/
+
+export function repairJson({ text, truncated }: RepairJsonInput): RepairJsonOutput {
+  if (parseJson(text) !== undefined) return { text, valid: true, improved: false }
+  const unchanged = { text, valid: false, improved: false }
+  if (truncated || text.length > TEXT_MAX) return unchanged
+  const healed = heal(text)
+  return healed === null ? unchanged : { text: healed, valid: true, improved: true }
+}
+
+function heal(text: string): string | null {
+  const bare = text.replace(/^\uFEFF/, '').trim()
+  const fenced = FENCE.exec(bare)?.[1]?.trim()
+  // The fence first: what is around it is prose. A fence inside a JSON string is no fence.
+  const sources = fenced === undefined || /^[{[]/.test(bare) ? [bare] : [fenced, bare]
+  for (const source of sources) if (isStructure(source)) return source
+  for (const source of sources) {
+    const span = longestSpan(source)
+    if (span !== null) return span
+  }
+  for (const source of sources) {
+    const repaired = repairFrom(source)
+    if (repaired !== null) return repaired
+  }
+  return null
+}
+
+/** The longest object or array that stands whole in the text; an object goes before an array in prose. */
+function longestSpan(text: string): string | null {
+  let best: string | null = null
+  let from = 0
+  for (let tries = 0; tries < STARTS_MAX; tries++) {
+    const start = nextStart(text, from)
+    if (start === -1) break
+    const end = endOf(text, start)
+    const span = end === -1 ? null : text.slice(start, end)
+    if (span !== null && isStructure(span)) {
+      if (!isReference(span) && (best === null || rank(span) > rank(best))) best = span
+      from = start + span.length
+    } else if (best === null && end === -1) {
+      // Something begins here and never ends: what follows is inside of it.
+      return null
+    } else {
+      from = start + 1
+      // A broken structure is not to be passed over for a whole one inside of it.
+      if (span !== null && span.length > 2 && looksIntended(span)) return null
+    }
+  }
+  return best
+}
+
+/** True for `[1]`, which refers to a source in prose. */
+function isReference(span: string): boolean {
+  return /^\[[^"'{,[\]]+\]$/.test(span)
+}
+
+/** Prefers objects, which are more often the answer than lists; then the longer one. */
+function rank(span: string): number {
+  return span.length + (span.startsWith('{') ? 1_000 : 0)
+}
+
+/** True for keys with colons, or quotes: the model meant to write JSON. */
+function looksIntended(span: string): boolean {
+  return span.startsWith('{') ? /[:"']/.test(span) : /["'{,]/.test(span)
+}
+
+function repairFrom(text: string): string | null {
+  let from = 0
+  for (let tries = 0; tries < STARTS_MAX; tries++) {
+    const start = nextStart(text, from)
+    if (start === -1) return null
+    const end = endOf(text, start)
+    const span = end === -1 ? text.slice(start) : text.slice(start, end)
+    if (looksIntended(span) || end === -1) {
+      const repaired = tryRepair(span)
+      if (repaired !== null) return repaired
+    }
+    from = end === -1 ? start + 1 : end
+  }
+  return null
+}
+
+function tryRepair(span: string): string | null {
+  try {
+    const repaired = jsonrepair(span)
+    // It makes a string or a list of whatever is there; only what began as a structure may end as one.
+    return repaired.trimStart()[0] === span[0] && isStructure(repaired) ? repaired : null
+  } catch {
+    // Beyond repair, or nested deeper than its recursion goes.
+    return null
+  }
+}
+
+function nextStart(text: string, from: number): number {
+  for (let at = from; at < text.length; at++) {
+    const char = text.charCodeAt(at)
+    if (char === 0x7b || char === 0x5b) return at
+  }
+  return -1
+}
+
+/** The place after the bracket that closes the one at `start`, outside of strings; -1 if there is none. */
+function endOf(text: string, start: number): number {
+  let depth = 0
+  let inString = false
+  for (let at = start; at < text.length; at++) {
+    const char = text[at]
+    if (inString) {
+      if (char === '\\') at++
+      else if (char === '"') inString = false
+    } else if (char === '"') inString = true
+    else if (char === '{' || char === '[') depth++
+    else if ((char === '}' || char === ']') && --depth === 0) return at + 1
+  }
+  return -1
+}
+
+function isStructure(text: string): boolean {
+  return (text.startsWith('{') || text.startsWith('[')) && parseJson(text) !== undefined
+}

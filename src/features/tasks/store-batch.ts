@@ -1,0 +1,193 @@
+/**
+ * Writes a new batch to the Store, away from serving event loops: opens it, reserves space, adds its lines from the
+ * body file, and accepts or discards it. Lines are added for a short time, in small transactions, so that other writers
+ * and other callers' files get their turn. Task worker.
+ */
+import { INFERENCE_BODY_MAX_BYTES } from '../../protocol/limits.ts'
+import { blankSecrets } from '../../protocol/tool-secrets.ts'
+import type {
+  AcceptedBatch,
+  BatchRecord,
+  BatchRoom,
+  NewLine,
+  Opening,
+  OpeningBatch,
+  Reserved,
+  ReservingBatch,
+} from '../../storage/batches.ts'
+import { ConflictError, type Store, StoreError } from '../../storage/store.ts'
+import { BATCH_START, type FoundRequest } from './batches/batch-progress.ts'
+import { BatchReader } from './batches/batch-reader.ts'
+import { type FileBytes, fileSource } from './batches/file-source.ts'
+import { type ByteSource, type JsonPlace, readFully } from './batches/json-scanner.ts'
+import type { RequestFormName } from './batches/request-forms.ts'
+import { TaskFailure } from './task.ts'
+
+/** The place of a request in the file. */
+export interface RequestPlace {
+  readonly place: JsonPlace
+  readonly number: number
+}
+
+interface Verbs {
+  readonly open: { readonly batch: OpeningBatch; readonly nowMs: number }
+  readonly add: {
+    readonly id: string
+    readonly file: FileBytes
+    readonly form: RequestFormName
+    /** The first request that is not added yet. */
+    readonly from: RequestPlace
+    readonly leaseUntilMs: number
+    /** After this long it ends. */
+    readonly budgetMs: number
+  }
+  readonly reserve: { readonly batch: ReservingBatch; readonly room: BatchRoom }
+  readonly accept: { readonly batch: AcceptedBatch }
+  readonly abandon: { readonly id: string }
+}
+
+export type StoreVerb = { [Verb in keyof Verbs]: { readonly verb: Verb } & Verbs[Verb] }[keyof Verbs]
+type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
+
+export type StoreBatchOutput =
+  | { readonly outcome: 'opening'; readonly opening: Opening }
+  | { readonly outcome: 'room'; readonly reserved: Exclude<Reserved, 'lost'> }
+  /** `next`: the first request that was not added; null: all are there. */
+  | { readonly outcome: 'added'; readonly next: RequestPlace | null }
+  | { readonly outcome: 'accepted'; readonly batch: BatchRecord }
+  | { readonly outcome: 'abandoned' }
+  /** The `custom_id` of this request is that of an earlier one. */
+  | { readonly outcome: 'repeated'; readonly number: number }
+  /** The lease was over, and the batch was taken for abandoned. */
+  | { readonly outcome: 'lost' }
+
+/** A store that cannot be used now. The message is the code of the cause, which may be empty. */
+export const STORE_FAILED = 'store'
+
+/** Of one transaction: some milliseconds of a disk, for which other writers wait. */
+const GROUP_BYTES = 1024 * 1024
+const GROUP_REQUESTS = 1_000
+
+/**
+ * @param open opens a Store for one job. No Store stays open between jobs: an idle worker does not see that the other
+ * end of a connection has gone.
+ */
+export function createBatchStoring(
+  open: (url: string) => Promise<Pick<Store, 'batches' | 'close'>>,
+): (input: StoreBatchInput) => Promise<StoreBatchOutput> {
+  return async input => {
+    try {
+      const store = await open(input.storageUrl)
+      try {
+        return await carryOut(store.batches, input)
+      } finally {
+        await store.close()
+      }
+    } catch (thrown) {
+      throw thrown instanceof StoreError ? new TaskFailure(STORE_FAILED, thrown.code ?? '') : thrown
+    }
+  }
+}
+
+async function carryOut(batches: Store['batches'], input: StoreBatchInput): Promise<StoreBatchOutput> {
+  switch (input.verb) {
+    case 'open':
+      return { outcome: 'opening', opening: await batches.open(input.batch, input.nowMs) }
+    case 'reserve': {
+      const reserved = await batches.reserve(input.batch, input.room)
+      return reserved === 'lost' ? { outcome: 'lost' } : { outcome: 'room', reserved }
+    }
+    case 'add':
+      return await add(batches, input)
+    case 'accept':
+      return await accept(batches, input.batch)
+    case 'abandon':
+      await batches.abandon(input.id)
+      return { outcome: 'abandoned' }
+  }
+}
+
+async function accept(batches: Store['batches'], asked: AcceptedBatch): Promise<StoreBatchOutput> {
+  try {
+    const batch = await batches.accept(asked)
+    return batch === null ? { outcome: 'lost' } : { outcome: 'accepted', batch }
+  } catch (thrown) {
+    // It may be accepted, and only the answer lost.
+    const batch = await batches.find(asked.organizationId, asked.workspaceId, asked.id)
+    if (batch === null) throw thrown
+    return { outcome: 'accepted', batch }
+  }
+}
+
+async function add(
+  batches: Store['batches'],
+  { id, file, form, from, leaseUntilMs, budgetMs }: Verbs['add'],
+): Promise<StoreBatchOutput> {
+  if (!(await batches.keepOpen(id, leaseUntilMs))) return { outcome: 'lost' }
+  const endMs = performance.now() + budgetMs
+  const source = fileSource(file)
+  let group: FoundRequest[] = []
+  let bytes = 0
+  const { place, number } = from
+  const start = { ...BATCH_START, form, place, before: 'requests', requests: number } as const
+  const reader = new BatchReader(source, start, {
+    onRequest(request) {
+      group.push(request)
+      bytes += request.to - request.from
+    },
+    isEnough: () => bytes >= GROUP_BYTES || group.length >= GROUP_REQUESTS,
+  })
+  for (;;) {
+    const reached = reader.read()
+    const failed = await addGroup(batches, id, linesOf(source, group))
+    if (failed !== null) return failed
+    if (reached.before === 'end') return { outcome: 'added', next: null }
+    if (performance.now() >= endMs)
+      return { outcome: 'added', next: { place: reached.place, number: reached.requests } }
+    group = []
+    bytes = 0
+  }
+}
+
+/** Null: all are added. */
+async function addGroup(
+  batches: Store['batches'],
+  id: string,
+  lines: readonly NewLine[],
+): Promise<StoreBatchOutput | null> {
+  let rest = lines
+  let size = lines.length
+  while (rest.length > 0) {
+    try {
+      await batches.addLines(id, rest.slice(0, size))
+      rest = rest.slice(size)
+    } catch (thrown) {
+      if (!(thrown instanceof ConflictError)) throw thrown
+      if (thrown.field === 'id') return { outcome: 'lost' }
+      const [first] = rest
+      if (size === 1 && first !== undefined) return { outcome: 'repeated', number: first.number }
+      // Adds up to the one that is repeated, so that it can be named.
+      size = Math.ceil(size / 2)
+    }
+  }
+  return null
+}
+
+/**
+ * The lines of requests that follow each other. The body of a request that is too large for any is left empty, since
+ * its check refuses it; a group ends with it. Credentials of MCP servers are not stored: their check refuses them too.
+ */
+function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly NewLine[] {
+  const kept = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
+  const start = kept[0]?.from ?? 0
+  const bytes = Buffer.allocUnsafe((kept.at(-1)?.to ?? 0) - start)
+  readFully(source, bytes, start)
+  return group.map(({ number, customId, from, to }) => ({
+    number,
+    customId,
+    body:
+      to - from > INFERENCE_BODY_MAX_BYTES
+        ? ''
+        : blankSecrets(bytes.toString('utf8', from - start, to - start)),
+  }))
+}

@@ -1,0 +1,113 @@
+/**
+ * Task types, the messages between a pool and its workers, and the closed set of task failures. Only plain data travels
+ * between threads, because a copied error loses its class and fields: `toPlain` and `fromPlain` convert. Pure.
+ */
+import { isError } from '../../base/errors.ts'
+
+/** Evaluation tasks are short and requests wait for them; bulk tasks are long and have a pool of their own. */
+export const POOLS = ['evaluation', 'bulk'] as const
+export type PoolName = (typeof POOLS)[number]
+
+/** A pure function of plain data. @throws TaskFailure for an input that it cannot serve */
+export type TaskFunction<Input, Output> = (input: Input) => Output | Promise<Output>
+
+/** One row of a table of tasks. */
+export interface Task<Input, Output> {
+  readonly pool: PoolName
+  /** Loads its code; called once in each worker that needs it. */
+  readonly load: () => Promise<TaskFunction<Input, Output>>
+}
+
+/** The input is `never`, so that every task fits. */
+export type TaskTable = Readonly<Record<string, Task<never, unknown>>>
+export type InputOf<Row> = Row extends Task<infer Input, unknown> ? Input : never
+export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : never
+
+export interface TaskMessage {
+  readonly task: string
+  readonly input: unknown
+  /** Shared memory in which the worker tells the phase of a job. Sent until its first answer, null after it. */
+  readonly phase: Int32Array | null
+}
+
+/** Phases of a job in its worker. A worker may be ended in the last one only: see WorkerSlot.end. */
+export const JOB_PHASES = { none: 0, posted: 1, loading: 2, running: 3 } as const
+
+/** Milliseconds of a job without the loading of its code: from its begin to its end, and of a core. */
+export interface TaskTimes {
+  readonly ranMs: number
+  readonly cpuMs: number
+}
+
+export type TaskReply = TaskTimes &
+  (
+    | { readonly kind: 'done'; readonly output: unknown }
+    | { readonly kind: 'failed'; readonly failure: PlainFailure }
+  )
+
+/** Given to each worker at its start. */
+export interface WorkerSetup {
+  readonly pool: PoolName
+  /** Names of tasks whose code it loads before it is ready. */
+  readonly tasks: ReadonlySet<string>
+}
+
+/** How a task ended for its caller. */
+export const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed', 'cancelled'] as const
+export type TaskOutcome = (typeof TASK_OUTCOMES)[number]
+
+/** A TaskFailure as plain data, the form in which it travels between threads. */
+interface PlainFailure {
+  /** For code to match on. `internal`: the function threw anything but a TaskFailure. */
+  readonly code: string
+  /** Contains nothing of the input. */
+  readonly message: string
+}
+
+/** A task function throws this for an input that it cannot process. The message contains nothing of the input. */
+export class TaskFailure extends Error {
+  override readonly name = 'TaskFailure'
+  readonly code: string
+
+  constructor(code: string, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+const MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
+  overloaded: 'the task pool is full',
+  timeout: 'the task took too long',
+  crashed: "the task's worker died",
+  failed: 'the task failed',
+  cancelled: 'the task was cancelled',
+}
+
+/** The task gave no output; `outcome` says why. */
+export class TaskError extends Error {
+  override readonly name = 'TaskError'
+  readonly outcome: Exclude<TaskOutcome, 'ok'>
+  /** Set only when the outcome is `failed`. */
+  readonly failure: PlainFailure | null
+  /** Only with `overloaded`: the jobs of its own key leave it no room, and others' jobs may find some. */
+  readonly keyFull: boolean
+
+  constructor(outcome: Exclude<TaskOutcome, 'ok'>, failure: PlainFailure | null = null, keyFull = false) {
+    super(failure === null ? MESSAGES[outcome] : failure.message)
+    this.outcome = outcome
+    this.failure = failure
+    this.keyFull = keyFull
+  }
+}
+
+/** Converts anything thrown to plain data. An unexpected error may quote the input, so only its class is kept. */
+export function toPlain(thrown: unknown): PlainFailure {
+  if (thrown instanceof TaskFailure) return { code: thrown.code, message: thrown.message }
+  const kind = isError(thrown) ? thrown.constructor.name : typeof thrown
+  return { code: 'internal', message: `${MESSAGES.failed}: ${kind}` }
+}
+
+/** The error that a worker's plain failure stands for. */
+export function fromPlain(failure: PlainFailure): TaskError {
+  return new TaskError('failed', failure)
+}

@@ -1,0 +1,140 @@
+/**
+ * The bash server tool: one command at a time. By default the call goes to the client, as Messages clients expect; with
+ * the `gateway` engine, it runs in a sandbox container.
+ */
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'
+import {
+  BAD_COMMANDS,
+  boundsOf,
+  type ContainerDeps,
+  type ContainerUse,
+  commandsOf,
+  describedBy,
+  failureText,
+  onlyOutput,
+  placeFields,
+  settingsOf,
+  settingsPath,
+  useContainer,
+  wantedContainer,
+} from './container-use.ts'
+
+export function createBash(deps: ContainerDeps): ServerTool {
+  return {
+    name: 'bash',
+    async open(entries, exchange) {
+      const uses = new Map<RequestedTool, ContainerUse>()
+      for (const entry of entries) {
+        if (runsHere(entry.tool)) {
+          const use = useContainer(
+            deps,
+            exchange,
+            wantedContainer(settingsOf(entry.tool), settingsPath(entry)),
+          )
+          await use.check()
+          uses.set(entry.tool, use)
+        }
+      }
+      return {
+        declare: () => entries.map(({ tool }) => declaration(tool, uses.get(tool))),
+        begun: call => begunFields(call),
+        leaves: ({ tool, arguments: args }) => !uses.has(tool) && isCommand(args),
+        run(call, _, signal) {
+          const use = uses.get(call.tool)
+          if (use !== undefined) return runBash(call, use, signal)
+          const begun = begunFields(call)
+          return isCommand(call.arguments)
+            ? { item: begun, result: '', next: 'end-turn' }
+            : failedOutcome(begun, BAD_COMMAND)
+        },
+      }
+    },
+  }
+}
+
+function runsHere(tool: RequestedTool): boolean {
+  const { engine } = settingsOf(tool)
+  return engine === 'gateway' || engine === 'openrouter'
+}
+
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  const place = runsHere(tool)
+    ? ' in a container. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls'
+    : ''
+  return {
+    tool,
+    name: 'bash',
+    ...describedBy(`Runs a bash command${place}.`, use),
+    parameters: objectSchema([], {
+      command: { type: 'string', description: 'The command' },
+      commands: {
+        type: 'array',
+        items: { type: 'string' },
+        description: 'Several commands, one after the other',
+      },
+      restart: { type: 'boolean', description: 'True: start a new shell, without a command' },
+      timeout_ms: { type: 'integer', description: 'Milliseconds that it may take' },
+      max_output_length: { type: 'integer', description: 'Characters of its output' },
+    }),
+  }
+}
+
+function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
+  const command = commandsOf(call.arguments)?.join('\n')
+  return {
+    call_id: call.callId,
+    arguments: JSON.stringify(call.arguments),
+    ...(command === undefined ? {} : { command }),
+  }
+}
+
+/** True if a client can run it. */
+function isCommand(args: ToolCall['arguments']): boolean {
+  return args['restart'] === true || commandsOf(args) !== null
+}
+
+const BAD_COMMAND = 'command: must be a string'
+
+async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
+  const begun = begunFields(call)
+  const commands = commandsOf(call.arguments)
+  if (commands === null) {
+    // Each command has a new shell in any case.
+    if (call.arguments['restart'] === true) return outcomeOf(begun, { stdout: '', stderr: '', exitCode: 0 })
+    return failedOutcome(begun, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
+  }
+  try {
+    const code = { language: 'shell', text: commands.join('\n') } as const
+    const done = await use.run([code], boundsOf(call.arguments), signal)
+    const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
+    return outcomeOf(
+      { ...begun, ...placeFields(done) },
+      { stdout, stderr: timedOut ? stderr + TIMED_OUT : stderr, exitCode },
+      done.reply.notice,
+    )
+  } catch (thrown) {
+    return failedOutcome(begun, failureText(thrown, signal))
+  }
+}
+
+const TIMED_OUT = 'The command took too long and was stopped\n'
+
+interface BashResult {
+  readonly stdout: string
+  readonly stderr: string
+  readonly exitCode: number
+}
+
+function outcomeOf(
+  fields: Readonly<Record<string, unknown>>,
+  result: BashResult,
+  notice: string | null = null,
+): ToolOutcome {
+  const told = notice === null ? {} : { error: notice }
+  return { item: { ...fields, ...result, ...told }, result: JSON.stringify({ ...result, ...told }) }
+}
+
+function failedOutcome(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {
+  return { item: { ...fields, error, status: 'failed' }, result: JSON.stringify({ error }) }
+}

@@ -1,0 +1,179 @@
+/**
+ * The code_interpreter server tool: runs the model's Python code in a sandbox container. Also serves the native tool of
+ * that name if the provider has none, with its items and events.
+ */
+import { isFileId } from '../../../base/ids.ts'
+import { recordOrEmpty, texts } from '../../../base/json.ts'
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import type {
+  FunctionDeclaration,
+  NativeDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDeclaration,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolProgress,
+} from '../tool.ts'
+import {
+  allowedDomains,
+  type ContainerDeps,
+  type ContainerUse,
+  describedBy,
+  failureText,
+  onlyOutput,
+  placeFields,
+  settingsOf,
+  settingsPath,
+  useContainer,
+  type WantedContainer,
+  wantedContainer,
+} from './container-use.ts'
+
+const NATIVE = 'code_interpreter'
+
+export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
+  return {
+    name: 'code_interpreter',
+    native: [NATIVE],
+    async open(entries, exchange, display) {
+      const uses = new Map<RequestedTool, ContainerUse>()
+      /** A provider may run a native one itself, on other terms. */
+      const prepare = async (entry: ToolEntry): Promise<string | null> => {
+        if (uses.has(entry.tool)) return null
+        const use = useContainer(deps, exchange, wantedOf(entry))
+        if (entry.tool.type === NATIVE) {
+          const missing = await use.missing()
+          if (missing !== null) return missing
+        } else await use.check()
+        uses.set(entry.tool, use)
+        return null
+      }
+      for (const entry of entries) if (entry.tool.type !== NATIVE) await prepare(entry)
+      const declare = async (entry: ToolEntry, hosted: boolean): Promise<ToolDeclaration> => {
+        // No provider can read files of the workspace.
+        if (hosted && entry.tool.type === NATIVE && !wantedOf(entry).fileIds.some(isFileId))
+          return { native: entry.tool as NativeDeclaration['native'] }
+        const missing = await prepare(entry)
+        if (missing !== null) return { tool: entry.tool, missing }
+        return declaration(entry.tool, uses.get(entry.tool))
+      }
+      return {
+        declare: place => Promise.all(entries.map(entry => declare(entry, place.hosts(NATIVE)))),
+        begun: call =>
+          call.tool.type === NATIVE
+            ? { type: 'code_interpreter_call', code: codeOf(call) ?? '', outputs: [] }
+            : { code: codeOf(call) ?? '', language: 'python' },
+        run(call, progress, signal) {
+          const use = uses.get(call.tool)
+          const code = codeOf(call)
+          if (use === undefined || code === null) return failedOutcome('code: must be a string')
+          return call.tool.type === NATIVE
+            ? runNative(code, use, { display, progress, signal })
+            : runPython(code, use, signal)
+        },
+      }
+    },
+  }
+}
+
+/**
+ * `container` is an id, or `{type: auto}` with what it must have; `environment` says it as for the shell. Each value of
+ * `memory_limit` is taken: a container has the memory of the setting, and the model is told how much that is.
+ */
+function wantedOf(entry: ToolEntry): WantedContainer {
+  const settings = settingsOf(entry.tool)
+  const path = `${settingsPath(entry)}.container`
+  const { container } = settings
+  if (typeof container === 'string') {
+    const environment = { type: 'container_reference', container_id: container }
+    return { ...wantedContainer({ ...settings, environment }, path), path }
+  }
+  const wanted = wantedContainer(settings, settingsPath(entry))
+  const fields = recordOrEmpty(container)
+  const fileIds = texts(fields['file_ids'])
+  const domains = allowedDomains(fields['network_policy'], `${path}.network_policy`)
+  if (fileIds.length === 0 && domains === null) return wanted
+  const terms = domains === null ? wanted.terms : { ...wanted.terms, allowedDomains: domains }
+  return {
+    ...wanted,
+    terms,
+    path,
+    ...(fileIds.length === 0 ? {} : { fileIds, filesPath: `${path}.file_ids` }),
+  }
+}
+
+const WORDS =
+  'Runs Python 3 code in a container and returns what it prints. Each run is a new interpreter in /mnt/data; only files below /mnt/data stay for later runs. Packages beyond the standard library may be missing.'
+
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  return {
+    tool,
+    name: 'code_interpreter',
+    ...describedBy(WORDS, use),
+    parameters: objectSchema(['code'], { code: { type: 'string', description: 'The Python code' } }),
+  }
+}
+
+function codeOf({ arguments: { code } }: ToolCall): string | null {
+  return typeof code === 'string' ? code : null
+}
+
+const NO_BOUNDS = { timeoutMs: null, maxOutputLength: null }
+
+async function python(code: string, use: ContainerUse, signal: AbortSignal) {
+  const done = await use.run([{ language: 'python', text: code }], NO_BOUNDS, signal)
+  const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
+  const told = done.reply.notice ?? (timedOut ? 'The run took too long and was stopped' : null)
+  return { done, printed: { stdout, stderr: told === null ? stderr : `${stderr}${told}\n`, exitCode } }
+}
+
+async function runPython(code: string, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
+  try {
+    const { done, printed } = await python(code, use, signal)
+    return {
+      item: { code, language: 'python', ...printed, ...placeFields(done) },
+      result: JSON.stringify(printed),
+    }
+  } catch (thrown) {
+    return failedOutcome(failureText(thrown, signal))
+  }
+}
+
+interface NativeShow {
+  readonly display: ToolDisplay
+  readonly progress: ToolProgress
+  readonly signal: AbortSignal
+}
+
+async function runNative(
+  code: string,
+  use: ContainerUse,
+  { display, progress, signal }: NativeShow,
+): Promise<ToolOutcome> {
+  const tell = (name: string, fields: Readonly<Record<string, unknown>> = {}): void =>
+    progress({ name: `code_interpreter_call${name}`, fields })
+  tell('.in_progress')
+  tell('_code.delta', { delta: code })
+  tell('_code.done', { code })
+  tell('.interpreting')
+  try {
+    const { done, printed } = await python(code, use, signal)
+    const { containerId, files } = done
+    tell('.completed')
+    if (files.length > 0) display.annotate(files)
+    const logs = printed.stdout + printed.stderr
+    return {
+      item: { code, container_id: containerId, outputs: logs === '' ? [] : [{ type: 'logs', logs }] },
+      result: JSON.stringify(printed),
+    }
+  } catch (thrown) {
+    return { ...failedOutcome(failureText(thrown, signal)), item: { status: 'failed' } }
+  }
+}
+
+function failedOutcome(error: string): ToolOutcome {
+  return { item: { status: 'incomplete' }, result: JSON.stringify({ error }) }
+}

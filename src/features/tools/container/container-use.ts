@@ -1,0 +1,301 @@
+/**
+ * Code that the sandbox tools share: reads which container a request wants, opens it at the first call, and lists its
+ * files.
+ */
+
+import { GatewayError, refuseField, toGatewayError } from '../../../base/errors.ts'
+import { isFileId } from '../../../base/ids.ts'
+import { recordOrEmpty, texts } from '../../../base/json.ts'
+import type { Exchange } from '../../../exchange/exchange.ts'
+import type { Config } from '../../../process/config/config.ts'
+import type { Annotation } from '../../../protocol/items.ts'
+import type { FileRecord } from '../../../storage/files.ts'
+import type { Files } from '../../files/files.ts'
+import {
+  type Code,
+  type Container,
+  type ContainerFile,
+  type ContainerOwner,
+  type ContainerTerms,
+  DATA_FOLDER,
+  type RunReply,
+  type Sandbox,
+} from '../../sandbox/sandbox.ts'
+import { placeOf } from '../stored-texts.ts'
+import type { FunctionDeclaration, RequestedTool, ToolEntry } from '../tool.ts'
+import { domainsRefusal } from '../web/domains.ts'
+
+/** A container as an entry of the request wants it. */
+export interface WantedContainer {
+  /** Null: a new one. */
+  readonly id: string | null
+  readonly terms: ContainerTerms
+  /** Files of the workspace that are put into it. */
+  readonly fileIds: readonly string[]
+  /** Paths for errors. */
+  readonly path: string
+  readonly filesPath: string
+}
+
+/** Dependencies of the sandbox tools. */
+export interface ContainerDeps {
+  readonly sandbox: Sandbox
+  readonly files: Pick<Files, 'find' | 'readWhole'>
+  readonly config: Pick<Config, 'tools'>
+}
+
+interface ContainerRun {
+  readonly containerId: string
+  readonly reply: RunReply
+  /** The files that the run made or changed, the latest first. */
+  readonly files: readonly ContainerFileCitation[]
+}
+
+type ContainerFileCitation = Extract<Annotation, { type: 'container_file_citation' }>
+
+/** The container of one entry, in one exchange. */
+export interface ContainerUse {
+  /**
+   * Rejects with a GatewayError that names the entry if the entry can have no container. Opens the one that it names.
+   */
+  check(): Promise<void>
+  /** As `check`, for an entry that asks for nothing special: why nobody here can run it; null: somebody can. */
+  missing(): Promise<string | null>
+  /** Tells the model what the container has; empty: nothing. Known once `check` has passed. */
+  describe(): Pick<FunctionDeclaration, 'description' | 'isForeign'>
+  /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
+  run(codes: readonly Code[], bounds: RunBounds, signal: AbortSignal): Promise<ContainerRun>
+}
+
+interface RunBounds {
+  readonly timeoutMs: number | null
+  readonly maxOutputLength: number | null
+}
+
+/** The fields of an item for where code ran, and what files it left. */
+export function placeFields({ containerId, files }: ContainerRun): Readonly<Record<string, unknown>> {
+  return { container_id: containerId, ...(files.length === 0 ? {} : { files }) }
+}
+
+/** The output of the only code of a run, and how it ended. */
+export function onlyOutput({ reply: { outputs } }: ContainerRun) {
+  const { stdout = '', stderr = '', exitCode = null, timedOut = false } = outputs[0] ?? {}
+  return { stdout, stderr, exitCode: exitCode ?? (timedOut ? LATE : STOPPED), timedOut }
+}
+
+/** Exit codes: as `timeout` tells it, and as a shell tells that a program was killed. */
+const LATE = 124
+export const STOPPED = 137
+
+const SLEEP_SECONDS = 900
+const FILES_MAX = 10
+const CONTAINER_ID = /^[\w-]{1,40}$/
+
+/** Reads `environment` and `sleep_after_seconds`. @throws GatewayError that names the field */
+export function wantedContainer(fields: Readonly<Record<string, unknown>>, path: string): WantedContainer {
+  const environment = recordOrEmpty(fields['environment'])
+  const at = `${path}.environment`
+  const id = environment['container_id'] ?? null
+  const isReference = environment['type'] === 'container_reference'
+  if (isReference && id === null)
+    throw refuseField(`${at}.container_id`, 'is required in a container_reference')
+  if (id !== null && !(typeof id === 'string' && CONTAINER_ID.test(id)))
+    throw refuseField(
+      `${at}.container_id`,
+      'must be 1 to 40 characters long and contain only letters, digits, _ and -',
+    )
+  const sleep = fields['sleep_after_seconds']
+  return {
+    id: isReference ? (id as string) : null,
+    terms: {
+      sleepAfterSeconds: typeof sleep === 'number' ? sleep : SLEEP_SECONDS,
+      allowedDomains: allowedDomains(environment['network_policy'], `${at}.network_policy`),
+    },
+    fileIds: texts(environment['file_ids']),
+    path: at,
+    filesPath: `${at}.file_ids`,
+  }
+}
+
+/** Null: no network. @throws GatewayError that names the field */
+export function allowedDomains(policy: unknown, path: string): readonly string[] | null {
+  const { type, allowed_domains: given } = recordOrEmpty(policy)
+  if (type !== 'allowlist') return null
+  const domains = texts(given)
+  const at = `${path}.allowed_domains`
+  if (domains.length === 0) throw refuseField(at, 'must name at least one domain')
+  const why = domainsRefusal(domains)
+  if (why !== null) throw refuseField(at, why)
+  const withPath = domains.findIndex(domain => domain.replace(/^https?:\/\//i, '').includes('/'))
+  if (withPath !== -1) throw refuseField(`${at}[${withPath}]`, 'must be a domain without a path')
+  return domains
+}
+
+export function useContainer(
+  { sandbox, files, config }: ContainerDeps,
+  exchange: Exchange,
+  wanted: WantedContainer,
+): ContainerUse {
+  const place = placeOf(exchange)
+  const { organizationId, workspaceId, keyHash } = exchange.caller
+  const owner: ContainerOwner = { organizationId, workspaceId }
+  let opening: Promise<Container> | null = null
+  /** The files to bring, by their names in the container. */
+  let brought: ReadonlyMap<string, FileRecord> = new Map()
+  let bringing: Promise<void> | null = null
+
+  function open(): Promise<Container> {
+    opening ??= sandbox.open(owner, wanted.id, wanted.terms)
+    return opening
+  }
+
+  /** A file that the container has under the name stays: code may have changed it. */
+  async function bring(container: Container): Promise<void> {
+    if (brought.size === 0) return
+    const there = new Set((await container.list()).map(({ path }) => path))
+    for (const [name, file] of brought) {
+      if (!there.has(name)) await container.write(name, await files.readWhole(file, maxBytes, keyHash))
+    }
+  }
+
+  const maxBytes = config.tools.sandbox.fileMb * 1024 * 1024
+
+  async function findFiles(): Promise<ReadonlyMap<string, FileRecord>> {
+    const found = new Map<string, FileRecord>()
+    let bytes = 0
+    for (const [at, id] of wanted.fileIds.entries()) {
+      const path = `${wanted.filesPath}[${at}]`
+      const file = isFileId(id) ? await files.find(place, id) : null
+      if (file === null)
+        throw refuseField(path, 'must be the id of a file in this workspace (POST /v1/files)')
+      bytes += file.bytes
+      if (bytes > maxBytes)
+        throw refuseField(
+          path,
+          `does not fit into a container, which has room for ${config.tools.sandbox.fileMb} MB (setting tools.sandbox.fileMb)`,
+        )
+      found.set(found.has(file.filename) ? `${id}-${file.filename}` : file.filename, file)
+    }
+    return found
+  }
+
+  return {
+    async check() {
+      brought = await findFiles()
+      try {
+        if (wanted.id === null) await sandbox.check(wanted.terms)
+        else await open()
+      } catch (thrown) {
+        opening = null
+        const { code, message, retryAfterSeconds } = toGatewayError(thrown)
+        const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
+        throw new GatewayError(code, `${wanted.path}: ${message}`, { ...retry, cause: thrown })
+      }
+    },
+    async missing() {
+      const isPlain =
+        wanted.id === null && wanted.terms.allowedDomains === null && wanted.fileIds.length === 0
+      try {
+        await this.check()
+        return null
+      } catch (thrown) {
+        const { code, cause } = thrown as GatewayError
+        if (!isPlain || code !== 'invalid_request') throw thrown
+        return toGatewayError(cause).message
+      }
+    },
+    describe() {
+      const { allowedDomains: domains } = wanted.terms
+      const network =
+        domains === null
+          ? 'It has no network.'
+          : `It reaches these domains by HTTPS, and nothing else: ${domains.join(', ')}.`
+      const memory = `It has ${config.tools.sandbox.memoryMb} MB of memory. ${network}`
+      if (brought.size === 0) return { description: memory }
+      const names = [...brought.keys()].map(name => `${DATA_FOLDER}/${name}`)
+      return {
+        description: `${memory} The user has put these files into it: ${names.join(', ')}.`,
+        isForeign: true,
+      }
+    },
+    async run(codes, bounds, signal) {
+      const container = await open()
+      bringing ??= bring(container)
+      await bringing
+      const before = new Map((await container.list()).map(file => [file.path, file]))
+      const reply = await container.run({ codes, ...bounds }, signal)
+      const changed = (await container.list()).filter(file => isChanged(file, before.get(file.path)))
+      return {
+        containerId: container.id,
+        reply,
+        files: changed.slice(0, FILES_MAX).map(({ path }) => citation(container.id, path)),
+      }
+    },
+  }
+}
+
+function isChanged(now: ContainerFile, before: ContainerFile | undefined): boolean {
+  return before === undefined || before.changedMs !== now.changedMs || before.bytes !== now.bytes
+}
+
+function citation(containerId: string, path: string): ContainerFileCitation {
+  const full = `${DATA_FOLDER}/${path}`
+  return {
+    type: 'container_file_citation',
+    container_id: containerId,
+    file_id: `cfile_${Buffer.from(full).toString('base64url')}`,
+    filename: path.slice(path.lastIndexOf('/') + 1),
+    start_index: 0,
+    end_index: 0,
+  }
+}
+
+/** The words for a tool, and what its container has. */
+export function describedBy(
+  words: string,
+  use: ContainerUse | undefined,
+): Pick<FunctionDeclaration, 'description' | 'isForeign'> {
+  const has = use?.describe()
+  return { ...has, description: [words, has?.description ?? ''].join(' ').trim() }
+}
+
+/** The settings of an entry: under `parameters`, or beside the type in the spelling of a provider. */
+export function settingsOf(tool: RequestedTool): Readonly<Record<string, unknown>> {
+  return tool.type.includes(':') ? recordOrEmpty(tool.parameters) : tool
+}
+
+export function settingsPath({ tool, path }: ToolEntry): string {
+  return tool.type.includes(':') ? `${path}.parameters` : path
+}
+
+/** Limits that the call asks for. Values of other types are ignored. */
+export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
+  return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
+}
+
+function countOf(value: unknown): number | null {
+  return typeof value === 'number' && Number.isFinite(value) && value >= 1 ? Math.floor(value) : null
+}
+
+/** Commands of one call. */
+const COMMANDS_MAX = 32
+
+/** Null: the model gave none, or no texts, or too many. */
+export function commandsOf({
+  command,
+  commands,
+}: Readonly<Record<string, unknown>>): readonly string[] | null {
+  const given = Array.isArray(commands) ? (commands as unknown[]) : [command]
+  const texts = given.filter(each => typeof each === 'string')
+  const fits = texts.length === given.length && texts.length > 0 && texts.length <= COMMANDS_MAX
+  return fits ? texts : null
+}
+
+export const BAD_COMMANDS = `commands: must be an array of 1 to ${COMMANDS_MAX} strings`
+
+/** The outcome of a call that could not run. Other failures are thrown again. */
+export function failureText(thrown: unknown, signal: AbortSignal): string {
+  signal.throwIfAborted()
+  if (thrown instanceof GatewayError && thrown.code !== 'internal') return thrown.message
+  throw thrown
+}

@@ -1,0 +1,172 @@
+/**
+ * The shell server tool: runs the model's commands in a sandbox container. Also serves the native `shell` and
+ * `local_shell`, with items of their own kind.
+ */
+import { refuseField } from '../../../base/errors.ts'
+import { itemId } from '../../../base/ids.ts'
+import { recordOrEmpty } from '../../../base/json.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import type { RunOutput } from '../../sandbox/sandbox.ts'
+import type {
+  FunctionDeclaration,
+  NativeDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDeclaration,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+} from '../tool.ts'
+import {
+  BAD_COMMANDS,
+  boundsOf,
+  type ContainerDeps,
+  type ContainerUse,
+  commandsOf,
+  describedBy,
+  failureText,
+  placeFields,
+  STOPPED,
+  settingsOf,
+  settingsPath,
+  useContainer,
+  wantedContainer,
+} from './container-use.ts'
+
+const NATIVE = ['shell', 'local_shell']
+
+export function createShell(deps: ContainerDeps): ServerTool {
+  return {
+    name: 'shell',
+    native: NATIVE,
+    async open(entries, exchange, display) {
+      if (!DIALECT_ABILITIES[exchange.dialect].toolItems) {
+        const path = entries[0]?.path ?? 'tools'
+        throw refuseField(
+          `${path}.type`,
+          'the shell tool works with /responses and /messages, not with chat completions',
+        )
+      }
+      const uses = new Map<RequestedTool, ContainerUse>()
+      for (const entry of entries) {
+        const use = useContainer(deps, exchange, wantedContainer(settingsOf(entry.tool), settingsPath(entry)))
+        uses.set(entry.tool, use)
+        // A provider may run a native one itself.
+        if (!isNative(entry.tool)) await use.check()
+      }
+      const checked = new Set<RequestedTool>()
+      const declare = async (
+        { tool }: ToolEntry,
+        hosts: (type: string) => boolean,
+      ): Promise<ToolDeclaration> => {
+        if (isNative(tool) && hosts(tool.type)) return { native: tool as NativeDeclaration['native'] }
+        if (isNative(tool) && !runsAtClient(tool) && !checked.has(tool)) {
+          const missing = (await uses.get(tool)?.missing()) ?? null
+          if (missing !== null) return { tool, missing }
+        }
+        checked.add(tool)
+        return declaration(tool, uses.get(tool))
+      }
+      return {
+        declare: place => Promise.all(entries.map(entry => declare(entry, type => place.hosts(type)))),
+        begun: call => begunFields(call),
+        leaves: ({ tool }) => !uses.has(tool) || runsAtClient(tool),
+        run: (call, _, signal) => {
+          const use = uses.get(call.tool)
+          if (use === undefined || runsAtClient(call.tool)) return atClient(call)
+          return runShell(call, use, display, signal)
+        },
+      }
+    },
+  }
+}
+
+function isNative({ type }: RequestedTool): boolean {
+  return NATIVE.includes(type)
+}
+
+/** The native tool may ask for the machine of the client. */
+function runsAtClient(tool: RequestedTool): boolean {
+  return tool.type === 'shell' && recordOrEmpty(tool['environment'])['type'] === 'local'
+}
+
+const WORDS =
+  'Runs shell commands (bash) in a container, one after the other. Python is there as python3. Each command starts in /mnt/data in a new shell; only files below /mnt/data stay for later calls.'
+
+function declaration(tool: RequestedTool, use: ContainerUse | undefined): FunctionDeclaration {
+  return {
+    tool,
+    name: tool.type === 'local_shell' ? 'local_shell' : 'shell',
+    ...describedBy(WORDS, runsAtClient(tool) ? undefined : use),
+    parameters: objectSchema(['commands'], {
+      commands: { type: 'array', items: { type: 'string' }, description: 'Commands, run in this order' },
+      timeout_ms: { type: 'integer', description: 'Milliseconds for all commands together' },
+      max_output_length: { type: 'integer', description: 'Characters of the output of each command' },
+    }),
+  }
+}
+
+function actionOf({ arguments: args }: ToolCall) {
+  const { timeoutMs, maxOutputLength } = boundsOf(args)
+  return {
+    commands: commandsOf(args) ?? [],
+    ...(timeoutMs === null ? {} : { timeout_ms: timeoutMs }),
+    ...(maxOutputLength === null ? {} : { max_output_length: maxOutputLength }),
+  }
+}
+
+function begunFields(call: ToolCall): Readonly<Record<string, unknown>> {
+  const type = isNative(call.tool) ? { type: 'shell_call' } : {}
+  return { ...type, call_id: call.callId, action: actionOf(call) }
+}
+
+function atClient(call: ToolCall): ToolOutcome {
+  return { item: begunFields(call), result: '', next: 'end-turn' }
+}
+
+async function runShell(
+  call: ToolCall,
+  use: ContainerUse,
+  display: ToolDisplay,
+  signal: AbortSignal,
+): Promise<ToolOutcome> {
+  const commands = commandsOf(call.arguments)
+  if (commands === null) return failedOutcome(call, BAD_COMMANDS)
+  const bounds = boundsOf(call.arguments)
+  try {
+    const codes = commands.map(text => ({ language: 'shell', text }) as const)
+    const done = await use.run(codes, bounds, signal)
+    const { reply, files } = done
+    const output = reply.outputs.map(outputOf)
+    const told = reply.notice === null ? {} : { error: reply.notice }
+    const shown = { ...placeFields(done), ...told }
+    const result = JSON.stringify({ output, ...told, files: files.map(({ filename }) => filename) })
+    if (!isNative(call.tool)) return { item: { ...begunFields(call), output, ...shown }, result }
+    display.item({
+      type: 'shell_call_output',
+      id: itemId('st'),
+      call_id: call.callId,
+      output,
+      max_output_length: bounds.maxOutputLength,
+      status: 'completed',
+      ...shown,
+    })
+    return { item: begunFields(call), result }
+  } catch (thrown) {
+    return failedOutcome(call, failureText(thrown, signal))
+  }
+}
+
+/** Native items have no form for a failure. */
+function failedOutcome(call: ToolCall, error: string): ToolOutcome {
+  const fields = isNative(call.tool) ? { status: 'incomplete' } : { status: 'failed', error }
+  return { item: { ...begunFields(call), ...fields }, result: JSON.stringify({ error }) }
+}
+
+function outputOf({ stdout, stderr, exitCode, timedOut }: RunOutput) {
+  const outcome =
+    exitCode === null && timedOut ? { type: 'timeout' } : { type: 'exit', exit_code: exitCode ?? STOPPED }
+  return { stdout, stderr, outcome }
+}

@@ -1,0 +1,149 @@
+/**
+ * The text_editor server tool: views and edits text files of the workspace. A change creates a new file with the same
+ * name.
+ */
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import {
+  replacedOnce,
+  requiredArgument,
+  StoredTexts,
+  type TextDeps,
+  TextFault,
+  textArgument,
+} from '../stored-texts.ts'
+import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'
+
+const COMMANDS = ['view', 'create', 'str_replace', 'insert'] as const
+type EditorCommand = (typeof COMMANDS)[number]
+/** Characters of the lines that one view shows. */
+const VIEW_MAX_CHARS = 100_000
+
+type Args = ToolCall['arguments']
+type Verb = (texts: StoredTexts, filename: string, args: Args, signal: AbortSignal) => Promise<string>
+
+export function createTextEditor(deps: TextDeps): ServerTool {
+  return {
+    name: 'text_editor',
+    open(entries, exchange) {
+      const texts = new StoredTexts(deps, exchange)
+      return {
+        declare: () => entries.map(({ tool }) => declaration(tool)),
+        begun: call => fieldsOf(call),
+        run: (call, _, signal) => run(texts, call, signal),
+      }
+    },
+  }
+}
+
+function declaration(tool: RequestedTool): FunctionDeclaration {
+  const text = (description: string) => ({ type: 'string', description })
+  return {
+    tool,
+    name: 'text_editor',
+    description:
+      'Edits text files of the workspace. view shows lines with their numbers; create writes a file; str_replace replaces old_str, which must be in the file exactly once; insert puts new_str after the line insert_line (0: before the first).',
+    parameters: objectSchema(['command', 'path'], {
+      command: { type: 'string', enum: COMMANDS },
+      path: text('The name of the file; there are no folders'),
+      file_text: text('For create: the whole text'),
+      old_str: text('For str_replace'),
+      new_str: text('For str_replace and insert'),
+      insert_line: { type: 'integer', minimum: 0 },
+      view_range: {
+        type: 'array',
+        items: { type: 'integer' },
+        description: 'For view: first and last line; -1 is the end',
+      },
+    }),
+  }
+}
+
+function fieldsOf({ arguments: { command, path } }: ToolCall): Readonly<Record<string, unknown>> {
+  return {
+    ...(COMMANDS.some(each => each === command) ? { command } : {}),
+    ...(typeof path === 'string' ? { filePath: path } : {}),
+  }
+}
+
+async function run(texts: StoredTexts, call: ToolCall, signal: AbortSignal): Promise<ToolOutcome> {
+  const { arguments: args } = call
+  try {
+    const command = COMMANDS.find(each => each === args['command'])
+    if (command === undefined) throw new TextFault(`command: must be one of ${COMMANDS.join(', ')}`)
+    const result = await VERBS[command](texts, filenameOf(requiredArgument(args, 'path')), args, signal)
+    return { item: fieldsOf(call), result }
+  } catch (thrown) {
+    if (!(thrown instanceof TextFault)) throw thrown
+    return {
+      item: { ...fieldsOf(call), status: 'incomplete' },
+      result: JSON.stringify({ error: thrown.message }),
+    }
+  }
+}
+
+/** Two files in two folders would be one here, so folders are refused. */
+function filenameOf(path: string): string {
+  const name = path.replace(/^(?:\.?\/)+/, '')
+  if (name === '' || /[/\\]/.test(name))
+    throw new TextFault('path: must be the name of a file; there are no folders')
+  return name
+}
+
+const VERBS: Readonly<Record<EditorCommand, Verb>> = {
+  async view(texts, filename, args, signal) {
+    const lines = linesOf(await texts.read(await texts.find({ filename }), signal))
+    const [first, last] = rangeOf(args['view_range'], lines.length)
+    let shown = ''
+    for (let number = first; number <= last; number++) {
+      shown += `${number}\t${lines[number - 1]}\n`
+      if (shown.length > VIEW_MAX_CHARS)
+        return `${shown.slice(0, VIEW_MAX_CHARS)}\n[cut at line ${number} of ${lines.length}]`
+    }
+    return shown
+  },
+  async create(texts, filename, args) {
+    await texts.write(filename, requiredArgument(args, 'file_text'))
+    return 'The file was written.'
+  },
+  async str_replace(texts, filename, args, signal) {
+    const before = requiredArgument(args, 'old_str')
+    const text = await texts.read(await texts.find({ filename }), signal)
+    await texts.write(filename, replacedOnce(text, before, textArgument(args, 'new_str') ?? ''))
+    return 'The text was replaced.'
+  },
+  async insert(texts, filename, args, signal) {
+    const added = textArgument(args, 'insert_text') ?? requiredArgument(args, 'new_str')
+    const text = await texts.read(await texts.find({ filename }), signal)
+    const lines = linesOf(text)
+    const line = args['insert_line']
+    if (typeof line !== 'number' || !Number.isInteger(line) || line < 0 || line > lines.length)
+      throw new TextFault(`insert_line: must be an integer from 0 to ${lines.length}`)
+    const ending = text.endsWith('\n') || text === '' ? '\n' : ''
+    const changed = [...lines.slice(0, line), ...linesOf(added), ...lines.slice(line)]
+    await texts.write(filename, changed.join('\n') + ending)
+    return 'The text was inserted.'
+  },
+}
+
+/** Without the empty one behind the last line end. */
+function linesOf(text: string): string[] {
+  const lines = text.split('\n')
+  if (lines.at(-1) === '') lines.pop()
+  return lines
+}
+
+function rangeOf(range: unknown, lines: number): readonly [number, number] {
+  if (range === undefined || range === null) return [1, lines]
+  const [first, last] = Array.isArray(range) ? (range as unknown[]) : []
+  const end = last === -1 ? lines : last
+  if (
+    typeof first !== 'number' ||
+    typeof end !== 'number' ||
+    !Number.isInteger(first) ||
+    !Number.isInteger(end) ||
+    first < 1 ||
+    end < first
+  )
+    throw new TextFault('view_range: must be two line numbers, counted from 1')
+  return [first, Math.min(end, lines)]
+}

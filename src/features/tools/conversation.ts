@@ -1,0 +1,49 @@
+/**
+ * Converts a conversation for another model, which has none of its tools: messages are kept, calls and results become
+ * text, and anything that only the original model or provider could use is dropped. Pure.
+ */
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+
+/** The items for the `input` of another model; the instructions come first. */
+export function conversationOf({ instructions, input }: ResponsesRequest): readonly InputItem[] {
+  const head: InputItem[] =
+    instructions == null ? [] : [{ type: 'message', role: 'developer', content: instructions }]
+  if (typeof input === 'string') return [...head, { type: 'message', role: 'user', content: input }]
+  return [...head, ...input.flatMap(readable)]
+}
+
+function readable(item: InputItem): readonly InputItem[] {
+  switch (item.type) {
+    case undefined:
+    case 'message':
+      // Ids and phases belong to the model that wrote it.
+      return item.content === null
+        ? []
+        : [{ type: 'message', role: item.role, content: item.content } as InputItem]
+    case 'function_call':
+      return [said(`[Calls ${item.name} with ${item.arguments}]`)]
+    case 'custom_tool_call':
+      return [said(`[Calls ${item.name} with ${item.input}]`)]
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return [given(item.output)]
+    default:
+      return []
+  }
+}
+
+function said(content: string): InputItem {
+  return { type: 'message', role: 'assistant', content }
+}
+
+/** The output of a call, with its images and files. */
+function given(output: Extract<InputItem, { type: 'function_call_output' }>['output']): InputItem {
+  if (typeof output === 'string')
+    return { type: 'message', role: 'user', content: `[The call gave: ${output}]` }
+  return {
+    type: 'message',
+    role: 'user',
+    content: [{ type: 'input_text', text: '[The call gave:]' }, ...output],
+  } as InputItem
+}

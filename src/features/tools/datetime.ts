@@ -1,0 +1,83 @@
+/** The datetime server tool: the current date and time in a time zone. */
+import type { Clock } from '../../base/clock.ts'
+import { isTimeZone } from '../../protocol/gateway-tools.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
+
+const DEFAULT_TIMEZONE = 'UTC'
+
+export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool {
+  return {
+    name: 'datetime',
+    open: entries => ({
+      declare: () => entries.map(({ tool }) => declaration(tool)),
+      begun: call => fieldsAt(clock, zoneOf(call) ?? defaultZone(call.tool)),
+      run(call): ToolOutcome {
+        const zone = zoneOf(call)
+        if (zone === null) {
+          return {
+            item: { ...fieldsAt(clock, defaultZone(call.tool)), status: 'incomplete' },
+            result: JSON.stringify({
+              error: 'timezone: must be an IANA time zone, for example Europe/Berlin',
+            }),
+          }
+        }
+        const item = fieldsAt(clock, zone)
+        return { item, result: JSON.stringify(item) }
+      },
+    }),
+  }
+}
+
+function declaration(tool: RequestedTool): FunctionDeclaration {
+  return {
+    tool,
+    name: 'datetime',
+    description: `Returns the current date and time. Default time zone: ${defaultZone(tool)}.`,
+    parameters: objectSchema([], {
+      timezone: { type: 'string', description: 'IANA time zone, for example Europe/Berlin' },
+    }),
+  }
+}
+
+/** The zone of the call, else that of the request; null where it is no time zone. */
+function zoneOf(call: ToolCall): string | null {
+  const asked = call.arguments['timezone']
+  if (asked === undefined || asked === null || asked === '') return defaultZone(call.tool)
+  return typeof asked === 'string' && isTimeZone(asked) ? asked : null
+}
+
+/** The zone that the request names, or UTC. */
+function defaultZone({ parameters }: RequestedTool): string {
+  const zone = parameters?.['timezone']
+  return typeof zone === 'string' && isTimeZone(zone) ? zone : DEFAULT_TIMEZONE
+}
+
+function fieldsAt(clock: Clock, timezone: string): { datetime: string; timezone: string } {
+  return { datetime: zonedInstant(clock.nowMs(), timezone), timezone }
+}
+
+/** ISO 8601 with milliseconds and the offset of the zone, e.g. `2026-03-01T09:30:00.000+01:00`. */
+function zonedInstant(ms: number, timeZone: string): string {
+  const parts = new Map(
+    new Intl.DateTimeFormat('en-US', {
+      timeZone,
+      calendar: 'gregory',
+      numberingSystem: 'latn',
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: '2-digit',
+      day: '2-digit',
+      hour: '2-digit',
+      minute: '2-digit',
+      second: '2-digit',
+      timeZoneName: 'longOffset',
+    })
+      .formatToParts(ms)
+      .map(({ type, value }) => [type, value]),
+  )
+  const at = (type: Intl.DateTimeFormatPartTypes): string => parts.get(type) ?? ''
+  const offset = at('timeZoneName').replace('GMT', '') || '+00:00'
+  const millis = String(((ms % 1000) + 1000) % 1000).padStart(3, '0')
+  return `${at('year')}-${at('month')}-${at('day')}T${at('hour')}:${at('minute')}:${at('second')}.${millis}${offset}`
+}

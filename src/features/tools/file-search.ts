@@ -1,0 +1,210 @@
+/**
+ * The file_search server tool: searches the workspace's files. It serves `gateway:file_search`, and the native tool if
+ * the endpoint has none or the ids belong to the gateway.
+ */
+
+import { refuseField } from '../../base/errors.ts'
+import { isFileId } from '../../base/ids.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { Config } from '../../process/config/config.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import { FILE_RESULTS_MAX } from '../../protocol/limits.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { Files } from '../files/files.ts'
+import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
+import type { ScoredPassage } from '../tasks/search-files.ts'
+import { TaskError } from '../tasks/task.ts'
+import { placeOf } from './stored-texts.ts'
+import type {
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDeclaration,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolPlace,
+} from './tool.ts'
+
+interface FileSearchDeps {
+  readonly files: Pick<Files, 'find'>
+  readonly tasks: Pick<GatewayTasks, 'run'>
+  readonly config: { readonly storage: Config['storage'] }
+}
+
+/** The store of all files of the workspace. */
+const WORKSPACE = 'workspace'
+const NATIVE = 'file_search'
+const RESULTS_DEFAULT = 10
+const QUERIES_MAX = 5
+const QUERY_MAX_CHARS = 2_000
+const IDS_MAX = 100
+const SEARCH_MS = 10_000
+/** Files that one answer cites for one search. */
+const CITED_MAX = 10
+
+export function createFileSearchTool(deps: FileSearchDeps): ServerTool {
+  return {
+    name: 'file_search',
+    native: [NATIVE],
+    open(entries, exchange, display) {
+      const searches = new Map(entries.map(entry => [entry.tool, new Search(deps, entry, exchange, display)]))
+      return {
+        declare: place => Promise.all([...searches.values()].map(search => search.declare(place))),
+        begun: call => itemFields(call),
+        async run(call, _, signal) {
+          const search = searches.get(call.tool)
+          if (search === undefined) throw new TypeError('a call belongs to an entry')
+          return await search.run(call, signal)
+        },
+      }
+    },
+  }
+}
+
+/** One entry of the request. */
+class Search {
+  readonly #deps: FileSearchDeps
+  readonly #entry: ToolEntry
+  readonly #exchange: Exchange
+  readonly #display: ToolDisplay
+  readonly #settings: RequestedTool
+  readonly #path: string
+  /** Undefined before they were looked at; null: all files. */
+  #fileIds: readonly string[] | null | undefined
+  #filter: AttributeFilter | null = null
+
+  constructor(deps: FileSearchDeps, entry: ToolEntry, exchange: Exchange, display: ToolDisplay) {
+    this.#deps = deps
+    this.#entry = entry
+    this.#exchange = exchange
+    this.#display = display
+    const { tool, path } = entry
+    const isNative = tool.type === NATIVE
+    this.#settings = (isNative ? tool : (tool.parameters ?? {})) as RequestedTool
+    this.#path = isNative ? path : `${path}.parameters`
+    if (idsOf(this.#settings).length > IDS_MAX)
+      throw refuseField(`${this.#path}.vector_store_ids`, `must have at most ${IDS_MAX} ids`)
+  }
+
+  async declare(place: ToolPlace): Promise<ToolDeclaration> {
+    const { tool } = this.#entry
+    const ids = idsOf(this.#settings)
+    const isTheirs = tool.type === NATIVE && ids.length > 0 && !ids.some(isOurId)
+    if (isTheirs && place.hosts(NATIVE)) return { native: tool as unknown as Tool }
+    if (this.#fileIds === undefined) {
+      const { filters } = this.#settings
+      this.#filter =
+        filters == null
+          ? null
+          : attributeFilter(filters, (member, why) => {
+              throw refuseField(`${this.#path}.filters${member}`, why)
+            })
+      this.#fileIds = await this.#ownIds(ids)
+    }
+    return {
+      tool,
+      name: NATIVE,
+      description:
+        'Searches the files of the workspace. Give short queries with the words that the text is likely to have; returns passages with the names of their files.',
+      parameters: objectSchema(['queries'], {
+        queries: { type: 'array', items: { type: 'string' }, minItems: 1, maxItems: QUERIES_MAX },
+      }),
+    }
+  }
+
+  /** @throws GatewayError `invalid_request` */
+  async #ownIds(ids: readonly string[]): Promise<readonly string[] | null> {
+    const path = `${this.#path}.vector_store_ids`
+    for (const [index, id] of ids.entries()) {
+      if (id === WORKSPACE) continue
+      const isKnown = isFileId(id) && (await this.#deps.files.find(placeOf(this.#exchange), id)) !== null
+      if (!isKnown)
+        throw refuseField(
+          `${path}[${index}]`,
+          `must be ${WORKSPACE}, for all files, or the id of a file in this workspace`,
+        )
+    }
+    return ids.length === 0 || ids.includes(WORKSPACE) ? null : ids
+  }
+
+  async run(call: ToolCall, signal: AbortSignal): Promise<ToolOutcome> {
+    const queries = queriesOf(call)
+    if (queries.length === 0) return failed(call, `queries: must be an array of 1 to ${QUERIES_MAX} strings`)
+    try {
+      const found = await this.#search(queries, signal)
+      const cited = [...new Map(found.map(({ fileId, filename }) => [fileId, filename]))].slice(0, CITED_MAX)
+      this.#display.annotate(
+        cited.map(([file_id, filename], index) => ({ type: 'file_citation', file_id, filename, index })),
+      )
+      const results = found.map(({ fileId, filename, score, text }) => ({
+        file_id: fileId,
+        filename,
+        score,
+        text,
+      }))
+      const isAsked = this.#exchange.request.include?.includes('file_search_call.results') === true
+      const shown = isAsked ? results.map(each => ({ ...each, attributes: {} })) : null
+      return {
+        item: { ...itemFields(call), ...(isAsked || call.tool.type === NATIVE ? { results: shown } : {}) },
+        result: JSON.stringify({ results }),
+      }
+    } catch (thrown) {
+      signal.throwIfAborted()
+      if (!(thrown instanceof TaskError)) throw thrown
+      return failed(call, thrown.outcome === 'timeout' ? 'The search took too long' : 'The search failed')
+    }
+  }
+
+  async #search(queries: readonly string[], signal: AbortSignal): Promise<readonly ScoredPassage[]> {
+    const { organizationId, workspaceId } = placeOf(this.#exchange)
+    const { max_num_results, ranking_options } = this.#settings
+    const limit = Math.min(
+      typeof max_num_results === 'number' ? max_num_results : RESULTS_DEFAULT,
+      FILE_RESULTS_MAX,
+    )
+    const found = await this.#deps.tasks.run(
+      'search-files',
+      {
+        storageUrl: this.#deps.config.storage.url,
+        organizationId,
+        workspaceId,
+        queries,
+        fileIds: this.#fileIds ?? null,
+        filter: this.#filter,
+        limit,
+      },
+      { deadlineMs: SEARCH_MS, key: this.#exchange.caller.keyHash, signal },
+    )
+    const threshold = (ranking_options as { score_threshold?: unknown } | null | undefined)?.score_threshold
+    return typeof threshold === 'number' ? found.filter(({ score }) => score >= threshold) : found
+  }
+}
+
+function idsOf({ vector_store_ids: ids }: RequestedTool): readonly string[] {
+  return Array.isArray(ids) ? (ids as string[]) : []
+}
+
+function isOurId(id: string): boolean {
+  return id === WORKSPACE || isFileId(id)
+}
+
+function queriesOf({ arguments: { queries } }: ToolCall): readonly string[] {
+  const list: readonly unknown[] = Array.isArray(queries) ? queries : [queries]
+  return list
+    .filter(query => typeof query === 'string' && query.trim() !== '')
+    .slice(0, QUERIES_MAX)
+    .map(query => String(query).slice(0, QUERY_MAX_CHARS))
+}
+
+/** The native spelling has an item of its own. */
+function itemFields(call: ToolCall): Readonly<Record<string, unknown>> {
+  const fields = { queries: queriesOf(call) }
+  return call.tool.type === NATIVE ? { type: 'file_search_call', ...fields } : fields
+}
+
+function failed(call: ToolCall, error: string): ToolOutcome {
+  const status = call.tool.type === NATIVE ? 'failed' : 'incomplete'
+  return { item: { ...itemFields(call), status }, result: JSON.stringify({ error }) }
+}

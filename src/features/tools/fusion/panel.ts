@@ -1,0 +1,121 @@
+/** The fusion panel: asks all members in parallel, and reports the progress of each. Serve threads. */
+import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
+import type { InputItem } from '../../../protocol/items.ts'
+import type { ResponseResource } from '../../../protocol/response.ts'
+import {
+  cutText,
+  type InnerFailure,
+  innerFailure,
+  PieceWriter,
+  replyText,
+  textEvents,
+} from '../models/inner-reply.ts'
+import type { InnerTerms } from '../models/inner-request.ts'
+import type { ToolProgress } from '../tool.ts'
+import type { PanelResponse } from './analysis.ts'
+
+interface FailedMember {
+  readonly model: string
+  readonly error: string
+  readonly status_code?: number
+}
+
+interface Source {
+  readonly url: string
+  readonly title: string
+}
+
+export interface PanelOutcome {
+  /** In the order of the panel. */
+  readonly responses: readonly PanelResponse[]
+  readonly failed: readonly FailedMember[]
+  /** Codes of the failures, in the same order. */
+  readonly codes: readonly InnerFailure['code'][]
+  /** That the members cite. */
+  readonly sources: readonly Source[]
+}
+
+/** Characters of all answers together: what the analyst and the outer model have to read. */
+const PANEL_MAX_CHARS = 160_000
+const SOURCES_MAX = 50
+const MEMBER_MS = 240_000
+
+interface PanelTerms {
+  readonly models: readonly string[]
+  readonly terms: InnerTerms
+  readonly conversation: readonly InputItem[]
+  /** Null: no events are needed. */
+  readonly progress: ToolProgress | null
+  readonly signal: AbortSignal
+}
+
+/** Rejects only when the exchange is over. */
+export async function askPanel(
+  askAs: AskAs,
+  exchange: Exchange,
+  { models, terms, conversation, progress, signal }: PanelTerms,
+): Promise<PanelOutcome> {
+  const maxChars = Math.floor(PANEL_MAX_CHARS / models.length)
+  const members = await Promise.all(
+    models.map(async (model): Promise<Member> => {
+      const tell = (name: string, fields: object): void =>
+        progress?.({ name: `fusion_call.panel.${name}`, fields: { model, ...fields } })
+      const said = new PieceWriter(maxChars, delta => tell('delta', { delta }))
+      const thought = new PieceWriter(maxChars, delta => tell('reasoning.delta', { delta }))
+      tell('added', {})
+      try {
+        const reply = await askAs(
+          exchange,
+          { ...terms, model, input: [...conversation] },
+          {
+            deadlineMs: MEMBER_MS,
+            signal,
+            ...(progress === null ? {} : { onEvent: textEvents(said, thought) }),
+          },
+        )
+        thought.end()
+        said.end()
+        const content = cutText(replyText(reply), maxChars)
+        if (content === '') throw EMPTY
+        tell('completed', { content })
+        return { kind: 'answered', response: { model, content }, sources: sourcesOf(reply) }
+      } catch (thrown) {
+        exchange.signal.throwIfAborted()
+        const { code, ...failure } = thrown === EMPTY ? SAID_NOTHING : innerFailure(thrown)
+        tell('failed', failure)
+        return { kind: 'failed', code, failure: { model, ...failure } }
+      }
+    }),
+  )
+  const answered = members.filter(member => member.kind === 'answered')
+  const failures = members.filter(member => member.kind === 'failed')
+  return {
+    responses: answered.map(({ response }) => response),
+    failed: failures.map(({ failure }) => failure),
+    codes: failures.map(({ code }) => code),
+    sources: distinct(answered.flatMap(({ sources }) => sources)).slice(0, SOURCES_MAX),
+  }
+}
+
+type Member =
+  | { readonly kind: 'answered'; readonly response: PanelResponse; readonly sources: readonly Source[] }
+  | { readonly kind: 'failed'; readonly code: InnerFailure['code']; readonly failure: FailedMember }
+
+const EMPTY = new Error('the member said nothing')
+const SAID_NOTHING: InnerFailure = { code: 'provider_unavailable', error: 'The model gave no answer' }
+
+function sourcesOf({ output }: ResponseResource): readonly Source[] {
+  return output.flatMap(item => {
+    if (item.type !== 'message' || !Array.isArray(item.content)) return []
+    return item.content.flatMap(part =>
+      ('annotations' in part ? (part.annotations ?? []) : []).flatMap((note): Source[] => {
+        const { url, title } = note as { readonly url?: unknown; readonly title?: unknown }
+        return typeof url === 'string' ? [{ url, title: typeof title === 'string' ? title : url }] : []
+      }),
+    )
+  })
+}
+
+function distinct(sources: readonly Source[]): readonly Source[] {
+  return [...new Map(sources.map(source => [source.url, source])).values()]
+}

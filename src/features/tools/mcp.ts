@@ -1,0 +1,339 @@
+/**
+ * The mcp server tool: tools of the MCP servers that a request names, if the provider does not call them itself. Each
+ * server has one connection for the exchange. Serve threads.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError } from '../../base/errors.ts'
+import { parseJson, record } from '../../base/json.ts'
+import { abortSignalOf } from '../../base/signal.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { Config } from '../../process/config/config.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import { functionName } from '../../protocol/tools.ts'
+import type { ProxyOf } from '../../providers/upstream/egress.ts'
+import { type LinkRules, resolverOf } from '../../providers/upstream/pages/fetch-page.ts'
+import { ReadTurns } from '../../providers/upstream/read-turns.ts'
+import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
+import {
+  createMcpConnection,
+  createOldServers,
+  type McpConnection,
+  type McpConnectionDeps,
+} from './mcp/connection.ts'
+import { contentText } from './mcp/content.ts'
+import { McpFailure, type McpItemError } from './mcp/failure.ts'
+import type { McpLibrary } from './mcp/library.ts'
+import { listTools, type McpTool, type ToolFilter, ToolListing } from './mcp/listing.ts'
+import { type NamedServer, namedServers } from './mcp/servers.ts'
+import type {
+  DueCall,
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolSession,
+} from './tool.ts'
+
+interface McpDeps {
+  readonly clock: Clock
+  readonly config: Pick<Config, 'tools'>
+  readonly mcpLibrary: McpLibrary
+  /** The proxy of an address. Default: none. */
+  readonly proxyOf?: ProxyOf
+  /** Default: as the configuration says. */
+  readonly rules?: LinkRules
+}
+
+/** Time for all tools of a server, and for one call: less than a call of any tool may take. */
+const LISTING_MS = 15_000
+const CALL_MS = 55_000
+/** Calls that one request approves or refuses; no reply asks for more. */
+const DECIDED_MAX = 128
+
+export function createMcp(deps: McpDeps): ServerTool {
+  let session: SessionDeps | null = null
+  return {
+    name: 'mcp',
+    native: ['mcp'],
+    open(entries, exchange, display) {
+      session ??= sessionDeps(deps)
+      return openSession(session, entries, exchange, display)
+    },
+  }
+}
+
+function sessionDeps({ clock, config, mcpLibrary: library, proxyOf, rules: given }: McpDeps): SessionDeps {
+  const { allowPrivate } = config.tools.mcp
+  const proxy = proxyOf === undefined ? {} : { proxyOf }
+  const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
+  return {
+    clock,
+    library,
+    rules,
+    resolve: resolverOf(rules),
+    turns: new ReadTurns(),
+    oldServers: createOldServers(clock),
+  }
+}
+
+type SessionDeps = McpConnectionDeps
+
+/** A server at work in the exchange. */
+interface OpenServer extends NamedServer {
+  readonly connection: McpConnection | null
+  /** Its allowed tools; null before the first question. */
+  listed: Promise<NamedFunctions> | null
+}
+
+/** The tools of a server by the names of their functions, and these names by its own. */
+interface NamedFunctions {
+  readonly byFunction: ReadonlyMap<string, McpTool>
+  readonly functionOf: ReadonlyMap<string, string>
+}
+
+const NO_FUNCTIONS: NamedFunctions = { byFunction: new Map(), functionOf: new Map() }
+
+function openSession(
+  deps: SessionDeps,
+  entries: readonly ToolEntry[],
+  exchange: Exchange,
+  display: ToolDisplay,
+): ToolSession {
+  const servers: readonly OpenServer[] = namedServers(entries, deps.rules).map(named => ({
+    ...named,
+    connection: named.server === null ? null : createMcpConnection(deps, named.server),
+    listed: null,
+  }))
+  const byTool = new Map<RequestedTool, OpenServer>(servers.map(server => [server.tool, server]))
+  /** Calls that the caller has approved, by their ids. */
+  const approved = new Map<string, DecidedCall>()
+
+  const toolsOf = (server: OpenServer): Promise<NamedFunctions> => {
+    server.listed ??= toolsOfServer(deps.clock, server, exchange, display)
+    return server.listed
+  }
+  const found = async ({ tool, name }: Pick<ToolCall, 'tool' | 'name'>) => {
+    const server = byTool.get(tool)
+    const one = server === undefined ? undefined : (await toolsOf(server)).byFunction.get(name)
+    return server === undefined || one === undefined ? null : { server, one }
+  }
+  /** Tools that were declared, for what must be known at once. */
+  const declared = new Map<RequestedTool, ReadonlyMap<string, McpTool>>()
+  const asksFirst = ({ tool, name, callId }: ToolCall): boolean => {
+    const one = declared.get(tool)?.get(name)
+    return one !== undefined && !approved.has(callId) && byTool.get(tool)?.asksFirst(one) !== false
+  }
+  const fieldsOf = (call: ToolCall): Readonly<Record<string, unknown>> => ({
+    type: asksFirst(call) ? 'mcp_approval_request' : 'mcp_call',
+    server_label: String(call.tool['server_label']),
+    name: declared.get(call.tool)?.get(call.name)?.name ?? call.name,
+    arguments: JSON.stringify(call.arguments),
+    ...(approved.has(call.callId) ? { approval_request_id: call.callId } : {}),
+  })
+
+  return {
+    async declare(place) {
+      if (place.hosts('mcp')) return servers.map(({ tool }) => ({ native: tool as never }))
+      for (const server of servers) checkServed(server, exchange)
+      const lists = await Promise.all(servers.map(toolsOf))
+      return servers.flatMap((server, at) => {
+        const { byFunction } = lists[at] ?? NO_FUNCTIONS
+        declared.set(server.tool, byFunction)
+        return [...byFunction].map(([name, tool]) => declarationOf(server, name, tool))
+      })
+    },
+    async due(place) {
+      const input = exchange.prompt.input
+      if (typeof input === 'string') return []
+      const hosted = place.hosts('mcp')
+      const due: DueCall[] = []
+      const decided = decidedCalls(input)
+      if (decided.length > DECIDED_MAX)
+        throw new GatewayError(
+          'invalid_request',
+          `input: must contain decisions on at most ${DECIDED_MAX} calls at once`,
+        )
+      for (const call of decided) {
+        const server = servers.find(({ label }) => label === call.serverLabel)
+        // The provider runs what it has asked for itself.
+        if (server === undefined || server.connection === null || (hosted && !call.id.startsWith('st_')))
+          continue
+        const list = await toolsOf(server)
+        declared.set(server.tool, list.byFunction)
+        const one = dueCall(server, list, call)
+        if (one.refusal === undefined) approved.set(call.id, call)
+        due.push(one)
+      }
+      // No other provider has a form for them; the calls say the same.
+      if (!hosted) exchange.prompt = { ...exchange.prompt, input: input.filter(item => !isApproval(item)) }
+      return due
+    },
+    begun: fieldsOf,
+    async run(call, _progress, signal) {
+      const target = await found(call)
+      if (target === null)
+        return failed({ item: 'The server has no such tool', message: 'The server has no such tool' })
+      if (asksFirst(call))
+        return { item: { status: undefined }, result: 'The caller is asked', next: 'end-turn' }
+      return await runCall(target.server, target.one, call, signal, exchange.spans?.toolHeader(signal))
+    },
+    close() {
+      for (const { connection } of servers) connection?.close(!exchange.signal.aborted)
+    },
+  }
+}
+
+/** @throws GatewayError for what only a provider, or another API, can do */
+function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exchange): void {
+  if (connection === null)
+    throw new GatewayError(
+      'invalid_request',
+      `${path}.connector_id: this provider has no connectors; name the server in server_url`,
+    )
+  if (mayAsk && !DIALECT_ABILITIES[dialect].approvals)
+    throw new GatewayError(
+      'invalid_request',
+      `${path}.require_approval: must be never, because this API cannot ask for approvals; use /responses`,
+    )
+}
+
+/** The tools of a server, from an earlier answer where the conversation has them. They are shown as an item once. */
+async function toolsOfServer(
+  clock: Clock,
+  { label, connection, allows }: OpenServer,
+  { prompt, signal }: Exchange,
+  display: ToolDisplay,
+): Promise<NamedFunctions> {
+  const known = replayedTools(prompt.input, label, allows)
+  if (known !== null) return namedTools(known)
+  if (connection === null) return NO_FUNCTIONS
+  let tools: readonly McpTool[] = []
+  let error: McpItemError | null = null
+  const endsMs = clock.monotonicMs() + LISTING_MS
+  try {
+    tools = await listTools(
+      cursor =>
+        connection.listPage(cursor, {
+          limitMs: Math.max(1, endsMs - clock.monotonicMs()),
+          signal: abortSignalOf(signal),
+        }),
+      allows,
+    )
+  } catch (thrown) {
+    signal.throwIfAborted()
+    if (!(thrown instanceof McpFailure)) throw thrown
+    error = thrown.item
+  }
+  display.item({ type: 'mcp_list_tools', server_label: label, tools, ...(error === null ? {} : { error }) })
+  return namedTools(tools)
+}
+
+/**
+ * The tools that an earlier answer has listed; null: none has.
+ * @throws GatewayError for more than a server may list
+ */
+function replayedTools(
+  input: Exchange['prompt']['input'],
+  label: string,
+  allows: ToolFilter,
+): readonly McpTool[] | null {
+  if (typeof input === 'string') return null
+  const at = input.findLastIndex(
+    one => one.type === 'mcp_list_tools' && one.server_label === label && one.error == null,
+  )
+  const { tools } = (input[at] ?? {}) as { tools?: readonly unknown[] }
+  if (tools === undefined) return null
+  const listing = new ToolListing(allows)
+  const fault = listing.add(tools)
+  if (fault === null) return listing.tools
+  throw new GatewayError('invalid_request', `input[${at}].tools: has ${fault}`)
+}
+
+/** Two tools whose names become the same get different ones. */
+function namedTools(tools: readonly McpTool[]): NamedFunctions {
+  const byFunction = new Map<string, McpTool>()
+  const functionOf = new Map<string, string>()
+  /** The last suffix of each name, so that no search begins anew. */
+  const used = new Map<string, number>()
+  for (const tool of tools) {
+    const name = functionName(tool.name)
+    const stem = name.slice(0, 60)
+    let free = name
+    for (let count = used.get(stem) ?? 1; byFunction.has(free); used.set(stem, count))
+      free = `${stem}_${++count}`
+    byFunction.set(free, tool)
+    functionOf.set(tool.name, free)
+  }
+  return { byFunction, functionOf }
+}
+
+function declarationOf(
+  { tool, description: about }: NamedServer,
+  name: string,
+  one: McpTool,
+): FunctionDeclaration {
+  const texts = [one.description ?? '', about === null ? '' : `Server: ${about}`]
+  return {
+    tool,
+    name,
+    description: texts.filter(text => text !== '').join('\n\n'),
+    parameters: one.input_schema,
+    isForeign: true,
+  }
+}
+
+function isApproval({ type }: InputItem): boolean {
+  return type === 'mcp_approval_request' || type === 'mcp_approval_response'
+}
+
+/** The call that the caller has decided about. */
+function dueCall(server: NamedServer, { functionOf }: NamedFunctions, decided: DecidedCall): DueCall {
+  const name = functionOf.get(decided.name)
+  const args = record(parseJson(decided.arguments))
+  const call = {
+    tool: server.tool,
+    callId: decided.id,
+    name: name ?? functionName(decided.name),
+    arguments: args ?? {},
+  }
+  if (!decided.approve) {
+    const why = decided.reason === null ? '' : `: ${decided.reason}`
+    return { ...call, refusal: `The user refused this call${why}` }
+  }
+  if (name === undefined) return { ...call, refusal: 'The server has no such tool' }
+  return args === null ? { ...call, refusal: 'The arguments are not a JSON object' } : call
+}
+
+async function runCall(
+  { connection }: OpenServer,
+  tool: McpTool,
+  call: ToolCall,
+  signal: AbortSignal,
+  parent: string | undefined,
+): Promise<ToolOutcome> {
+  if (connection === null)
+    return failed(new McpFailure('Only the provider runs this connector, so the gateway cannot call it'))
+  try {
+    const result = await connection.call(tool, call.arguments, {
+      limitMs: CALL_MS,
+      signal,
+      ...(parent === undefined ? {} : { parent }),
+    })
+    const text = contentText(result)
+    if (result['isError'] !== true) return { item: { output: text }, result: text }
+    const error = { type: 'mcp_tool_execution_error', content: [{ type: 'text', text }] } as const
+    return failed({ item: error, message: text === '' ? 'The tool failed' : text })
+  } catch (thrown) {
+    signal.throwIfAborted()
+    if (thrown instanceof McpFailure) return failed(thrown)
+    throw thrown
+  }
+}
+
+function failed({ item, message }: Pick<McpFailure, 'item' | 'message'>): ToolOutcome {
+  return { item: { status: 'failed', output: null, error: item }, result: JSON.stringify({ error: message }) }
+}

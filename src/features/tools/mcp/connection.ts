@@ -1,0 +1,253 @@
+/**
+ * A connection to one MCP server over streamable HTTP, for one exchange. The official client implements the protocol;
+ * its network is a checked fetch, so that it cannot reach private addresses. Bounded in time, bytes and requests.
+ */
+import { randomUUID } from 'node:crypto'
+import type { Client, JsonSchemaValidator, StandardSchemaV1 } from '@modelcontextprotocol/client'
+import { LRUCache } from 'lru-cache'
+import type { Clock } from '../../../base/clock.ts'
+import { type CheckedFetch, openCheckedFetch } from '../../../providers/upstream/pages/checked-fetch.ts'
+import type { LinkRules } from '../../../providers/upstream/pages/fetch-page.ts'
+import type { ResolveName } from '../../../providers/upstream/pages/resolve-name.ts'
+import type { ReadTurns } from '../../../providers/upstream/read-turns.ts'
+import { failureOf, McpFailure } from './failure.ts'
+import type { McpLibrary } from './library.ts'
+import type { McpTool } from './listing.ts'
+import { mcpFetch } from './network.ts'
+
+/** A server as a request names it. */
+export interface McpServer {
+  /** It has passed `checkUrl`. */
+  readonly url: URL
+  /** Header fields of each request, the authorization among them. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Values that must not be in an error. */
+  readonly secrets: readonly string[]
+}
+
+export interface McpConnectionDeps {
+  readonly clock: Clock
+  readonly library: McpLibrary
+  readonly rules: LinkRules
+  readonly resolve: ResolveName
+  readonly turns: ReadTurns
+  readonly oldServers: OldServers
+}
+
+/** The addresses whose servers have no newer protocol, so that each exchange need not ask again. */
+export type OldServers = LRUCache<string, true>
+
+export function createOldServers(clock: Clock): OldServers {
+  return new LRUCache({
+    max: OLD_SERVERS_MAX,
+    ttl: OLD_SERVERS_MS,
+    perf: { now: () => clock.monotonicMs() + 1 },
+  })
+}
+
+/** Of one request. */
+interface McpTerms {
+  readonly limitMs: number
+  /** The `traceparent` of a call; absent while traces are off. */
+  readonly parent?: string
+  readonly signal: AbortSignal
+}
+
+type McpResult = Readonly<Record<string, unknown>>
+
+/** Opened with its first request. All rejects with an McpFailure, or with the reason of the signal. */
+export interface McpConnection {
+  /** One page of the tools of the server. `cursor` null: the first. */
+  listPage(cursor: string | null, terms: McpTerms): Promise<McpResult>
+  /** Calls a tool, by its own name and schema. */
+  call(
+    tool: Pick<McpTool, 'name' | 'input_schema'>,
+    args: Readonly<Record<string, unknown>>,
+    terms: McpTerms,
+  ): Promise<McpResult>
+  /** Ends the session. `politely`: the server is told, in the background and for a short time. */
+  close(politely: boolean): void
+}
+
+/** Bytes of one reply, and of all replies of an exchange. */
+const REPLY_MAX_BYTES = 2 * 1024 * 1024
+const REPLIES_MAX_BYTES = 32 * 1024 * 1024
+/** HTTP requests of an exchange. A server can ask for answers of ours (ping), each of which is a request. */
+const REQUESTS_MAX = 256
+/** Time to connect and to agree on the protocol. */
+const OPENING_MS = 10_000
+const FAREWELL_MS = 2_000
+const OLD_SERVERS_MAX = 1_024
+const OLD_SERVERS_MS = 600_000
+/** The client has timers of its own, which tests cannot advance. Ours are always earlier. */
+const NEVER_MS = 2 ** 31 - 1
+
+interface Opened {
+  readonly client: Client
+  readonly network: CheckedFetch
+  readonly leave: () => Promise<void>
+}
+
+export function createMcpConnection(deps: McpConnectionDeps, server: McpServer): McpConnection {
+  const { clock, library } = deps
+  /** Marks the errors that stand for a reply without an answer; no server can know it. */
+  const mark = randomUUID()
+  let opening: Promise<Opened> | null = null
+  let isClosed = false
+
+  const opened = (signal: AbortSignal): Promise<Opened> => {
+    opening ??= limited(clock, OPENING_MS, signal, within => open(deps, server, mark, within)).catch(
+      thrown => {
+        opening = null
+        throw thrown
+      },
+    )
+    return opening
+  }
+  const asked = async (
+    { limitMs, signal }: McpTerms,
+    ask: (client: Client, terms: { signal: AbortSignal; timeout: number }) => Promise<McpResult>,
+  ): Promise<McpResult> => {
+    signal.throwIfAborted()
+    try {
+      if (isClosed) throw new McpFailure('The connection is closed')
+      const { client } = await opened(signal)
+      return await limited(clock, limitMs, signal, within =>
+        ask(client, { signal: within, timeout: NEVER_MS }),
+      )
+    } catch (thrown) {
+      signal.throwIfAborted()
+      throw failureOf(await library.load(), thrown, server.secrets, mark)
+    }
+  }
+  return {
+    listPage: (cursor, terms) =>
+      asked(terms, (client, options) => {
+        const params = cursor === null ? {} : { cursor }
+        return client.request({ method: 'tools/list', params }, ANY_RESULT, options)
+      }),
+    call: ({ name, input_schema }, args, terms) =>
+      asked(terms, (client, options) => {
+        const { parent } = terms
+        const meta = parent === undefined ? {} : { _meta: { traceparent: parent } }
+        const params = { name, arguments: { ...args }, ...meta }
+        if (client.getProtocolEra() === 'legacy')
+          return client.request({ method: 'tools/call', params }, ANY_RESULT, options)
+        // The schema may say which arguments are repeated in the head of the request.
+        const toolDefinition = { name, inputSchema: { ...input_schema, type: 'object' as const } }
+        return client.callTool(params, { ...options, toolDefinition })
+      }),
+    close(politely) {
+      isClosed = true
+      opening?.then(
+        async ({ client, network, leave }) => {
+          const timer = clock.after(FAREWELL_MS, network.close)
+          if (politely) await leave().catch(() => undefined)
+          timer.cancel()
+          network.close()
+          await client.close().catch(() => undefined)
+        },
+        () => undefined,
+      )
+    },
+  }
+}
+
+async function open(
+  { library, rules, resolve, turns, clock, oldServers }: McpConnectionDeps,
+  { url, headers }: McpServer,
+  mark: string,
+  signal: AbortSignal,
+): Promise<Opened> {
+  const [{ Client, StreamableHTTPClientTransport }, network] = await Promise.all([
+    library.load(),
+    openCheckedFetch(
+      rules,
+      resolve,
+      {
+        url,
+        headers,
+        turns,
+        maxRequests: REQUESTS_MAX,
+        maxReplyBytes: REPLY_MAX_BYTES,
+        maxBytes: REPLIES_MAX_BYTES,
+      },
+      signal,
+    ),
+  ])
+  const transport = new StreamableHTTPClientTransport(url, {
+    fetch: mcpFetch(network.fetch, clock, mark),
+    reconnectionOptions: {
+      initialReconnectionDelay: 1,
+      maxReconnectionDelay: 1,
+      reconnectionDelayGrowFactor: 1,
+      maxRetries: 0,
+    },
+  })
+  const isOld = oldServers.has(url.href)
+  const client = new Client(
+    { name: 'sluice', version: '1' },
+    {
+      versionNegotiation: { mode: isOld ? 'legacy' : 'auto', probe: { timeoutMs: NEVER_MS } },
+      jsonSchemaValidator: { getValidator: unchecked },
+      // Nobody is there to answer questions of a server.
+      inputRequired: { autoFulfill: false },
+    },
+  )
+  try {
+    signal.throwIfAborted()
+    await client.connect(transport, { signal, timeout: NEVER_MS })
+  } catch (thrown) {
+    oldServers.delete(url.href)
+    network.close()
+    throw thrown
+  }
+  if (signal.aborted) {
+    network.close()
+    await client.close()
+    signal.throwIfAborted()
+  }
+  if (client.getProtocolEra() === 'legacy') oldServers.set(url.href, true)
+  return { client, network, leave: () => transport.terminateSession() }
+}
+
+/** Schemas of servers are not compiled, because servers are untrusted. The model reads the results. */
+function unchecked<T>(): JsonSchemaValidator<T> {
+  return input => ({ valid: true, data: input as T, errorMessage: undefined })
+}
+
+/** Results are read field by field where they are used. */
+const ANY_RESULT: StandardSchemaV1<unknown, McpResult> = {
+  '~standard': { version: 1, vendor: 'sluice', validate: value => ({ value: value as McpResult }) },
+}
+
+/** The work with a limit. Rejects as soon as the limit or the signal ends it, whatever is still running. */
+async function limited<T>(
+  clock: Clock,
+  limitMs: number,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController()
+  const over = Promise.withResolvers<never>()
+  over.promise.catch(() => undefined)
+  const end = (reason: unknown): void => {
+    ending.abort(reason)
+    over.reject(reason)
+  }
+  const leave = (): void => end(signal.reason)
+  const timer = clock.after(limitMs, () => end(new McpFailure('The server took too long')))
+  signal.addEventListener('abort', leave, { once: true })
+  try {
+    if (signal.aborted) leave()
+    const working = work(ending.signal)
+    working.catch(() => undefined)
+    return await Promise.race([working, over.promise])
+  } catch (thrown) {
+    ending.signal.throwIfAborted()
+    throw thrown
+  } finally {
+    timer.cancel()
+    signal.removeEventListener('abort', leave)
+  }
+}

@@ -1,0 +1,74 @@
+/** MCP errors, in the three kinds that an mcp_call item has, or as text. Pure. */
+
+import { scrub } from '../../../base/scrub.ts'
+import { PageError } from '../../../providers/upstream/pages/fetch-page.ts'
+import type { McpClient } from './library.ts'
+
+/** The error of an item `mcp_call` or `mcp_list_tools`. */
+export type McpItemError =
+  | string
+  | { readonly type: 'mcp_protocol_error' | 'http_error'; readonly code: number; readonly message: string }
+  | { readonly type: 'mcp_tool_execution_error'; readonly content: readonly unknown[] }
+
+/** A server did not do what it was asked. Its message is fit for the caller and for the model. */
+export class McpFailure extends Error {
+  override readonly name = 'McpFailure'
+  readonly item: McpItemError
+
+  constructor(message: string, item: McpItemError = message) {
+    super(message)
+    this.item = item
+  }
+}
+
+/** A server's own text in an error. */
+const MESSAGE_MAX_CHARS = 500
+
+/** `mark`: data of an error that stands for a reply without an answer. */
+export function failureOf(
+  client: McpClient,
+  thrown: unknown,
+  secrets: readonly string[],
+  mark: string,
+): McpFailure {
+  if (thrown instanceof McpFailure) return thrown
+  const { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } = client
+  const cause = thrown instanceof SdkError ? (thrown.cause ?? thrown) : thrown
+  if (cause instanceof PageError) return new McpFailure(sentence(cause.message))
+  const said = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)
+  if (thrown instanceof ProtocolError) {
+    const message = said(thrown.message)
+    if (thrown.data === mark) return new McpFailure(sentence(message))
+    return new McpFailure(`The server refused the request: ${message}`, {
+      type: 'mcp_protocol_error',
+      code: thrown.code,
+      message,
+    })
+  }
+  if (thrown instanceof SdkHttpError) {
+    const { status: code, text } = thrown.data
+    const message = said(
+      typeof text === 'string' && text !== ''
+        ? text
+        : thrown.message.replace(/^Error POSTing to endpoint: /, ''),
+    )
+    return new McpFailure(`The server answered with HTTP ${code}: ${message}`, {
+      type: 'http_error',
+      code,
+      message,
+    })
+  }
+  if (thrown instanceof SdkError) {
+    if (thrown.code === SdkErrorCode.ClientHttpUnexpectedContent)
+      return new McpFailure('The server answered with neither JSON nor an event stream')
+    if (thrown.code === SdkErrorCode.UnsupportedResultType)
+      return new McpFailure('The server asks the user for more input, which the gateway cannot provide')
+  }
+  return new McpFailure('The server answered with something other than MCP messages')
+}
+
+/** A message about a link, as a sentence about the server. */
+function sentence(message: string): string {
+  const about = message.replace(/^the link /, 'the server ')
+  return `${about.slice(0, 1).toUpperCase()}${about.slice(1)}`
+}

@@ -1,0 +1,128 @@
+/**
+ * The tools that an MCP server lists: bounded, cleaned, and filtered by `allowed_tools`. All of it is untrusted text.
+ * Pure, except for `listTools`.
+ */
+import { forbiddenKey } from '../../../protocol/json/body.ts'
+import { McpFailure } from './failure.ts'
+
+/** A tool, as an item `mcp_list_tools` shows it. */
+export interface McpTool {
+  readonly name: string
+  readonly description: string | null
+  readonly input_schema: Readonly<Record<string, unknown>>
+  readonly annotations: Readonly<Record<string, boolean>> | null
+}
+
+/** Names of tools, or what they have to be, as a request says it. */
+export type ToolSelection =
+  | readonly string[]
+  | { readonly tool_names?: readonly string[] | null; readonly read_only?: boolean | null }
+
+/** True for the tools that a request means. */
+export type ToolFilter = (tool: McpTool) => boolean
+
+/** Tools that a server may list; more of them would fill the context of a model. */
+const LISTED_MAX = 256
+const PAGES_MAX = 32
+/** Characters of all tools of a server, as JSON. */
+const LISTED_MAX_CHARS = 512 * 1024
+const NAME_MAX_CHARS = 128
+const DESCRIPTION_MAX_CHARS = 4_096
+const SCHEMA_MAX_CHARS = 32 * 1024
+const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'] as const
+
+type Page = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
+
+/** All allowed tools of a server. Rejects with an McpFailure where it lists too many. */
+export async function listTools(page: Page, allows: ToolFilter): Promise<readonly McpTool[]> {
+  const listing = new ToolListing(allows)
+  let cursor: string | null = null
+  for (let pages = 0; pages < PAGES_MAX; pages++) {
+    const { tools: listed, nextCursor } = await page(cursor)
+    if (!Array.isArray(listed)) throw new McpFailure('The server lists no tools')
+    const fault = listing.add(listed)
+    if (fault !== null) throw new McpFailure(`The server lists ${fault}`)
+    if (typeof nextCursor !== 'string' || nextCursor === '') return listing.tools
+    cursor = nextCursor
+  }
+  throw new McpFailure(`The server lists its tools on more than ${PAGES_MAX} pages`)
+}
+
+/** The allowed tools of a server, under the bounds that hold wherever its listing comes from. */
+export class ToolListing {
+  readonly tools: McpTool[] = []
+  readonly #allows: ToolFilter
+  readonly #names = new Set<string>()
+  #chars = 0
+
+  constructor(allows: ToolFilter) {
+    this.#allows = allows
+  }
+
+  /** Of two tools of one name the first counts. Null, or what is too much of them; then the listing is of no use. */
+  add(listed: readonly unknown[]): string | null {
+    for (const one of listed) {
+      const tool = mcpTool(one)
+      if (tool === null || this.#names.has(tool.name)) continue
+      this.#names.add(tool.name)
+      if (this.#names.size > LISTED_MAX) return `more than ${LISTED_MAX} tools`
+      if (!this.#allows(tool)) continue
+      this.#chars += JSON.stringify(tool).length
+      if (this.#chars > LISTED_MAX_CHARS)
+        return `tools with more than ${LISTED_MAX_CHARS} characters in total`
+      this.tools.push(tool)
+    }
+    return null
+  }
+}
+
+/** A listed tool without what we do not know; null for one that no model could call. */
+export function mcpTool(listed: unknown): McpTool | null {
+  if (typeof listed !== 'object' || listed === null) return null
+  const { name, description, inputSchema, input_schema, annotations } = listed as Record<string, unknown>
+  if (typeof name !== 'string' || name === '' || name.length > NAME_MAX_CHARS) return null
+  const schema = inputSchema ?? input_schema
+  if (!isSchema(schema)) return null
+  return {
+    name: name.toWellFormed(),
+    description:
+      typeof description === 'string'
+        ? plainText(description).slice(0, DESCRIPTION_MAX_CHARS).toWellFormed()
+        : null,
+    input_schema: schema,
+    annotations: hintsOf(annotations),
+  }
+}
+
+function isSchema(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  // It also bounds the depth, which JSON.stringify needs.
+  if (forbiddenKey({ input_schema: value }) !== null) return false
+  return JSON.stringify(value).length <= SCHEMA_MAX_CHARS
+}
+
+function hintsOf(annotations: unknown): McpTool['annotations'] {
+  if (typeof annotations !== 'object' || annotations === null) return null
+  const given = annotations as Record<string, unknown>
+  return Object.fromEntries(
+    HINTS.flatMap(hint => (typeof given[hint] === 'boolean' ? [[hint, given[hint]] as const] : [])),
+  )
+}
+
+/** Without characters that show nothing, in which a text can hide from its readers. */
+function plainText(text: string): string {
+  return text.replace(/[\p{Cf}\p{Co}\p{Cn}]|(?![\n\t])\p{Cc}/gu, '')
+}
+
+/** The filter of `allowed_tools`, or of one side of `require_approval`: by name, and as read-only as it says. */
+export function toolFilter(asked: ToolSelection): ToolFilter {
+  const { tool_names = null, read_only = null } = isNames(asked) ? { tool_names: asked } : asked
+  const names = tool_names === null ? null : new Set(tool_names)
+  return ({ name, annotations }) =>
+    names?.has(name) !== false &&
+    (read_only === null || (annotations?.['readOnlyHint'] === true) === read_only)
+}
+
+function isNames(asked: ToolSelection): asked is readonly string[] {
+  return Array.isArray(asked)
+}

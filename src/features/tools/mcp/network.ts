@@ -1,0 +1,138 @@
+/**
+ * Network access of the MCP client: a checked fetch function, and workarounds for the client. It opens no stream for
+ * unsolicited messages from the server; a reply that ends without an answer becomes an error, because the client would
+ * wait forever; and a server that answers the protocol version query late, badly or not at all is treated as an old
+ * one.
+ */
+
+import type { Clock } from '../../../base/clock.ts'
+import { isError } from '../../../base/errors.ts'
+import type { CheckedFetch } from '../../../providers/upstream/pages/checked-fetch.ts'
+
+type Fetch = CheckedFetch['fetch']
+
+/** The question by which the client learns whether a server speaks the newer protocol. Old servers do not know it. */
+const PROBE = 'server/discover'
+/** Time for its answer. */
+const PROBE_MS = 3_000
+
+/**
+ * @param mark data of the errors that stand for a reply without an answer
+ */
+export function mcpFetch(fetch: Fetch, clock: Clock, mark: string): Fetch {
+  /** By the ids of their requests; bounded with them. */
+  const running = new Map<unknown, AbortController>()
+  return async (to, init = {}) => {
+    if (init.method === 'GET') return new Response(null, { status: 405 })
+    const { id, method, cancelled } = sentMessage(init.body)
+    if (cancelled !== undefined) running.get(cancelled)?.abort()
+    if (id === undefined) return await fetch(to, init)
+    const ending = new AbortController()
+    running.set(id, ending)
+    const signal = init.signal == null ? ending.signal : AbortSignal.any([init.signal, ending.signal])
+    const send = () => fetch(to, { ...init, signal })
+    if (method === PROBE) return await probed(send, id, mark, clock, ending)
+    const response = await send()
+    return response.ok && isStream(response) ? withEnd(response, id, mark) : response
+  }
+}
+
+/** The id of a request, or of the request that a notification cancels. */
+function sentMessage(body: RequestInit['body']): { id?: unknown; method?: string; cancelled?: unknown } {
+  if (typeof body !== 'string') return {}
+  const { id, method, params } = JSON.parse(body) as {
+    id?: unknown
+    method?: string
+    params?: { requestId?: unknown }
+  }
+  if (method === 'notifications/cancelled') return { cancelled: params?.requestId }
+  return method === undefined ? {} : { id, method }
+}
+
+function isStream({ headers }: Response): boolean {
+  return headers.get('content-type')?.startsWith('text/event-stream') === true
+}
+
+/** A useful answer as it is, and otherwise the one by which the client goes on in the old way. */
+async function probed(
+  send: () => Promise<Response>,
+  id: unknown,
+  mark: string,
+  clock: Clock,
+  ending: AbortController,
+): Promise<Response> {
+  const timer = clock.after(PROBE_MS, () => ending.abort())
+  let isEnded = true
+  try {
+    const response = await send()
+    // For other answers, both protocols ask the same of a client.
+    if (!response.ok && response.status < 500) return response
+    if (response.ok && isStream(response)) {
+      isEnded = false
+      return withEnd(response, id, mark, () => timer.cancel())
+    }
+    const text = await response.text().catch(() => '')
+    return response.ok && isAnswer(text, id) ? answerOf(text) : unknownMethod(id)
+  } catch (thrown) {
+    if (ending.signal.aborted) return unknownMethod(id)
+    throw thrown
+  } finally {
+    if (isEnded) timer.cancel()
+  }
+}
+
+function isAnswer(text: string, id: unknown): boolean {
+  try {
+    const message = JSON.parse(text) as { id?: unknown; result?: unknown; error?: unknown } | null
+    return message?.id === id && (isObject(message?.result) || isObject(message?.error))
+  } catch {
+    return false
+  }
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null
+}
+
+function unknownMethod(id: unknown): Response {
+  const error = { code: -32_601, message: 'The server does not know this method' }
+  return answerOf(JSON.stringify({ jsonrpc: '2.0', id, error }))
+}
+
+function answerOf(text: string): Response {
+  return new Response(text, { headers: { 'content-type': 'application/json' } })
+}
+
+/** The stream with an error for its request behind it. After an answer the client ignores it. */
+function withEnd(
+  { body, status, headers }: Response,
+  id: unknown,
+  mark: string,
+  onEnd = (): void => undefined,
+): Response {
+  const reader = body?.getReader()
+  const stream = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      let message = 'The server ended its reply without an answer'
+      try {
+        const next = await reader?.read()
+        if (next?.value !== undefined) {
+          controller.enqueue(next.value)
+          return
+        }
+      } catch (thrown) {
+        if (isError(thrown) && thrown.name === 'PageError') message = thrown.message
+      }
+      onEnd()
+      const error = { code: -32_000, message, data: mark }
+      const event = `\n\ndata: ${JSON.stringify({ jsonrpc: '2.0', id, error })}\n\n`
+      controller.enqueue(new TextEncoder().encode(event))
+      controller.close()
+    },
+    async cancel() {
+      onEnd()
+      await reader?.cancel()
+    },
+  })
+  return new Response(stream, { status, headers })
+}

@@ -1,0 +1,144 @@
+/**
+ * The MCP servers that a request names: validates their entries, and builds the headers and settings sent to each.
+ * Pure.
+ */
+import { isIP } from 'node:net'
+import { refuseField } from '../../../base/errors.ts'
+import { checkUrl, type LinkRules, PageError } from '../../../providers/upstream/pages/fetch-page.ts'
+import { isPublicAddress } from '../../../providers/upstream/pages/resolve-name.ts'
+import type { RequestedTool, ToolEntry } from '../tool.ts'
+import { approvalFilter, type RequireApproval } from './approval.ts'
+import type { McpServer } from './connection.ts'
+import { type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'
+
+/** An entry of type `mcp`, checked. */
+export interface NamedServer {
+  readonly tool: RequestedTool
+  readonly path: string
+  readonly label: string
+  /** Null: a connector of the provider. */
+  readonly server: McpServer | null
+  readonly allows: ToolFilter
+  /** True for tools whose calls wait for the caller. */
+  readonly asksFirst: ToolFilter
+  /** False: it asks for none of its calls. */
+  readonly mayAsk: boolean
+  /** The caller's description of it. */
+  readonly description: string | null
+}
+
+/** MCP servers of one request. Each has a connection. */
+const SERVERS_MAX = 16
+const LABEL_MAX_CHARS = 128
+const DESCRIPTION_MAX_CHARS = 1_024
+const HEADERS_MAX = 32
+const HEADERS_MAX_CHARS = 16 * 1024
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
+/** Visible characters of ASCII, blanks, and what Latin 1 adds. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+/** Fields that the connection, or the protocol, sets itself. */
+const OWN_HEADERS: ReadonlySet<string> = new Set([
+  'accept',
+  'accept-encoding',
+  'connection',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'keep-alive',
+  'last-event-id',
+  'mcp-protocol-version',
+  'mcp-session-id',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+/** Shorter values are ordinary words, and no secrets. */
+const SECRET_MIN_CHARS = 8
+
+/** @throws GatewayError that names the field */
+export function namedServers(entries: readonly ToolEntry[], rules: LinkRules): readonly NamedServer[] {
+  const [, last] = [entries[0], entries[SERVERS_MAX]]
+  if (last !== undefined)
+    throw refuseField(last.path, `is one MCP server too many: a request may have at most ${SERVERS_MAX}`)
+  const labels = new Set<string>()
+  return entries.map(({ tool, path }) => {
+    const label = String(tool['server_label'])
+    if (label.length > LABEL_MAX_CHARS)
+      throw refuseField(`${path}.server_label`, `must have at most ${LABEL_MAX_CHARS} characters`)
+    if (labels.has(label))
+      throw refuseField(
+        `${path}.server_label`,
+        'is the label of another entry of tools; each server needs its own',
+      )
+    labels.add(label)
+    const description = tool['server_description']
+    const allowed = tool['allowed_tools'] as ToolSelection | null | undefined
+    const approval = (tool['require_approval'] ?? null) as RequireApproval | null
+    return {
+      tool,
+      path,
+      label,
+      server: typeof tool['server_url'] === 'string' ? serverOf(tool, tool['server_url'], path, rules) : null,
+      allows: allowed == null ? () => true : toolFilter(allowed),
+      asksFirst: approvalFilter(approval),
+      mayAsk: approval !== 'never',
+      description:
+        typeof description === 'string' ? description.slice(0, DESCRIPTION_MAX_CHARS).toWellFormed() : null,
+    }
+  })
+}
+
+function serverOf(tool: RequestedTool, address: string, path: string, rules: LinkRules): McpServer {
+  const url = checkedUrl(address, `${path}.server_url`, rules)
+  const headers = checkedHeaders(
+    (tool['headers'] ?? {}) as Readonly<Record<string, string>>,
+    `${path}.headers`,
+  )
+  const { authorization } = tool
+  if (typeof authorization === 'string' && authorization !== '') {
+    if (!HEADER_VALUE.test(authorization) || authorization.length > HEADERS_MAX_CHARS)
+      throw refuseField(`${path}.authorization`, 'must be a token without control characters')
+    // An access token alone, as the public interface has it, or a whole value of the header.
+    headers['authorization'] = authorization.includes(' ') ? authorization : `Bearer ${authorization}`
+  }
+  const values = Object.values(headers).flatMap(value => [value, ...value.split(' ')])
+  return { url, headers, secrets: [...new Set(values)].filter(({ length }) => length >= SECRET_MIN_CHARS) }
+}
+
+function checkedUrl(address: string, path: string, rules: LinkRules): URL {
+  try {
+    const url = checkUrl(rules, address)
+    const host = url.hostname.replace(/^\[|\]$/g, '')
+    const isPublic = rules.isPublic ?? isPublicAddress
+    if (!rules.allowPrivate && isIP(host) !== 0 && !isPublic(host))
+      throw new PageError('refused', 'the link does not lead to a public address')
+    return url
+  } catch (thrown) {
+    if (thrown instanceof PageError) throw refuseField(path, thrown.message.replace(/^the link /, ''))
+    throw thrown
+  }
+}
+
+/** By names in lower case. */
+function checkedHeaders(given: Readonly<Record<string, string>>, path: string): Record<string, string> {
+  const headers: Record<string, string> = {}
+  let chars = 0
+  const all = Object.entries(given)
+  if (all.length > HEADERS_MAX) throw refuseField(path, `must have at most ${HEADERS_MAX} fields`)
+  for (const [name, value] of all) {
+    const lower = name.toLowerCase()
+    if (!HEADER_NAME.test(name)) throw refuseField(path, 'is not a valid header name')
+    if (OWN_HEADERS.has(lower))
+      throw refuseField(`${path}.${lower}`, 'cannot be set: the gateway sets this header itself')
+    if (!HEADER_VALUE.test(value)) throw refuseField(`${path}.${lower}`, 'must have no control characters')
+    chars += name.length + value.length
+    if (chars > HEADERS_MAX_CHARS)
+      throw refuseField(path, `must have at most ${HEADERS_MAX_CHARS} characters in total`)
+    headers[lower] = value
+  }
+  return headers
+}

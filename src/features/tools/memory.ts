@@ -1,0 +1,144 @@
+/** The memory server tool: a key-value store of texts, per end user or per workspace. */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { GatewayError } from '../../base/errors.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import type { MemoryPlace } from '../../storage/files.ts'
+import type { Store } from '../../storage/store.ts'
+import { placeOf, requiredArgument, TextFault, textArgument } from './stored-texts.ts'
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolEntry,
+  ToolOutcome,
+} from './tool.ts'
+
+interface MemoryDeps {
+  readonly store: Pick<Store, 'memory'>
+  readonly clock: Clock
+}
+
+const ACTIONS = ['read', 'write', 'delete'] as const
+type Action = (typeof ACTIONS)[number]
+const KEY_MAX_CHARS = 256
+const VALUE_MAX_CHARS = 16_384
+/** Entries of one end user, or of the workspace itself; and of a workspace with all its end users. */
+const ROOM = { ofPlace: 1_000, ofWorkspace: 100_000 }
+/** Keys that one reading without a key shows. */
+const LIST_MAX = 200
+
+export function createMemory(deps: MemoryDeps): ServerTool {
+  return {
+    name: 'memory',
+    open(entries, exchange) {
+      const places = new Map(entries.map(entry => [entry.tool, memoryPlace(entry, exchange)]))
+      return {
+        declare: () => entries.map(({ tool }) => declaration(tool)),
+        begun: fieldsOf,
+        run: call =>
+          run(deps, exchange, places.get(call.tool) ?? { ...placeOf(exchange), endUser: '' }, call),
+      }
+    },
+  }
+}
+
+/** @throws GatewayError `invalid_request` for the memory of an end user whom the request does not name */
+function memoryPlace({ tool, path }: ToolEntry, exchange: Exchange): MemoryPlace {
+  const { user } = exchange.request
+  const scope = tool.parameters?.['scope'] ?? (user == null ? 'workspace' : 'end_user')
+  if (scope === 'workspace') return { ...placeOf(exchange), endUser: '' }
+  if (user == null || user === '')
+    throw new GatewayError('invalid_request', `${path}.parameters.scope: end_user requires the field user`)
+  return { ...placeOf(exchange), endUser: user }
+}
+
+function declaration(tool: RequestedTool): FunctionDeclaration {
+  return {
+    tool,
+    name: 'memory',
+    description:
+      'Keeps texts from one conversation to the next. read gives the value of a key, or all keys if none is given; write sets it; delete removes it.',
+    parameters: objectSchema(['action'], {
+      action: { type: 'string', enum: ACTIONS },
+      key: { type: 'string', description: `At most ${KEY_MAX_CHARS} characters` },
+      value: { type: 'string', description: `For write; at most ${VALUE_MAX_CHARS} characters` },
+    }),
+  }
+}
+
+function fieldsOf({ arguments: { action, key, value } }: ToolCall): Readonly<Record<string, unknown>> {
+  return {
+    ...(ACTIONS.some(each => each === action) ? { action } : {}),
+    ...(typeof key === 'string' ? { key } : {}),
+    ...(action === 'write' && typeof value === 'string' ? { value } : {}),
+  }
+}
+
+async function run(
+  deps: MemoryDeps,
+  exchange: Exchange,
+  place: MemoryPlace,
+  call: ToolCall,
+): Promise<ToolOutcome> {
+  const { arguments: args } = call
+  try {
+    const action = ACTIONS.find(each => each === args['action'])
+    if (action === undefined) throw new TextFault(`action: must be one of ${ACTIONS.join(', ')}`)
+    if (action === 'write' && exchange.zeroRetention)
+      throw new TextFault('A guardrail forbids storing anything from this request')
+    const { shown, result } = await VERBS[action](deps, place, args)
+    return { item: { ...fieldsOf(call), ...shown }, result: JSON.stringify(result) }
+  } catch (thrown) {
+    if (!(thrown instanceof TextFault)) throw thrown
+    return {
+      item: { ...fieldsOf(call), status: 'incomplete' },
+      result: JSON.stringify({ error: thrown.message }),
+    }
+  }
+}
+
+interface Said {
+  readonly shown?: { readonly value: string }
+  readonly result: object
+}
+
+const VERBS: Readonly<
+  Record<Action, (deps: MemoryDeps, place: MemoryPlace, args: ToolCall['arguments']) => Promise<Said>>
+> = {
+  async read({ store }, place, args) {
+    const key = textArgument(args, 'key')
+    if (key === null || key === '') {
+      const entries = await store.memory.list(place, LIST_MAX + 1)
+      const keys = entries.slice(0, LIST_MAX).map(entry => entry.key)
+      return { result: { keys, has_more: entries.length > LIST_MAX } }
+    }
+    const entry = await store.memory.find(place, checkedKey(key))
+    if (entry === null) throw new TextFault('Nothing is stored under this key')
+    return { shown: { value: entry.value }, result: entry }
+  },
+  async write({ store, clock }, place, args) {
+    const key = checkedKey(requiredArgument(args, 'key'))
+    const value = kept(requiredArgument(args, 'value'), 'value', VALUE_MAX_CHARS)
+    const entry = { key, value, updatedAt: isoInstant(clock.nowMs()) }
+    if (!(await store.memory.write(place, entry, ROOM)))
+      throw new TextFault('The memory is full: delete entries that are no longer needed')
+    return { result: { key, written: true } }
+  },
+  async delete({ store }, place, args) {
+    const key = checkedKey(requiredArgument(args, 'key'))
+    return { result: { key, deleted: await store.memory.remove(place, key) } }
+  },
+}
+
+function checkedKey(key: string): string {
+  if (key === '') throw new TextFault('key: is required')
+  return kept(key, 'key', KEY_MAX_CHARS)
+}
+
+/** Text as databases keep it. */
+function kept(text: string, name: string, maxChars: number): string {
+  if (text.length > maxChars) throw new TextFault(`${name}: must have at most ${maxChars} characters`)
+  return text.replaceAll('\0', '').toWellFormed()
+}

@@ -1,0 +1,230 @@
+/**
+ * The advisor server tool: the model asks another model for advice. Each entry is one advisor; if there are several,
+ * they have names. An advisor sees its earlier advice, from this request and from items that the client sends back.
+ */
+import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
+import type { InputItem } from '../../../protocol/items.ts'
+import { conversationOf } from '../conversation.ts'
+import { functionName, instanceNames } from '../instances.ts'
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolOutcome,
+  ToolProgress,
+} from '../tool.ts'
+import { cutText, innerFailure, PieceWriter, replyText, textEvents } from './inner-reply.ts'
+import {
+  createInnerTerms,
+  type InnerSettings,
+  type InnerTerms,
+  isWithheld,
+  outerModel,
+} from './inner-request.ts'
+
+interface AdvisorDeps {
+  readonly askAs: AskAs
+  readonly tools: ReadonlyMap<string, ServerTool>
+}
+
+interface AdvisorSettings extends InnerSettings {
+  readonly instructions?: string | null
+  readonly forward_transcript?: boolean | null
+  readonly stream?: boolean | null
+}
+
+interface Advisor {
+  readonly tool: RequestedTool
+  /** Null for the one without a name. */
+  readonly name: string | null
+  readonly settings: AdvisorSettings
+  readonly terms: InnerTerms
+  /** Its earlier questions and advice, oldest first. */
+  readonly memory: { readonly prompt: string; readonly advice: string }[]
+}
+
+/** Consultations of one request, all advisors together. */
+const CONSULTATIONS_MAX = 10
+/** Characters of one piece of advice, and of all that an advisor is reminded of. */
+const ADVICE_MAX_CHARS = 100_000
+const MEMORY_MAX_CHARS = 200_000
+/** Of the cap of the request, what advice may use: no more than nearly every model can write. */
+const ADVICE_MAX_TOKENS = 8_192
+const RUN_MS = 180_000
+/** The call ends before the tool does, so that the model learns why. */
+const ASK_MS = 170_000
+
+const INSTRUCTIONS =
+  'You advise another model that works on a task of its own. Answer what it asks, briefly and concretely.'
+const ON_TRANSCRIPT = 'Give your advice on the conversation above.'
+
+export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
+  const termsOf = createInnerTerms(tools)
+  return {
+    name: 'advisor',
+    asksModels: true,
+    runMs: RUN_MS,
+    open(entries, exchange) {
+      const names = instanceNames('advisor', entries)
+      const advisors = entries.map(({ tool, path }, at): Advisor => {
+        const settings = (tool.parameters ?? {}) as AdvisorSettings
+        const { model, max_completion_tokens, reasoning, temperature } = settings
+        const asked = { model, max_completion_tokens, reasoning, temperature } as InnerSettings
+        const name = names[at] ?? null
+        return {
+          tool,
+          name,
+          settings,
+          terms: termsOf(asked, `${path}.parameters`),
+          memory: replayed(exchange, name),
+        }
+      })
+      const advisorOf = (tool: RequestedTool): Advisor => {
+        const found = advisors.find(each => each.tool === tool)
+        if (found === undefined) throw new TypeError('a call belongs to an entry')
+        return found
+      }
+      let consultations = 0
+      return {
+        declare: () => advisors.map(declaration),
+        begun: call => shown(call, advisorOf(call.tool), exchange),
+        async run(call, progress, signal) {
+          const advisor = advisorOf(call.tool)
+          const fields = shown(call, advisor, exchange)
+          if (++consultations > CONSULTATIONS_MAX) {
+            return failed(fields, `This request has used its ${CONSULTATIONS_MAX} consultations`)
+          }
+          try {
+            return await consult(askAs, { advisor, call, exchange, fields, progress, signal })
+          } catch (thrown) {
+            exchange.signal.throwIfAborted()
+            return failed(fields, innerFailure(thrown).error)
+          }
+        },
+      }
+    },
+  }
+}
+
+function declaration({ tool, name, settings: { forward_transcript } }: Advisor): FunctionDeclaration {
+  const forwards = forward_transcript === true
+  return {
+    tool,
+    name: functionName('advisor', name),
+    description: `Asks another model for advice${forwards ? ' on this conversation, which it sees' : '. It sees nothing but the prompt and what it was asked before'}.`,
+    parameters: {
+      type: 'object',
+      properties: {
+        prompt: { type: 'string', description: 'The question, with all that is needed to answer it' },
+      },
+      required: forwards ? [] : ['prompt'],
+      additionalProperties: false,
+    },
+  }
+}
+
+interface Consultation {
+  readonly advisor: Advisor
+  readonly call: ToolCall
+  readonly exchange: Exchange
+  readonly fields: Readonly<Record<string, unknown>>
+  readonly progress: ToolProgress
+  readonly signal: AbortSignal
+}
+
+async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOutcome> {
+  const { advisor, call, exchange, fields, progress, signal } = consultation
+  const { settings, terms, memory } = advisor
+  const forwards = settings.forward_transcript === true
+  const prompt = textArgument(call, 'prompt') ?? ''
+  if (prompt === '' && !forwards) return failed(fields, 'prompt: is required')
+  const question = prompt === '' ? ON_TRANSCRIPT : prompt
+  const most = exchange.request.max_output_tokens
+  // The entry's own cap wins.
+  const cap = most == null ? {} : { max_output_tokens: Math.min(most, ADVICE_MAX_TOKENS) }
+  const request = {
+    ...cap,
+    ...terms,
+    model: modelOf(advisor, exchange),
+    instructions: settings.instructions ?? INSTRUCTIONS,
+    input: [
+      ...remembered(memory),
+      ...(forwards ? conversationOf(exchange.prompt) : []),
+      { type: 'message', role: 'user', content: question } as InputItem,
+    ],
+  }
+  const streams =
+    settings.stream === true &&
+    exchange.request.stream === true &&
+    DIALECT_ABILITIES[exchange.dialect].toolProgress &&
+    !isWithheld(exchange)
+  const writer = new PieceWriter(ADVICE_MAX_CHARS, delta =>
+    progress({ name: 'output_text.delta', fields: { content_index: 0, delta, logprobs: [] } }),
+  )
+  const reply = await askAs(exchange, request, {
+    deadlineMs: ASK_MS,
+    signal,
+    ...(streams ? { onEvent: textEvents(writer, null) } : {}),
+  })
+  const advice = cutText(replyText(reply), ADVICE_MAX_CHARS)
+  if (advice === '') return failed(fields, 'The advisor gave no answer')
+  if (streams) {
+    writer.end()
+    progress({ name: 'output_text.done', fields: { content_index: 0, text: advice, logprobs: [] } })
+  }
+  memory.push({ prompt: question, advice })
+  const answered = reply.model
+  return {
+    item: { ...fields, model: answered, ...(isWithheld(exchange) ? {} : { advice }) },
+    result: JSON.stringify({ status: 'ok', model: answered, advice }),
+  }
+}
+
+/** The entry names it, else it is the model that answers. What a model has read must not choose a dearer one. */
+function modelOf({ settings }: Advisor, exchange: Exchange): string {
+  return settings.model ?? outerModel(exchange)
+}
+
+function textArgument({ arguments: said }: ToolCall, name: string): string | null {
+  const value = said[name]
+  return typeof value === 'string' && value.trim() !== '' ? value : null
+}
+
+function shown(call: ToolCall, advisor: Advisor, exchange: Exchange): Readonly<Record<string, unknown>> {
+  const prompt = textArgument(call, 'prompt')
+  return {
+    ...(prompt === null ? {} : { prompt }),
+    model: modelOf(advisor, exchange),
+    ...(advisor.name === null ? {} : { instance_name: advisor.name }),
+  }
+}
+
+function failed(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {
+  return { item: { ...fields, status: 'failed', error }, result: JSON.stringify({ status: 'error', error }) }
+}
+
+/** Earlier advice of this advisor, from the items that the client sends back. */
+function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor['memory'] {
+  if (typeof input === 'string') return []
+  return input.flatMap(item => {
+    if (item.type !== 'gateway:advisor' && item.type !== 'openrouter:advisor') return []
+    const { advice, prompt, instance_name } = item
+    if (typeof advice !== 'string' || advice === '' || (instance_name ?? null) !== name) return []
+    return [{ prompt: typeof prompt === 'string' && prompt !== '' ? prompt : ON_TRANSCRIPT, advice }]
+  })
+}
+
+/** The latest ones that fit. */
+function remembered(memory: Advisor['memory']): readonly InputItem[] {
+  let left = MEMORY_MAX_CHARS
+  const kept = memory.toReversed().filter(({ prompt, advice }) => {
+    left -= prompt.length + advice.length
+    return left >= 0
+  })
+  return kept.toReversed().flatMap(({ prompt, advice }): InputItem[] => [
+    { type: 'message', role: 'user', content: prompt },
+    { type: 'message', role: 'assistant', content: advice },
+  ])
+}

@@ -1,0 +1,98 @@
+/**
+ * Reads replies from models that tools call: their text, their errors, and the text received so far from their stream.
+ * Pure.
+ */
+import { GatewayError } from '../../../base/errors.ts'
+import type { StreamEvent } from '../../../protocol/events.ts'
+import type { ResponseResource } from '../../../protocol/response.ts'
+
+/** Between two messages of one reply. */
+const GAP = '\n\n'
+
+/** All that the model said to its reader, refusals too. */
+export function replyText({ output }: Pick<ResponseResource, 'output'>): string {
+  const texts: string[] = []
+  for (const item of output) {
+    if (item.type !== 'message' || !Array.isArray(item.content)) continue
+    for (const part of item.content) texts.push('refusal' in part ? part.refusal : part.text)
+  }
+  return texts.filter(text => text !== '').join(GAP)
+}
+
+/** A text of at most so many UTF-16 units, with a line that says what is missing. */
+export function cutText(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text
+  return `${text.slice(0, maxChars).toWellFormed()}\n[Cut after ${maxChars} characters]`
+}
+
+export interface InnerFailure {
+  readonly code: GatewayError['code']
+  readonly error: string
+  /** Of the provider; absent where it gave none. */
+  readonly status_code?: number
+}
+
+/** Why a model that was asked gave no reply. A fault of the gateway stays unsaid. */
+export function innerFailure(thrown: unknown): InnerFailure {
+  if (!(thrown instanceof GatewayError)) return { code: 'internal', error: 'The model could not be called' }
+  const status = thrown.metadata?.['provider_status']
+  return {
+    code: thrown.code,
+    error: thrown.message,
+    ...(typeof status === 'number' ? { status_code: status } : {}),
+  }
+}
+
+/** Characters that gather before they are told: a client that reads slowly must not get an event for each token. */
+const PIECE_CHARS = 64
+
+/** Reports a text in pieces of a least size, up to the length that its reader keeps. */
+export class PieceWriter {
+  readonly #tell: (piece: string) => void
+  readonly #maxChars: number
+  #waiting = ''
+  #said = 0
+
+  constructor(maxChars: number, tell: (piece: string) => void) {
+    this.#maxChars = maxChars
+    this.#tell = tell
+  }
+
+  /** True once something was added. */
+  get any(): boolean {
+    return this.#said > 0
+  }
+
+  add(text: string): void {
+    const piece = text.slice(0, this.#maxChars - this.#said)
+    this.#said += piece.length
+    this.#waiting += piece
+    if (this.#waiting.length >= PIECE_CHARS) this.end()
+  }
+
+  /** Tells what waits. */
+  end(): void {
+    if (this.#waiting === '') return
+    this.#tell(this.#waiting)
+    this.#waiting = ''
+  }
+}
+
+/** Hands the texts in the events of a reply on to their writers. */
+export function textEvents(said: PieceWriter, thought: PieceWriter | null): (event: StreamEvent) => void {
+  return event => {
+    switch (event.type) {
+      case 'response.content_part.added':
+        if (said.any && event.part.type !== 'reasoning_text') said.add(GAP)
+        break
+      case 'response.output_text.delta':
+      case 'response.refusal.delta':
+        said.add(event.delta)
+        break
+      case 'response.reasoning_text.delta':
+      case 'response.reasoning_summary_text.delta':
+        thought?.add(event.delta)
+        break
+    }
+  }
+}

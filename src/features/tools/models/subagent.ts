@@ -1,0 +1,317 @@
+/**
+ * The subagent server tool: the model gives a task to another model, which sees only the task and may have tools. A
+ * subagent that calls the client's functions is suspended until they have run; subagent-replay.ts resumes it.
+ */
+import { GatewayError } from '../../../base/errors.ts'
+import { itemId, randomText } from '../../../base/ids.ts'
+import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
+import type { InputItem, OutputItem } from '../../../protocol/items.ts'
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import type { ResponseResource } from '../../../protocol/response.ts'
+import type { Tool } from '../../../protocol/tools.ts'
+import { functionName, instanceNames } from '../instances.ts'
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolSession,
+} from '../tool.ts'
+import { cutText, innerFailure, replyText } from './inner-reply.ts'
+import {
+  createInnerTerms,
+  type InnerSettings,
+  type InnerTerms,
+  isWithheld,
+  outerModel,
+} from './inner-request.ts'
+import { type Resumption, resumptionsOf } from './subagent-replay.ts'
+import { type ProjectedCall, type StateSeal, type SuspendedSubagent, sealState } from './subagent-state.ts'
+
+interface SubagentDeps {
+  readonly askAs: AskAs
+  readonly seal: StateSeal
+  readonly tools: ReadonlyMap<string, ServerTool>
+}
+
+interface SubagentSettings extends InnerSettings {
+  readonly instructions?: string | null
+  readonly inherit_functions?: boolean | null
+  readonly inherited_function_names?: readonly string[] | null
+}
+
+type FunctionTool = Extract<Tool, { type: 'function' }>
+
+interface Subagent {
+  readonly tool: RequestedTool
+  readonly name: string | null
+  readonly settings: SubagentSettings
+  readonly terms: InnerTerms
+  /** Functions of the client that it may call. */
+  readonly functions: readonly FunctionTool[]
+}
+
+const TOOL_STEPS_DEFAULT = 10
+const OUTCOME_MAX_CHARS = 150_000
+const TASK_NAME_MAX_CHARS = 256
+/** Nearly every model can write as much. */
+const SMALL_CAP_TOKENS = 8_192
+/** A task that is suspended more often fails. */
+const SUSPENSIONS_MAX = 30
+const RUN_MS = 300_000
+/** The call ends before the tool does, so that the model learns why. */
+const ASK_MS = 290_000
+
+const INSTRUCTIONS =
+  'You work on one task for another model. Do it, then report the outcome: what you found or did, and what is missing.'
+
+export function createSubagent(deps: SubagentDeps): ServerTool {
+  const termsOf = createInnerTerms(deps.tools)
+  return {
+    name: 'subagent',
+    asksModels: true,
+    runMs: RUN_MS,
+    open(entries, exchange, display) {
+      const names = instanceNames('subagent', entries)
+      const subagents = entries.map((entry, at) => subagentOf(entry, names[at] ?? null, exchange, termsOf))
+      const { resumptions, prompt } = resumptionsOf(exchange, subagents, deps.seal)
+      exchange.prompt = prompt
+      return sessionOf(deps, subagents, resumptions, exchange, display)
+    },
+  }
+}
+
+function subagentOf(
+  { tool, path }: ToolEntry,
+  name: string | null,
+  exchange: Exchange,
+  termsOf: ReturnType<typeof createInnerTerms>,
+): Subagent {
+  const settings = (tool.parameters ?? {}) as SubagentSettings
+  const { model, tools, max_tool_calls, max_completion_tokens, reasoning, temperature } = settings
+  const asked = { model, tools, max_completion_tokens, reasoning, temperature } as InnerSettings
+  return {
+    tool,
+    name,
+    settings,
+    terms: {
+      ...termsOf(asked, `${path}.parameters`),
+      max_tool_calls: max_tool_calls ?? TOOL_STEPS_DEFAULT,
+    },
+    functions: inherited(settings, exchange, `${path}.parameters`),
+  }
+}
+
+/** @throws GatewayError `invalid_request` */
+function inherited(
+  { inherit_functions: all, inherited_function_names: named }: SubagentSettings,
+  { dialect, prompt }: Exchange,
+  path: string,
+): readonly FunctionTool[] {
+  const field = named == null ? 'inherit_functions' : 'inherited_function_names'
+  if (all !== true && named == null) return []
+  if (!DIALECT_ABILITIES[dialect].innerFunctions) {
+    throw new GatewayError('invalid_request', `${path}.${field}: works only with POST /v1/responses`)
+  }
+  if (all === false) return []
+  const functions = (prompt.tools ?? []).filter((tool): tool is FunctionTool => tool.type === 'function')
+  if (named == null) return functions
+  const byName = new Map(functions.toReversed().map(tool => [tool.name, tool]))
+  return named.map((name, at) => {
+    const found = byName.get(name)
+    if (found !== undefined) return found
+    throw new GatewayError(
+      'invalid_request',
+      `${path}.${field}[${at}]: tools contains no function with this name`,
+    )
+  })
+}
+
+/** A small cap of the request holds for its subagents too; a large one may be more than their models can. */
+function callersCap({
+  request: { max_output_tokens: most },
+}: Exchange): Pick<InnerTerms, 'max_output_tokens'> {
+  return most == null || most > SMALL_CAP_TOKENS ? {} : { max_output_tokens: most }
+}
+
+function sessionOf(
+  { askAs, seal }: SubagentDeps,
+  subagents: readonly Subagent[],
+  resumptions: ReadonlyMap<string, Resumption>,
+  exchange: Exchange,
+  display: ToolDisplay,
+): ToolSession {
+  const subagentOfCall = ({ tool }: ToolCall): Subagent => {
+    const found = subagents.find(each => each.tool === tool)
+    if (found === undefined) throw new TypeError('a call belongs to an entry')
+    return found
+  }
+  return {
+    resumed: () =>
+      [...resumptions.values()].map(({ state, subagent }) => ({
+        callId: state.callId,
+        name: functionName('subagent', state.instance),
+        arguments: { task_name: state.taskName, task_description: state.taskDescription },
+        tool: subagent.tool,
+      })),
+    declare: () => subagents.map(declaration),
+    begun: call => shown(call, subagentOfCall(call)),
+    async run(call, _progress, signal) {
+      const subagent = subagentOfCall(call)
+      const { settings, terms, functions } = subagent
+      const fields = shown(call, subagent)
+      const task = textArgument(call, 'task_description')
+      if (task === '') return failed(fields, 'task_description: is required')
+      const resumption = resumptions.get(call.callId)
+      const input = resumption?.input ?? [{ type: 'message', role: 'user', content: task } as InputItem]
+      const tools = [...(terms.tools ?? []), ...functions]
+      const model = settings.model ?? outerModel(exchange)
+      try {
+        const reply = await askAs(
+          exchange,
+          {
+            ...callersCap(exchange),
+            ...terms,
+            // A resumed subagent is asked before the outer model, so no model has been chosen yet.
+            model: model === '' ? (exchange.prompt.models?.[0] ?? '') : model,
+            instructions: settings.instructions ?? INSTRUCTIONS,
+            input: [...input],
+            ...(tools.length === 0 ? {} : { tools }),
+          },
+          { deadlineMs: ASK_MS, signal },
+        )
+        const calls = reply.output.filter(isFunctionCall)
+        const known = new Set(functions.map(each => each.name))
+        if (calls.length === 0) return finished(fields, reply, isWithheld(exchange))
+        if (calls.some(each => !known.has(each.name))) {
+          return failed(fields, 'The subagent called a function that it does not have')
+        }
+        const suspensions = (resumption?.state.suspensions ?? 0) + 1
+        if (suspensions > SUSPENSIONS_MAX) return failed(fields, 'The subagent called functions too often')
+        const state = suspendedState(
+          call,
+          subagent,
+          [...input, ...(reply.output as InputItem[])],
+          calls,
+          suspensions,
+        )
+        const sealed = sealState(seal, exchange.caller, state)
+        if (sealed === null) return failed(fields, 'The work so far is too long to be continued later')
+        project(display, state, calls, sealed)
+        return { item: { ...fields, status: 'in_progress' }, result: '', next: 'end-turn' }
+      } catch (thrown) {
+        exchange.signal.throwIfAborted()
+        return failed(fields, innerFailure(thrown).error)
+      }
+    },
+  }
+}
+
+function declaration({ tool, name, settings }: Subagent): FunctionDeclaration {
+  const purpose =
+    settings.instructions == null ? '' : ` Its instructions: ${settings.instructions.slice(0, 500)}`
+  return {
+    tool,
+    name: functionName('subagent', name),
+    description: `Gives a task to a subagent, another model. It sees nothing but the description of the task, and reports the outcome.${purpose}`,
+    parameters: objectSchema(['task_name', 'task_description'], {
+      task_name: { type: 'string', description: 'A short name of the task' },
+      task_description: { type: 'string', description: 'The task, with all that the subagent has to know' },
+    }),
+  }
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+function shown(call: ToolCall, { name }: Subagent): Fields {
+  return {
+    call_id: call.callId,
+    task_name: textArgument(call, 'task_name').slice(0, TASK_NAME_MAX_CHARS),
+    task_description: textArgument(call, 'task_description'),
+    ...(name === null ? {} : { name, instance_name: name }),
+  }
+}
+
+function textArgument({ arguments: said }: ToolCall, name: string): string {
+  const value = said[name]
+  return typeof value === 'string' ? value.trim() : ''
+}
+
+function finished(fields: Fields, reply: ResponseResource, withheld: boolean): ToolOutcome {
+  const { model } = reply
+  const outcome = cutText(replyText(reply), OUTCOME_MAX_CHARS)
+  if (outcome === '') return failed({ ...fields, model }, 'The subagent gave no answer')
+  return {
+    item: { ...fields, model, ...(withheld ? {} : { outcome }) },
+    result: JSON.stringify({ status: 'ok', model, task_name: fields['task_name'], outcome }),
+  }
+}
+
+function failed(fields: Fields, error: string): ToolOutcome {
+  return {
+    item: { ...fields, status: 'failed', error },
+    result: JSON.stringify({ status: 'error', task_name: fields['task_name'], error }),
+  }
+}
+
+type FunctionCallItem = OutputItem & {
+  readonly type: 'function_call'
+  readonly call_id: string
+  readonly name: string
+  readonly arguments: string
+}
+
+function isFunctionCall(item: OutputItem): item is FunctionCallItem {
+  return item.type === 'function_call'
+}
+
+function suspendedState(
+  call: ToolCall,
+  { name }: Subagent,
+  items: readonly InputItem[],
+  calls: readonly FunctionCallItem[],
+  suspensions: number,
+): SuspendedSubagent {
+  return {
+    id: `sub_${randomText(24)}`,
+    callId: call.callId,
+    taskName: textArgument(call, 'task_name'),
+    taskDescription: textArgument(call, 'task_description'),
+    instance: name,
+    items,
+    // Its own ids may be those of other calls of the answer.
+    calls: calls.map(
+      (each): ProjectedCall => ({
+        callId: `call_${randomText(24)}`,
+        ownCallId: each.call_id,
+        name: each.name,
+      }),
+    ),
+    suspensions,
+  }
+}
+
+/** Shows its calls as calls for the client. The first one carries the state. */
+function project(
+  display: ToolDisplay,
+  state: SuspendedSubagent,
+  calls: readonly FunctionCallItem[],
+  sealed: readonly Readonly<Record<string, unknown>>[],
+): void {
+  for (const [at, call] of calls.entries()) {
+    display.item({
+      type: 'function_call',
+      id: itemId('fc'),
+      status: 'completed',
+      call_id: state.calls[at]?.callId,
+      name: call.name,
+      arguments: call.arguments,
+      subagent_id: state.id,
+      ...(at === 0 ? { subagent_items: sealed } : {}),
+    })
+  }
+}

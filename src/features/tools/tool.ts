@@ -1,0 +1,165 @@
+/**
+ * The contract of server tools: a tool that the gateway runs when the model calls it. One file per tool; table.ts lists
+ * them. A request that names a tool opens a session of that tool, which keeps state until the exchange ends. Types
+ * only.
+ */
+
+import type { PicoUsd } from '../../base/money.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { ServerToolName } from '../../protocol/gateway-tools.ts'
+import type { Annotation } from '../../protocol/items.ts'
+import type { Citable } from '../../protocol/parts.ts'
+import type { Tool } from '../../protocol/tools.ts'
+
+/** A server tool as the request names it: by `gateway:<name>`, or by the spelling of a provider. */
+export interface RequestedTool {
+  readonly type: string
+  readonly parameters?: Readonly<Record<string, unknown>> | null
+  readonly [field: string]: unknown
+}
+
+/** An entry of `tools` with its path for errors, e.g. `tools[2]`. */
+export interface ToolEntry {
+  readonly tool: RequestedTool
+  readonly path: string
+}
+
+/** A function as the model sees it. */
+export interface FunctionDeclaration {
+  /** The entry of the request that it belongs to. */
+  readonly tool: RequestedTool
+  /** Letters, digits, `_` and `-`; a name that the caller uses gets a suffix. */
+  readonly name: string
+  readonly description: string
+  /** JSON schema of the arguments. */
+  readonly parameters: Readonly<Record<string, unknown>>
+  /** True if description and schema come from outside, e.g. from an MCP server: guardrails check them first. */
+  readonly isForeign?: boolean
+}
+
+/** The provider runs the tool itself: this form of it goes out. */
+export interface NativeDeclaration {
+  readonly native: Tool
+}
+
+/** Nobody here can run the tool, which the request names in the spelling of a provider: it is left out. */
+export interface MissingDeclaration {
+  readonly tool: RequestedTool
+  /** Why, for the caller. */
+  readonly missing: string
+}
+
+export type ToolDeclaration = FunctionDeclaration | NativeDeclaration | MissingDeclaration
+
+/** The endpoint of the next model call, as sessions see it. */
+export interface ToolPlace {
+  /** True if the provider runs native tools of this type itself, e.g. `web_search`. */
+  hosts(type: string): boolean
+  /** False: its own web search cannot be limited to domains. Default: true. */
+  readonly searchesDomains?: boolean
+  /** The model is simulated. Default: false. */
+  readonly isSimulated?: boolean
+}
+
+/** A call of the model, its arguments parsed. */
+export interface ToolCall {
+  readonly callId: string
+  /** The declared name, without a suffix. */
+  readonly name: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  readonly tool: RequestedTool
+}
+
+/** A call that an earlier answer asked for, which runs before the model is asked, e.g. an approved one. */
+export interface DueCall {
+  readonly tool: RequestedTool
+  readonly callId: string
+  /** As `declare` names the function. */
+  readonly name: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** Set if it does not run: what the model is told. */
+  readonly refusal?: string
+}
+
+/** A progress event of the item: `name` follows `response.` in its type. */
+interface ToolEvent {
+  readonly name: string
+  readonly fields: Readonly<Record<string, unknown>>
+}
+
+export type ToolProgress = (event: ToolEvent) => void
+
+/** Additions of a session to the answer, beside the item of a call. */
+export interface ToolDisplay {
+  /** Adds a finished item to the answer, e.g. `mcp_list_tools`: in `declare` before the words of the model. */
+  item(item: { readonly type: string; readonly [field: string]: unknown }): void
+  /** The next text of the model gets these annotations. */
+  annotate(annotations: readonly Annotation[]): void
+  /** Results of a search that later texts of the model may cite; gives the numbers by which they may do so. */
+  cite(results: readonly Citable[]): readonly number[]
+}
+
+export interface ToolOutcome {
+  /**
+   * Fields of the finished item, which the client sees; `status` is `completed` unless it says otherwise. `type` is
+   * that of the tool in the request unless `begun` says otherwise. An item that stays `in_progress` has no end in this
+   * answer.
+   */
+  readonly item: Readonly<Record<string, unknown>>
+  /** Text that the model gets. */
+  readonly result: string
+  /** Fee of the call; absent: none. */
+  readonly cost?: PicoUsd
+  /** Searches that count in `web_search_requests`; absent: 0. */
+  readonly searches?: number
+  /** Absent: the model is asked again. `end-turn`: the client has to act first. */
+  readonly next?: 'ask-model' | 'end-turn'
+}
+
+/** A server tool at work in one exchange. */
+export interface ToolSession {
+  /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
+  declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
+  /** Another tool of the request as the model may see it now; null: not yet. Asked after `declare`. */
+  shows?(tool: Tool): Tool | null
+  /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
+  due?(place: ToolPlace): Promise<readonly DueCall[]>
+  /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome says another one. */
+  fee?(call: ToolCall): PicoUsd
+  /** Fields that the item of a call shows while it runs. */
+  begun(call: ToolCall): Readonly<Record<string, unknown>>
+  /**
+   * True for a call that the client runs: the turn ends with it. `run` is then asked for the fields of its item only.
+   * Absent: none.
+   */
+  leaves?(call: ToolCall): boolean
+  /**
+   * Runs one call; several may run at a time. Ends when the signal fires, which is that of the exchange or the deadline
+   * of the call. A failure that the model should know of is an outcome; if it throws, the model gets "The tool failed"
+   * and the log the cause.
+   */
+  run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): ToolOutcome | Promise<ToolOutcome>
+  /** Calls that an earlier answer has left open, and that this request goes on with: they run before the first turn. */
+  resumed?(): readonly ToolCall[]
+  /** Called once when the exchange ends, however it ends. Must not throw. */
+  close?(): void
+}
+
+export interface ServerTool {
+  /** Its name in `gateway:<name>` and `openrouter:<name>`. */
+  readonly name: ServerToolName | 'mcp'
+  /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
+  readonly native?: readonly string[]
+  /** True for another tool for which a session has to be open, although the request does not name this one. */
+  watches?(tool: Tool): boolean
+  /** Milliseconds that one call may take; default 60,000. */
+  readonly runMs?: number
+  /** True: requests that another tool makes cannot use it, since it asks models itself. */
+  readonly asksModels?: boolean
+  /** @throws (or rejects with) GatewayError that names the entry by its path */
+  open(
+    entries: readonly ToolEntry[],
+    exchange: Exchange,
+    display: ToolDisplay,
+  ): ToolSession | Promise<ToolSession>
+}

@@ -1,0 +1,97 @@
+/**
+ * Calls a search or page engine over the gateway's transport: key in a header, a deadline, a bounded reply. Errors are
+ * EngineFailures that name the engine and the cause, but never the key or the engine's own text. Serve threads.
+ */
+import { GatewayError } from '../../../base/errors.ts'
+import { parseJson } from '../../../base/json.ts'
+import type { Transport } from '../../../providers/upstream/transport.ts'
+import { wholeReply } from '../../../providers/upstream/whole-reply.ts'
+import type { EngineAccess, EngineRequest } from './engine.ts'
+
+/** The engine gave no results. The message is fit for the caller and the model. */
+export class EngineFailure extends Error {
+  override readonly name = 'EngineFailure'
+  readonly code: 'engine_timeout' | 'engine_status' | 'engine_reply' | 'engine_unreachable' | 'engine_busy'
+
+  constructor(code: EngineFailure['code'], message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.code = code
+  }
+}
+
+/** An engine of the configuration. */
+export interface ConfiguredEngine {
+  readonly name: string
+  readonly baseUrl: string
+  readonly apiKey: string | null
+}
+
+/** The largest reply is that of 25 results of 100,000 characters, with escapes. */
+const REPLY_MAX_BYTES = 16 * 1024 * 1024
+
+const CAUSES: ReadonlyMap<number, string> = new Map([
+  [400, 'it refused the request'],
+  [401, 'it does not accept its apiKey'],
+  [402, 'its account has no credits'],
+  [403, 'its apiKey lacks permission, or its JSON format is turned off'],
+  [404, 'its baseUrl does not offer this API'],
+  [422, 'it refused the request'],
+  [429, 'it received too many requests'],
+])
+
+/** The JSON of the reply. Rejects with an EngineFailure, or with the reason of the signal. */
+export async function callEngine(
+  client: Transport,
+  { keyHeader }: EngineAccess,
+  engine: ConfiguredEngine,
+  { method, path, body }: EngineRequest,
+  { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
+): Promise<unknown> {
+  const { status, text } = await wholeReply(
+    client,
+    {
+      ...(method === 'GET' ? { method } : {}),
+      url: new URL(`${engine.baseUrl}${path}`),
+      headers: {
+        accept: 'application/json',
+        ...(body === '' ? {} : { 'content-type': 'application/json' }),
+        ...keyHeaders(keyHeader, engine.apiKey),
+      },
+      body,
+      headersTimeoutMs: timeoutMs,
+      idleTimeoutMs: timeoutMs,
+    },
+    { maxBytes: REPLY_MAX_BYTES, signal },
+  ).catch(error => {
+    signal.throwIfAborted()
+    throw unreachable(engine, error)
+  })
+  if (status < 200 || status > 299) {
+    const cause = CAUSES.get(status)
+    throw new EngineFailure(
+      'engine_status',
+      `the ${engine.name} engine answered ${status}${cause === undefined ? '' : `: ${cause}`}`,
+    )
+  }
+  const value = parseJson(text)
+  if (value === undefined) throw unreadable(engine)
+  return value
+}
+
+/** The reply is not what the API of the engine promises. */
+export function unreadable({ name }: ConfiguredEngine): EngineFailure {
+  return new EngineFailure('engine_reply', `the reply of the ${name} engine cannot be read`)
+}
+
+function unreachable({ name }: ConfiguredEngine, error: unknown): EngineFailure {
+  const late = error instanceof GatewayError && error.code === 'upstream_timeout'
+  return late
+    ? new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`, error)
+    : new EngineFailure('engine_unreachable', `the ${name} engine cannot be reached`, error)
+}
+
+function keyHeaders(header: EngineAccess['keyHeader'], key: string | null): Record<string, string> {
+  if (key === null) return {}
+  // An engine without a key of its own may be behind a proxy that asks for one.
+  return header === 'x-api-key' ? { 'x-api-key': key } : { authorization: `Bearer ${key}` }
+}

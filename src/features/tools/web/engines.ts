@@ -1,0 +1,189 @@
+/**
+ * The configured engines: finds the one that a request names, searches, and fetches pages. Results are always checked
+ * here, even if the engine got the same restrictions: addresses, domains, number and length. Serve threads.
+ */
+import type { Clock } from '../../../base/clock.ts'
+import { Places } from '../../../base/fairness/places.ts'
+import { type PicoUsd, parseUsd } from '../../../base/money.ts'
+import type { SearchEngineRow } from '../../../process/config/config.ts'
+import type { Transport } from '../../../providers/upstream/transport.ts'
+import { type ConfiguredEngine, callEngine, EngineFailure, unreadable } from './call-engine.ts'
+import type { Admits } from './domains.ts'
+import type { EngineKind, EnginePage, SearchQuery, SearchResult } from './engine.ts'
+import { PAGE_ENGINES } from './page-engines.ts'
+import { SEARCH_ENGINES } from './search-engines.ts'
+import { cutText, shownText, shownTitle } from './shown-text.ts'
+
+/** An engine that requests may use. */
+export interface WebEngine extends ConfiguredEngine {
+  readonly kind: EngineKind
+  readonly searchPrice: PicoUsd | null
+  readonly pagePrice: PicoUsd | null
+}
+
+interface WebEnginesDeps {
+  readonly client: Transport
+  readonly clock: Clock
+  readonly engines: readonly SearchEngineRow[]
+  /** Null: the first one. */
+  readonly byDefault: string | null
+  readonly timeoutMs: number
+  /** The engines are simulated: only simulated models get their results. Default: false. */
+  readonly isSimulated?: boolean
+}
+
+interface EngineFindings {
+  readonly results: readonly SearchResult[]
+  readonly cost: PicoUsd
+}
+
+/** For whom an engine is called. */
+interface EngineTerms {
+  /** Hash of the API key. */
+  readonly keyHash: string
+  readonly signal: AbortSignal
+}
+
+/** Calls of a thread at once: each may hold a reply of some megabytes. */
+const PLACES = 64
+const PER_KEY = 16
+const URL_MAX_CHARS = 2_048
+const TITLE_MAX_CHARS = 300
+
+const NONE: Pick<WebEngines, 'byDefault' | 'named'> = { byDefault: null, named: () => null }
+
+export class WebEngines {
+  readonly #deps: WebEnginesDeps
+  readonly #engines: readonly WebEngine[]
+  readonly #places: Places
+
+  constructor(deps: WebEnginesDeps) {
+    this.#deps = deps
+    this.#engines = deps.engines.map(configured)
+    this.#places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
+  }
+
+  /** The engine that requests without one get; null: none is configured. */
+  get byDefault(): WebEngine | null {
+    const { byDefault } = this.#deps
+    return this.#engines.find(({ name }) => byDefault === null || name === byDefault) ?? null
+  }
+
+  /** The first engine of this kind, as requests say it; null: none is configured. */
+  named(name: string): WebEngine | null {
+    return this.#engines.find(({ kind }) => kind === name) ?? null
+  }
+
+  /** The engines that serve a model; a real one gets none that is simulated. */
+  servingModel(isSimulated: boolean): Pick<WebEngines, 'byDefault' | 'named'> {
+    return this.#deps.isSimulated !== true || isSimulated ? this : NONE
+  }
+
+  /** The price of a search that gives results. */
+  searchFee({ searchPrice, kind }: WebEngine, query: SearchQuery): PicoUsd {
+    return searchPrice ?? SEARCH_ENGINES[kind].price(query)
+  }
+
+  /** The price of a page that is found. */
+  pageFee({ pagePrice, kind }: WebEngine): PicoUsd {
+    return pagePrice ?? PAGE_ENGINES[kind]?.price ?? 0
+  }
+
+  /** Rejects with an EngineFailure, or with the reason of the signal. */
+  async search(
+    engine: WebEngine,
+    query: SearchQuery,
+    admits: Admits,
+    terms: EngineTerms,
+  ): Promise<EngineFindings> {
+    const row = SEARCH_ENGINES[engine.kind]
+    const reply = await this.#within(engine, terms, inner =>
+      callEngine(this.#deps.client, row, engine, row.request(query), { ...this.#deps, signal: inner }),
+    )
+    const results = row.read(reply)
+    if (results === null) throw unreadable(engine)
+    return { results: kept(results, query, admits), cost: this.searchFee(engine, query) }
+  }
+
+  /** Null: the engine has no API for pages. Rejects as `search` does. */
+  async page(
+    engine: WebEngine,
+    url: string,
+    maxChars: number,
+    terms: EngineTerms,
+  ): Promise<{ page: EnginePage | number; cost: PicoUsd } | null> {
+    const row = PAGE_ENGINES[engine.kind]
+    if (row === undefined) return null
+    const reply = await this.#within(engine, terms, inner =>
+      callEngine(this.#deps.client, row, engine, row.request(url, maxChars), {
+        ...this.#deps,
+        signal: inner,
+      }),
+    )
+    const page = row.read(reply)
+    if (page === null) throw unreadable(engine)
+    return { page, cost: typeof page === 'number' ? 0 : this.pageFee(engine) }
+  }
+
+  /** The deadline holds for the whole call, however slowly the reply comes; a place is waited for as long before. */
+  async #within<T>(
+    { name }: WebEngine,
+    { keyHash, signal }: EngineTerms,
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const { clock, timeoutMs } = this.#deps
+    const leave = await this.#places.enter(keyHash, signal)
+    if (leave === null) throw new EngineFailure('engine_busy', 'too many searches are running')
+    const late = new AbortController()
+    const timer = clock.after(timeoutMs, () =>
+      late.abort(new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`)),
+    )
+    try {
+      return await work(AbortSignal.any([signal, late.signal]))
+    } finally {
+      timer.cancel()
+      leave()
+    }
+  }
+}
+
+function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: SearchEngineRow): WebEngine {
+  const base = baseUrl ?? SEARCH_ENGINES[kind].baseUrl ?? ''
+  return {
+    name,
+    kind,
+    baseUrl: base.endsWith('/') ? base.slice(0, -1) : base,
+    apiKey: apiKey ?? null,
+    searchPrice: searchPrice === undefined ? null : parseUsd(searchPrice),
+    pagePrice: pagePrice === undefined ? null : parseUsd(pagePrice),
+  }
+}
+
+/** Results with a web address that the lists admit, each address once. */
+function kept(results: readonly SearchResult[], query: SearchQuery, admits: Admits): SearchResult[] {
+  const seen = new Set<string>()
+  const left: SearchResult[] = []
+  for (const { title, url: address, text, publishedAt } of results) {
+    if (left.length === query.maxResults) break
+    const url = webUrl(address)
+    if (url === null || seen.has(url.href) || !admits(url)) continue
+    seen.add(url.href)
+    const date = publishedAt === undefined ? '' : shownTitle(publishedAt, 40)
+    left.push({
+      title: shownTitle(title, TITLE_MAX_CHARS) || url.hostname,
+      url: url.href,
+      // Twice as much is looked at: hidden characters do not count.
+      text: cutText(shownText(text.slice(0, 2 * query.maxChars)).trim(), query.maxChars),
+      ...(date === '' ? {} : { publishedAt: date }),
+    })
+  }
+  return left
+}
+
+/** Null for what is no web address, or contains a user name or a password. */
+export function webUrl(address: string): URL | null {
+  if (address.length > URL_MAX_CHARS || !URL.canParse(address)) return null
+  const url = new URL(address)
+  const isWeb = url.protocol === 'https:' || url.protocol === 'http:'
+  return isWeb && url.username === '' && url.password === '' ? url : null
+}

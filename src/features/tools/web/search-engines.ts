@@ -1,0 +1,264 @@
+/**
+ * The search engines: one row each, with the request, the reply and the price. A new engine is a row here, its kind in
+ * engine.ts and its goldens in test/fixtures/web. Prices are those of the public price lists of 2026. Pure.
+ */
+import { type PicoUsd, parseUsd } from '../../../base/money.ts'
+import {
+  type EngineKind,
+  field,
+  joinedField,
+  listField,
+  type SearchEngine,
+  type SearchLocation,
+  type SearchQuery,
+  type SearchResult,
+  textField,
+} from './engine.ts'
+
+/** Results that the price of one request of Exa includes. */
+const EXA_INCLUDED = 10
+const EXA_EXTRA = parseUsd('0.001')
+const EXA_MODES: Readonly<Record<string, PicoUsd>> = {
+  instant: parseUsd('0.007'),
+  fast: parseUsd('0.007'),
+  auto: parseUsd('0.007'),
+  'deep-lite': parseUsd('0.012'),
+  deep: parseUsd('0.012'),
+  'deep-reasoning': parseUsd('0.015'),
+}
+const PARALLEL_MODES: Readonly<Record<string, PicoUsd>> = {
+  turbo: parseUsd('0.001'),
+  fast: parseUsd('0.001'),
+  basic: parseUsd('0.005'),
+  advanced: parseUsd('0.005'),
+}
+const PARALLEL_DEFAULT = 'basic'
+const PARALLEL_QUERY_MAX_CHARS = 200
+const PARALLEL_OBJECTIVE_MAX_CHARS = 5_000
+const FIRECRAWL_QUERY_MAX_CHARS = 500
+const PERPLEXITY_RESULTS_MAX = 20
+const PERPLEXITY_DOMAINS_MAX = 20
+/** Characters of a token, for engines that count tokens. */
+const CHARS_PER_TOKEN = 4
+
+export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
+  // https://exa.ai/docs/reference/search, https://exa.ai/docs/admin/pricing
+  exa: {
+    baseUrl: 'https://api.exa.ai',
+    keyHeader: 'x-api-key',
+    request: query =>
+      post('/search', {
+        query: query.query,
+        type: modeIn(EXA_MODES, query) ?? 'auto',
+        numResults: query.maxResults,
+        ...some('includeDomains', query.allowedDomains),
+        ...some('excludeDomains', query.excludedDomains),
+        ...(query.publishedAfter === null ? {} : { startPublishedDate: dayStart(query.publishedAfter) }),
+        ...(query.publishedBefore === null ? {} : { endPublishedDate: dayEnd(query.publishedBefore) }),
+        ...countryOf(query.location, 'userLocation', upper),
+        contents: { text: { maxCharacters: query.maxChars } },
+      }),
+    read: reply =>
+      resultsIn(listField(reply, 'results'), found => ({
+        text: textField(found, 'text') || joinedField(found, 'highlights'),
+        publishedAt: textField(found, 'publishedDate'),
+      })),
+    price: query =>
+      (EXA_MODES[modeIn(EXA_MODES, query) ?? 'auto'] ?? 0) +
+      Math.max(0, query.maxResults - EXA_INCLUDED) * EXA_EXTRA,
+  },
+  // https://docs.parallel.ai/api-reference/search/search, https://docs.parallel.ai/getting-started/pricing
+  parallel: {
+    baseUrl: 'https://api.parallel.ai',
+    keyHeader: 'x-api-key',
+    request: query =>
+      post('/v1/search', {
+        objective: cut(query.query, PARALLEL_OBJECTIVE_MAX_CHARS),
+        search_queries: [cut(query.query, PARALLEL_QUERY_MAX_CHARS)],
+        mode: modeIn(PARALLEL_MODES, query) ?? PARALLEL_DEFAULT,
+        advanced_settings: {
+          max_results: query.maxResults,
+          excerpt_settings: { max_chars_per_result: Math.max(100, query.maxChars) },
+          ...countryOf(query.location, 'location', lower),
+          ...parallelSources(query),
+        },
+      }),
+    read: reply =>
+      resultsIn(listField(reply, 'results'), found => ({
+        text: joinedField(found, 'excerpts'),
+        publishedAt: textField(found, 'publish_date'),
+      })),
+    price: query => PARALLEL_MODES[modeIn(PARALLEL_MODES, query) ?? PARALLEL_DEFAULT] ?? 0,
+  },
+  // https://docs.firecrawl.dev/api-reference/endpoint/search. Its own plan has credits instead of prices.
+  firecrawl: {
+    baseUrl: 'https://api.firecrawl.dev',
+    keyHeader: 'authorization',
+    request: query =>
+      post('/v2/search', {
+        query: withSites(query, FIRECRAWL_QUERY_MAX_CHARS),
+        limit: query.maxResults,
+        sources: [{ type: 'web' }],
+        ...countryOf(query.location, 'country', upper),
+        ...placeOf(query.location),
+        ...firecrawlDates(query),
+        scrapeOptions: { formats: [{ type: 'markdown' }], onlyMainContent: true },
+      }),
+    read(reply) {
+      const data = field(reply, 'data')
+      // The first version answers with a plain list.
+      const list = Array.isArray(data) ? data : listField(data, 'web')
+      return resultsIn(list, found => ({
+        text: textField(found, 'markdown') || textField(found, 'description'),
+        publishedAt: textField(found, 'date'),
+      }))
+    },
+    price: () => 0,
+  },
+  // https://docs.perplexity.ai/api-reference/search-post, https://docs.perplexity.ai/docs/search/quickstart
+  perplexity: {
+    baseUrl: 'https://api.perplexity.ai',
+    keyHeader: 'authorization',
+    request: query =>
+      post('/search', {
+        query: query.query,
+        max_results: Math.min(PERPLEXITY_RESULTS_MAX, query.maxResults),
+        max_tokens_per_page: Math.max(1, Math.ceil(query.maxChars / CHARS_PER_TOKEN)),
+        // A list has either allowed domains or refused ones.
+        ...some(
+          'search_domain_filter',
+          (query.allowedDomains.length > 0
+            ? query.allowedDomains.map(hostOf)
+            : wholeHosts(query.excludedDomains).map(host => `-${host}`)
+          ).slice(0, PERPLEXITY_DOMAINS_MAX),
+        ),
+        ...countryOf(query.location, 'country', upper),
+        ...(query.publishedAfter === null
+          ? {}
+          : { search_after_date_filter: usDate(query.publishedAfter, '/') }),
+        ...(query.publishedBefore === null
+          ? {}
+          : { search_before_date_filter: usDate(query.publishedBefore, '/') }),
+      }),
+    read: reply =>
+      resultsIn(listField(reply, 'results'), found => ({
+        text: textField(found, 'snippet'),
+        publishedAt: textField(found, 'date') || textField(found, 'last_updated'),
+      })),
+    price: () => parseUsd('0.005'),
+  },
+  // https://docs.searxng.org/dev/search_api.html; `search.formats` of the instance must have json.
+  searxng: {
+    baseUrl: null,
+    keyHeader: null,
+    request: query => ({
+      method: 'GET',
+      path: `/search?${new URLSearchParams({ q: withSites(query, Number.POSITIVE_INFINITY), format: 'json', categories: 'general' })}`,
+      body: '',
+    }),
+    read: reply =>
+      resultsIn(listField(reply, 'results'), found => ({
+        text: textField(found, 'content'),
+        publishedAt: textField(found, 'publishedDate'),
+      })),
+    price: () => 0,
+  },
+}
+
+function post(path: string, body: unknown) {
+  return { method: 'POST', path, body: JSON.stringify(body) } as const
+}
+
+/** Results without an address are left out. */
+function resultsIn(
+  list: readonly unknown[] | null,
+  read: (found: unknown) => { text: string; publishedAt: string },
+): readonly SearchResult[] | null {
+  if (list === null) return null
+  return list.flatMap(found => {
+    const url = textField(found, 'url')
+    if (url === '') return []
+    const { text, publishedAt } = read(found)
+    return [{ title: textField(found, 'title'), url, text, ...(publishedAt === '' ? {} : { publishedAt }) }]
+  })
+}
+
+/** The mode where the engine has it. */
+function modeIn(modes: Readonly<Record<string, unknown>>, { mode }: SearchQuery): string | null {
+  return mode !== null && Object.hasOwn(modes, mode) ? mode : null
+}
+
+function some(name: string, list: readonly string[]): Record<string, readonly string[]> {
+  return list.length === 0 ? {} : { [name]: list }
+}
+
+const upper = (text: string): string => text.toUpperCase()
+const lower = (text: string): string => text.toLowerCase()
+
+/** The country where it is a code of two letters. */
+function countryOf(location: SearchLocation | null, name: string, write: (code: string) => string) {
+  const country = location?.country ?? ''
+  return /^[A-Za-z]{2}$/.test(country) ? { [name]: write(country) } : {}
+}
+
+function placeOf(location: SearchLocation | null) {
+  const parts = [location?.city, location?.region].filter(part => part != null && part !== '')
+  return parts.length === 0 ? {} : { location: parts.join(',') }
+}
+
+function dayStart(day: string): string {
+  return `${day}T00:00:00.000Z`
+}
+
+function dayEnd(day: string): string {
+  return `${day}T23:59:59.999Z`
+}
+
+/** `2026-03-01` as `03/01/2026`. */
+function usDate(day: string, mark: string): string {
+  const [year, month, date] = day.split('-')
+  return [month, date, year].join(mark)
+}
+
+/** A list of allowed domains makes the engine ignore the other one; paths are not known there. */
+function parallelSources({ allowedDomains, excludedDomains, publishedAfter }: SearchQuery) {
+  const domains =
+    allowedDomains.length > 0
+      ? { include_domains: allowedDomains.map(hostOf) }
+      : some('exclude_domains', wholeHosts(excludedDomains))
+  const policy = { ...domains, ...(publishedAfter === null ? {} : { after_date: publishedAfter }) }
+  return Object.keys(policy).length === 0 ? {} : { source_policy: policy }
+}
+
+function firecrawlDates({ publishedAfter, publishedBefore }: SearchQuery) {
+  if (publishedAfter === null && publishedBefore === null) return {}
+  const from = publishedAfter === null ? '' : `,cd_min:${usDate(publishedAfter, '/')}`
+  const to = publishedBefore === null ? '' : `,cd_max:${usDate(publishedBefore, '/')}`
+  return { tbs: `cdr:1${from}${to}` }
+}
+
+/** Domains as search words, for engines without fields for them; as many as fit. */
+function withSites({ query, allowedDomains, excludedDomains }: SearchQuery, maxChars: number): string {
+  let whole = cut(query, maxChars)
+  const allowed = allowedDomains.map(domain => `site:${hostOf(domain)}`)
+  const words = [
+    ...(allowed.length > 1 ? [`(${allowed.join(' OR ')})`] : allowed),
+    ...wholeHosts(excludedDomains).map(host => `-site:${host}`),
+  ]
+  for (const word of words) if (whole.length + 1 + word.length <= maxChars) whole += ` ${word}`
+  return whole
+}
+
+/** The host of an entry of a domain list, without path and wildcard. */
+function hostOf(entry: string): string {
+  return entry.replace(/\/.*$/, '').replace(/^\*\./, '')
+}
+
+/** Entries without path and wildcard. For others an engine with hosts only would refuse too much. */
+function wholeHosts(list: readonly string[]): readonly string[] {
+  return list.filter(entry => !entry.includes('/') && !entry.includes('*'))
+}
+
+function cut(text: string, maxChars: number): string {
+  return text.length <= maxChars ? text : text.slice(0, maxChars).toWellFormed()
+}

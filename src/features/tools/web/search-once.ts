@@ -1,0 +1,58 @@
+/** One search on behalf of a plugin, with the settings of the web_search tool. Serve threads. */
+import { GatewayError } from '../../../base/errors.ts'
+import type { Log } from '../../../base/log/log.ts'
+import type { Bill } from '../../../exchange/bill.ts'
+import type { Citable } from '../../../protocol/parts.ts'
+import type { Caller } from '../../../protocol/records.ts'
+import { EngineFailure } from './call-engine.ts'
+import type { WebEngines } from './engines.ts'
+import { citableOf, foundText } from './found-text.ts'
+import { engineFor, searchQuery, searchSettings } from './search-settings.ts'
+
+interface OneSearch {
+  readonly query: string
+  readonly parameters: Readonly<Record<string, unknown>>
+  /** Of the parameters, for errors. */
+  readonly path: string
+  readonly signal: AbortSignal
+  /** Its key shares the engine with others. */
+  readonly caller: Pick<Caller, 'keyHash'>
+  /** Only simulated models may answer. */
+  readonly isSimulated: boolean
+  /** Owes the fee as soon as the engine is asked. */
+  readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
+}
+
+/** Rejects with a GatewayError, or with the reason of the signal. */
+export async function searchOnce(
+  engines: WebEngines,
+  log: Log,
+  { query, parameters, path, signal, bill, isSimulated, caller: { keyHash } }: OneSearch,
+): Promise<{ text: string; results: readonly Citable[]; engine: string }> {
+  const settings = searchSettings(parameters, path)
+  const engine = engineFor(settings, engines.servingModel(isSimulated))
+  const asked = searchQuery(settings, engine, {
+    query,
+    maxResults: Math.min(settings.maxResults, settings.maxTotalResults),
+    publishedAfter: null,
+    publishedBefore: null,
+  })
+  const fee = engines.searchFee(engine, asked.query)
+  bill.holdFee(fee)
+  try {
+    const { results, cost } = await engines.search(engine, asked.query, asked.admits, {
+      keyHash,
+      signal,
+    })
+    bill.dropFee(fee)
+    bill.addSearch(cost)
+    const numbers = results.map((_, at) => at + 1)
+    return { text: foundText(query, results, numbers), results: citableOf(results), engine: engine.name }
+  } catch (thrown) {
+    if (!(thrown instanceof EngineFailure)) throw thrown
+    bill.dropFee(fee)
+    log.fault('tools', 'web search failed', thrown)
+    const code = thrown.code === 'engine_timeout' ? 'upstream_timeout' : 'answer_mismatch'
+    throw new GatewayError(code, `web: ${thrown.message}`, { cause: thrown })
+  }
+}

@@ -1,0 +1,155 @@
+/**
+ * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Each model
+ * call decides where the search runs: with the provider, or with one of our engines. Pure.
+ */
+import { refuseField } from '../../../base/errors.ts'
+import { filled, texts } from '../../../base/json.ts'
+import type { RequestedTool, ToolPlace } from '../tool.ts'
+import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
+import type { SearchLocation, SearchQuery } from './engine.ts'
+import type { WebEngine, WebEngines } from './engines.ts'
+import { type XSearch, xQuery, xSearchOf } from './x-search.ts'
+
+export interface SearchSettings {
+  /** For errors, e.g. `tools[0].parameters`. */
+  readonly path: string
+  readonly engine: string
+  readonly mode: string | null
+  readonly maxResults: number
+  readonly maxTotalResults: number
+  readonly maxUses: number
+  readonly maxChars: number
+  readonly allowedDomains: readonly string[]
+  readonly excludedDomains: readonly string[]
+  readonly location: SearchLocation | null
+  /** Null: the whole web. */
+  readonly xSearch: XSearch | null
+}
+
+/** The place of one search: the provider or a search engine. */
+type SearchPlace =
+  | { readonly native: true }
+  /** Null: no engine is configured. */
+  | { readonly native: false; readonly engine: WebEngine | null }
+
+type Fields = Readonly<Record<string, unknown>>
+
+const RESULTS_DEFAULT = 5
+const TOTAL_DEFAULT = 50
+const CONTEXT_CHARS: Readonly<Record<string, number>> = { low: 5_000, medium: 15_000, high: 30_000 }
+const CONTEXT_DEFAULT = 'medium'
+/** Of one result, at most; the schema bounds it too. */
+const CHARS_MAX = 100_000
+
+/** @throws GatewayError invalid_request that names the field */
+export function searchSettings(fields: Fields, path: string): SearchSettings {
+  const filters = (fields['filters'] ?? {}) as Fields
+  const allowed = [...texts(fields['allowed_domains']), ...texts(filters['allowed_domains'])]
+  const excluded = [
+    ...texts(fields['excluded_domains']),
+    ...texts(filters['excluded_domains']),
+    ...texts(filters['blocked_domains']),
+  ]
+  refuseDomains(allowed, `${path}.allowed_domains`)
+  refuseDomains(excluded, `${path}.excluded_domains`)
+  const size = filled(fields['search_context_size']) ?? CONTEXT_DEFAULT
+  return {
+    path,
+    engine: filled(fields['engine']) ?? 'auto',
+    mode: filled(fields['mode']),
+    maxResults: count(fields['max_results']) ?? RESULTS_DEFAULT,
+    maxTotalResults: count(fields['max_total_results']) ?? TOTAL_DEFAULT,
+    maxUses: count(fields['max_uses']) ?? Number.POSITIVE_INFINITY,
+    maxChars: Math.min(CHARS_MAX, count(fields['max_characters']) ?? CONTEXT_CHARS[size] ?? CHARS_MAX),
+    allowedDomains: allowed,
+    excludedDomains: excluded,
+    location: (fields['user_location'] ?? null) as SearchLocation | null,
+    xSearch: xSearchOf(fields['x_search'], (field, why) => {
+      throw refuseField(`${path}.x_search.${field}`, why)
+    }),
+  }
+}
+
+/** @throws GatewayError invalid_request where nobody can search as the request asks */
+export function searchPlace(
+  settings: SearchSettings,
+  engines: Pick<WebEngines, 'byDefault' | 'named'>,
+  place: ToolPlace,
+): SearchPlace {
+  const { engine: asked, path } = settings
+  const limitsDomains = settings.allowedDomains.length + settings.excludedDomains.length > 0
+  const hosted = place.hosts('web_search')
+  const canLimit = !limitsDomains || place.searchesDomains !== false
+  if (asked === 'native') {
+    if (!hosted)
+      throw refuseField(`${path}.engine`, 'the provider of this model has no web search of its own')
+    if (!canLimit)
+      throw refuseField(`${path}.engine`, "the provider's own web search cannot be limited to domains")
+    return { native: true }
+  }
+  // No provider's web search takes the settings of x_search.
+  const searchesX = settings.xSearch === null || engines.byDefault === null
+  if (asked === 'auto' && hosted && canLimit && searchesX) return { native: true }
+  const isMissing = asked === 'auto' && engines.byDefault === null
+  return { native: false, engine: isMissing ? null : engineFor(settings, engines) }
+}
+
+/** The engine of ours that the settings mean. @throws GatewayError invalid_request */
+export function engineFor(
+  settings: SearchSettings,
+  engines: Pick<WebEngines, 'byDefault' | 'named'>,
+): WebEngine {
+  const { engine: asked, path, allowedDomains, excludedDomains } = settings
+  const engine = asked === 'auto' ? engines.byDefault : engines.named(asked)
+  if (engine === null) {
+    const which = asked === 'auto' ? 'no search engine' : `the ${asked} search engine`
+    const not = asked === 'auto' ? 'is configured' : 'is not configured'
+    throw refuseField(`${path}.engine`, `${which} ${not}; the operator can set tools.webSearch.engines`)
+  }
+  const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
+  if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')
+    throw refuseField(`${path}.excluded_domains`, 'must not be set together with allowed_domains')
+  return engine
+}
+
+/** The query for the engine, with the limits of its results. */
+export function searchQuery(
+  settings: SearchSettings,
+  { kind }: WebEngine,
+  asked: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
+): { query: SearchQuery; admits: Admits } {
+  const { mode, maxChars, allowedDomains, location } = settings
+  // Perplexity takes one list: the allowed domains win.
+  const excludedDomains = kind === 'perplexity' && allowedDomains.length > 0 ? [] : settings.excludedDomains
+  const query = { ...asked, mode, maxChars, allowedDomains, excludedDomains, location }
+  if (settings.xSearch !== null) return xQuery(settings.xSearch, query)
+  return { query, admits: createAdmits(allowedDomains, excludedDomains) }
+}
+
+/** The tool as a provider with a search of its own gets it. */
+export function nativeTool({ type, parameters, ...inline }: RequestedTool): { type: string } {
+  const isGateway = type.includes(':')
+  return {
+    ...(isGateway ? { type: 'web_search' } : { type }),
+    ...(isGateway ? parameters : inline),
+    engine: 'native',
+  } as {
+    type: string
+  }
+}
+
+/** The settings of an entry and their path. */
+export function fieldsOf(tool: RequestedTool, path: string): { fields: Fields; path: string } {
+  return tool.type.includes(':')
+    ? { fields: tool.parameters ?? {}, path: `${path}.parameters` }
+    : { fields: tool, path }
+}
+
+function refuseDomains(list: readonly string[], path: string): void {
+  const why = domainsRefusal(list)
+  if (why !== null) throw refuseField(path, why)
+}
+
+export function count(value: unknown): number | null {
+  return typeof value === 'number' ? value : null
+}

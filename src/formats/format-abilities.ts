@@ -1,0 +1,175 @@
+/**
+ * Parts of a request that only some formats can express and that must not be dropped: routing sends such a request only
+ * to endpoints that can express them. Pure. Hot path: one check of each item's type.
+ */
+import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
+import type { FormatName } from '../protocol/provider.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
+import { FORMATS } from './table.ts'
+
+/** Parts of a request that only some formats can express. */
+export type Ability =
+  | 'prompt'
+  | 'modalities'
+  | 'json_object'
+  | 'agent_message'
+  | 'context_compaction'
+  | 'additional_tools'
+  | 'configuration_update'
+  | 'namespace'
+  | 'computer_use'
+
+const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
+  'openai-responses': new Set([
+    'prompt',
+    'modalities',
+    'json_object',
+    'agent_message',
+    'context_compaction',
+    'additional_tools',
+    'configuration_update',
+    'namespace',
+    'computer_use',
+  ]),
+  'openai-chat': new Set(['modalities', 'json_object']),
+  'google-gemini': new Set(['modalities', 'json_object']),
+  'anthropic-messages': new Set(['configuration_update', 'computer_use']),
+  'bedrock-converse': new Set(['configuration_update']),
+}
+
+export function has(format: FormatName, ability: Ability): boolean {
+  return ABILITIES[format].has(ability)
+}
+
+/** The name of a special part: a field or the type of an item. */
+export type Special =
+  | 'prompt'
+  | 'modalities'
+  | 'agent_message'
+  | 'context_compaction'
+  | 'configuration_update'
+  | 'mcp_servers'
+  | 'context_management'
+  | 'computer_use'
+  | 'own_kind'
+
+/** True if a provider of the format gets the special part of a caller who speaks the dialect. */
+export function says(format: FormatName, special: Special, dialect: DialectName): boolean {
+  switch (special) {
+    // No request schema declares them, so that they go to a provider of the caller's own API alone.
+    case 'mcp_servers':
+    case 'context_management':
+    case 'own_kind':
+      return FORMATS[format].dialect === dialect
+    // Others get the last effort for the whole request.
+    case 'configuration_update':
+      return true
+    default:
+      return has(format, special)
+  }
+}
+
+/** A special part of a request. */
+interface SpecialPart {
+  readonly special: Special
+  /** As the request has it, e.g. `input[2]`. */
+  readonly path: string
+}
+
+const ITEMS: ReadonlySet<unknown> = new Set<Special>([
+  'agent_message',
+  'context_compaction',
+  'configuration_update',
+])
+const COMPUTER_ITEMS: ReadonlySet<unknown> = new Set(['computer_call', 'computer_call_output'])
+const COMPUTER_TOOLS: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
+const NOTHING: readonly SpecialPart[] = []
+
+/** The special parts of a request, each kind once; usually none. */
+export function specialParts(request: ResponsesRequest, dialect: DialectName): readonly SpecialPart[] {
+  let found: SpecialPart[] | null = null
+  const add = (special: Special, path: string): void => {
+    found ??= []
+    if (!found.some(each => each.special === special)) found.push({ special, path })
+  }
+  if (request.prompt != null) add('prompt', 'prompt')
+  if (request.modalities?.includes('image') === true) add('modalities', 'modalities')
+  const { input } = request
+  if (typeof input !== 'string') {
+    for (let at = 0; at < input.length; at++) {
+      const type = input[at]?.type
+      if (type === undefined) continue
+      if (ITEMS.has(type)) add(type as Special, `input[${at}]`)
+      else if (COMPUTER_ITEMS.has(type)) add('computer_use', `input[${at}]`)
+    }
+  }
+  const computer = request.tools?.findIndex(({ type }) => COMPUTER_TOOLS.has(type)) ?? -1
+  if (computer !== -1) add('computer_use', `tools[${computer}]`)
+  addUndeclared(request, dialect, add)
+  if (DIALECT_ABILITIES[dialect].ownKinds) addOwnKind(request, add)
+  return found ?? NOTHING
+}
+
+/** Of a client of Anthropic's API, and summaries of the conversation that a client of either API asks for. */
+function addUndeclared(
+  request: ResponsesRequest,
+  dialect: DialectName,
+  add: (special: Special, path: string) => void,
+): void {
+  const { mcp_servers: servers, context_management: management } = request as Undeclared
+  if (DIALECT_ABILITIES[dialect].mcpServers && Array.isArray(servers) && servers.length > 0)
+    add('mcp_servers', 'mcp_servers')
+  if (management != null && isCompacting(management)) add('context_management', 'context_management')
+}
+
+/** Fields of a Gemini client that only a provider of its API can do; it prunes or tunes nothing. */
+const OWN_FIELDS = ['cachedContent'] as const
+/** The same, of the settings of a generation. */
+const OWN_SETTINGS = ['responseMimeType', 'speechConfig'] as const
+const OWN_TOOL = /^google_/
+
+/** Finds what means nothing to providers of another API than the caller's. */
+function addOwnKind(request: ResponsesRequest, add: (special: Special, path: string) => void): void {
+  const fields = request as unknown as Readonly<Record<string, unknown>>
+  const field = OWN_FIELDS.find(name => fields[name] != null)
+  if (field !== undefined) add('own_kind', field)
+  const { generationConfig: settings } = fields as { generationConfig?: Readonly<Record<string, unknown>> }
+  const setting = OWN_SETTINGS.find(name => settings?.[name] != null)
+  if (setting !== undefined) add('own_kind', `generationConfig.${setting}`)
+  const tool = request.tools?.findIndex(({ type }) => OWN_TOOL.test(type)) ?? -1
+  if (tool !== -1) add('own_kind', `tools[${tool}]`)
+  const { input } = request
+  if (typeof input === 'string') return
+  for (let at = 0; at < input.length; at++) {
+    const { content, output } = input[at] as { readonly content?: unknown; readonly output?: unknown }
+    const name = Array.isArray(content) ? 'content' : 'output'
+    const parts = content ?? output
+    if (!Array.isArray(parts)) continue
+    const part = parts.findIndex(each => each.native?.unknown !== undefined)
+    if (part === -1) continue
+    add('own_kind', `input[${at}].${name}[${part}]`)
+    return
+  }
+}
+
+/** True where the caller wants to be told which edits were applied, as a client of Anthropic's API does. */
+export function asksForEdits(request: ResponsesRequest): boolean {
+  const management = (request as Undeclared).context_management
+  return typeof management === 'object' && management !== null && !Array.isArray(management)
+}
+
+interface Undeclared {
+  readonly mcp_servers?: unknown
+  readonly context_management?: unknown
+}
+
+/** True where the provider is to replace what was said by a summary; other edits only prune what it reads. */
+function isCompacting(management: unknown): boolean {
+  const edits = Array.isArray(management) ? management : (management as { readonly edits?: unknown }).edits
+  return (
+    Array.isArray(edits) &&
+    edits.some((edit: unknown) =>
+      String((edit as { readonly type?: unknown } | null)?.type).startsWith('compact'),
+    )
+  )
+}

@@ -1,0 +1,313 @@
+/** Accounting for an exchange: reservation, charge, usage record and metrics. Public entry point of this module. */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { shownModel } from '../../base/log/shown.ts'
+import { isPending } from '../../base/maybe-promise.ts'
+import type { Metrics, ModelSeries } from '../../base/metrics/metrics.ts'
+import { type PicoUsd, toUsd } from '../../base/money.ts'
+import { BusyError, type Demand, type Quota } from '../../callers/limits/quota.ts'
+import type { ReservationQueue } from '../../callers/limits/reservation-wait.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { Reservation } from '../../protocol/records.ts'
+import type { LedgerStore } from '../../storage/ledger.ts'
+import type { UsageSpool } from '../../storage/spool/spool.ts'
+import { type UsageLine, wholeRecord } from '../../storage/spool/usage-line.ts'
+import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
+import { chargedTier, feesBeside, settleReservation } from './charge.ts'
+import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
+
+export { admitCall, type CallTerms, demandOf, type Meter, unpaidError } from './allowance.ts'
+export {
+  byokFee,
+  type CallFigures,
+  chargedTier,
+  type FailureKind,
+  fixCharge,
+  inputOf,
+  noteImplausible,
+  settle,
+  toResponseUsage,
+} from './charge.ts'
+export { keptName, traceOf } from './client-fields.ts'
+export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
+export {
+  estimateInput,
+  inputTokensOf,
+  isInputBelow,
+  leastInputTokensOf,
+  mostOutput,
+  quartersIn,
+} from './estimate.ts'
+export { unseenTokens } from './unseen.ts'
+export type { UsageEstimates } from './usage-check.ts'
+export { VisibleStreams } from './visible-streams.ts'
+
+/**
+ * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.
+ * The spool keeps the latest records in memory, so that this thread can find them at once.
+ */
+export interface Ledger {
+  /** Keeps the record, together with others of this turn of the event loop. Never throws. */
+  append(record: UsageRecord): void
+  /** Resolves when all records so far survive a kill of the process; null if they already do. Never rejects. */
+  written(): Promise<void> | null
+  /** Null if the organization has no record with this id. */
+  find(id: string, organizationId: string): Promise<UsageRecord | null>
+}
+
+export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
+  return {
+    append: spool.append.bind(spool),
+    written: spool.written.bind(spool),
+    async find(id, organizationId) {
+      const line = spool.find(id)
+      if (line === null) return store.find(id, organizationId)
+      const record = wholeRecord(JSON.parse(line) as UsageLine)
+      return record.organizationId === organizationId ? record : null
+    },
+  }
+}
+
+export interface ReserveDeps {
+  readonly clock: Clock
+  readonly quota: Quota
+  /** Absent: requests do not wait until reserved amounts are released. */
+  readonly reservationWait?: ReservationQueue | undefined
+}
+
+/**
+ * Reserves the possible cost of the request.
+ * @throws GatewayError of Quota.admit; the exchange then leaves no usage record.
+ */
+export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Demand): Promise<void> {
+  const { caller, rates } = exchange
+  try {
+    const reserved = deps.quota.admit(caller, demand)
+    exchange.reservation = isPending(reserved) ? await reserved : reserved
+  } catch (refused) {
+    exchange.reservation = await reserveLater(deps, exchange, demand, refused)
+  }
+  const { tokens } = exchange.reservation
+  if (tokens != null) rates?.tellRate('tokens', tokens, deps.clock.nowMs())
+}
+
+/** Batch lines have their own way to wait. */
+async function reserveLater(
+  { quota, reservationWait }: ReserveDeps,
+  exchange: Exchange,
+  demand: Demand,
+  refused: unknown,
+): Promise<Reservation> {
+  const { batch, caller, signal } = exchange
+  try {
+    if (!(refused instanceof BusyError) || reservationWait === undefined || batch !== undefined) throw refused
+    return await reservationWait.reserve(() => quota.admit(caller, demand), caller, signal, refused)
+  } catch (last) {
+    exchange.overLimit = true
+    throw last
+  }
+}
+
+/**
+ * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the end of
+ * the answer is written, so that every answered request is in the ledger. `error` is null if the reply ended well.
+ */
+export function account(
+  deps: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
+  exchange: Exchange,
+  error: GatewayError | null,
+): void {
+  if (exchange.overLimit) return
+  const { metrics } = deps
+  const { spans } = exchange
+  if (exchange.batch?.accounts(exchange, error) === false) {
+    spans?.charged(0, exchange.bill.priceFactor, 'left', error?.code ?? null, deps.clock.monotonicMs())
+    settleReservation(exchange, null)
+    countAttempts(metrics, exchange)
+    return
+  }
+  const record = usageRecord(exchange, error, deps.clock.monotonicMs())
+  deps.ledger.append(record)
+  const { cost } = record
+  const fees = feesBeside(exchange.bill, record.isByok)
+  if (fees > 0) deps.ledger.append(feeRecord(record, fees))
+  settleReservation(exchange, record)
+  if (spans !== null) {
+    spans.notes.session = keptName(exchange.request.session_id) ?? null
+    const { outcome } = record
+    spans.charged(cost + fees, exchange.bill.priceFactor, outcome, record.error, deps.clock.monotonicMs())
+  }
+  metrics.usageRecords.of(record.accounting).inc()
+  countAttempts(metrics, exchange)
+  // No client waits for the first token of a batch request, or of a request that the gateway makes for itself.
+  if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
+    metrics.firstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
+  }
+  const miss = exchange.prefix?.miss ?? null
+  if (miss !== null) metrics.promptCacheMisses.of(miss.reason).inc()
+  const endpoint = exchange.attempts.at(-1)?.endpoint
+  const modelId = endpoint?.modelId
+  const usage = exchange.bill.total?.usage
+  if (usage !== undefined && modelId !== undefined) {
+    const model = metrics.ofModel(modelId)
+    model.inputTokens.inc(usage.inputTokens)
+    model.outputTokens.inc(usage.outputTokens)
+    model.cost.inc(toUsd(cost))
+    if (endpoint !== undefined && endpoint.pricing.inputCacheRead !== null)
+      countCache(metrics, endpoint.provider.slug, model, usage)
+  }
+}
+
+/** Counts only endpoints that cache prompts, so that every miss costs money. */
+function countCache(
+  metrics: Metrics,
+  slug: string,
+  { label }: ModelSeries,
+  { inputTokens, cachedTokens, cacheWriteTokens }: Usage,
+): void {
+  const provider = metrics.ofProvider(slug).label
+  const uncached = Math.max(0, inputTokens - cachedTokens - cacheWriteTokens)
+  const kinds = { read: cachedTokens, write: cacheWriteTokens, uncached }
+  for (const [kind, tokens] of Object.entries(kinds))
+    if (tokens > 0) metrics.promptCacheTokens.of(provider, label, kind).inc(tokens)
+}
+
+/** The record of the fees for a request on a BYOK credential. It names the record of that request as its parent. */
+function feeRecord(record: UsageRecord, fees: PicoUsd): UsageRecord {
+  return {
+    ...record,
+    id: `${record.id}-fees`,
+    parent: record.id,
+    model: null,
+    provider: null,
+    providerName: null,
+    upstreamId: null,
+    ...ZERO_USAGE,
+    cost: Math.min(fees, Number.MAX_SAFE_INTEGER),
+    isByok: false,
+    attempts: [],
+  }
+}
+
+function countAttempts(metrics: Metrics, exchange: Exchange): void {
+  for (const attempt of exchange.attempts) {
+    const provider = metrics.ofProvider(attempt.endpoint.provider.slug)
+    const counted = attempt.error === null ? provider.answered : provider.failed(attempt.error.code)
+    counted.inc()
+  }
+}
+
+/** Larger counts are not plausible; sums of this many still fit in 63 bits for some million records. */
+const COUNT_MAX = 1e12
+
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
+
+/** Builds the usage record of an exchange. `error` is the reason it failed, or null if the reply ended well. */
+export function usageRecord(exchange: Exchange, error: GatewayError | null, nowMs: number): UsageRecord {
+  const { bill, caller, request, finish, firstTokenMs } = exchange
+  const usage = bill.total?.usage
+  const last = exchange.attempts.at(-1)
+  const endpoint = last?.endpoint
+  const isByok = last?.isByok === true
+  // The caller of a reply that is delivered as a whole may have left before it was complete.
+  const { signal } = exchange
+  const cancelled =
+    error?.code === 'client_closed' ||
+    (signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed')
+  const tier = chargedTier(exchange)
+  const record: Writable<UsageRecord> = {
+    id: exchange.id,
+    createdAt: isoInstant(exchange.createdAt * 1000),
+    organizationId: caller.organizationId,
+    workspaceId: caller.workspaceId,
+    keyHash: caller.keyHash,
+    model: endpoint?.modelId ?? null,
+    provider: endpoint?.provider.slug ?? null,
+    providerName: endpoint?.provider.name ?? null,
+    upstreamId: last?.upstreamId == null ? null : cutForeign(last.upstreamId),
+    streamed: request.stream === true,
+    outcome: outcomeOf(exchange, error, cancelled),
+    cancelled,
+    error: error?.code ?? null,
+    finishReason: finish?.reason ?? null,
+    nativeFinishReason: finish?.native == null ? null : cutForeign(finish.native),
+    accounting: bill.accounting,
+    inputTokens: Math.min(usage?.inputTokens ?? 0, COUNT_MAX),
+    cachedTokens: Math.min(usage?.cachedTokens ?? 0, COUNT_MAX),
+    cacheWriteTokens: Math.min(usage?.cacheWriteTokens ?? 0, COUNT_MAX),
+    outputTokens: Math.min(usage?.outputTokens ?? 0, COUNT_MAX),
+    reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, COUNT_MAX),
+    webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, COUNT_MAX),
+    cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
+    isByok,
+    serviceTier: tier === null || tier === 'default' ? tier : cutForeign(tier),
+    dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
+    endUser: request.user ?? null,
+    sessionId: request.session_id ?? null,
+    // To the microsecond.
+    latencyMs: Math.round((nowMs - exchange.watch.startedMs) * 1000) / 1000,
+    generationMs: firstTokenMs === null ? null : Math.round((nowMs - firstTokenMs) * 1000) / 1000,
+    attempts: exchange.attempts.map(usageAttempt),
+  }
+  if (caller.memberId !== null) record.memberId = caller.memberId
+  if (exchange.parent !== undefined) record.parent = exchange.parent
+  if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
+  if (exchange.router !== null) record.router = exchange.router
+  if (record.model === null) {
+    const named = request.model ?? request.models?.[0]
+    const model = named === undefined ? null : shortName(shownModel(named))
+    if (model !== null) record.requestedModel = model
+  }
+  if (endpoint === undefined && record.cost === 0) {
+    record.endUser = shortName(record.endUser)
+    record.sessionId = shortName(record.sessionId)
+    return record
+  }
+  if (exchange.prefix?.miss != null) record.cacheMiss = exchange.prefix.miss
+  const trace = request.trace === undefined ? undefined : traceOf(request)
+  if (trace !== undefined) record.trace = trace
+  const app = exchange.client === undefined ? undefined : appOf(exchange.client)
+  if (app !== undefined) record.app = app
+  if (exchange.client?.agent !== undefined) record.agent = keptName(exchange.client.agent)
+  if (exchange.client?.parentAgent !== undefined) record.parentAgent = keptName(exchange.client.parentAgent)
+  return record
+}
+
+/**
+ * Longer names are not kept of a request for which nobody was asked, nor is anything else that its client says of itself:
+ * it costs the client nothing, and its record stays for as long as others.
+ */
+const SHORT_NAME_CHARS = 64
+
+function shortName(name: string | null): string | null {
+  return name !== null && name.length > SHORT_NAME_CHARS ? null : name
+}
+
+function usageAttempt({ endpoint, status, error, isByok }: AttemptRecord): UsageAttempt {
+  const { provider, modelId } = endpoint
+  return {
+    provider: provider.slug,
+    providerName: provider.name,
+    model: modelId,
+    status,
+    error: error?.code ?? null,
+    isByok,
+  }
+}
+
+function outcomeOf(exchange: Exchange, error: GatewayError | null, cancelled: boolean): UsageOutcome {
+  if (cancelled) return 'aborted'
+  if (error !== null) return 'failed'
+  const reason = exchange.finish?.reason
+  return reason === 'length' || reason === 'content_filter' ? 'incomplete' : 'completed'
+}
+
+/** Makes a provider's text safe to store in every database. */
+function cutForeign(text: string): string {
+  return ORDINARY_TEXT.test(text) ? text : boundedText(text)
+}
+
+/** A text that every database stores unchanged. */
+const ORDINARY_TEXT = /^[\x20-\x7e]{0,256}$/

@@ -1,0 +1,218 @@
+/**
+ * The amount that a request may still spend under its caller's limits: before admission, at each model call, and while
+ * a reply streams. Pure, except for the counters behind a reservation.
+ */
+import { GatewayError } from '../../base/errors.ts'
+import { isPending } from '../../base/maybe-promise.ts'
+import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../../base/money.ts'
+import { affordable, type Demand, type Offer, priceOf, reservedPrice } from '../../callers/limits/demand.ts'
+import type { Candidate, Exchange, StreamTrust } from '../../exchange/exchange.ts'
+import { ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import type { Allowance } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { honours } from '../../providers/parameters.ts'
+import { inputTokensOf, mostOutput, ordinaryOutput } from './estimate.ts'
+import { dearestPrices } from './highest-price.ts'
+
+/** Tokens that a stream reserves at a time. */
+const PIECE_TOKENS = ORDINARY_OUTPUT_TOKENS
+/** More is reserved when this many tokens are left: the counters may be in another thread, or on another machine. */
+const AHEAD_TOKENS = PIECE_TOKENS / 2
+const QUARTERS = 4
+/** Cap for a model whose own limit is unknown: most can write this much, and refuse requests for more than they can. */
+const SAFE_CAP_TOKENS = 4_096
+
+/**
+ * Computes how much of its limits a request to these candidates needs. Input is charged as if nothing were cached.
+ * `calls`: how often a model may be called for one answer; a model that is called again also reads the output that was
+ * withheld.
+ */
+export function demandOf(
+  request: ResponsesRequest,
+  candidates: readonly Candidate[],
+  trust: Pick<StreamTrust, 'isVisible'> | null,
+  calls = 1,
+  factor: PriceFactor = FULL_PRICE,
+): Demand {
+  const inputTokens = inputTokensOf(request)
+  let tokens = inputTokens
+  const offers = candidates.map(candidate => {
+    const { perInputToken, ...offer } = offerOf(request, candidate, trust, inputTokens, factor)
+    const said = ordinaryOutput(request, candidate.endpoint)
+    const again = (calls * (calls - 1)) / 2
+    tokens = Math.max(tokens, calls * (inputTokens + said) + again * said)
+    if (calls === 1) return offer
+    return {
+      ...offer,
+      base: calls * offer.base,
+      ...(offer.fetched === undefined ? {} : { fetched: calls * offer.fetched }),
+      perToken: calls * offer.perToken + again * perInputToken,
+      first: offer.most,
+    }
+  })
+  return { offers, tokens }
+}
+
+function offerOf(
+  request: ResponsesRequest,
+  { endpoint, credential }: Candidate,
+  trust: Pick<StreamTrust, 'isVisible'> | null,
+  inputTokens: number,
+  factor: PriceFactor,
+): Offer & { readonly perInputToken: PicoUsd } {
+  const dearest = dearestPrices(request, endpoint, inputTokens)
+  const cappable = honours(endpoint, 'max_tokens')
+  const asked = cappable ? (request.max_output_tokens ?? null) : null
+  const most = Math.min(
+    asked ?? Number.POSITIVE_INFINITY,
+    asked === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? asked),
+  )
+  const grows = cappable && request.stream === true && trust?.isVisible(endpoint, request) === true
+  return {
+    base: shareOf(dearest.input, factor),
+    ...(dearest.fetched === 0 ? {} : { fetched: shareOf(dearest.fetched, factor) }),
+    perToken: shareOf(dearest.perOutputToken, factor),
+    perInputToken: shareOf(dearest.perInputToken, factor),
+    isOwn: credential !== null,
+    most,
+    first: grows ? Math.min(PIECE_TOKENS, most) : most,
+    cappable,
+  }
+}
+
+/** Like `atFactor`, but with fractions: a reservation is approximate, and it has many parts. */
+function shareOf(amount: PicoUsd, factor: PriceFactor): PicoUsd {
+  return factor === FULL_PRICE ? amount : (amount * factor) / FULL_PRICE
+}
+
+/** The terms of one model call under the caller's spending limits. */
+export interface CallTerms {
+  /** The cap to send; null: the caller's value stays. */
+  readonly cap: number | null
+  readonly meter: Meter
+  /** The initial reservation of the exchange. */
+  readonly reserved: PicoUsd
+}
+
+/**
+ * Reserves what the next model call needs in addition to what the exchange has spent. Null if the limits leave nothing
+ * for it. Returns a promise only if it has to ask the counters.
+ */
+export function admitCall(
+  exchange: Exchange,
+  allowance: Allowance,
+  prompt: ResponsesRequest,
+  candidate: Candidate,
+): CallTerms | null | Promise<CallTerms | null> {
+  const { bill } = exchange
+  const spent = bill.closedCost
+  const asked = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
+  // Model calls made by tools count against the same limits.
+  const rest = allowance.rest(asked.isOwn) - spent - bill.inner.cost
+  const most = affordable(asked, rest)
+  if (most === 0) return null
+  const first = Math.min(asked.first, most)
+  const fetched = reservedPrice(asked, first, rest) - priceOf(asked, first)
+  const offer = fetched === 0 ? asked : { ...asked, base: asked.base + fetched }
+  const cap = capOf(prompt, candidate, offer, most)
+  const reserved = spent + priceOf(offer, first)
+  const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)
+  const terms: CallTerms = { cap, meter, reserved }
+  const covered = allowance.cover(reserved, offer.isOwn)
+  if (isPending(covered)) return covered.then(is => (is ? terms : null))
+  return covered ? terms : null
+}
+
+/** The error for a request that has no answer because the limits left nothing for any candidate. */
+export function unpaidError(exchange: Pick<Exchange, 'reservation'>): GatewayError {
+  return (
+    exchange.reservation?.allowance?.refusal ??
+    new GatewayError('payment_required', 'This request would exceed a spending limit of this API key')
+  )
+}
+
+function capOf(
+  request: ResponsesRequest,
+  { endpoint }: Candidate,
+  offer: Offer,
+  most: number,
+): number | null {
+  if (!offer.cappable || offer.perToken === 0) return null
+  if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return most
+  // A stream is metered, so sending a cap that the model may reject is not worth the risk.
+  if (most > SAFE_CAP_TOKENS && offer.first < offer.most) return null
+  return Math.min(most, SAFE_CAP_TOKENS)
+}
+
+/** Tracks the cost of a reply while it runs, and reserves more ahead of need. One instance per attempt. */
+export class Meter {
+  readonly #allowance: Allowance
+  readonly #offer: Offer
+  /** Amount spent by earlier calls of the exchange. */
+  readonly #spent: number
+  /** Tokens after which the provider itself ends the reply; infinite without such a limit. */
+  readonly #cap: number
+  #covered: number
+  #state: 'free' | 'asking' | 'refused' = 'free'
+  /** Quarters of tokens at which `reach` has to be called next. */
+  nextAt: number
+
+  constructor(allowance: Allowance, offer: Offer, spent: number, most: number, capped: boolean) {
+    this.#allowance = allowance
+    this.#offer = offer
+    this.#spent = spent
+    this.#cap = capped ? most : Number.POSITIVE_INFINITY
+    this.#covered = Math.min(offer.first, most)
+    this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
+  }
+
+  /** The number of output tokens that are reserved. */
+  get coveredTokens(): number {
+    return this.#covered
+  }
+
+  /**
+   * True while more has been requested, and after a refusal: the remaining amount then has to be checked for each
+   * delta.
+   */
+  get isShort(): boolean {
+    return this.#state !== 'free'
+  }
+
+  /**
+   * `quarters`: output so far. `wait`: nothing more may be read until `go` is called; `stop`: the reply has to end
+   * here.
+   */
+  reach(quarters: number, go: () => void): 'go' | 'wait' | 'stop' {
+    const tokens = Math.ceil(quarters / QUARTERS)
+    const isOver = tokens >= this.#covered
+    if (this.#state === 'refused') return isOver ? 'stop' : 'go'
+    if (this.#state === 'asking') return isOver ? 'wait' : 'go'
+    const most = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
+    const wanted = Math.min(most, Math.max(tokens, this.#covered) + PIECE_TOKENS)
+    const covered = this.#allowance.cover(this.#spent + priceOf(this.#offer, wanted), this.#offer.isOwn)
+    if (!isPending(covered)) {
+      this.#note(covered, wanted)
+      return covered || !isOver ? 'go' : 'stop'
+    }
+    this.#state = 'asking'
+    this.nextAt = this.#covered * QUARTERS
+    void covered.then(is => {
+      this.#note(is, wanted)
+      go()
+    })
+    return isOver ? 'wait' : 'go'
+  }
+
+  #note(covered: boolean, wanted: number): void {
+    this.#state = covered ? 'free' : 'refused'
+    if (covered) this.#covered = wanted
+    this.nextAt = covered ? this.#aheadAt() : this.#covered * QUARTERS
+  }
+
+  #aheadAt(): number {
+    // A provider that respects its cap writes no more than this, as far as the weight of a text can show.
+    if (this.#covered === this.#cap) return this.#cap * QUARTERS
+    return Math.max(0, this.#covered - AHEAD_TOKENS) * QUARTERS
+  }
+}

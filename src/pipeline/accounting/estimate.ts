@@ -1,0 +1,243 @@
+/**
+ * Token estimates: for a reservation before the request is sent, and for a reply whose provider reports no usage. They
+ * count characters, because counting tokens would block the event loop for milliseconds. Pure.
+ */
+import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
+import { EFFORT_SHARES } from '../../formats/reasoning.ts'
+import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS } from '../../protocol/limits.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { isShownTool } from '../../protocol/tools.ts'
+import { honours } from '../../providers/parameters.ts'
+
+/** Estimates count quarters of tokens: the weight of one Latin letter. */
+const QUARTERS = 4
+/** Minimum for an attachment; for one behind a link, nothing else is known. */
+const ATTACHMENT_QUARTERS = 1_000 * QUARTERS
+const ATTACHMENTS = new Set(['image_url', 'file_url', 'file_data', 'data', 'encrypted_content'])
+/**
+ * Attachments that are not text, recognized by their data URL or the first bytes of their base64, and the number of
+ * characters per token. Providers scale images down, read sound by the second, and PDFs as pages of text and image.
+ */
+const MEDIA: readonly {
+  readonly url: RegExp
+  readonly base64: RegExp
+  readonly charactersPerToken: number
+}[] = [
+  {
+    url: /^data:image\/(?!svg)[^,]{0,80};base64,/i,
+    base64: /^(?:iVBORw0KGgo|\/9j\/|R0lGOD|UklGR)/,
+    charactersPerToken: 512,
+  },
+  {
+    url: /^data:audio\/[^,]{0,80};base64,/i,
+    base64: /^(?:SUQz|\/\/[I-Po-v]|\/\+[I-P])/,
+    charactersPerToken: 256,
+  },
+  { url: /^data:application\/pdf[^,]{0,80};base64,/i, base64: /^JVBERi0/, charactersPerToken: 32 },
+]
+const MEDIA_HEAD_MAX_CHARS = 128
+/** Everything in these is text, whatever its field name: declarations, and maps whose keys the caller chooses. */
+const ALL_TEXT = new Set(['tools', 'attributes', 'env', 'environment'])
+/** For a number in a schema, including sign and punctuation. */
+const NUMBER_QUARTERS = 8
+/** Output limit of a model if none is known: a long answer. */
+const OUTPUT_TOKENS_MAX = 65_536
+
+/** The part of a model call's reply that the gateway saw. */
+export interface Said {
+  /** As the provider reported it, possibly before the end; null if it did not. */
+  readonly usage: Usage | null
+  /** Quarters of tokens in text, reasoning and arguments. */
+  readonly outputQuarters: number
+  /** True if its thinking arrived as text, so it is part of `outputQuarters`. */
+  readonly isThoughtSeen: boolean
+  /** Tokens that the model may have written before its caller left without having seen anything; absent: none. */
+  readonly unseenTokens?: number
+}
+
+/**
+ * The best known usage of a call. Usage that the provider reported before the end, such as the input tokens, stays
+ * exact; for output, the larger of the reported and the estimated count is used. Hidden reasoning counts by the
+ * requested effort. Unseen tokens are reasoning if the model may think, because that may cost more than text.
+ */
+export function estimateUsage(
+  request: ResponsesRequest,
+  { usage: told, outputQuarters, isThoughtSeen, unseenTokens = 0 }: Said,
+  endpoint: Endpoint,
+): Usage {
+  const said = Math.ceil(outputQuarters / QUARTERS)
+  const isThoughtKnown = isThoughtSeen || said === 0 || (told !== null && told.reasoningTokens > 0)
+  const unseen = said === 0 ? unseenTokens : 0
+  const budget = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
+  const reasoningTokens = mayThink(request, endpoint) ? budget + unseen : budget
+  const outputTokens = said + budget + unseen
+  if (told === null) {
+    return { ...ZERO_USAGE, inputTokens: inputTokensOf(request), outputTokens, reasoningTokens }
+  }
+  return {
+    ...told,
+    inputTokens: told.inputTokens === 0 ? inputTokensOf(request) : told.inputTokens,
+    outputTokens: Math.max(told.outputTokens, outputTokens),
+    reasoningTokens: Math.max(told.reasoningTokens, reasoningTokens),
+  }
+}
+
+/** Tokens that a model may spend on reasoning for this request, as requested; 0 if nothing was requested. */
+export function reasoningBudget(
+  { reasoning, max_output_tokens }: ResponsesRequest,
+  { maxOutputTokens }: Pick<Endpoint, 'maxOutputTokens'>,
+): number {
+  if (reasoning == null || isThoughtless(reasoning)) return 0
+  if (reasoning.max_tokens != null) return reasoning.max_tokens
+  const effort = reasoning.effort ?? (reasoning.enabled === true ? 'medium' : null)
+  if (effort === null || effort === 'none') return 0
+  const most = Math.min(
+    max_output_tokens ?? REASONED_OUTPUT_TOKENS,
+    maxOutputTokens ?? REASONED_OUTPUT_TOKENS,
+  )
+  return Math.floor(most * EFFORT_SHARES[effort])
+}
+
+/** The basis for the share of an effort if the caller sets no limit: most answers with reasoning stay below it. */
+const REASONED_OUTPUT_TOKENS = 8_192
+
+/** False if the model never thinks, or if the request turns reasoning off. */
+export function mayThink({ reasoning }: ResponsesRequest, endpoint: Endpoint): boolean {
+  if (endpoint.thinks === false || !honours(endpoint, 'reasoning')) return false
+  return reasoning == null || !isThoughtless(reasoning)
+}
+
+/** True if the request turns reasoning off. */
+export function isThoughtless(reasoning: NonNullable<ResponsesRequest['reasoning']>): boolean {
+  return reasoning.enabled === false || reasoning.effort === 'none' || reasoning.max_tokens === 0
+}
+
+/** The maximum number of tokens that an endpoint may write without an output limit. */
+export function mostOutput({ maxOutputTokens, contextLength }: Endpoint): number {
+  return maxOutputTokens ?? Math.min(contextLength ?? OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_MAX)
+}
+
+/** Output tokens that a token limit counts before anything is sent. */
+export function ordinaryOutput(
+  { max_output_tokens }: ResponsesRequest,
+  { maxOutputTokens }: Endpoint,
+): number {
+  const wanted = max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
+  return Math.min(wanted, maxOutputTokens ?? wanted)
+}
+
+/** Input tokens of a request, including its schemas and the declarations that the model sees. */
+export function inputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
+  let quarters = quartersOf(instructions, false) + quartersOf(input, false)
+  for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
+  if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
+  return Math.ceil(quarters / QUARTERS)
+}
+
+/** Minimum number of input tokens. Attachments that are not text count as zero, because providers scale them. */
+export function leastInputTokensOf({ instructions, input, tools, text }: ResponsesRequest): number {
+  let quarters = quartersOf(instructions, false, false) + quartersOf(input, false, false)
+  for (const tool of tools ?? []) if (isShownTool(tool)) quarters += quartersOf(tool, true)
+  if (text?.format?.type === 'json_schema') quarters += quartersOf(text.format, true)
+  return Math.floor((quarters * LEAST_TOKENS_SHARE) / QUARTERS)
+}
+
+/**
+ * True if `inputTokensOf` is certain to be at most `tokens`. Checks lengths and not characters, so it costs next to
+ * nothing for the usual request.
+ */
+export function isInputBelow(
+  { instructions, input, tools, text }: ResponsesRequest,
+  tokens: number,
+): boolean {
+  let left = tokens - (instructions?.length ?? 0)
+  left = roomAfter(input, left)
+  if (tools != null) left = roomAfter(tools, left)
+  if (text?.format?.type === 'json_schema') left = roomAfter(text.format, left)
+  return left >= 0
+}
+
+/** The tokens left after a value: no character has more than one. Stops when none are left. */
+function roomAfter(value: unknown, room: number): number {
+  if (typeof value === 'string') return room - value.length
+  if (typeof value !== 'object' || value === null) return room - NUMBER_QUARTERS / QUARTERS
+  let left = room
+  if (Array.isArray(value)) {
+    for (let at = 0; at < value.length && left >= 0; at++) left = roomAfter(value[at], left)
+    return left
+  }
+  for (const key in value) {
+    if (left < 0) break
+    if (ATTACHMENTS.has(key)) left -= ATTACHMENT_QUARTERS / QUARTERS
+    left = roomAfter((value as Record<string, unknown>)[key], left - key.length)
+  }
+  return left
+}
+
+/** Tokens of arbitrary values in a request. */
+export function estimateInput(values: readonly unknown[]): number {
+  return Math.ceil(quartersOf(values, false) / QUARTERS)
+}
+
+/**
+ * Every value counts, because an omitted one may be the longest; the work is bounded by the depth and the number of
+ * parts of a body, and takes a fraction of the parsing time. `allText`: nothing is an attachment, and names count as
+ * well. `countsMedia`: attachments that are not text count too.
+ */
+function quartersOf(value: unknown, allText: boolean, countsMedia = true): number {
+  if (typeof value === 'string') return quartersIn(value)
+  if (typeof value !== 'object' || value === null) return allText ? NUMBER_QUARTERS : 0
+  let quarters = 0
+  if (Array.isArray(value)) {
+    for (let at = 0; at < value.length; at++) quarters += quartersOf(value[at], allText, countsMedia)
+    return quarters
+  }
+  for (const key of Object.keys(value)) {
+    const inner = (value as Record<string, unknown>)[key]
+    if (allText) quarters += key.length + quartersOf(inner, true)
+    else if (typeof inner === 'string' && ATTACHMENTS.has(key))
+      quarters += countsMedia ? attachmentQuarters(inner) : 0
+    else quarters += quartersOf(inner, ALL_TEXT.has(key), countsMedia)
+  }
+  return quarters
+}
+
+/** Tokens of an attachment, or of a link to one. */
+export function attachmentTokens(attachment: string): number {
+  return Math.ceil(attachmentQuarters(attachment) / QUARTERS)
+}
+
+/** Anything but media may be text in disguise, such as a file of plain text. */
+function attachmentQuarters(attachment: string): number {
+  const head = attachment.slice(0, MEDIA_HEAD_MAX_CHARS)
+  const media = MEDIA.find(({ url, base64 }) => url.test(head) || base64.test(head))
+  const quarters =
+    media === undefined
+      ? quartersIn(attachment)
+      : Math.ceil((attachment.length * QUARTERS) / media.charactersPerToken)
+  return Math.max(ATTACHMENT_QUARTERS, quarters)
+}
+
+// The weight of a text, in quarters of tokens. A token has about four Latin letters; a character of Chinese, Japanese
+// or Korean, or an emoji, takes one token or more. Hot path.
+
+/** A character of the scripts in which each character is a token. */
+const WIDE_QUARTERS = 4
+/** The first such character; alphabets are below it. */
+const WIDE = 0x2e80
+/** Number of evenly spread characters of a long text that are examined: more would block the event loop. */
+const LOOKS_MAX = 65_536
+/** Below this length a loop is faster than a search; for a long text a search takes a tenth of the time. */
+const SHORT = 16
+const WIDE_ANYWHERE = /[\u2e80-\uffff]/
+
+/** The weight of a text. For a delta of a stream it takes a handful of comparisons. */
+export function quartersIn(text: string): number {
+  const { length } = text
+  if (length > SHORT && length <= LOOKS_MAX && !WIDE_ANYWHERE.test(text)) return length
+  const stride = length > LOOKS_MAX ? Math.ceil(length / LOOKS_MAX) : 1
+  let wide = 0
+  for (let at = 0; at < length; at += stride) if (text.charCodeAt(at) >= WIDE) wide++
+  return length + wide * stride * (WIDE_QUARTERS - 1)
+}

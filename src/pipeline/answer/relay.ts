@@ -1,0 +1,333 @@
+/**
+ * Relay: forwards delta frames without decoding them, between any two dialects. Hot path. A frame that matches a
+ * pattern (providers/upstream/scan.ts) is sent unchanged or, if our frame differs, as our frame around the same text. All other
+ * frames go through decoder and assembler.
+ *
+ * Patterns are learned from frames that went through decoder and assembler (relay-lessons.ts), so the output is the
+ * same except for padding and escapes in the text. The relay collects the texts of relayed frames, and passes them to
+ * decoder and answer as one delta before the next frame that they handle, or at the end of the reply. Items, repairs,
+ * failures and usage therefore need no second implementation.
+ */
+import type { StreamEvent } from '../../protocol/events.ts'
+import {
+  type FramePattern,
+  type FramePieces,
+  type Place,
+  piecesOf,
+  textsOf,
+} from '../../providers/upstream/scan.ts'
+import type { SseParser } from '../../providers/upstream/sse.ts'
+import type { Sink } from './sink.ts'
+
+/** The answer as the relay needs it. */
+interface RelayedAnswer {
+  /** Number of the next event. */
+  readonly next: number
+  /** The frames that the dialect wrote for the last event. */
+  readonly lastFrames: string
+  /** Sets the listener for every event, until the turn ends. */
+  listen(listener: (event: StreamEvent) => void): void
+  readonly sink: Pick<Sink, 'relay'>
+  /** Counts `count` relayed events; `tell` supplies their texts. */
+  overhear(count: number, tell: () => void): void
+}
+
+/** A frame that was decoded in the usual way, and the result. */
+export interface DecodedFrame {
+  readonly event: string
+  readonly data: string
+  /** The number of events it produced, and the last of them. */
+  readonly events: number
+  readonly last: StreamEvent
+  /** The frame that the dialect wrote for the last event. */
+  readonly written: string
+}
+
+/** How frames of one kind are relayed. */
+export interface Lesson {
+  readonly pattern: FramePattern
+  /** Null: a frame is sent unchanged. */
+  readonly template: FrameTemplate | null
+  /** The difference between the provider's event numbers and ours; 0 for frames without a number. */
+  readonly ahead: number
+  /** False: one more frame has to confirm it. */
+  readonly isProven: boolean
+}
+
+/** Learns from a frame; null if there is nothing to learn. `before`: the lesson from earlier frames. */
+export type LearnFrame = (frame: DecodedFrame, before: Lesson | null) => Lesson | null
+
+export interface RelayDeps {
+  readonly parser: SseParser
+  readonly answer: RelayedAnswer
+  readonly learn: LearnFrame
+  /** Decodes one frame. It must produce each event before it returns. */
+  readonly decode: (event: string, data: string) => void
+}
+
+/** After this many lessons without a relayed frame, the rest of the reply is decoded. */
+const LESSONS_MAX = 32
+/**
+ * If there are more texts than this, they are passed to the decoder before the next one is collected. Each open stream
+ * holds the bytes: some hundred deltas at a time are few enough for thousands of streams.
+ */
+const UNTOLD_MAX_BYTES = 1024
+/** Allocated at once: growing a buffer step by step would take some microseconds each time. */
+const START_BYTES = UNTOLD_MAX_BYTES
+/** Kept size of the single buffer for our frames: more than one read of the socket produces. */
+const OURS_KEPT_BYTES = 128 * 1024
+/** Up to this length a loop beats the native copy. */
+const SHORT_BYTES = 32
+
+/** Digits of a safe integer. */
+const NUMBER_MAX_DIGITS = 16
+
+const LF = 10
+const DIGIT_0 = 48
+const EMPTY = Buffer.alloc(0)
+
+export class Relay {
+  readonly #deps: RelayDeps
+  /** The last lesson; frames are relayed while `#active` is the same one. */
+  #lesson: Lesson | null = null
+  #active: Lesson | null = null
+  #lessonsLeft = LESSONS_MAX
+  /** Events of the frame that is being decoded, and the last of them. */
+  #events = 0
+  #latest: StreamEvent | null = null
+  /** True if the next byte begins a frame. */
+  #atBorder: boolean
+  /** Relayed frames that decoder and answer do not know about yet. */
+  #passed = 0
+  /** Number of all relayed frames. */
+  #relayed = 0
+  /** Relayed texts that decoder and answer do not know about yet. */
+  readonly untold = new ByteList(UNTOLD_MAX_BYTES)
+  /** True if the last read contained something that was decoded. */
+  hasDecoded = false
+
+  readonly #listener = (event: StreamEvent): void => {
+    this.#events++
+    this.#latest = event
+  }
+
+  constructor(deps: RelayDeps) {
+    this.#deps = deps
+    this.#atBorder = deps.parser.atBorder
+    this.listen()
+  }
+
+  /** Listens to the events of the answer. Call it again if another relay of the same answer was created since. */
+  listen(): void {
+    this.#deps.answer.listen(this.#listener)
+  }
+
+  /** Takes a read of the socket; the bytes are not kept. False: the reader is slow. */
+  push(chunk: Buffer): boolean {
+    const { length } = chunk
+    let flowing = true
+    let at = 0
+    this.hasDecoded = false
+    while (at < length) {
+      if (this.#active !== null && this.#atBorder) {
+        const before = this.#relayed
+        const end = this.#pass(chunk, at, this.#active)
+        if (end > at) {
+          this.#lessonsLeft = LESSONS_MAX
+          const isTheirs = this.#active.template === null
+          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : ours.take()
+          flowing = this.#deps.answer.sink.relay(frames, this.#relayed - before)
+          at = end
+          continue
+        }
+      }
+      this.hasDecoded = true
+      at = this.#read(chunk, at)
+      this.#atBorder = this.#deps.parser.atBorder
+    }
+    return flowing
+  }
+
+  /** Takes the frames of the parser. */
+  frame(event: string, data: string): void {
+    this.settle()
+    this.#active = null
+    this.#events = 0
+    this.#latest = null
+    this.#deps.decode(event, data)
+    if (this.#lessonsLeft > 0) this.#learn(event, data)
+    this.#latest = null
+  }
+
+  /** Passes the collected texts to decoder and answer. Call it before any other use of them. */
+  settle(): void {
+    const active = this.#active
+    const passed = this.#passed
+    if (active === null || passed === 0) return
+    const { pattern } = active
+    const data = pattern.tell(this.untold.take().toString())
+    this.#passed = 0
+    this.hasDecoded = true
+    this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
+  }
+
+  /** Relays the matching frames from `at` on; returns where they end. */
+  #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
+    const untold = this.untold
+    if (template !== null) ours.clear()
+    // Texts of relayed frames may be passed to the answer meanwhile: the number of the next event stays the same.
+    let number = this.#deps.answer.next + this.#passed
+    let end = at
+    while (end < chunk.length) {
+      const next = pattern.match(chunk, end, number + ahead)
+      if (next === -1) break
+      const { deltaStart, deltaEnd } = pattern
+      template?.write(ours, chunk, pattern, number)
+      if (untold.length + deltaEnd - deltaStart > UNTOLD_MAX_BYTES) this.settle()
+      untold.add(chunk, deltaStart, deltaEnd)
+      this.#passed++
+      this.#relayed++
+      number++
+      end = next
+    }
+    return end
+  }
+
+  /** Decodes up to the end of the frame, or everything if nothing will be relayed; returns how far it got. */
+  #read(chunk: Buffer, from: number): number {
+    const { parser } = this.#deps
+    const { length } = chunk
+    let at = from
+    do {
+      const lineEnd = this.#lessonsLeft === 0 ? -1 : chunk.indexOf(LF, at)
+      const end = lineEnd === -1 ? length : lineEnd + 1
+      parser.push(end - at === length ? chunk : chunk.subarray(at, end))
+      at = end
+    } while (at < length && !parser.atBorder)
+    return at
+  }
+
+  #learn(event: string, data: string): void {
+    const last = this.#latest
+    if (last === null || !last.type.endsWith('.delta')) return
+    this.#lessonsLeft--
+    const { learn, answer } = this.#deps
+    const frame = { event, data, last, events: this.#events, written: answer.lastFrames }
+    this.#lesson = learn(frame, this.#lesson)
+    if (this.#lesson?.isProven === true) this.#active = this.#lesson
+  }
+}
+
+/** Our frame for the texts of a provider: fixed pieces, with slots for the text and the event number. */
+export class FrameTemplate {
+  readonly #pieces: FramePieces
+  readonly #slots: readonly ('delta' | 'number')[]
+
+  /** `slots`: places in `data`, in order. */
+  constructor(head: string, data: string, slots: readonly (Place & { readonly slot: 'delta' | 'number' })[]) {
+    this.#pieces = piecesOf(`${head}${data}\n\n`, slots, head.length)
+    this.#slots = slots.map(({ slot }) => slot)
+  }
+
+  /**
+   * Appends the frame for the text that `pattern` has just matched in `chunk`. A single call, because it runs per
+   * delta.
+   */
+  write(to: ByteList, chunk: Buffer, { deltaStart, deltaEnd }: FramePattern, number: number): void {
+    const { bytes: fixed, start, ends } = this.#pieces
+    const slots = this.#slots
+    const fixedBytes = (ends[ends.length - 1] as number) - start
+    const bytes = to.room(fixedBytes + slots.length * (deltaEnd - deltaStart + NUMBER_MAX_DIGITS))
+    let at = to.length
+    let from = start
+    for (let index = 0; index < ends.length; index++) {
+      const end = ends[index] as number
+      if (end - from > SHORT_BYTES) at += fixed.copy(bytes, at, from, end)
+      else for (let next = from; next < end; next++) bytes[at++] = fixed[next] as number
+      from = end
+      const slot = slots[index]
+      if (slot === 'delta') {
+        if (deltaEnd - deltaStart > SHORT_BYTES) at += chunk.copy(bytes, at, deltaStart, deltaEnd)
+        else for (let next = deltaStart; next < deltaEnd; next++) bytes[at++] = chunk[next] as number
+      } else if (slot === 'number') {
+        let rest = number
+        for (let left = number; left >= 10; left = Math.floor(left / 10)) at++
+        for (let digit = at++; ; digit--) {
+          bytes[digit] = DIGIT_0 + (rest % 10)
+          rest = Math.floor(rest / 10)
+          if (rest === 0) break
+        }
+      }
+    }
+    to.length = at
+  }
+
+  /** The frame for a text in its JSON form. */
+  frame(delta: string, number: number): string {
+    const pieces = textsOf(this.#pieces)
+    return pieces
+      .map((piece, index) => {
+        const slot = this.#slots[index]
+        return slot === undefined ? piece : piece + (slot === 'delta' ? delta : number)
+      })
+      .join('')
+  }
+}
+
+/** Bytes that are appended piece by piece and taken all at once. */
+class ByteList {
+  /** A larger buffer is released when its bytes are taken. */
+  readonly #keptBytes: number
+  #bytes: Buffer = EMPTY
+  /** Code that writes into `room` updates this. */
+  length = 0
+
+  constructor(keptBytes: number) {
+    this.#keptBytes = keptBytes
+  }
+
+  add(chunk: Buffer, start: number, end: number): void {
+    const length = this.length + end - start
+    if (length > this.#bytes.length) this.#grow(length)
+    if (end - start > SHORT_BYTES) chunk.copy(this.#bytes, this.length, start, end)
+    else {
+      const bytes = this.#bytes
+      let to = this.length
+      for (let from = start; from < end; from++) bytes[to++] = chunk[from] as number
+    }
+    this.length = length
+  }
+
+  /** The memory, with space for `more` bytes after `length`. */
+  room(more: number): Buffer {
+    if (this.length + more > this.#bytes.length) this.#grow(this.length + more)
+    return this.#bytes
+  }
+
+  /** All bytes, valid until the next one is added. */
+  take(): Buffer {
+    const bytes = this.#bytes.subarray(0, this.length)
+    this.clear()
+    return bytes
+  }
+
+  /** Releases a buffer that one long text has enlarged. */
+  clear(): void {
+    this.length = 0
+    if (this.#bytes.length > this.#keptBytes) this.#bytes = EMPTY
+  }
+
+  #grow(length: number): void {
+    let size = Math.max(START_BYTES, this.#bytes.length)
+    while (size < length) size *= 2
+    const grown = Buffer.allocUnsafeSlow(size)
+    this.#bytes.copy(grown, 0, 0, this.length)
+    this.#bytes = grown
+  }
+}
+
+/**
+ * Our frames, if they differ from the provider's. One buffer for all relays of the thread: frames are taken and sent
+ * before others are added.
+ */
+const ours = new ByteList(OURS_KEPT_BYTES)

@@ -1,0 +1,174 @@
+/** Sink: receives the events of an exchange, for an event stream or one JSON body. Hot path. */
+import { randomUUID } from 'node:crypto'
+import type { GatewayError } from '../../base/errors.ts'
+import type { ExchangeLine } from '../../base/log/log.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { StreamEvent } from '../../protocol/events.ts'
+import type { DialectName } from '../../protocol/request.ts'
+import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../protocol/response.ts'
+
+export interface Sink {
+  /**
+   * True if the client sees writes at once, so that the first content commits the answer. False if nothing is sent
+   * before the end; then only the terminal event is written, and a draft may be dropped until then.
+   */
+  readonly live: boolean
+  /** The dialect whose frames `relay` accepts as bytes; null if every event has to be written. */
+  readonly relays: DialectName | null
+  /** True if its clients react to a prompt that is too long even if the stream reports it after the opening events. */
+  readonly tellsOverflow?: boolean
+  /** Takes the number of tokens that were cut from the prompt, before the first event that is sent. */
+  cut?(tokens: number): void
+  /** Takes one event. False if the reader is slow: write no more until it has drained (the event itself was taken). */
+  write(event: StreamEvent): boolean
+  /**
+   * Takes `events` whole frames of an event stream as bytes, which are valid only during the call; returns the same as
+   * `write`. Never called if `relays` is null.
+   */
+  relay(frames: Buffer, events: number): boolean
+  /** The frames of the last written event; absent if `relays` is null. */
+  readonly lastFrames?: string
+  /**
+   * Takes an event that the client received in relayed frames, possibly several merged into one: nothing is written for
+   * it. Absent if `relays` is null.
+   */
+  overhear?(event: StreamEvent): void
+  /** Stores the only text of a reply, as JSON, and returns its placeholder; absent or null if it is not stored. */
+  keep?(json: string): string | null
+  /** Lets later events be sent together: at the latest with `flush`, in the same turn of the loop. */
+  hold(): void
+  /** Writes the held events. False as for `write`, which returns true meanwhile. */
+  flush(): boolean
+  /** Sets the function to call each time writing may continue after a false. One callback; a later call replaces it. */
+  onDrain(resume: () => void): void
+  /** Called after all events, including the terminal one. */
+  end(): void
+}
+
+/** A sink that keeps the final object, for callers who want one JSON document; a listener gets each event as well. */
+export class FinalSink implements Sink {
+  readonly live: boolean
+  readonly relays = null
+  response: ResponseResource | null = null
+  /** Tokens that were cut from the prompt. */
+  removedTokens = 0
+  /** Also set for a failed reply. */
+  usage: ResponseUsage | null = null
+  readonly #listener: ((event: StreamEvent) => void) | null
+
+  constructor(listener: ((event: StreamEvent) => void) | null = null) {
+    this.live = listener !== null
+    this.#listener = listener
+  }
+
+  cut(tokens: number): void {
+    this.removedTokens = tokens
+  }
+
+  write(event: StreamEvent): boolean {
+    if (event.type === 'response.completed' || event.type === 'response.incomplete') {
+      this.response = event.response
+      this.usage = event.response.usage ?? null
+    } else if (event.type === 'response.failed') this.usage = event.response.usage ?? null
+    this.#listener?.(event)
+    return true
+  }
+
+  relay(): boolean {
+    return true
+  }
+
+  hold(): void {
+    // Nothing is sent before the end.
+  }
+
+  flush(): boolean {
+    return true
+  }
+
+  onDrain(): void {
+    // Never slow, so there is nothing to resume.
+  }
+
+  end(): void {
+    // There is nothing but the object.
+  }
+}
+
+/** Placeholder for a kept text in a document. No client can know it. */
+const KEPT = randomUUID()
+
+/** A sink for one JSON document, which writes a provider's text as the JSON it already is. */
+export class DocumentSink extends FinalSink {
+  readonly #keeps: boolean
+  /** Without the quotes. */
+  #kept: string | null = null
+
+  /** @param keeps false if something else reads the document before it is sent */
+  constructor(keeps: boolean) {
+    super()
+    this.#keeps = keeps
+  }
+
+  keep(json: string): string | null {
+    if (!this.#keeps) return null
+    this.#kept = json.slice(1, -1)
+    return KEPT
+  }
+
+  /** The JSON of a document that was built from the response. */
+  json(document: unknown): string {
+    const json = JSON.stringify(document)
+    const kept = this.#kept
+    return kept === null ? json : json.replaceAll(KEPT, () => kept)
+  }
+}
+
+/** The part of the log line that only the pipeline knows. */
+export type ExchangeSummary = Pick<
+  ExchangeLine,
+  | 'firstTokenMs'
+  | 'model'
+  | 'requestedModel'
+  | 'provider'
+  | 'attempts'
+  | 'failedAttempts'
+  | 'inputTokens'
+  | 'outputTokens'
+  | 'finish'
+  | 'error'
+  | 'cause'
+  | 'trace'
+  | 'session'
+  | 'agent'
+  | 'parentAgent'
+  | 'cost'
+  | 'endUser'
+> & {
+  /** For its explanation; absent if there was none. */
+  readonly exchange?: Exchange
+}
+
+/** Usage of model calls that count although the exchange failed and delivers none of their output. */
+interface Charged {
+  readonly id: string
+  readonly usage: ResponseUsage
+}
+
+/** The end of an exchange, for the HTTP or WebSocket code that has to answer. */
+export type Outcome =
+  /** Everything was sent through the sink, including a failure after the commit point. */
+  (
+    | {
+        readonly answered: true
+        /** The reason that nothing was delivered although the model answered. */
+        readonly refused?: GatewayError
+      }
+    /** Nothing was written to the sink; the caller of the gateway answers with the error envelope. */
+    | {
+        readonly answered: false
+        readonly error: GatewayError
+        readonly metadata: GatewayMetadata | null
+        readonly charged?: Charged | null
+      }
+  ) & { readonly summary?: ExchangeSummary }

@@ -1,0 +1,316 @@
+/**
+ * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing, own
+ * credentials, limits, attempts and accounting as every exchange, but has no turns, plugins, tools or events.
+ *
+ * guard -> route -> admit -> ask -> account -> result
+ */
+
+import { type Clock, unixSeconds } from '../base/clock.ts'
+import { GatewayError } from '../base/errors.ts'
+import { whenReady } from '../base/maybe-promise.ts'
+import type { AttemptRecord, ClientRequest } from '../exchange/exchange.ts'
+import type { Recording } from '../features/captures/recording.ts'
+import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
+import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
+import type { WireRequest } from '../formats/format.ts'
+import {
+  type EmbeddingsRequest,
+  type EmbeddingsResult,
+  type EmbeddingsSettings,
+  inputPath,
+} from '../protocol/embeddings.ts'
+import { elementPath } from '../protocol/json/schema.ts'
+import { type Endpoint, isEmbeddingsFormat } from '../protocol/provider.ts'
+import { honours } from '../providers/parameters.ts'
+import {
+  account,
+  admitEmbedding,
+  EMBEDDING_ESTIMATES,
+  embeddingDemand,
+  fixCharge,
+  type Ledger,
+  type ReserveDeps,
+  reserve,
+  toResponseUsage,
+  unpaidError,
+} from './accounting/account.ts'
+import type { ExchangeSummary, Outcome } from './answer/answer.ts'
+import { EmbeddingsAnswer } from './embeddings-answer.ts'
+import { type Conclusion, details, explain, routingMetadata, summarize } from './ending.ts'
+import {
+  type ExchangeStage,
+  guardRequest,
+  RoutedExchange,
+  routeRequest,
+  runStages,
+  SKIPPED,
+} from './exchange-stages.ts'
+import type { Guard } from './guard/guard.ts'
+import type { RankDeps, RouteCandidate } from './routing/rank.ts'
+import { Attempt } from './turn/attempt.ts'
+import type { AttemptTarget } from './turn/attempt-target.ts'
+import { ModelCall, type ModelCallDeps } from './turn/model-call.ts'
+import { asGatewayError } from './turn/provider-failure.ts'
+import { askedEndpoint } from './turn/provider-request.ts'
+
+/** A request for embeddings, as the operation passes it in. */
+export interface EmbeddingsCall extends ClientRequest {
+  readonly dialect: 'embeddings'
+  readonly request: EmbeddingsRequest
+  readonly settings: EmbeddingsSettings
+}
+
+/** The end of a call, for the operation that has to answer. If the caller has left, it is the error `client_closed`. */
+export type EmbeddingsOutcome = (
+  | { readonly answered: true; readonly result: EmbeddingsResult }
+  | Extract<Outcome, { answered: false }>
+) & { readonly summary: ExchangeSummary }
+
+interface EmbedDeps extends ModelCallDeps, Omit<RankDeps, 'quota'>, ReserveDeps {
+  readonly clock: Clock
+  readonly ledger: Ledger
+  readonly byokFeePercent: number
+  readonly region: string
+  readonly guard: Guard
+}
+
+class EmbeddingsExchange extends RoutedExchange {
+  readonly settings: EmbeddingsSettings
+  /** The vectors of the answer; null until then. */
+  vectors: EmbeddingsResult['vectors'] | null = null
+
+  constructor(call: EmbeddingsCall, createdAt: number) {
+    super(call, createdAt)
+    this.settings = call.settings
+  }
+
+  /** The request as guardrails have left it: they replace texts, and keep everything else. */
+  get inputs(): EmbeddingsRequest {
+    return this.prompt as EmbeddingsRequest
+  }
+}
+
+const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
+  { timed: 'guard', run: guard },
+  { timed: 'route', run: route },
+  { timed: 'admit', run: admit },
+  { timed: null, run: ask },
+]
+
+/** Runs an embeddings call; never rejects. `recording` is null if no capture includes it. */
+export async function embed(
+  shared: EmbedDeps,
+  call: EmbeddingsCall,
+  recording: Recording | null,
+): Promise<EmbeddingsOutcome> {
+  const deps = recording === null ? shared : recording.within(shared)
+  const exchange = new EmbeddingsExchange(call, unixSeconds(deps.clock))
+  let conclusion: Conclusion = null
+  try {
+    await runStages(STAGES, deps, exchange)
+  } catch (thrown) {
+    const error = asGatewayError(deps, thrown)
+    conclusion = { error, channel: error.code === 'client_closed' ? 'none' : 'envelope' }
+    if (conclusion.channel === 'envelope') await explain(deps, exchange)
+  }
+  // The vectors are in the reply of the provider.
+  recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })
+  if (conclusion !== null) fixCharge(exchange, conclusion.channel)
+  account(deps, exchange, conclusion?.error ?? null)
+  const writing = deps.ledger.written()
+  if (writing !== null) await writing
+  if (conclusion !== null) {
+    const outcome = {
+      answered: false as const,
+      error: conclusion.error,
+      ...details(deps, exchange, conclusion.error),
+    }
+    return { ...outcome, summary: summarize(deps, exchange, outcome) }
+  }
+  return {
+    answered: true,
+    result: resultOf(deps, exchange),
+    summary: summarize(deps, exchange, { answered: true }),
+  }
+}
+
+function resultOf({ byokFeePercent, region }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
+  const { id, attempts, bill, vectors, withMetadata } = exchange
+  const last = attempts.at(-1)
+  return {
+    id,
+    model: last?.endpoint.modelId ?? '',
+    provider: last?.endpoint.provider.name ?? '',
+    vectors: vectors ?? [],
+    usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
+    metadata: withMetadata ? routingMetadata(exchange, true, region) : null,
+  }
+}
+
+/** Guardrails read texts, so token ids would pass unread. */
+function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+  return whenReady(guardRequest(deps, exchange), result => {
+    if (exchange.guarding?.input == null) return result
+    const at = exchange.inputs.input.findIndex(({ tokens }) => tokens !== undefined)
+    if (at === -1) return result
+    deps.metrics.guardrailDecisions.inc({ guardrail: 'all', action: 'refused_unchecked' })
+    throw new GatewayError(
+      'permission_denied',
+      `${inputPath(exchange.settings, at)}: a guardrail on this API key checks texts and cannot read token ids: send the text`,
+    )
+  })
+}
+
+/** Lists the candidates, without those whose API cannot express the request. */
+function route(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+  return whenReady(routeRequest(deps, exchange), () => {
+    for (const { need, path } of needsOf(exchange)) {
+      exchange.candidates = exchange.candidates.filter(({ endpoint }) => takes(deps, endpoint, need))
+      if (exchange.candidates.length === 0) throw notTaken(exchange, need, path)
+    }
+  })
+}
+
+interface Need {
+  readonly need: EmbeddingsNeed
+  /** The first field that has it. */
+  readonly path: string
+}
+
+function needsOf({ inputs: { input, provider }, settings }: EmbeddingsExchange): readonly Need[] {
+  const needs: Need[] = []
+  // All inputs of a list have the same form.
+  if (input[0]?.tokens !== undefined) needs.push({ need: 'tokens', path: inputPath(settings, 0) })
+  for (const [index, { content }] of input.entries()) {
+    const at = typeof content === 'string' ? -1 : content.findIndex(({ type }) => type === 'input_image')
+    if (at === -1) continue
+    needs.push({ need: 'images', path: elementPath(`${inputPath(settings, index)}.content`, at) })
+    break
+  }
+  if (settings.dimensions !== null) needs.push({ need: 'dimensions', path: 'dimensions' })
+  if (settings.inputType !== null && provider?.require_parameters === true) {
+    needs.push({ need: 'input_type', path: 'input_type' })
+  }
+  return needs
+}
+
+function takes({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNeed): boolean {
+  if (!formatOf(endpoint).takes(need, endpoint)) return false
+  switch (need) {
+    case 'tokens':
+      return true
+    case 'images':
+      return catalog.model(endpoint.modelId)?.inputModalities.includes('image') === true
+    case 'dimensions':
+    case 'input_type':
+      return honours(endpoint, need)
+  }
+}
+
+const NOT_TAKEN: Readonly<Record<EmbeddingsNeed, string>> = {
+  tokens: 'does not accept token ids: send text',
+  images: 'does not accept images',
+  dimensions: 'produces vectors of only one length',
+  input_type: 'does not accept input_type at any endpoint, but provider.require_parameters is set',
+}
+
+function notTaken({ request }: EmbeddingsExchange, need: EmbeddingsNeed, path: string): GatewayError {
+  return new GatewayError('invalid_request', `${path}: ${request.model} ${NOT_TAKEN[need]}`)
+}
+
+/** Reserves the cost under the caller's limits. */
+function admit(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+  if (!deps.quota.limits(exchange.caller)) return SKIPPED
+  const { bill, prompt, candidates } = exchange
+  return reserve(deps, exchange, embeddingDemand(prompt, candidates, bill.priceFactor))
+}
+
+async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
+  const call = new EmbeddingsModelCall(deps, exchange)
+  const reply = await call.ask(exchange.candidates[0], answered => answered)
+  if (reply === null) throw unpaidError(exchange)
+  // Either there is a reply or there is none, so a finish reason would say nothing.
+  exchange.finish = null
+  exchange.vectors = call.answer?.vectors ?? []
+  exchange.watch.enter('flush', deps.clock.monotonicMs())
+}
+
+class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, EmbeddingsFormat> {
+  /** The answer of the attempt that was opened last. */
+  answer: EmbeddingsAnswer | null = null
+
+  constructor(deps: EmbedDeps, exchange: EmbeddingsExchange) {
+    super(deps, exchange, EMBEDDING_ESTIMATES)
+  }
+
+  /** The client sees the whole result or nothing. */
+  protected isSeen(): boolean {
+    return false
+  }
+
+  protected drop(): void {
+    this.answer = null
+  }
+
+  protected prepare(candidate: RouteCandidate): EmbeddingsFormat | null | Promise<EmbeddingsFormat | null> {
+    const { bill, prompt, reservation } = this.exchange
+    const allowance = reservation?.allowance ?? null
+    const format = formatOf(candidate.endpoint)
+    if (allowance === null) return format
+    const admitted = admitEmbedding(allowance, prompt, candidate, bill.priceFactor)
+    return whenReady(admitted, is => (is ? format : null))
+  }
+
+  protected encode(record: AttemptRecord, format: EmbeddingsFormat): WireRequest {
+    const { inputs: request, settings } = this.exchange
+    const endUser = this.deps.requests.endUserOf(this.exchange)
+    return format.encode({ request, settings, endUser }, askedEndpoint(record))
+  }
+
+  protected open(record: AttemptRecord, format: EmbeddingsFormat): Attempt {
+    const { deps, exchange } = this
+    const { inputs, settings, watch } = exchange
+    const answer = new EmbeddingsAnswer({
+      format,
+      inputs: inputs.input.length,
+      terms: {
+        encoding: settings.encoding,
+        dimensions: settings.dimensions,
+        isInt8: record.endpoint.provider.quirks.includes('int8-vectors'),
+      },
+      onReply: () => {
+        const nowMs = deps.clock.monotonicMs()
+        record.health?.answered(nowMs)
+        watch.enter('stream', nowMs)
+      },
+    })
+    this.answer = answer
+    const attempt = new Attempt(deps, exchange, record, {
+      format: {
+        framing: () => 'json',
+        decoder: emit => answer.decoder(emit),
+        failure: (status, body) => format.failure(status, body),
+      },
+      body: answer.body,
+      debug: null,
+      meter: null,
+    })
+    answer.follow(attempt)
+    return attempt
+  }
+
+  /** Its models write nothing. */
+  protected mostTokens(): number {
+    return 0
+  }
+
+  protected target(): AttemptTarget {
+    return this.answer as EmbeddingsAnswer
+  }
+}
+
+function formatOf({ format }: Pick<Endpoint, 'format'>): EmbeddingsFormat {
+  // Routing selects only embeddings endpoints for embeddings requests.
+  if (!isEmbeddingsFormat(format)) throw new Error('a text endpoint was asked for embeddings')
+  return EMBEDDINGS_FORMATS[format]
+}

@@ -1,0 +1,268 @@
+/**
+ * Ends an exchange: its error, its charge, the last event or metadata that the caller gets, and the summary for the log
+ * line.
+ */
+import { type Clock, unixSeconds } from '../base/clock.ts'
+import { type GatewayError, rewritten, systemCode } from '../base/errors.ts'
+import { type FailedAttempt, shownModel } from '../base/log/log.ts'
+import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
+import { toUsd } from '../base/money.ts'
+import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
+import { asksForEdits } from '../formats/format-abilities.ts'
+import type { GatewayMetadata } from '../protocol/response.ts'
+import { chargedTier, type FailureKind, keptName, toResponseUsage, traceOf } from './accounting/account.ts'
+import type { Ending, ExchangeSummary, Outcome } from './answer/answer.ts'
+import type { RoutedExchange, RunningExchange } from './exchange-stages.ts'
+import type { PluginChains } from './plugin-chain.ts'
+import { type ExplainRefusedDeps, explainRefused } from './routing/rank.ts'
+import type { ModelCallDeps } from './turn/model-call.ts'
+import { asGatewayError } from './turn/provider-failure.ts'
+import { RefusedTurn } from './turn/tool-loop.ts'
+
+interface ConcludeDeps extends ExplainRefusedDeps, Pick<ModelCallDeps, 'log'> {
+  readonly clock: Clock
+  readonly byokFeePercent: number
+  readonly plugins: PluginChains
+  /** The location of this gateway, as shown in `gateway_metadata`. */
+  readonly region: string
+}
+
+/** The reason that an exchange failed, and the way its caller learns of it; null if it ended well. */
+export type Conclusion = {
+  readonly error: GatewayError
+  readonly channel: FailureKind
+} | null
+
+/** Creates the conclusion of an exchange from the value that a stage threw. */
+export async function failureOf(
+  deps: ConcludeDeps,
+  exchange: RunningExchange,
+  thrown: unknown,
+): Promise<NonNullable<Conclusion>> {
+  const { answer } = exchange
+  const refused = thrown instanceof RefusedTurn
+  const error = asGatewayError(deps, refused ? thrown.error : thrown)
+  if (error.code === 'client_closed') return { error, channel: 'none' }
+  if (answer.committed || (refused && answer.live))
+    return { error: withFindings(exchange, error), channel: 'stream' }
+  await explain(deps, exchange)
+  const advised = refused ? error : withAdvice(deps, exchange, error)
+  const isOverflow = error.code === 'context_length_exceeded' && answer.sink.tellsOverflow === true
+  return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
+}
+
+/** Finds the candidates that could have served a refused request, for its metadata. Never rejects. */
+export async function explain(deps: ExplainRefusedDeps, exchange: RoutedExchange): Promise<void> {
+  const { candidates, pipeline, withMetadata } = exchange
+  if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
+    exchange.candidates = await explainRefused(deps, exchange)
+  }
+}
+
+/** Writes the end of the stream, and returns the outcome. */
+export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
+  const { answer, finish } = exchange
+  if (conclusion === null) {
+    answer.finish(finish?.reason ?? 'other', endingOf(deps, exchange, true))
+    return { answered: true }
+  }
+  const { error, channel } = conclusion
+  if (channel === 'envelope') return { answered: false, error, ...details(deps, exchange, error) }
+  if (channel === 'stream' || channel === 'events') {
+    if (!answer.turnSeen) {
+      answer.dropTurn()
+      answer.openTurn(false)
+    }
+    answer.hold()
+    if (!answer.begun) {
+      const last = exchange.attempts.at(-1)?.endpoint
+      answer.begin(last?.modelId ?? '', last?.provider.name ?? null, exchange.debug.opening())
+    }
+    answer.fail(error, endingOf(deps, exchange, false))
+  }
+  return { answered: true, refused: error }
+}
+
+function endingOf(
+  { clock, byokFeePercent, region }: ConcludeDeps,
+  exchange: RunningExchange,
+  answered: boolean,
+): Ending {
+  const { attempts, batch, bill, finish, withMetadata } = exchange
+  const last = attempts.at(-1)
+  return {
+    completedAt: unixSeconds(clock),
+    usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
+    serviceTier: answered ? chargedTier(exchange) : null,
+    metadata: withMetadata ? routingMetadata(exchange, answered, region) : null,
+    ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
+    nativeFinish: answered ? (finish?.native ?? null) : null,
+    stopSequence: answered ? (finish?.stopSequence ?? null) : null,
+    isBatched: batch !== undefined,
+    ...(exchange.request.debug == null ? undefined : { debug: exchange.debug }),
+    ...(exchange.plan === null ? fieldsOf(exchange) : undefined),
+  }
+}
+
+/** Fields of plugins, and the results of edits that the caller requested. */
+function fieldsOf({ plugins, request, finish }: RunningExchange): Pick<Ending, 'fields'> {
+  if (!asksForEdits(request)) return plugins === null ? {} : { fields: plugins.responseFields() }
+  const edits = { context_management: { applied_edits: finish?.appliedEdits ?? [] } }
+  return { fields: { ...plugins?.responseFields(), ...edits } }
+}
+
+/** Details next to an error that is the whole reply to the caller. */
+export function details(
+  { byokFeePercent, region }: Pick<ConcludeDeps, 'byokFeePercent' | 'region'>,
+  exchange: Exchange,
+  error: GatewayError,
+) {
+  const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
+  const usage = toResponseUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
+  // A request that no endpoint may serve was routed too.
+  const isRouted = candidates.length + pipeline.length > 0 || error.metadata?.['availability'] !== undefined
+  return {
+    metadata: withMetadata && isRouted ? routingMetadata(exchange, false, region) : null,
+    charged: usage === null ? null : { id, usage },
+  }
+}
+
+/** The error, with the findings of plugins. */
+function withFindings({ plugins }: RunningExchange, error: GatewayError): GatewayError {
+  const fields = plugins?.failureFields() ?? {}
+  if (Object.keys(fields).length === 0) return error
+  return rewritten(error, { metadata: { ...fields, ...error.metadata } })
+}
+
+/** Adds the remedies that the gateway offers to a provider's refusal: the provider does not know them. */
+function withAdvice(
+  { plugins }: ConcludeDeps,
+  { attempts, request }: RunningExchange,
+  error: GatewayError,
+): GatewayError {
+  if (attempts.at(-1)?.status == null) return error
+  const advice = plugins.advice(error, request)
+  if (advice.length === 0) return error
+  const message = error.message.trimEnd()
+  return rewritten(error, { message: `${message}${message.endsWith('.') ? '' : '.'} ${advice.join(' ')}` })
+}
+
+/** The kind of a connection failure, otherwise the kind of the failure. */
+function reasonOf({ metadata, errorType }: GatewayError): string {
+  const reason = metadata?.['reason']
+  return typeof reason === 'string' ? reason : errorType
+}
+
+/** Routing metadata of an exchange. `selected`: the last attempt answered. */
+export function routingMetadata(exchange: Exchange, selected: boolean, region: string): GatewayMetadata {
+  const last = exchange.attempts.at(-1)
+  const chosen = selected ? last : undefined
+  const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
+  return {
+    requested,
+    strategy: exchange.strategy,
+    region,
+    summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,
+    attempt: exchange.attempts.filter(({ isStarted }) => isStarted).length,
+    attempts: exchange.attempts.map(attempt => ({
+      provider: attempt.endpoint.provider.name,
+      model: attempt.endpoint.modelId,
+      status: attempt.status,
+      ...(attempt.error === null ? undefined : { reason: reasonOf(attempt.error) }),
+    })),
+    is_byok: last?.isByok ?? false,
+    endpoints: {
+      total: exchange.candidates.length,
+      available: exchange.candidates.map(({ endpoint, credential }) => ({
+        model: endpoint.modelId,
+        provider: endpoint.provider.name,
+        selected: endpoint === chosen?.endpoint && credential === chosen.credential,
+      })),
+    },
+    ...(exchange.ranking.skipped.length === 0 ? {} : { skipped_models: exchange.ranking.skipped }),
+    ...pipelineOf(exchange),
+    timings_ms: roundedTimes(exchange.watch),
+    ...(exchange.batch === undefined ? {} : { generation_time: generationMs(exchange.watch) }),
+  }
+}
+
+function pipelineOf({ pipeline, leftOut }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
+  if (leftOut.length === 0) return pipeline.length === 0 ? {} : { pipeline }
+  const summary = `${leftOut.join(', ')} had no effect: the provider does not support it`
+  return {
+    pipeline: [...pipeline, { type: 'request', name: 'left-out', summary, data: { fields: leftOut } }],
+  }
+}
+
+/** Whole milliseconds from sending the request to the end of the provider's reply, over all turns. */
+function generationMs(watch: Stopwatch): number {
+  const times = watch.times(null)
+  let ms = 0
+  for (const stage of ['upstream_first_byte', 'first_token', 'stream'] as const) ms += times.get(stage) ?? 0
+  return Math.round(ms)
+}
+
+interface SummaryDeps {
+  /** See ProviderRequests. */
+  readonly requests: { endUserOf(exchange: Exchange): string | null }
+}
+
+/** The summary for the log line. The list of failed attempts is made only if one failed. */
+export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome: Outcome): ExchangeSummary {
+  const { attempts, bill, client, request } = exchange
+  const last = attempts.at(-1)
+  const usage = bill.total?.usage
+  const cost = bill.cost
+  const hasEndUser = request.user !== undefined || request.safety_identifier != null
+  const model = last?.endpoint.modelId ?? null
+  const asked = request.model ?? request.models?.[0]
+  const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
+  return {
+    // People read log lines, so a microsecond is precise enough.
+    firstTokenMs:
+      exchange.firstTokenMs === null
+        ? null
+        : Math.round((exchange.firstTokenMs - exchange.watch.startedMs) * 1000) / 1000,
+    model,
+    requestedModel: asked === undefined || asked === model ? undefined : shownModel(asked),
+    provider: last?.endpoint.provider.slug ?? null,
+    attempts: attempts.length,
+    failedAttempts: attempts.length > 1 || error !== null ? failedAttempts(attempts) : undefined,
+    inputTokens: usage?.inputTokens ?? null,
+    outputTokens: usage?.outputTokens ?? null,
+    finish: exchange.finish?.reason ?? null,
+    cost: cost === null ? null : toUsd(cost + bill.inner.cost),
+    error: error?.code ?? null,
+    cause: error === null ? undefined : (systemCode(error) ?? undefined),
+    trace: request.trace === undefined ? undefined : loggedTrace(request),
+    session: request.session_id === undefined ? undefined : keptName(request.session_id),
+    agent: client?.agent === undefined ? undefined : keptName(client.agent),
+    parentAgent: client?.parentAgent === undefined ? undefined : keptName(client.parentAgent),
+    endUser: hasEndUser ? (requests.endUserOf(exchange) ?? undefined) : undefined,
+    exchange,
+  }
+}
+
+/** Fields of a trace that a log line includes. */
+const TRACE_NAMES = ['trace_id', 'trace_name', 'span_name', 'generation_name', 'parent_span_id'] as const
+
+function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
+  const trace = traceOf(request)
+  if (trace === undefined) return undefined
+  const named = TRACE_NAMES.flatMap(name => (trace[name] === undefined ? [] : [[name, trace[name]] as const]))
+  return named.length === 0 ? undefined : Object.fromEntries(named)
+}
+
+/** Maximum number of attempts in a log line: those of two turns. */
+const TOLD_ATTEMPTS_MAX = 20
+
+function failedAttempts(attempts: readonly AttemptRecord[]): readonly FailedAttempt[] | undefined {
+  const failed = attempts.filter(attempt => attempt.error !== null).slice(0, TOLD_ATTEMPTS_MAX)
+  if (failed.length === 0) return undefined
+  return failed.map(({ endpoint, error, status }) => ({
+    provider: endpoint.provider.slug,
+    error: error?.code ?? null,
+    status,
+    cause: systemCode(error),
+  }))
+}

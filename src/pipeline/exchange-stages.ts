@@ -1,0 +1,142 @@
+/**
+ * A running exchange: the Exchange that plugins see, plus the internal state of its stages; the runner of the stages,
+ * and the stages that all kinds of exchange share.
+ */
+
+import type { Clock } from '../base/clock.ts'
+import { whenReady } from '../base/maybe-promise.ts'
+import type { Stage } from '../base/metrics/stages.ts'
+import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
+import { type RankingNotes, UNRANKED } from '../exchange/reasons.ts'
+import type { Recording } from '../features/captures/recording.ts'
+import { type Answer, DebugNotes } from './answer/answer.ts'
+import type { Guard, Guarding } from './guard/guard.ts'
+import type { Plan } from './plans.ts'
+import type { PluginChain } from './plugin-chain.ts'
+import {
+  type Prefix,
+  type RankDeps,
+  type Ranking,
+  type RouteCandidate,
+  rankCandidates,
+} from './routing/rank.ts'
+import type { ServerTools } from './tool-calls/server-tools.ts'
+
+type RoutedNotes = RankingNotes & Pick<Ranking, 'fallbacks' | 'stay'>
+
+const UNROUTED: RoutedNotes = { ...UNRANKED, fallbacks: false, stay: null }
+
+/** An exchange of any kind, as guard, routing and model calls see it. */
+export class RoutedExchange extends Exchange {
+  override candidates: readonly RouteCandidate[] = []
+  /** Null if no guardrail applies to the caller. */
+  guarding: Guarding | null = null
+  /** Null if no plugin applies to the request. */
+  plugins: PluginChain | null = null
+  override ranking: RoutedNotes = UNROUTED
+  /** Null if no capture includes it. */
+  recording: Recording | null = null
+  /**
+   * True if a batch service has taken its model call: it ends without accounting, and another exchange gets the reply.
+   */
+  isSubmitted = false
+}
+
+/** An exchange of text. */
+export class RunningExchange extends RoutedExchange {
+  readonly answer: Answer
+  override prefix: Prefix | null = null
+  /** Null: the request names no server tool. */
+  tools: ServerTools | null = null
+  /** The candidate that answered last, which is called first in the next turn. */
+  candidate: RouteCandidate | null = null
+  /** The last turn, as plugins judge it; null before the first turn, and after tools have run. */
+  turn: Turn | null = null
+  /** Null if it takes the general path. */
+  readonly plan: Plan | null
+  #debug: DebugNotes | null = null
+
+  constructor(asked: ClientRequest, createdAt: number, answer: Answer, plan: Plan | null = null) {
+    super(asked, createdAt)
+    this.answer = answer
+    this.plan = plan
+  }
+
+  /** The debug facts that the caller requested. */
+  get debug(): DebugNotes {
+    this.#debug ??= new DebugNotes(this)
+    return this.#debug
+  }
+}
+
+/** Returned by a stage that had nothing to do; its time counts towards the stage before it. */
+export const SKIPPED = 'skipped'
+
+export interface ExchangeStage<Deps, Each extends RoutedExchange> {
+  /** Label of its time; null if it times its parts itself, or counts towards the previous stage. */
+  readonly timed: Stage | null
+  /**
+   * Returns SKIPPED, nothing, or a promise of either, but a promise only if it has to wait. A GatewayError that it
+   * throws ends the exchange.
+   */
+  readonly run: (deps: Deps, exchange: Each) => unknown
+}
+
+/**
+ * Runs the stages in order, starting at the given one, and times each. Throws or rejects with the error of a stage.
+ * Creates a promise only if a stage has to wait. Uses callbacks, because they need less memory than an async function
+ * that waits as long as the stream is open.
+ */
+export function runStages<Deps extends { readonly clock: Clock }, Each extends RoutedExchange>(
+  stages: readonly ExchangeStage<Deps, Each>[],
+  deps: Deps,
+  exchange: Each,
+  from = 0,
+): void | Promise<void> {
+  for (let at = from; at < stages.length; at++) {
+    const { timed, run } = stages[at] as ExchangeStage<Deps, Each>
+    if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
+    const running = run(deps, exchange)
+    if (running instanceof Promise) {
+      // Another promise would make no difference.
+      if (at === stages.length - 1) return running
+      return running.then(result => {
+        if (result === SKIPPED) exchange.watch.skip()
+        return runStages(stages, deps, exchange, at + 1)
+      })
+    }
+    if (running === SKIPPED) exchange.watch.skip()
+  }
+}
+
+/** Applies guardrails to the request, which they may rewrite or refuse. */
+export function guardRequest(
+  { guard }: { readonly guard: Guard },
+  exchange: RoutedExchange,
+): typeof SKIPPED | undefined | Promise<typeof SKIPPED | undefined> {
+  return whenReady(guard.request(exchange), guarding => guardBy(exchange, guarding))
+}
+
+/** Notes the guardrails that apply to the exchange. */
+export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): typeof SKIPPED | undefined {
+  if (guarding === null) return SKIPPED
+  exchange.guarding = guarding
+  exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
+  return undefined
+}
+
+/** Finds the candidates for the prompt in its current form. */
+export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking | Promise<Ranking> {
+  return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
+    noteRanking(exchange, ranking)
+    return ranking
+  })
+}
+
+/** Notes the candidates, their order, and the reasons. */
+export function noteRanking(exchange: RoutedExchange, ranking: Ranking): void {
+  const { kind } = ranking.named
+  exchange.candidates = ranking.candidates
+  exchange.ranking = ranking
+  if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
+}

@@ -1,0 +1,310 @@
+/**
+ * A caller's guardrails, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
+ * Public entry point of this module. Serve threads. Hot path: a caller without guardrails costs one lookup.
+ */
+
+import { GatewayError } from '../../base/errors.ts'
+import { whenReady } from '../../base/maybe-promise.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { RequestSignal } from '../../base/signal.ts'
+import type { Guardrails } from '../../callers/guardrails.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import { mergeGuardrails } from '../../features/guardrails/policy.ts'
+import { type Action, type Author, type Finding, redact, strictest } from '../../features/guardrails/rules.ts'
+import {
+  type RequestText,
+  textsOf,
+  unseenTexts,
+  withTexts,
+} from '../../features/guardrails/texts/request-texts.ts'
+import type { PolicyLookup } from '../../features/plugins/plugin.ts'
+import { PATIENCE_MS } from '../../features/tasks/pool/pool.ts'
+import type { Provider } from '../../protocol/provider.ts'
+import type { Caller } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { AppliedGuardrail, GuardrailRecord } from '../../storage/guardrails.ts'
+import { type Restriction, type Restrictions, restrictionsOf } from '../routing/rank.ts'
+import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
+import type { ReplyGuarding } from './reply.ts'
+import {
+  blockedError,
+  countMatches,
+  noteMatches,
+  type RuleMatch,
+  stagesOf,
+  uncheckedError,
+  uncheckedStages,
+} from './report.ts'
+import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
+
+export { OutputGuard } from './reply.ts'
+
+/** All guardrails of one caller, merged and compiled. */
+export interface Guardrail {
+  readonly restrictions: Restrictions | null
+  readonly input: GuardRules | null
+  readonly output: OutputGuardRules | null
+}
+
+/** The guardrails for the rest of an exchange. */
+export interface Guarding {
+  /** Null: every candidate is allowed. */
+  readonly restrictions: Restrictions | null
+  /** Null: no rule looks at input. */
+  readonly input: InputGuard | null
+  /** Null: no rule looks at output, so replies need no scan. */
+  readonly reply: ReplyGuarding | null
+}
+
+export interface Guard {
+  /**
+   * Checks the request; null if no guardrail applies. Returns a promise only if it has to wait.
+   * @throws (or rejects with) GatewayError `permission_denied`, or `guardrail_unavailable` if it cannot be checked.
+   */
+  request(exchange: Exchange): Guarding | null | Promise<Guarding | null>
+  /**
+   * Like `request`, for a request that was checked before its provider got it; only its reply remains to be checked.
+   */
+  storedReply(exchange: Exchange): Guarding | null | Promise<Guarding | null>
+  /** The restrictions on every request of the caller; null if there are none. */
+  restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
+}
+
+interface GuardDeps {
+  readonly guardrails: Pick<Guardrails<Guardrail>, 'of'>
+  readonly tasks: GuardTasks
+  readonly metrics: Pick<Metrics, 'guardrailDecisions'>
+}
+
+/** Merges and compiles the guardrails that apply to a caller; null if they contain no rule. */
+export function prepareGuardrail(applied: readonly AppliedGuardrail[]): Guardrail | null {
+  const policy = mergeGuardrails(applied)
+  const restrictions = restrictionsOf(policy.restrictions)
+  const input = inputRulesOf(policy, applied)
+  const output = outputRulesOf(policy, applied)
+  return restrictions === null && input === null && output === null ? null : { restrictions, input, output }
+}
+
+export function createGuard(deps: GuardDeps): Guard {
+  return {
+    request(exchange) {
+      const known = deps.guardrails.of(exchange.caller)
+      // The usual case creates no closure.
+      if (known === null) return null
+      return whenReady(known, guardrail =>
+        guardrail === null ? null : guardRequest(deps, guardrail, exchange),
+      )
+    },
+    storedReply(exchange) {
+      return whenReady(deps.guardrails.of(exchange.caller), guardrail =>
+        guardrail === null ? null : guardReply(deps, guardrail, exchange),
+      )
+    },
+    restrictions(caller) {
+      return whenReady(deps.guardrails.of(caller), guardrail => guardrail?.restrictions ?? null)
+    },
+  }
+}
+
+/** The guard for exchanges of the gateway itself. */
+export const NO_GUARD: Guard = { request: () => null, storedReply: () => null, restrictions: () => null }
+
+function guardRequest(
+  deps: GuardDeps,
+  guardrail: Guardrail,
+  exchange: Exchange,
+): Guarding | Promise<Guarding> {
+  const { metrics } = deps
+  const { restrictions } = guardrail
+  if (restrictions !== null && !restrictions.allowsRegion(exchange.dataRegion)) {
+    metrics.guardrailDecisions.inc({ guardrail: 'restriction', action: 'blocked' })
+    throw new GatewayError(
+      'permission_denied',
+      'A guardrail on this API key does not allow this regional host',
+    )
+  }
+  const guarding = guardReply(deps, guardrail, exchange)
+  const { input } = guarding
+  return input === null ? guarding : whenReady(input.wholePrompt(exchange), () => guarding)
+}
+
+function guardReply(
+  { tasks, metrics }: GuardDeps,
+  { restrictions, input, output }: Guardrail,
+  exchange: Exchange,
+): Guarding & { readonly input: RequestGuard | null } {
+  const own = onBehalfOf(exchange.caller, tasks)
+  return {
+    restrictions,
+    input: input === null ? null : new RequestGuard(input, own, metrics),
+    reply: output === null ? null : { rules: output, tasks: own, metrics },
+  }
+}
+
+/** The task pool for the texts of one key: keys take turns, and a full pool slows down their callers. */
+function onBehalfOf({ keyHash }: Caller, tasks: GuardTasks): GuardTasks {
+  return {
+    run: (name, input, options) => tasks.run(name, input, { waitMs: PATIENCE_MS, key: keyHash, ...options }),
+  }
+}
+
+interface HelperPolicyDeps {
+  readonly guard: Pick<Guard, 'restrictions'>
+  readonly catalog: Pick<Catalog, 'model'>
+  /** Null: OCR is not configured. */
+  readonly ocrProvider: Provider | null
+}
+
+export function createPolicyAgainst({ guard, catalog, ocrProvider }: HelperPolicyDeps): PolicyLookup {
+  return async (caller, helper) => {
+    const restrictions = await guard.restrictions(caller)
+    if (restrictions === null) return null
+    if (helper === 'ocr') return ocrProvider === null ? null : restrictions.providerExcludedBy(ocrProvider)
+    return modelExcludedBy(restrictions, catalog, helper)
+  }
+}
+
+/** Null if the service's own keys may be used at one of the model's endpoints; otherwise the first restriction. */
+function modelExcludedBy(
+  restrictions: Restrictions,
+  catalog: Pick<Catalog, 'model'>,
+  { model: id, obeysLists }: { readonly model: string; readonly obeysLists?: true },
+): Restriction | null {
+  let first: Restriction | null = null
+  for (const endpoint of catalog.model(id)?.endpoints ?? []) {
+    const candidate = { endpoint, credential: null }
+    const restriction =
+      obeysLists === true ? restrictions.excludedBy(candidate) : restrictions.helperExcludedBy(candidate)
+    if (restriction === null) return null
+    first ??= restriction
+  }
+  return first
+}
+
+/** Checks what plugins add to an exchange. All methods return a promise only if they have to wait. */
+export interface InputGuard {
+  /**
+   * Checks the texts of `exchange.prompt` that `before` did not have. Rewrites the prompt; adds findings to
+   * `exchange.pipeline`. Throws or rejects as `Guard.request` does.
+   */
+  prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void>
+  /**
+   * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `who` is its
+   * author: `other` by default, as for a system message. Throws or rejects like `Guard.request`.
+   */
+  text(exchange: Exchange, text: string, who?: Author): string | Promise<string>
+}
+
+/** The findings of each text, in the order of the texts. */
+type TextFindings = readonly (readonly Finding[])[]
+
+class RequestGuard implements InputGuard {
+  readonly #rules: GuardRules
+  readonly #tasks: GuardTasks
+  readonly #metrics: Pick<Metrics, 'guardrailDecisions'>
+
+  constructor(rules: GuardRules, tasks: GuardTasks, metrics: Pick<Metrics, 'guardrailDecisions'>) {
+    this.#rules = rules
+    this.#tasks = tasks
+    this.#metrics = metrics
+  }
+
+  /** Like `prompt`, for a request that has not been checked yet. */
+  wholePrompt(exchange: Exchange): void | Promise<void> {
+    return this.#checkPrompt(exchange, textsOf(exchange.prompt))
+  }
+
+  prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void> {
+    return this.#checkPrompt(exchange, unseenTexts(exchange.prompt, before))
+  }
+
+  text(exchange: Exchange, text: string, who: Author = 'other'): string | Promise<string> {
+    if (text === '') return text
+    return whenReady(this.#check(exchange, [{ text, who }]), ([findings = []]) => redact(text, findings))
+  }
+
+  /** `texts` are those of the prompt, in order; texts that need no check are empty. */
+  #checkPrompt(exchange: Exchange, texts: readonly RequestText[]): void | Promise<void> {
+    return whenReady(this.#check(exchange, texts), findings => {
+      if (!findings.some(each => each.some(({ action }) => action === 'redact'))) return
+      const redacted = textsOf(exchange.prompt).map(({ text }, at) => redact(text, findings[at] ?? []))
+      exchange.prompt = withTexts(exchange.prompt, redacted)
+    })
+  }
+
+  #check(exchange: Exchange, texts: readonly RequestText[]): TextFindings | Promise<TextFindings> {
+    const evaluating = evaluateTexts(this.#tasks, this.#rules, texts, exchange.signal)
+    return whenReady(evaluating, result => this.#decide(exchange, result))
+  }
+
+  /** Reports the findings and returns them. @throws GatewayError if one blocks, or if nothing could be checked */
+  #decide(exchange: Exchange, { findings, failure }: TextsResult): TextFindings {
+    if (failure !== null) this.#passUnchecked(exchange, failure.cause)
+    const noted = new Map<string, RuleMatch>()
+    for (const each of findings) noteMatches(noted, each)
+    if (noted.size === 0) return findings
+    const matches = [...noted.values()]
+    exchange.pipeline.push(...stagesOf(this.#rules, matches, 'request'))
+    countMatches(this.#metrics, this.#rules, matches)
+    if (strictest(matches) === 'block') throw blockedError(matches, 'request')
+    return findings
+  }
+
+  /** Called if not everything could be evaluated: the request continues only if every guardrail fails open. */
+  #passUnchecked(exchange: Exchange, cause: unknown): void {
+    exchange.signal.throwIfAborted()
+    const refusing = this.#rules.owners.find(({ failMode }) => failMode === 'closed')
+    const action = refusing === undefined ? 'passed_unchecked' : 'refused_unchecked'
+    this.#metrics.guardrailDecisions.inc({ guardrail: 'all', action })
+    if (refusing !== undefined) throw uncheckedError(refusing, 'request', cause)
+    exchange.pipeline.push(...uncheckedStages(this.#rules, 'request'))
+  }
+}
+
+// One text against one guardrail, as a request or a reply would be, for those who write its rules.
+
+interface TextToCheck {
+  readonly text: string
+  /** Rules for requests, or for replies. */
+  readonly side: 'input' | 'output'
+}
+
+interface CheckedText {
+  /** The strictest; null: nothing was found. */
+  readonly action: Action | null
+  /** The text, with everything that must be redacted replaced. */
+  readonly redacted: string
+  readonly findings: readonly Finding[]
+}
+
+/** Checks a text. @throws (rejects with) GatewayError `guardrail_unavailable` if the rules cannot be evaluated now */
+export type CheckText = (
+  guardrail: GuardrailRecord,
+  text: TextToCheck,
+  signal: RequestSignal,
+) => Promise<CheckedText>
+
+export function createCheckText(tasks: GuardTasks): CheckText {
+  return async (guardrail, { text, side }, signal) => {
+    const applied = [{ scope: 'workspace', guardrail }] as const
+    const policy = mergeGuardrails(applied)
+    const rules =
+      side === 'input' ? inputRulesOf(policy, applied) : (outputRulesOf(policy, applied)?.rules ?? null)
+    if (rules === null) return { action: null, redacted: text, findings: [] }
+    // Input is checked as a user's text, a reply as a model's.
+    const who = side === 'input' ? 'user' : 'other'
+    const { findings, failure } = await evaluateTexts(tasks, rules, [{ text, who }], signal)
+    if (failure !== null) {
+      throw new GatewayError(
+        'guardrail_unavailable',
+        'The guardrail rules could not be evaluated; try again',
+        {
+          cause: failure.cause,
+        },
+      )
+    }
+    const found = findings[0] ?? []
+    return { action: strictest(found), redacted: redact(text, found), findings: found }
+  }
+}

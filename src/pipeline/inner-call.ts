@@ -1,0 +1,196 @@
+/**
+ * Model calls that the gateway itself makes during an exchange. Each runs through the pipeline and has a usage record
+ * that names the exchange. `Ask` is for the gateway's own calls, such as those to an evaluator: no plugins, shared
+ * keys, no limits. Of the caller's guardrails, only those that restrict where data may go apply, because the request
+ * quotes the caller; the usage record belongs to the service. `AskAs` is for calls on behalf of the caller, such as
+ * those of a tool that asks models.
+ */
+import type { Clock } from '../base/clock.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
+import { generationId } from '../base/ids.ts'
+import { Stopwatch } from '../base/metrics/stages.ts'
+import { UNITS_PER_USD } from '../base/money.ts'
+import { abortSignalOf, type RequestSignal } from '../base/signal.ts'
+import { FREE, type Quota } from '../callers/limits/quota.ts'
+import type { InnerUse } from '../exchange/bill.ts'
+import type { Ask, AskAs, Exchange } from '../exchange/exchange.ts'
+import { NOTED_CALLS_MAX } from '../exchange/reasons.ts'
+import type { Caller } from '../protocol/records.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { ResponseResource, ResponseUsage } from '../protocol/response.ts'
+import { NO_CREDENTIALS } from '../providers/credentials/catalog.ts'
+import { SERVICE_ORGANIZATION_ID } from '../storage/usage.ts'
+import { FinalSink, type Outcome } from './answer/answer.ts'
+import { type Guard, NO_GUARD } from './guard/guard.ts'
+import { NO_PLUGINS } from './plugin-chain.ts'
+import { createGateway, type Gateway, type GatewayDeps } from './respond.ts'
+import type { Restrictions } from './routing/rank.ts'
+
+const SERVICE: Caller = {
+  keyHash: '',
+  organizationId: SERVICE_ORGANIZATION_ID,
+  workspaceId: null,
+  memberId: null,
+  limit: null,
+}
+const NONE_DISABLED: GatewayDeps['toolPermissions'] = { disabledFor: () => new Set() }
+const NO_TOOLS: GatewayDeps['tools'] = new Map()
+const UNLIMITED: Quota = { limits: () => false, limitsMoney: () => false, admit: () => FREE }
+
+/** Dependencies of a gateway that are shared by all callers. */
+export type SharedDeps = Omit<
+  GatewayDeps,
+  'plugins' | 'tools' | 'toolPermissions' | 'quota' | 'credentials' | 'guard'
+>
+
+interface AskDeps extends SharedDeps {
+  readonly guard: Pick<Guard, 'restrictions'>
+}
+
+export function createAsk(deps: AskDeps): Ask {
+  const gatewayWith = (guard: Guard) =>
+    createGateway({
+      ...deps,
+      plugins: NO_PLUGINS,
+      tools: NO_TOOLS,
+      toolPermissions: NONE_DISABLED,
+      guard,
+      quota: UNLIMITED,
+      credentials: { of: () => NO_CREDENTIALS },
+    })
+  const unguarded = gatewayWith(NO_GUARD)
+  const { clock } = deps
+  return (request, { parent, deadlineMs }) => {
+    const trace = parent.spans?.inner(undefined) ?? null
+    return withDeadline(clock, [parent.signal], deadlineMs, async signal => {
+      const sink = new FinalSink()
+      const restrictions = await deps.guard.restrictions(parent.caller)
+      const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
+      const outcome = await gateway.respond(
+        {
+          id: generationId(clock.nowMs()),
+          parent: parent.id,
+          witness: parent.witness,
+          caller: SERVICE,
+          dialect: 'responses',
+          request: { ...request, stream: false },
+          withMetadata: false,
+          dataRegion: null,
+          watch: new Stopwatch(clock.monotonicMs()),
+          held: parent.held,
+          signal,
+          trace,
+        },
+        sink,
+      )
+      return responseOf(outcome, sink.response, signal)
+    })
+  }
+}
+
+/** Creates `AskAs`. `gateway` returns the gateway that serves callers, which is created after its tools. */
+export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
+  return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
+    const { caller, dataRegion, held, id, witness } = exchange
+    // The tool that asks is identified by its signal, before anything is awaited.
+    const trace = exchange.spans?.inner(ending) ?? null
+    const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
+    return withDeadline(clock, signals, deadlineMs, async signal => {
+      const sink = new FinalSink(onEvent)
+      const innerId = generationId(clock.nowMs())
+      const startedMs = clock.monotonicMs()
+      const outcome = await gateway().respond(
+        {
+          id: innerId,
+          parent: id,
+          witness,
+          caller,
+          dialect: 'responses',
+          request: { ...onBehalf(exchange, request), stream: onEvent !== undefined },
+          withMetadata: false,
+          dataRegion,
+          watch: new Stopwatch(startedMs),
+          held,
+          signal,
+          trace,
+        },
+        sink,
+      )
+      const charged = sink.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
+      const use = charged === null ? null : innerUse(charged)
+      if (use !== null) exchange.bill.addInner(use)
+      exchange.innerCalls ??= []
+      if (exchange.innerCalls.length < NOTED_CALLS_MAX) {
+        const { model = null, error = null } = outcome.summary ?? {}
+        const endedMs = clock.monotonicMs()
+        exchange.innerCalls.push({ id: innerId, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
+      }
+      return responseOf(outcome, sink.response, signal)
+    })
+  }
+}
+
+/** The request with the caller's data policy and end user. */
+function onBehalf({ request: asked }: Exchange, request: ResponsesRequest): ResponsesRequest {
+  const { zdr, data_collection } = asked.provider ?? {}
+  const { user, safety_identifier } = asked
+  const provider = {
+    ...request.provider,
+    ...(zdr === true ? { zdr } : {}),
+    ...(data_collection === 'deny' ? { data_collection } : {}),
+  }
+  return {
+    ...request,
+    ...(Object.keys(provider).length === 0 ? {} : { provider }),
+    ...(user === undefined ? {} : { user }),
+    ...(safety_identifier === undefined ? {} : { safety_identifier }),
+  }
+}
+
+function innerUse(usage: ResponseUsage): InnerUse {
+  return {
+    inputTokens: usage.input_tokens,
+    cachedTokens: usage.input_tokens_details.cached_tokens,
+    outputTokens: usage.output_tokens,
+    reasoningTokens: usage.output_tokens_details.reasoning_tokens,
+    webSearchRequests: usage.server_tool_use_details?.web_search_requests ?? 0,
+    cost: Math.round((usage.cost ?? 0) * UNITS_PER_USD),
+  }
+}
+
+/** Rejects with the reason of a signal, or with `deadline_exceeded`; `run` gets the signal of both. */
+async function withDeadline<T>(
+  clock: Clock,
+  signals: readonly RequestSignal[],
+  deadlineMs: number,
+  run: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const late = new AbortController()
+  const timer = clock.after(deadlineMs, () =>
+    late.abort(new GatewayError('deadline_exceeded', 'Operation timed out')),
+  )
+  try {
+    return await run(AbortSignal.any([...signals.map(abortSignalOf), late.signal]))
+  } finally {
+    timer.cancel()
+  }
+}
+
+function responseOf(
+  outcome: Outcome,
+  response: ResponseResource | null,
+  signal: AbortSignal,
+): ResponseResource {
+  if (!outcome.answered) throw outcome.error
+  // An aborted request gets no response.
+  signal.throwIfAborted()
+  if (response === null) throw outcome.refused ?? new GatewayError('internal', INTERNAL_MESSAGE)
+  return response
+}
+
+/** Restricts the request to places where the caller's own requests may go. */
+function dataGuard(all: Restrictions): Guard {
+  const restrictions: Restrictions = { ...all, excludedBy: all.helperExcludedBy }
+  const guarding = { restrictions, input: null, reply: null }
+  return { request: () => guarding, storedReply: () => guarding, restrictions: () => restrictions }
+}

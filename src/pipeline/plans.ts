@@ -1,0 +1,152 @@
+/**
+ * Plans: decisions shared by all plain requests of one key for one model: which stages have work, and which endpoints
+ * may serve them. Requests that use anything else take the general path. A plan has no key, no token, no balance and no
+ * health: those are checked for each request. Bounded, one cache per thread. Hot path: one lookup.
+ *
+ * A plan expires with the earliest of the records that it was made from, when a record of its organization changes, and
+ * when the catalogue is replaced. It belongs to the record of the API key: a new record has new plans.
+ */
+
+import type { Clock } from '../base/clock.ts'
+import { isPending } from '../base/maybe-promise.ts'
+import type { Guardrails } from '../callers/guardrails.ts'
+import type { Quota } from '../callers/limits/quota.ts'
+import type { ClientRequest } from '../exchange/exchange.ts'
+import { isPlain } from '../protocol/json/plain-request.ts'
+import type { Caller } from '../protocol/records.ts'
+import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
+import type { Guardrail } from './guard/guard.ts'
+import type { PluginChains } from './plugin-chain.ts'
+import { type PlainRoute, planRoute, type RankDeps, type Restrictions } from './routing/rank.ts'
+import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
+
+export interface Plan {
+  readonly route: PlainRoute
+  /** True if guardrails apply to the caller, which check each request. */
+  readonly isGuarded: boolean
+  /** Of those guardrails; null: every candidate is allowed. */
+  readonly restrictions: Restrictions | null
+  /** True if the caller has a limit, so that each request makes a reservation. */
+  readonly isLimited: boolean
+}
+
+interface PlansDeps extends RankDeps, ToolWaysDeps {
+  readonly clock: Clock
+  readonly guardrails: Pick<Guardrails<Guardrail>, 'of' | 'freshUntilMs'>
+  readonly credentials: Pick<CredentialCatalog, 'of' | 'freshUntilMs'>
+  readonly plugins: PluginChains
+  readonly quota: Quota
+}
+
+interface MadePlan {
+  /** Null if plain requests for the model need more than a plan covers. */
+  readonly plan: Plan | null
+  /** Monotonic. */
+  readonly untilMs: number
+}
+
+/** One organization, until one of its records changes. */
+interface Organization {
+  isVoid: boolean
+}
+
+/** The plans of one record of an API key. */
+interface KeyPlans {
+  readonly organization: Organization
+  readonly plans: Map<string, MadePlan>
+}
+
+/** A key with more plans starts over, so that a caller who names endless models makes work only for itself. */
+const PLANS_PER_KEY = 64
+/** Limit of one thread; if it is exceeded, all plans are dropped. */
+const PLANS_MAX = 10_000
+
+export class Plans {
+  readonly #deps: PlansDeps
+  #ofCaller = new WeakMap<Caller, KeyPlans>()
+  readonly #organizations = new Map<string, Organization>()
+  #made = 0
+
+  constructor(deps: PlansDeps) {
+    this.#deps = deps
+  }
+
+  /** The plan of a request; null if it takes the general path. */
+  of(asked: ClientRequest): Plan | null {
+    const { caller, request } = asked
+    if (asked.batch !== undefined || asked.parent !== undefined || !isPlain(request)) return null
+    const known = this.#ofCaller.get(caller)
+    const name = `${asked.dialect} ${asked.dataRegion} ${request.stream === true} ${request.model}`
+    let made = known === undefined || known.organization.isVoid ? undefined : known.plans.get(name)
+    if (made === undefined || asked.watch.enteredMs >= made.untilMs) {
+      made = this.#make(asked)
+      if (made === undefined) return null
+      this.#keep(caller, name, made)
+    }
+    const { plan } = made
+    return plan?.route.readsUser === true && request.user != null ? null : plan
+  }
+
+  /** Call it after records of the organization have changed, and the caches have dropped them. */
+  invalidate(organizationId: string): void {
+    const organization = this.#organizations.get(organizationId)
+    if (organization === undefined) return
+    organization.isVoid = true
+    this.#organizations.delete(organizationId)
+  }
+
+  /** Call it after the catalogue was replaced, or if any record may have changed. */
+  clear(): void {
+    this.#ofCaller = new WeakMap()
+    this.#organizations.clear()
+    this.#made = 0
+  }
+
+  /** Undefined if something has to be loaded first, or no endpoint may serve the request. */
+  #make(asked: ClientRequest): MadePlan | undefined {
+    const deps = this.#deps
+    const { caller, request } = asked
+    const untilMs = Math.min(
+      deps.guardrails.freshUntilMs(caller),
+      deps.credentials.freshUntilMs(caller.organizationId, caller.workspaceId),
+    )
+    if (deps.clock.monotonicMs() >= untilMs) return undefined
+    const guardrail = deps.guardrails.of(caller)
+    if (isPending(guardrail)) return undefined
+    const restrictions = guardrail?.restrictions ?? null
+    const route = planRoute(deps, asked, restrictions)
+    if (route === null) return undefined
+    const { named } = route
+    const hasWork =
+      named.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
+    if (hasWork) return { plan: null, untilMs }
+    const isLimited = deps.quota.limits(caller)
+    return { plan: { route, isGuarded: guardrail !== null, restrictions, isLimited }, untilMs }
+  }
+
+  #keep(caller: Caller, name: string, made: MadePlan): void {
+    if (this.#made >= PLANS_MAX) this.clear()
+    let known = this.#ofCaller.get(caller)
+    if (known === undefined || known.organization.isVoid) {
+      this.#made -= known?.plans.size ?? 0
+      known = { organization: this.#organizationOf(caller), plans: new Map() }
+      this.#ofCaller.set(caller, known)
+    }
+    const { plans } = known
+    if (plans.size >= PLANS_PER_KEY && !plans.has(name)) {
+      this.#made -= plans.size
+      plans.clear()
+    }
+    if (!plans.has(name)) this.#made++
+    plans.set(name, made)
+  }
+
+  #organizationOf({ organizationId }: Caller): Organization {
+    let organization = this.#organizations.get(organizationId)
+    if (organization === undefined) {
+      organization = { isVoid: false }
+      this.#organizations.set(organizationId, organization)
+    }
+    return organization
+  }
+}

@@ -1,0 +1,347 @@
+/**
+ * The request on one screen: runs a request from admission to the end of its answer. `embed.ts` does this for
+ * embeddings.
+ *
+ * stored files -> guard -> prepare -> route -> admit -> turns -> finish -> account -> end of the answer
+ */
+
+import { unixSeconds } from '../base/clock.ts'
+import { GatewayError } from '../base/errors.ts'
+import { whenReady } from '../base/maybe-promise.ts'
+import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
+import type { RunningCaptures } from '../features/captures/running.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import { routerOf } from '../protocol/routers.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
+import { account, demandOf, fixCharge, type Ledger, type ReserveDeps, reserve } from './accounting/account.ts'
+import { Answer, echoRequest, FinalSink, type Outcome, type Sink } from './answer/answer.ts'
+import { type TokenCount, TokenCounter } from './count-tokens.ts'
+import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
+import { type Conclusion, failureOf, summarize, tellEnd } from './ending.ts'
+import {
+  type ExchangeStage,
+  guardBy,
+  guardRequest,
+  noteRanking,
+  RunningExchange,
+  routeRequest,
+  runStages,
+  SKIPPED,
+} from './exchange-stages.ts'
+import type { Guard } from './guard/guard.ts'
+import type { Plan, Plans } from './plans.ts'
+import { type PluginChains, pluginFailure } from './plugin-chain.ts'
+import { type Ranking, type RouteCandidate, rankPlanned, type Stickiness } from './routing/rank.ts'
+import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
+import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
+import { openServerTools, type ServerToolDeps } from './tool-calls/server-tools.ts'
+import { checkToolWays, type ToolWaysDeps } from './tool-calls/tool-ways.ts'
+import { recorded, tellRecorded } from './turn/captured-exchange.ts'
+import { collecting } from './turn/collection.ts'
+import { answerEmpty } from './turn/empty-answer.ts'
+import { noteCalls } from './turn/tool-call-quality.ts'
+import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
+
+export interface Gateway {
+  /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
+  respond(call: ClientRequest, sink: Sink): Promise<Outcome>
+  /** Answers a validated request that needs no model; see `empty-answer.ts`. @throws GatewayError */
+  answerEmpty(call: ClientRequest, sink: Sink): void
+  /** Runs a validated request for embeddings to its end. Never rejects. */
+  embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>
+  /**
+   * Counts the tokens of a request without sending it. Rejects with the error that the request would get before any
+   * model is called.
+   */
+  count(call: ClientRequest): Promise<TokenCount>
+}
+
+export interface GatewayDeps
+  extends TurnsDeps,
+    ServerToolDeps,
+    ToolWaysDeps,
+    StoredFilesDeps,
+    SummariesDeps,
+    ReserveDeps {
+  readonly catalog: Catalog
+  readonly ledger: Ledger
+  /** The own provider credentials of workspaces. */
+  readonly credentials: Pick<CredentialCatalog, 'of'>
+  /** Fee of a request on a BYOK credential, as a percentage of its price in the catalogue. */
+  readonly byokFeePercent: number
+  /** The location of this gateway. */
+  readonly region: string
+  readonly stickiness: Stickiness
+  readonly plugins: PluginChains
+  readonly guard: Guard
+  /** Absent: every request takes the general path. */
+  readonly plans?: Pick<Plans, 'of'>
+  /** Absent: nothing is captured. */
+  readonly captures?: Pick<RunningCaptures, 'isIdle' | 'open'>
+}
+
+export function createGateway(shared: GatewayDeps): Gateway {
+  const counter = new TokenCounter(shared)
+  return {
+    respond(asked, sink) {
+      const exchange = open(shared, asked, sink, shared.plans?.of(asked) ?? null)
+      const collected = asked.batch?.collected
+      let deps = collected === undefined ? shared : collecting(shared, collected)
+      if (shared.captures?.isIdle === false) deps = recorded(shared.captures, deps, exchange, asked)
+      let running: void | Promise<void>
+      try {
+        running = runStages(stagesOf(exchange), deps, exchange)
+      } catch (thrown) {
+        return failed(deps, exchange, thrown)
+      }
+      // Uses callbacks, because they need less memory than an async function that waits as long as the stream is open.
+      return Promise.resolve(running).then(
+        () => ended(deps, exchange, null),
+        thrown => failed(deps, exchange, thrown),
+      )
+    },
+    answerEmpty: (call, sink) => answerEmpty(shared, call, sink),
+    embed: call => embed(shared, call, shared.captures?.isIdle === false ? shared.captures.open(call) : null),
+    count: call => countTokens(shared, counter, call),
+  }
+}
+
+/** Routers choose a model with the whole pipeline, so no provider is asked for their counts. */
+async function countTokens(deps: GatewayDeps, counter: TokenCounter, asked: ClientRequest) {
+  const exchange = open(deps, asked, new FinalSink(), null)
+  openSummaries(deps, exchange)
+  await guardRequest(deps, exchange)
+  exchange.plugins = deps.plugins.of(exchange.request)
+  if (routerOf(asked.request) === null) {
+    await fillStoredFiles(deps, exchange)
+    await route(deps, exchange)
+  }
+  return await counter.count(exchange)
+}
+
+async function failed(deps: GatewayDeps, exchange: RunningExchange, thrown: unknown): Promise<Outcome> {
+  return ended(deps, exchange, await failureOf(deps, exchange, thrown))
+}
+
+/** Accounts for the exchange, and sends its end once its record is written. */
+function ended(
+  deps: GatewayDeps,
+  exchange: RunningExchange,
+  conclusion: Conclusion,
+): Outcome | Promise<Outcome> {
+  const { tools, trust, plugins } = exchange
+  tools?.close()
+  trust?.leave()
+  plugins?.observeTimes(deps.metrics)
+  if (exchange.isSubmitted) {
+    exchange.recording?.drop()
+    return SUBMITTED
+  }
+  if (conclusion !== null) fixCharge(exchange, conclusion.channel)
+  account(deps, exchange, conclusion?.error ?? null)
+  const writing = deps.ledger.written()
+  return writing === null
+    ? concluded(deps, exchange, conclusion)
+    : writing.then(() => concluded(deps, exchange, conclusion))
+}
+
+function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
+  const { recording } = exchange
+  const outcome =
+    recording === null
+      ? tellEnd(deps, exchange, conclusion)
+      : tellRecorded(recording, exchange, conclusion?.error ?? null, () =>
+          tellEnd(deps, exchange, conclusion),
+        )
+  if (conclusion === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
+  return { ...outcome, summary: summarize(deps, exchange, outcome) }
+}
+
+/**
+ * Resolves to the candidate that would be called first, or null if there is none. Rejects with the error that the
+ * request would get before any model is called; see `createRequestCheck`.
+ */
+export type RequestCheck = (asked: ClientRequest) => Promise<Candidate | null>
+
+/**
+ * Creates a check that a request would be served now: guardrails, candidates and limits. It calls no model, keeps no
+ * reservation, and leaves no usage record.
+ */
+export function createRequestCheck(deps: GatewayDeps): RequestCheck {
+  return async asked => {
+    const router = routerOf(asked.request)
+    if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
+    const exchange = open(deps, asked, new FinalSink(), null)
+    try {
+      openSummaries(deps, exchange)
+      await guardRequest(deps, exchange)
+      // Plugins do not run here, but routing must know what they can make fit.
+      exchange.plugins = deps.plugins.of(exchange.request)
+      await route(deps, exchange)
+      await admit({ ...deps, reservationWait: undefined }, exchange)
+      return exchange.candidates[0] ?? null
+    } finally {
+      exchange.reservation?.settle({ cost: 0, isByok: false, tokens: 0 })
+    }
+  }
+}
+
+const ONE_BY_ONE = 'is a router for single requests: a batch has to name its model'
+
+const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
+  { timed: 'guard', run: fillInput },
+  { timed: null, run: guardRequest },
+  { timed: 'tools', run: sumUpIfLong },
+  { timed: 'route', run: prepare },
+  { timed: null, run: route },
+  { timed: 'admit', run: admit },
+  { timed: null, run: runTurns },
+  { timed: null, run: finish },
+]
+
+/** Stages of a request whose reply a batch service has stored: its admission was decided earlier. */
+const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
+  { timed: 'guard', run: fillInput },
+  { timed: null, run: guardStored },
+  { timed: 'route', run: prepare },
+  { timed: null, run: pin },
+  { timed: null, run: runTurns },
+  { timed: null, run: finish },
+]
+
+/** Guard stage of a plain request, with the guardrails and limits that its plan states. */
+const GUARD: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'guard', run: guardRequest }
+const ROUTE: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'route', run: routePlanned }
+const ADMIT: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'admit', run: admit }
+const TURNS: ExchangeStage<GatewayDeps, RunningExchange> = { timed: null, run: runTurns }
+const PLAIN_STAGES = [ROUTE, TURNS]
+const LIMITED_STAGES = [ROUTE, ADMIT, TURNS]
+const GUARDED_STAGES = [GUARD, ROUTE, TURNS]
+const ALL_PLAIN_STAGES = [GUARD, ROUTE, ADMIT, TURNS]
+
+function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
+  if (plan?.isGuarded === true) return plan.isLimited ? ALL_PLAIN_STAGES : GUARDED_STAGES
+  if (plan !== null) return plan.isLimited ? LIMITED_STAGES : PLAIN_STAGES
+  return batch?.collected === undefined ? STAGES : COLLECTION_STAGES
+}
+
+/** Sends nothing: the exchange that collects the reply answers. */
+const SUBMITTED: Outcome = {
+  answered: false,
+  error: new GatewayError('service_unavailable', 'This request was handed to a batch service'),
+  metadata: null,
+}
+
+function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
+  const { id, request } = asked
+  const createdAt = unixSeconds(clock)
+  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), asked.held)
+  return new RunningExchange(asked, createdAt, answer, plan)
+}
+
+/** Adds data to the request that the client only references or stores sealed, so that all later stages see it. */
+function fillInput(deps: GatewayDeps, exchange: RunningExchange): undefined | Promise<void> {
+  openSummaries(deps, exchange)
+  return fillStoredFiles(deps, exchange)
+}
+
+/** Applies the current guardrails to a stored reply. */
+function guardStored({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
+  return whenReady(rules.storedReply(exchange), guarding => guardBy(exchange, guarding))
+}
+
+/** Lets plugins work on the request, unless it leads to a disabled tool. */
+function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  return whenReady(checkToolWays(deps, exchange), () => plugIn(deps, exchange))
+}
+
+function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  exchange.plugins = deps.plugins.of(exchange.request)
+  if (exchange.plugins === null) return openTools(deps, exchange)
+  let early: Promise<void> | null = null
+  exchange.admitEarly = () => {
+    early ??= admitEarly(deps, exchange)
+    return early
+  }
+  const { plugins } = exchange
+  return whenReady(plugins.route(exchange), () =>
+    plugins.prepare(exchange, exchange.guarding?.input).then(() => openTools(deps, exchange)),
+  )
+}
+
+/** Opens the server tools that the request names or that plugins have added. */
+function openTools(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  const opening = openServerTools(deps, exchange)
+  if (opening === null) return undefined
+  return whenReady(opening, tools => {
+    exchange.tools = tools
+  })
+}
+
+/**
+ * Runs before routing for a plugin that calls other models; after all plugins, the request is routed in its final form.
+ */
+async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise<void> {
+  await route(deps, exchange)
+  await admit(deps, exchange)
+}
+
+/** Lists the candidates for the prompt in its current form. */
+function route(deps: GatewayDeps, exchange: RunningExchange) {
+  return whenReady(routeRequest(deps, exchange), ({ named }: Ranking) => {
+    if (named.isThinking) exchange.prompt = withReasoning(exchange.prompt)
+  })
+}
+
+/** Ranks the candidates of the plan. A request that may not fit all of them is routed like any other request. */
+function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
+  const { guarding, plan } = exchange
+  // Guardrails may have been reloaded since then.
+  const holds = plan !== null && (guarding?.restrictions ?? null) === plan.restrictions
+  const ranking = holds ? rankPlanned(deps, exchange, plan.route) : null
+  if (ranking === null) return route(deps, exchange)
+  if (!(ranking instanceof Promise)) return noteRanking(exchange, ranking)
+  return ranking.then(found => noteRanking(exchange, found))
+}
+
+/** The prompt with reasoning on, as the name of its model requests; the caller's own setting takes precedence. */
+function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
+  const { effort, max_tokens, enabled } = prompt.reasoning ?? {}
+  if (effort != null || max_tokens != null || enabled != null) return prompt
+  return { ...prompt, reasoning: { ...prompt.reasoning, enabled: true } }
+}
+
+/** Continues with the candidate and the reservation with which the request was submitted. */
+function pin(_: GatewayDeps, exchange: RunningExchange): void {
+  const collected = exchange.batch?.collected
+  if (collected === undefined) return
+  // Its key has already been opened, so nothing else of the credential is needed.
+  exchange.candidates = [collected.candidate as RouteCandidate]
+  exchange.reservation = collected.reservation
+}
+
+/** Reserves the estimated cost under the caller's limits. */
+function admit(deps: GatewayDeps, exchange: RunningExchange) {
+  const { quota, visibleStreams } = deps
+  if (exchange.reservation !== null || !quota.limits(exchange.caller)) return SKIPPED
+  const { bill, prompt, candidates, plugins } = exchange
+  exchange.trust = visibleStreams.trustOf(exchange.caller.keyHash)
+  return reserve(
+    deps,
+    exchange,
+    demandOf(prompt, candidates, exchange.trust, plugins?.maxCalls, bill.priceFactor),
+  )
+}
+
+/** Lets plugins replace the items of a whole answer. */
+function finish(_: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
+  const { answer, plugins, request, turn } = exchange
+  if (plugins?.finishes !== true || turn === null || request.stream === true) return
+  return plugins.finish(turn, exchange).then(
+    output => answer.replaceTurn(output),
+    thrown => {
+      throw pluginFailure(thrown, exchange)
+    },
+  )
+}

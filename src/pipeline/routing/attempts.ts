@@ -1,0 +1,236 @@
+/**
+ * Retry rules: the next candidate after a failure, what the failure means for the endpoint, and the limit of concurrent
+ * retries. Hot path.
+ */
+import { GatewayError, PROVIDER_STATUSES } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
+import { isUnknownField } from '../../formats/outgoing.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { EndpointVerdict } from '../../providers/health/health.ts'
+import type { RouteCandidate } from './candidate.ts'
+
+/** Attempts of one model call. With more, the caller would wait longer than for a retry of its own. */
+const ATTEMPTS_MAX = 10
+/** Shared endpoints of one model that a model call may try. If three fail, the model most likely fails everywhere. */
+const SHARED_MAX = 3
+
+export interface CallProgress {
+  /** Attempts of the model call. */
+  readonly attempts: readonly Candidate[]
+  /** Candidates that the call skipped, because they must not be called now. */
+  readonly passed: readonly Candidate[]
+  /** True if an earlier turn of the exchange was charged. */
+  readonly hasCharge: boolean
+}
+
+/** Creates the record of a new attempt. */
+export function openRecord({ endpoint, credential }: RouteCandidate, turn = 0): AttemptRecord {
+  return {
+    endpoint,
+    credential,
+    isByok: credential !== null,
+    providerKey: null,
+    upstreamId: null,
+    status: null,
+    error: null,
+    isRefused: false,
+    isStarted: false,
+    startedMs: 0,
+    endedMs: 0,
+    turn,
+    cost: 0,
+  }
+}
+
+/** The next candidate to call after a failure, if there is one. No candidate is called twice. */
+export function candidateAfter(
+  candidates: readonly RouteCandidate[],
+  failed: RouteCandidate,
+  error: GatewayError,
+  call: CallProgress,
+): RouteCandidate | undefined {
+  if (error.retry === 'never') return undefined
+  return nextCandidate(
+    candidates,
+    call,
+    ({ endpoint, credential }) =>
+      (error.retry === 'endpoint' || endpoint.modelId !== failed.endpoint.modelId) &&
+      // One usage record cannot have both charges to credits and charges by the provider.
+      (!call.hasCharge || (credential === null) === (failed.credential === null)),
+  )
+}
+
+/** The first candidate that the call has neither called nor skipped and that its limits allow. */
+export function nextCandidate(
+  candidates: readonly RouteCandidate[],
+  { attempts, passed }: CallProgress,
+  isWanted: (candidate: RouteCandidate) => boolean,
+): RouteCandidate | undefined {
+  if (attempts.length >= ATTEMPTS_MAX) return undefined
+  return candidates.find(candidate => {
+    if (!isWanted(candidate) || isAmong(attempts, candidate) || isAmong(passed, candidate)) return false
+    if (candidate.credential !== null) return true
+    let shared = 0
+    for (const { endpoint, credential } of attempts) {
+      if (credential === null && endpoint.modelId === candidate.endpoint.modelId) shared++
+    }
+    return shared < SHARED_MAX
+  })
+}
+
+function isAmong(candidates: readonly Candidate[], { endpoint, credential }: Candidate): boolean {
+  return candidates.some(each => each.endpoint === endpoint && each.credential?.id === credential?.id)
+}
+
+/** Judges an endpoint by an attempt. `request`: the request that was sent there. */
+export function verdictOf(
+  { status, error, isStarted, isRefused }: AttemptRecord,
+  request: ResponsesRequest,
+): EndpointVerdict {
+  if (error === null || isRefused) return 'ok'
+  if (!isStarted || error.wasCounted) return 'none'
+  const { health = 'none' } = error.meaning
+  // If the provider refused the request, its status says more than the failure derived from it.
+  const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500
+  const said = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health
+  if (said === 'limited') return TOO_LARGE.test(error.message) ? 'none' : 'limited'
+  return said === 'named' ? (namesThings(request) ? 'none' : 'failed') : said
+}
+
+/** OpenAI's error for a single request above the limit per minute: smaller requests are served. */
+const TOO_LARGE = /^Request too large\b/i
+
+const TEXTS: ReadonlySet<unknown> = new Set(['input_text', 'output_text', 'refusal'])
+
+/** True for a request that may name more than its model: a stored prompt, a file, an item, a tool's store. */
+function namesThings(request: ResponsesRequest): boolean {
+  const { prompt, tools, input } = request
+  if (prompt != null || tools?.some(({ type }) => type !== 'function') === true) return true
+  if (Object.keys(request).some(isUnknownField)) return true
+  return Array.isArray(input) && input.some(itemNamesThings)
+}
+
+function itemNamesThings(item: object): boolean {
+  const { id, content, output } = item as Readonly<Record<string, unknown>>
+  return id != null || [content, output].some(parts => Array.isArray(parts) && parts.some(isNoText))
+}
+
+function isNoText(part: { readonly type?: unknown } | null): boolean {
+  return !TEXTS.has(part?.type)
+}
+
+/** Milliseconds that the provider asks the gateway to wait; 0 if none. */
+export function askedWaitMs({ error }: AttemptRecord): number {
+  return error?.meaning.isBusy === true ? (error.retryAfterSeconds ?? 0) * 1_000 : 0
+}
+
+/** The speed of an endpoint as seen in one reply. */
+interface ReplySpeed {
+  readonly usage: { readonly outputTokens: number } | null
+  readonly outputQuarters: number
+  /** Its reader was slow at some point. */
+  readonly wasPaused: boolean
+}
+
+/** Parts of a token in which output is counted. */
+const QUARTERS = 4
+/** The provider's count of a stream may be this many times our estimate of its text. */
+const COUNT_RATIO = 2
+
+/** Reports the outcome and speed of an attempt to the health of its endpoint; metrics show the speed too. */
+export function noteHealth(
+  { prompt, request, signal }: Pick<Exchange, 'prompt' | 'request' | 'signal'>,
+  record: AttemptRecord,
+  { usage, outputQuarters, wasPaused }: ReplySpeed,
+  nowMs: number,
+  metrics: Pick<Metrics, 'speeds'>,
+): void {
+  const { endpoint, error, health, span } = record
+  record.endedMs = nowMs
+  if (health === undefined) return
+  if (error === null) {
+    health.ended('ok', nowMs, 0)
+    if (wasPaused) return
+    const isStream = request.stream === true
+    const seenTokens = outputQuarters / QUARTERS
+    const told = usage?.outputTokens ?? seenTokens
+    // The time of a stream begins at its first content: hidden thoughts were written before.
+    const isSeen = !isStream || seenTokens === 0 || told <= seenTokens * COUNT_RATIO
+    health.measured(nowMs, isSeen ? told : seenTokens, isStream, metrics, endpoint)
+    if (span !== undefined) span.firstTokenMs = health.firstTokenMs
+    return
+  }
+  // A request that was ended on this side, for example by a drain, says nothing about the endpoint.
+  if (signal.aborted) health.ended('none', nowMs, 0)
+  else health.ended(verdictOf(record, prompt), nowMs, askedWaitMs(record))
+}
+
+/** Largest share of the running model calls that may be at a second or later attempt. */
+const RETRIES_SHARE = 0.2
+/** This many are always allowed. */
+const RETRIES_MIN = 3
+
+/** The retry budget of one thread: during an outage, second attempts must not double the load on working endpoints. */
+export class RetryBudget {
+  #active = 0
+  #retrying = 0
+
+  /** Called when a model call begins. */
+  enter(): void {
+    this.#active++
+  }
+
+  leave(isRetrying: boolean): void {
+    this.#active--
+    if (isRetrying) this.release()
+  }
+
+  /** Returns a place. */
+  release(): void {
+    this.#retrying--
+  }
+
+  /** Takes a place for a second attempt. False if there is none. */
+  take(): boolean {
+    if (this.#retrying >= Math.max(RETRIES_MIN, this.#active * RETRIES_SHARE)) return false
+    this.#retrying++
+    return true
+  }
+}
+
+/** An endpoint that must not be called now, and for how long. */
+export interface Waiting {
+  readonly candidate: Candidate
+  readonly isLimited: boolean
+  readonly waitMs: number
+}
+
+/** The error of a request none of whose endpoints may be called now. */
+export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
+  const models = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.modelId))]
+  const providers = [...new Set(waiting.map(({ candidate }) => candidate.endpoint.provider.name))]
+  const waitMs = waiting.reduce((least, each) => Math.min(least, each.waitMs), Number.POSITIVE_INFINITY)
+  const seconds = Math.max(1, Math.ceil(waitMs / 1_000))
+  const isLimited = waiting.every(each => each.isLimited)
+  const [code, availability, state] = isLimited
+    ? (['rate_limit_exceeded', 'capacity_exhausted', 'are at capacity'] as const)
+    : (['service_unavailable', 'temporarily_unavailable', 'are failing at the moment'] as const)
+  const plural = seconds === 1 ? 'second' : 'seconds'
+  return new GatewayError(
+    code,
+    `All providers for ${models.join(', ')} ${state}. Retry after ${seconds} ${plural}.`,
+    {
+      metadata: {
+        availability: {
+          code: availability,
+          retryable: true,
+          retry_after: seconds,
+          requested_models: models,
+          affected_providers: providers,
+        },
+      },
+      retryAfterSeconds: seconds,
+    },
+  )
+}

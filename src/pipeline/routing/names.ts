@@ -1,0 +1,109 @@
+/** Resolves model names: names with a variant (`:nitro`), latest names (`~vendor/family-latest`), and modes. Pure. */
+
+import type { Model } from '../../protocol/provider.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { Variant } from '../../providers/variants.ts'
+
+/** The sort orders that a request may ask for. */
+export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
+
+/** The model that a name resolves to, and the settings that its variants add. */
+export interface NamedModel {
+  readonly model: Model
+  /** The sort order that a variant asks for; null if none. */
+  readonly sort: SortBy | null
+  /** The service tier that a variant admits; null if none. */
+  readonly tier: 'priority' | 'flex' | null
+  /** True if only endpoints that cost nothing may serve. */
+  readonly isFree: boolean
+  /** True if reasoning is turned on. */
+  readonly isThinking: boolean
+  readonly kind: 'plain' | 'alias' | 'latest'
+}
+
+type Wish = Partial<Pick<NamedModel, 'sort' | 'tier' | 'isFree' | 'isThinking'>>
+
+const WISHES: Readonly<Record<Variant, Wish>> = {
+  nitro: { sort: 'throughput', tier: 'priority' },
+  floor: { sort: 'price', tier: 'flex' },
+  exacto: { sort: 'exacto' },
+  free: { isFree: true },
+  thinking: { isThinking: true },
+  // The catalogue has no endpoints with a longer context for it.
+  extended: {},
+  // A plugin serves it; the request parser refuses it where the plugin is missing.
+  online: {},
+}
+const WISH_OF: ReadonlyMap<string, Wish> = new Map(Object.entries(WISHES))
+
+const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
+/** Maximum number of variants in a name. */
+const VARIANTS_MAX = 4
+
+/**
+ * Resolves a model name; null if the catalogue has no such model. A row with the whole name takes precedence over its
+ * variants.
+ */
+export function namedModel(
+  name: string,
+  catalog: Catalog,
+  mode: string | null | undefined,
+): NamedModel | null {
+  const found = exactly(name, catalog, mode)
+  if (found !== null) return found
+  let base = name
+  let asked: Wish = {}
+  for (let count = 0; count < VARIANTS_MAX; count++) {
+    const at = base.lastIndexOf(':')
+    const wish = at === -1 ? undefined : WISH_OF.get(base.slice(at + 1))
+    if (wish === undefined) return null
+    base = base.slice(0, at)
+    asked = { ...wish, ...asked }
+    const model = exactly(base, catalog, mode)
+    if (model !== null) return { ...model, ...asked }
+  }
+  return null
+}
+
+function exactly(name: string, catalog: Catalog, mode: string | null | undefined): NamedModel | null {
+  const model = catalog.model(name)
+  if (model !== undefined) {
+    const kind =
+      model.id === name || !name.startsWith('~') ? (model.id === name ? 'plain' : 'alias') : 'latest'
+    return { model: inMode(model, catalog, mode), ...PLAIN, kind }
+  }
+  const latest = latestOf(name, catalog)
+  return latest === null ? null : { model: inMode(latest, catalog, mode), ...PLAIN, kind: 'latest' }
+}
+
+/** The model whose id ends in `-pro`, for the mode `pro`, if the catalogue has it. */
+function inMode(model: Model, catalog: Catalog, mode: string | null | undefined): Model {
+  return mode === 'pro' ? (catalog.model(`${model.id}-pro`) ?? model) : model
+}
+
+const LATEST = /^~([^/]+\/.+)-latest$/
+
+/** The newest model of a family: by its date, then by the greatest number in its name. */
+function latestOf(name: string, catalog: Catalog): Model | null {
+  const family = LATEST.exec(name)?.[1]
+  if (family === undefined) return null
+  let newest: Model | null = null
+  for (const model of catalog.models()) {
+    if (!isOfFamily(model.id, family)) continue
+    if (newest === null || isNewer(model, newest)) newest = model
+  }
+  return newest
+}
+
+const VERSION = /-v?\d[\d.]*(?=-|$)/g
+
+/** True for a version of the family `vendor/name-pro`: `vendor/name-2.5-pro`, `vendor/name-pro-2`. No variants. */
+function isOfFamily(id: string, family: string): boolean {
+  const vendor = family.slice(0, family.indexOf('/') + 1)
+  return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION, '') === family
+}
+
+function isNewer(model: Model, than: Model): boolean {
+  if (model.created !== than.created) return model.created > than.created
+  return model.id.localeCompare(than.id, 'en', { numeric: true }) > 0
+}

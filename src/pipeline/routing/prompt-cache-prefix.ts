@@ -1,0 +1,256 @@
+/**
+ * Prefixes of prompts that a conversation has sent before. They show whether cache marks pay off, and why a provider
+ * that had a prompt in its cache does not find it there now. Serve threads. Only hashes are kept, next to the pins of
+ * conversations, and only for conversations that have a name, or that contain an answer and use a provider that caches
+ * marked prompts. Other requests never call this code.
+ */
+import { createHash, hash as digest } from 'node:crypto'
+import type { Clock } from '../../base/clock.ts'
+import { listOrEmpty, parseJson } from '../../base/json.ts'
+import { isPending } from '../../base/maybe-promise.ts'
+import type { Exchange, PromptPrefix } from '../../exchange/exchange.ts'
+import type { Usage } from '../../formats/format.ts'
+import { MARKED_FORMATS } from '../../formats/marks/own-marks.ts'
+import { type Endpoint, type PromptCaching, textFormat } from '../../protocol/provider.ts'
+import type { CacheMiss, CacheMissReason } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { conversationOf, hasAnswer, keyOf, pinOf, savesByCache } from './sticky.ts'
+
+/** Time that providers keep a marked prompt after its last use, unless a longer time was requested. */
+const CACHED_MS = 300_000
+/** Longer than caches keep prompts, so that a miss after a pause can be explained. */
+const KEPT_MS = 7_200_000
+/** Prompts kept for conversations that share a name, such as those of subagents. */
+const PROMPTS_MAX = 3
+/** Characters of a hash: 72 bits. */
+const HASH_CHARS = 12
+
+/** One prompt that was sent, as hashes of its parts. */
+interface SentPrompt {
+  readonly endpoint: string
+  readonly atMs: number
+  readonly cachedTokens: number
+  readonly tools: string
+  readonly system: string
+  /** Number of items after the system prompt, and their hash. */
+  readonly items: number
+  readonly hash: string
+}
+
+/** The current prompt, with hashes of the beginnings that have the length of earlier prompts. */
+interface Hashed {
+  readonly tools: string
+  readonly system: string
+  readonly items: number
+  readonly hash: string
+  /** By number of items. */
+  readonly beginnings: ReadonlyMap<number, string>
+}
+
+interface PrefixesDeps {
+  readonly pins: Pins
+  readonly clock: Clock
+  /** For providers whose row does not set it. */
+  readonly promptCaching: PromptCaching
+}
+
+/** The parts of an exchange that are remembered. */
+interface RememberedExchange extends Pick<Exchange, 'batch' | 'caller' | 'client' | 'parent' | 'request'> {
+  readonly candidates: readonly RouteCandidate[]
+}
+
+export class Prefixes {
+  readonly #deps: PrefixesDeps
+
+  constructor(deps: PrefixesDeps) {
+    this.#deps = deps
+  }
+
+  /** Prompts that the conversation sent before; null if it is not remembered. */
+  of(exchange: RememberedExchange): Prefix | null {
+    const { batch, caller, candidates, client, parent, request } = exchange
+    const [first] = candidates
+    if (first === undefined || batch !== undefined || parent !== undefined) return null
+    const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
+    if (!(isNamed ? candidates.some(savesByCache) : hasAnswer(request) && this.#marks(first))) return null
+    const conversation = conversationOf(request)
+    if (conversation === null) return null
+    const agent = client?.agent ?? ''
+    const name = `prefix ${agent}\n${conversation}`
+    const key = keyOf(caller.organizationId, first.endpoint.modelId, name)
+    return new Prefix(this.#deps, request, key, caller.keyHash)
+  }
+
+  #marks(candidate: RouteCandidate): boolean {
+    const { provider } = candidate.endpoint
+    return (
+      savesByCache(candidate) &&
+      needsMarks(candidate.endpoint) &&
+      (candidate.endpoint.promptCaching ?? provider.promptCaching ?? this.#deps.promptCaching) === 'auto'
+    )
+  }
+}
+
+function needsMarks(endpoint: Endpoint): boolean {
+  return MARKED_FORMATS.has(textFormat(endpoint))
+}
+
+/** The prompts of one conversation, for one exchange. */
+export class Prefix implements PromptPrefix {
+  /** Null if none is known. */
+  miss: CacheMiss | null = null
+  readonly #deps: PrefixesDeps
+  readonly #request: ResponsesRequest
+  readonly #key: string
+  readonly #owner: string
+  #looked: Promise<void> | null
+  #sent: readonly SentPrompt[] = []
+  #hashed: Hashed | null = null
+  #isNoted = false
+
+  constructor(deps: PrefixesDeps, request: ResponsesRequest, key: string, owner: string) {
+    this.#deps = deps
+    this.#request = request
+    this.#key = key
+    this.#owner = owner
+    const pin = deps.pins.get(key)
+    this.#looked = isPending(pin) ? pin.then(found => this.#found(found)) : null
+    if (!isPending(pin)) this.#found(pin)
+  }
+
+  /** Resolves once it is known; null if it is, or if nothing at this endpoint depends on it. */
+  waiting(endpoint: Endpoint): Promise<void> | null {
+    return this.#looked !== null && needsMarks(endpoint) ? this.#looked : null
+  }
+
+  /** True if the prompt begins with one that was sent recently enough to still be in a cache. */
+  readonly isSeen = (): boolean => {
+    if (this.#sent.length === 0) return false
+    const sent = this.#earlier(this.#now())
+    return sent !== null && this.#deps.clock.nowMs() - sent.atMs < CACHED_MS
+  }
+
+  /** Notes the first model call of the exchange. `usage`: as reported by the provider. */
+  note(candidate: RouteCandidate, usage: Usage | null): void {
+    if (this.#isNoted || usage === null || usage.inputTokens === 0) return
+    this.#isNoted = true
+    const now = this.#now()
+    const earlier = this.#earlier(now)
+    const last = earlier ?? (hasAnswer(this.#request) ? (this.#sent[0] ?? null) : null)
+    const endpoint = shortHash(pinOf(candidate))
+    const atMs = this.#deps.clock.nowMs()
+    const { inputTokens, cachedTokens } = usage
+    if (last !== null) {
+      const tokens = Math.min(last.cachedTokens, inputTokens) - cachedTokens
+      if (tokens > 0) this.miss = { reason: reasonOf(last, now, endpoint, atMs, earlier === null), tokens }
+    }
+    const { tools, system, items, hash } = now
+    const sent = { endpoint, atMs, cachedTokens, tools, system, items, hash }
+    const others = this.#sent.filter(one => one !== earlier).slice(0, PROMPTS_MAX - 1)
+    this.#deps.pins.set(this.#key, written([sent, ...others]), KEPT_MS, this.#owner)
+  }
+
+  #found(pin: string | null): void {
+    this.#looked = null
+    this.#sent = pin === null ? [] : read(pin)
+  }
+
+  #now(): Hashed {
+    this.#hashed ??= hashed(this.#request, new Set(this.#sent.map(({ items }) => items)))
+    return this.#hashed
+  }
+
+  /** The longest earlier prompt with which the current one begins. */
+  #earlier({ tools, system, beginnings }: Hashed): SentPrompt | null {
+    let longest: SentPrompt | null = null
+    for (const one of this.#sent) {
+      if (one.tools !== tools || one.system !== system || beginnings.get(one.items) !== one.hash) continue
+      if (longest === null || one.items > longest.items) longest = one
+    }
+    return longest
+  }
+}
+
+function reasonOf(
+  last: SentPrompt,
+  now: Hashed,
+  endpoint: string,
+  atMs: number,
+  isOther: boolean,
+): CacheMissReason {
+  if (last.tools !== now.tools) return 'tools'
+  if (last.system !== now.system) return 'system'
+  if (isOther) return 'earlier_turn'
+  if (last.endpoint !== endpoint) return 'endpoint'
+  return atMs - last.atMs >= CACHED_MS ? 'time' : 'other'
+}
+
+/** `counts`: numbers of items whose beginnings are needed. One pass. */
+function hashed({ tools, instructions, input }: ResponsesRequest, counts: ReadonlySet<number>): Hashed {
+  const items: readonly unknown[] = typeof input === 'string' ? [input] : input
+  let from = 0
+  while (from < items.length && isSystem(items[from])) from++
+  const running = createHash('sha256')
+  const beginnings = new Map<number, string>()
+  for (let at = from; at < items.length; at++) {
+    running.update(unmarked(items[at])).update('\n')
+    const count = at + 1 - from
+    if (counts.has(count)) beginnings.set(count, running.copy().digest('base64url').slice(0, HASH_CHARS))
+  }
+  return {
+    tools: shortHash(unmarked(tools ?? [])),
+    system: shortHash(unmarked([instructions ?? '', ...items.slice(0, from)])),
+    items: items.length - from,
+    hash: running.digest('base64url').slice(0, HASH_CHARS),
+    beginnings,
+  }
+}
+
+function isSystem(item: unknown): boolean {
+  const role = (item as { readonly role?: unknown } | null)?.role
+  return role === 'system' || role === 'developer'
+}
+
+/** Marks move from call to call, and are not part of what is cached. Within a text, their quotes would be escaped. */
+const MARK = /"(?:cache_control|prompt_cache_breakpoint)":(?:\{[^{}]*\}|null),?/g
+
+function unmarked(value: unknown): string {
+  const text = JSON.stringify(value)
+  return text.includes('"cache_control"') || text.includes('"prompt_cache_breakpoint"')
+    ? text.replace(MARK, '').replaceAll(',}', '}')
+    : text
+}
+
+function shortHash(text: string): string {
+  return digest('sha256', text, 'base64url').slice(0, HASH_CHARS)
+}
+
+function written(prompts: readonly SentPrompt[]): string {
+  return JSON.stringify(
+    prompts.map(({ endpoint, atMs, cachedTokens, tools, system, items, hash }) => [
+      endpoint,
+      atMs,
+      cachedTokens,
+      tools,
+      system,
+      items,
+      hash,
+    ]),
+  )
+}
+
+/** Another version may have written it. */
+function read(pin: string): readonly SentPrompt[] {
+  const rows = listOrEmpty(parseJson(pin))
+  return rows.slice(0, PROMPTS_MAX).flatMap(row => {
+    if (!Array.isArray(row)) return []
+    const [endpoint, atMs, cachedTokens, tools, system, items, hash] = row as readonly unknown[]
+    const areNumbers = [atMs, cachedTokens, items].every(Number.isSafeInteger)
+    const areTexts = [endpoint, tools, system, hash].every(text => typeof text === 'string')
+    return areNumbers && areTexts
+      ? [{ endpoint, atMs, cachedTokens, tools, system, items, hash } as SentPrompt]
+      : []
+  })
+}

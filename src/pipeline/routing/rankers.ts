@@ -1,0 +1,350 @@
+/**
+ * The rankers, in one list: price, speed, shares, thresholds, tool calls, service tier, `order`, health. Each one sorts
+ * the candidates of a group and keeps the order of equal ones. A later ranker therefore outweighs the earlier ones. Hot
+ * path.
+ *
+ * A group has the candidates of one model (or of all models, if the caller asks for one order over them) and of one
+ * kind: own keys, shared endpoints, or own keys as fallbacks. No ranker moves a candidate out of its group.
+ */
+import {
+  BLOCKED,
+  type EndpointHealth,
+  type EndpointState,
+  FAILING,
+  type HealthCaller,
+  type Percentiles,
+  PROBE_DUE,
+  STEADY,
+} from '../../providers/health/health.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { isAskedFor, type Preferences } from './filters.ts'
+import type { SortBy } from './names.ts'
+import { type TierWish, tierRank } from './service-tiers.ts'
+import { priceOf, type SharedCandidates } from './shared-candidates.ts'
+
+type GroupKind = 'own' | 'shared' | 'fallback'
+
+export interface Group {
+  readonly kind: GroupKind
+  readonly candidates: readonly RouteCandidate[]
+  readonly preferences: Preferences
+  /** The sort order that the caller asks for; null if none. */
+  readonly sort: SortBy | null
+  readonly tiers: TierWish
+  /** True if the request declares tools. */
+  readonly hasTools: boolean
+}
+
+/** Everything that rankers need besides the group. */
+export interface RankTerms {
+  readonly shared: SharedCandidates
+  /** Null if nothing is known about any endpoint. */
+  readonly health: EndpointHealth | null
+  readonly nowMs: number
+  /** The caller; null for no particular one. */
+  readonly caller: HealthCaller | null
+  /** From 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number
+  /** True: requests without an order are distributed by price. False: the order of the catalogue is kept. */
+  readonly balances: boolean
+}
+
+interface Ranker {
+  readonly name: string
+  /** May return the list itself. */
+  rank(candidates: readonly RouteCandidate[], group: Group, terms: RankTerms): readonly RouteCandidate[]
+}
+
+/** In the order of their use: the last one is the most important. */
+const RANKERS: readonly Ranker[] = [
+  { name: 'price', rank: byPrice },
+  { name: 'speed', rank: bySpeed },
+  { name: 'shares', rank: byShares },
+  { name: 'thresholds', rank: byThresholds },
+  { name: 'tool_calls', rank: byToolCalls },
+  { name: 'service_tier', rank: byServiceTier },
+  { name: 'order', rank: byOrder },
+  { name: 'health', rank: byHealth },
+]
+
+/** The candidates of a group in the order in which they are tried. */
+export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
+  let { candidates } = group
+  if (candidates.length < 2) return candidates
+  for (const { rank } of RANKERS) candidates = rank(candidates, group, terms)
+  return candidates
+}
+
+/** True if the first candidate is drawn at random by price, because the caller asks for no order. */
+function isDistributed(
+  { kind, preferences, sort, tiers }: Omit<Group, 'candidates'>,
+  { balances }: RankTerms,
+): boolean {
+  return balances && kind === 'shared' && sort === null && tiers.first.length === 0 && !hasOrder(preferences)
+}
+
+function hasOrder({ order }: Preferences): boolean {
+  return order != null && order.length > 0
+}
+
+function byPrice(
+  candidates: readonly RouteCandidate[],
+  group: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  return wantsPrice(group, terms) ? terms.shared.byPrice(candidates) : candidates
+}
+
+/** True if the candidates of the group are sorted by price first. */
+export function wantsPrice(group: Omit<Group, 'candidates'>, terms: RankTerms): boolean {
+  return group.sort !== null || group.tiers.only !== null || isDistributed(group, terms)
+}
+
+/** Puts candidates without recent measurements last. */
+function bySpeed(
+  candidates: readonly RouteCandidate[],
+  { sort, tiers }: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  const { health, nowMs } = terms
+  const by = tiers.first.length > 0 && sort === null ? 'throughput' : sort
+  if (health === null || by === null || by === 'price') return candidates
+  const slowness = new Float64Array(candidates.length)
+  let isMeasured = false
+  for (let at = 0; at < candidates.length; at++) {
+    const each = slownessOf(stateOf(health, candidates[at] as RouteCandidate), by, nowMs)
+    slowness[at] = each
+    isMeasured ||= each !== Number.POSITIVE_INFINITY
+  }
+  return isMeasured ? sortedBy(candidates, slowness) : candidates
+}
+
+/** Lower is better; infinite if nothing was measured. */
+function slownessOf(state: EndpointState, by: Exclude<SortBy, 'price'>, nowMs: number): number {
+  if (by === 'latency') return state.latency?.percentiles(nowMs)?.p50 ?? Number.POSITIVE_INFINITY
+  const speed = state.throughput?.percentiles(nowMs)?.p50
+  if (speed === undefined) return Number.POSITIVE_INFINITY
+  if (by === 'throughput') return -speed
+  return -state.uptime(nowMs) * (state.calls?.share(nowMs) ?? 1) * speed
+}
+
+/**
+ * Draws the first candidate at random, with the weight 1 / price², among those that work well and miss no threshold.
+ * The others follow by price; those with unknown prices come last, in order.
+ */
+function byShares(
+  candidates: readonly RouteCandidate[],
+  group: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  if (!isDistributed(group, terms)) return candidates
+  const drawn = drawnOf(candidates, group, terms)
+  if (drawn <= 0) return candidates
+  const ordered = [...candidates]
+  const first = candidates[drawn]
+  if (first === undefined) return candidates
+  ordered.copyWithin(1, 0, drawn)
+  ordered[0] = first
+  return ordered
+}
+
+/** The index of the drawn candidate; -1 if none may be drawn. */
+function drawnOf(
+  candidates: readonly RouteCandidate[],
+  { preferences, hasTools }: Group,
+  terms: RankTerms,
+): number {
+  const { random } = terms
+  const wanted = wantsSpeed(preferences) ? preferences : null
+  const weights = new Float64Array(candidates.length)
+  let total = 0
+  let known = 0
+  let isFree = false
+  for (; known < candidates.length; known++) {
+    const candidate = candidates[known] as RouteCandidate
+    const price = priceOf(candidate.endpoint)
+    // Candidates are sorted by price, so all further prices are unknown. If there are free ones, only they are drawn.
+    if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
+    if (!mayBeDrawn(candidate, terms, wanted)) continue
+    if (hasTools && isPoor(candidate, terms)) continue
+    isFree ||= price === 0
+    const weight = price === 0 ? 1 : 1 / (price * price)
+    weights[known] = weight
+    total += weight
+  }
+  if (total === 0) return -1
+  let left = random() * total
+  let last = -1
+  for (let at = 0; at < known; at++) {
+    const weight = weights[at] ?? 0
+    if (weight === 0) continue
+    last = at
+    left -= weight
+    if (left < 0) break
+  }
+  return last
+}
+
+function mayBeDrawn(
+  candidate: RouteCandidate,
+  { health, nowMs, caller }: RankTerms,
+  preferences: Preferences | null,
+): boolean {
+  if (health === null) return true
+  const state = stateOf(health, candidate)
+  return (
+    state.standing(nowMs, caller) === STEADY && (preferences === null || !misses(state, preferences, nowMs))
+  )
+}
+
+function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Preferences): boolean {
+  return preferred_max_latency != null || preferred_min_throughput != null
+}
+
+/** Moves candidates that miss a threshold to the end. */
+function byThresholds(
+  candidates: readonly RouteCandidate[],
+  { preferences }: Group,
+  { health, nowMs }: RankTerms,
+): readonly RouteCandidate[] {
+  if (health === null || !wantsSpeed(preferences)) return candidates
+  return groupedBy(candidates, candidate => (misses(stateOf(health, candidate), preferences, nowMs) ? 1 : 0))
+}
+
+type Threshold = Preferences['preferred_max_latency']
+
+/** True if the endpoint misses a threshold of the caller. Without measurements it misses none. */
+function misses(state: EndpointState, preferences: Preferences, nowMs: number): boolean {
+  const { preferred_max_latency: latency, preferred_min_throughput: throughput } = preferences
+  return (
+    (latency != null &&
+      exceeds(state.latency?.percentiles(nowMs), latency, (ms, seconds) => ms > seconds * 1_000)) ||
+    (throughput != null &&
+      exceeds(state.throughput?.percentiles(nowMs), throughput, (speed, least) => speed < least))
+  )
+}
+
+const SHARES = ['p50', 'p75', 'p90', 'p99'] as const
+
+function exceeds(
+  measured: Percentiles | null | undefined,
+  threshold: NonNullable<Threshold>,
+  isWorse: (measured: number, cutoff: number) => boolean,
+): boolean {
+  if (measured == null) return false
+  if (typeof threshold === 'number') return isWorse(measured.p50, threshold)
+  return SHARES.some(share => {
+    const cutoff = threshold[share]
+    return cutoff != null && isWorse(measured[share], cutoff)
+  })
+}
+
+/** True if too many tool calls of its model are faulty. */
+function isPoor(candidate: RouteCandidate, { health, nowMs }: RankTerms): boolean {
+  return health !== null && stateOf(health, candidate).calls?.isPoor(nowMs) === true
+}
+
+/** If the caller sets no order, endpoints whose tool calls are often faulty come after the others. */
+function byToolCalls(
+  candidates: readonly RouteCandidate[],
+  { hasTools, sort, preferences }: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  if (!hasTools || terms.health === null || sort !== null || hasOrder(preferences)) return candidates
+  return groupedBy(candidates, candidate => (isPoor(candidate, terms) ? 1 : 0))
+}
+
+function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group): readonly RouteCandidate[] {
+  if (tiers.first.length === 0) return candidates
+  return groupedBy(candidates, ({ endpoint }) => tierRank(endpoint, tiers))
+}
+
+function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group): readonly RouteCandidate[] {
+  if (!hasOrder(preferences)) return candidates
+  const order = (preferences.order ?? []).map(name => name.toLowerCase())
+  return groupedBy(candidates, ({ endpoint }) => {
+    for (let at = 0; at < order.length; at++) if (isAskedFor(order[at] as string, endpoint)) return at
+    return order.length
+  })
+}
+
+/**
+ * Moves candidates that must not be called to the end. If the caller sets no order, endpoints that often fail come
+ * after the others. If requests are distributed by price, an endpoint that is due for a probe goes first, because an
+ * expensive one would otherwise wait long for its probe.
+ */
+function byHealth(
+  candidates: readonly RouteCandidate[],
+  group: Group,
+  terms: RankTerms,
+): readonly RouteCandidate[] {
+  const { health, nowMs, caller } = terms
+  if (health === null) return candidates
+  const isFree = group.sort === null && !hasOrder(group.preferences)
+  let isMixed = false
+  for (let at = 0; at < candidates.length && !isMixed; at++) {
+    isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs, caller) !== STEADY
+  }
+  if (!isMixed) return candidates
+  const probesFirst = isDistributed(group, terms)
+  let hasProbe = false
+  return groupedBy(candidates, candidate => {
+    const standing = stateOf(health, candidate).standing(nowMs, caller)
+    if (standing === BLOCKED) return LAST
+    if (standing === PROBE_DUE) {
+      if (!probesFirst) return FIRST + 1
+      // One probe per request: if it fails, the next candidate must be one that works.
+      if (hasProbe) return LAST
+      hasProbe = true
+      return FIRST
+    }
+    return FIRST + 1 + (isFree && standing <= FAILING ? standing : STEADY)
+  })
+}
+
+/** Ranks of the groups by health. */
+const FIRST = 0
+const LAST = 5
+
+/** The health of a candidate, stored with it, because hundreds of lookups cost more than the rest of the ranking. */
+function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointState {
+  const { state } = candidate
+  if (state !== undefined && !state.isForgotten) return state
+  const { endpoint, credential } = candidate
+  const found = health.of(endpoint, credential === null ? null : credential.id)
+  candidate.state = found
+  return found
+}
+
+/** Stable sort by keys that are whole numbers from 0 on. Computes each key once, in the order of the candidates. */
+function groupedBy(
+  candidates: readonly RouteCandidate[],
+  keyOf: (candidate: RouteCandidate) => number,
+): readonly RouteCandidate[] {
+  const groups: RouteCandidate[][] = []
+  let isOrdered = true
+  let last = 0
+  for (let at = 0; at < candidates.length; at++) {
+    const candidate = candidates[at] as RouteCandidate
+    const key = keyOf(candidate)
+    if (key < last) isOrdered = false
+    last = key
+    const group = groups[key]
+    if (group === undefined) groups[key] = [candidate]
+    else group.push(candidate)
+  }
+  if (isOrdered) return candidates
+  // flat() skips the places without a group.
+  return groups.flat()
+}
+
+/** Stable; keys may be infinite. */
+function sortedBy(candidates: readonly RouteCandidate[], keys: Float64Array): readonly RouteCandidate[] {
+  const places = candidates.map((_, index) => index)
+  places.sort((a, b) => {
+    const of = keys[a] ?? 0
+    const than = keys[b] ?? 0
+    return of === than ? a - b : of < than ? -1 : 1
+  })
+  return places.map(place => candidates[place] as RouteCandidate)
+}

@@ -1,0 +1,173 @@
+/** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
+import { type FailureCode, GatewayError } from '../../base/errors.ts'
+import { shownModel } from '../../base/log/log.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
+import type { DialectName } from '../../protocol/request.ts'
+import type { Catalog } from '../../providers/catalog.ts'
+import type { SpecialFilter } from './filters.ts'
+import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
+import { CONTEXT_LENGTH, INPUT_MODALITIES, MAX_OUTPUT_TOKENS, type Needs } from './needs.ts'
+import { RESTRICTIONS } from './restrictions.ts'
+import { takenInput } from './shared-candidates.ts'
+
+/** Further reasons, besides the filters, to leave out the shared endpoints of a model. */
+export const BYOK_REQUIRED = 'byok_required'
+export const NO_SHARED_KEY = 'no_shared_key'
+
+export function wrongEndpoint(model: Model): GatewayError {
+  const message = makesEmbeddings(model)
+    ? `${model.id} produces embeddings: use POST /v1/embeddings`
+    : `${model.id} generates text: use POST /v1/responses, /v1/chat/completions or /v1/messages; GET /v1/embeddings/models lists models that produce embeddings`
+  return unavailable('wrong_endpoint', message, [model.id], [])
+}
+
+/** The error for an unknown model. @param dialect the caller's dialect, which may have its own error for this */
+export function unknownModel(id: string, catalog: Catalog, dialect: DialectName): GatewayError {
+  const meanings = catalog.meanings(id)
+  if (meanings.length > 1) {
+    const message = `${id} could mean ${meanings.slice(0, MEANINGS_SHOWN).join(' or ')}: name one of them`
+    return unavailable('model_not_found', message, [id], [])
+  }
+  // Some callers put an API key in place of the model name.
+  const shown = shownModel(id)
+  const message = `${shown} is not a valid model ID${adviceFor(id, catalog)}`
+  return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shown], [])
+}
+
+/** Maximum number of meanings that the error for an ambiguous name lists. */
+const MEANINGS_SHOWN = 10
+
+/** Additions to the name of a model, which the search for similar ids ignores. */
+const SUFFIXES = /^~|-latest$|:\w{1,32}$/g
+
+function adviceFor(id: string, catalog: Catalog): string {
+  const similar = catalog.similar(id.replace(SUFFIXES, ''))
+  const question = similar.length === 0 ? '' : `: did you mean ${similar.join(' or ')}?`
+  return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
+}
+
+/** A request that no endpoint may serve, and the candidates that were left out. */
+interface Refused {
+  readonly models: readonly Model[]
+  readonly preferences: Preferences
+  readonly filters: readonly Filter[]
+  readonly excludedBy: ReadonlySet<string>
+  /** Null for embeddings, which have their own check. */
+  readonly needs: Needs | null
+  /** Filters for parts of the request that only some providers accept. */
+  readonly special: readonly SpecialFilter[]
+}
+
+export function nothingLeft(refused: Refused): GatewayError {
+  const { models, preferences, filters, excludedBy } = refused
+  const ids = models.map(model => model.id)
+  const reasons = [...excludedBy]
+  const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
+  if (forbidden.length > 0) {
+    const message = `A guardrail on this API key does not allow any endpoint of ${ids.join(', ')} (${forbidden.join(', ')}).`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  if (excludedBy.has(UNKNOWN_PRICE)) {
+    const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or a BYOK credential, or have the operator set its pricing.`
+    return unavailable('permission_denied', message, ids, reasons)
+  }
+  const unsaid = refused.special.find(filter => excludedBy.has(filter.excludedBy))
+  if (unsaid !== undefined) return new GatewayError('invalid_request', unsaid.message)
+  if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
+    return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
+  }
+  const only = preferences.only ?? []
+  if (only.length > 0 && excludedBy.has('allowed_providers')) {
+    const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
+    const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
+    return unavailable('constraint_filtered', message, ids, reasons)
+  }
+  const unmet = unmetNeed(refused, reasons)
+  if (unmet !== null) return unmet
+  const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
+  return unavailable('constraint_filtered', message, ids, reasons)
+}
+
+/** Reasons for leaving out endpoints, in words for the caller. */
+const WORDS: Readonly<Record<string, string>> = {
+  data_region: 'none keeps data in the region of the host that the request was sent to',
+  allowed_providers: 'provider.only or provider.order excludes all of them',
+  ignored_providers: 'provider.ignore excludes all of them',
+  'data_policy:zdr': 'provider.zdr asks for zero data retention',
+  'data_policy:training': 'provider.data_collection is deny',
+  distillable_text: 'provider.enforce_distillable_text is set, but none is known to allow distillation',
+  quantization: 'none has a quantization listed in provider.quantizations',
+  max_price: 'all cost more than provider.max_price',
+  require_parameters: 'provider.require_parameters is set, but none supports all parameters of the request',
+  free_variant: 'none is free',
+  [CONTEXT_LENGTH]: 'the input and the requested output do not fit into the context',
+  [MAX_OUTPUT_TOKENS]: 'the request asks for more output than the model can write',
+  [INPUT_MODALITIES]: 'the model does not accept all kinds of input in the request',
+  service_tier: 'all belong to a service tier that the request does not ask for',
+  [BYOK_REQUIRED]: 'the workspace uses only its own provider credentials, and none applies',
+  [NO_SHARED_KEY]: 'no provider key is configured',
+}
+
+/** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */
+function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): GatewayError | null {
+  const [first, second] = reasons.filter(each => each !== NO_SHARED_KEY)
+  // Length is the last of the filters: an endpoint that it leaves out would have served the request otherwise.
+  const reason = reasons.includes(CONTEXT_LENGTH) ? CONTEXT_LENGTH : second === undefined ? first : undefined
+  if (needs === null || reason === undefined) return null
+  const ids = models.map(model => model.id)
+  const names = ids.join(', ')
+  const endpoints = models.flatMap(model => model.endpoints)
+  if (reason === CONTEXT_LENGTH) {
+    const detail = `the longest context of ${names} that this request may use has ${needs.longestRefused} tokens`
+    const output = needs.output === 0 ? '' : ` alongside ${needs.output} tokens of output`
+    const message = `The input does not fit${output}: ${detail}. Choose a model with a longer context${output === '' ? '' : ' or ask for less output'}. Shorten the input, or add the context-compression plugin.`
+    return unavailable('context_length_exceeded', message, ids, reasons, { field: 'input', detail })
+  }
+  if (reason === MAX_OUTPUT_TOKENS) {
+    const most = Math.max(...endpoints.map(({ maxOutputTokens }) => maxOutputTokens ?? 0))
+    const detail = `no endpoint of ${names} writes more than ${most} tokens`
+    const message = `max_output_tokens: asks for ${needs.output} tokens of output, but ${detail}. Ask for at most ${most}.`
+    return unavailable('invalid_request', message, ids, reasons, { field: 'max_output_tokens', detail })
+  }
+  if (reason !== INPUT_MODALITIES) return null
+  const missing = needs.modalities.filter(each => !models.some(model => takenInput(model)?.includes(each)))
+  const kinds = (missing.length === 0 ? needs.modalities : missing).join(' and ')
+  const detail = `${names} ${ids.length === 1 ? 'does' : 'do'} not accept ${kinds} input`
+  const reading = missing.includes('file') ? ', or read PDFs as text with the file-parser plugin' : ''
+  const message = `No endpoint may serve this request, because ${detail}. Leave that part out, choose a model whose input_modalities include it (GET /v1/models?input_modalities=${needs.modalities.join(',')})${reading}.`
+  return unavailable('constraint_filtered', message, ids, reasons, { field: 'input', detail })
+}
+
+function noKey(ids: readonly string[], excludedBy: ReadonlySet<string>): string {
+  return excludedBy.has(BYOK_REQUIRED)
+    ? `This workspace uses only its own provider credentials for ${ids.join(', ')}, and none of them is enabled and allowed for this model, API key and user.`
+    : `No provider key is configured for ${ids.join(', ')}. Add a BYOK credential to use it.`
+}
+
+/** Availability codes with errors that state more exactly what no endpoint has, or in the words of a dialect. */
+const AVAILABILITY: Partial<Readonly<Record<FailureCode, FailureCode>>> = {
+  context_length_exceeded: 'constraint_filtered',
+  invalid_request: 'constraint_filtered',
+  unknown_model: 'model_not_found',
+}
+
+function unavailable(
+  code: FailureCode,
+  message: string,
+  requestedModels: readonly string[],
+  excludedBy: readonly string[],
+  constraint?: { readonly field: string; readonly detail: string },
+): GatewayError {
+  return new GatewayError(code, message, {
+    metadata: {
+      availability: {
+        code: AVAILABILITY[code] ?? code,
+        retryable: false,
+        requested_models: requestedModels,
+        ...(excludedBy.length === 0 ? {} : { excluded_by: excludedBy }),
+        ...(constraint === undefined ? {} : { constraint }),
+      },
+    },
+  })
+}

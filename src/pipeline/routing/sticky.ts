@@ -1,0 +1,278 @@
+/**
+ * Session affinity: keeps a conversation with the endpoint that has it in its prompt cache. Hot path. A pin names an
+ * endpoint for an organization, model and conversation. If the caller names the conversation (a session, or a cache
+ * key), its first request pins it, so that simultaneous requests use the same endpoint. The pin moves only after a
+ * failure. Other conversations are identified by their first messages, and are pinned after a cache hit, if reading
+ * from the cache costs less than the plain prompt. A pin moves its candidate to the front of its kind only (own keys,
+ * shared, fallback keys). Models with one endpoint need no pin.
+ */
+import { hash } from 'node:crypto'
+import { isPending } from '../../base/maybe-promise.ts'
+import type { Usage } from '../../formats/format.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { endpointKey, type HealthCaller, PROBE_DUE } from '../../providers/health/health.ts'
+import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
+import type { RouteCandidate } from './candidate.ts'
+import { isAcrossModels } from './route.ts'
+
+/** Most providers keep a cached prompt for five to ten minutes after its last use. */
+const IDLE_MS = 600_000
+const HOUR_MS = 3_600_000
+const MINUTE_MS = 60_000
+/** The longest time that a request can ask for. */
+const TTL_MAX_MS = 24 * HOUR_MS
+
+/** Maximum number of models pinned per request, so that one caller's long lists do not evict the pins of others. */
+const PINNED_MAX = 8
+
+type Candidates = readonly RouteCandidate[]
+
+/** The parts of an exchange that sticky routing reads. */
+interface Asked {
+  readonly caller: HealthCaller
+  readonly request: ResponsesRequest
+}
+
+/** Candidates in the order of their pins. */
+export interface Found {
+  readonly candidates: Candidates
+  /** Pins the candidate that succeeds; null if nothing may be pinned. */
+  readonly stay: Stay | null
+}
+
+export interface Stay {
+  /** Never throws. `usage`: as reported by the provider. */
+  succeeded(candidate: RouteCandidate, usage: Usage | null): void
+}
+
+export class Stickiness {
+  readonly #pins: Pins
+
+  constructor(pins: Pins) {
+    this.#pins = pins
+  }
+
+  /**
+   * Moves pinned candidates to the front of their kind. Returns a promise only if pins have to be fetched. A candidate
+   * that must not be called now (`nowMs`: monotonic) is not moved.
+   */
+  order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
+    if (candidates.length < 2 || !mayStick(request)) return { candidates, stay: null }
+    const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
+    const models = choices(candidates, isNamed)
+    const conversation = models.length === 0 ? null : conversationOf(request)
+    if (conversation === null) return { candidates, stay: null }
+    const ttlMs = ttlOf(request)
+    const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
+    const terms = { keys, ttlMs, nowMs, caller, isNamed }
+    const pinned = [...keys].map(([modelId, key]) => this.#pinOf(modelId, key, candidates, terms))
+    if (pinned.some(isPending)) {
+      return Promise.all(pinned).then(pins => this.#found(candidates, terms, pins))
+    }
+    return this.#found(candidates, terms, pinned as (string | null)[])
+  }
+
+  /**
+   * The model that a router chose last for the conversation; null if there is none, or if the request begins a
+   * conversation.
+   */
+  lastModel({ caller, request }: Asked, router: string): string | null | Promise<string | null> {
+    const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
+    // Without a name, requests that begin with the same words are not a conversation yet.
+    const conversation = isNamed || hasAnswer(request) ? conversationOf(request) : null
+    if (conversation === null) return null
+    return this.#pins.get(keyOf(caller.organizationId, `router ${router}`, conversation))
+  }
+
+  keepModel({ caller, request }: Asked, router: string, modelId: string, ttlMs: number): void {
+    const conversation = conversationOf(request)
+    if (conversation === null) return
+    this.#pins.set(
+      keyOf(caller.organizationId, `router ${router}`, conversation),
+      modelId,
+      ttlMs,
+      caller.keyHash,
+    )
+  }
+
+  #pinOf(
+    modelId: string,
+    key: string,
+    candidates: Candidates,
+    { isNamed, caller }: Terms,
+  ): string | null | Promise<string | null> {
+    const first = isNamed ? candidates.find(({ endpoint }) => endpoint.modelId === modelId) : undefined
+    // Only a success is worth a longer pin.
+    return first === undefined
+      ? this.#pins.get(key)
+      : this.#pins.claim(key, pinOf(first), IDLE_MS, caller.keyHash)
+  }
+
+  #found(candidates: Candidates, terms: Terms, pinned: readonly (string | null)[]): Found {
+    const { keys, ttlMs, isNamed, caller } = terms
+    let ordered = candidates
+    const pins = new Map<string, string>()
+    for (const [index, modelId] of [...keys.keys()].entries()) {
+      const pin = pinned[index] ?? null
+      if (pin === null) continue
+      pins.set(modelId, pin)
+      ordered = promote(ordered, modelId, pin, terms)
+    }
+    return {
+      candidates: ordered,
+      stay: {
+        succeeded: (candidate, usage) => {
+          const { modelId } = candidate.endpoint
+          const key = keys.get(modelId)
+          if (key === undefined) return
+          const pin = pinOf(candidate)
+          // An existing pin is renewed; a new pin needs a cache hit.
+          const isWorthIt =
+            isNamed ||
+            (savesByCache(candidate) && (pins.get(modelId) === pin || (usage?.cachedTokens ?? 0) > 0))
+          if (isWorthIt) this.#pins.set(key, pin, ttlMs, caller.keyHash)
+        },
+      },
+    }
+  }
+}
+
+/** True if the conversation already contains an answer. */
+export function hasAnswer({ input }: ResponsesRequest): boolean {
+  return Array.isArray(input) && input.some(item => ('role' in item ? item.role === 'assistant' : true))
+}
+
+interface Terms {
+  /** Keys of the pins, by model. */
+  readonly keys: ReadonlyMap<string, string>
+  readonly ttlMs: number
+  readonly nowMs: number
+  readonly caller: HealthCaller
+  /** True if the caller names the conversation. */
+  readonly isNamed: boolean
+}
+
+/** False if the caller sets the order, including an order across models. */
+function mayStick(request: ResponsesRequest): boolean {
+  return (request.provider?.order?.length ?? 0) === 0 && !isAcrossModels(request)
+}
+
+/** The models with several candidates of one kind; unless `isAny`, only those for which the cache saves money. */
+function choices(candidates: Candidates, isAny: boolean): readonly string[] {
+  const found: string[] = []
+  for (let at = 1; at < candidates.length; at++) {
+    const candidate = candidates[at - 1] as RouteCandidate
+    const next = candidates[at] as RouteCandidate
+    if (!isAny && !savesByCache(candidate) && !savesByCache(next)) continue
+    const { modelId } = next.endpoint
+    // Candidates of one model and kind follow each other.
+    if (found.includes(modelId) || !areAlike(candidate, next)) continue
+    found.push(modelId)
+    if (found.length === PINNED_MAX) break
+  }
+  return found
+}
+
+export function savesByCache({ endpoint: { pricing } }: RouteCandidate): boolean {
+  return pricing.inputCacheRead !== null && pricing.inputCacheRead < pricing.prompt
+}
+
+/** True if both candidates are of the same model and are paid for in the same way. */
+export function areAlike(a: RouteCandidate, b: RouteCandidate): boolean {
+  return a.endpoint.modelId === b.endpoint.modelId && kindOf(a) === kindOf(b)
+}
+
+function kindOf({ credential }: RouteCandidate): 'own' | 'shared' | 'fallback' {
+  if (credential === null) return 'shared'
+  return credential.isFallback ? 'fallback' : 'own'
+}
+
+function promote(candidates: Candidates, modelId: string, pin: string, { nowMs, caller }: Terms): Candidates {
+  const at = candidates.findIndex(
+    candidate => candidate.endpoint.modelId === modelId && pinOf(candidate) === pin,
+  )
+  const chosen = candidates[at]
+  if (chosen === undefined) return candidates
+  if (chosen.state !== undefined && chosen.state.standing(nowMs, caller) >= PROBE_DUE) return candidates
+  const first = candidates.findIndex(candidate => areAlike(candidate, chosen))
+  return first === at ? candidates : candidates.toSpliced(at, 1).toSpliced(first, 0, chosen)
+}
+
+/** Identifies a candidate of a model, in every process that has the same catalogue. */
+export function pinOf({ endpoint, credential }: RouteCandidate): string {
+  return endpointKey(endpoint, credential === null ? null : credential.id)
+}
+
+/**
+ * Builds the key of a pin. It is a hash, so that no prompt or session id is stored, and includes the organization, so
+ * that organizations never share a pin.
+ */
+export function keyOf(organizationId: string, modelId: string, conversation: string): string {
+  return hash('sha256', JSON.stringify([organizationId, modelId, conversation]), 'base64')
+}
+
+/** The time for which a pin is kept after its last use: at least as long as the requested lifetime of the cache. */
+function ttlOf({ cache_control, prompt_cache_options, input }: ResponsesRequest): number {
+  const asked = spanOf(prompt_cache_options?.ttl)
+  const isLong = cache_control?.ttl === '1h' || (Array.isArray(input) && input.some(hasLongMark))
+  return Math.min(TTL_MAX_MS, Math.max(IDLE_MS, asked, isLong ? HOUR_MS : 0))
+}
+
+function hasLongMark(item: object): boolean {
+  const content: unknown = Reflect.get(item, 'content')
+  return (
+    Array.isArray(content) &&
+    content.some(
+      (part: { readonly cache_control?: { readonly ttl?: unknown } | null } | null) =>
+        part?.cache_control?.ttl === '1h',
+    )
+  )
+}
+
+/** `30m`, `1h`; 0 for anything else. */
+function spanOf(text: string | null | undefined): number {
+  const match = /^(\d{1,4})([mh])$/.exec(text ?? '')
+  if (match === null) return 0
+  return Number(match[1]) * (match[2] === 'h' ? HOUR_MS : MINUTE_MS)
+}
+
+/** Enough of a message to distinguish conversations; two with the same beginning can share a cache. */
+const MESSAGE_MAX_CHARS = 4_096
+
+/** The key of a conversation; null if nothing in the request stays the same from turn to turn. */
+export function conversationOf(request: ResponsesRequest): string | null {
+  if (request.session_id !== undefined) return `session:${request.session_id}`
+  if (request.prompt_cache_key != null) return `cache-key:${request.prompt_cache_key}`
+  const { instructions, input } = request
+  if (typeof input === 'string') return messages(instructions, input)
+  let system: unknown = instructions ?? null
+  let first: unknown = null
+  for (const item of input ?? []) {
+    if (!('role' in item) || !('content' in item)) continue
+    if (item.role === 'system' || item.role === 'developer') system ??= item.content
+    else first ??= item.content
+    if (system !== null && first !== null) break
+  }
+  return system === null && first === null ? null : messages(system, first)
+}
+
+function messages(system: unknown, first: unknown): string {
+  return `messages:${beginningOf(system)}\n${beginningOf(first)}`
+}
+
+function beginningOf(content: unknown): string {
+  if (content == null) return ''
+  const text = typeof content === 'string' ? content : textOf(content)
+  return text.slice(0, MESSAGE_MAX_CHARS)
+}
+
+/** The texts of content parts; for images and files only the first characters. */
+function textOf(content: unknown): string {
+  if (!Array.isArray(content)) return ''
+  return content
+    .slice(0, 8)
+    .flatMap((part: unknown) => (typeof part === 'object' && part !== null ? Object.values(part) : []))
+    .filter(value => typeof value === 'string')
+    .map(value => value.slice(0, MESSAGE_MAX_CHARS))
+    .join('\n')
+}

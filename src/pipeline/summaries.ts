@@ -1,0 +1,99 @@
+/**
+ * Encrypted summaries in an exchange: decrypts them before anything else reads the request, and creates one when
+ * needed.
+ */
+import type { AskAs } from '../exchange/exchange.ts'
+import type { Format } from '../formats/format.ts'
+import { COMPACTS } from '../protocol/json/request-notes.ts'
+import {
+  type CompactionMode,
+  type Endpoint,
+  type FormatName,
+  makesEmbeddings,
+  textFormat,
+} from '../protocol/provider.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { Catalog } from '../providers/catalog.ts'
+import {
+  newestItems,
+  type SummarySeal,
+  sealSummary,
+  summaryIn,
+  summaryRequest,
+  summedUp,
+  thresholdOf,
+  withOpenSummaries,
+  withoutThreshold,
+} from './compaction.ts'
+import { type RunningExchange, SKIPPED } from './exchange-stages.ts'
+import { namedModel } from './routing/rank.ts'
+
+export interface SummariesDeps {
+  /** Absent: summaries are passed on unchanged. */
+  readonly summaries?: Summaries
+}
+
+export interface Summaries {
+  readonly seal: SummarySeal
+  readonly askAs: AskAs
+  /** Approximate tokens of a request. */
+  readonly inputTokens: (request: ResponsesRequest) => number
+  /** For providers whose row does not set it. */
+  readonly mode: CompactionMode
+}
+
+type Formats = Readonly<Record<FormatName, Format>>
+
+/** True if the endpoint's provider can summarize conversations itself. */
+export function compactsItself(endpoint: Endpoint, formats: Formats, mode: CompactionMode): boolean {
+  const { compaction } = formats[textFormat(endpoint)]
+  if (compaction === undefined) return false
+  const row = endpoint.compaction ?? endpoint.provider.compaction
+  return row === undefined ? compaction.bySetting && mode === 'provider' : row === 'provider'
+}
+
+/** Time limit for reading and summarizing a long conversation. */
+const SUMMARY_MS = 300_000
+
+/** Opens the summaries in a request. @throws GatewayError `invalid_request` for a summary that cannot be opened */
+export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExchange): void {
+  if (summaries === undefined) return
+  const opened = withOpenSummaries(exchange.prompt, exchange.caller, summaries.seal)
+  if (opened !== null) exchange.prompt = opened
+}
+
+/**
+ * Replaces a conversation that is longer than its caller wants by a summary, or notes the wish for a summary if every
+ * provider of the model creates it itself.
+ */
+export function sumUpIfLong(
+  { summaries, catalog, formats }: SummariesDeps & { readonly catalog: Catalog; readonly formats: Formats },
+  exchange: RunningExchange,
+): typeof SKIPPED | Promise<void> {
+  const threshold = summaries === undefined ? null : thresholdOf(exchange.prompt)
+  if (summaries === undefined || threshold === null) return SKIPPED
+  exchange.prompt = withoutThreshold(exchange.prompt)
+  const { prompt } = exchange
+  const model = namedModel(prompt.model ?? prompt.models?.[0] ?? '', catalog, prompt.reasoning?.mode)?.model
+  if (model !== undefined && !makesEmbeddings(model)) {
+    if (model.endpoints.every(endpoint => compactsItself(endpoint, formats, summaries.mode))) {
+      exchange.prompt = { ...prompt, [COMPACTS]: { threshold } } as ResponsesRequest
+      return SKIPPED
+    }
+  }
+  const newest = summaries.inputTokens(prompt) <= threshold ? null : newestItems(prompt)
+  return newest === null ? SKIPPED : sumUp(summaries, exchange, newest)
+}
+
+async function sumUp(
+  { seal, askAs }: Summaries,
+  exchange: RunningExchange,
+  newest: NonNullable<ReturnType<typeof newestItems>>,
+): Promise<void> {
+  const { answer, caller, prompt, signal } = exchange
+  const response = await askAs(exchange, summaryRequest(prompt), { deadlineMs: SUMMARY_MS })
+  signal.throwIfAborted()
+  const text = summaryIn(response)
+  answer.show({ ...sealSummary(seal, caller, { text, replaces: true }) })
+  exchange.prompt = summedUp(prompt, text, newest)
+}

@@ -1,0 +1,345 @@
+/** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
+import type { Exchange } from '../../exchange/exchange.ts'
+import type {
+  FunctionDeclaration,
+  MissingDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolDeclaration,
+  ToolDisplay,
+  ToolEntry,
+  ToolPlace,
+} from '../../features/tools/tool.ts'
+import { LongText } from '../../formats/long-text.ts'
+import { serverToolName } from '../../protocol/gateway-tools.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { Guarding } from '../guard/guard.ts'
+import { withAddedTools } from './control-items.ts'
+import { budgetOf, type DeclaredFunction, type PendingCall, type ToolBudget } from './tool-calls.ts'
+import { functionChoice } from './tool-choice.ts'
+import {
+  BUDGET_SPENT,
+  type OpenTool,
+  showCall,
+  type ToolExchange,
+  type ToolRun,
+  type ToolRunDeps,
+  ToolRunner,
+} from './tool-run.ts'
+
+export interface ServerToolDeps extends ToolRunDeps {
+  /** By name, e.g. `datetime`. */
+  readonly tools: ReadonlyMap<string, ServerTool>
+}
+
+/** The prompt of a turn, with its server tools as functions. */
+interface Declared {
+  readonly prompt: ResponsesRequest
+  /** By the name that the model sees. */
+  readonly functions: ReadonlyMap<string, DeclaredFunction>
+  /** True if the caller declared no function, so that an unknown name is a mistake by the model. */
+  readonly takesUnknown: boolean
+}
+
+/**
+ * Opens the server tools that the prompt names; null if it names none. Returns a promise only if there are some.
+ * @throws (or rejects with) GatewayError of a tool that cannot serve its entry
+ */
+export function openServerTools(
+  deps: ServerToolDeps,
+  exchange: ToolExchange,
+): ServerTools | null | Promise<ServerTools> {
+  const added = withAddedTools(exchange.prompt, tool => isServed(deps, exchange, tool))
+  if (added !== null) exchange.prompt = added.prompt
+  const { tools } = exchange.prompt
+  if (tools == null || !tools.some(tool => isServed(deps, exchange, tool))) return null
+  return ServerTools.open(deps, exchange, tools, added?.toolPaths ?? NO_PATHS)
+}
+
+const NO_PATHS: readonly string[] = []
+
+function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
+  return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
+}
+
+/** Server tools that need an open session because of another tool of the request. */
+function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): readonly ServerTool[] {
+  return [...tools.values()].filter(server => server.watches?.(tool) === true)
+}
+
+/** Null for a tool that the gateway does not run. */
+function toolOf(
+  { tools }: Pick<ServerToolDeps, 'tools'>,
+  { parent }: Pick<Exchange, 'parent'>,
+  type: string,
+): ServerTool | null {
+  const name = serverToolName(type)
+  const found = name === null ? nativeTool(tools, type) : tools.get(name)
+  // A tool that calls models is not run for a request that a tool makes, because that would never end.
+  return found === undefined || (parent !== undefined && found.asksModels === true) ? null : found
+}
+
+function nativeTool(tools: ReadonlyMap<string, ServerTool>, type: string): ServerTool | undefined {
+  for (const tool of tools.values()) if (tool.native?.includes(type) === true) return tool
+  return undefined
+}
+
+export class ServerTools {
+  readonly #deps: ServerToolDeps
+  readonly #open: readonly OpenTool[]
+  readonly #runner: ToolRunner
+  readonly #guarded = createDeclarationGuard()
+  readonly #leftOut = new Set<string>()
+
+  private constructor(deps: ServerToolDeps, request: ResponsesRequest, open: readonly OpenTool[]) {
+    this.#deps = deps
+    this.#open = open
+    this.#runner = new ToolRunner(deps, budgetOf(request))
+  }
+
+  get budget(): ToolBudget {
+    return this.#runner.budget
+  }
+
+  static async open(
+    deps: ServerToolDeps,
+    exchange: ToolExchange,
+    tools: readonly Tool[],
+    paths: readonly string[],
+  ): Promise<ServerTools> {
+    const entries = new Map<ServerTool, ToolEntry[]>()
+    for (const [index, tool] of tools.entries()) {
+      const server = toolOf(deps, exchange, tool.type)
+      if (server === null) {
+        for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
+        continue
+      }
+      const path = paths[index] ?? `tools[${index}]`
+      const list = entries.get(server) ?? []
+      list.push({ tool: tool as RequestedTool, path })
+      entries.set(server, list)
+    }
+    const display = displayOf(exchange)
+    const open: OpenTool[] = []
+    try {
+      for (const [server, list] of entries) {
+        open.push({ server, session: await server.open(list, exchange, display) })
+      }
+    } catch (thrown) {
+      for (const { session } of open) session.close?.()
+      throw thrown
+    }
+    return new ServerTools(deps, exchange.request, open)
+  }
+
+  /** Ends all sessions. Call it when the exchange is over. */
+  close(): void {
+    for (const { session } of this.#open) {
+      try {
+        session.close?.()
+      } catch (thrown) {
+        this.#deps.log.fault('gateway', 'server tool failed', thrown)
+      }
+    }
+  }
+
+  /** Calls that an earlier answer left open. */
+  get resumed(): readonly PendingCall[] {
+    return this.#open.flatMap(({ server, session }) =>
+      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: said }): PendingCall => {
+        const text = new LongText()
+        text.add(JSON.stringify(said))
+        const start = { type: 'function_call', id: null, callId, name, extra: null } as const
+        return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
+      }),
+    )
+  }
+
+  /** Informs the caller, once, of a tool that nothing here can run. */
+  #leaveOut({ pipeline }: ToolExchange, { tool: { type }, missing }: MissingDeclaration): void {
+    if (this.#leftOut.has(type)) return
+    this.#leftOut.add(type)
+    pipeline.push({
+      type: 'server_tools',
+      name: 'left-out',
+      summary: `${type} was left out: ${missing}`,
+      data: { tools: [type] },
+    })
+  }
+
+  /** The prompt of the next turn. `off`: the model may call no more tools. */
+  async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
+    const { prompt } = exchange
+    const others = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
+    const taken = new Set(others.map(nameOf))
+    const used = new Map<string, number>()
+    const functions = new Map<string, DeclaredFunction>()
+    const declared: Tool[] = []
+    for (const { server, session } of this.#open) {
+      const declarations = await session.declare(place)
+      for (const declaration of await this.#guarded(declarations, exchange)) {
+        if ('native' in declaration) {
+          declared.push(declaration.native)
+          continue
+        }
+        if ('missing' in declaration) {
+          this.#leaveOut(exchange, declaration)
+          continue
+        }
+        const { name, tool, description, parameters } = declaration
+        const free = freeName(name, taken, used)
+        taken.add(free)
+        functions.set(free, { server, session, tool, name })
+        declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
+      }
+    }
+    const seen = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
+    const tools = [...seen, ...declared]
+    const { tool_choice: _, ...fields } = prompt
+    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
+    const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
+    const { tools: _tools, ...toolless } = fields
+    return {
+      prompt:
+        tools.length === 0
+          ? toolless
+          : { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
+      functions,
+      takesUnknown: others.length === 0 && !declaresLater(prompt),
+    }
+  }
+
+  /**
+   * Runs the calls that an earlier answer asked for, such as approved ones, one after the other. Their items wait until
+   * the model begins, so that another endpoint can still be tried. Resolves with the items for the model.
+   */
+  async runDue(exchange: ToolExchange, place: ToolPlace): Promise<readonly InputItem[]> {
+    const { answer, bill } = exchange
+    const items: InputItem[] = []
+    for (const { server, session } of this.#open) {
+      for (const due of (await session.due?.(place)) ?? []) {
+        const { tool, name, callId, refusal } = due
+        let result: string = refusal ?? BUDGET_SPENT
+        if (refusal === undefined && !this.budget.takeCall()) bill.addToolCall(false)
+        else if (refusal === undefined) {
+          const startedMs = this.#deps.clock.monotonicMs()
+          const outcome = await this.#runner.outcome({ server, session }, due, exchange, () => undefined)
+          exchange.signal.throwIfAborted()
+          this.#runner.count(exchange, server.name, outcome, startedMs)
+          bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
+          const status = outcome.ran === true ? 'completed' : 'incomplete'
+          answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
+          result = await this.#runner.told(exchange, outcome.result)
+        }
+        const call = {
+          type: 'function_call',
+          call_id: callId,
+          name,
+          arguments: JSON.stringify(due.arguments),
+        }
+        items.push(
+          call as InputItem,
+          { type: 'function_call_output', call_id: callId, output: result } as InputItem,
+        )
+      }
+    }
+    return items
+  }
+
+  /** See `ToolRunner`. */
+  run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
+    return this.#runner.run(calls, exchange)
+  }
+}
+
+/** Shows output of sessions other than the items of their calls. */
+function displayOf({ answer }: ToolExchange): ToolDisplay {
+  return {
+    item(item) {
+      const { type, arguments: said } = item
+      const isCall = type === 'function_call' && typeof said === 'string'
+      answer.hold()
+      if (isCall) showCall(answer, item, said)
+      else answer.show(item)
+      answer.flush()
+    },
+    annotate: annotations => answer.note(annotations),
+    cite: results => answer.cite(results, false),
+  }
+}
+
+/** Another tool of the request, in the form in which sessions show it to the model; null if they do not show it yet. */
+function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
+  let shown: Tool | null = tool
+  for (const { session } of open) {
+    if (shown !== null && session.shows !== undefined) shown = session.shows(shown)
+  }
+  return shown
+}
+
+/** True if items of the input declare functions of their own. */
+function declaresLater({ input }: ResponsesRequest): boolean {
+  return typeof input !== 'string' && input.some(({ type }) => type !== undefined && DECLARING.has(type))
+}
+
+const DECLARING: ReadonlySet<string> = new Set(['additional_tools', 'tool_search_output'])
+
+function nameOf(tool: Tool): string {
+  return 'name' in tool && typeof tool.name === 'string' ? tool.name : ''
+}
+
+/** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
+function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, number>): string {
+  let count = used.get(name) ?? 1
+  let free = count === 1 ? name : `${name}_${count}`
+  while (taken.has(free)) free = `${name}_${++count}`
+  used.set(name, count)
+  return free
+}
+
+// Guardrails on tool declarations from outside, such as those of MCP servers.
+
+type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
+
+/**
+ * Creates the guard for declarations of one exchange, which judges each text once. It rejects with the error of a
+ * guardrail that blocks.
+ */
+function createDeclarationGuard() {
+  const passed = new Map<string, string>()
+  return (declarations: readonly ToolDeclaration[], exchange: GuardedExchange) =>
+    guarded(passed, declarations, exchange)
+}
+
+/** The declarations, as the caller's guardrails leave them. */
+async function guarded(
+  passedOf: Map<string, string>,
+  declarations: readonly ToolDeclaration[],
+  exchange: GuardedExchange,
+): Promise<readonly ToolDeclaration[]> {
+  const guard = exchange.guarding?.input ?? null
+  const foreign = declarations.flatMap(one => ('isForeign' in one && one.isForeign === true ? [one] : []))
+  if (guard === null || foreign.length === 0) return declarations
+  const told = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
+  const passed = passedOf.get(told) ?? (await guard.text(exchange, told))
+  passedOf.set(told, passed)
+  if (passed === told) return declarations
+  const rewritten = rewrittenOf(passed)
+  return declarations.flatMap(one => {
+    const at = foreign.indexOf(one as FunctionDeclaration)
+    if (at === -1) return [one]
+    const told = rewritten[at]
+    return told === undefined ? [] : [{ ...(one as FunctionDeclaration), ...told }]
+  })
+}
+
+/** Descriptions and schemas as rewritten by a guardrail; none if the result is not JSON. */
+function rewrittenOf(text: string): readonly Pick<FunctionDeclaration, 'description' | 'parameters'>[] {
+  try {
+    return JSON.parse(text) as ReturnType<typeof rewrittenOf>
+  } catch {
+    return []
+  }
+}

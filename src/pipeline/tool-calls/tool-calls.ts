@@ -1,0 +1,189 @@
+/** Server-tool calls: removes them from a reply before the client sees it, and limits their number. Pure. */
+
+import { itemId } from '../../base/ids.ts'
+import { UNITS_PER_USD } from '../../base/money.ts'
+import type { Bill } from '../../exchange/bill.ts'
+import type { Finish } from '../../exchange/exchange.ts'
+import type { RequestedTool, ServerTool, ToolPlace, ToolSession } from '../../features/tools/tool.ts'
+import type { Format, ItemStart } from '../../formats/format.ts'
+import { LongText } from '../../formats/long-text.ts'
+import type { InputItem, OutputItem } from '../../protocol/items.ts'
+import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
+import type { ResponsesRequest, StopCondition } from '../../protocol/request.ts'
+import type { Content } from '../answer/answer.ts'
+
+type CallStart = Extract<ItemStart, { type: 'function_call' }>
+
+/** A function that the model sees for a server tool. */
+export interface DeclaredFunction {
+  readonly server: ServerTool
+  readonly session: ToolSession
+  /** The entry of the request. */
+  readonly tool: RequestedTool
+  /** The declared name, without the suffix that keeps it apart from others. */
+  readonly name: string
+}
+
+/** The endpoint, as sessions of server tools see it. */
+export function placeOf(
+  { provider }: Pick<Endpoint, 'provider'>,
+  { hosts, searchesDomains = true }: Format,
+): ToolPlace {
+  const runsTools = !provider.quirks.includes('no-native-tools')
+  const isSimulated = provider.quirks.includes('simulated')
+  return { hosts: type => runsTools && hosts.has(type), searchesDomains, isSimulated }
+}
+
+/** A call of a server tool as the model made it. */
+export interface PendingCall {
+  /** Null if there is no function of this name. */
+  readonly declared: DeclaredFunction | null
+  readonly callId: string
+  /** JSON, as the model wrote it. */
+  readonly arguments: LongText
+  readonly start: CallStart
+  fields: Readonly<Record<string, unknown>> | null
+}
+
+/** The rules for unknown calls and for calls that the client runs. */
+interface ToolCallTerms {
+  /** True if the caller has no functions, so that an undeclared name is a mistake by the model. */
+  readonly takesUnknown?: boolean
+  /** True if calls for the client wait for the server tools that the model called before them. */
+  readonly holds?: boolean
+}
+
+export class ToolCalls {
+  readonly #declared: ReadonlyMap<string, DeclaredFunction>
+  readonly #terms: ToolCallTerms
+  readonly #open = new Map<number, PendingCall>()
+  /** In the order of the model's calls. */
+  readonly pending: PendingCall[] = []
+  readonly #held: Content[] = []
+  readonly #heldItems = new Set<number>()
+
+  /** `declared`: server tools by the name that the model sees. */
+  constructor(declared: ReadonlyMap<string, DeclaredFunction>, terms: ToolCallTerms = {}) {
+    this.#declared = declared
+    this.#terms = terms
+  }
+
+  /** True if calls for the client are waiting. */
+  get hasHeld(): boolean {
+    return this.#held.length > 0
+  }
+
+  /** Releases the waiting calls, and returns their deltas. */
+  release(): readonly Content[] {
+    this.#heldItems.clear()
+    return this.#held.splice(0)
+  }
+
+  /** True if the delta belongs to a server-tool call, or to a call that waits. */
+  take(delta: Content): boolean {
+    if (delta.kind === 'open') {
+      const { type } = delta.start
+      if (type !== 'function_call') return type === 'custom_tool_call' && this.#hold(delta)
+      const declared = this.#declared.get(delta.start.name) ?? null
+      if (declared === null && this.#terms.takesUnknown !== true) return this.#hold(delta)
+      const callId = delta.start.callId ?? itemId('fc').replace('fc_', 'call_')
+      const call: PendingCall = {
+        declared,
+        callId,
+        arguments: new LongText(),
+        start: delta.start,
+        fields: null,
+      }
+      this.#open.set(delta.item, call)
+      this.pending.push(call)
+      return true
+    }
+    const call = this.#open.get(delta.item)
+    if (call === undefined) {
+      if (!this.#heldItems.has(delta.item)) return false
+      this.#held.push(delta)
+      return true
+    }
+    if (delta.kind === 'arguments') call.arguments.add(delta.text)
+    else if (delta.kind === 'close') call.fields = delta.fields
+    return true
+  }
+
+  /** Holds a call for the client if it comes after a server-tool call, because items keep the model's order. */
+  #hold(delta: Content & { readonly item: number }): boolean {
+    if (this.#terms.holds !== true || this.pending.length === 0) return false
+    this.#heldItems.add(delta.item)
+    this.#held.push(delta)
+    return true
+  }
+}
+
+/** Builds the item for a call, as the model gets it back and plugins judge it. */
+export function callItem({ callId, arguments: said, start, fields }: PendingCall): OutputItem & InputItem {
+  return {
+    ...start.extra,
+    ...fields,
+    id: start.id ?? itemId('fc'),
+    type: 'function_call',
+    status: 'completed',
+    call_id: callId,
+    name: start.name,
+    arguments: said.length === 0 ? '{}' : said.toString(),
+  } as OutputItem & InputItem
+}
+
+/** Limit for a request whose own conditions never apply. */
+const CONDITIONED_CALLS_MAX = 4 * TOOL_STEPS_MAX
+
+/** A turn with server-tool calls, as the stop conditions see it. */
+export interface ToolTurn {
+  readonly bill: Bill
+  readonly finish: Finish
+  /** Names and types of the tools that were called. */
+  readonly called: readonly string[]
+}
+
+export class ToolBudget {
+  #callsLeft: number
+  readonly #conditions: readonly StopCondition[]
+
+  constructor(calls: number, conditions: readonly StopCondition[]) {
+    this.#callsLeft = calls
+    this.#conditions = conditions
+  }
+
+  /** True if one more call may run. */
+  takeCall(): boolean {
+    if (this.#callsLeft <= 0) return false
+    this.#callsLeft--
+    return true
+  }
+
+  /** True if the next turn must be the last, without tools. Call it after the calls of a turn have run. */
+  isSpent(turn: ToolTurn): boolean {
+    return this.#callsLeft <= 0 || this.#conditions.some(condition => holds(condition, turn))
+  }
+}
+
+/** The budget of tool calls: `stop_server_tools_when` replaces `max_tool_calls`. */
+export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: ResponsesRequest): ToolBudget {
+  if (stop == null) return new ToolBudget(max_tool_calls ?? TOOL_STEPS_MAX, [])
+  return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])
+}
+
+function holds(condition: StopCondition, { bill, finish, called }: ToolTurn): boolean {
+  switch (condition.type) {
+    case 'step_count_is':
+      return bill.turns >= condition.step_count
+    case 'has_tool_call':
+      return called.includes(condition.tool_name)
+    case 'max_tokens_used':
+      return bill.tokens >= condition.max_tokens
+    case 'max_cost':
+      // Dollars are no binary fractions: 0.017 of them would come to a fraction of a unit more.
+      return (bill.cost ?? 0) + bill.inner.cost >= Math.round(condition.max_cost_in_dollars * UNITS_PER_USD)
+    case 'finish_reason_is':
+      return condition.reason === finish.reason || condition.reason === finish.native
+  }
+}

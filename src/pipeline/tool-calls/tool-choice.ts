@@ -1,0 +1,97 @@
+/** Translates the `tool_choice` of a request for the model: server tools become the names of their functions. Pure. */
+import type { Exchange } from '../../exchange/exchange.ts'
+import type { ServerTool } from '../../features/tools/tool.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { DeclaredFunction } from './tool-calls.ts'
+
+/**
+ * Translates the choice for the model. A forced tool is forced for one call only: if it stayed forced, the model would
+ * never answer.
+ */
+export function functionChoice(
+  exchange: Pick<Exchange, 'prompt' | 'bill'>,
+  functions: ReadonlyMap<string, DeclaredFunction>,
+  declared: readonly Tool[],
+  serverOf: (type: string) => ServerTool | null,
+): ResponsesRequest['tool_choice'] {
+  const { tool_choice } = exchange.prompt
+  const first = exchange.bill.turns === 0
+  if (tool_choice === undefined || typeof tool_choice === 'string') {
+    return !first && tool_choice === 'required' ? 'auto' : tool_choice
+  }
+  if (tool_choice.type === 'allowed_tools') return allowedFunctions(tool_choice, first, functions, serverOf)
+  if (!first) return 'auto'
+  const forced = serverOf(tool_choice.type)
+  // A tool that the provider itself runs is forced by its own name.
+  if (forced === null || declared.some(({ type }) => type === tool_choice.type)) return tool_choice
+  const names = [...functions].flatMap(([name, each]) =>
+    each.server === forced && isChosen(tool_choice, each) ? [name] : [],
+  )
+  const [name] = names
+  if (name === undefined) return 'auto'
+  if (tool_choice.type !== 'mcp' || names.length === 1) return { type: 'function', name }
+  return {
+    type: 'allowed_tools',
+    mode: 'required',
+    tools: names.map(each => ({ type: 'function', name: each })),
+  }
+}
+
+/** False if the choice names another MCP server, or a tool of another one. */
+function isChosen(choice: Readonly<Record<string, unknown>>, { tool, name }: DeclaredFunction): boolean {
+  if (choice['type'] !== 'mcp') return true
+  if (choice['server_label'] !== undefined && choice['server_label'] !== tool['server_label']) return false
+  return choice['name'] == null || choice['name'] === name
+}
+
+type AllowedTools = Extract<ResponsesRequest['tool_choice'], { type: 'allowed_tools' }>
+
+/** The same choice with server tools replaced by their functions; after the first turn nothing is required. */
+function allowedFunctions(
+  choice: AllowedTools,
+  first: boolean,
+  functions: ReadonlyMap<string, DeclaredFunction>,
+  serverOf: (type: string) => ServerTool | null,
+): AllowedTools {
+  const meant = meantFunctions(functions)
+  // Several entries may mean the same functions, and a server may have hundreds of them.
+  const done = new Set<readonly string[]>()
+  const allowed = new Set<string>()
+  const tools = choice.tools.flatMap(tool => {
+    const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
+    const [label, name] = tool['type'] === 'mcp' ? [tool['server_label'], tool['name']] : [null, null]
+    const names = server === null ? undefined : meant.get(server)?.get(meaning(label, name))
+    // The client or the provider runs it.
+    if (names === undefined) return [tool]
+    if (done.has(names)) return []
+    done.add(names)
+    const further = names.filter(each => !allowed.has(each))
+    for (const each of further) allowed.add(each)
+    return further.map(each => ({ type: 'function', name: each }))
+  })
+  return { ...choice, mode: first ? choice.mode : 'auto', tools }
+}
+
+/** The functions of each server tool, by everything an entry may name: the MCP server, its tool, both, or nothing. */
+function meantFunctions(
+  functions: ReadonlyMap<string, DeclaredFunction>,
+): ReadonlyMap<ServerTool, ReadonlyMap<string, readonly string[]>> {
+  const meant = new Map<ServerTool, Map<string, string[]>>()
+  for (const [name, each] of functions) {
+    const ofServer = meant.get(each.server) ?? new Map<string, string[]>()
+    meant.set(each.server, ofServer)
+    const label = each.tool['server_label']
+    const meanings = [meaning(), meaning(label), meaning(null, each.name), meaning(label, each.name)]
+    for (const one of new Set(meanings)) {
+      const names = ofServer.get(one)
+      if (names === undefined) ofServer.set(one, [name])
+      else names.push(name)
+    }
+  }
+  return meant
+}
+
+function meaning(label: unknown = null, name: unknown = null): string {
+  return JSON.stringify([label, name])
+}

@@ -1,0 +1,141 @@
+/**
+ * The target of an attempt for an answer: starts the answer at the first content, intercepts server-tool calls, and
+ * translates the client's calls back to the form that the client declared. One instance per attempt. Hot path.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { AttemptRecord } from '../../exchange/exchange.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import { inputOf } from '../accounting/account.ts'
+import {
+  type Answer,
+  type Content,
+  type LearnFrame,
+  Relay,
+  type RelayDeps,
+  type Sink,
+} from '../answer/answer.ts'
+import { type SummarySeal, sealProviderSummary } from '../compaction.ts'
+import type { RunningExchange } from '../exchange-stages.ts'
+import { SealMarks } from '../routing/rank.ts'
+import { ClientCalls, type FittedRequest } from '../tool-calls/client-tools.ts'
+import type { ToolCalls } from '../tool-calls/tool-calls.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import type { ReplyFigures } from './reply-figures.ts'
+
+interface AnswerTargetDeps {
+  readonly clock: Clock
+  readonly exchange: Pick<
+    RunningExchange,
+    'request' | 'caller' | 'dialect' | 'watch' | 'debug' | 'removedTokens'
+  > & {
+    firstTokenMs: number | null
+  }
+  /** Seals summaries that providers make; absent: they are sent unchanged. */
+  readonly summaries?: SummarySeal | undefined
+  readonly answer: Answer
+  /** The outcome of the reply. */
+  readonly figures: Pick<ReplyFigures, 'usage' | 'readMs'>
+  readonly record: AttemptRecord
+  /** Null: no server tool is declared. */
+  readonly calls: ToolCalls | null
+  /** The client's tools that are sent in another form; null if there are none. */
+  readonly fitted: FittedRequest | null
+  /** Learns which frames may be relayed; null if none may. */
+  readonly learn: LearnFrame | null
+}
+
+export class AnswerTarget implements AttemptTarget {
+  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
+  readonly #deps: AnswerTargetDeps
+  readonly #answer: Answer
+  readonly #calls: ToolCalls | null
+  readonly #client: ClientCalls | null
+  #hasContent = false
+  /** Null until the reply contains something that may be sealed. */
+  #seals: SealMarks | null = null
+
+  constructor(deps: AnswerTargetDeps) {
+    const { answer, calls, fitted } = deps
+    this.#deps = deps
+    this.#answer = answer
+    this.#calls = calls
+    this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
+    // Nothing stands between the reads and the sink; if nobody sees events, nothing is sent during a read.
+    this.sink = answer.live ? answer.sink : null
+  }
+
+  take(said: Content): void {
+    if (!this.#hasContent) this.#begin()
+    let delta = said
+    // A plain reply has neither of them.
+    if (said.kind === 'close' ? said.fields !== null : said.kind === 'open' && said.start.type !== 'message')
+      delta = this.#mark(said)
+    if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
+  }
+
+  /** Called only if no guard reads the reply, and no tool of the gateway or the client is called. */
+  message(message: WholeMessage): void {
+    if (!this.#hasContent) this.#begin()
+    this.#answer.message(message)
+  }
+
+  /** Emits the opening events even if the model returned no content. */
+  end(done: () => void): void {
+    if (!this.#hasContent) this.#begin()
+    this.#client?.end()
+    done()
+  }
+
+  close(): void {
+    // Nothing is held.
+  }
+
+  relay({ parser, decode }: Pick<RelayDeps, 'parser' | 'decode'>): Relay | null {
+    const { answer, learn } = this.#deps
+    return learn === null ? null : new Relay({ parser, decode, answer, learn })
+  }
+
+  /** True once the client has seen something. */
+  get committed(): boolean {
+    return this.#answer.committed
+  }
+
+  /** Emits the calls that waited for server tools. */
+  release(): void {
+    for (const delta of this.#calls?.release() ?? []) {
+      if (this.#client?.take(delta) !== true) this.#answer.take(delta)
+    }
+    this.#client?.end()
+  }
+
+  #mark(delta: Content): Content {
+    const { record, exchange, summaries } = this.#deps
+    this.#seals ??= new SealMarks(
+      record,
+      exchange,
+      summaries === undefined ? null : summary => sealProviderSummary(summaries, exchange.caller, summary),
+    )
+    if (delta.kind === 'open') return this.#seals.open(delta) as Content
+    return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
+  }
+
+  #begin(): void {
+    const { clock, exchange, figures, record } = this.#deps
+    const { request, watch } = exchange
+    const answer = this.#answer
+    const nowMs = figures.readMs || clock.monotonicMs()
+    this.#hasContent = true
+    record.health?.answered(nowMs)
+    watch.enter('stream', nowMs)
+    if (request.debug != null) exchange.debug.note('first_token_received', clock, watch.startedMs)
+    if (!answer.begun) {
+      exchange.firstTokenMs = nowMs
+      if (exchange.removedTokens > 0) answer.cut(exchange.removedTokens)
+      const { usage } = figures
+      const { modelId, provider } = record.endpoint
+      const facts = request.stream === true && request.debug != null ? exchange.debug.opening() : []
+      answer.begin(modelId, provider.name, facts, usage === null ? null : inputOf(usage))
+    }
+    answer.showWaiting()
+  }
+}

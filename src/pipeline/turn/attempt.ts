@@ -1,0 +1,308 @@
+/**
+ * Attempt: one try at one endpoint. As the handler of its transport, it decodes the reply, passes the deltas to its
+ * target, and ends with the first outcome. Spending limits, relays, hedging and abandoned replies are wrappers, which
+ * most attempts do not have. Hot path: only plain synchronous calls between a socket read and the target.
+ */
+import type { Timer } from '../../base/clock.ts'
+import type { GatewayError } from '../../base/errors.ts'
+import { holderOf } from '../../base/fairness/held-share.ts'
+import type { AttemptNotes } from '../../base/telemetry/ended-trace.ts'
+import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
+import type { Delta } from '../../formats/format.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import { providerRates } from '../../providers/upstream/failure.ts'
+import type {
+  UpstreamCall,
+  UpstreamHandler,
+  UpstreamHead,
+  UpstreamRequest,
+} from '../../providers/upstream/transport.ts'
+import type { DebugNotes } from '../answer/answer.ts'
+import type { AbandonedReply } from './abandoned-replies.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import type { AttemptDeps, AttemptTerms } from './attempt-terms.ts'
+import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
+import { cutShort, failureOf } from './provider-failure.ts'
+import { harmless } from './provider-request.ts'
+import { finishOf, ReplyFigures } from './reply-figures.ts'
+import { ErrorReply, LONG_REQUEST_CHARS, ReplyReading } from './reply-reading.ts'
+
+/** The time that the provider has to end its body after the finish, so that the connection can be reused. */
+const TRAILING_MS = 1_000
+
+export class Attempt implements UpstreamHandler, MeteredReply {
+  readonly figures = new ReplyFigures()
+  readonly reader: ReplyReading
+  /** True once the model has finished; guardrails may still be checking the output. */
+  isSaid = false
+  /** True once the outcome is known. */
+  isOver = false
+  readonly #deps: AttemptDeps
+  readonly #exchange: Exchange
+  readonly #record: AttemptRecord
+  readonly #debug: DebugNotes | null
+  /** Null if there is no spending limit. */
+  readonly #metered: MeteredDeltas | null
+  readonly #reply = Promise.withResolvers<Finish>()
+  #target: AttemptTarget | null = null
+  #call: UpstreamCall | null = null
+  #sentMs = 0
+  /** Receives the time of the first bytes of the body; null if that is not needed, or they have arrived. */
+  #awaited: AttemptNotes | null = null
+  #ended = false
+  /** True while the reader is slow, and has not taken everything that was read. */
+  #paused = false
+  /** Null while the caller is connected. */
+  #abandoned: AbandonedReply | null = null
+  #trailing: Timer | null = null
+
+  constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
+    const { format, body, meter } = terms
+    this.#deps = deps
+    this.#exchange = exchange
+    this.#record = record
+    this.#debug = terms.debug
+    this.#metered = meter === null ? null : new MeteredDeltas(meter, this)
+    const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
+    const take = this.#metered?.take ?? this.take
+    this.reader = new ReplyReading({ format, body, takeMessage, clock: deps.clock }, exchange, record, take)
+  }
+
+  /**
+   * Sends the request. Resolves when the model's reply is complete; rejects with a GatewayError otherwise.
+   * @throws the reason of the exchange's signal, and GatewayError `overloaded`
+   */
+  run(request: UpstreamRequest, target: AttemptTarget): Promise<Finish> {
+    const { clock, client } = this.#deps
+    const { signal, watch } = this.#exchange
+    const record = this.#record
+    if (signal.aborted) throw signal.reason
+    this.#target = target
+    if (request.body.length >= LONG_REQUEST_CHARS) this.reader.bounds.encoded(request.body)
+    signal.addEventListener('abort', this.#onAbort, { once: true })
+    record.isStarted = true
+    this.figures.sentBytes = request.body.length
+    // A stored reply needs no request.
+    if (request.body !== '') {
+      this.#sentMs = clock.monotonicMs()
+      if (record.span !== undefined) record.span.sentMs = this.#sentMs
+      if (record.health !== undefined) record.health.sentMs = this.#sentMs
+      watch.enter('upstream_first_byte', this.#sentMs)
+      this.#debug?.note('adapter_request', clock, watch.startedMs)
+    }
+    this.#call = request.body === '' ? client.start(request, this) : client.start(request, this, this.#sentMs)
+    return this.#reply.promise
+  }
+
+  /** Replaces the target for everything that follows. */
+  lead(target: AttemptTarget): void {
+    this.#target = target
+    this.reader.relays = true
+  }
+
+  pause(): void {
+    this.#paused = true
+    this.figures.wasPaused = true
+    this.#call?.pause()
+  }
+
+  resume(): void {
+    this.#paused = false
+    if (this.#metered?.isHeld !== true) this.#call?.resume()
+  }
+
+  halt(): void {
+    this.#call?.pause()
+  }
+
+  goOn(): void {
+    if (!this.#paused && !this.isOver) this.#call?.resume()
+  }
+
+  /** Ends the attempt; the first outcome counts. */
+  fail(error: GatewayError): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.figures.isStalled = this.#paused
+    this.#leave()
+    this.#record.error = error
+    this.#target?.close()
+    this.#call?.abort()
+    this.reader.drop(this.#deps.log)
+    this.#reply.reject(error)
+  }
+
+  /** Ends the attempt because the caller must not get the provider's output. */
+  refuse(error: GatewayError): void {
+    if (!this.isOver) this.#record.isRefused = this.#record.status !== null
+    this.fail(error)
+  }
+
+  turn(work: () => void): void {
+    this.#target?.sink?.hold()
+    try {
+      work()
+    } catch (thrown) {
+      this.#failBy(thrown)
+    }
+    if (this.#target?.sink?.flush() === false) this.pause()
+  }
+
+  onHead(head: UpstreamHead, readMs = this.#deps.clock.monotonicMs()): void {
+    const { clock, metrics } = this.#deps
+    const { watch } = this.#exchange
+    this.#record.status = head.status
+    // Rate limits of the gateway's own account are not shown to anyone.
+    if (this.#record.credential !== null) this.#tellRates(head)
+    const { span } = this.#record
+    if (span !== undefined) span.headMs = readMs
+    this.#awaited = span ?? null
+    watch.enter('first_token', readMs)
+    this.#debug?.note('upstream_headers_received', clock, watch.startedMs)
+    if (this.figures.sentBytes > 0) {
+      metrics.ofProvider(this.#record.endpoint.provider.slug).latency.observe((readMs - this.#sentMs) / 1000)
+    }
+    this.reader.head(head)
+  }
+
+  #tellRates({ status, headers }: UpstreamHead): void {
+    const rates = status < 300 ? providerRates(headers) : null
+    if (rates !== null) this.#exchange.rates?.tellProviderRates(rates)
+  }
+
+  onData(chunk: Buffer, isLast = false, readMs = this.#deps.clock.monotonicMs()): void {
+    if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
+    if (this.isOver) return
+    if (this.#awaited !== null) {
+      this.#awaited.firstMs = readMs
+      this.#awaited = null
+    }
+    this.figures.readMs = readMs
+    this.#target?.sink?.hold()
+    try {
+      this.#read(chunk, isLast)
+    } catch (thrown) {
+      this.#failBy(thrown)
+    }
+    if (this.#target?.sink?.flush() === false) this.pause()
+    this.figures.readMs = 0
+  }
+
+  onEnd(readMs = this.#deps.clock.monotonicMs()): void {
+    this.#ended = true
+    this.#trailing?.cancel()
+    if (this.isOver || this.#metered?.ended() === true) return
+    this.figures.readMs = readMs
+    this.turn(this.conclude)
+    this.figures.readMs = 0
+  }
+
+  onError(error: GatewayError): void {
+    this.#trailing?.cancel()
+    if (!this.isSaid) this.fail(error)
+  }
+
+  readonly take = (delta: Delta): void => {
+    const { figures } = this
+    if (figures.isCut) return
+    switch (delta.kind) {
+      case 'start':
+        this.#record.upstreamId = harmless(delta.upstreamId, this.#record)
+        return
+      case 'usage':
+        figures.usage = delta.usage
+        return
+      case 'finish':
+        this.isSaid = true
+        this.#target?.end(() => this.#complete(finishOf(delta, this.#record)))
+        return
+    }
+    if (!figures.say(delta)) this.reader.bounds.isRich = true
+    this.#target?.take(delta)
+  }
+
+  readonly #takeMessage = (message: WholeMessage): void => {
+    this.figures.said(message.text)
+    this.#target?.message?.(message)
+  }
+
+  endHere(): void {
+    this.reader.relay?.settle()
+    this.figures.isCut = true
+    this.isSaid = true
+    this.#ended = true
+    this.#call?.abort()
+    this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
+  }
+
+  readonly conclude = (): void => {
+    this.reader.end()
+    // A single document arrives all at once.
+    this.figures.pieceQuarters ||= this.figures.outputQuarters
+    // If the decoder neither finished nor failed, it has not seen the end of the reply.
+    if (!this.isOver && !this.isSaid) this.fail(cutShort())
+  }
+
+  /** Decodes or relays a read, counts the bytes that the reply holds, and ends a reply that exceeds its bounds. */
+  #read(chunk: Buffer, isLast: boolean): void {
+    const { figures, reader } = this
+    const { bounds } = reader
+    const relay = reader.relay
+    // An end that has to wait for counters would find other bytes there.
+    const stays = isLast && this.#metered === null
+    if (!(relay === null ? reader.push(chunk, this.#target, stays) : relay.push(chunk))) this.pause()
+    // Includes relayed texts that the decoder has not seen.
+    const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
+    const piece = quarters - figures.quartersBefore
+    figures.quartersBefore = quarters
+    if (piece > figures.pieceQuarters) figures.pieceQuarters = piece
+    this.#metered?.passed(quarters)
+    if (this.isOver || reader.relay?.hasDecoded === false) return
+    bounds.count(reader.waitingBytes, figures.outputCharacters)
+    if (figures.outputCharacters > bounds.textChars && !this.isSaid) this.endHere()
+  }
+
+  readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
+
+  /** After its caller has left, an attempt may continue reading, as the provider's row allows. */
+  readonly #onAbort = (): void => {
+    const { code } = this.#exchange.signal.reason as GatewayError
+    if (code === 'client_closed' && !this.isOver) {
+      const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
+      const { onAbort } = this.#record.endpoint.provider
+      const key = holderOf(this.#exchange.caller)
+      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, key, this.#deps.clock, this.#giveUp)
+    }
+    if (this.#abandoned === null) this.#giveUp()
+    else {
+      this.reader.endRelay()
+      if (this.#target !== null && !this.isSaid) this.#target = this.#abandoned.targetOf(this.#target)
+      this.resume()
+    }
+  }
+
+  /** Called once the outcome is known: releases everything that could still change it. */
+  #leave(): void {
+    this.#exchange.signal.removeEventListener('abort', this.#onAbort)
+    this.#trailing?.cancel()
+    this.#abandoned?.end()
+  }
+
+  #complete(finish: Finish): void {
+    if (this.isOver) return
+    this.isOver = true
+    this.#leave()
+    if (!this.#ended) this.#trailing = this.#deps.clock.after(TRAILING_MS, () => this.#call?.abort())
+    this.figures.finish = finish
+    this.#record.endedMs = this.figures.readMs || this.#deps.clock.monotonicMs()
+    this.#debug?.note('upstream_body_ended', this.#deps.clock, this.#exchange.watch.startedMs)
+    this.#reply.resolve(finish)
+  }
+
+  #failBy(thrown: unknown): void {
+    const isRefusal = thrown instanceof ErrorReply
+    this.fail(
+      isRefusal ? thrown.error : failureOf(thrown, this.#record, this.#deps.log, this.reader.answered),
+    )
+  }
+}

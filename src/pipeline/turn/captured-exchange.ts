@@ -1,0 +1,47 @@
+/**
+ * Recorded exchanges: those that a capture includes. Their transport is observed, and their record is created after the
+ * client has been sent the end of the answer. All other exchanges have no recording, and never run this code.
+ */
+
+import type { GatewayError } from '../../base/errors.ts'
+import type { ClientRequest } from '../../exchange/exchange.ts'
+import type { Recording } from '../../features/captures/recording.ts'
+import type { RunningCaptures } from '../../features/captures/running.ts'
+import type { Outcome } from '../answer/answer.ts'
+import type { RunningExchange } from '../exchange-stages.ts'
+import type { ModelCallDeps } from './model-call.ts'
+
+/** The dependencies of an exchange, with its transport observed if a capture includes it. */
+export function recorded<Deps extends ModelCallDeps>(
+  captures: Pick<RunningCaptures, 'open'>,
+  deps: Deps,
+  exchange: RunningExchange,
+  asked: ClientRequest,
+): Deps {
+  const recording = captures.open(asked)
+  if (recording === null) return deps
+  exchange.recording = recording
+  exchange.answer.isRead = true
+  return recording.within(deps)
+}
+
+/** Reports the end of an exchange, and creates its record. */
+export function tellRecorded(
+  recording: Recording,
+  exchange: RunningExchange,
+  error: GatewayError | null,
+  tell: () => Outcome,
+): Outcome {
+  try {
+    const outcome = tell()
+    recording.end(exchange, {
+      isReplyGuarded: exchange.guarding?.reply != null,
+      // Output before a failure was dropped if the failure is the whole answer.
+      output: outcome.answered ? exchange.answer.output : null,
+      error,
+    })
+    return outcome
+  } finally {
+    recording.drop()
+  }
+}

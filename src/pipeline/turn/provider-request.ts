@@ -1,0 +1,257 @@
+/**
+ * The request of one attempt to its provider, and the secrets in it. Serve threads. Hot path: URLs and headers of
+ * shared keys are created once per endpoint, so that the HTTP client can cache what it derives from them.
+ */
+
+import { GatewayError } from '../../base/errors.ts'
+import { texts } from '../../base/json.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import type { Format, WireRequest } from '../../formats/format.ts'
+import { lostMarks } from '../../formats/marks/cache-marks.ts'
+import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
+import { type Endpoint, type OutgoingKey, ownKeyScheme, type PromptCaching } from '../../protocol/provider.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import { holdsSealed, openedFor } from '../../protocol/sealed-content.ts'
+import { baseUrlFor, fillGaps } from '../../providers/address.ts'
+import type { Credential } from '../../providers/credentials/catalog.ts'
+import { API_OF_FORMAT } from '../../providers/format-apis.ts'
+import { fitRequest } from '../../providers/parameters.ts'
+import { authHeaders } from '../../providers/upstream/auth.ts'
+import { signatureIn } from '../../providers/upstream/aws-signature.ts'
+import { holdsSecret } from '../../providers/upstream/failure.ts'
+import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
+import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
+import { makerOf } from '../routing/rank.ts'
+
+/** The keys of attempts: own keys, and shared keys that cannot be sent as they are in their provider's row. */
+export interface ProviderKeys {
+  own(credential: Credential, endpoint: Endpoint): OutgoingKey | Promise<OutgoingKey>
+  shared(endpoint: Endpoint): OutgoingKey | null | Promise<OutgoingKey | null>
+}
+
+interface ProviderRequestDeps {
+  readonly timeouts: { readonly upstreamHeadersMs: number; readonly upstreamIdleMs: number }
+  /** Keyed hash by which a provider may identify the end user. */
+  readonly hashEndUser: (organizationId: string, user: string) => string
+  /** For providers whose row does not set it. Absent: off. */
+  readonly promptCaching?: PromptCaching
+  /** Keyed hash instead of a `prompt_cache_key`, which may contain any text. */
+  readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
+}
+
+/** Creates the requests to providers. One instance per thread. */
+export class ProviderRequests {
+  readonly #deps: ProviderRequestDeps
+  /** Headers with the shared key, by endpoint. */
+  readonly #headers = new WeakMap<Endpoint, UpstreamRequest['headers']>()
+  /** By endpoint and path; each format has at most two paths. */
+  readonly #urls = new WeakMap<Endpoint, Map<string, URL>>()
+
+  constructor(deps: ProviderRequestDeps) {
+    this.#deps = deps
+  }
+
+  /** The request in the provider's format. */
+  encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
+    const endpoint = attempt.providerKey === null ? attempt.endpoint : askedEndpoint(attempt)
+    const own = typeof prompt.input === 'string' ? prompt : opened(prompt, attempt)
+    const honoured = endpoint.supportedParameters === null ? own : fitRequest(own, endpoint)
+    const isUsualTier = endpoint.serviceTier === undefined && honoured.service_tier == null
+    const fitted = isUsualTier ? honoured : inTier(honoured, attempt)
+    const outgoing = outgoingRequest(fitted, format, exchange.dialect)
+    const { safety_identifier, user } = exchange.request
+    const isNamed = (safety_identifier ?? user) != null
+    const wire = format.encode(
+      {
+        request: outgoing.prompt_cache_key == null ? outgoing : this.#hashed(outgoing, exchange, attempt),
+        stream: exchange.request.stream === true,
+        endUser: isNamed ? this.endUserOf(exchange) : null,
+        isOwnApi: format.dialect === exchange.dialect,
+        isOwnAccount: attempt.credential !== null,
+        mayMark:
+          (endpoint.promptCaching ?? endpoint.provider.promptCaching ?? this.#deps.promptCaching) === 'auto',
+        ...(exchange.prefix === null ? undefined : { isSeen: exchange.prefix.isSeen }),
+        ...(DIALECT_ABILITIES[exchange.dialect].nativeFields ? { betas: betasOf(prompt) } : undefined),
+      },
+      endpoint,
+    )
+    if (exchange.withMetadata)
+      exchange.leftOut = [...leftOutFields(prompt, outgoing), ...lostMarks(prompt, wire.body)]
+    if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
+    const raw = takeList(exchange.request, wire.body)
+    return raw === null ? wire : { ...wire, raw }
+  }
+
+  /** The account of a BYOK credential belongs to the caller, so the key may be sent there unhashed. */
+  #hashed(request: ResponsesRequest, { caller }: Exchange, { credential }: AttemptRecord): ResponsesRequest {
+    const key = request.prompt_cache_key
+    if (key == null || credential !== null) return request
+    return { ...request, prompt_cache_key: this.#deps.hashCacheKey(caller.organizationId, key) }
+  }
+
+  /** The name by which providers may identify the end user; null if the caller names none. */
+  endUserOf({ request, caller }: Exchange): string | null {
+    const user = request.safety_identifier ?? request.user ?? null
+    return user === null ? null : this.#deps.hashEndUser(caller.organizationId, user)
+  }
+
+  /**
+   * The request as it is sent; a promise only if it has to be signed.
+   * @param heldBytes memory that the exchange holds
+   * @param parent the `traceparent` header; undefined: none
+   * @param state the `tracestate` header beside it, for rows that propagate it; null or undefined: none
+   * @throws (or rejects with) GatewayError `provider_unavailable` if the provider has no address or no usable key.
+   */
+  address(
+    attempt: AttemptRecord,
+    wire: WireRequest,
+    heldBytes: number,
+    parent?: string,
+    state?: string | null,
+  ): UpstreamRequest | Promise<UpstreamRequest> {
+    const { path, headers, body, raw } = wire
+    const { endpoint, credential } = attempt
+    const own = this.#headersOf(attempt)
+    const traced = parent === undefined ? own : { ...own, traceparent: parent }
+    const takesState = parent !== undefined && state != null && endpoint.provider.propagateTrace === true
+    const usual = takesState ? { ...traced, tracestate: state } : traced
+    const json =
+      raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
+    const request: UpstreamRequest = {
+      url: this.#urlOf(attempt, path),
+      headers: headers === undefined ? usual : { ...usual, ...headers },
+      body: raw == null ? json : withRawList(body, raw),
+      headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
+      idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
+      isolation: credential?.id,
+      egress: endpoint.provider.egress,
+    }
+    if (attempt.span !== undefined) {
+      const { url } = request
+      attempt.span.host = url.hostname
+      attempt.span.port = Number(url.port) || (url.protocol === 'https:' ? 443 : 80)
+    }
+    const key = attempt.providerKey
+    return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
+  }
+
+  #headersOf(attempt: AttemptRecord): UpstreamRequest['headers'] {
+    const { endpoint, credential, providerKey } = attempt
+    const isUsual = credential === null && providerKey === null
+    const known = isUsual ? this.#headers.get(endpoint) : undefined
+    if (known !== undefined) return known
+    const headers = { ...endpoint.provider.headers, ...keyHeaders(attempt) }
+    if (isUsual) this.#headers.set(endpoint, headers)
+    return headers
+  }
+
+  #urlOf({ endpoint, providerKey }: AttemptRecord, path: string): URL {
+    if (providerKey?.callUrl !== undefined) return deploymentUrl(providerKey.callUrl, path, endpoint)
+    if (providerKey?.baseUrl !== undefined) return new URL(providerKey.baseUrl + path)
+    const known = this.#urls.get(endpoint) ?? new Map<string, URL>()
+    let url = known.get(path)
+    if (url === undefined) {
+      url = parseUrl(endpoint, path)
+      this.#urls.set(endpoint, known.set(path, url))
+    }
+    return url
+  }
+}
+
+/** The URL of a different API call than the usual one, if the deployment has one. */
+function deploymentUrl(address: string, path: string, { format }: Endpoint): URL {
+  const url = new URL(address)
+  const usual = API_OF_FORMAT[format].deploymentPath
+  if (usual !== null && path.startsWith(`${usual}/`)) url.pathname += path.slice(usual.length)
+  return url
+}
+
+/** The prompt as this provider may see it: without data sealed by others. */
+function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
+  const { input } = prompt
+  if (typeof input === 'string' || !holdsSealed(input)) return prompt
+  return { ...prompt, input: [...openedFor(input, makerOf(attempt))] }
+}
+
+function betasOf(request: ResponsesRequest): readonly string[] {
+  const { betas } = request as { readonly betas?: unknown }
+  return texts(betas)
+}
+
+/**
+ * The request in the service tier of the endpoint, whose prices are charged. If the row has no tiers, the caller may
+ * choose one only if the provider bills the caller.
+ */
+function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptRecord): ResponsesRequest {
+  const asked = request.service_tier
+  const tier = endpoint.serviceTier
+  if (tier !== undefined) return asked === tier ? request : { ...request, service_tier: tier }
+  if (asked == null || credential !== null) return request
+  const { service_tier: _tier, ...rest } = request
+  return rest
+}
+
+/** The endpoint, with the model name that the key's deployment uses. */
+export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoint {
+  const upstreamModel = providerKey?.upstreamModel
+  return upstreamModel === undefined ? endpoint : { ...endpoint, upstreamModel }
+}
+
+/** Every part of the key that was sent; none of them may reach a caller. */
+export function secretsOf({ endpoint, providerKey }: AttemptRecord): readonly string[] {
+  if (providerKey !== null) return providerKey.secrets
+  return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
+}
+
+/** Returns a provider-chosen name that we keep or show; null if it repeats the provider's key. */
+export function harmless(name: string | null, attempt: AttemptRecord): string | null {
+  return name === null || holdsSecret(name, secretsOf(attempt)) ? null : name
+}
+
+/** Describes the owner of the key that was sent, in words for the caller. */
+export function keyOwner({ credential }: Pick<AttemptRecord, 'credential'>): string {
+  return credential === null
+    ? "the gateway's key"
+    : `the workspace's own key ${credential.name ?? credential.label}`
+}
+
+/** An attempt with a BYOK credential must never be sent with the shared key. */
+function keyHeaders({ credential, providerKey, endpoint }: AttemptRecord): Record<string, string> {
+  const { auth, apiKey } = endpoint.provider
+  if (providerKey === null) {
+    return credential === null ? authHeaders(auth, apiKey) : authHeaders(ownKeyScheme(endpoint), null)
+  }
+  const { sign, scheme, text, headers } = providerKey
+  if (sign !== undefined) return { ...headers }
+  const usual = credential === null ? auth : ownKeyScheme(endpoint)
+  return { ...headers, ...authHeaders(scheme ?? usual, text) }
+}
+
+/** Adds the headers of a signature, and keeps the signature out of replies. */
+async function signed(
+  attempt: AttemptRecord,
+  key: OutgoingKey,
+  sign: NonNullable<OutgoingKey['sign']>,
+  request: UpstreamRequest,
+): Promise<UpstreamRequest> {
+  const { url, headers, body } = request
+  const made = await sign({ method: 'POST', url, headers, body })
+  attempt.providerKey = { ...key, secrets: [...key.secrets, ...signatureIn(made)] }
+  return { ...request, headers: { ...headers, ...made } }
+}
+
+function parseUrl(endpoint: Endpoint, path: string): URL {
+  const { provider, format } = endpoint
+  const baseUrl = baseUrlFor(provider, format)
+  if (baseUrl === null) {
+    throw new GatewayError(
+      'provider_unavailable',
+      `No base URL is configured for provider ${provider.name} (baseUrl in its row under providers)`,
+    )
+  }
+  // If the key does not fill the gaps in the address, the values of the row are used.
+  const { region } = provider
+  return new URL(fillGaps(baseUrl, region === undefined ? {} : { region }, provider) + path)
+}

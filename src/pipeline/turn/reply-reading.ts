@@ -1,0 +1,335 @@
+/**
+ * Reads one reply: from bytes to deltas, through frames or as one document, within bounds, because no byte of it is
+ * trusted. Its memory counts as held bytes of the request. In a relay, frames may bypass the decoder if the target of
+ * the attempt accepts them. Hot path.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, overloaded } from '../../base/errors.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { AttemptRecord, Exchange, Held } from '../../exchange/exchange.ts'
+import type { Decoder, Delta, Format } from '../../formats/format.ts'
+import type { WholeMessage } from '../../formats/whole-message.ts'
+import { countJson, type JsonBounds, structureBytes, textBytes } from '../../protocol/json/json.ts'
+import {
+  LOGPROBS_MAX_COMMAS,
+  LOGPROBS_MAX_PARTS,
+  REPLY_MAX_COMMAS,
+  REPLY_MAX_DEPTH,
+  REPLY_MAX_PARTS,
+} from '../../protocol/limits.ts'
+import type { Endpoint } from '../../protocol/provider.ts'
+import { AwsEventParser } from '../../providers/upstream/aws-events.ts'
+import { type ReplyBody, TextBody } from '../../providers/upstream/body.ts'
+import { FRAME_MAX_BYTES, SseParser } from '../../providers/upstream/sse.ts'
+import type { UpstreamHead } from '../../providers/upstream/transport.ts'
+import type { Relay } from '../answer/answer.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import { refusalIn } from './provider-failure.ts'
+
+/** An error page is read only for its message. */
+const ERROR_MAX_BYTES = 64 * 1024
+
+const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
+
+/** The way a reply is read. */
+export interface ReadingTerms {
+  readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
+  /** Collects a reply that is one document; null: as text. */
+  readonly body: ReplyBody | null
+  /** Takes messages of a whole reply as such; null: their deltas are used. */
+  readonly takeMessage: ((message: WholeMessage) => void) | null
+  readonly clock: Clock
+}
+
+export class ReplyReading {
+  readonly bounds: ReplyBounds
+  /** Null: frames are decoded. */
+  relay: Relay | null = null
+  /** False if every frame has to be decoded from here on. */
+  relays = true
+  /** The head of the reply; null until it has arrived. */
+  answered: UpstreamHead | null = null
+  readonly #terms: ReadingTerms
+  readonly #record: AttemptRecord
+  readonly #body: ReplyBody
+  readonly #decoder: Decoder
+  readonly #framing: ReturnType<Format['framing']>
+  /** Null until a stream begins. */
+  #parser: SseParser | AwsEventParser | null = null
+  #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
+
+  /** `take` receives the deltas. */
+  constructor(terms: ReadingTerms, exchange: Exchange, record: AttemptRecord, take: (delta: Delta) => void) {
+    const { format, body, takeMessage } = terms
+    this.#terms = terms
+    this.#record = record
+    this.bounds = new ReplyBounds(exchange, record.endpoint)
+    this.#body = body ?? new TextBody(this.bounds.jsonBytes)
+    this.#decoder = format.decoder(take, record.endpoint, takeMessage)
+    this.#framing = format.framing(exchange.request.stream === true)
+  }
+
+  /** True once a stream of frames has begun. */
+  get isStream(): boolean {
+    return this.#kind === 'frames'
+  }
+
+  /** Bytes that wait for the rest of their frame or document. */
+  get waitingBytes(): number {
+    return this.#parser === null ? this.#body.lengthBytes : this.#parser.waitingBytes
+  }
+
+  head(head: UpstreamHead): void {
+    this.bounds.answered()
+    this.answered = head
+    if (head.status < 200 || head.status > 299) this.#kind = 'refusal'
+    else if (this.#framing === 'json') this.#kind = 'document'
+  }
+
+  /**
+   * Takes a read. False if the reader of the answer is slow. `target` may accept a relay. `stays`: it is the last read,
+   * and its bytes stay valid until the end.
+   * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
+   */
+  push(chunk: Buffer, target: AttemptTarget | null, stays: boolean): boolean {
+    if (this.#kind === 'undecided') this.#kind = kindOf(chunk)
+    if (this.#kind === 'frames') {
+      this.#parser ??= this.#openParser()
+      if (this.relays && this.relay === null) this.#openRelay(this.#parser, target)
+      if (this.relay !== null) return this.relay.push(chunk)
+      this.#parser.push(chunk)
+    } else if (this.#kind === 'document') this.#body.push(chunk, stays)
+    else if (this.#kind === 'refusal' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES))
+      throw new ErrorReply(this.#refusal())
+    return true
+  }
+
+  /** Called when the provider has ended its reply. @throws the same errors as `push` */
+  end(): void {
+    if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
+    if (this.#kind === 'document') {
+      const { lengthBytes } = this.#body
+      if (lengthBytes > SHORT_FRAME_CHARS) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
+      this.#decoder.frame('', this.#body.text())
+    } else {
+      this.#parser ??= this.#openParser()
+      this.#parser.end()
+      this.relay?.settle()
+    }
+    this.#decoder.end()
+  }
+
+  /** Ends the relay, and decodes every frame from here on. */
+  endRelay(): void {
+    this.relay?.settle()
+    this.relays = false
+    this.relay = null
+  }
+
+  /** Called when the attempt has failed: relayed texts are passed on, and nothing is kept. */
+  drop(log: Pick<Log, 'fault'>): void {
+    try {
+      this.relay?.settle()
+    } catch (thrown) {
+      log.fault('gateway', 'cannot parse the events of a relayed stream', thrown)
+    }
+    this.bounds.drop()
+  }
+
+  #openParser(): SseParser | AwsEventParser {
+    const { frameBytes } = this.bounds
+    return this.#framing === 'aws-events'
+      ? new AwsEventParser(this.#frame, frameBytes)
+      : new SseParser(this.#frame, frameBytes)
+  }
+
+  /** No dialect uses any other framing. */
+  #openRelay(parser: SseParser | AwsEventParser, target: AttemptTarget | null): void {
+    const decode = this.#decode
+    if (parser instanceof SseParser) this.relay = target?.relay?.({ parser, decode }) ?? null
+    this.relays = this.relay !== null
+  }
+
+  #refusal(): GatewayError {
+    return refusalIn(this.#body.text(), this.answered, this.#terms, this.#record)
+  }
+
+  readonly #decode = (event: string, data: string): void => this.#decoder.frame(event, data)
+
+  readonly #frame = (event: string, data: string): void => {
+    const { bounds } = this
+    const { withheld } = this.#decoder
+    if (data.length > SHORT_FRAME_CHARS) bounds.checkFrame(data)
+    bounds.isRich = false
+    if (this.relay === null) this.#decoder.frame(event, data)
+    else this.relay.frame(event, data)
+    if (bounds.isRich || this.#decoder.withheld !== withheld) bounds.addRich(data)
+  }
+}
+
+/** An error reply, thrown while a reply is read; its failure is complete, as refusalIn creates it. */
+export class ErrorReply {
+  readonly error: GatewayError
+
+  constructor(error: GatewayError) {
+    this.error = error
+  }
+}
+
+/** Providers sometimes answer a streaming request with plain JSON, whatever their content type says. */
+function kindOf(chunk: Buffer): 'undecided' | 'frames' | 'document' {
+  for (const byte of chunk) {
+    if (byte === SPACE || byte === TAB || byte === LF || byte === CR) continue
+    return byte === OPEN_BRACE || byte === OPEN_BRACKET ? 'document' : 'frames'
+  }
+  return 'undecided'
+}
+
+/** Limit of a whole JSON reply of text: some four times the longest that models write, including escapes. */
+const JSON_MAX_BYTES = 4 * 1024 * 1024
+/** Limit with log probabilities, of which each token has twenty. */
+const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
+/** Limit with generated images inside. */
+const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
+/** An event with a generated image contains the whole image: a few megabytes of base64. */
+const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
+
+/** Characters that a token may have: words in code and markup reach ten, runs of blanks and dashes more. */
+const TOKEN_MAX_CHARS = 16
+/**
+ * Characters that any reply may have: limits of a few tokens are not exact, so even the smallest bound must be
+ * generous.
+ */
+const TEXT_MIN_CHARS = 1024 * 1024
+/** Characters that a reply may have if no token limit is known: as many as the largest known limit gives. */
+const TEXT_MAX_CHARS = 4 * 1024 * 1024
+
+/** Shorter frames and replies need no check: they cannot be nested too deeply for any stack. */
+const SHORT_FRAME_CHARS = 2048
+
+const PLAIN_BOUNDS: JsonBounds = {
+  depth: REPLY_MAX_DEPTH,
+  parts: REPLY_MAX_PARTS,
+  commas: REPLY_MAX_COMMAS,
+}
+const LOGPROBS_BOUNDS: JsonBounds = {
+  depth: REPLY_MAX_DEPTH,
+  parts: LOGPROBS_MAX_PARTS,
+  commas: LOGPROBS_MAX_COMMAS,
+}
+
+/** Memory per character of output: two bytes in the answer, and two more if a decoder needs it again. */
+const CHAR_BYTES = 4
+/** Memory per byte of a frame that contains more than text, as objects. */
+const RICH_BYTES = 3
+/** Smaller amounts are not reported to the request's count; most replies never reach this. */
+const TOLD_BYTES = 16 * 1024
+/** From this length on, the encoded text of a request counts as held until the provider has answered. */
+export const LONG_REQUEST_CHARS = 16 * 1024
+
+/** The bounds of one reply, and the bytes that it holds. */
+export class ReplyBounds {
+  readonly frameBytes: number
+  readonly jsonBytes: number
+  /** Characters that the model may write in a stream. */
+  readonly textChars: number
+  /** True if the current frame contained more than text. */
+  isRich = false
+  readonly #json: JsonBounds
+  readonly #held: Held
+  /** Bytes that are currently reported to the request's count. */
+  #told = 0
+  #requestBytes = 0
+  /** Bytes of frames with more than text, and of a parsed reply. */
+  #richBytes = 0
+
+  constructor(exchange: Exchange, endpoint: Endpoint) {
+    const { request } = exchange
+    const draws =
+      endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
+    const hasLogprobs = request.top_logprobs != null
+    this.frameBytes = draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
+    this.jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
+    const tokens = Math.min(
+      request.max_output_tokens ?? Number.POSITIVE_INFINITY,
+      endpoint.maxOutputTokens ?? Number.POSITIVE_INFINITY,
+    )
+    this.textChars = Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
+    this.#json = hasLogprobs ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
+    this.#held = exchange.held
+  }
+
+  /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
+  encoded(body: string): void {
+    this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
+    this.#told = this.#requestBytes
+    if (this.#held.hold(this.#told)) return
+    this.drop()
+    throw overloaded()
+  }
+
+  /** Called when the request has been sent. */
+  answered(): void {
+    if (this.#requestBytes === 0) return
+    this.#tell(this.#told - this.#requestBytes)
+    this.#requestBytes = 0
+  }
+
+  /**
+   * Call it before parsing a frame that is not short.
+   * @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts
+   */
+  checkFrame(data: string): void {
+    this.#check(Buffer.from(data))
+  }
+
+  /**
+   * Call it before parsing a whole reply that is not short. `keptBytes`: those of the document and of the parts cut out
+   * of it.
+   * @throws GatewayError as `checkFrame`, or `overloaded`
+   */
+  checkBody(bytes: Buffer, keptBytes: number): void {
+    const count = this.#check(bytes)
+    this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
+    this.#tell(keptBytes + this.#richBytes)
+  }
+
+  /** Counts a frame with more than text, of which the decoder or the answer may keep everything. */
+  addRich(data: string): void {
+    this.#richBytes += RICH_BYTES * data.length
+  }
+
+  /**
+   * Counts the memory of the reply: bytes that wait for the rest of their frame or body, and characters of output.
+   * @throws GatewayError `overloaded`
+   */
+  count(waitingBytes: number, saidChars: number): void {
+    const bytes = this.#requestBytes + waitingBytes + this.#richBytes + CHAR_BYTES * saidChars
+    if (Math.abs(bytes - this.#told) >= TOLD_BYTES) this.#tell(bytes)
+  }
+
+  /** Releases everything that the reply holds. */
+  drop(): void {
+    this.#requestBytes = 0
+    this.#richBytes = 0
+    this.#held.hold(-this.#told)
+    this.#told = 0
+  }
+
+  #check(bytes: Buffer) {
+    const count = countJson(bytes, this.#json)
+    if (count.excess === null) return count
+    throw new GatewayError(
+      'provider_unavailable',
+      count.excess === 'depth'
+        ? 'The provider sent a value that is nested too deeply'
+        : 'The provider sent a value with too many elements',
+    )
+  }
+
+  #tell(bytes: number): void {
+    const more = bytes - this.#told
+    this.#told = bytes
+    if (!this.#held.hold(more)) throw overloaded()
+  }
+}

@@ -1,0 +1,316 @@
+/** Turn: one model call that counts. The answer receives the reply, and server tools remove their calls from it. */
+import type { Clock } from '../../base/clock.ts'
+import type { PicoUsd } from '../../base/money.ts'
+import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
+import type { ToolPlace } from '../../features/tools/tool.ts'
+import type { Format, WireRequest } from '../../formats/format.ts'
+import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.ts'
+import { type Endpoint, type FormatName, textFormat } from '../../protocol/provider.ts'
+import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import { admitCall, type CallTerms, mostOutput } from '../accounting/account.ts'
+import { type Answer, type LearnFrame, lessonsFor } from '../answer/answer.ts'
+import type { RunningExchange } from '../exchange-stages.ts'
+import { OutputGuard } from '../guard/guard.ts'
+import type { PluginChain } from '../plugin-chain.ts'
+import type { RouteCandidate } from '../routing/rank.ts'
+import { compactsItself, type Summaries } from '../summaries.ts'
+import { type CallSeals, SIGNING } from '../tool-calls/call-seals.ts'
+import { type FittedRequest, fitTools, withClientPaths } from '../tool-calls/client-tools.ts'
+import { type DeclaredFunction, placeOf, ToolCalls } from '../tool-calls/tool-calls.ts'
+import { AnswerTarget } from './answer-target.ts'
+import { Attempt } from './attempt.ts'
+import type { AttemptTarget } from './attempt-target.ts'
+import { ModelCall, type ModelCallDeps } from './model-call.ts'
+
+export interface TurnDeps extends ModelCallDeps {
+  /** Absent: signatures of calls are lost if clients leave them out. */
+  readonly callSeals?: CallSeals
+  /** Absent: provider-made summaries are sent unchanged, and no provider is asked for one. */
+  readonly summaries?: Summaries
+  readonly formats: Readonly<Record<FormatName, Format>>
+  readonly clock: Clock
+}
+
+/** The reply of a model that has answered. */
+export interface TurnReply {
+  readonly attempt: AttemptRecord
+  readonly finish: Finish
+  /** Null if no server tool is declared. */
+  readonly calls: ToolCalls | null
+  /** True if the caller's limits ended it, possibly within a call. */
+  readonly isCut: boolean
+  /** Adds to the answer the client's calls that waited for server tools. */
+  release(): void
+}
+
+/** The functions that represent server tools to the model. */
+type DeclaredFunctions = ReadonlyMap<string, DeclaredFunction>
+
+type Declare = (place: ToolPlace) => Promise<{
+  readonly prompt: ResponsesRequest
+  readonly functions: DeclaredFunctions
+  readonly takesUnknown: boolean
+}>
+
+/**
+ * Calls the model with the prompt of the exchange, which plugins adapt to each endpoint, and passes its reply to
+ * `onward`. Rejects, or returns null, as `ModelCall.ask` does.
+ */
+export function askModel<Then>(
+  deps: TurnDeps,
+  exchange: RunningExchange,
+  declare: Declare | null,
+  onward: (reply: TurnReply | null) => Then | Promise<Then>,
+): Promise<Then> {
+  const { answer, candidate, candidates, plugins } = exchange
+  answer.openTurn(plugins?.holds === true)
+  const call = new TurnCall(deps, exchange, declare)
+  // Uses a callback, because it needs less memory than an async function that waits as long as the stream is open.
+  return call.ask(candidate === null ? candidates[0] : askedAgain(exchange, candidate), reply => {
+    if (reply === null) return onward(null)
+    const { candidate: asked, record, figures, finish } = reply
+    const { endpoint } = asked
+    exchange.ranking.stay?.succeeded(asked, figures.usage)
+    exchange.prefix?.note(asked, figures.usage)
+    if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
+    exchange.onModel?.(endpoint.modelId)
+    exchange.candidate = asked
+    return onward({
+      attempt: record,
+      finish,
+      calls: call.calls,
+      isCut: figures.isCut,
+      release: () => call.answerTarget?.release(),
+    })
+  })
+}
+
+/**
+ * The candidate that answered last, or another one if the prompt has grown so that the last one would take only part of
+ * it.
+ */
+function askedAgain(
+  { candidates, plugins, prompt }: RunningExchange,
+  candidate: RouteCandidate,
+): RouteCandidate | undefined {
+  if (plugins?.fits !== true || plugins.fitting(candidate.endpoint, prompt) === 'whole') return candidate
+  const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
+    (credential === null) === (candidate.credential === null)
+  const larger = candidates.find(
+    each => isPaidAlike(each) && plugins.fitting(each.endpoint, prompt) === 'whole',
+  )
+  return larger ?? candidate
+}
+
+/** The request of one attempt of a turn, and its form. */
+interface TurnTerms {
+  readonly prompt: ResponsesRequest
+  readonly format: Format
+  /** Client tools that are sent in another form; null if none. */
+  readonly fitted: FittedRequest | null
+  /** Null: no server tool is declared. */
+  readonly calls: ToolCalls | null
+  /** Null if the caller has no spending limits. */
+  readonly limit: CallTerms | null
+}
+
+/** The model call of one turn. */
+class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
+  /** Calls of the attempt that was opened last. */
+  calls: ToolCalls | null = null
+  answerTarget: AnswerTarget | null = null
+  readonly #declare: Declare | null
+
+  constructor(deps: TurnDeps, exchange: RunningExchange, declare: Declare | null) {
+    super(deps, exchange)
+    this.#declare = declare
+  }
+
+  /** False because server tools and fitting plugins keep the state of a single attempt; batches are not in a hurry. */
+  protected override hedges(): boolean {
+    const { batch, plugins } = this.exchange
+    return this.#declare === null && plugins?.fits !== true && batch === undefined
+  }
+
+  protected isSeen(): boolean {
+    return this.exchange.answer.turnSeen
+  }
+
+  protected drop(): void {
+    this.exchange.answer.dropTurn()
+  }
+
+  protected prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
+    const { exchange, deps } = this
+    const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
+    const signs = candidate.endpoint.format === SIGNING
+    const recalling = signs ? (deps.callSeals?.recall(exchange) ?? null) : null
+    if (looking !== null || recalling !== null)
+      return Promise.all([looking, recalling]).then(() => this.prepare(candidate))
+    const fitting = exchange.plugins === null ? undefined : fitPrompt(exchange, exchange.plugins, candidate)
+    if (this.#declare !== null || fitting instanceof Promise) return this.#prepareLater(candidate, fitting)
+    return this.#admit(candidate, exchange.prompt, null)
+  }
+
+  protected encode(record: AttemptRecord, { prompt, format, fitted }: TurnTerms): WireRequest {
+    const { deps, exchange } = this
+    const wire =
+      fitted === null
+        ? deps.requests.encode(exchange, record, format, prompt)
+        : withClientPaths(fitted.toolPaths, () => deps.requests.encode(exchange, record, format, prompt))
+    // Only in the first turn, because prompts of later turns may quote texts that were withheld.
+    if (exchange.request.debug?.echo_upstream_body === true && exchange.bill.turns === 0)
+      exchange.debug.bodies.push(wire.body)
+    return wire
+  }
+
+  /** Submits a call that is the only one of its exchange, and whose exchange can be split into two halves. */
+  protected override submits(record: AttemptRecord, terms: TurnTerms, wire: WireRequest): boolean {
+    const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = this.exchange
+    if (batch?.submit === undefined || request.stream === true) return false
+    if (terms.calls !== null || terms.fitted !== null) return false
+    if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
+    // Findings in the request are reported with the reply, and would be lost by then.
+    if (withMetadata && pipeline.length > 0) return false
+    const reserved: PicoUsd = terms.limit?.reserved ?? 0
+    return batch.submit({ exchange: this.exchange, attempt: record, wire, reserved })
+  }
+
+  protected open(record: AttemptRecord, { format, calls, fitted, limit }: TurnTerms): Attempt {
+    const { deps, exchange } = this
+    this.calls = calls
+    return new Attempt(deps, exchange, record, {
+      format,
+      body: null,
+      takesMessages:
+        calls === null && fitted === null && !exchange.answer.live && isUnseen(exchange, record.endpoint),
+      debug: exchange.request.debug?.timings === true ? exchange.debug : null,
+      meter: limit?.meter ?? null,
+    })
+  }
+
+  protected mostTokens({ endpoint }: AttemptRecord, { prompt, limit }: TurnTerms): number {
+    if (limit !== null) return limit.meter.coveredTokens
+    return Math.min(prompt.max_output_tokens ?? Number.POSITIVE_INFINITY, mostOutput(endpoint))
+  }
+
+  protected target(attempt: Attempt, record: AttemptRecord, terms: TurnTerms): AttemptTarget {
+    const { deps, exchange } = this
+    const { calls, fitted, format } = terms
+    const { answer, guarding } = exchange
+    const { figures } = attempt
+    const relays = answer.live ? answer.relays : null
+    const learn =
+      relays === null || calls !== null || fitted !== null
+        ? null
+        : lessonsOf(format, relays, exchange, record.endpoint)
+    const target = new AnswerTarget({
+      clock: deps.clock,
+      exchange,
+      answer,
+      figures,
+      record,
+      calls,
+      fitted,
+      learn,
+      summaries: deps.summaries?.seal,
+    })
+    answer.follow(attempt)
+    if (calls !== null) this.answerTarget = target
+    return guarding?.reply == null ? target : new OutputGuard(guarding.reply, exchange, attempt, target)
+  }
+
+  async #prepareLater(candidate: RouteCandidate, fitting: void | Promise<void>): Promise<TurnTerms | null> {
+    if (fitting instanceof Promise) await fitting
+    if (this.#declare === null) return this.#admit(candidate, this.exchange.prompt, null)
+    const { endpoint } = candidate
+    const declared = await this.#declare(placeOf(endpoint, this.deps.formats[textFormat(endpoint)]))
+    // If the provider runs all of them itself, there are no calls to take out, so the reply may be relayed.
+    const { functions, prompt, takesUnknown } = declared
+    // Output that plugins judge or replace is reported in the order in which it arrives.
+    const { plugins } = this.exchange
+    const holds = plugins === null || !(plugins.judges || plugins.finishes)
+    const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holds })
+    return this.#admit(candidate, prompt, calls)
+  }
+
+  /** The terms, with the output that the caller's limits allow; null if they allow nothing. */
+  #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
+    const { formats, summaries } = this.deps
+    const wish = prompt[COMPACTS]
+    // Routing never selects embeddings endpoints here.
+    const usual = formats[endpoint.format as FormatName]
+    if (usual.variant !== undefined) return usual.variant(prompt, this.exchange.dialect, endpoint) ?? usual
+    if (wish === undefined || summaries === undefined || !compactsItself(endpoint, formats, summaries.mode))
+      return usual
+    return usual.compaction?.format(wish.threshold) ?? usual
+  }
+
+  #admit(
+    candidate: RouteCandidate,
+    prompt: ResponsesRequest,
+    calls: ToolCalls | null,
+  ): TurnTerms | null | Promise<TurnTerms | null> {
+    const format = this.#formatFor(candidate, prompt)
+    const allowance = this.exchange.reservation?.allowance ?? null
+    // A plain request has no tools, and most have no limit.
+    if (allowance === null && this.exchange.plan !== null)
+      return { prompt, format, fitted: null, calls, limit: null }
+    if (allowance === null) return termsOf(candidate, prompt, format, calls, null)
+    const limit = admitCall(this.exchange, allowance, prompt, candidate)
+    if (limit instanceof Promise)
+      return limit.then(is => (is === null ? null : termsOf(candidate, prompt, format, calls, is)))
+    return limit === null ? null : termsOf(candidate, prompt, format, calls, limit)
+  }
+}
+
+function termsOf(
+  { endpoint }: RouteCandidate,
+  given: ResponsesRequest,
+  format: Format,
+  calls: ToolCalls | null,
+  limit: CallTerms | null,
+): TurnTerms {
+  const fitted = fitTools(given, format, endpoint.provider)
+  const fitting = fitted?.prompt ?? given
+  const cap = limit?.cap ?? null
+  const prompt = cap === null ? fitting : { ...fitting, max_output_tokens: cap }
+  return { prompt, format, fitted, calls, limit }
+}
+
+/** Lets plugins make the prompt fit the endpoint. A promise only if one of them has to. */
+function fitPrompt(
+  exchange: RunningExchange,
+  plugins: PluginChain,
+  { endpoint }: RouteCandidate,
+): void | Promise<void> {
+  const { answer, guarding } = exchange
+  if (!plugins.fits) {
+    annotate(answer, plugins)
+    return
+  }
+  return plugins.fitTo(exchange, endpoint, guarding?.input).then(() => annotate(answer, plugins))
+}
+
+function annotate(answer: Answer, plugins: PluginChain): void {
+  answer.annotate(plugins.annotations())
+  const found = plugins.found()
+  if (found.length > 0) answer.cite(found, true)
+}
+
+/** True if nothing has to read the whole reply, and nothing is added to it. */
+function isUnseen({ answer, guarding, plugins, tools }: RunningExchange, { provider }: Endpoint): boolean {
+  if (guarding?.reply != null || plugins !== null || tools !== null) return false
+  return !answer.cites && !provider.quirks.includes('no-relay')
+}
+
+/** Null unless both sides have a dialect, and the content may be relayed unread. */
+function lessonsOf(
+  { dialect, framing }: Format,
+  relays: DialectName,
+  { answer, guarding }: RunningExchange,
+  { provider }: Endpoint,
+): LearnFrame | null {
+  if (guarding?.reply != null || dialect === null || answer.cites || framing(true) !== 'sse') return null
+  return provider.quirks.includes('no-relay') ? null : lessonsFor(dialect, relays)
+}

@@ -1,0 +1,190 @@
+/**
+ * Watches budgets: checks keys that have spent money, one organization after another, and raises a bounded number of
+ * alerts for each. If there are too many keys to remember, the rest are read from the Store, so that no key is missed.
+ * Main thread.
+ */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import { periodStart } from '../../callers/limits/periods.ts'
+import { limitUsageOf, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
+import type { Store } from '../../storage/store.ts'
+import { type AlertEvent, alertId } from './alert.ts'
+
+/** A key that was used, by its organization. */
+export interface UsedKey {
+  readonly hash: string
+  readonly organizationId: string
+}
+
+interface BudgetWatchOptions {
+  readonly store: Pick<Store, 'keys' | 'ledger' | 'alerts'>
+  /** True: it is new, and will be told. */
+  readonly raise: (event: AlertEvent) => boolean
+  /** Name of this instance. */
+  readonly node: string
+  readonly byokFeePercent: number
+  readonly clock: Clock
+}
+
+/** Keys of one look. */
+const KEYS_MAX = 200
+/** Keys that wait for a look; further ones are found by reading all that have a limit. */
+const WAITING_PER_ORGANIZATION = 1_000
+const WAITING_MAX = 20_000
+/** Alerts of one organization and hour: whoever makes thousands of tiny budgets floods no receiver. */
+const TOLD_PER_HOUR = 20
+const STEPS = [
+  { share: 80, type: 'budget.80' },
+  { share: 100, type: 'budget.100' },
+] as const
+type BudgetType = (typeof STEPS)[number]['type']
+
+/** One organization in one hour. */
+interface Told {
+  /** Ids of alerts. */
+  readonly raised: Set<string>
+  /** Hashes of the keys whose alerts had no room, by type. */
+  readonly leftOut: Map<BudgetType, Set<string>>
+}
+
+export class BudgetWatch {
+  readonly #options: BudgetWatchOptions
+  /** Hashes by organization; the one that has waited longest is first. */
+  readonly #used = new Map<string, Set<string>>()
+  #waiting = 0
+  /**
+   * The last hash that was read from the Store; null: nothing is read. Begins with all: a process that ended may not
+   * have looked at what it had shipped, and a key that has spent all it may is used by nobody any more.
+   */
+  #readUpTo: string | null = ''
+  /** More keys had no room since the reading began. */
+  #readAgain = false
+  #hour = ''
+  readonly #told = new Map<string, Told>()
+
+  constructor(options: BudgetWatchOptions) {
+    this.#options = options
+  }
+
+  noteUsed(keys: readonly UsedKey[]): void {
+    for (const { hash, organizationId } of keys) {
+      const hashes = this.#used.get(organizationId) ?? new Set()
+      if (hashes.has(hash)) continue
+      if (hashes.size === WAITING_PER_ORGANIZATION || this.#waiting === WAITING_MAX) {
+        if (this.#readUpTo === null) this.#readUpTo = ''
+        else this.#readAgain = true
+        continue
+      }
+      hashes.add(hash)
+      this.#waiting++
+      this.#used.set(organizationId, hashes)
+    }
+  }
+
+  /** Looks at some keys. Rejects as the Store does: keys that were not looked at wait again. */
+  async look(): Promise<void> {
+    this.#turnHour()
+    const keys = this.#next()
+    try {
+      for (let key = keys[0]; key !== undefined; key = keys[0]) {
+        await this.#check(key)
+        keys.shift()
+      }
+    } catch (error) {
+      this.noteUsed(keys)
+      throw error
+    }
+    if (this.#readUpTo !== null) await this.#read(this.#readUpTo)
+  }
+
+  /** One key of each organization in turn. */
+  #next(): UsedKey[] {
+    const keys: UsedKey[] = []
+    while (keys.length < KEYS_MAX) {
+      const [first] = this.#used
+      if (first === undefined) break
+      const [organizationId, hashes] = first
+      const [hash = ''] = hashes
+      hashes.delete(hash)
+      this.#waiting--
+      this.#used.delete(organizationId)
+      if (hashes.size > 0) this.#used.set(organizationId, hashes)
+      keys.push({ hash, organizationId })
+    }
+    return keys
+  }
+
+  /** Looks at the next keys of all that have a limit. */
+  async #read(after: string): Promise<void> {
+    const keys = await this.#options.store.alerts.budgetKeys(after, KEYS_MAX)
+    for (const key of keys) {
+      await this.#check(key)
+      this.#readUpTo = key.hash
+    }
+    if (keys.length === KEYS_MAX) return
+    this.#readUpTo = this.#readAgain ? '' : null
+    this.#readAgain = false
+  }
+
+  async #check({ hash, organizationId }: UsedKey): Promise<void> {
+    const { store, clock, byokFeePercent } = this.#options
+    const key = await store.keys.find(hash)
+    if (key === null || key.limit === null || key.limit === 0) return
+    const since = periodStart(key.limitReset, clock.nowMs())
+    const sums = await store.ledger.usageSince({ organizationId, since, keyHash: hash })
+    const spent = limitUsageOf(key, sums, byokFeePercent)
+    const limit = BigInt(key.limit) * PICOS_PER_MICRO
+    for (const { share, type } of STEPS) {
+      if (spent * 100n < limit * BigInt(share)) continue
+      const event: AlertEvent = {
+        type,
+        object: { kind: 'key', id: hash, name: key.name, workspaceId: key.workspaceId },
+        window: `${since} ${key.limit}`,
+        data: {
+          limit_usd: key.limit / 1e6,
+          spent_usd: Number(spent / PICOS_PER_MICRO) / 1e6,
+          limit_reset: key.limitReset,
+        },
+      }
+      // One that was told before takes no room of those of this hour.
+      const id = alertId(event)
+      if (!(await store.alerts.isKnown(id))) this.#tell(organizationId, type, event, id)
+    }
+  }
+
+  #tell(organizationId: string, type: BudgetType, event: AlertEvent, id: string): void {
+    let told = this.#told.get(organizationId)
+    if (told === undefined) {
+      told = { raised: new Set(), leftOut: new Map() }
+      this.#told.set(organizationId, told)
+    }
+    // It may not be in the Store yet.
+    if (told.raised.has(id)) return
+    if (told.raised.size < TOLD_PER_HOUR) {
+      if (this.#options.raise(event)) told.raised.add(id)
+      return
+    }
+    const hashes = told.leftOut.get(type) ?? new Set()
+    hashes.add(event.object.id)
+    told.leftOut.set(type, hashes)
+  }
+
+  /** With a new hour, tells how many alerts the last one had no room for, and looks at their keys again. */
+  #turnHour(): void {
+    const hour = isoInstant(this.#options.clock.nowMs()).slice(0, 13)
+    if (hour === this.#hour) return
+    const { raise, node } = this.#options
+    for (const [id, { leftOut }] of this.#told)
+      for (const [type, hashes] of leftOut) {
+        raise({
+          type,
+          object: { kind: 'organization', id, name: id, workspaceId: null },
+          // Each instance has left out others.
+          window: `${this.#hour} ${node}`,
+          data: { left_out: hashes.size },
+        })
+        this.noteUsed([...hashes].map(hash => ({ hash, organizationId: id })))
+      }
+    this.#told.clear()
+    this.#hour = hour
+  }
+}

@@ -1,0 +1,155 @@
+/**
+ * The outbox of alerts: stores each alert once for all instances, and delivers it to every receiver at least once, with
+ * a longer pause after each failed try. Main thread.
+ */
+import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { AlertDelivery, AlertStore, TakenDelivery } from '../../storage/alerts.ts'
+import { type AlertEvent, alertBody, alertId } from './alert.ts'
+import { within } from './deadline.ts'
+import type { Receiver } from './receiver.ts'
+
+interface OutboxOptions {
+  readonly store: { readonly alerts: AlertStore }
+  readonly receivers: readonly Receiver[]
+  /** The gateway's own name and address in bodies. */
+  readonly gateway: string
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+}
+
+const LOOK_MS = 1_000
+/** Longer than a delivery takes: an instance that died leaves its deliveries to others. */
+const LEASE_MS = 60_000
+const FIRST_PAUSE_MS = 1_000
+const PAUSE_MAX_MS = 300_000
+/** By so much the clocks of instances may differ. */
+const CLOCKS_MS = 60_000
+/** For an answer of the Store. */
+const STORE_MS = 10_000
+/** For each receiver. */
+const TAKEN_MAX = 20
+/** Alerts that wait in memory while the Store is away. */
+const WAITING_MAX = 1_000
+
+export class Outbox {
+  readonly #options: OutboxOptions
+  /** Not in the Store yet, oldest first. */
+  #waiting: AlertDelivery[] = []
+  readonly #known = new Set<string>()
+  #timer: Timer | null = null
+  #keeping: Promise<void> | null = null
+  /** Rounds that run, by receiver. */
+  readonly #rounds = new Map<string, Promise<void>>()
+  #closed = false
+
+  constructor(options: OutboxOptions) {
+    this.#options = options
+    this.#schedule()
+  }
+
+  /** Takes an event, unless its alert is known. True: it is new, and somebody is to be told. */
+  raise(event: AlertEvent): boolean {
+    const { receivers, gateway, clock } = this.#options
+    const id = alertId(event)
+    // An alert without room counts as unknown, so that the next look can raise it.
+    if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return false
+    this.#known.add(id)
+    if (this.#known.size > 10 * WAITING_MAX) this.#known.clear()
+    const createdAt = isoInstant(clock.nowMs())
+    const body = alertBody(event, gateway, createdAt)
+    const object = `${event.object.kind} ${event.object.id}`
+    const wanting = receivers.filter(({ wants }) => wants(event.type))
+    for (const { id: receiver } of wanting)
+      this.#waiting.push({ alertId: id, receiver, type: event.type, object, body, createdAt })
+    return wanting.length > 0
+  }
+
+  /** Stores what waits, and delivers what is due. A receiver that is asked already is not asked again meanwhile. */
+  async run(): Promise<void> {
+    await this.#keep()
+    await Promise.all(this.#begin())
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#keeping
+    await Promise.all(this.#rounds.values())
+  }
+
+  /** Stores what waits. Those who ask at once share one run. */
+  #keep(): Promise<void> {
+    this.#keeping ??= this.#keepAll().finally(() => {
+      this.#keeping = null
+    })
+    return this.#keeping
+  }
+
+  async #keepAll(): Promise<void> {
+    const { store, clock } = this.#options
+    try {
+      for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+        await within(clock, STORE_MS, store.alerts.add(next, clock.nowMs()))
+        this.#waiting.shift()
+      }
+    } catch {
+      // The Store is away, which its own watch tells: what waits is tried again.
+    }
+  }
+
+  /** Each receiver has rounds of its own: one that is slow or away must not hold up the others. */
+  #begin(): readonly Promise<void>[] {
+    return this.#options.receivers.map(receiver => {
+      const running = this.#rounds.get(receiver.id)
+      if (running !== undefined) return running
+      const round = this.#round(receiver).finally(() => this.#rounds.delete(receiver.id))
+      this.#rounds.set(receiver.id, round)
+      return round
+    })
+  }
+
+  async #round(receiver: Receiver): Promise<void> {
+    const { store, clock } = this.#options
+    try {
+      const nowMs = clock.nowMs()
+      const latestMs = nowMs + PAUSE_MAX_MS + CLOCKS_MS
+      const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: TAKEN_MAX }
+      const taking = store.alerts.take([receiver.id], terms)
+      const taken = await within(clock, STORE_MS, taking)
+      await Promise.all(taken.map(each => this.#deliver(receiver, each)))
+    } catch {
+      // As above.
+    }
+  }
+
+  async #deliver(to: Receiver, { alertId, receiver, body, tries }: TakenDelivery): Promise<void> {
+    const { store, clock, log } = this.#options
+    const settle = (dueMs: number | null) =>
+      within(clock, STORE_MS, store.alerts.settle(alertId, receiver, dueMs))
+    const result = await to.deliver(body)
+    if (result.ok) {
+      if (tries > 0)
+        log.notice('alerts', 'alert delivered after retries', { host: to.host, alert: alertId, tries })
+      return await settle(null)
+    }
+    if (tries === 0)
+      log.notice('alerts', 'cannot deliver an alert; trying again later', {
+        host: to.host,
+        alert: alertId,
+        why: result.why,
+      })
+    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(tries, 20), PAUSE_MAX_MS)
+    await settle(clock.nowMs() + pauseMs)
+  }
+
+  #schedule(): void {
+    this.#timer = this.#options.clock.after(LOOK_MS, () => {
+      void this.#keep().then(() => {
+        if (this.#closed) return
+        this.#begin()
+        this.#schedule()
+      })
+    })
+  }
+}

@@ -1,0 +1,98 @@
+/** Reads settings from environment variables, and secrets from the files that variables name. */
+import { readFileSync } from 'node:fs'
+import { KindGuard, type TSchema } from '@sinclair/typebox'
+import { Value } from '@sinclair/typebox/value'
+import { ConfigError, expectedPhrase, type Faults, integerRange, words } from '../../base/settings/check.ts'
+import type { Setting } from '../../base/settings/setting.ts'
+import { KEY_VARIABLES } from '../../providers/table.ts'
+import { SETTINGS } from './settings.ts'
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** A value and the name of its variable. */
+interface FromEnvironment {
+  readonly name: string
+  readonly value: unknown
+}
+
+/** The value of a variable; null if it is not set or empty, as shells and compose files leave it. */
+export function variable(environment: Environment, name: string): string | null {
+  const value = environment[name]
+  return value === undefined || value === '' ? null : value
+}
+
+/**
+ * The value of a setting from its variable, or from the file that `NAME_FILE` names; null if neither is set.
+ * @throws ConfigError that names the variable.
+ */
+export function readSetting(environment: Environment, { schema, notes }: Setting): FromEnvironment | null {
+  if (notes.env === undefined) return null
+  const names = notes.anyCase === true ? [notes.env.toLowerCase(), notes.env] : [notes.env]
+  const given = firstOf(names, name => textOf(environment, name, notes.secret === true))
+  if (given === null) return null
+  const value = parse(schema, given.text)
+  if (!Value.Check(schema, value)) throw new ConfigError(`${given.name}: expected ${expected(schema)}`)
+  return { name: given.name, value }
+}
+
+function firstOf<Value>(names: readonly string[], read: (name: string) => Value | null): Value | null {
+  for (const name of names) {
+    const value = read(name)
+    if (value !== null) return value
+  }
+  return null
+}
+
+function textOf(environment: Environment, name: string, secret: boolean) {
+  const text = variable(environment, name)
+  const fileName = `${name}_FILE`
+  const path = secret ? variable(environment, fileName) : null
+  if (path === null) return text === null ? null : { name, text }
+  if (text !== null) throw new ConfigError(`${name} and ${fileName}: only one of them may be set`)
+  return { name: fileName, text: readSecret(fileName, path) }
+}
+
+/** Errors do not contain the path: it may be the secret itself, in the wrong variable. */
+function readSecret(name: string, path: string): string {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8').trimEnd()
+  } catch (error) {
+    throw new ConfigError(`${name}: cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'})`)
+  }
+  if (text === '') throw new ConfigError(`${name}: the file is empty`)
+  return text
+}
+
+/** The text as a value of the schema's kind; undefined if it is none. */
+function parse(schema: TSchema, text: string): unknown {
+  if (KindGuard.IsInteger(schema)) return /^\d+$/.test(text) ? Number(text) : undefined
+  if (KindGuard.IsBoolean(schema)) return text === '1' || (text === '0' ? false : undefined)
+  return text
+}
+
+function expected(schema: TSchema): string {
+  if (KindGuard.IsInteger(schema)) return integerRange(schema)
+  if (KindGuard.IsBoolean(schema)) return '0 or 1'
+  return expectedPhrase(schema) ?? (KindGuard.IsUnion(schema) ? `one of ${words(schema)}` : 'another value')
+}
+
+/** The keys that are in the environment under the providers' own names, by slug. */
+export function readProviderKeys(environment: Environment, faults: Faults): Readonly<Record<string, string>> {
+  const keys: Record<string, string> = {}
+  for (const [slug, name] of KEY_VARIABLES) {
+    const key = variable(environment, name)?.trim() ?? ''
+    if (key === '') continue
+    if (/^[\x21-\x7e]+$/.test(key)) keys[slug] = key
+    else faults.add(name, 'expected a key without spaces or line breaks')
+  }
+  return keys
+}
+
+/** The variables that hold secrets of their own, not the name of a file with one. */
+export function secretVariables(environment: Environment): readonly string[] {
+  const names = SETTINGS.flatMap(({ notes: { env, secret } }) =>
+    env !== undefined && secret === true ? [env] : [],
+  )
+  return [...names, ...KEY_VARIABLES.values()].filter(name => variable(environment, name) !== null)
+}

@@ -1,0 +1,107 @@
+/**
+ * The OpenTelemetry variables (`OTEL_…`), which people set for all their services alike: they override the `tracing`
+ * group. Values that are meant for other services only, such as `grpc`, turn traces off and are not errors. Pure.
+ */
+import type { Faults } from '../../base/settings/check.ts'
+import { collectorFault, OTLP_PROTOCOLS } from '../../base/telemetry/otlp/terms.ts'
+import { type Environment, variable } from './environment.ts'
+
+/** A value and its place. */
+interface Placed {
+  readonly path: readonly string[]
+  readonly value: unknown
+}
+
+/** Settings of a signal win over those of all signals. */
+function ofTraces(environment: Environment, name: string): string | null {
+  return (
+    variable(environment, `OTEL_EXPORTER_OTLP_TRACES_${name}`) ??
+    variable(environment, `OTEL_EXPORTER_OTLP_${name}`)
+  )
+}
+
+/** Share of the requests by each sampler; null: the argument says it. */
+const SAMPLERS: Readonly<Record<string, number | null>> = {
+  always_on: 1,
+  always_off: 0,
+  traceidratio: null,
+  parentbased_always_on: 1,
+  parentbased_always_off: 0,
+  parentbased_traceidratio: null,
+}
+
+export function readOtelVariables(environment: Environment, faults: Faults): readonly Placed[] {
+  const placed: Placed[] = []
+  const put = (name: string, value: unknown): void => void placed.push({ path: ['tracing', name], value })
+  const isOff =
+    variable(environment, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true' ||
+    variable(environment, 'OTEL_TRACES_EXPORTER') === 'none' ||
+    ofTraces(environment, 'PROTOCOL') === 'grpc'
+  if (isOff) {
+    put('endpoint', null)
+    return placed
+  }
+  for (const [name, variableName] of ADDRESSES) {
+    const url = variable(environment, variableName)
+    if (url === null) continue
+    const fault = collectorFault(url)
+    if (fault === null) put(name, url)
+    else faults.add(variableName, fault)
+  }
+  const protocol = ofTraces(environment, 'PROTOCOL')
+  if (protocol !== null) {
+    if (OTLP_PROTOCOLS.some(name => name === protocol)) put('protocol', protocol)
+    else faults.add('OTEL_EXPORTER_OTLP_PROTOCOL', `expected ${OTLP_PROTOCOLS.join(', ')} or grpc`)
+  }
+  const compression = ofTraces(environment, 'COMPRESSION')
+  if (compression !== null) put('compression', compression === 'gzip' ? 'gzip' : 'none')
+  const timeoutMs = Number(ofTraces(environment, 'TIMEOUT') ?? 0)
+  if (Number.isInteger(timeoutMs) && timeoutMs > 0) put('timeoutMs', Math.min(timeoutMs, 86_400_000))
+  const headers = pairsIn(ofTraces(environment, 'HEADERS'))
+  if (headers !== null) put('headers', headers)
+  readService(environment, put)
+  readSampler(environment, put)
+  return placed
+}
+
+const ADDRESSES = [
+  ['endpoint', 'OTEL_EXPORTER_OTLP_ENDPOINT'],
+  ['tracesUrl', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
+] as const
+
+function readService(environment: Environment, put: (name: string, value: unknown) => void): void {
+  const resource = pairsIn(variable(environment, 'OTEL_RESOURCE_ATTRIBUTES')) ?? {}
+  const { 'service.name': named, ...rest } = resource
+  const name = variable(environment, 'OTEL_SERVICE_NAME') ?? named
+  if (name !== undefined) put('serviceName', name)
+  if (Object.keys(rest).length > 0) put('resource', rest)
+}
+
+function readSampler(environment: Environment, put: (name: string, value: unknown) => void): void {
+  const sampler = variable(environment, 'OTEL_TRACES_SAMPLER')
+  const fixed = sampler === null ? undefined : SAMPLERS[sampler]
+  if (fixed === undefined || sampler === null) return
+  const told = variable(environment, 'OTEL_TRACES_SAMPLER_ARG')
+  const share = fixed ?? (told === null ? 1 : Number(told))
+  if (share >= 0 && share <= 1) put('share', share)
+  if (sampler.startsWith('parentbased_')) put('trust', 'always')
+}
+
+/** `a=1,b=2`, with escapes in values; null: nothing. */
+function pairsIn(text: string | null): Record<string, string> | null {
+  if (text === null) return null
+  const pairs = text.split(',').flatMap(pair => {
+    const at = pair.indexOf('=')
+    const name = pair.slice(0, at).trim()
+    return at < 1 || name === '' ? [] : [[name, decoded(pair.slice(at + 1).trim())] as const]
+  })
+  return Object.fromEntries(pairs)
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * Removes invalid values from a configuration, so that later checks can report further problems at the same
+ * start. A gateway never runs with the result. Pure.
+ */
+import type { TSchema } from '@sinclair/typebox'
+import { Value, ValueErrorType } from '@sinclair/typebox/value'
+import { ModelSchema, ProviderSchema } from '../../providers/row-schemas.ts'
+
+type Values = Record<string, unknown>
+
+/** A row that no further check objects to, in the place of one that does not fit: others keep their numbers. */
+const STAND_INS = {
+  // Its format and address are there, so models of this provider have no fault of their own.
+  providers: (row: unknown, at: number) => ({
+    slug: Value.Check(ProviderSchema.properties.slug, valueIn(row, 'slug'))
+      ? valueIn(row, 'slug')
+      : `faulty-${at}`,
+    format: 'openai-chat',
+    baseUrl: 'http://127.0.0.1',
+  }),
+  models: (row: unknown, at: number) => ({
+    id: Value.Check(ModelSchema.properties.id, valueIn(row, 'id')) ? valueIn(row, 'id') : `faulty/${at}`,
+    endpoints: Value.Check(ModelSchema.properties.endpoints, valueIn(row, 'endpoints'))
+      ? valueIn(row, 'endpoints')
+      : [{ provider: 'ollama' }],
+    // By them a format fits the model or not.
+    ...(Value.Check(ModelSchema.properties.outputModalities, valueIn(row, 'outputModalities'))
+      ? { outputModalities: valueIn(row, 'outputModalities') }
+      : {}),
+  }),
+}
+
+/** The file without the values that do not fit the schema. */
+export function withoutFaults(schema: TSchema, file: unknown): Values {
+  const rest: unknown = structuredClone(file)
+  const errors = [...Value.Errors(schema, rest)]
+  const faulty = { providers: new Set<number>(), models: new Set<number>() }
+  for (const { path, type } of errors) {
+    const [, list, at] = path.split('/')
+    if (list === 'providers' && at !== undefined) faulty.providers.add(Number(at))
+    // Elements of lists of a model's row are not removed one by one: their numbers would change.
+    else if (type !== ValueErrorType.ObjectRequiredProperty) removeAt(rest, path)
+  }
+  if (rest === null || typeof rest !== 'object' || Array.isArray(rest)) return {}
+  const values = rest as Values
+  if (Array.isArray(values['models'])) {
+    for (const [at, row] of values['models'].entries()) {
+      if (!Value.Check(ModelSchema, row)) faulty.models.add(at)
+    }
+  }
+  for (const list of ['providers', 'models'] as const) {
+    const rows = values[list]
+    if (!Array.isArray(rows)) continue
+    values[list] = rows.map((row, at) => (faulty[list].has(at) ? STAND_INS[list](row, at) : row))
+  }
+  return values
+}
+
+/** Removes what a pointer such as `/listen/port` names; an element of a list stays. */
+function removeAt(value: unknown, pointer: string): void {
+  const steps = pointer.split('/').slice(1)
+  const last = steps.pop()
+  const group = steps.reduce<unknown>(valueIn, value)
+  if (last === undefined || group === null || typeof group !== 'object' || Array.isArray(group)) return
+  delete (group as Values)[last.replaceAll('~1', '/').replaceAll('~0', '~')]
+}
+
+function valueIn(group: unknown, name: string): unknown {
+  return group !== null && typeof group === 'object' && Object.hasOwn(group, name)
+    ? Reflect.get(group, name)
+    : undefined
+}

@@ -1,0 +1,297 @@
+/**
+ * Export of usage: copies records that are in the Store into a file next to the spool, and sends that file to its
+ * destination at intervals. A file is removed once its object exists, so each record arrives at least once, even after
+ * a kill. An object is named after its node, first record and content: sending the same file again replaces its object,
+ * and a file with fewer or more records is another object. Main thread: whole files are read and hashed elsewhere.
+ */
+import { webcrypto } from 'node:crypto'
+import { appendFileSync, readFileSync, renameSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { readFile, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock, Timer } from '../../base/clock.ts'
+import { systemCode } from '../../base/errors.ts'
+import { randomText } from '../../base/ids.ts'
+import type { Log } from '../../base/log/log.ts'
+import { makeFolder } from '../../storage/data-folder.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+import type { Destination } from './destination.ts'
+import { firstId, firstRecordMs, isLeft, isNameless, listed, type WaitingFile } from './files.ts'
+import { usageRow } from './usage-row.ts'
+
+export interface UsageExportOptions {
+  /** A folder of its own on a local disk. */
+  readonly folder: string
+  readonly destination: Destination
+  readonly everyMs: number
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  /** Bytes that may wait on the disk; further records are lost. Default 4 GiB. */
+  readonly maxWaitingBytes?: number
+  /** Bytes that may wait in memory while the disk takes none. Default 8 MiB. */
+  readonly maxHeldBytes?: number
+}
+
+/** A file is put before its interval is over when it is this large. */
+const FILE_MAX_BYTES = 16 * 1024 * 1024
+/** Some days of a busy instance; more would fill the disk on which the usage records themselves wait. */
+const WAITING_MAX_BYTES = 4 * 1024 * 1024 * 1024
+const HELD_MAX_BYTES = 8 * 1024 * 1024
+const NODE_CHARS = 8
+const DIGEST_CHARS = 8
+
+export class UsageExport {
+  readonly #options: UsageExportOptions
+  readonly #node: string
+  readonly #open: string
+  /** Files that wait, oldest records first. */
+  #files: WaitingFile[] = []
+  /** Of the file that is written. */
+  #openBytes = 0
+  #openSinceMs: number | null = null
+  /** Lines that the disk has not taken yet. */
+  #held = ''
+  #heldBytes = 0
+  #heldSinceMs: number | null = null
+  #lost = 0
+  #isLosing = false
+  #isFailing = false
+  #timer: Timer | null = null
+  #running: Promise<void> | null = null
+  #closed = false
+
+  /** @throws the error of the file system */
+  constructor(options: UsageExportOptions) {
+    this.#options = options
+    makeFolder(options.folder)
+    this.#node = nodeOf(options.folder)
+    this.#open = join(options.folder, `open-${randomText(NODE_CHARS)}`)
+    this.#find(true)
+    this.#schedule()
+  }
+
+  /** Seconds since the oldest record that is not at its destination. */
+  get lagSeconds(): number {
+    const times = [this.#openSinceMs, this.#heldSinceMs, ...this.#files.map(({ sinceMs }) => sinceMs)]
+    const oldestMs = times.reduce<number | null>(
+      (oldest, at) => (at === null || (oldest !== null && oldest <= at) ? oldest : at),
+      null,
+    )
+    return oldestMs === null ? 0 : Math.max(0, (this.#options.clock.nowMs() - oldestMs) / 1000)
+  }
+
+  /** Bytes on the disk and in memory that are not at their destination. */
+  get waitingBytes(): number {
+    return this.#filedBytes() + this.#heldBytes
+  }
+
+  /** Records for which there was no room. */
+  get lostRecords(): number {
+    return this.#lost
+  }
+
+  /** Never throws: what the disk does not take waits in memory, up to a limit. */
+  take(records: readonly UsageRecord[]): void {
+    const [first] = records
+    if (first === undefined) return
+    const lines = records.map(usageRow).join('')
+    const bytes = Buffer.byteLength(lines)
+    const {
+      maxHeldBytes = HELD_MAX_BYTES,
+      maxWaitingBytes = WAITING_MAX_BYTES,
+      log,
+      destination,
+    } = this.#options
+    if (this.#heldBytes + bytes > maxHeldBytes || this.waitingBytes + bytes > maxWaitingBytes) {
+      this.#lost += records.length
+      if (!this.#isLosing)
+        log.notice('ledger', 'export buffer full; dropping usage records from this export', {
+          to: destination.place,
+          waitingBytes: this.waitingBytes,
+        })
+      this.#isLosing = true
+      // Nothing else would try the disk before the interval is over.
+      if (this.#heldBytes > 0) this.#write()
+      return
+    }
+    this.#held += lines
+    this.#heldBytes += bytes
+    this.#heldSinceMs ??= Date.parse(first.createdAt)
+    this.#write()
+    if (this.#openBytes > FILE_MAX_BYTES) void this.run()
+  }
+
+  /** Puts all that is there. Never rejects. Those who ask at once share one run. */
+  run(): Promise<void> {
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null
+    })
+    return this.#running
+  }
+
+  /** Records that do not arrive in time are exported at the next start. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#running
+    await this.run()
+  }
+
+  #write(): void {
+    try {
+      appendFileSync(this.#open, this.#held, { mode: 0o600 })
+    } catch (error) {
+      this.#cut()
+      this.#fail(error)
+      return
+    }
+    this.#openBytes += this.#heldBytes
+    this.#openSinceMs ??= this.#heldSinceMs
+    this.#held = ''
+    this.#heldBytes = 0
+    this.#heldSinceMs = null
+  }
+
+  /** A disk that becomes full takes a part of what is written: a line that is not whole would spoil the next one. */
+  #cut(): void {
+    try {
+      if (statSync(this.#open).size > this.#openBytes) truncateSync(this.#open, this.#openBytes)
+    } catch {
+      // There is nothing to be cut.
+    }
+  }
+
+  #filedBytes(): number {
+    return this.#files.reduce((sum, { bytes }) => sum + bytes, this.#openBytes)
+  }
+
+  async #run(): Promise<void> {
+    const { destination, log } = this.#options
+    if (this.#held !== '') this.#write()
+    try {
+      this.#end()
+      this.#find(false)
+      this.#files = await this.#named(this.#files)
+      for (let next = this.#files[0]; next !== undefined; next = this.#files[0]) {
+        await this.#put(next)
+        this.#files = this.#files.filter(each => each !== next)
+      }
+      if (this.#isFailing && this.#held === '')
+        log.notice('ledger', 'exporting usage again', { to: destination.place })
+      this.#isFailing &&= this.#held !== ''
+      this.#isLosing &&= this.#isFailing
+    } catch (error) {
+      this.#fail(error)
+    }
+  }
+
+  /** Ends the file that is written: the next record begins another one. */
+  #end(): void {
+    if (this.#openBytes === 0) return
+    const file = {
+      name: `full-${randomText(NODE_CHARS)}`,
+      bytes: this.#openBytes,
+      sinceMs: this.#openSinceMs ?? this.#options.clock.nowMs(),
+    }
+    try {
+      renameSync(this.#open, join(this.#options.folder, file.name))
+      this.#files.push(file)
+    } catch (error) {
+      // Another process of the folder may have taken it.
+      if (systemCode(error) !== 'ENOENT') throw error
+    }
+    this.#openBytes = 0
+    this.#openSinceMs = null
+  }
+
+  /** Finds files that an ended process left, or another one has named. */
+  #find(isStart: boolean): void {
+    const { folder } = this.#options
+    const known = new Set(this.#files.map(({ name }) => name))
+    for (const file of listed(folder)) {
+      const { name, bytes } = file
+      const path = join(folder, name)
+      if (known.has(name) || path === this.#open || !isLeft(file, isStart)) continue
+      this.#files.push({ name, bytes, sinceMs: firstRecordMs(path) ?? this.#options.clock.nowMs() })
+    }
+    this.#files.sort((one, other) => one.sinceMs - other.sinceMs)
+  }
+
+  /** Gives each file the name of its object, which stays: whoever puts it again replaces what was put before. */
+  async #named(files: readonly WaitingFile[]): Promise<WaitingFile[]> {
+    const { folder } = this.#options
+    const named: WaitingFile[] = []
+    for (const file of files) {
+      if (!isNameless(file.name)) {
+        named.push(file)
+        continue
+      }
+      const path = join(folder, file.name)
+      const body = await readIfThere(path)
+      const name = body === null ? null : await this.#nameOf(body)
+      if (name === null) await rm(path, { force: true })
+      else {
+        await rename(path, join(folder, name))
+        named.push({ ...file, name })
+      }
+    }
+    return named
+  }
+
+  /**
+   * The name of an object: node, first record and content. Without the content a file of fewer records, shipped again
+   * after a kill, would replace an object of more. Null: there is no record in it.
+   */
+  async #nameOf(body: Buffer): Promise<string | null> {
+    const first = firstId(body)
+    if (first === null) return null
+    // In another thread: this one has all others to serve.
+    const digest = Buffer.from(await webcrypto.subtle.digest('SHA-256', body)).toString('hex')
+    return `${this.#node}-${first}-${digest.slice(0, DIGEST_CHARS)}.jsonl`
+  }
+
+  async #put({ name }: WaitingFile): Promise<void> {
+    const { folder, destination } = this.#options
+    const path = join(folder, name)
+    const body = await readIfThere(path)
+    if (body === null) return
+    await destination.put(name, body)
+    await rm(path, { force: true })
+  }
+
+  #fail(error: unknown): void {
+    const { log, destination } = this.#options
+    if (!this.#isFailing)
+      log.fault('ledger', 'cannot export usage; records are kept on disk', error, { to: destination.place })
+    this.#isFailing = true
+  }
+
+  #schedule(): void {
+    const { clock, everyMs } = this.#options
+    this.#timer = clock.after(everyMs, () => {
+      void this.run().then(() => {
+        if (!this.#closed) this.#schedule()
+      })
+    })
+  }
+}
+
+/** Null: another process of the folder has put it. */
+async function readIfThere(path: string): Promise<Buffer | null> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    if (systemCode(error) === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** The name of this node in objects; it stays after a restart. */
+function nodeOf(folder: string): string {
+  const path = join(folder, 'node')
+  try {
+    writeFileSync(path, randomText(NODE_CHARS), { flag: 'wx', mode: 0o600 })
+  } catch {
+    // It has one.
+  }
+  return readFileSync(path, 'utf8')
+}

@@ -1,0 +1,328 @@
+/**
+ * Keeps the catalogue of the process up to date: the configuration, imported models, and provider lists. Fetches the
+ * lists from providers, stores them, and reports every change to all threads. Main thread.
+ */
+import { createHash } from 'node:crypto'
+import { type Clock, isoInstant, type Timer, unixSeconds } from '../../base/clock.ts'
+import { isError, systemCode, toGatewayError } from '../../base/errors.ts'
+import type { Log } from '../../base/log/log.ts'
+import { ConfigError } from '../../base/settings/check.ts'
+import type { Provider } from '../../protocol/provider.ts'
+import type { CatalogParts } from '../../providers/catalog.ts'
+import type { KnownModels } from '../../providers/compose.ts'
+import type { KnownModel } from '../../providers/known-models.ts'
+import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
+import { listModels } from '../../providers/upstream/list-models.ts'
+import type { Transport } from '../../providers/upstream/transport.ts'
+import type { CatalogueSource } from '../../storage/catalogue.ts'
+import type { Store } from '../../storage/store.ts'
+import type { Config } from '../config/config.ts'
+
+/** How a catalogue is made from a configuration; see process/wiring/catalog.ts. */
+export interface CatalogReading {
+  /** The models of the file that `catalogue.import` names; none without one. @throws ConfigError */
+  readonly importedFile: (config: Config) => readonly KnownModel[]
+  /** True if providers are asked for their models. */
+  readonly discovers: (config: Config) => boolean
+  readonly askedProviders: (config: Config, providers: Iterable<Provider>) => readonly Provider[]
+  /** @throws ConfigError */
+  readonly configuredParts: (config: Config, facts: CatalogFacts) => CatalogParts
+  readonly packParts: (parts: CatalogParts) => PackedCatalogue
+}
+
+export interface CatalogFacts {
+  /** Address of the simulated provider; null where none listens. */
+  readonly simUrl: string | null
+  /** Imported and discovered models. Default: none. */
+  readonly known?: KnownModels
+  /** Unix seconds, of models whose creation is not known. Default 0. */
+  readonly created?: number
+}
+
+interface CatalogueKeeperDeps {
+  readonly reading: CatalogReading
+  readonly config: Config
+  readonly simUrl: string | null
+  readonly store: Pick<Store, 'catalogue'>
+  /** Makes the client that asks providers; called before the first question. */
+  readonly createClient: () => Transport
+  readonly clock: Clock
+  readonly log: Pick<Log, 'notice'>
+  /** Called with each later catalogue. */
+  readonly onChange: (packed: PackedCatalogue) => void
+}
+
+/** The source of `sluice models import`. */
+export const IMPORT_SOURCE = 'import'
+
+/** How long a start waits for providers that were never asked before. */
+const FIRST_ANSWER_MS = 2_000
+/** How often the keeper reads the Store for lists of other processes. */
+const LOOK_MS = 5_000
+/** A provider that gave no list is asked again after this, or sooner where lists are refreshed more often. */
+const RETRY_MS = 30_000
+
+export function providerSource(slug: string): string {
+  return `provider:${slug}`
+}
+
+/** A list as the Store keeps it. */
+export function sourceOf(source: string, models: readonly KnownModel[], clock: Clock): CatalogueSource {
+  const facts = JSON.stringify(models)
+  const version = createHash('sha256').update(facts).digest('hex').slice(0, 32)
+  return { source, version, models: models.length, facts, updatedAt: isoInstant(clock.nowMs()) }
+}
+
+interface KeptList {
+  readonly version: string
+  readonly models: readonly KnownModel[]
+}
+
+export class CatalogueKeeper {
+  readonly #deps: CatalogueKeeperDeps
+  readonly #created: number
+  readonly #closing = new AbortController()
+  /** Lists of the Store by source. */
+  readonly #lists = new Map<string, KeptList>()
+  /** Providers that did not answer last time. Each is logged once. */
+  readonly #failing = new Set<string>()
+  #config: Config
+  #file: readonly KnownModel[]
+  #parts: CatalogParts
+  #packed: PackedCatalogue
+  #client: Transport | null = null
+  #look: Timer | null = null
+  #ask: Timer | null = null
+  #looking: Promise<void> | null = null
+  #asking: Promise<void> | null = null
+  #asksAgain = false
+
+  /** @throws ConfigError */
+  constructor(deps: CatalogueKeeperDeps) {
+    this.#deps = deps
+    this.#config = deps.config
+    this.#created = unixSeconds(deps.clock)
+    this.#file = deps.reading.importedFile(deps.config)
+    this.#parts = this.#compose(deps.config, this.#file)
+    this.#packed = this.#deps.reading.packParts(this.#parts)
+  }
+
+  /** The current catalogue. */
+  get packed(): PackedCatalogue {
+    return this.#packed
+  }
+
+  get counts(): { readonly providers: number; readonly models: number } {
+    return { providers: this.#parts.providers.size, models: this.#parts.models.length }
+  }
+
+  /**
+   * Reads the lists of the Store and asks providers for theirs. Waits at most 2 s, and only for providers whose list is
+   * not in the Store. Never rejects.
+   */
+  async start(): Promise<void> {
+    await this.#readStore()
+    const isNew = this.#asked().some(({ slug }) => !this.#lists.has(providerSource(slug)))
+    const asked = this.#askAll()
+    if (isNew) await this.#briefly(asked)
+    this.#lookLater()
+  }
+
+  /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
+  reconfigure(config: Config): void {
+    const file = this.#deps.reading.importedFile(config)
+    const parts = this.#compose(config, file)
+    this.#config = config
+    this.#file = file
+    this.#take(parts)
+    this.#asksAgain = true
+    void this.#askAll()
+  }
+
+  /** Reads the Store now, because another process changed it. */
+  async refresh(): Promise<void> {
+    await this.#readStore()
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort(new Error('the gateway stops'))
+    this.#look?.cancel()
+    this.#ask?.cancel()
+    await this.#looking
+    await this.#asking
+    await this.#client?.close()
+  }
+
+  #asked(): readonly Provider[] {
+    return this.#deps.reading.askedProviders(this.#config, this.#parts.providers.values())
+  }
+
+  /** @throws ConfigError */
+  #compose(config: Config, file: readonly KnownModel[]): CatalogParts {
+    const stored = this.#lists.get(IMPORT_SOURCE)?.models ?? []
+    const inFile = new Set(file.map(({ id }) => id))
+    const imported = file.length === 0 ? stored : [...file, ...stored.filter(({ id }) => !inFile.has(id))]
+    const discovered = new Map<string, readonly KnownModel[]>()
+    if (this.#deps.reading.discovers(config)) {
+      for (const [source, { models }] of this.#lists) {
+        if (source !== IMPORT_SOURCE) discovered.set(source.slice(providerSource('').length), models)
+      }
+    }
+    return this.#deps.reading.configuredParts(config, {
+      simUrl: this.#deps.simUrl,
+      known: { imported, discovered },
+      created: this.#created,
+    })
+  }
+
+  #recompose(): void {
+    try {
+      this.#take(this.#compose(this.#config, this.#file))
+    } catch (error) {
+      // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
+      const reason = error instanceof ConfigError ? error.message : 'unknown'
+      this.#deps.log.notice('catalog', 'catalogue not reloaded; still using the old one', { reason })
+    }
+  }
+
+  #take(parts: CatalogParts): void {
+    this.#parts = parts
+    this.#packed = this.#deps.reading.packParts(parts)
+    this.#deps.onChange(this.#packed)
+  }
+
+  /** Reads new lists from the Store. Never rejects: while the Store is away, the known lists stay. */
+  #readStore(): Promise<void> {
+    this.#looking ??= this.#readLists()
+      .catch(() => undefined)
+      .finally(() => {
+        this.#looking = null
+      })
+    return this.#looking
+  }
+
+  async #readLists(): Promise<void> {
+    const { catalogue } = this.#deps.store
+    const found = await catalogue.list()
+    let isChanged = false
+    for (const { source, version } of found) {
+      if (this.#lists.get(source)?.version === version) continue
+      const list = await catalogue.find(source)
+      const models = list === null ? null : modelsIn(list.facts)
+      if (list === null || models === null) continue
+      this.#lists.set(source, { version: list.version, models })
+      isChanged = true
+    }
+    if (!found.some(({ source }) => source === IMPORT_SOURCE)) {
+      isChanged = this.#lists.delete(IMPORT_SOURCE) || isChanged
+    }
+    if (isChanged && !this.#closing.signal.aborted) this.#recompose()
+  }
+
+  #lookLater(): void {
+    if (this.#closing.signal.aborted) return
+    this.#look = this.#deps.clock.after(LOOK_MS, () => void this.#readStore().then(() => this.#lookLater()))
+  }
+
+  /** Asks all providers at once. If it runs already, it joins that run. */
+  #askAll(): Promise<void> {
+    this.#asking ??= this.#askEach().finally(() => {
+      this.#asking = null
+      if (this.#closing.signal.aborted) return
+      if (this.#asksAgain) void this.#askAll()
+      else this.#askLater()
+    })
+    return this.#asking
+  }
+
+  #askLater(): void {
+    this.#ask?.cancel()
+    if (this.#asked().length === 0) return
+    const { refreshMs } = this.#config.catalogue
+    const delayMs = this.#failing.size === 0 ? refreshMs : Math.min(refreshMs, RETRY_MS)
+    this.#ask = this.#deps.clock.after(delayMs, () => void this.#askAll())
+  }
+
+  async #askEach(): Promise<void> {
+    this.#asksAgain = false
+    const answers = await Promise.all(this.#asked().map(provider => this.#askOne(provider)))
+    const changed = answers.filter(list => list !== null)
+    if (changed.length === 0 || this.#closing.signal.aborted) return
+    for (const list of changed) {
+      // For other instances and the next start. If the Store is away, this instance uses the list all the same.
+      await this.#deps.store.catalogue.put(list).catch(() => undefined)
+    }
+    this.#recompose()
+  }
+
+  /** The provider's list if it has changed, else null. Never rejects. */
+  async #askOne(provider: Provider): Promise<CatalogueSource | null> {
+    const { clock, log } = this.#deps
+    const source = providerSource(provider.slug)
+    try {
+      this.#client ??= this.#deps.createClient()
+      const terms = { clock, signal: this.#closing.signal }
+      const { models, leftOut } = await listModels(this.#client, provider, terms)
+      const before = this.#lists.get(source)
+      // An empty list is more likely a fault than a provider without models.
+      if (models.length === 0) throw new Error('its list of models is empty')
+      if (this.#failing.delete(provider.slug))
+        log.notice('catalog', 'listing the models of a provider again', { provider: provider.slug })
+      const list = sourceOf(source, models, clock)
+      if (before?.version === list.version) return null
+      this.#lists.set(source, { version: list.version, models })
+      if (leftOut > 0) {
+        log.notice(
+          'catalog',
+          'provider lists more models than the catalogue can hold; the rest are ignored',
+          {
+            provider: provider.slug,
+            models: models.length,
+            leftOut,
+          },
+        )
+      }
+      return list
+    } catch (error) {
+      if (!this.#closing.signal.aborted && !this.#failing.has(provider.slug)) {
+        this.#failing.add(provider.slug)
+        log.notice('catalog', 'cannot list the models of a provider; still using its last list', {
+          provider: provider.slug,
+          reason: reasonOf(error),
+        })
+      }
+      return null
+    }
+  }
+
+  #briefly(work: Promise<void>): Promise<void> {
+    return new Promise(resolve => {
+      const timer = this.#deps.clock.after(FIRST_ANSWER_MS, resolve)
+      void work.finally(() => {
+        timer.cancel()
+        resolve()
+      })
+    })
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const failure = toGatewayError(error)
+  const reason = failure.metadata?.['reason']
+  if (typeof reason === 'string') return reason
+  return systemCode(error) ?? (isError(error) ? error.message : 'unknown')
+}
+
+/** Null for a list that another version of the gateway wrote in another form. */
+function modelsIn(facts: string): readonly KnownModel[] | null {
+  try {
+    const models: unknown = JSON.parse(facts)
+    return Array.isArray(models) && models.every(isKnownModel) ? models : null
+  } catch {
+    return null
+  }
+}
+
+function isKnownModel(value: unknown): value is KnownModel {
+  return typeof value === 'object' && value !== null && 'id' in value && typeof value.id === 'string'
+}

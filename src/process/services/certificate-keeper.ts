@@ -1,0 +1,127 @@
+/**
+ * Watches the certificate files of the public port: when they change, validates them and has every thread use the new
+ * certificate. A faulty pair only causes a log line and increments a counter. Main thread.
+ */
+import { type Clock, isoInstant, type Timer, within } from '../../base/clock.ts'
+import type { ProcessLog } from '../../base/log/log.ts'
+import { ConfigError } from '../../base/settings/check.ts'
+import {
+  type Certificate,
+  type CertificateFiles,
+  certificateTrace,
+  readCertificate,
+} from '../../server/certificate.ts'
+
+interface CertificateKeeperDeps {
+  readonly files: CertificateFiles
+  readonly clock: Clock
+  readonly log: Pick<ProcessLog, 'notice' | 'error'>
+  /** Lets every thread serve with this version. False: not all of them could. */
+  readonly onChange: (version: string) => Promise<boolean>
+}
+
+/** Outcomes of reloads, as the label of `gateway_tls_reloads_total`. */
+export const RELOAD_OUTCOMES = ['taken', 'refused'] as const
+type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number]
+
+/** Polling sees what notifications miss: files that are replaced, symbolic links, mounted volumes. */
+const POLL_MS = 1_000
+/** A refused pair is judged again: the clock was behind when a new one came, or a thread had no memory for it. */
+const AGAIN_MS = 60_000
+/** Longest wait for a thread; one that hangs takes the certificate when it goes on. */
+const THREADS_MS = 5_000
+const NOT_TAKEN =
+  'listen.tls: the HTTP library cannot use these files, or they changed while it was reading them'
+
+export class CertificateKeeper {
+  readonly reloads: Record<ReloadOutcome, number> = { taken: 0, refused: 0 }
+  readonly #deps: CertificateKeeperDeps
+  #current: Certificate
+  /** The state of the files that was judged last; null: they have to be judged again. */
+  #judged: string | null
+  /** A state of the files in which they were faulty once. */
+  #suspect: string | null = null
+  /** The fault of `#judged` that was logged; null: it has none. */
+  #fault: string | null = null
+  /** Monotonic: when a pair with a fault is judged again. */
+  #againMs = 0
+  #timer: Timer | null = null
+  #judging: Promise<void> | null = null
+  #closed = false
+
+  /** @throws ConfigError when the files are no good pair */
+  constructor(deps: CertificateKeeperDeps) {
+    this.#deps = deps
+    this.#judged = certificateTrace(deps.files)
+    this.#current = readCertificate(deps.files, deps.clock.nowMs())
+    this.#lookLater()
+  }
+
+  /** Unix milliseconds. */
+  get expiresAtMs(): number {
+    return this.#current.expiresAtMs
+  }
+
+  /** Reads the files now, and says at once what is wrong with them. Resolves when all threads have them. */
+  async reload(): Promise<void> {
+    await this.#judging
+    await this.#look(true)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#judging
+  }
+
+  #lookLater(): void {
+    if (this.#closed) return
+    this.#timer?.cancel()
+    this.#timer = this.#deps.clock.after(POLL_MS, () => void this.#look(false))
+  }
+
+  #look(asked: boolean): Promise<void> {
+    this.#judging ??= this.#judge(asked).finally(() => {
+      this.#judging = null
+      this.#lookLater()
+    })
+    return this.#judging
+  }
+
+  async #judge(asked: boolean): Promise<void> {
+    const { files, clock, log } = this.#deps
+    const trace = certificateTrace(files)
+    const isDue = this.#fault !== null && clock.monotonicMs() >= this.#againMs
+    if (this.#closed || (!asked && !isDue && trace === this.#judged)) return
+    const isSame = trace === this.#judged
+    let fault: string | null = null
+    try {
+      const found = readCertificate(files, clock.nowMs())
+      if (found.version !== this.#current.version) {
+        if (await this.#exchange(found.version)) {
+          this.#current = found
+          this.reloads.taken++
+          log.notice('tls', 'certificate reloaded', { expires: isoInstant(found.expiresAtMs) })
+        } else fault = NOT_TAKEN
+      }
+    } catch (error) {
+      fault = error instanceof ConfigError ? error.message : NOT_TAKEN
+    }
+    // Half of a file, or one of the two, may be there: a fault counts if nothing has changed at the next look.
+    const isFirst = fault !== null && !asked && this.#suspect !== trace
+    this.#suspect = fault === null ? null : trace
+    this.#judged = isFirst ? null : trace
+    const isLogged = isSame && !asked && fault === this.#fault
+    this.#fault = isFirst ? null : fault
+    this.#againMs = clock.monotonicMs() + AGAIN_MS
+    if (fault === null || isFirst || isLogged) return
+    this.reloads.refused++
+    log.error('tls', `certificate not reloaded; still using the old one: ${fault}`)
+  }
+
+  /** True also for threads that do not answer in time. */
+  #exchange(version: string): Promise<boolean> {
+    const { clock, onChange } = this.#deps
+    return within(clock, THREADS_MS, onChange(version)).catch(() => true)
+  }
+}

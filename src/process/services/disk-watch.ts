@@ -1,0 +1,63 @@
+/**
+ * Watches the free space of the data folder, for readiness. With a full disk, requests are still served, but nothing
+ * can be stored. Main thread.
+ */
+import { statfs } from 'node:fs/promises'
+import type { Clock, Timer } from '../../base/clock.ts'
+import type { ProcessLog } from '../../base/log/log.ts'
+
+export interface DiskWatch {
+  /** True if there is hardly any room left. */
+  readonly isFull: boolean
+  close(): void
+}
+
+interface DiskWatchOptions {
+  /** Folder in which usage records are spooled. */
+  readonly folder: string
+  readonly clock: Clock
+  readonly log: Pick<ProcessLog, 'notice' | 'error'>
+  /** Default: asks the file system. */
+  readonly freeBytes?: (folder: string) => Promise<number>
+}
+
+const INTERVAL_MS = 2_000
+/** Less than a change of the database and its log may need. */
+const ROOM_MIN_BYTES = 256 * 1024
+
+async function freeBytesOf(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+export function watchDisk({ folder, clock, log, freeBytes = freeBytesOf }: DiskWatchOptions): DiskWatch {
+  let isFull = false
+  let closed = false
+  let timer: Timer = clock.after(0, look)
+
+  function look(): void {
+    void freeBytes(folder).then(
+      free => note(free < ROOM_MIN_BYTES),
+      // The folder may be gone; then writing to it fails, and that is told.
+      () => note(false),
+    )
+  }
+
+  function note(full: boolean): void {
+    if (closed) return
+    if (full && !isFull) log.error('disk', 'the disk is full', { folder })
+    if (!full && isFull) log.notice('disk', 'the disk has free space again')
+    isFull = full
+    timer = clock.after(INTERVAL_MS, look)
+  }
+
+  return {
+    get isFull() {
+      return isFull
+    },
+    close() {
+      closed = true
+      timer.cancel()
+    },
+  }
+}

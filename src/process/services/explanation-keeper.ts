@@ -1,0 +1,108 @@
+/**
+ * Keeps explanations of requests: writes those of all threads into the Store in batches, and removes old ones. Main
+ * thread. Explanations are there to help people and are not accounting data, so those that the Store refuses for too
+ * long are dropped.
+ */
+import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { ExplanationStore, NewExplanation } from '../../storage/ledger.ts'
+import { isUnfit } from '../../storage/store.ts'
+
+interface ExplanationKeeperOptions {
+  readonly store: { readonly explanations: Pick<ExplanationStore, 'add' | 'prune' | 'pruneBeyond'> }
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+}
+
+/** People look for the request that went wrong just now. */
+const WRITE_MS = 500
+const WRITE_AFTER_FAILURE_MS = 5_000
+/** While the Store is away: some megabytes. */
+const WAITING_MAX = 2_000
+/** In one transaction: some milliseconds of the disk. */
+const BATCH = 200
+const DAY_MS = 86_400_000
+/** Of each organization and kind: some megabytes. */
+const KEPT_MAX = 5_000
+/** All threads together bring less of one organization in that time than is kept. */
+const PRUNE_MS = 60_000
+/** Between two batches that are removed, so that other work of the thread comes first. */
+const PAUSE_MS = 100
+
+export class ExplanationKeeper {
+  readonly #options: ExplanationKeeperOptions
+  #waiting: NewExplanation[] = []
+  #timer: Timer | null = null
+  #pruning: Timer
+  #running: Promise<void> = Promise.resolve()
+  #isFailing = false
+  #closed = false
+
+  constructor(options: ExplanationKeeperOptions) {
+    this.#options = options
+    this.#pruning = options.clock.after(PRUNE_MS, this.#prune)
+  }
+
+  /** Takes explanations of a thread. */
+  take(explanations: readonly NewExplanation[]): void {
+    this.#waiting.push(...explanations)
+    const surplus = this.#waiting.length - WAITING_MAX
+    if (surplus > 0) this.#waiting.splice(0, surplus)
+    this.#schedule(WRITE_MS)
+  }
+
+  /** Writes what is there. Call it after all threads have ended. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    this.#pruning.cancel()
+    await this.#running
+    await this.#writeAll()
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#closed) return
+    this.#timer ??= this.#options.clock.after(delayMs, () => {
+      this.#timer = null
+      this.#running = this.#running.then(() => this.#writeAll())
+    })
+  }
+
+  async #writeAll(): Promise<void> {
+    const { store, log } = this.#options
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, BATCH)
+      try {
+        await store.explanations.add(batch)
+        this.#isFailing = false
+      } catch (error) {
+        if (!this.#isFailing) log.fault('store', 'cannot store explanations of requests', error)
+        this.#isFailing = true
+        if (isUnfit(error)) continue
+        this.#waiting.unshift(...batch)
+        this.#schedule(WRITE_AFTER_FAILURE_MS)
+        return
+      }
+    }
+  }
+
+  readonly #prune = (): void => {
+    this.#running = this.#running.then(async () => {
+      const more = await this.#removeBatch()
+      if (!this.#closed) this.#pruning = this.#options.clock.after(more ? PAUSE_MS : PRUNE_MS, this.#prune)
+    })
+  }
+
+  /** True if there may be more to remove. */
+  async #removeBatch(): Promise<boolean> {
+    const { store, clock } = this.#options
+    try {
+      const old = await store.explanations.prune(isoInstant(clock.nowMs() - DAY_MS), BATCH)
+      const surplus = await store.explanations.pruneBeyond(KEPT_MAX, BATCH)
+      return old === BATCH || surplus === BATCH
+    } catch {
+      // Writing tells of a Store that is away.
+      return false
+    }
+  }
+}

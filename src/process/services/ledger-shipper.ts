@@ -1,0 +1,271 @@
+/**
+ * Ships spooled usage records to the Store, and then deletes them from disk. Main thread. After a crash a record may be
+ * shipped again, but the Store keeps only one copy, because it ignores known ids.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import { openStore } from '../../storage/open.ts'
+import { readSpool, removeSpool, restBytes, setAside, spoolFiles } from '../../storage/spool/spool.ts'
+import {
+  claimAbandoned,
+  claimSpoolFolder,
+  type SpoolFolder,
+  spoolRoot,
+} from '../../storage/spool/spool-folder.ts'
+import { parseLines, wholeRecord } from '../../storage/spool/usage-line.ts'
+import { isUnfit, type Store } from '../../storage/store.ts'
+import type { UsageRecord } from '../../storage/usage.ts'
+
+export interface LedgerShipper {
+  /** Spool folder of the threads of this process. */
+  readonly folder: string
+  /** Why the Store refuses records now; null when it took the last ones. */
+  readonly refusal: unknown
+  /** Bytes on disk of this process that are not shipped. */
+  waitingBytes(): number
+  /**
+   * Tells of the records as they are shipped, until the function that it returns is called. Records are read for it
+   * only while somebody watches. Those of other processes are not told.
+   */
+  watch(see: (records: readonly UsageRecord[]) => void): () => void
+  /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
+  gone(writer: string): void
+  /** Ships all records that are on disk now, also those of dead processes. False: some are left. */
+  ship(): Promise<boolean>
+  /** Makes the last shipment; call it after all threads have ended. Refused records stay for the next start. */
+  close(): Promise<void>
+}
+
+/** Whoever wants to see records as they are shipped. */
+export interface ShippedRecords {
+  /** False: records are not even read. */
+  readonly isWanted: boolean
+  /** Must not throw. */
+  take(records: readonly UsageRecord[]): void
+}
+
+interface ShipperOptions {
+  readonly storageUrl: string
+  readonly clock: Clock
+  readonly log: Log
+  /** Takes records that the Store has; after a crash perhaps a second time. Absent: nobody wants them. */
+  readonly shipped?: ShippedRecords
+}
+
+/** Short enough that other threads find a record within a second of the answer, even with a slow disk. */
+const INTERVAL_MS = 250
+/** While the Store refuses records. */
+const INTERVAL_AFTER_FAILURE_MS = 5_000
+/** Other processes rarely die; looking for their folders costs a lock for each. */
+const ABANDONED_INTERVAL_MS = 10_000
+
+/** A record that the Store refuses this often is not the fault of a moment. */
+const TRIES = 3
+
+const NOBODY: ReadonlySet<string> = new Set()
+
+/** @throws StoreError, or the error of the file system when the spool cannot be made. */
+export async function startShipper(options: ShipperOptions): Promise<LedgerShipper> {
+  const root = spoolRoot(options.storageUrl)
+  const own = claimSpoolFolder(root)
+  let store: Store
+  try {
+    store = await openStore(options.storageUrl, { wait: false })
+  } catch (error) {
+    own.release()
+    throw error
+  }
+  return new SpoolShipper(options, root, own, store)
+}
+
+class SpoolShipper implements LedgerShipper {
+  readonly #options: ShipperOptions
+  readonly #root: string
+  readonly #own: SpoolFolder
+  readonly #store: Store
+  /** By path: shipped bytes of each file of our own threads. */
+  readonly #offsets = new Map<string, number>()
+  /** By path: how often the Store has refused the next records of the file. */
+  readonly #tries = new Map<string, number>()
+  /** Writers that ended, until the files they left are removed. */
+  readonly #gone = new Set<string>()
+  readonly #watchers = new Set<{ see(records: readonly UsageRecord[]): void }>()
+  #timer: Timer | null = null
+  #running: Promise<void> | null = null
+  #abandonedMs = Number.NEGATIVE_INFINITY
+  #refusal: unknown = null
+  #closed = false
+
+  constructor(options: ShipperOptions, root: string, own: SpoolFolder, store: Store) {
+    this.#options = options
+    this.#root = root
+    this.#own = own
+    this.#store = store
+    this.#schedule(0)
+  }
+
+  get folder(): string {
+    return this.#own.path
+  }
+
+  get refusal(): unknown {
+    return this.#refusal
+  }
+
+  waitingBytes(): number {
+    let bytes = 0
+    for (const { path } of spoolFiles(this.#own.path)) bytes += restBytes(path, this.#offsets.get(path) ?? 0)
+    return bytes
+  }
+
+  watch(see: (records: readonly UsageRecord[]) => void): () => void {
+    const watcher = { see }
+    this.#watchers.add(watcher)
+    return () => void this.#watchers.delete(watcher)
+  }
+
+  gone(writer: string): void {
+    this.#gone.add(writer)
+  }
+
+  async ship(): Promise<boolean> {
+    await this.#running
+    let whole = false
+    await this.#exclusively(async () => {
+      whole = await this.#shipAll()
+    })
+    return whole
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    await this.#running
+    await this.#exclusively(async () => {
+      await this.#shipOwn(true)
+    })
+    this.#own.release()
+    await this.#store.close()
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#closed) return
+    this.#timer = this.#options.clock.after(delayMs, this.#tick)
+  }
+
+  readonly #tick = (): void => {
+    const { clock } = this.#options
+    void this.#exclusively(async () => {
+      const dueMs = this.#abandonedMs + ABANDONED_INTERVAL_MS
+      if (clock.monotonicMs() >= dueMs) await this.#shipAll()
+      else await this.#shipOwn(false)
+    }).then(() => this.#schedule(this.#refusal !== null ? INTERVAL_AFTER_FAILURE_MS : INTERVAL_MS))
+  }
+
+  /** Runs one shipment at a time. Never rejects: records that were not shipped are still on disk. */
+  #exclusively(work: () => Promise<void>): Promise<void> {
+    const turn = (this.#running ?? Promise.resolve()).then(work).then(
+      () => {
+        if (this.#refusal !== null)
+          this.#options.log.notice('ledger', 'sending usage records to the store again')
+        this.#refusal = null
+      },
+      (error: unknown) => {
+        if (this.#refusal === null) {
+          this.#options.log.fault(
+            'ledger',
+            'cannot send usage records to the store; they are kept on disk',
+            error,
+          )
+        }
+        this.#refusal = error ?? new Error('refused')
+      },
+    )
+    this.#running = turn
+    return turn
+  }
+
+  /** False: a folder of a dead process could not be shipped. */
+  async #shipAll(): Promise<boolean> {
+    let whole = true
+    this.#abandonedMs = this.#options.clock.monotonicMs()
+    await this.#shipOwn(false)
+    for (const folder of claimAbandoned(this.#root)) {
+      try {
+        await this.#shipFolder(folder.path, true, NOBODY)
+      } catch (error) {
+        // Tried again later. Records of our own threads must not wait for it.
+        whole = false
+        this.#options.log.fault(
+          'ledger',
+          'cannot send usage records left by an earlier process to the store; they are kept on disk',
+          error,
+        )
+      } finally {
+        folder.release()
+      }
+    }
+    return whole
+  }
+
+  async #shipOwn(abandoned: boolean): Promise<void> {
+    // A writer that ends during the shipment may have written after its file was read.
+    const gone = new Set(this.#gone)
+    await this.#shipFolder(this.#own.path, abandoned, gone)
+    for (const writer of gone) this.#gone.delete(writer)
+  }
+
+  /** Adds the records of a piece. Those that the Store never takes are set aside after some tries. */
+  async #add(path: string, lines: string): Promise<void> {
+    try {
+      const { spoilt } = await this.#store.ledger.addLines(lines)
+      const { shipped } = this.#options
+      if (shipped?.isWanted === true) shipped.take(parseLines(lines).records.map(wholeRecord))
+      this.#tries.delete(path)
+      if (spoilt > 0)
+        this.#options.log.notice('ledger', 'skipped half-written usage records', { lines: spoilt })
+      return
+    } catch (error) {
+      const tries = (this.#tries.get(path) ?? 0) + 1
+      this.#tries.set(path, tries)
+      if (tries < TRIES || !isUnfit(error)) throw error
+    }
+    for (const record of parseLines(lines).records) {
+      try {
+        await this.#store.ledger.add([record])
+        this.#options.shipped?.take([wholeRecord(record)])
+      } catch (error) {
+        if (!isUnfit(error)) throw error
+        setAside(this.#root, record)
+        this.#options.log.fault('ledger', 'the store rejected a usage record; it was set aside', error)
+      }
+    }
+    this.#tries.delete(path)
+  }
+
+  #show(lines: string): void {
+    if (this.#watchers.size === 0) return
+    const records = parseLines(lines).records.map(wholeRecord)
+    if (records.length > 0) for (const { see } of this.#watchers) see(records)
+  }
+
+  /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of `gone` writers. */
+  async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
+    for (const { path, writer, complete } of spoolFiles(folder)) {
+      let offset = this.#offsets.get(path) ?? 0
+      for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
+        await this.#add(path, piece.lines)
+        offset = piece.offset
+        this.#offsets.set(path, offset)
+        if (folder === this.#own.path) this.#show(piece.lines)
+        if (piece.last) break
+      }
+      if (!abandoned && !complete && !gone.has(writer)) continue
+      const bytes = restBytes(path, offset)
+      // An unfinished line: its caller never saw the end of that answer.
+      if (bytes > 0) this.#options.log.notice('ledger', 'skipped a half-written usage record', { bytes })
+      removeSpool(path)
+      this.#offsets.delete(path)
+    }
+  }
+}

@@ -1,0 +1,53 @@
+/** The current catalogue of one thread. It is replaced while requests run. */
+import { type Catalog, catalogOf, LiveCatalog } from '../../providers/catalog.ts'
+import {
+  type PackedCatalogue,
+  type Unpacked,
+  unpackBeside,
+  unpackCatalogue,
+} from '../../providers/shared-catalogue.ts'
+
+export class CatalogueHolder {
+  readonly catalog: LiveCatalog
+  readonly #listeners: ((unpacked: Unpacked, catalog: Catalog) => void)[] = []
+  #unpacked: Unpacked
+  #waiting: PackedCatalogue | null = null
+  #working = false
+
+  constructor(packed: PackedCatalogue) {
+    this.#unpacked = unpackCatalogue(packed)
+    this.catalog = new LiveCatalog(catalogOf(this.#unpacked.parts))
+  }
+
+  /** Calls the listener with the current catalogue, and with each later one. */
+  follow(listener: (unpacked: Unpacked, catalog: Catalog) => void): void {
+    listener(this.#unpacked, catalogOf(this.#unpacked.parts))
+    this.#listeners.push(listener)
+  }
+
+  /** Unpacks a new catalogue between running requests. If several arrive meanwhile, only the last one is unpacked. */
+  receive(packed: PackedCatalogue): void {
+    this.#waiting = packed
+    if (!this.#working) void this.#work()
+  }
+
+  async #work(): Promise<void> {
+    this.#working = true
+    try {
+      while (this.#waiting !== null) {
+        const packed = this.#waiting
+        this.#waiting = null
+        this.#unpacked = await unpackBeside(packed, this.#unpacked, pause)
+        const catalog = catalogOf(this.#unpacked.parts)
+        this.catalog.replace(catalog)
+        for (const listener of this.#listeners) listener(this.#unpacked, catalog)
+      }
+    } finally {
+      this.#working = false
+    }
+  }
+}
+
+function pause(): Promise<void> {
+  return new Promise(resolve => setImmediate(resolve))
+}

@@ -1,0 +1,131 @@
+/**
+ * Deletes records after their retention time (`retention` in the settings), in small batches, so that serve threads can
+ * read in between and another writer waits for one batch at most. Usage totals are kept. Main thread.
+ */
+import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { Files } from '../../features/files/files.ts'
+import type { Store } from '../../storage/store.ts'
+import type { Config } from '../config/config.ts'
+
+interface RetentionOptions {
+  readonly store: {
+    readonly ledger: Pick<Store['ledger'], 'prune' | 'pruneUnasked'>
+    readonly audit: Pick<Store['audit'], 'prune'>
+    readonly alerts: Pick<Store['alerts'], 'prune'>
+    readonly batches: { readonly work: Pick<Store['batches']['work'], 'prune'> }
+  }
+  readonly files: Pick<Files, 'sweep'>
+  readonly retention: Config['retention']
+  /**
+   * Resolves with true when no record that was stored already waits to be shipped again. A removed record that comes
+   * again would count twice.
+   */
+  readonly shipped: () => Promise<boolean>
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+}
+
+export interface Retention {
+  /** Resolves when the running batches have ended. */
+  close(): Promise<void>
+}
+
+/** One kind of records to remove, and the interval of the search for them. */
+interface Removal {
+  readonly everyMs: number
+  readonly told: string
+  /** Remove up to `limit` records and return their number. */
+  readonly lists: readonly ((limit: number) => Promise<number>)[]
+}
+
+const DAY_MS = 86_400_000
+/** Records of one batch: some milliseconds of a disk. */
+const BATCH = 200
+/** Between two batches, so that other writers and the thread come first. */
+const PAUSE_MS = 100
+/** Soon after the start, when records of earlier processes are shipped. */
+const FIRST_MS = 60_000
+const INTERVAL_MS = 3_600_000
+/** One key may leave a thousand such records in a second. */
+const UNASKED_INTERVAL_MS = 60_000
+
+export function startRetention(options: RetentionOptions): Retention {
+  const { clock, store, files, retention } = options
+  const before = (days: number): string => isoInstant(clock.nowMs() - days * DAY_MS)
+  const removals = [
+    startRemoval(options, {
+      everyMs: INTERVAL_MS,
+      told: 'expired records',
+      lists: [
+        limit => store.ledger.prune(before(retention.usageDays), limit),
+        limit => store.audit.prune(before(retention.auditDays), limit),
+        limit => store.alerts.prune(before(retention.auditDays), limit),
+        limit => store.batches.work.prune(before(retention.batchDays), clock.nowMs(), limit),
+        // Last: a bucket that is away stops none of the others. No file takes a day to arrive.
+        limit => files.sweep(before(1), limit),
+      ],
+    }),
+    startRemoval(options, {
+      everyMs: UNASKED_INTERVAL_MS,
+      told: 'excess records of requests that never reached a model',
+      lists: [limit => store.ledger.pruneUnasked(retention.unaskedRecords, limit)],
+    }),
+  ]
+  return {
+    async close() {
+      await Promise.all(removals.map(removal => removal.close()))
+    },
+  }
+}
+
+function startRemoval(
+  { clock, log, shipped }: RetentionOptions,
+  { everyMs, told, lists }: Removal,
+): Retention {
+  let running: Promise<void> = Promise.resolve()
+  let timer: Timer = clock.after(FIRST_MS, run)
+  let removed = 0
+  let failing = false
+  let closed = false
+
+  function run(): void {
+    running = removeBatch().then(
+      more => next(more ? PAUSE_MS : everyMs),
+      (error: unknown) => {
+        if (!failing) log.fault('retention', `cannot delete ${told}`, error)
+        failing = true
+        next(everyMs)
+      },
+    )
+  }
+
+  /** True if there may be more to remove. */
+  async function removeBatch(): Promise<boolean> {
+    if (removed === 0 && !(await shipped())) return false
+    let more = false
+    for (const remove of lists) {
+      const count = await remove(BATCH)
+      removed += count
+      more ||= count === BATCH
+    }
+    failing = false
+    if (!more) {
+      if (removed > 0) log.notice('retention', `deleted ${told}`, { records: removed })
+      removed = 0
+    }
+    return more
+  }
+
+  function next(delayMs: number): void {
+    if (!closed) timer = clock.after(delayMs, run)
+  }
+
+  return {
+    async close() {
+      closed = true
+      timer.cancel()
+      await running
+    },
+  }
+}

@@ -1,0 +1,252 @@
+/**
+ * Starts a complete gateway in this process: store, main-thread services, threads, admin port. The command `sluice
+ * start` uses it.
+ */
+
+import type { Console } from '../../apps/console/console.ts'
+import { systemClock } from '../../base/clock.ts'
+import type { Log, LogForm, ProcessLog } from '../../base/log/log.ts'
+import { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
+import type { FirstKeys } from '../../callers/bootstrap.ts'
+import { endUserKey, keyObject, type VaultRing } from '../../providers/credentials/vault-keys.ts'
+import type { FrontName } from '../../server/http-libraries.ts'
+import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import { isDiskFault } from '../../storage/open.ts'
+import type { Config } from '../config/config.ts'
+import { BatchWatch } from '../services/batch-watch.ts'
+import type { StoreWatch } from '../services/store-watch.ts'
+import type { EarlyWorkers } from '../start/early-workers.ts'
+import { closeServices, type MainServices, startServices } from '../start/main-services.ts'
+import { type CheckedStart, startFailure } from '../start/start-failure.ts'
+import type { Alerts } from '../wiring/alerts.ts'
+import { buildConsole } from '../wiring/console.ts'
+import { startExports } from '../wiring/exports.ts'
+import type { Supervisor, SupervisorOptions } from './supervision.ts'
+import { startSupervisor } from './supervisor.ts'
+
+export interface Launched {
+  readonly url: string
+  readonly adminUrl: string
+  /** The HTTP front in use. */
+  readonly front: FrontName
+  /**
+   * Plain keys that were created because the store was empty; shown once. Settles when the store is first available.
+   */
+  readonly firstKeys: Promise<FirstKeys | null>
+  /** Number of running requests. */
+  openRequests(): Promise<number>
+  /**
+   * Lets running requests finish within the grace time, then stops everything. A second call with less grace shortens
+   * it. False if a thread did not stop, and only the end of the process ends it.
+   */
+  stop(graceMs: number): Promise<boolean>
+  /** Makes every thread drop its cached copies of a record that was changed elsewhere. */
+  changed(change: Invalidation): void
+  /** Applies the providers and models of another configuration. @throws ConfigError; nothing then changes */
+  reconfigure(config: Config): { readonly providers: number; readonly models: number }
+  /** Reports in the metrics how a reload of the configuration ended. */
+  noteReload(successful: boolean): void
+  /** Reloads the certificate files, if there are any. */
+  reloadCertificate(): void
+}
+
+/** Time that a stop waits for the database after the last request. */
+const CLOSE_MS = 5_000
+/**
+ * Starts a gateway from inputs that `checkStart` has accepted.
+ * @param early serve threads that are already loading
+ * @throws StoreError, BootstrapError, VaultKeyError or StartError, each with lines for the operator.
+ */
+export async function launch(
+  { config, ring }: CheckedStart,
+  log: ProcessLog,
+  logForm: LogForm,
+  early: EarlyWorkers | null = null,
+): Promise<Launched> {
+  const started: Partial<MainServices> = {}
+  let supervisor: Supervisor | null = null
+  let page: Console | null = null
+  let alerts: Alerts | null = null
+  const workspaces = config.metrics.byWorkspace ? new WorkspaceMetrics() : null
+  const exports = startExports(config, systemClock, log)
+  started.exports = exports
+  const configReload = { successful: true, loadedAtMs: systemClock.nowMs() }
+  const changed = (change: Invalidation) => {
+    supervisor?.changed(change)
+    started.batchWatch?.changed(change)
+    started.captures?.changed(change)
+  }
+  try {
+    const services = await startServices(started, {
+      config,
+      ring,
+      log,
+      onInvalidation: changed,
+      onCatalogue: packed => supervisor?.exchangeCatalogue(packed),
+      shipped: {
+        get isWanted() {
+          return exports.isWanted || workspaces !== null || alerts !== null || (page?.isWatched ?? false)
+        },
+        take(records) {
+          if (page?.isWatched === true) page.record(records)
+          workspaces?.take(records)
+          alerts?.take(records)
+          exports.take(records)
+        },
+      },
+      onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
+    })
+    const running = await startSupervisor({
+      ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
+      exports,
+      workspaces,
+      configReload,
+      logForm,
+      ...(early === null ? {} : { early }),
+      ...(config.console.enabled
+        ? {
+            console: source => {
+              page = buildConsole(config, log, services, source)
+              return page
+            },
+          }
+        : {}),
+    })
+    supervisor = running
+    const { store, watch } = services
+    if (config.alerts.length > 0) {
+      const { startAlerts } = await import('../wiring/alerts.ts')
+      alerts = startAlerts({
+        config,
+        store,
+        health: services.health,
+        counts: () => running.requestCounts(),
+        spoolBytes: () => services.shipper.waitingBytes(),
+        certificateExpiresMs: () => services.certificate?.expiresAtMs ?? null,
+        clock: systemClock,
+        log,
+      })
+      started.alerts = alerts
+    }
+    const onFound = () => running.begin('batch')
+    const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
+    started.batchWatch = batchWatch
+    void watch.prepared.then(() => batchWatch.look())
+    const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
+    return launchedOf(running, all, configReload)
+  } catch (error) {
+    await closeServices(started, true)
+    throw error
+  }
+}
+
+function supervisorOptions(
+  config: Config,
+  { keys }: VaultRing,
+  log: Log,
+  {
+    watch,
+    keyUsage,
+    batchCounts,
+    sim,
+    shipper,
+    counting: { counters },
+    captures,
+    disk,
+    feed,
+    catalogue,
+    certificate,
+    health,
+    pins,
+    transcripts,
+    explanations,
+  }: MainServices,
+  batchWatch: () => BatchWatch | undefined,
+): SupervisorOptions {
+  return {
+    config,
+    simUrl: sim?.url ?? null,
+    catalogue: () => catalogue.packed,
+    endUserKey: keyObject(endUserKey(keys)),
+    vaultKeys: keys,
+    spoolFolder: shipper.folder,
+    writerGone: writer => shipper.gone(writer),
+    log,
+    counters,
+    health,
+    captures,
+    transcripts: transcripts.store,
+    explanations,
+    ...(pins === null ? {} : { pins }),
+    onChange(change) {
+      batchWatch()?.changed(change)
+      captures.changed(change)
+      feed?.publish(change)
+    },
+    ...(certificate === null ? {} : { certificate }),
+    prepared: watch.prepared,
+    unreadyReason: () => unreadyReason(watch),
+    degraded: () => [
+      ...(watch.state === 'away' ? ['store'] : []),
+      ...(counters.degraded ? ['redis'] : []),
+      ...(disk.isFull || isDiskFault(shipper.refusal) ? ['disk'] : []),
+    ],
+    spoolBytes: () => shipper.waitingBytes(),
+    storageProbeSeconds: () => watch.probeSeconds,
+    // A preparation that failed for another reason has reached the store.
+    storageUp: () => watch.state === 'there' || watch.wrong !== null,
+    sealedCounts: () => keyUsage.current(),
+    batchCounts: () => batchCounts.current(),
+  }
+}
+
+function launchedOf(
+  supervisor: Supervisor,
+  services: MainServices,
+  reload: { successful: boolean; loadedAtMs: number },
+): Launched {
+  let closing: Promise<void> | null = null
+  return {
+    url: supervisor.url,
+    adminUrl: supervisor.adminUrl,
+    front: supervisor.front,
+    firstKeys: services.watch.prepared,
+    openRequests: () => supervisor.openRequests(),
+    changed(change) {
+      supervisor.changed(change)
+      services.batchWatch?.changed(change)
+      services.captures.changed(change)
+    },
+    reconfigure(config) {
+      services.catalogue.reconfigure(config)
+      return services.catalogue.counts
+    },
+    noteReload(successful) {
+      reload.successful = successful
+      if (successful) reload.loadedAtMs = systemClock.nowMs()
+    },
+    reloadCertificate: () => void services.certificate?.reload(),
+    async stop(graceMs) {
+      void services.batchWatch?.close()
+      const stopped = await supervisor.drain(graceMs)
+      closing ??= waitBriefly(closeServices(services, stopped))
+      await closing
+      return stopped
+    },
+  }
+}
+
+/** Stops waiting after CLOSE_MS: records that a hanging database did not take are on disk, for the next start. */
+async function waitBriefly(work: Promise<void>): Promise<void> {
+  const late = Promise.withResolvers<void>()
+  const timer = systemClock.after(CLOSE_MS, () => late.resolve())
+  await Promise.race([work, late.promise])
+  timer.cancel()
+}
+
+/** Not ready until the store was available once, because no key is known; afterwards cached records suffice. */
+function unreadyReason({ state, wrong }: StoreWatch<unknown>): string | null {
+  if (state !== 'new') return null
+  const failure = startFailure(wrong)
+  return failure === null ? 'store' : `store: ${failure.lines.join('; ')}`
+}

@@ -1,0 +1,99 @@
+/** Entry point of a serve thread: builds its gateway and server, listens, warms up, and follows the supervisor. */
+import { flushCompileCache } from 'node:module'
+import { join } from 'node:path'
+import { parentPort, workerData } from 'node:worker_threads'
+import { systemClock } from '../../base/clock.ts'
+import { snapshotOf } from '../../base/metrics/exposition.ts'
+import { ExplanationWriter } from '../../features/explanations/writer.ts'
+import { McpLibrary } from '../../features/tools/mcp/library.ts'
+import { EndedRequests } from '../../server/admission/ended-requests.ts'
+import { CertificateError, ListenError } from '../../server/front.ts'
+import { settingsOf } from '../start/early-workers.ts'
+import { buildServing } from '../wiring/wiring.ts'
+import { IdleWatch } from './idle-watch.ts'
+import { followMcpHint } from './mcp-hint.ts'
+import { ThreadLoop } from './messages.ts'
+
+const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
+const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
+const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
+const explanations = new ExplanationWriter({
+  clock: systemClock,
+  send: made => loop.send({ type: 'explanations', explanations: made }),
+  count: outcome => metrics.explanations.of(outcome).inc(),
+})
+const mcpLibrary = new McpLibrary()
+const serving = await buildServing({
+  ...settings,
+  log,
+  counters,
+  pins,
+  transcripts,
+  sandbox,
+  captures,
+  health,
+  ended,
+  explanations,
+  ...(tracing === undefined ? {} : { tracing }),
+  mcpLibrary,
+  publish: change => loop.send({ type: 'changed', change }),
+})
+const { server, metrics } = serving
+const stopping = new AbortController()
+let warming: Promise<unknown> = Promise.resolve()
+const mcpHint = join(settings.spoolFolder, '../mcp-used')
+const idleWatch = new IdleWatch({
+  clock: systemClock,
+  openRequests: () => server.openRequests,
+  acceptedRequests: () => server.acceptedRequests,
+  onIdle() {
+    flushCompileCache()
+    void followMcpHint(mcpLibrary, mcpHint, settings.config.tools.mcp.allowPrivate)
+  },
+})
+loop.follow({
+  metrics() {
+    const { thread } = settings
+    metrics.eventLoopLag.set({ thread }, server.load.lagMs / 1000)
+    metrics.inFlight.set({ thread }, server.openRequests)
+    return snapshotOf(metrics.registry)
+  },
+  changed: change => serving.changed(change),
+  catalogue: packed => serving.catalogue(packed),
+  prepared: () => serving.prepared(),
+  describe: () => serving.document(),
+  certificate: version => server.renewCertificate(version),
+  load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
+  watched(isWatched) {
+    ended.isWatched = isWatched
+  },
+  drain(graceMs) {
+    stopping.abort()
+    return server.drain(graceMs)
+  },
+  async close() {
+    // A thread may only end with its sockets closed, those of the warm-up too.
+    await warming
+    idleWatch.close()
+    explanations.flush()
+    await serving.close()
+  },
+  abort: () => server.close(),
+})
+
+try {
+  await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
+  server.load.start()
+  loop.send({ type: 'started' })
+  const isBusy = () => server.openRequests > 0
+  warming = import('../start/warm-up.ts').then(({ warmUp }) =>
+    warmUp({ ...settings, log, isBusy, signal: stopping.signal }),
+  )
+} catch (error) {
+  if (error instanceof CertificateError) {
+    loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })
+  } else if (error instanceof ListenError) {
+    loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
+  } else throw error
+  await loop.stop(0)
+}

@@ -1,0 +1,400 @@
+/** The main thread: starts all threads and the admin port, restarts dead threads, drains (also `drainDelayMs`). */
+import { join } from 'node:path'
+import type { Worker } from 'node:worker_threads'
+import type { Console } from '../../apps/console/console.ts'
+import { systemClock } from '../../base/clock.ts'
+import { randomText } from '../../base/ids.ts'
+import { endsWithin } from '../../base/maybe-promise.ts'
+import { TraceExporter } from '../../base/telemetry/otlp/exporter.ts'
+import { exportTerms, isTraced } from '../../base/telemetry/otlp/terms.ts'
+import type { LiveLoad } from '../../batches/pressure.ts'
+import { CounterServer } from '../../callers/limits/counter-channel.ts'
+import type { Counters } from '../../callers/limits/counters.ts'
+import { SandboxServer } from '../../features/sandbox/channel.ts'
+import { type Containers, createContainers } from '../../features/sandbox/containers.ts'
+import { SharedHealth } from '../../providers/health/shared-health.ts'
+import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
+import type { FrontName } from '../../server/http-libraries.ts'
+import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import { PinServer } from '../../storage/session-affinity/affinity-channel.ts'
+import { createPins, type Pins } from '../../storage/session-affinity/session-affinity.ts'
+import { TranscriptServer } from '../../storage/transcripts/transcript-channel.ts'
+import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
+import type { RequestCounts } from '../alerts/watches.ts'
+import { chooseFront } from '../start/front-choice.ts'
+import { choosePort, openAdmin, publicUrl, reachable } from '../start/ports.ts'
+import { IN_FLIGHT, ProcessSource } from '../wiring/console.ts'
+import { OpenPages } from '../wiring/open-pages.ts'
+import { requestCounts, showFigures } from '../wiring/process-figures.ts'
+import { PulseWatch } from '../wiring/pulse-watch.ts'
+import type { AdminServer } from './admin.ts'
+import type { ChannelEnds } from './channels.ts'
+import { PULSE_MS, THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
+import type { ThreadSettings } from './messages.ts'
+import { createProcessMetrics, type ProcessMetrics, Scraper } from './process-metrics.ts'
+import { sandboxTunnels } from './sandbox-tunnels.ts'
+import { StartError, SupervisedThread, startWorker } from './supervised-thread.ts'
+import type { Supervisor, SupervisorOptions } from './supervision.ts'
+import { createTranscripts } from './transcripts.ts'
+
+const STOP_MS = 5_000
+
+/** Another program may take a free port between choosing it and listening. */
+const FREE_PORT_TRIES = 5
+
+/** Starts the threads. @throws StartError; nothing is then left running. */
+export async function startSupervisor(asked: SupervisorOptions): Promise<Supervisor> {
+  const { config, front } = await chooseFront(asked.config, asked.log)
+  const options = { ...asked, config, front }
+  const { host, port, tls } = config.listen
+  const supervisor = await startOnPort(options, port === 0 ? FREE_PORT_TRIES : 1)
+  return {
+    url: publicUrl(host, supervisor.port, tls !== null),
+    adminUrl: supervisor.adminUrl,
+    front,
+    drain: graceMs => supervisor.drain(graceMs),
+    requestCounts: () => supervisor.requestCounts(),
+    openRequests: () => supervisor.openRequests(),
+    changed: change => supervisor.changed(change),
+    exchangeCatalogue: packed => supervisor.exchangeCatalogue(packed),
+    begin: kind => supervisor.begin(kind),
+    renewCertificate: version => supervisor.renewCertificate(version),
+  }
+}
+
+/** With the front that was chosen. */
+type ServedOptions = SupervisorOptions & { readonly front: FrontName }
+
+async function startOnPort(options: ServedOptions, tries: number): Promise<ThreadSupervisor> {
+  const supervisor = new ThreadSupervisor(options, await choosePort(options.config))
+  try {
+    await supervisor.start()
+    return supervisor
+  } catch (error) {
+    if (tries === 1 || !(error instanceof StartError) || !error.portTaken) throw error
+    return startOnPort(options, tries - 1)
+  }
+}
+
+const NO_COUNTERS: Counters = {
+  take() {
+    throw new Error('there are no counters')
+  },
+  give: () => undefined,
+}
+
+class ThreadSupervisor {
+  readonly port: number
+  readonly #options: SupervisorOptions
+  readonly #process: ProcessMetrics
+  /** Running threads that work. */
+  readonly #threads: SupervisedThread[] = []
+  /** All running threads, including those whose start message has not arrived yet. */
+  readonly #alive = new Set<SupervisedThread>()
+  readonly #pulses: PulseWatch
+  /** Restarts in progress. */
+  readonly #rising = new Set<Promise<void>>()
+  readonly #scraper: Scraper
+  readonly #pins: Pins
+  readonly #transcripts: TranscriptStore
+  readonly #health: SharedHealth
+  readonly #containers: Containers
+  /** Null while tracing is off. */
+  readonly #traces: TraceExporter | null
+  readonly #hurry = Promise.withResolvers<void>()
+  #admin: AdminServer | null = null
+  #console: Console | null = null
+  readonly #pages: OpenPages
+  #watch: NodeJS.Timeout | undefined
+  #draining = false
+  /** True while somebody watches requests on the console. */
+  #isWatched = false
+  #prepared: boolean
+  /** Number of threads that should run. */
+  #expected = 0
+
+  constructor(options: ServedOptions, port: number) {
+    this.#options = options
+    this.port = port
+    const describe = async () =>
+      (await this.#threads.find(({ kind }) => kind.name === 'serve')?.describe()) ?? null
+    this.#pages = new OpenPages(options.config.listen, port, describe)
+    const { config, certificate } = options
+    this.#process = createProcessMetrics({
+      // Without a certificate there is no time at which it expires.
+      tls: certificate !== undefined,
+      redis: config.redis.url !== null,
+      exports: config.export.length > 0,
+      traces: isTraced(config.tracing),
+      workspaces: options.workspaces ?? null,
+    })
+    this.#pins = options.pins ?? createPins(systemClock)
+    this.#transcripts = options.transcripts ?? createTranscripts(options.config, systemClock)
+    this.#health = options.health ?? new SharedHealth({ clock: systemClock })
+    this.#containers = createContainers({
+      settings: options.config.tools.sandbox,
+      folder: join(options.spoolFolder, '../../features/sandbox'),
+      clock: systemClock,
+      log: options.log,
+      openTunnel: sandboxTunnels(options.config, systemClock),
+    })
+    const terms = exportTerms(options.config.tracing, this.#process.version)
+    this.#traces =
+      terms === null
+        ? null
+        : new TraceExporter({ clock: systemClock, log: options.log, counts: this.#process.traces }, terms)
+    this.#prepared = options.prepared === undefined
+    void options.prepared?.then(() => {
+      this.#prepared = true
+      for (const thread of this.#alive) thread.prepared()
+    })
+    this.#pulses = new PulseWatch(this.#threads, options)
+    this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
+    this.#process.front.set({ front: options.front }, 1)
+  }
+
+  get adminUrl(): string {
+    return this.#admin?.url ?? ''
+  }
+
+  requestCounts(): Promise<RequestCounts> {
+    return requestCounts(this.#scraper)
+  }
+
+  /** @throws StartError; nothing is then left running. */
+  async start(): Promise<void> {
+    const { config } = this.#options
+    const page = this.#startConsole()
+    this.#console = page
+    try {
+      this.#admin = await openAdmin(config, {
+        metrics: form => {
+          showFigures(this.#process, this.#options, this.#transcripts, this.#health)
+          return this.#scraper.page(form)
+        },
+        unreadyReason: () => this.#unreadyReason(),
+        degraded: () => this.#options.degraded?.() ?? [],
+        reference: host => this.#pages.reference(host),
+        guide: this.#pages.guide,
+        ...(page === null ? {} : { console: page }),
+      })
+      for (const kind of THREAD_KINDS) if (!kind.waits) await this.#runAll(kind)
+    } catch (error) {
+      await this.drain(0)
+      throw error
+    } finally {
+      this.#options.early?.close()
+    }
+    this.#pulses.begin()
+    this.#watch = setInterval(() => this.#pulses.look(), PULSE_MS).unref()
+  }
+
+  async drain(graceMs: number): Promise<boolean> {
+    const { drainDelayMs } = this.#options.config.timeouts
+    this.#draining = true
+    clearInterval(this.#watch)
+    if (graceMs > 0 && drainDelayMs > 0) await endsWithin(drainDelayMs, this.#hurry.promise)
+    else this.#hurry.resolve()
+    const stopped = Promise.all([...this.#threads.map(thread => thread.drain(graceMs)), ...this.#rising])
+    const inTime = await endsWithin(graceMs + (this.#options.stopMs ?? STOP_MS), stopped)
+    await this.#containers.close()
+    await this.#traces?.close()
+    this.#console?.close()
+    await this.#admin?.close()
+    return inTime
+  }
+
+  async openRequests(): Promise<number> {
+    const snapshots = await Promise.all(this.#threads.map(thread => thread.metrics()))
+    return snapshots
+      .flatMap(metrics => metrics?.find(({ name }) => name === IN_FLIGHT)?.values ?? [])
+      .reduce((sum, { value }) => sum + value, 0)
+  }
+
+  async begin(name: ThreadKindName): Promise<void> {
+    const kind = THREAD_KINDS.find(row => row.name === name)
+    if (kind === undefined || this.#draining) return
+    const rising = this.#runAll(kind).finally(() => this.#rising.delete(rising))
+    this.#rising.add(rising)
+    await rising
+  }
+
+  changed(change: Invalidation): void {
+    for (const thread of this.#alive) thread.changed(change)
+    this.#console?.changed(change)
+  }
+
+  exchangeCatalogue(packed: PackedCatalogue): void {
+    for (const thread of this.#alive) thread.catalogue(packed)
+  }
+
+  async renewCertificate(version: string): Promise<boolean> {
+    const taken = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
+    return taken.every(each => each)
+  }
+
+  /** Publishes a change of this instance: to all threads first, then to other instances. */
+  readonly #publish = (change: Invalidation): void => {
+    this.changed(change)
+    this.#options.onChange?.(change)
+  }
+
+  /**
+   * Starts the threads of a kind at the same time, because each takes a while.
+   * @throws the first failure, once all have started or failed
+   */
+  async #runAll(kind: ThreadKind): Promise<void> {
+    const count = kind.count(this.#options.config)
+    const starting = Array.from({ length: count }, (_, index) => this.#run(kind, `${kind.name}-${index}`, 0))
+    await Promise.allSettled(starting)
+    await Promise.all(starting)
+    this.#expected += count
+  }
+
+  /** Starts a thread and keeps it running. `deaths` counts consecutive early deaths. */
+  async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
+    const { counters = NO_COUNTERS, log } = this.#options
+    const spoolWriter = randomText(12)
+    const channels = {
+      counters: new CounterServer(counters, log, answers =>
+        thread.answered({ channel: 'counters', answers }),
+      ),
+      pins: new PinServer(this.#pins, answers => thread.answered({ channel: 'pins', answers })),
+      sandbox: new SandboxServer(this.#containers, log, answers =>
+        thread.answered({ channel: 'sandbox', answers }),
+      ),
+    } satisfies ChannelEnds<'answers'>
+    const transcribing = new TranscriptServer(this.#transcripts, (reply, moved) =>
+      thread.transcribed(reply, moved),
+    )
+    const health = this.#health.connect(notes => thread.health(notes))
+    const settings = this.#settings(name, spoolWriter)
+    const thread: SupervisedThread = new SupervisedThread(
+      kind,
+      settings,
+      {
+        onChange: this.#publish,
+        onLoad: load => this.#tellLoad(name, load),
+        // Channel and calls belong together in each message.
+        onCalls: ({ channel, calls }) => channels[channel].receive(calls as never),
+        onTranscribe: actions => transcribing.receive(actions),
+        onHealth: notes => health.receive(notes),
+        onTraces: (traces, dropped) => this.#traces?.take(traces, dropped),
+        onEnded: requests => this.#console?.ended(requests),
+        onExplained: explanations => this.#options.explanations?.take(explanations),
+      },
+      this.#workerOf(kind, settings),
+    )
+    this.#alive.add(thread)
+    void thread.exited().then(() => {
+      this.#alive.delete(thread)
+      health.close()
+      channels.sandbox.close()
+      transcribing.close()
+      this.#options.writerGone?.(spoolWriter)
+    })
+    await thread.started()
+    if (this.#isWatched) thread.watched(true)
+    thread.captureFor(this.#options.captures)
+    const sinceMs = performance.now()
+    this.#threads.push(thread)
+    void thread.exited().then(exitCode => {
+      channels.counters.close()
+      this.#forget(thread)
+      if (this.#draining) return
+      const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
+      log.notice('threads', `${kind.name} thread died; restarting it`, { thread: name, exitCode })
+      this.#restart(kind, name, again)
+    })
+    // The thread started during a drain.
+    if (this.#draining) await thread.drain(0)
+  }
+
+  #workerOf(kind: ThreadKind, settings: ThreadSettings): Worker {
+    const { entries, early } = this.#options
+    const entry = entries?.[kind.name]
+    return (entry === undefined ? early?.take(settings) : null) ?? startWorker(entry ?? kind.entry, settings)
+  }
+
+  /** The console, if there is one. */
+  #startConsole(): Console | null {
+    const { config, degraded = () => [], console } = this.#options
+    const source = new ProcessSource({
+      scraper: this.#scraper,
+      version: this.#process.version,
+      publicUrl: publicUrl(reachable(config.listen.host), this.port, config.listen.tls !== null),
+      unreadyReason: () => this.#unreadyReason(),
+      degraded,
+      publish: this.#publish,
+      onWatched: isWatched => {
+        this.#isWatched = isWatched
+        for (const thread of this.#alive) thread.watched(isWatched)
+      },
+    })
+    return console?.(source) ?? null
+  }
+
+  #tellLoad(name: string, load: LiveLoad): void {
+    for (const thread of this.#alive) if (thread.kind.yields) thread.live(name, load)
+  }
+
+  #settings(thread: string, spoolWriter: string): ThreadSettings {
+    const { config, simUrl, endUserKey, vaultKeys, spoolFolder, logForm = 'json' } = this.#options
+    const catalogue = this.#options.catalogue?.() ?? null
+    return {
+      thread,
+      // Threads must not hold what they do not need.
+      config: {
+        ...config,
+        vaultKeys: null,
+        managementKey: null,
+        apiKey: null,
+        ...(catalogue === null ? {} : { providers: [], models: [], providerKeys: {} }),
+      },
+      catalogue,
+      logForm,
+      simUrl,
+      endUserKey,
+      vaultKeys,
+      spoolFolder,
+      spoolWriter,
+      port: this.port,
+      prepared: this.#prepared,
+      // Under another certificate a thread listens a second time.
+      shared: config.listen.shared || config.threads.serve > 1 || config.listen.tls !== null,
+      health: this.#health.snapshot(),
+    }
+  }
+
+  #restart(kind: ThreadKind, name: string, deaths: number): void {
+    const { firstMs, maxMs } = kind.restart
+    const delayMs = Math.min(firstMs * 2 ** (deaths - 1), maxMs)
+    setTimeout(() => {
+      if (this.#draining) return
+      this.#process.restarts.inc()
+      const rising: Promise<void> = this.#run(kind, name, deaths)
+        .catch(error => {
+          this.#options.log.fault('threads', `cannot restart the ${kind.name} thread`, error)
+          this.#restart(kind, name, deaths + 1)
+        })
+        .finally(() => this.#rising.delete(rising))
+      this.#rising.add(rising)
+    }, delayMs).unref()
+  }
+
+  #forget(thread: SupervisedThread): void {
+    if (thread.lastWord !== null) this.#scraper.note(thread, thread.lastWord)
+    this.#threads.splice(this.#threads.indexOf(thread), 1)
+    this.#pulses.hung.delete(thread)
+  }
+
+  #unreadyReason(): string | null {
+    if (this.#draining) return 'draining'
+    for (const { name, takesTraffic } of THREAD_KINDS) {
+      const isUp = this.#threads.some(({ kind }) => kind.name === name)
+      if (takesTraffic && !isUp) return `no ${name} thread is running`
+    }
+    for (const { kind } of this.#pulses.hung) if (kind.takesTraffic) return `a ${kind.name} thread hangs`
+    return this.#options.unreadyReason?.() ?? null
+  }
+}

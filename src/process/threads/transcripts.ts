@@ -1,0 +1,38 @@
+/** Creates the transcripts of one process, and their copy in Redis if it is configured. */
+import type { Clock } from '../../base/clock.ts'
+import { createTextSeal } from '../../providers/credentials/sealed-text.ts'
+import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
+import { RedisTranscripts } from '../../storage/transcripts/redis-transcripts.ts'
+import { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
+import type { Config } from '../config/config.ts'
+
+/** Creates the transcripts of this process only. */
+export function createTranscripts({ resume, limits }: Config, clock: Clock): TranscriptStore {
+  return new TranscriptStore({ ...resume, maxBytes: limits.maxBufferedBytes, clock })
+}
+
+export interface SharedTranscripts {
+  readonly store: TranscriptStore
+  close(): void
+}
+
+/** The counters log the outages of Redis for all. */
+const QUIET = { fault: () => undefined, notice: () => undefined }
+
+/** Creates the transcripts of this process and, through Redis, of all instances with the same master keys. */
+export function startTranscripts(config: Config, keys: readonly VaultKey[], clock: Clock): SharedTranscripts {
+  const store = createTranscripts(config, clock)
+  const { url, prefix, silenceMs } = config.redis
+  if (url === null) return { store, close: () => store.close() }
+  const { windowMs } = config.resume
+  const seal = createTextSeal(keys, 'transcripts')
+  const mirror = new RedisTranscripts(store, { url, prefix, windowMs, seal, clock, log: QUIET, silenceMs })
+  store.mirror = mirror
+  return {
+    store,
+    close() {
+      mirror.close()
+      store.close()
+    },
+  }
+}

@@ -1,0 +1,104 @@
+/** Builds the console from main-thread services and the supervisor's state. Main thread. */
+
+import { Console, type DecisionCount, type ProcessFacts } from '../../apps/console/console.ts'
+import { systemClock } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { SharedHealth } from '../../providers/health/shared-health.ts'
+import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
+import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import type { Store } from '../../storage/store.ts'
+import type { Config } from '../config/config.ts'
+import { CatalogueHolder } from '../services/live-catalogue.ts'
+import type { StoreWatch } from '../services/store-watch.ts'
+import type { Scraper } from '../threads/process-metrics.ts'
+
+interface ProcessSourceDeps {
+  readonly scraper: Pick<Scraper, 'values'>
+  readonly version: string
+  readonly publicUrl: string
+  readonly unreadyReason: () => string | null
+  readonly degraded: () => readonly string[]
+  readonly onWatched: (isWatched: boolean) => void
+  /** Announces a change made through the console. */
+  readonly publish: (change: Invalidation) => void
+}
+
+export const IN_FLIGHT = 'gateway_requests_in_flight'
+const OPEN_STREAMS = 'gateway_open_streams'
+const DECISIONS = 'gateway_guardrail_decisions_total'
+
+/** The process data that the console shows: state, and figures from the metrics of all threads. */
+export class ProcessSource {
+  readonly publicUrl: string
+  readonly onWatched: (isWatched: boolean) => void
+  readonly publish: (change: Invalidation) => void
+  readonly #deps: ProcessSourceDeps
+
+  constructor(deps: ProcessSourceDeps) {
+    this.publicUrl = deps.publicUrl
+    this.onWatched = deps.onWatched
+    this.publish = deps.publish
+    this.#deps = deps
+  }
+
+  async decisions(): Promise<readonly DecisionCount[]> {
+    const values = await this.#deps.scraper.values(DECISIONS)
+    return values.map(({ value, labels: { guardrail = '', action = '' } }) => ({
+      guardrail: String(guardrail),
+      action: String(action),
+      count: value,
+    }))
+  }
+
+  async facts(): Promise<ProcessFacts> {
+    const { version, unreadyReason, degraded } = this.#deps
+    return {
+      version,
+      unreadyReason: unreadyReason(),
+      degraded: degraded(),
+      openStreams: await this.#total(OPEN_STREAMS),
+      inFlight: await this.#total(IN_FLIGHT),
+    }
+  }
+
+  async #total(name: string): Promise<number> {
+    return (await this.#deps.scraper.values(name)).reduce((sum, { value }) => sum + value, 0)
+  }
+}
+
+interface ConsoleServices {
+  readonly store: Store
+  readonly watch: Pick<StoreWatch<unknown>, 'state'>
+  readonly catalogue: { readonly packed: PackedCatalogue }
+  readonly health: SharedHealth
+}
+
+export function buildConsole(
+  { byok: { feePercent }, listen: { tls }, console: { publicUrl, oidc } }: Config,
+  log: Log,
+  { store, watch, catalogue, health }: ConsoleServices,
+  source: ProcessSource,
+): Console {
+  // Unpacked for people who look: the threads have catalogues of their own.
+  let unpacked: { readonly from: PackedCatalogue; readonly holder: CatalogueHolder } | null = null
+  return new Console({
+    store,
+    log,
+    health,
+    clock: systemClock,
+    byokFeePercent: feePercent,
+    publicUrl: source.publicUrl,
+    certificateFile: tls?.cert ?? null,
+    isReady: () => watch.state !== 'new',
+    catalog() {
+      const { packed } = catalogue
+      if (unpacked?.from !== packed) unpacked = { from: packed, holder: new CatalogueHolder(packed) }
+      return unpacked.holder.catalog
+    },
+    decisions: () => source.decisions(),
+    process: () => source.facts(),
+    onWatched: source.onWatched,
+    changes: source,
+    signIn: publicUrl === null || oidc === null ? null : { origin: new URL(publicUrl).origin, oidc },
+  })
+}

@@ -1,0 +1,92 @@
+/** Figures of the main thread, read for each scrape: store, keys, batches, certificate, configuration, health. */
+
+import type { MetricSample } from '../../base/metrics/exposition.ts'
+import { BATCH_STATUSES } from '../../protocol/management/batches.ts'
+import type { SharedHealth } from '../../providers/health/shared-health.ts'
+import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
+import type { RequestCounts } from '../alerts/watches.ts'
+import { RELOAD_OUTCOMES } from '../services/certificate-keeper.ts'
+import { DEGRADED, type ProcessMetrics, type Scraper } from '../threads/process-metrics.ts'
+import type { SupervisorOptions } from '../threads/supervision.ts'
+
+export function showFigures(
+  metrics: ProcessMetrics,
+  options: SupervisorOptions,
+  transcripts: TranscriptStore,
+  health: SharedHealth,
+): void {
+  metrics.quotaDegraded.set(options.counters?.degraded === true ? 1 : 0)
+  metrics.storageUp.set(options.storageUp?.() === false ? 0 : 1)
+  metrics.storageProbe.set(options.storageProbeSeconds?.() ?? 0)
+  const missing = options.degraded?.() ?? []
+  for (const what of DEGRADED) metrics.degraded.set({ what }, missing.includes(what) ? 1 : 0)
+  showExports(metrics, options)
+  metrics.spoolBytes.set(options.spoolBytes?.() ?? 0)
+  metrics.resumableStreams.set(transcripts.count)
+  metrics.resumableBytes.set(transcripts.bytes)
+  showSealedCounts(metrics, options)
+  showBatchCounts(metrics, options)
+  showBlocked(metrics, health)
+  showCertificate(metrics, options)
+  showConfigReload(metrics, options)
+}
+
+function showSealedCounts({ credentials }: ProcessMetrics, { sealedCounts }: SupervisorOptions): void {
+  credentials.reset()
+  for (const [key_id, count] of sealedCounts?.() ?? []) credentials.set({ key_id }, count)
+}
+
+function showBlocked({ blocked }: ProcessMetrics, health: SharedHealth): void {
+  const { open, limited, resting } = health.blocked()
+  blocked.set({ reason: 'failures' }, open)
+  blocked.set({ reason: 'rate_limit' }, limited)
+  blocked.set({ reason: 'retry_after' }, resting)
+}
+
+function showCertificate(metrics: ProcessMetrics, { certificate }: SupervisorOptions): void {
+  if (certificate === undefined) return
+  const { certificateExpiry, certificateReloads } = metrics
+  certificateExpiry.set(certificate.expiresAtMs / 1000)
+  certificateReloads.reset()
+  for (const outcome of RELOAD_OUTCOMES) certificateReloads.inc({ outcome }, certificate.reloads[outcome])
+}
+
+function showConfigReload(metrics: ProcessMetrics, { configReload }: SupervisorOptions): void {
+  if (configReload === undefined) return
+  metrics.configReloaded.set(configReload.successful ? 1 : 0)
+  metrics.configReloadedAt.set(configReload.loadedAtMs / 1000)
+}
+
+function showExports(
+  { exportLag, exportWaiting, exportLost }: ProcessMetrics,
+  { exports }: SupervisorOptions,
+): void {
+  if (exports === undefined) return
+  exportLag.set(exports.lagSeconds)
+  exportWaiting.set(exports.waitingBytes)
+  exportLost.reset()
+  exportLost.inc(exports.lostRecords)
+}
+
+function showBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {
+  batches.reset()
+  const counts = batchCounts?.() ?? null
+  if (counts === null) return
+  for (const status of BATCH_STATUSES) batches.set({ status }, counts.get(status) ?? 0)
+}
+
+/** Counts of all requests since the start, for alerts. */
+export async function requestCounts(scraper: Scraper): Promise<RequestCounts> {
+  const [requests, shed] = await Promise.all([
+    scraper.values('gateway_requests_total'),
+    scraper.values('gateway_shed_total'),
+  ])
+  const total = (values: readonly MetricSample[]) => values.reduce((sum, { value }) => sum + value, 0)
+  // As the alert rules: requests of batches are tried again, and a key at its own limit is no overload.
+  const live = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
+  return {
+    all: total(live),
+    failed: total(live.filter(({ labels }) => labels['outcome'] === 'failed')),
+    shed: total(shed.filter(({ labels }) => !String(labels['reason']).startsWith('key_'))),
+  }
+}

@@ -1,0 +1,391 @@
+/**
+ * Types of the catalogue's rows: providers, models and endpoints. Pure. No code checks for a vendor by name: each
+ * peculiarity of a vendor is a field or a named quirk here.
+ */
+import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../base/money.ts'
+import type { DataRegion } from './management/guardrails.ts'
+
+/** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
+export const FORMAT_NAMES = [
+  'openai-responses',
+  'openai-chat',
+  'anthropic-messages',
+  'google-gemini',
+  'bedrock-converse',
+] as const
+export type FormatName = (typeof FORMAT_NAMES)[number]
+
+/** The wire formats of embeddings; `formats/embeddings/table.ts` holds one implementation for each. */
+export const EMBEDDINGS_FORMAT_NAMES = [
+  'openai-embeddings',
+  'cohere-embeddings',
+  'gemini-embeddings',
+  'vertex-embeddings',
+  'ollama-embeddings',
+] as const
+export type EmbeddingsFormatName = (typeof EMBEDDINGS_FORMAT_NAMES)[number]
+
+/** All formats that a row of the configuration may name. */
+export type AnyFormatName = FormatName | EmbeddingsFormatName
+
+export function isEmbeddingsFormat(name: AnyFormatName): name is EmbeddingsFormatName {
+  return (EMBEDDINGS_FORMAT_NAMES as readonly AnyFormatName[]).includes(name)
+}
+
+/**
+ * Ways for a request to carry the provider's key; `providers/upstream/auth.ts` has one implementation for each.
+ * - `authorization`: the key alone, without a word before it
+ * - `api-key`: the header of Azure
+ * - `aws-sigv4`: a signature by an access key; API keys of Bedrock go as `bearer`
+ * - `google-service-account`: a token that a signed assertion was exchanged for
+ */
+export const AUTH_SCHEMES = [
+  'bearer',
+  'authorization',
+  'x-api-key',
+  'api-key',
+  'x-goog-api-key',
+  'aws-sigv4',
+  'google-service-account',
+  'none',
+] as const
+export type AuthScheme = (typeof AUTH_SCHEMES)[number]
+
+/**
+ * Forms of the key that a customer of a provider has; `credentials/parse/` reads each.
+ * - `plain`: the key
+ * - `regional`: the key, or JSON with its data region
+ * - `aws`: an API key of Bedrock, or JSON with an access key
+ * - `claude-on-aws`: JSON with a workspace, its region, and an API key or an access key
+ * - `azure`: a JSON array of resources and deployments
+ * - `vertex`: the JSON of a service account
+ * - `account`, `host`: JSON with the key and the account, or the host, that the address lacks
+ */
+const KEY_FORMS = ['plain', 'regional', 'aws', 'claude-on-aws', 'azure', 'vertex', 'account', 'host'] as const
+export type KeyForm = (typeof KEY_FORMS)[number]
+
+/**
+ * A provider's public statement about the data of requests. Null: not publicly known. It counts for endpoints whose
+ * rows say nothing about data.
+ */
+export interface DataPolicy {
+  /** True: it may train on the data. */
+  readonly trains: boolean | null
+  /** Days that it keeps prompts and replies; 0: it keeps none. */
+  readonly retentionDays: number | null
+}
+
+/**
+ * Named deviations of providers from a format, which its encoder must respect.
+ * - `max-tokens`: wants `max_tokens` where OpenAI wants `max_completion_tokens`
+ * - `no-stream-usage`: refuses `stream_options`
+ * - `system-role`: knows `system` but not `developer` messages
+ * - `any-tool-choice`: spells "a tool must be called" `any` instead of `required`
+ * - `no-strict-tools`: refuses `strict` on functions
+ * - `reasoning-object`: takes reasoning settings as an object `reasoning` instead of `reasoning_effort`, and signed
+ *   or encrypted reasoning of earlier turns as `reasoning_details`
+ * - `replay-reasoning`: wants the thinking text of earlier turns back as `reasoning_content`
+ * - `thinking-parts`: wants it back as content parts of type `thinking`
+ * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
+ * - `cache-control`: takes `cache_control` marks on content parts
+ * - `cache-breakpoints`: its models take `prompt_cache_breakpoint` on content parts; `cache_control` marks become these
+ * - `no-user`: refuses `user`
+ * - `no-relay`: the gateway always decodes its stream, even where it could relay the bytes
+ * - `counts-contents`: counts tokens of the parts of a request, not of a whole one
+ * - `raw-predict`: speaks the Messages API by `rawPredict` and `streamRawPredict` of Vertex
+ * - `simulated`: answers of its models are made up; simulated searches are for them alone
+ * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
+ *
+ * Of `openai-embeddings`:
+ * - `output-dimension`: takes `output_dimension` instead of `dimensions`
+ * - `input-type`: takes `input_type`; without it the field is left out
+ * - `cuts-texts`: embeds the beginning of a text that is too long, unless `truncation` is false; others refuse it
+ * - `float-vectors`: refuses `encoding_format`, so the gateway makes base64 itself
+ * - `int8-vectors`: refuses it too, and writes each vector as base64 of signed bytes
+ */
+export const QUIRKS = [
+  'max-tokens',
+  'no-stream-usage',
+  'system-role',
+  'any-tool-choice',
+  'no-strict-tools',
+  'reasoning-object',
+  'replay-reasoning',
+  'thinking-parts',
+  'thought-signatures',
+  'cache-control',
+  'cache-breakpoints',
+  'no-user',
+  'no-relay',
+  'no-native-tools',
+  'counts-contents',
+  'raw-predict',
+  'simulated',
+  'output-dimension',
+  'input-type',
+  'cuts-texts',
+  'float-vectors',
+  'int8-vectors',
+] as const
+export type Quirk = (typeof QUIRKS)[number]
+
+/** Ways to end an upstream request whose client has disconnected. */
+export const ABORT_POLICIES = ['finish', 'cancel', 'drain'] as const
+export type AbortPolicy = (typeof ABORT_POLICIES)[number]
+
+/** `auto`: the gateway sets cache marks of its own where they pay and the caller sets none. */
+export const PROMPT_CACHING = ['auto', 'off'] as const
+export type PromptCaching = (typeof PROMPT_CACHING)[number]
+
+/** `provider`: where the provider can, it sums a conversation up itself; `own`: its model is asked for a summary. */
+export const COMPACTION_MODES = ['own', 'provider'] as const
+export type CompactionMode = (typeof COMPACTION_MODES)[number]
+
+/** The auth scheme of a format, for providers without one of their own. */
+export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
+  'openai-responses': 'bearer',
+  'openai-chat': 'bearer',
+  'anthropic-messages': 'x-api-key',
+  'google-gemini': 'x-goog-api-key',
+  'bedrock-converse': 'bearer',
+  'openai-embeddings': 'bearer',
+  'cohere-embeddings': 'bearer',
+  'gemini-embeddings': 'x-goog-api-key',
+  'vertex-embeddings': 'bearer',
+  'ollama-embeddings': 'bearer',
+}
+
+/** The format of embeddings at a provider of a format; null: the same API makes none. */
+export const EMBEDDINGS_OF_FORMAT: Readonly<Record<FormatName, EmbeddingsFormatName | null>> = {
+  'openai-responses': 'openai-embeddings',
+  'openai-chat': 'openai-embeddings',
+  'anthropic-messages': null,
+  'google-gemini': 'gemini-embeddings',
+  'bedrock-converse': null,
+}
+
+/** Ways to send a request; `upstream/` holds one implementation for each. */
+export const TRANSPORTS = ['direct', 'undici'] as const
+export type TransportName = (typeof TRANSPORTS)[number]
+
+/** PEM texts for TLS with one provider. */
+export interface TlsIdentity {
+  /** Trusted in place of the system's certificates; null: those of the system. */
+  readonly ca: string | null
+  /** Certificate and key that the gateway shows. Both or none. */
+  readonly cert: string | null
+  readonly key: string | null
+}
+
+/** How requests to a provider leave the gateway, where its row says anything about it. */
+export interface Egress {
+  /** `undici` also where nothing else asks for it. */
+  readonly transport: TransportName
+  /** URL of the proxy; `none`: no proxy; null: as the environment says. */
+  readonly proxy: string | null
+  readonly http2: boolean
+  readonly tls: TlsIdentity | null
+}
+
+/** Formats whose providers may have a batch service; `batches/services/table.ts` holds one implementation for each. */
+export const BATCH_FORMATS = [
+  'openai-responses',
+  'openai-chat',
+  'anthropic-messages',
+  'google-gemini',
+] as const satisfies readonly FormatName[]
+export type BatchFormat = (typeof BATCH_FORMATS)[number]
+
+/** All known batch services charge half. */
+export const BATCH_PRICE_FACTOR: PriceFactor = FULL_PRICE / 2
+
+export interface Provider {
+  /** Lowercase slug of the documented enumeration, or of the operator's own provider. */
+  readonly slug: string
+  /** Display name, as `gateway_metadata` and listings show it. */
+  readonly name: string
+  readonly format: AnyFormatName
+  /**
+   * Without a trailing slash; null if the operator must configure it. Gaps such as `{region}` are filled from the key
+   * or from `region`; address.ts has their names.
+   */
+  readonly baseUrl: string | null
+  readonly auth: AuthScheme
+  /** The service's own (shared) key; null if none is configured. */
+  readonly apiKey: string | null
+  readonly quirks: readonly Quirk[]
+  /** Fixed extra headers, e.g. a version header; never secrets. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly onAbort: AbortPolicy
+  /** Absent: as the setting says. */
+  readonly promptCaching?: PromptCaching
+  /** Absent: as the setting says. */
+  readonly compaction?: CompactionMode
+  /** True: it takes tools of type `custom`. False: it gets them as functions. Absent: as usual for its format. */
+  readonly customTools?: boolean
+  /** True: it gets the caller's `tracestate`. Absent: false. */
+  readonly propagateTrace?: boolean
+  /** Absent: directly, unless the environment names a proxy. */
+  readonly egress?: Egress
+  /** Base URLs of formats that the provider speaks elsewhere. Absent: none. */
+  readonly baseUrls?: Readonly<Partial<Record<AnyFormatName, string>>>
+  /** Base URLs of data regions. Absent: none of its own. */
+  readonly regionUrls?: Readonly<Partial<Record<DataRegion, string>>>
+  /** Format of its models that make embeddings. Absent: the one that belongs to `format`. */
+  readonly embeddings?: EmbeddingsFormatName
+  /** Fills `{region}` for keys that name none. */
+  readonly region?: string
+  /** Patterns of the hosts that key material may name: `*` is one label, or a part of it. Absent: none. */
+  readonly hosts?: readonly string[]
+  /** Name of the service that signatures of AWS are made for. */
+  readonly awsService?: string
+  /** The address that exchanges assertions for tokens; never taken from a key. */
+  readonly tokenUrl?: string
+  /** Absent: `plain`. */
+  readonly keyForm?: KeyForm
+  /** Absent: nothing is known. */
+  readonly policy?: DataPolicy
+  /** Messages of one request that it takes, which context compression keeps to. Absent: no limit is known. */
+  readonly messagesMax?: number
+  /** Authors of models (`author/model`) that it serves under their own names. Absent: none. */
+  readonly authors?: readonly string[]
+  /** The provider's own batch service, for batches whose requests it can run; absent: the gateway runs all of them. */
+  readonly batch?: { readonly priceFactor: PriceFactor }
+}
+
+/** Prices of tokens in 1e-12 USD; null: as that of the plainer kind of token. */
+export interface TokenPrices {
+  readonly prompt: PicoUsd
+  readonly completion: PicoUsd
+  /** Of a prompt token read from / written to the provider's cache; null: the prompt price. */
+  readonly inputCacheRead: PicoUsd | null
+  readonly inputCacheWrite: PicoUsd | null
+  /** Of a prompt token written to the cache for an hour; null: as `inputCacheWrite`. */
+  readonly inputCacheWrite1h?: PicoUsd | null
+  /** Of a prompt token of audio; null: the prompt price. */
+  readonly audio?: PicoUsd | null
+  /** Of an output token of reasoning; null: the completion price. */
+  readonly internalReasoning?: PicoUsd | null
+}
+
+/** Prices of prompts with strictly more tokens than `minPromptTokens`. */
+export interface PriceOverride extends TokenPrices {
+  readonly minPromptTokens: number
+}
+
+export interface Pricing extends TokenPrices {
+  /** For each request. */
+  readonly request: PicoUsd
+  /** For each input image, beside its tokens. */
+  readonly image?: PicoUsd | null
+  /** By rising `minPromptTokens`; null: none. */
+  readonly overrides?: readonly PriceOverride[] | null
+  /** Set where the prices are not known; they count as 0, but are no zeros. */
+  readonly isUnknown?: true
+}
+
+/** The service tiers that an endpoint of its own may have. */
+export const SERVICE_TIERS = ['default', 'flex', 'priority', 'ultrafast'] as const
+export type ServiceTier = (typeof SERVICE_TIERS)[number]
+
+/** Every region that an endpoint can promise. */
+export const DATA_REGIONS = ['europe', 'us'] as const satisfies readonly DataRegion[]
+
+/** One model at one provider. */
+export interface Endpoint {
+  /** Catalogue id of the model, `vendor/model`. */
+  readonly modelId: string
+  /** The provider's name of the model. */
+  readonly upstreamModel: string
+  readonly provider: Provider
+  /** One of embeddings for a model that makes embeddings, and only then. */
+  readonly format: AnyFormatName
+  readonly pricing: Pricing
+  readonly contextLength: number | null
+  readonly maxOutputTokens: number | null
+  readonly region: DataRegion | null
+  readonly zdr: boolean
+  /** The provider may train on prompts and replies. Absent: it does not. */
+  readonly trains?: true
+  /** Its service tier; absent: it belongs to none. */
+  readonly serviceTier?: ServiceTier
+  readonly quantization: string
+  /** True if the model makes images: its events may then carry whole images. */
+  readonly drawsImages: boolean
+  /** False: its model never thinks, and its streams come in small pieces. Absent: nothing is said. */
+  readonly thinks?: false
+  /** Absent: as its provider. */
+  readonly promptCaching?: PromptCaching
+  /** Absent: as its provider. */
+  readonly compaction?: CompactionMode
+  /** Names of supported request parameters; null for all. */
+  readonly supportedParameters: ReadonlySet<string> | null
+}
+
+export interface Model {
+  readonly id: string
+  readonly name: string
+  /** Unix seconds of its entry into the catalogue. */
+  readonly created: number
+  readonly contextLength: number | null
+  readonly maxOutputTokens: number | null
+  readonly inputModalities: readonly string[]
+  /** True: a source says the input modalities. False: text is assumed, and other input is not refused. */
+  readonly isInputStated: boolean
+  readonly outputModalities: readonly string[]
+  /** In the order of the row. Never empty. */
+  readonly endpoints: readonly Endpoint[]
+}
+
+/**
+ * The format of an endpoint that makes text.
+ * @throws Error for one that makes embeddings, which routing keeps away from requests for text
+ */
+export function textFormat({ format }: Pick<Endpoint, 'format'>): FormatName {
+  if (isEmbeddingsFormat(format)) throw new Error('an embeddings endpoint was asked for text')
+  return format
+}
+
+/** True for a model of POST /embeddings; any other one makes text. */
+export function makesEmbeddings({ outputModalities }: Pick<Model, 'outputModalities'>): boolean {
+  return outputModalities.includes('embeddings')
+}
+
+/** A request that has to be signed. */
+export interface SignableRequest {
+  readonly method: string
+  readonly url: URL
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/** The key of one attempt, opened and read. */
+export interface OutgoingKey {
+  /** The text that the provider's auth header carries; null: the request is signed. */
+  readonly text: string | null
+  /** Every secret part of it; the gateway scrubs them from the provider's replies. */
+  readonly secrets: readonly string[]
+  /** How it is carried. Absent: as the provider's row says. */
+  readonly scheme?: AuthScheme
+  /** Makes the headers of a signature. */
+  readonly sign?: (request: SignableRequest) => Promise<Readonly<Record<string, string>>>
+  /** The base URL that the key belongs to, checked. Absent: that of the provider's row. */
+  readonly baseUrl?: string
+  /** The whole URL of each call: that of a deployment. */
+  readonly callUrl?: string
+  /** The name that the deployment of the key has for the model. */
+  readonly upstreamModel?: string
+  /** Headers that go with the key; no secrets. */
+  readonly headers?: Readonly<Record<string, string>>
+  /**
+   * Of a key with several resources: how many of them there are, and a note that this one has failed, so that another
+   * one is asked next time. Absent: there is one.
+   */
+  readonly resources?: { readonly count: number; failed(): void }
+}
+
+/** The auth scheme for a caller's own key. A provider without auth for the service's requests still accepts one. */
+export function ownKeyScheme({ format, provider }: Endpoint): AuthScheme {
+  return provider.auth === 'none' ? AUTH_OF_FORMAT[format] : provider.auth
+}

@@ -1,0 +1,252 @@
+/**
+ * A cache of decrypted provider keys, bounded by time, number and memory. Hot path: a cached key costs one synchronous
+ * lookup. Any other key is read from the Store and decrypted; concurrent requests share one read. Serve thread.
+ *
+ * The buffer that the vault decrypts is zeroed in the same call, right after it is read. The strings made from it
+ * cannot be zeroed: like the copies that running requests hold, they stay in memory until they are collected after
+ * eviction.
+ */
+import { LRUCache } from 'lru-cache'
+import { type Clock, type Timer, within } from '../../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS, serviceUnavailable, storeUnavailable } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
+import type { CredentialRecord, CredentialStore, SealedSecret } from '../../storage/store.ts'
+import { type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
+import { ownerOf, type SecretOwner, type Vault, VaultError } from './vault.ts'
+
+/** Names a credential. With the sealed form the Store is not asked. */
+export type CredentialRef = Pick<
+  CredentialRecord,
+  'id' | 'organizationId' | 'workspaceId' | 'provider' | 'keyRevision'
+> & {
+  readonly sealed?: SealedSecret
+}
+
+export interface OpenedKeysOptions {
+  readonly store: { readonly credentials: Pick<CredentialStore, 'find'> }
+  readonly vault: Pick<Vault, 'open'>
+  readonly clock: Clock
+  readonly metrics: OpenedKeysMetrics
+  /** Keys kept. Default 1,000. */
+  readonly maxEntries?: number
+  /** Estimated memory of the cached keys. Default 4 MiB: 1,000 service accounts. */
+  readonly maxBytes?: number
+  /**
+   * How long a key is kept: the longest a changed key is still used here if its invalidation is lost. Default and at
+   * most 300 s; its memory is free within 10 s after that.
+   */
+  readonly ttlMs?: number
+  /** Reads of the Store at once; more are refused with `service_unavailable`. Default 100. */
+  readonly maxLookups?: number
+  /** How long a request waits for the Store. Default 2 s. */
+  readonly lookupMs?: number
+}
+
+type OpenedKeysMetrics = Pick<
+  Metrics,
+  | 'credentialEntries'
+  | 'credentialBytes'
+  | 'credentialHits'
+  | 'credentialMisses'
+  | 'credentialEvictions'
+  | 'credentialAge'
+  | 'credentialOpenFailures'
+>
+
+const TTL_MAX_MS = 300_000
+/** How often expired keys are removed that no request asks for. */
+const SWEEP_MS = 10_000
+const DEFAULTS = {
+  maxEntries: 1_000,
+  maxBytes: 4 * 1024 * 1024,
+  ttlMs: TTL_MAX_MS,
+  maxLookups: 100,
+  lookupMs: 2_000,
+} satisfies Partial<OpenedKeysOptions>
+
+/** The metric label for each reason of the cache library. */
+const EVICTION_REASONS = {
+  evict: 'capacity',
+  expire: 'expired',
+  delete: 'forgotten',
+  set: 'replaced',
+  fetch: 'replaced',
+} satisfies Record<LRUCache.DisposeReason, string>
+
+interface Entry {
+  readonly key: ProviderKey
+  readonly owner: SecretOwner
+  /** The box that it was opened from; a rewrapped key keeps its box. */
+  readonly box: string
+  /** True if it was read from the Store; false if a caller brought the record, which may be outdated. */
+  readonly fromStore: boolean
+  readonly bytes: number
+  /** Monotonic. */
+  readonly openedMs: number
+}
+
+/** Objects, map slots and string headers that an entry needs beside its text. */
+const ENTRY_BYTES = 1_024
+
+export class OpenedKeys {
+  readonly #options: OpenedKeysOptions & typeof DEFAULTS
+  readonly #entries: LRUCache<string, Entry>
+  readonly #reads = new SingleFlight<ProviderKey>()
+  #sweep: Timer | null = null
+
+  constructor(options: OpenedKeysOptions) {
+    this.#options = { ...DEFAULTS, ...options }
+    const { clock, maxEntries, maxBytes, ttlMs } = this.#options
+    this.#entries = new LRUCache({
+      max: maxEntries,
+      maxSize: maxBytes,
+      sizeCalculation: entry => entry.bytes,
+      ttl: Math.min(ttlMs, TTL_MAX_MS),
+      // The clock is asked each time; otherwise a timer of the library would cache its answer.
+      ttlResolution: 0,
+      // Never 0, which the library takes for "no time".
+      perf: { now: () => clock.monotonicMs() + 1 },
+      disposeAfter: (entry, _, reason) => this.#noteEviction(entry, reason),
+    })
+  }
+
+  /**
+   * Opens the key of a credential; a promise only when the Store has to be asked.
+   * @throws (or rejects with) GatewayError `service_unavailable` when the Store does not answer,
+   * `provider_unavailable` when the credential no longer exists, `credential_unreadable` when it does not open: then
+   * nobody else's key may be used in its place.
+   */
+  open(credential: CredentialRef): ProviderKey | Promise<ProviderKey> {
+    const { metrics } = this.#options
+    const { id, sealed } = credential
+    const entry = this.#entries.get(id)
+    if (entry !== undefined && isOf(entry.owner, credential)) {
+      // A caller that brings a record gets the key of that record. Its entry serves no other caller, because the
+      // record may be older than the last change.
+      if (sealed === undefined ? entry.fromStore : entry.box === sealed.box) {
+        metrics.credentialHits.inc()
+        return entry.key
+      }
+    }
+    metrics.credentialMisses.inc()
+    if (sealed === undefined) return this.#load(credential)
+    const opened = this.#open(credential, sealed, false)
+    this.#keep(opened)
+    return opened.key
+  }
+
+  /** Call it after a credential was changed or removed. */
+  invalidate(id: string): void {
+    this.#entries.delete(id)
+    this.#reads.dropOwner(id)
+  }
+
+  invalidateAll(): void {
+    this.#reads.dropAll()
+    this.#entries.clear()
+  }
+
+  /** Drops everything, before the thread ends. */
+  close(): void {
+    this.#sweep?.cancel()
+    this.#sweep = null
+    this.invalidateAll()
+  }
+
+  #load(credential: CredentialRef): Promise<ProviderKey> {
+    // By the whole name: a caller must not get a key that was read for another organization, even of the same id.
+    const name = nameOf(credential)
+    const running = this.#reads.find(name)
+    if (running !== undefined) return running
+    if (this.#reads.active >= this.#options.maxLookups) return Promise.reject(serviceUnavailable())
+    return this.#reads.run(name, isCurrent => this.#read(credential, isCurrent), credential.id)
+  }
+
+  async #read(credential: CredentialRef, isCurrent: () => boolean): Promise<ProviderKey> {
+    const { store, clock, lookupMs } = this.#options
+    let record: CredentialRecord | null
+    try {
+      const asked = store.credentials.find(credential.organizationId, credential.id)
+      record = await within(clock, lookupMs, asked)
+    } catch (error) {
+      throw storeUnavailable(error)
+    }
+    if (record === null || record.disabled) throw gone()
+    // The caller's record may be older than the last change.
+    const { sealed, keyRevision } = record
+    const opened = this.#open({ ...credential, keyRevision }, sealed, true)
+    if (isCurrent()) this.#keep(opened)
+    return opened.key
+  }
+
+  #open(credential: CredentialRef, sealed: SealedSecret, fromStore: boolean): Entry {
+    const { vault, clock, metrics } = this.#options
+    const owner = ownerOf(credential)
+    let secret: Buffer | null = null
+    try {
+      secret = vault.open(sealed, owner)
+      const key = parseProviderKey(owner.provider, secret.toString())
+      // Twice: as the key, and in the list of secrets to scrub.
+      const bytes = ENTRY_BYTES + sealed.box.length + 2 * secret.length
+      return { key, owner, box: sealed.box, fromStore, bytes, openedMs: clock.monotonicMs() }
+    } catch (error) {
+      const reason = error instanceof VaultError ? error.reason : 'invalid'
+      metrics.credentialOpenFailures.inc({ reason })
+      throw unreadable(owner.provider, error)
+    } finally {
+      secret?.fill(0)
+    }
+  }
+
+  #keep(entry: Entry): void {
+    this.#entries.set(entry.owner.credentialId, entry)
+    this.#updateGauges()
+    this.#sweep ??= this.#options.clock.after(SWEEP_MS, () => this.#purge())
+  }
+
+  #purge(): void {
+    this.#sweep = null
+    this.#entries.purgeStale()
+    if (this.#entries.size > 0) this.#sweep = this.#options.clock.after(SWEEP_MS, () => this.#purge())
+  }
+
+  #noteEviction(entry: Entry, reason: LRUCache.DisposeReason): void {
+    const { metrics, clock } = this.#options
+    metrics.credentialEvictions.inc({ reason: EVICTION_REASONS[reason] })
+    metrics.credentialAge.observe((clock.monotonicMs() - entry.openedMs) / 1000)
+    this.#updateGauges()
+  }
+
+  #updateGauges(): void {
+    const { metrics } = this.#options
+    metrics.credentialEntries.set(this.#entries.size)
+    metrics.credentialBytes.set(this.#entries.calculatedSize)
+  }
+}
+
+function isOf(owner: SecretOwner, credential: CredentialRef): boolean {
+  return (
+    owner.organizationId === credential.organizationId &&
+    owner.workspaceId === credential.workspaceId &&
+    owner.provider === credential.provider
+  )
+}
+
+function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): string {
+  return `${id}\n${organizationId}\n${workspaceId}\n${provider}`
+}
+
+/** Another key or endpoint may still serve. */
+function gone(): GatewayError {
+  return new GatewayError('provider_unavailable', 'The stored credential for this provider no longer exists')
+}
+
+/** The workspace chose to pay with its own key: a damaged row must not move its requests to the operator's. */
+function unreadable(provider: string, cause: unknown): GatewayError {
+  return new GatewayError(
+    'credential_unreadable',
+    `The workspace's stored credential for ${provider} cannot be opened; enter its key again, or disable it`,
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.operator, cause },
+  )
+}

@@ -1,0 +1,45 @@
+/**
+ * Resources that failed recently: other resources of the same key are tried before them. A resource is tried again
+ * after a while, or when all of them have failed. Serve threads.
+ */
+import type { Clock } from '../../base/clock.ts'
+
+const AVOIDED_MS = 30_000
+/** Resources of all keys; the one that failed first is forgotten. */
+const KEPT_MAX = 10_000
+
+export class FailedTargets {
+  readonly #clock: Clock
+  /** Monotonic: until when it is avoided. By key and address, in the order in which they failed. */
+  readonly #untilMs = new Map<string, number>()
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** The names in the order in which they are asked: those that have failed last, the longest ago first. */
+  order(key: string, names: readonly string[]): readonly string[] {
+    const nowMs = this.#clock.monotonicMs()
+    const failed = names.filter(name => (this.#untilMs.get(idOf(key, name)) ?? 0) > nowMs)
+    if (failed.length === 0) return names
+    const until = (name: string): number => this.#untilMs.get(idOf(key, name)) ?? 0
+    return [
+      ...names.filter(name => !failed.includes(name)),
+      ...failed.toSorted((a, b) => until(a) - until(b)),
+    ]
+  }
+
+  note(key: string, name: string): void {
+    const id = idOf(key, name)
+    this.#untilMs.delete(id)
+    this.#untilMs.set(id, this.#clock.monotonicMs() + AVOIDED_MS)
+    for (const oldest of this.#untilMs.keys()) {
+      if (this.#untilMs.size <= KEPT_MAX) return
+      this.#untilMs.delete(oldest)
+    }
+  }
+}
+
+function idOf(key: string, name: string): string {
+  return `${key}\n${name}`
+}

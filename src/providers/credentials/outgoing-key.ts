@@ -1,0 +1,281 @@
+/**
+ * The key of one attempt: decrypted, parsed, as it is sent (plain, token of Google, signature of AWS), and with the
+ * address that it belongs to, such as the hosts of Vertex and Azure. A host that key material names must match the
+ * patterns of the provider's row; if the operator gave the row a complete address, every key is sent there. A key that
+ * cannot be used fails before anything is sent, and the next candidate is tried.
+ */
+import { GatewayError } from '../../base/errors.ts'
+import { whenReady } from '../../base/maybe-promise.ts'
+import type { Endpoint, OutgoingKey, Provider } from '../../protocol/provider.ts'
+import type { DeclaredRegion } from '../../storage/store.ts'
+import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../address.ts'
+import { API_OF_FORMAT } from '../format-apis.ts'
+import type { Credential } from './catalog.ts'
+import type { OpenedKeys } from './decrypted-keys.ts'
+import type { FailedTargets } from './failed-targets.ts'
+import type { AwsKey } from './parse/aws-key.ts'
+import { type AzureDeployment, type AzureKey, type AzureResource, azureTargets } from './parse/azure-key.ts'
+import { looksLikeJson } from './parse/key-json.ts'
+import { parsePlainKey } from './parse/plain-key.ts'
+import { type ProviderKey, parseKey } from './parse/provider-key.ts'
+import type { VertexKey } from './parse/vertex-key.ts'
+
+/** The helpers of keys that are more than a text in a header; `upstream/` has both. */
+export interface KeySchemes {
+  readonly signer: (
+    access: Pick<AwsKey, 'accessKeyId' | 'secretAccessKey'>,
+    place: { readonly region: string; readonly service: string },
+  ) => NonNullable<OutgoingKey['sign']>
+  /** A promise only when no token is at hand. */
+  readonly token: (
+    account: Pick<VertexKey, 'clientEmail' | 'privateKey' | 'privateKeyId'>,
+    place: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
+  ) => string | Promise<string>
+  /** Absent: the first resource of a key is asked, whatever happens. */
+  readonly failedTargets?: FailedTargets
+}
+
+/** Part of an endpoint that decides how a key is used. */
+type KeyedEndpoint = Pick<Endpoint, 'provider' | 'format' | 'modelId'>
+
+/** Opens the keys of attempts. One per thread. */
+export class OutgoingKeys {
+  readonly #keys: Pick<OpenedKeys, 'open'>
+  readonly #schemes: KeySchemes
+  /** The service's own keys, read. Null: plain ones, which the provider's row carries. */
+  readonly #shared = new WeakMap<Provider, ProviderKey | null>()
+
+  constructor(keys: Pick<OpenedKeys, 'open'>, schemes: KeySchemes) {
+    this.#keys = keys
+    this.#schemes = schemes
+  }
+
+  /**
+   * Opens the key of a credential; a promise only when the cache has to ask the Store, or a token is missing.
+   * @throws (or rejects with) GatewayError as `OpenedKeys.open` does, or `provider_unavailable` for a kind of key that
+   * the endpoint cannot be called with.
+   */
+  own(credential: Credential, endpoint: KeyedEndpoint): OutgoingKey | Promise<OutgoingKey> {
+    const { name } = endpoint.provider
+    return whenReady(this.#keys.open(credential), key =>
+      toOutgoingKey(key, endpoint, this.#schemes, `Your ${name} credential`, credential.id),
+    )
+  }
+
+  /**
+   * The service's own key, where it is more than a text in a header; null where it is not, which most are.
+   * @throws (or rejects with) GatewayError `provider_unavailable`
+   */
+  shared(endpoint: KeyedEndpoint): OutgoingKey | null | Promise<OutgoingKey | null> {
+    const { provider } = endpoint
+    if (provider.keyForm === undefined) return null
+    let key = this.#shared.get(provider)
+    if (key === undefined) {
+      key = readShared(provider)
+      this.#shared.set(provider, key)
+    }
+    if (key === null) return null
+    return toOutgoingKey(key, endpoint, this.#schemes, `The gateway's key for ${provider.name}`)
+  }
+}
+
+/**
+ * Reads the service's own key for a provider; null if its row carries it as it is. A text that is no JSON is the key
+ * itself, whatever form the keys of customers have.
+ * @throws GatewayError `provider_unavailable`, whose cause says what is wrong without the key
+ */
+export function readShared(provider: Provider): ProviderKey | null {
+  const { apiKey, baseUrl, keyForm = 'plain' } = provider
+  if (apiKey === null) return null
+  let key: ProviderKey
+  try {
+    key = looksLikeJson(apiKey) ? parseKey(keyForm, apiKey) : parsePlainKey(apiKey)
+  } catch (cause) {
+    throw new GatewayError('provider_unavailable', `The gateway's key for ${provider.name} cannot be read`, {
+      cause,
+    })
+  }
+  const isBare = key.kind === 'plain' && key.apiKey === apiKey && gapsOf(baseUrl ?? '').length === 0
+  return isBare ? null : key
+}
+
+/** The fault of the service's own key for a provider, without the key; null: there is none. */
+export function sharedKeyProblem(provider: Provider): string | null {
+  try {
+    readShared(provider)
+    return null
+  } catch (error) {
+    const { cause } = error as GatewayError
+    return cause instanceof GatewayError ? cause.message.replace(/^key: /, '') : 'cannot be read'
+  }
+}
+
+/**
+ * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message; `keyId`: tells keys
+ * apart.
+ * @throws (or rejects with) GatewayError `provider_unavailable`
+ */
+export function toOutgoingKey(
+  key: ProviderKey,
+  endpoint: KeyedEndpoint,
+  schemes: KeySchemes,
+  whose = 'The key',
+  keyId = `shared ${endpoint.provider.slug}`,
+): OutgoingKey | Promise<OutgoingKey> {
+  const { provider } = endpoint
+  const { secrets } = key
+  switch (key.kind) {
+    case 'plain':
+      return { text: key.apiKey, secrets, ...addressOf(endpoint, plainValues(provider), key.region) }
+    case 'addressed':
+      return { text: key.apiKey, secrets, ...addressOf(endpoint, key.values) }
+    case 'aws-workspace':
+      return {
+        text: key.apiKey,
+        secrets,
+        scheme: 'x-api-key',
+        headers: workspaceHeader(key.workspaceId),
+        ...addressOf(endpoint, { region: key.awsRegion }),
+      }
+    case 'aws':
+      return {
+        text: null,
+        secrets,
+        sign: schemes.signer(key, { region: key.awsRegion, service: provider.awsService ?? 'bedrock' }),
+        ...(key.workspaceId === null ? undefined : { headers: workspaceHeader(key.workspaceId) }),
+        ...addressOf(endpoint, { region: key.awsRegion }),
+      }
+    case 'azure':
+      return azureKey(key, endpoint, whose, keyId, schemes.failedTargets)
+    case 'vertex': {
+      const { tokenUrl, egress } = provider
+      if (tokenUrl === undefined)
+        throw unusable(whose, 'is a service account, but the provider has no tokenUrl')
+      const address = addressOf(endpoint, vertexValues(key))
+      return whenReady(schemes.token(key, { tokenUrl, egress }), token => ({
+        text: token,
+        secrets: [...secrets, token],
+        ...address,
+      }))
+    }
+  }
+}
+
+/** Values of the row for keys that name nothing. */
+function plainValues({ region }: Provider): GapValues {
+  return region === undefined ? {} : { region }
+}
+
+function workspaceHeader(id: string): Readonly<Record<string, string>> {
+  return { 'anthropic-workspace-id': id }
+}
+
+/** The base URL that belongs to the key; nothing where it is that of the row. */
+function addressOf(
+  { provider, format }: KeyedEndpoint,
+  values: GapValues,
+  region: DeclaredRegion | null = null,
+): Pick<OutgoingKey, 'baseUrl'> {
+  const own = region === null || region === 'global' ? undefined : provider.regionUrls?.[region]
+  if (own !== undefined) return { baseUrl: own }
+  const url = baseUrlFor(provider, format)
+  return url === null || gapsOf(url).length === 0 ? {} : { baseUrl: fillGaps(url, values, provider) }
+}
+
+function vertexValues({ projectId, location }: VertexKey): GapValues {
+  return { host: vertexHost(location), project: projectId, location }
+}
+
+/** Multi-regions have hosts of their own. */
+function vertexHost(location: string): string {
+  if (location === 'global') return 'aiplatform.googleapis.com'
+  if (/^[a-z]+$/.test(location)) return `aiplatform.${location}.rep.googleapis.com`
+  return `${location}-aiplatform.googleapis.com`
+}
+
+// Azure
+
+/** Domains of the two kinds of resource; the name of the resource is before them. */
+const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azure.com' } as const
+
+/** The ends of the addresses of deployments. */
+const CALL_PATHS = Object.values(API_OF_FORMAT).flatMap(({ deploymentPath }) => deploymentPath ?? [])
+
+function azureKey(
+  key: AzureKey,
+  endpoint: KeyedEndpoint,
+  whose: string,
+  keyId: string,
+  failed: FailedTargets | undefined,
+): OutgoingKey {
+  const given = azureTargets(key, endpoint.modelId)
+  if (failed === undefined || given.length < 2) return azureTarget(key, given, endpoint, whose)
+  const hosts = given.map(hostOfTarget)
+  const order = failed.order(keyId, hosts)
+  const targets = given.toSorted((a, b) => order.indexOf(hostOfTarget(a)) - order.indexOf(hostOfTarget(b)))
+  const first = order[0] ?? ''
+  const made = azureTarget(key, targets, endpoint, whose)
+  // The address of the row is the same for all of them.
+  if (made.baseUrl === undefined) return made
+  const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, first) }
+  return { ...made, resources }
+}
+
+function azureTarget(
+  key: AzureKey,
+  targets: readonly (AzureDeployment | AzureResource)[],
+  endpoint: KeyedEndpoint,
+  whose: string,
+): OutgoingKey {
+  const { secrets } = key
+  const row = baseUrlFor(endpoint.provider, endpoint.format)
+  const isFixed = row !== null && gapsOf(row).length === 0
+  const target = isFixed
+    ? (targets.find(each => hostOfTarget(each) === hostOf(row)) ?? targets[0])
+    : targets[0]
+  if (target === undefined) throw unusable(whose, 'has no resource or deployment for this model')
+  if ('endpointUrl' in target) {
+    return {
+      text: target.apiKey,
+      secrets,
+      upstreamModel: target.modelId,
+      ...(isFixed ? undefined : { callUrl: deploymentUrl(target, endpoint, whose) }),
+    }
+  }
+  return { text: target.apiKey, secrets, ...addressOf(endpoint, { host: hostOfTarget(target) }) }
+}
+
+function hostOfTarget(target: AzureDeployment | AzureResource): string {
+  return 'endpointUrl' in target
+    ? (hostOf(target.endpointUrl) ?? '')
+    : `${target.resourceName.toLowerCase()}.${AZURE_DOMAINS[target.resourceType]}`
+}
+
+function hostOf(url: string): string | null {
+  return URL.canParse(url) ? new URL(url).host : null
+}
+
+/** The address of each call at a deployment: as it is if it names the call, else with the path of the format. */
+function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, whose: string): string {
+  const url = new URL(endpointUrl)
+  if (!allowsHost(endpoint.provider, url.host)) {
+    throw unusable(whose, "names a deployment on a host that is not one of the provider's hosts")
+  }
+  const path = API_OF_FORMAT[endpoint.format].deploymentPath
+  if (path === null)
+    throw unusable(
+      whose,
+      'names a deployment, but deployments cannot be called in the format of this endpoint',
+    )
+  const plain = url.pathname.replace(/\/+$/, '')
+  const named = CALL_PATHS.find(each => plain.endsWith(each))
+  if (named !== undefined && named !== path) {
+    throw unusable(whose, `names a deployment at ${named}, but this model is called at ${path}`)
+  }
+  url.pathname = named === undefined ? `${plain}${path}` : plain
+  return url.href
+}
+
+function unusable(whose: string, why: string): GatewayError {
+  return new GatewayError('provider_unavailable', `${whose} ${why}`)
+}

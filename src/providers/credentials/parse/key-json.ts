@@ -1,0 +1,82 @@
+/**
+ * Reads provider keys that are JSON. Pure. Errors name the documented field and never repeat any part of the input,
+ * not even names of unknown fields: a key may have been pasted anywhere.
+ */
+import { GatewayError } from '../../../base/errors.ts'
+
+/** The characters that a header can carry; no provider's key is nearly this long. */
+export const API_KEY = /^[\x21-\x7e]{1,4096}$/
+export const API_KEY_EXPECTED = 'an API key of 1 to 4096 printable ASCII characters without spaces'
+
+/** `problem` goes to the client. */
+export function keyError(problem: string): GatewayError {
+  return new GatewayError('invalid_request', `key: ${problem}`)
+}
+
+/** True if the text can only have been meant as JSON. */
+export function looksLikeJson(text: string): boolean {
+  return /^\s*[[{"]/.test(text)
+}
+
+/** @throws GatewayError `invalid_request` */
+export function parseKeyJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    // The parser's own message quotes the text.
+    throw keyError('must be valid JSON')
+  }
+}
+
+/** The fields of one JSON object of a key. */
+export class KeyFields {
+  readonly #fields: ReadonlyMap<string, unknown>
+  /** Stands before field names in messages, e.g. `[2].`. */
+  readonly #path: string
+
+  /** @throws GatewayError `invalid_request` when it is not an object. */
+  constructor(value: unknown, path = '') {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      throw keyError(`${path === '' ? '' : `${path.slice(0, -1)} `}must be a JSON object`)
+    }
+    this.#fields = new Map(Object.entries(value))
+    this.#path = path
+  }
+
+  has(name: string): boolean {
+    return this.#fields.has(name)
+  }
+
+  /** Checks that there are no other fields. @throws GatewayError `invalid_request` */
+  only(names: readonly string[]): this {
+    for (const name of this.#fields.keys()) {
+      if (!names.includes(name))
+        throw keyError(`${this.#where()}must have no fields other than ${joinNames(names)}`)
+    }
+    return this
+  }
+
+  /** @throws GatewayError `invalid_request` when it is missing or does not fit; the message has `expected`. */
+  text(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string {
+    const value = this.optionalText(name, fits, expected)
+    if (value === null) throw keyError(`${this.#path}${name} is required`)
+    return value
+  }
+
+  /** Null when absent or null. @throws GatewayError `invalid_request` when it does not fit. */
+  optionalText(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string | null {
+    const value = this.#fields.get(name)
+    if (value === undefined || value === null) return null
+    const good = typeof value === 'string' && (typeof fits === 'function' ? fits(value) : fits.test(value))
+    if (!good) throw keyError(`${this.#path}${name} must be ${expected}`)
+    return value
+  }
+
+  #where(): string {
+    return this.#path === '' ? '' : `${this.#path.slice(0, -1)} `
+  }
+}
+
+function joinNames(names: readonly string[]): string {
+  return names.length === 1 ? `${names[0]}` : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`
+}

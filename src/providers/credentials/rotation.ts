@@ -1,0 +1,170 @@
+/**
+ * Rotation of master keys: checks that every secret can be decrypted, re-encrypts secrets with the current key, and
+ * counts them by key. It may run next to gateways whose ring has both keys: only data keys are rewrapped, row by row,
+ * with compare and swap, so every row can be decrypted with one of the two at any moment. It can be stopped and
+ * restarted at any time.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { CredentialRecord, CredentialStore } from '../../storage/store.ts'
+import { type StoreCounts, startStoreCounts } from '../../storage/store-counts.ts'
+import { ownerOf, type Vault, VaultError } from './vault.ts'
+import { VaultKeyError } from './vault-keys.ts'
+
+type RotationStore = Pick<CredentialStore, 'countByKeyId' | 'notWrappedBy' | 'reseal'>
+
+/** Rows at a time: some hundred kilobytes. */
+const BATCH_ROWS = 200
+/** A row that changes this often between read and write counts as failed. */
+const TRIES = 5
+/** Enough to distinguish one damaged row from a ring of wrong keys. */
+const SAMPLE_ROWS = 100
+/** No master key has this id, so all rows match. */
+const NO_KEY = ''
+
+export interface RotationProgress {
+  /** Credentials rewrapped so far. */
+  readonly done: number
+  readonly total: number
+}
+
+interface RotationResult {
+  readonly rewrapped: number
+  /** Ids of credentials that could not be rewrapped: they open with no key of the ring. */
+  readonly failed: readonly string[]
+}
+
+interface RotationOptions {
+  readonly onProgress?: (progress: RotationProgress) => void
+  /** Rows read at a time. */
+  readonly batchRows?: number
+}
+
+/** Rewraps everything with the vault's current key, also rows added meanwhile. @throws what the Store throws */
+export async function rotate(
+  store: { readonly credentials: RotationStore },
+  vault: Vault,
+  options: RotationOptions = {},
+): Promise<RotationResult> {
+  const { credentials } = store
+  const { onProgress, batchRows = BATCH_ROWS } = options
+  const counts = await credentials.countByKeyId()
+  const before = sum(counts.values()) - (counts.get(vault.currentKeyId) ?? 0)
+  const failed = new Set<string>()
+  const tries = new Map<string, number>()
+  let rewrapped = 0
+  const report = () => onProgress?.({ done: rewrapped, total: Math.max(before, rewrapped + failed.size) })
+  report()
+  for (;;) {
+    // Failed rows are found again each time, so the limit grows by their number.
+    const rows = await credentials.notWrappedBy(vault.currentKeyId, batchRows + failed.size)
+    const open = rows.filter(({ id }) => !failed.has(id))
+    if (open.length === 0) break
+    for (const record of open) {
+      const after = rewrap(vault, record)
+      if (after !== null && (await credentials.reseal(record.id, record.sealed, after))) {
+        rewrapped++
+        tries.delete(record.id)
+        continue
+      }
+      // The row was changed or removed since it was read. Unless it does not open at all, the next round decides.
+      const tried = (tries.get(record.id) ?? 0) + 1
+      tries.set(record.id, tried)
+      if (after === null || tried >= TRIES) failed.add(record.id)
+    }
+    report()
+  }
+  return { rewrapped, failed: [...failed] }
+}
+
+/** Finds the master keys that credentials need and the ring lacks, with the number of those credentials. */
+export async function missingKeyIds(
+  store: { readonly credentials: Pick<RotationStore, 'countByKeyId'> },
+  vault: Pick<Vault, 'has'>,
+): Promise<ReadonlyMap<string, number>> {
+  const counts = await store.credentials.countByKeyId()
+  return new Map([...counts].filter(([keyId, count]) => count > 0 && !vault.has(keyId)))
+}
+
+/**
+ * Checks the ring before anything is served: it has the master key of every credential, and a sample of credentials
+ * opens with the keys of these names. Returns the ids of those that do not open: a single one may be damaged, and stops
+ * nobody else.
+ * @param source the variable or file of the ring, for the message
+ * @throws VaultKeyError that names the key and says what to do, for a key that is missing or that opens none of several
+ */
+export async function checkRing(
+  store: { readonly credentials: Pick<RotationStore, 'countByKeyId' | 'notWrappedBy'> },
+  vault: Vault,
+  source: string,
+): Promise<readonly string[]> {
+  for (const [keyId, count] of await missingKeyIds(store, vault)) {
+    throw new VaultKeyError(
+      `${source}: ${credentialCount(count)} sealed with the master key ${printable(keyId)}, which is missing there; add that key after the first one, and run sluice vault rotate before you remove it`,
+    )
+  }
+  const sample = await store.credentials.notWrappedBy(NO_KEY, SAMPLE_ROWS)
+  const failed = sample.filter(record => rewrap(vault, record) === null)
+  for (const [keyId, rows] of Map.groupBy(failed, ({ sealed }) => sealed.keyId)) {
+    const tried = sample.filter(({ sealed }) => sealed.keyId === keyId).length
+    if (rows.length < tried || tried === 1) continue
+    throw new VaultKeyError(
+      `${source}: none of ${tried} credentials opens with the master key ${printable(keyId)}: it is not the key that they were sealed with under this id, or all of them were damaged; restore the right key, or the database from a backup`,
+    )
+  }
+  return failed.map(({ id }) => id)
+}
+
+/** Null when it does not open. */
+function rewrap(vault: Vault, record: CredentialRecord) {
+  try {
+    return vault.rewrap(record.sealed, ownerOf(record))
+  } catch (error) {
+    if (error instanceof VaultError) return null
+    throw error
+  }
+}
+
+function credentialCount(count: number): string {
+  return count === 1 ? '1 credential is' : `${count} credentials are`
+}
+
+/** An id from the database goes to a terminal. */
+function printable(keyId: string): string {
+  return /^[A-Za-z0-9_-]{1,32}$/.test(keyId) ? keyId : '(with an invalid name)'
+}
+
+function sum(values: Iterable<number>): number {
+  let total = 0
+  for (const value of values) total += value
+  return total
+}
+
+/** Short enough to follow a rotation, which takes minutes. */
+const INTERVAL_MS = 30_000
+
+export const OTHER_KEYS = 'other'
+
+interface KeyUsageGaugeOptions {
+  readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
+  readonly vault: Pick<Vault, 'has'>
+  /** Ids of the ring; a key without credentials counts 0. */
+  readonly keyIds: readonly string[]
+  readonly clock: Clock
+}
+
+/**
+ * Counts the credentials that each master key wraps, for the metrics. Keys outside the ring count together as `other`.
+ * Main thread.
+ */
+export function startKeyUsageGauge(options: KeyUsageGaugeOptions): StoreCounts<string> {
+  const { store, vault, keyIds, clock } = options
+  const count = async (): Promise<ReadonlyMap<string, number>> => {
+    const sums = new Map(keyIds.map(keyId => [keyId, 0]))
+    for (const [keyId, found] of await store.credentials.countByKeyId()) {
+      const label = vault.has(keyId) ? keyId : OTHER_KEYS
+      sums.set(label, (sums.get(label) ?? 0) + found)
+    }
+    return sums
+  }
+  return startStoreCounts({ count, intervalMs: INTERVAL_MS, clock })
+}

@@ -1,0 +1,235 @@
+/**
+ * A catalogue packed into bytes that all threads share. The main thread checks and packs it. Serve threads unpack it
+ * into compact rows, a few at a time, so that streams continue meanwhile. Equal parts of rows share one object. Pure.
+ */
+
+import type { Endpoint, Model, Pricing, Provider } from '../protocol/provider.ts'
+import type { CatalogParts } from './catalog.ts'
+
+/** Texts one after the other in memory that threads share. */
+export interface PackedTexts {
+  readonly bytes: SharedArrayBuffer
+  /** The end of each text. */
+  readonly ends: Uint32Array
+}
+
+export interface PackedCatalogue {
+  readonly providers: readonly Provider[]
+  readonly aliases: readonly (readonly [string, string])[]
+  readonly defaultModel: string | null
+  /** Models as JSON; those of wildcards come last. */
+  readonly models: PackedTexts
+  readonly wildcardCount: number
+  /** Models of the configuration, which come first. */
+  readonly configured: number
+  /** The public document of each model without a star, as the API writes it. */
+  readonly documents: PackedTexts
+  /** Changes with the documents. */
+  readonly version: string
+}
+
+/** A catalogue's parts with the public documents of its models, in the order of the models. */
+export interface Unpacked {
+  readonly parts: CatalogParts
+  /** The packed catalogue of the models. */
+  readonly models: PackedTexts
+  readonly documents: PackedTexts
+  readonly version: string
+}
+
+interface PackDeps {
+  readonly documentsOf: (models: readonly Model[]) => PackedTexts
+  readonly digest: (bytes: Uint8Array) => string
+}
+
+type PackedEndpoint = Omit<Endpoint, 'provider' | 'supportedParameters' | 'modelId'> & {
+  readonly provider: string
+  readonly supportedParameters: readonly string[] | null
+}
+type PackedModel = Omit<Model, 'endpoints'> & { readonly endpoints: readonly PackedEndpoint[] }
+
+export function packCatalogue(parts: CatalogParts, { documentsOf, digest }: PackDeps): PackedCatalogue {
+  const models = packTexts(
+    [...parts.models, ...parts.wildcards].map(model => JSON.stringify(packModel(model))),
+  )
+  const documents = documentsOf(parts.models)
+  return {
+    providers: [...parts.providers.values()],
+    aliases: [...parts.aliases],
+    defaultModel: parts.defaultModel,
+    models,
+    wildcardCount: parts.wildcards.length,
+    configured: parts.configured,
+    documents,
+    version: digest(new Uint8Array(documents.bytes)),
+  }
+}
+
+function packModel({ endpoints, ...model }: Model): PackedModel {
+  return {
+    ...model,
+    endpoints: endpoints.map(({ provider, supportedParameters, modelId: _id, ...endpoint }) => ({
+      ...endpoint,
+      provider: provider.slug,
+      supportedParameters: supportedParameters === null ? null : [...supportedParameters],
+    })),
+  }
+}
+
+/** Puts texts one after the other, so that threads can share them. */
+export function packTexts(texts: readonly string[]): PackedTexts {
+  const sizes = texts.map(text => Buffer.byteLength(text))
+  const bytes = new SharedArrayBuffer(sizes.reduce((sum, size) => sum + size, 0))
+  const ends = new Uint32Array(new SharedArrayBuffer(texts.length * Uint32Array.BYTES_PER_ELEMENT))
+  const target = Buffer.from(bytes)
+  let at = 0
+  for (const [index, text] of texts.entries()) {
+    at += target.write(text, at)
+    ends[index] = at
+  }
+  return { bytes, ends }
+}
+
+/** The bytes of one text. They stay shared. */
+function packedText({ bytes, ends }: PackedTexts, index: number): Buffer {
+  const from = index === 0 ? 0 : (ends[index - 1] ?? 0)
+  return Buffer.from(bytes, from, (ends[index] ?? from) - from)
+}
+
+/** Models that are unpacked between two pauses: well below a millisecond of work. */
+const SLICE_MODELS = 32
+
+/** Unpacks at once: before a thread takes requests. */
+export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
+  const steps = unpacking(packed, null)
+  let step = steps.next()
+  while (step.done !== true) step = steps.next()
+  return step.value
+}
+
+/**
+ * Unpacks beside running requests: `pause` lets them go on. Providers and models that are equal to earlier ones stay
+ * the same objects, and with them what was measured of their endpoints.
+ */
+export async function unpackBeside(
+  packed: PackedCatalogue,
+  earlier: Unpacked,
+  pause: () => Promise<void>,
+): Promise<Unpacked> {
+  const steps = unpacking(packed, earlier)
+  let step = steps.next()
+  while (step.done !== true) {
+    await pause()
+    step = steps.next()
+  }
+  return step.value
+}
+
+function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generator<void, Unpacked> {
+  const providers = new Map<string, Provider>()
+  for (const provider of packed.providers) {
+    const before = earlier?.parts.providers.get(provider.slug)
+    // Connections and prepared requests are cached by the row object, so an equal row keeps the object.
+    const isSame = before !== undefined && JSON.stringify(before) === JSON.stringify(provider)
+    providers.set(provider.slug, isSame ? before : provider)
+  }
+  const shared = new SharedParts()
+  const places = new Map(earlier?.parts.models.map(({ id }, index) => [id, index]))
+  const models: Model[] = []
+  const count = packed.models.ends.length
+  for (let index = 0; index < count; index++) {
+    const bytes = packedText(packed.models, index)
+    const row = JSON.parse(bytes.toString()) as PackedModel
+    models.push(sameModel(row.id, bytes, earlier, places, providers) ?? unpackModel(row, providers, shared))
+    if (index % SLICE_MODELS === SLICE_MODELS - 1) yield
+  }
+  const wildcards = models.splice(count - packed.wildcardCount)
+  return {
+    parts: {
+      providers,
+      models,
+      configured: packed.configured,
+      aliases: new Map(packed.aliases),
+      wildcards,
+      defaultModel: packed.defaultModel,
+    },
+    models: packed.models,
+    documents: packed.documents,
+    version: packed.version,
+  }
+}
+
+/** The earlier model of the id where nothing about it has changed, its providers included. */
+function sameModel(
+  id: string,
+  bytes: Buffer,
+  earlier: Unpacked | null,
+  places: ReadonlyMap<string, number>,
+  providers: ReadonlyMap<string, Provider>,
+): Model | null {
+  const place = places.get(id)
+  const model = place === undefined ? undefined : earlier?.parts.models[place]
+  if (earlier === null || place === undefined || model === undefined) return null
+  const isSame =
+    packedText(earlier.models, place).equals(bytes) &&
+    model.endpoints.every(({ provider }) => providers.get(provider.slug) === provider)
+  return isSame ? model : null
+}
+
+function unpackModel(
+  { endpoints, ...model }: PackedModel,
+  providers: ReadonlyMap<string, Provider>,
+  shared: SharedParts,
+): Model {
+  return {
+    ...model,
+    inputModalities: shared.words(model.inputModalities),
+    outputModalities: shared.words(model.outputModalities),
+    endpoints: endpoints.map((endpoint): Endpoint => {
+      const provider = providers.get(endpoint.provider)
+      if (provider === undefined) throw new Error('a packed endpoint names a provider that was not packed')
+      return {
+        ...endpoint,
+        modelId: model.id,
+        provider,
+        pricing: shared.pricing(endpoint.pricing),
+        quantization: shared.text(endpoint.quantization),
+        supportedParameters:
+          endpoint.supportedParameters === null ? null : shared.set(endpoint.supportedParameters),
+      }
+    }),
+  }
+}
+
+/** One object for all that are equal. Lives as long as a catalogue is unpacked. */
+class SharedParts {
+  readonly #texts = new Map<string, string>()
+  readonly #words = new Map<string, readonly string[]>()
+  readonly #sets = new Map<string, ReadonlySet<string>>()
+  readonly #pricings = new Map<string, Pricing>()
+
+  text(text: string): string {
+    return kept(this.#texts, text, () => text)
+  }
+
+  words(words: readonly string[]): readonly string[] {
+    return kept(this.#words, words.join(), () => words.map(word => this.text(word)))
+  }
+
+  set(words: readonly string[]): ReadonlySet<string> {
+    return kept(this.#sets, words.join(), () => new Set(words.map(word => this.text(word))))
+  }
+
+  pricing(pricing: Pricing): Pricing {
+    return kept(this.#pricings, JSON.stringify(pricing), () => pricing)
+  }
+}
+
+function kept<Value>(values: Map<string, Value>, key: string, make: () => Value): Value {
+  let value = values.get(key)
+  if (value === undefined) {
+    value = make()
+    values.set(key, value)
+  }
+  return value
+}

@@ -1,0 +1,78 @@
+/**
+ * Collects a bounded body as text: a JSON reply or an error page. Invalid UTF-8 is replaced, as in event streams, so
+ * that a reply cut off within a character is not lost to the caller.
+ */
+import { GatewayError } from '../../base/errors.ts'
+
+/** First buffer size. Most replies fit, and Node allocates this size from its pool. */
+const START_BYTES = 2 * 1024
+
+const EMPTY = Buffer.alloc(0)
+
+/** Collects the body of one reply. */
+export interface ReplyBody {
+  /** Number of bytes that are kept. */
+  readonly lengthBytes: number
+  /**
+   * Copies the chunk. `isLast`: it is the last chunk, and stays valid for as long as the body is read.
+   * @throws GatewayError if the body exceeds its bounds
+   */
+  push(chunk: Buffer, isLast?: boolean): void
+  /**
+   * Copies the part that fits within `limitBytes`, for example of an error page. Returns false if the body is larger.
+   */
+  tryPush(chunk: Buffer, limitBytes: number): boolean
+  /** The document, or the error page. Valid until the next push. */
+  bytes(): Buffer
+  text(): string
+}
+
+/** The body of one reply, unchanged. */
+export class TextBody implements ReplyBody {
+  readonly #limitBytes: number
+  /** Grows by doubling, so that a body that arrives in single bytes does not need an object for each. */
+  #bytes: Buffer = EMPTY
+  /** Written only here. */
+  lengthBytes = 0
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes
+  }
+
+  /** A body of one chunk is not copied. @throws GatewayError `provider_unavailable` if the body exceeds the limit. */
+  push(chunk: Buffer, isLast = false): void {
+    if (isLast && this.lengthBytes === 0 && chunk.length <= this.#limitBytes) {
+      this.#bytes = chunk
+      this.lengthBytes = chunk.length
+    } else if (!this.tryPush(chunk, this.#limitBytes)) {
+      throw new GatewayError('provider_unavailable', 'The provider sent a reply that is too large')
+    }
+  }
+
+  /** Copies the part that fits within `limitBytes`. Returns false if the body is larger. */
+  tryPush(chunk: Buffer, limitBytes: number): boolean {
+    const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
+    this.#reserve(this.lengthBytes + taken)
+    chunk.copy(this.#bytes, this.lengthBytes, 0, taken)
+    this.lengthBytes += taken
+    return taken === chunk.length
+  }
+
+  /** Valid until the next push. */
+  bytes(): Buffer {
+    return this.#bytes.subarray(0, this.lengthBytes)
+  }
+
+  text(): string {
+    return this.#bytes.toString('utf8', 0, this.lengthBytes)
+  }
+
+  #reserve(bytes: number): void {
+    if (bytes <= this.#bytes.length) return
+    let size = Math.max(START_BYTES, this.#bytes.length)
+    while (size < bytes) size *= 2
+    const grown = Buffer.allocUnsafe(size)
+    this.#bytes.copy(grown, 0, 0, this.lengthBytes)
+    this.#bytes = grown
+  }
+}

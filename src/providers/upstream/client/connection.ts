@@ -1,0 +1,276 @@
+/**
+ * One connection to a provider, carrying one call at a time. A connection whose call did not end cleanly is never
+ * reused. Hot path: bytes go from the thread's single buffer through the parser to the call, without a stream in
+ * between.
+ */
+import type { Socket } from 'node:net'
+import type { Clock } from '../../../base/clock.ts'
+import { LONG_READ_BYTES, type Reader, type ReadTurns } from '../read-turns.ts'
+import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
+import type { ReplyHead } from './reply-head.ts'
+import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
+
+export interface ConnectionLimits {
+  readonly clock: Clock
+  /**
+   * Time for which an idle connection is kept. Less than the usual 5 s of servers, so that the gateway closes it first.
+   */
+  readonly keepAliveMs: number
+  /**
+   * A connection older than this carries no further call, so that the gateway notices if a provider's address has
+   * changed.
+   */
+  readonly maxAgeMs: number
+  /** Limit for status line and headers of one reply. */
+  readonly maxHeaderBytes: number
+  readonly maxResponseBytes: number
+  /** PEM certificates to trust instead of the system's. */
+  readonly ca: string | undefined
+}
+
+/** The sender of a request on a connection, with callbacks for its reply. `readMs`: monotonic time of the read. */
+export interface ConnectionUser {
+  /** Called when the request was written to the connected socket. Never called from inside `send`. */
+  onSent(): void
+  onHead(head: ReplyHead, readMs: number): void
+  /** As `ReplyReceiver.onBody`. */
+  onBody(bytes: Buffer, isLast: boolean, readMs: number): void
+  /** Called when the reply is complete. The connection is already back in its pool, or closed. */
+  onDone(readMs: number): void
+  /**
+   * Called when the reply, or the rest of it, will not arrive. Never called from inside `send`.
+   * @param again the request, if it may be sent on a fresh connection: it was not written, or the provider closed the
+   * kept connection at the time of the write without replying. Otherwise null.
+   */
+  onLost(error: unknown, again: string | null): void
+}
+
+/** The pool of a connection. */
+export interface ConnectionPool {
+  readonly target: SocketTarget
+  readonly memory: SessionMemory
+  readonly readTurns: ReadTurns
+  /** Keeps an idle connection until `expiresMs`, or gives it to a waiting call. False if there is no room for it. */
+  keep(connection: Connection): boolean
+  /** Called when the connection is closed. */
+  forget(connection: Connection): void
+  track(socket: Socket): void
+}
+
+/** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
+const HINT_MARGIN_MS = 1_000
+/**
+ * If a kept connection breaks within this time after the write, it was being closed before the request arrived. If the
+ * connection took longer than this to open, that time counts instead, which is at least one round trip. Covers a late
+ * turn of the event loop.
+ */
+const CROSSING_MIN_MS = 50
+/** A longer time to open says more about a name server than about a round trip. */
+const CROSSING_MAX_MS = 1_000
+/** Longer requests are not held in memory to be sent again. */
+const AGAIN_MAX_CHARS = 256 * 1024
+
+export class Connection implements ReplyReceiver, Reader {
+  /** Monotonic time at which an idle connection is closed. */
+  expiresMs = 0
+  readBytes = 0
+  readonly #pool: ConnectionPool
+  readonly #clock: Clock
+  readonly #parser: ReplyParser
+  readonly #socket: Socket
+  /** Monotonic time. */
+  readonly #madeMs: number
+  readonly #maxAgeMs: number
+  #user: ConnectionUser | null = null
+  /** Holds the request until the socket is connected. Nothing is written before the certificate is checked. */
+  #waiting: string | null = null
+  /** Holds the request on a kept connection until the first byte of its reply arrives. */
+  #again: string | null = null
+  /** Monotonic time of the write. */
+  #writtenMs = 0
+  /** Monotonic time of the read that is being processed. */
+  #readMs = 0
+  #crossingMs = CROSSING_MIN_MS
+  #isOpen = false
+  #isUsed = false
+  #isGone = false
+  #isPaused = false
+  #keepMs: number
+  #error: unknown = null
+
+  constructor(pool: ConnectionPool, limits: ConnectionLimits, buffer: Buffer) {
+    this.#pool = pool
+    this.#clock = limits.clock
+    this.#madeMs = limits.clock.monotonicMs()
+    this.#maxAgeMs = limits.maxAgeMs
+    this.#keepMs = limits.keepAliveMs
+    this.#parser = new ReplyParser(this, limits)
+    const { readTurns } = pool
+    const reading = {
+      buffer,
+      callback: (length: number) => {
+        this.#read(buffer, length)
+        if (length >= LONG_READ_BYTES) return this.#mayGoOn(length)
+        readTurns.shortBytes += length
+        return true
+      },
+    }
+    this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))
+    this.#socket.on('end', () => this.#closed())
+    this.#socket.on('close', () => this.#closed())
+    this.#socket.on('error', error => {
+      this.#error = error
+    })
+    pool.track(this.#socket)
+  }
+
+  /** Writes one request as soon as the socket is connected. `discard` ends it early. */
+  send(request: string, user: ConnectionUser): void {
+    this.#user = user
+    this.#waiting = request
+    // A request on a kept connection waits for one turn of the event loop, which shows if the provider has closed it.
+    if (this.#isOpen) setImmediate(writeTo, this)
+  }
+
+  /** Only for `send`: writes the waiting request. */
+  write(): void {
+    const request = this.#waiting
+    if (request === null) return
+    this.#waiting = null
+    if (this.#isUsed && request.length <= AGAIN_MAX_CHARS) {
+      this.#again = request
+      this.#writtenMs = this.#clock.monotonicMs()
+    }
+    this.#parser.begin()
+    this.#socket.write(request)
+    this.#user?.onSent()
+  }
+
+  /** Stops reading. Bytes that were read but not yet decrypted may still arrive. */
+  pause(): void {
+    this.#isPaused = true
+    this.#socket.pause()
+  }
+
+  /** Resumes reading; never calls back from inside. */
+  resume(): void {
+    if (!this.#isPaused || this.#isGone) return
+    this.#isPaused = false
+    this.#socket.resume()
+  }
+
+  /** Closes the socket at once, connected or not; no callback follows. */
+  discard(): void {
+    if (this.#isGone) return
+    this.#isGone = true
+    this.#user = null
+    this.#waiting = null
+    this.#again = null
+    this.#parser.stop()
+    this.#socket.destroy()
+    this.#pool.forget(this)
+  }
+
+  /** Closes the socket at once and calls `onLost`. */
+  close(): void {
+    this.#lose(new Error('closed by the gateway'), null)
+  }
+
+  onHead(head: ReplyHead): void {
+    const hint = head.headers['keep-alive']
+    if (hint !== undefined) this.#takeHint(hint)
+    this.#user?.onHead(head, this.#readMs)
+  }
+
+  /** A server's own hint may shorten the time, but never lengthen it. */
+  #takeHint(hint: string): void {
+    const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
+    if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
+  }
+
+  onBody(bytes: Buffer, isLast: boolean): void {
+    this.#user?.onBody(bytes, isLast, this.#readMs)
+  }
+
+  onDone(isReusable: boolean): void {
+    const user = this.#user
+    this.#user = null
+    this.#isUsed = true
+    const readMs = this.#readMs
+    this.expiresMs = Math.min(readMs + this.#keepMs, this.#madeMs + this.#maxAgeMs)
+    // If a reply arrives before its request was fully sent, the rest of that request would precede the next one.
+    if (!isReusable || this.expiresMs <= readMs || this.#socket.writableLength > 0) this.discard()
+    else {
+      if (this.#isPaused) this.resume()
+      if (!this.#pool.keep(this)) this.discard()
+    }
+    user?.onDone(readMs)
+  }
+
+  #opened(error: Error | null): void {
+    // The socket closes after an error.
+    if (error !== null || this.#isGone) return
+    this.#isOpen = true
+    const openMs = this.#clock.monotonicMs() - this.#madeMs
+    this.#crossingMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, openMs))
+    this.write()
+  }
+
+  #read(buffer: Buffer, length: number): void {
+    this.#again = null
+    this.#readMs = this.#clock.monotonicMs()
+    if (this.#user === null || this.#waiting !== null) {
+      // Unexpected bytes would be read as the reply to the next request.
+      const unsent = this.#isUsed ? this.#waiting : null
+      this.#lose(new Error('the provider sent bytes that were not asked for'), unsent)
+      return
+    }
+    try {
+      this.#parser.push(buffer, length)
+    } catch (thrown) {
+      this.#lose(thrown, null)
+    }
+  }
+
+  /** Called after a long read. False stops reading until the other connections have had their turn. */
+  #mayGoOn(length: number): boolean {
+    // After the end of a reply, no other connection has to wait.
+    if (this.#user === null) return true
+    const { readTurns } = this.#pool
+    if (readTurns.admits(length)) return true
+    this.readBytes = length
+    readTurns.join(this)
+    return false
+  }
+
+  /** Called by `ReadTurns`. */
+  readOn(): void {
+    if (!this.#isPaused && !this.#isGone) this.#socket.resume()
+  }
+
+  /**
+   * Handles a close by the provider, by an error, or by the gateway; after the gateway's own close there is no user to
+   * inform.
+   */
+  #closed(): void {
+    if (this.#isGone) return
+    this.#readMs = this.#clock.monotonicMs()
+    if (this.#user !== null && this.#parser.end()) return
+    const isCrossing = this.#readMs - this.#writtenMs <= this.#crossingMs
+    const unsent = this.#isUsed ? this.#waiting : null
+    this.#lose(
+      this.#error ?? new Error('closed by the provider'),
+      isCrossing ? (this.#again ?? unsent) : unsent,
+    )
+  }
+
+  #lose(error: unknown, again: string | null): void {
+    const user = this.#user
+    this.discard()
+    user?.onLost(error, again)
+  }
+}
+
+function writeTo(connection: Connection): void {
+  connection.write()
+}

@@ -1,0 +1,344 @@
+/**
+ * Parser of HTTP/1.1 replies, strict and bounded: it rejects ambiguous bytes. Pure. Hot path: it passes on the body
+ * bytes of each read in one piece, without copying them. Grammar: RFC 9112; lines end in CRLF, no folded headers, one
+ * framing only.
+ */
+import { isCutTooFine, REPLY_PIECES } from '../../../base/fairness/pieces.ts'
+import { unavailable } from '../transport.ts'
+import {
+  CR,
+  FIELD,
+  invalid,
+  parseHead,
+  type ReplyHead,
+  refuseBareFeeds,
+  SPACE,
+  TAB,
+  tooFinelyCut,
+  tooLargeBody,
+  tooLargeHead,
+  wrongLength,
+} from './reply-head.ts'
+
+interface ReplyLimits {
+  /** Limit for status line and headers, and separately for everything around the chunks of a body. */
+  readonly maxHeaderBytes: number
+  /** Limit for the body of one reply. */
+  readonly maxResponseBytes: number
+}
+
+/** Callbacks of a parser, called from inside `push` and `end`. Each may call `stop`, and `onDone` may call `begin`. */
+export interface ReplyReceiver {
+  /** Not called for interim replies such as 100 and 103. */
+  onHead(head: ReplyHead): void
+  /**
+   * The bytes are valid only during the call; with `isLast`, `onDone` follows immediately, and they stay valid in it.
+   */
+  onBody(bytes: Buffer, isLast: boolean): void
+  /** `reusable`: the connection can carry another request. */
+  onDone(reusable: boolean): void
+}
+
+/** States of the parser: the part to which the next byte belongs. */
+const HEAD = 0
+const SIZED = 1
+const UNSIZED = 2
+const SIZE = 3
+const PADDING = 4
+const EXTENSION = 5
+const SIZE_LF = 6
+const CHUNK = 7
+const CHUNK_CR = 8
+const CHUNK_LF = 9
+const TRAILER = 10
+const TRAILER_LF = 11
+/** No reply is expected, or the reply is complete or was rejected. */
+const OVER = 12
+/** The empty line after the last chunk has been read. */
+const WHOLE = 13
+
+const LF = 10
+const SEMICOLON = 59
+const DELETE = 127
+
+const START = 'HTTP/1.'
+const HEAD_END = '\r\n\r\n'
+/** Enough for 4 GiB in one chunk, more than any reply may have. */
+const SIZE_DIGITS = 8
+/** The value of a hexadecimal digit by its byte; -1 for every other byte. */
+const HEX = Int8Array.from({ length: 256 }, (_, byte) => {
+  const digit = Number.parseInt(String.fromCharCode(byte), 16)
+  return Number.isNaN(digit) ? -1 : digit
+})
+
+/** Parses the replies of one connection, one after the other. */
+export class ReplyParser {
+  readonly #receiver: ReplyReceiver
+  readonly #limits: ReplyLimits
+  #state = OVER
+  /** Text of an incomplete head or trailer. */
+  #head = ''
+  /** Bytes of the sized body or chunk that are still missing. */
+  #missing = 0
+  #digits = 0
+  /** Bytes outside the body: interim heads, chunk extensions, trailers. */
+  #beside = 0
+  /** Bytes in the current line of a trailer. */
+  #lineBytes = 0
+  #bodyBytes = 0
+  /** Chunks of the body. One that spans two reads counts twice. */
+  #pieces = 0
+  #reusable = false
+
+  constructor(receiver: ReplyReceiver, limits: ReplyLimits) {
+    this.#receiver = receiver
+    this.#limits = limits
+  }
+
+  /** Prepares for the reply to the next request. */
+  begin(): void {
+    this.#state = HEAD
+    this.#head = ''
+    this.#beside = 0
+    this.#bodyBytes = 0
+    this.#pieces = 0
+  }
+
+  /** Drops all later bytes. */
+  stop(): void {
+    this.#state = OVER
+  }
+
+  /**
+   * Parses the first `length` bytes. Keeps none of them, and may move those of the body within the buffer.
+   * @throws GatewayError `provider_unavailable`; the parser has then stopped, and earlier bytes have been passed on
+   */
+  push(bytes: Buffer, length: number): void {
+    try {
+      let at = 0
+      while (this.#state === HEAD && at < length) at = this.#readHead(bytes, at, length)
+      if (this.#state === OVER || this.#state === HEAD) return
+      if (this.#state === SIZED || this.#state === UNSIZED) this.#plain(bytes, at, length)
+      else this.#chunked(bytes, at, length)
+    } catch (thrown) {
+      this.stop()
+      throw thrown
+    }
+  }
+
+  /** Called when the connection was closed. Returns false if that cuts off the reply. */
+  end(): boolean {
+    if (this.#state !== UNSIZED) return false
+    this.#done(false)
+    return true
+  }
+
+  #plain(bytes: Buffer, from: number, length: number): void {
+    const to = this.#state === SIZED ? Math.min(length, from + this.#missing) : length
+    this.#missing -= to - from
+    this.#bodyBytes += to - from
+    if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
+    const isLast = this.#state === SIZED && this.#missing === 0
+    if (to > from) this.#receiver.onBody(bytes.subarray(from, to), isLast)
+    if (isLast && this.#state !== OVER) this.#done(to === length)
+  }
+
+  /** Moves the data of all chunks of a read together, so that the receiver gets it in one piece. */
+  #chunked(bytes: Buffer, from: number, length: number): void {
+    let [at, start, end] = [from, from, from]
+    let pieces = 0
+    let fault: unknown = null
+    try {
+      while (at < length) {
+        if (this.#state === CHUNK) {
+          const to = Math.min(length, at + this.#missing)
+          pieces++
+          this.#bodyBytes += to - at
+          if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
+          if (end === start) {
+            start = at
+            end = to
+          } else {
+            bytes.copyWithin(end, at, to)
+            end += to - at
+          }
+          this.#missing -= to - at
+          at = to
+          if (this.#missing === 0) this.#state = CHUNK_CR
+        } else if (this.#state === CHUNK_CR && at + 1 < length && bytes[at] === CR && bytes[at + 1] === LF) {
+          this.#state = SIZE
+          this.#missing = 0
+          this.#digits = 0
+          at += 2
+        } else {
+          const data = this.#state === SIZE && this.#digits === 0 ? this.#plainSize(bytes, at, length) : -1
+          if (data === -1) {
+            this.#beyond(bytes[at] ?? 0)
+            at++
+            if (this.#state === WHOLE) break
+          } else at = data
+        }
+      }
+    } catch (thrown) {
+      fault = thrown
+    }
+    this.#pieces += pieces
+    if (this.#pieces > REPLY_PIECES.free && isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes))
+      throw tooFinelyCut()
+    const isWhole = this.#state === WHOLE
+    if (end > start) this.#receiver.onBody(bytes.subarray(start, end), isWhole)
+    if (this.#state === OVER) return
+    if (fault !== null) throw fault
+    if (isWhole) this.#done(at === length)
+  }
+
+  /** Parses one byte outside the data of chunks. */
+  #beyond(byte: number): void {
+    switch (this.#state) {
+      case SIZE:
+        this.#sizeByte(byte)
+        return
+      case PADDING:
+        if (byte === SEMICOLON) this.#state = EXTENSION
+        else if (byte === CR) this.#state = SIZE_LF
+        else if (byte === SPACE || byte === TAB) this.#aside(byte)
+        else throw invalid()
+        return
+      case EXTENSION:
+        if (byte === CR) this.#state = SIZE_LF
+        else this.#aside(byte)
+        return
+      case SIZE_LF:
+        expect(byte, LF)
+        this.#state = this.#missing === 0 ? TRAILER : CHUNK
+        this.#lineBytes = 0
+        return
+      case CHUNK_CR:
+        expect(byte, CR)
+        this.#state = CHUNK_LF
+        return
+      case CHUNK_LF:
+        expect(byte, LF)
+        this.#expectSize()
+        return
+      case TRAILER:
+        if (byte === CR) this.#state = TRAILER_LF
+        else {
+          this.#aside(byte)
+          this.#lineBytes++
+          this.#head += String.fromCharCode(byte)
+        }
+        return
+      default:
+        expect(byte, LF)
+        this.#endTrailer()
+    }
+  }
+
+  /** Checks the form of a trailer; its content is not used. */
+  #endTrailer(): void {
+    if (this.#lineBytes > 0) {
+      if (!FIELD.test(this.#head)) throw invalid()
+      this.#state = TRAILER
+      this.#lineBytes = 0
+      this.#head = ''
+    } else this.#state = WHOLE
+  }
+
+  #expectSize(): void {
+    this.#state = SIZE
+    this.#missing = 0
+    this.#digits = 0
+  }
+
+  /**
+   * Reads the line with the size of a chunk if it has only digits; returns where the chunk's data begins, or -1 for any
+   * other line.
+   */
+  #plainSize(bytes: Buffer, from: number, length: number): number {
+    let size = 0
+    let at = from
+    for (; at < length && at - from <= SIZE_DIGITS; at++) {
+      const digit = HEX[bytes[at] as number] as number
+      if (digit === -1) break
+      size = size * 16 + digit
+    }
+    if (size === 0 || at - from > SIZE_DIGITS || at + 1 >= length) return -1
+    if (bytes[at] !== CR || bytes[at + 1] !== LF) return -1
+    this.#missing = size
+    this.#state = CHUNK
+    return at + 2
+  }
+
+  #sizeByte(byte: number): void {
+    const digit = HEX[byte] ?? -1
+    if (digit >= 0) {
+      if (++this.#digits > SIZE_DIGITS) throw invalid()
+      this.#missing = this.#missing * 16 + digit
+    } else if (this.#digits === 0) throw invalid()
+    else if (byte === CR) this.#state = SIZE_LF
+    else if (byte === SEMICOLON) this.#state = EXTENSION
+    else if (byte === SPACE || byte === TAB) this.#state = PADDING
+    else throw invalid()
+  }
+
+  #aside(byte: number): void {
+    if ((byte < SPACE && byte !== TAB) || byte === DELETE) throw invalid()
+    if (++this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
+  }
+
+  #done(isReusable: boolean): void {
+    this.#state = OVER
+    this.#receiver.onDone(this.#reusable && isReusable)
+  }
+
+  /** Reads the available part of the head; returns where the body begins, or `length`. */
+  #readHead(bytes: Buffer, from: number, length: number): number {
+    const had = this.#head.length
+    // Reads one byte more than allowed, to detect a head that is too large.
+    const most = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
+    // The part of the body in the same read stays as bytes. If the end of the head began in an earlier read, it is
+    // found in the text.
+    const found = had === 0 ? bytes.indexOf(HEAD_END, from, 'latin1') : -1
+    const to = found === -1 ? most : Math.min(most, found + HEAD_END.length)
+    const text = this.#head + bytes.toString('latin1', from, to)
+    if (!text.startsWith(START.slice(0, text.length))) throw invalid()
+    const end = text.indexOf(HEAD_END, Math.max(0, had - HEAD_END.length))
+    if ((end === -1 ? text.length : end) > this.#limits.maxHeaderBytes) throw tooLargeHead()
+    if (end === -1) {
+      refuseBareFeeds(text, had)
+      this.#head = text
+      return length
+    }
+    this.#head = ''
+    this.#takeHead(text.slice(0, end), end)
+    return from + end + HEAD_END.length - had
+  }
+
+  #takeHead(text: string, size: number): void {
+    const head = parseHead(text)
+    const { status, minor, headers, length, encoding, isClosing } = head
+    // The request did not ask for another protocol.
+    if (status === 101) throw unavailable('The connection to the provider was lost')
+    if (status < 200) {
+      // HTTP/1.0 has no interim replies.
+      if (minor === 0) throw invalid()
+      this.#beside += size
+      if (this.#beside > this.#limits.maxHeaderBytes) throw tooLargeHead()
+      return
+    }
+    if (encoding !== null && (length !== null || minor === 0 || encoding !== 'chunked')) {
+      throw length === null ? invalid() : wrongLength()
+    }
+    this.#reusable = minor === 1 && !isClosing
+    const isEmpty = status === 204 || status === 304 || length === 0
+    if (encoding !== null && !isEmpty) this.#expectSize()
+    else this.#state = length === null && !isEmpty ? UNSIZED : SIZED
+    this.#missing = isEmpty ? 0 : (length ?? 0)
+    this.#receiver.onHead({ status, headers })
+  }
+}
+
+function expect(byte: number, wanted: number): void {
+  if (byte !== wanted) throw invalid()
+}

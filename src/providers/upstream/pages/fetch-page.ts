@@ -1,0 +1,386 @@
+/**
+ * Fetches a caller's link without exposing our own network. The name is resolved once, all of its addresses must be
+ * public, the connection goes to a checked address (even through a proxy), and each redirect is checked again. Bounded
+ * in bytes, time, hops and concurrent fetches. Serve threads.
+ */
+import { isIP, type LookupFunction, Socket } from 'node:net'
+import type { buildConnector } from 'undici'
+import type { Clock } from '../../../base/clock.ts'
+import { Places } from '../../../base/fairness/places.ts'
+import type { ProxyOf } from '../egress.ts'
+import { throughProxy } from '../proxy-tunnel.ts'
+import { ReadTurns } from '../read-turns.ts'
+import { FineChunks, type PartedReply, requestWithin } from '../undici/request.ts'
+import { undici } from '../undici/undici.ts'
+import {
+  type Address,
+  createServerLookup,
+  createSystemLookup,
+  isPublicAddress,
+  QueueTimeout,
+  type ResolveName,
+} from './resolve-name.ts'
+
+/** The reason that a link was not fetched. Only `busy` is not the link's fault. */
+type PageFault = 'refused' | 'unreachable' | 'timeout' | 'too_large' | 'wrong_type' | 'busy'
+
+/**
+ * The error for a link that was not fetched. Its message may be shown to the caller and contains nothing of the link.
+ */
+export class PageError extends Error {
+  override readonly name = 'PageError'
+  readonly fault: PageFault
+  /** The status of the reply, if it was not 200. */
+  readonly status: number | null
+
+  constructor(fault: PageFault, message: string, status: number | null = null) {
+    super(message)
+    this.fault = fault
+    this.status = status
+  }
+}
+
+/** The document behind a link. */
+export interface FetchedPage {
+  readonly bytes: Uint8Array
+  /** Media type without parameters, in lower case. */
+  readonly type: string
+  /** As stated in the header; null if it states none. */
+  readonly charset: string | null
+  /** The address after all redirects. */
+  readonly url: string
+}
+
+interface PageTerms {
+  /** Accepted media types; messages name the first one. */
+  readonly types: readonly string[]
+  readonly signal: AbortSignal
+  /** Hash of the API key on whose behalf the link is followed. */
+  readonly key: string
+  /** Called for the link and for each redirect; false means that it is not followed. Default: all are followed. */
+  readonly admits?: (url: URL) => boolean
+  /** True if the page is for a simulated model. Default: false. */
+  readonly isSimulated?: boolean
+}
+
+/** Fetches a link. Rejects with a PageError, or with the reason of the signal. */
+export type FetchPage = (address: string, terms: PageTerms) => Promise<FetchedPage>
+
+/** Rules for where a caller's link may lead. */
+export interface LinkRules {
+  /** Allows plain HTTP to public addresses. */
+  readonly allowHttp: boolean
+  /** Allows any address, any port and plain HTTP: for installations with documents in their own network. */
+  readonly allowPrivate: boolean
+  /** The proxy for a link. It is only asked for a tunnel to the checked address. Default: none. */
+  readonly proxyOf?: ProxyOf
+  /**
+   * Resolves to all addresses of a name; may never answer. Default: the DNS servers, or the resolver of this machine
+   * if private addresses are allowed.
+   */
+  readonly resolve?: (name: string) => Promise<readonly Address[]>
+  /** True for addresses that may be contacted. Default: public ones. */
+  readonly isPublic?: (address: string) => boolean
+  /** Allowed ports, as written in a URL. Default: 80 and 443. */
+  readonly ports?: ReadonlySet<string>
+}
+
+export interface PageFetcherDeps extends LinkRules {
+  readonly clock: Clock
+  readonly maxBytes: number
+  /**
+   * Time limit for the whole fetch: name lookups, redirects and bytes. Before that, a link may wait for its place for
+   * the same time.
+   */
+  readonly timeoutMs: number
+}
+
+/** Links that one thread follows at the same time, because each may hold a whole page. */
+const PLACES = 16
+const PER_KEY = 4
+const REDIRECTS_MAX = 3
+const LINK_MAX_CHARS = 2_048
+const HEAD_MAX_BYTES = 16 * 1024
+/** Maximum number of addresses of a name that are tried, one after the other. */
+const ADDRESSES_MAX = 4
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
+const PORTS: ReadonlySet<string> = new Set(['', '80', '443'])
+
+/** Creates the page fetcher of one thread. */
+export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
+  const resolve = resolverOf(deps)
+  const turns = new ReadTurns()
+  const places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
+  return async (address, terms) => {
+    const { signal } = terms
+    signal.throwIfAborted()
+    const leavePlace = await places.enter(terms.key, signal)
+    if (leavePlace === null) throw new PageError('busy', 'too many links are being followed at the moment')
+    const ending = new AbortController()
+    const leave = (): void => ending.abort(signal.reason)
+    signal.addEventListener('abort', leave, { once: true })
+    const timer = deps.clock.after(deps.timeoutMs, () =>
+      ending.abort(new PageError('timeout', 'the link took too long to answer')),
+    )
+    try {
+      return await follow(deps, resolve, turns, address, { ...terms, signal: ending.signal })
+    } catch (thrown) {
+      signal.throwIfAborted()
+      if (thrown instanceof QueueTimeout)
+        throw new PageError('busy', 'too many host names are being looked up at the moment')
+      // A failure after the deadline is a consequence of it.
+      ending.signal.throwIfAborted()
+      throw thrown instanceof PageError ? thrown : unreachable()
+    } finally {
+      timer.cancel()
+      signal.removeEventListener('abort', leave)
+      leavePlace()
+    }
+  }
+}
+
+/** Resolves the names of links. */
+export function resolverOf({ allowPrivate, resolve }: LinkRules): ResolveName {
+  return resolve === undefined && !allowPrivate ? createServerLookup() : createSystemLookup(resolve)
+}
+
+async function follow(
+  deps: PageFetcherDeps,
+  resolve: ResolveName,
+  turns: ReadTurns,
+  address: string,
+  { types, signal, admits = () => true }: PageTerms,
+): Promise<FetchedPage> {
+  let url = checkUrl(deps, address)
+  for (let hops = 0; ; hops++) {
+    if (!admits(url)) throw refusal('leads to a domain that this request does not allow')
+    const answer = await ask(deps, turns, url, await addressesOf(deps, resolve, url, signal), signal)
+    try {
+      const { location } = answer.headers
+      const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
+      if (isLast) return { ...(await read(deps, answer, types)), url: url.href }
+      if (hops === REDIRECTS_MAX) throw refusal('redirects more than three times')
+      url = checkUrl(deps, location, url)
+    } finally {
+      answer.leave()
+    }
+  }
+}
+
+/** @throws PageError for a link that is refused regardless of what its name resolves to */
+export function checkUrl(
+  { allowHttp, allowPrivate, ports = PORTS }: LinkRules,
+  link: string,
+  base?: URL,
+): URL {
+  if (link.length > LINK_MAX_CHARS) throw refusal('is longer than 2,048 characters')
+  if (!URL.canParse(link, base?.href)) throw refusal('is not a URL')
+  const url = new URL(link, base)
+  const isHttp = url.protocol === 'http:'
+  if (!isHttp && url.protocol !== 'https:') throw refusal('does not begin with https://')
+  if (isHttp && !allowHttp && !allowPrivate) throw refusal('leads to plain HTTP; only HTTPS is followed')
+  if (url.username !== '' || url.password !== '') throw refusal('contains a user name or a password')
+  if (!allowPrivate && !ports.has(url.port)) throw refusal('leads to a port other than 80 and 443')
+  return url
+}
+
+/** @throws PageError, the same for an unknown name and for a private address, so that the two cannot be told apart */
+export async function addressesOf(
+  { allowPrivate, isPublic = isPublicAddress }: LinkRules,
+  resolve: ResolveName,
+  url: URL,
+  signal: AbortSignal,
+): Promise<readonly Address[]> {
+  const host = bareHost(url)
+  const family = isIP(host)
+  const addresses = family === 0 ? await addressesBy(resolve, host, signal) : [{ address: host, family }]
+  const usable = allowPrivate || addresses.every(({ address }) => isPublic(address))
+  if (addresses.length === 0 || !usable) throw refusal('does not lead to a public address')
+  return addresses.slice(0, ADDRESSES_MAX)
+}
+
+/** The addresses of a name; empty for an unknown name. */
+async function addressesBy(
+  resolve: ResolveName,
+  name: string,
+  signal: AbortSignal,
+): Promise<readonly Address[]> {
+  try {
+    return await resolve(name, signal)
+  } catch (thrown) {
+    if (thrown instanceof QueueTimeout) throw thrown
+    signal.throwIfAborted()
+    return []
+  }
+}
+
+/** A reply whose body was not read. */
+interface Answer extends PartedReply {
+  /** Closes the connection. */
+  leave(): void
+}
+
+/** Options of undici for one request on one connection, which is never reused. The deadline is the fetch's own. */
+const ONCE = {
+  allowH2: false,
+  pipelining: 0,
+  maxHeaderSize: HEAD_MAX_BYTES,
+  headersTimeout: 0,
+  bodyTimeout: 0,
+} as const
+/** NODE_TLS_REJECT_UNAUTHORIZED has no effect. */
+const VERIFIED = { allowH2: false, rejectUnauthorized: true, timeout: 0 } as const
+
+async function ask(
+  deps: PageFetcherDeps,
+  turns: ReadTurns,
+  url: URL,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+): Promise<Answer> {
+  const connect = connectorTo(deps, url, addresses, signal)
+  const client = new (undici().Client)(url.origin, { ...ONCE, connect })
+  const leave = (): void => void client.destroy().catch(() => undefined)
+  try {
+    const headers = { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' }
+    const path = `${url.pathname}${url.search}`
+    const reply = await requestWithin(client, { path, method: 'GET', headers }, turns, signal)
+    return { ...reply, leave }
+  } catch (thrown) {
+    leave()
+    throw thrown
+  }
+}
+
+/**
+ * Connects only to the checked addresses, directly or through tunnels of the proxy for the address. The certificate is
+ * checked against the name. The signal closes all connections, including those that are being opened.
+ */
+export function connectorTo(
+  rules: LinkRules,
+  url: URL,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+): buildConnector.connector {
+  const { allowPrivate, isPublic = isPublicAddress } = rules
+  const proxy = rules.proxyOf?.(url) ?? null
+  const open = undici().buildConnector({
+    ...VERIFIED,
+    lookup: pinTo(addresses),
+  } as buildConnector.BuildOptions)
+  if (proxy !== null) {
+    return (options, callback) => {
+      tunnelTo(proxy, url, addresses, signal).then(
+        tunnel => {
+          closeWith(signal, tunnel)
+          if (url.protocol === 'https:') open({ ...options, httpSocket: tunnel }, callback)
+          else callback(null, tunnel)
+        },
+        (thrown: Error) => callback(thrown, null),
+      )
+    }
+  }
+  return (options, callback) => {
+    const socket: unknown = open(options, callback)
+    if (!(socket instanceof Socket)) return
+    closeWith(signal, socket)
+    socket.once('connect', () => {
+      // Checks the address that the connection really has.
+      if (!allowPrivate && !isPublic(socket.remoteAddress ?? '')) {
+        socket.destroy(refusal('does not lead to a public address'))
+      }
+    })
+  }
+}
+
+/** Opens a tunnel to the first address that the proxy can reach. */
+async function tunnelTo(
+  proxy: string,
+  { protocol, port: written }: URL,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+): Promise<Socket> {
+  const port = written === '' ? (protocol === 'http:' ? 80 : 443) : written
+  for (const { address, family } of addresses) {
+    try {
+      return await throughProxy(proxy, `${family === 6 ? `[${address}]` : address}:${port}`, signal)
+    } catch {
+      signal.throwIfAborted()
+    }
+  }
+  throw unreachable()
+}
+
+function closeWith(signal: AbortSignal, socket: Socket): void {
+  const close = (): void => void socket.destroy()
+  if (signal.aborted) close()
+  else signal.addEventListener('abort', close, { once: true })
+  socket.once('close', () => signal.removeEventListener('abort', close))
+}
+
+/** A lookup that returns the checked addresses, even if the name has changed since. */
+function pinTo(addresses: readonly Address[]): LookupFunction {
+  return (_name, { all }, callback) => {
+    const [first] = addresses
+    process.nextTick(() => {
+      if (all === true) callback(null, [...addresses])
+      else callback(null, first?.address ?? '', first?.family)
+    })
+  }
+}
+
+async function read(
+  { maxBytes }: PageFetcherDeps,
+  { statusCode, headers, body }: Answer,
+  types: readonly string[],
+): Promise<Omit<FetchedPage, 'url'>> {
+  if (statusCode !== 200)
+    throw new PageError('unreachable', `the link answered with status ${statusCode}`, statusCode)
+  const said = firstOf(headers['content-type'], '')
+  const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  if (!types.includes(type))
+    throw new PageError('wrong_type', `the link does not point to a document of type ${types[0]}`)
+  // The gateway asked for no compression, and the decompressed size is unknown.
+  if (firstOf(headers['content-encoding'], 'identity').toLowerCase() !== 'identity')
+    throw new PageError('wrong_type', 'the link answered with compressed content')
+  if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+  const chunks: Buffer[] = []
+  let length = 0
+  try {
+    for await (const chunk of body) {
+      length += chunk.length
+      if (length > maxBytes) throw tooLarge(maxBytes)
+      chunks.push(chunk)
+    }
+  } catch (thrown) {
+    throw thrown instanceof FineChunks ? refusal('answers in chunks that are too small') : thrown
+  }
+  const bytes = new Uint8Array(length)
+  let at = 0
+  for (const chunk of chunks) {
+    bytes.set(chunk, at)
+    at += chunk.length
+  }
+  return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(said)?.[1] ?? null }
+}
+
+/** The first value of a repeated header. */
+function firstOf(value: string | readonly string[] | undefined, absent: string): string {
+  return (typeof value === 'string' ? value : value?.[0]) ?? absent
+}
+
+function bareHost({ hostname }: URL): string {
+  return hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
+}
+
+function refusal(why: string): PageError {
+  return new PageError('refused', `the link ${why}`)
+}
+
+function unreachable(): PageError {
+  return new PageError('unreachable', 'the link cannot be reached')
+}
+
+function tooLarge(maxBytes: number): PageError {
+  return new PageError('too_large', `the link answered with more than ${maxBytes} bytes`)
+}

@@ -1,0 +1,55 @@
+/**
+ * The chunks of a reply that undici reads in one go, joined into one: everything behind it is paid once for each read of
+ * a connection, not for each chunk that the sender made. Also counts the chunks, each of which costs undici the same,
+ * whatever its length.
+ */
+import { PieceCount, REPLY_PIECES } from '../../../base/fairness/pieces.ts'
+
+/** Bytes that cost as much as one more chunk: this many are added to the length of each. */
+const CHUNK_COST_BYTES = 64
+const START_BYTES = 4 * 1024
+const EMPTY: Buffer = Buffer.alloc(0)
+
+/** The chunks of one reply. */
+export class JoinedPieces {
+  readonly #count = new PieceCount(REPLY_PIECES)
+  /** A single chunk as it came, or the beginning of a buffer with all of them. */
+  #bytes: Buffer = EMPTY
+  #isOwn = false
+  /** Bytes that wait. Written only here. */
+  length = 0
+  /** Their cost, in bytes of a long read that costs as much. Written only here. */
+  costBytes = 0
+
+  /** Keeps a reference to the chunk. False if the sender cuts its bytes too fine: the reply must be refused at once. */
+  add(chunk: Buffer): boolean {
+    this.costBytes += chunk.length + CHUNK_COST_BYTES
+    if (this.length === 0) this.#bytes = chunk
+    else this.#append(chunk)
+    this.length += chunk.length
+    return this.#count.add(chunk.length)
+  }
+
+  /** All bytes since the last call, in one piece. */
+  take(): Buffer {
+    const bytes = this.#isOwn ? this.#bytes.subarray(0, this.length) : this.#bytes
+    this.#bytes = EMPTY
+    this.#isOwn = false
+    this.length = 0
+    this.costBytes = 0
+    return bytes
+  }
+
+  #append(chunk: Buffer): void {
+    const total = this.length + chunk.length
+    if (!this.#isOwn || total > this.#bytes.length) {
+      let size = START_BYTES
+      while (size < total) size *= 2
+      const grown = Buffer.allocUnsafeSlow(size)
+      this.#bytes.copy(grown, 0, 0, this.length)
+      this.#bytes = grown
+      this.#isOwn = true
+    }
+    this.#bytes.set(chunk, this.length)
+  }
+}

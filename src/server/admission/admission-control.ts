@@ -1,0 +1,161 @@
+/**
+ * The requests of one thread: load shedding, the share of each key, and the abort of all requests in a drain. Hot path.
+ */
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
+import type { Admission, AdmissionDeps } from './admission.ts'
+import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
+import { Load, type LoadLimits, type OverloadReason } from './load.ts'
+import { OpenRequests } from './open-requests.ts'
+
+/** The part of the buffer limit that unread answers may hold; each key has a share of it. */
+const UNREAD_SHARE = 0.5
+
+/** The running requests of one thread, by API key. */
+export interface KeyedRequests {
+  /** Adds the hashes of inference keys that have open requests. */
+  openKeys(hashes: Set<string>): void
+  /** Ends all open requests of a key for this reason. */
+  endKey(hash: string, reason: GatewayError): void
+}
+
+/** The requests of one thread: sheds new requests when the thread is busy, and ends all requests in a drain. */
+export class AdmissionControl implements KeyedRequests {
+  readonly deps: AdmissionDeps
+  readonly load: Load
+  readonly #shares: KeyShares
+  /** Bytes of answers that readers have not taken. */
+  readonly #unread: HeldShare
+  readonly #open = new OpenRequests<Admission>()
+  /** Called each time a request is over; null if nothing waits for that. */
+  onOver: (() => void) | null = null
+
+  constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
+    this.deps = deps
+    this.#shares = new KeyShares(limits, deps)
+    this.load = new Load(limits, deps.clock)
+    this.#unread = new HeldShare({
+      total: limits.maxBufferedBytes * UNREAD_SHARE,
+      perKey: limits.bytesInFlightPerKey,
+    })
+  }
+
+  get openRequests(): number {
+    return this.#open.size
+  }
+
+  /** Number of requests accepted since the start. */
+  get acceptedRequests(): number {
+    return this.#open.added
+  }
+
+  /** The error for one more request; null if there is room. Call it before doing any work for the request. */
+  shed(): GatewayError | null {
+    const reason = this.load.overloadReason(this.#open.size)
+    if (reason === null) return null
+    // Keys that cause the overload are refused once they are known; other keys are not refused.
+    const isByKeys = reason === 'in_flight' || this.load.byKey.keys > 0
+    return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
+  }
+
+  /**
+   * Counts bytes of answers that wait for their readers; negative when they have been sent. Without a key only
+   * documents are long, and all who ask for one share its bytes: they are no load.
+   */
+  holdUnread(bytes: number, key: Holder | null): void {
+    this.deps.metrics.unreadBytes.inc(bytes)
+    if (key === null) return
+    this.load.hold(bytes)
+    this.#unread.add(key, bytes)
+    this.load.byKey.add(key, bytes)
+  }
+
+  /** See `KeyShares.charge`. */
+  charge(key: Holder, ms: number): void {
+    this.#shares.charge(key, ms)
+  }
+
+  /**
+   * Gives a request a place in the share of its key; call it before the body is read. `mayWait`: see `KeyShares`.
+   * @throws GatewayError `rate_limit_exceeded` if the key has no room, `service_unavailable` if the event loop is late
+   * because of the key
+   */
+  enter(key: Holder, announcedBytes: number, mayWait: boolean): KeyPlace {
+    if (this.#unread.used > 0) this.#refuseUnread(key)
+    const { overload } = this.load
+    const isTight = overload !== null && this.load.isTight(this.#open.size)
+    if (overload === 'buffered' && this.load.byKey.givesWay(key, isTight)) throw this.#heldByKey(key)
+    const place = this.#shares.enter(key, announcedBytes, mayWait)
+    const isOverByKey = overload === 'in_flight' && place.givesWay(isTight)
+    if (!isOverByKey && !(this.load.late && place.takesMuch)) return place
+    place.leave()
+    throw this.#overloaded(isOverByKey ? 'in_flight' : 'lag')
+  }
+
+  #heldByKey(key: Holder): GatewayError {
+    const { byKey } = this.load
+    const largest = byKey.isLargest(key)
+      ? `this API key hold one of the largest shares (${byKey.held(key)} bytes)`
+      : "this API key's organization hold one of the largest shares"
+    return this.#shares.refusal(
+      'key_held',
+      'maxBufferedBytes',
+      `All requests together hold more memory than allowed, and those of ${largest}: wait for some of them to end`,
+    )
+  }
+
+  /** @throws GatewayError `rate_limit_exceeded` if clients of the key have left too much unread */
+  #refuseUnread(key: Holder): void {
+    const taken = this.#unread.take(key, 0)
+    if (taken !== 'key-full' && taken !== 'organization-full') return
+    const unread =
+      taken === 'key-full'
+        ? `this API key have not read ${this.#unread.held(key)} bytes of their answers`
+        : "this API key's organization have left most of the answers unread that wait in the gateway"
+    throw this.#shares.refusal(
+      'key_unread',
+      'bytesInFlightPerKey',
+      `Clients of ${unread}: read them, or close the connections`,
+    )
+  }
+
+  #overloaded(reason: OverloadReason): GatewayError {
+    this.deps.metrics.shed.inc({ reason })
+    this.load.shed++
+    return new GatewayError('service_unavailable', 'The gateway is overloaded', {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      limit: 'load',
+    })
+  }
+
+  /** Aborts every open request for this reason. */
+  abortAll(reason: GatewayError): void {
+    for (const admission of this.#open.all()) admission.abort(reason)
+  }
+
+  openKeys(hashes: Set<string>): void {
+    for (const { keyHash } of this.#open.all()) if (keyHash !== null) hashes.add(keyHash)
+  }
+
+  endKey(hash: string, reason: GatewayError): void {
+    for (const admission of this.#open.all()) {
+      if (admission.keyHash !== hash) continue
+      admission.abort(reason)
+      admission.expectEnd()
+    }
+  }
+
+  /** Gives up requests that did not react to their abort. */
+  giveUpAll(): void {
+    for (const admission of this.#open.all()) admission.giveUp()
+  }
+
+  add(admission: Admission): void {
+    this.#open.add(admission)
+  }
+
+  remove(admission: Admission): void {
+    this.#open.remove(admission)
+    this.onOver?.()
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * Reports completed requests to the console. Nothing is kept or sent unless somebody is watching; otherwise a request
+ * costs one check of `isWatched`.
+ */
+import { type Clock, isoInstant } from '../../base/clock.ts'
+import type { ExchangeLine } from '../../base/log/log.ts'
+import { roundedTimes, type Stopwatch } from '../../base/metrics/stages.ts'
+import type { EndedRequest } from '../../protocol/ended-request.ts'
+
+/** Often enough to look live; one message per request would cost more than its contents. */
+const SEND_MS = 250
+/** Maximum number of requests in one message. People cannot follow more, and totals come from usage records. */
+const ENDED_MAX = 200
+
+export class EndedRequests {
+  isWatched = false
+  readonly #clock: Clock
+  readonly #send: (ended: readonly EndedRequest[]) => void
+  #ended: EndedRequest[] = []
+
+  constructor(clock: Clock, send: (ended: readonly EndedRequest[]) => void) {
+    this.#clock = clock
+    this.#send = send
+  }
+
+  /** Takes a request of a known key. Only POST requests call models. */
+  add(line: ExchangeLine, watch: Stopwatch, endedMs: number): void {
+    const { organization } = line
+    if (organization === undefined || line.method !== 'POST' || this.#ended.length >= ENDED_MAX) return
+    if (this.#ended.length === 0) this.#clock.after(SEND_MS, () => this.#flush())
+    this.#ended.push({
+      id: line.id,
+      route: line.route,
+      status: line.status,
+      outcome: line.outcome,
+      durationMs: line.durationMs,
+      firstTokenMs: line.firstTokenMs,
+      model: line.model,
+      requestedModel: line.requestedModel,
+      provider: line.provider,
+      failedAttempts: line.failedAttempts,
+      inputTokens: line.inputTokens,
+      outputTokens: line.outputTokens,
+      error: line.error,
+      cause: line.cause,
+      organization,
+      workspace: line.workspace ?? null,
+      endedAt: isoInstant(this.#clock.nowMs()),
+      stages: roundedTimes(watch, endedMs),
+    })
+  }
+
+  #flush(): void {
+    const ended = this.#ended
+    this.#ended = []
+    if (this.isWatched) this.#send(ended)
+  }
+}

@@ -1,0 +1,373 @@
+/**
+ * Each API key's share of one thread: open requests, bytes in flight, event-loop time. Requests of a key above its
+ * share are refused before their bodies are read, or wait in a queue by end user; other keys are not affected. Hot
+ * path: a few additions per request.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import type { EndUserShare } from '../../base/fairness/fair-queue.ts'
+import type { Holder } from '../../base/fairness/held-share.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import {
+  KeyQueue,
+  type KeyQueueDeps,
+  type QueuedPlace,
+  type QueuedShare,
+  type QueueLimits,
+  type WaitingRequest,
+} from './key-queue.ts'
+import { type LargeBodies, LargeTurns } from './large-body-queue.ts'
+
+/** Limits of one key in one thread. */
+export interface KeyLimits extends QueueLimits {
+  /**
+   * Bytes of request bodies that a key may have in flight. A single body always fits. The same number of answer bytes
+   * may wait for their readers.
+   */
+  readonly bytesInFlightPerKey: number
+}
+
+interface KeySharesDeps extends Pick<KeyQueueDeps, 'clock' | 'weights'> {
+  readonly metrics: Pick<Metrics, 'shed'> & KeyQueueDeps['metrics']
+}
+
+/** Half-life of spent time: overload is caused by recent work. */
+const HALF_LIFE_MS = 2_000
+/** A key that recently spent less counts as inactive. */
+const SPENT_MIN_MS = 1
+/** Time for which the mean over all keys is reused; keys without open requests are removed no more often than this. */
+const MEAN_MS = 250
+/** Time for which a key without open requests still counts as active, because clients pause between two requests. */
+const AWAY_MS = 1_000
+/** Keys are also checked each time this many requests have arrived. */
+const SWEEP_EVERY = 1_000
+/** A body of this size or more blocks the event loop for milliseconds, and waits for its turn. */
+const LARGE_BYTES = 1024 * 1024
+/** A larger body is not read just to determine its end user. */
+const WAITING_MAX_BYTES = 256 * 1024
+
+const LIMIT_NAMES = {
+  key_open: 'open_requests_of_key',
+  key_bytes: 'bytes_of_key',
+  key_unread: 'unread_answers_of_key',
+  key_held: 'bytes_of_key',
+} as const
+
+/** The keys of one organization. */
+interface OrganizationShare {
+  readonly id: string
+  /** How many of its keys are tracked. */
+  keys: number
+  /** Open requests of all of them. */
+  open: number
+}
+
+/** The share of one key. */
+interface KeyShare extends QueuedShare {
+  readonly organization: OrganizationShare
+  bytes: number
+  /** Requests beyond `open` whose bodies are being read, or that wait. */
+  late: number
+  /** Milliseconds of the event loop as of `spentAtMs`, when it was last charged. */
+  spentMs: number
+  spentAtMs: number
+  /** Its large bodies; null until there was one. */
+  large: LargeBodies | null
+}
+
+/** Counts a request that opens, or one that ends. */
+function countOpen(share: KeyShare, change: 1 | -1): void {
+  share.open += change
+  share.organization.open += change
+}
+
+function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
+  return spentMs === 0 ? 0 : spentMs * 0.5 ** ((nowMs - spentAtMs) / HALF_LIFE_MS)
+}
+
+function charge(share: KeyShare, ms: number, nowMs: number): void {
+  share.spentMs = spentBy(share, nowMs) + ms
+  share.spentAtMs = nowMs
+}
+
+/** The keys that have, or recently had, open requests in one thread, and their organizations. */
+export class KeyShares {
+  readonly limits: KeyLimits
+  readonly #deps: KeySharesDeps
+  readonly #turns: LargeTurns
+  /** Requests that wait for a place. */
+  readonly queue: KeyQueue
+  /** By hash of the key. */
+  readonly #shares = new Map<string, KeyShare>()
+  /** By id; those of the shares. */
+  readonly #organizations = new Map<string, OrganizationShare>()
+  #entered = 0
+  #meanMs = 0
+  /** The largest numbers of open requests, as of a moment ago. */
+  #mostOfKey = 0
+  #mostOfOrganization = 0
+  #meanAtMs = Number.NEGATIVE_INFINITY
+
+  constructor(limits: KeyLimits, deps: KeySharesDeps) {
+    this.limits = limits
+    this.#deps = deps
+    this.#turns = new LargeTurns(deps.clock)
+    this.queue = new KeyQueue(limits, deps, more => this.full(more))
+  }
+
+  /** Number of keys that are tracked. */
+  get size(): number {
+    return this.#shares.size
+  }
+
+  /**
+   * Counts one more request of a key, and the announced bytes of its body. `mayWait`: if the key has no place for it
+   * yet, it waits in `KeyPlace.wait` before any work.
+   * @throws GatewayError `rate_limit_exceeded` if the key has no room for it
+   */
+  enter(key: Holder, announcedBytes: number, mayWait = false): KeyPlace {
+    if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
+    const share = this.#shareOf(key)
+    const isLate = share.open >= this.limits.openPerKey
+    if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
+    const place = new KeyPlace(this, share, this.#deps.clock, isLate)
+    place.add(announcedBytes)
+    if (isLate) share.late++
+    else countOpen(share, 1)
+    return place
+  }
+
+  /** Charges a key for time of the event loop that belongs to no request. */
+  charge(key: Holder, ms: number): void {
+    charge(this.#shareOf(key), ms, this.#deps.clock.monotonicMs())
+  }
+
+  #shareOf({ hash, organizationId }: Holder): KeyShare {
+    let share = this.#shares.get(hash)
+    if (share === undefined) {
+      share = {
+        organization: this.#organizationOf(organizationId),
+        open: 0,
+        bytes: 0,
+        late: 0,
+        queue: null,
+        spentMs: 0,
+        spentAtMs: Number.NEGATIVE_INFINITY,
+        large: null,
+      }
+      this.#shares.set(hash, share)
+    }
+    return share
+  }
+
+  /** The organization of one more key. */
+  #organizationOf(id: string): OrganizationShare {
+    let organization = this.#organizations.get(id)
+    if (organization === undefined) {
+      organization = { id, keys: 0, open: 0 }
+      this.#organizations.set(id, organization)
+    }
+    organization.keys++
+    return organization
+  }
+
+  /** True if the body of one more request may be read to find out its end user. As many are read as may wait. */
+  #takesLate(share: KeyShare, announcedBytes: number): boolean {
+    return announcedBytes <= WAITING_MAX_BYTES && share.late < 2 * this.limits.waitingPerKey
+  }
+
+  full(more = ''): GatewayError {
+    return this.refusal(
+      'key_open',
+      'openPerKey',
+      `This API key has reached its limit of ${this.limits.openPerKey} open requests${more}`,
+    )
+  }
+
+  /** The mean of what each recently active key spent, in milliseconds. */
+  meanMs(nowMs: number): number {
+    if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
+    return this.#meanMs
+  }
+
+  /**
+   * True if no key has twice as many open requests; of several organizations, only if none has twice as many as its
+   * own, and then for all its keys where few places are left.
+   */
+  givesWay({ open, organization }: KeyShare, isTight: boolean, nowMs: number): boolean {
+    if (nowMs - this.#meanAtMs > MEAN_MS) this.#sweep()
+    const isOneOfSeveral = this.#organizations.size > 1
+    if (isOneOfSeveral && 2 * organization.open <= this.#mostOfOrganization) return false
+    return (isOneOfSeveral && isTight) || 2 * open > this.#mostOfKey
+  }
+
+  /** Resolves when a large body of the key may be handled. */
+  beginTurn(share: KeyShare): Promise<void> {
+    share.large ??= { waiting: [], restedMs: 0, alone: () => this.#alone(share) }
+    return this.#turns.take(share.large)
+  }
+
+  endTurn({ large }: KeyShare): void {
+    if (large !== null) this.#turns.end(large)
+  }
+
+  #alone(share: KeyShare): boolean {
+    const sinceMs = this.#deps.clock.monotonicMs() - AWAY_MS
+    for (const each of this.#shares.values()) {
+      if (each !== share && (each.open > 0 || each.spentAtMs > sinceMs)) return false
+    }
+    return true
+  }
+
+  refusal(
+    reason: 'key_open' | 'key_bytes' | 'key_unread' | 'key_held',
+    limit: keyof KeyLimits | 'maxBufferedBytes',
+    message: string,
+  ): GatewayError {
+    this.#deps.metrics.shed.inc({ reason })
+    return new GatewayError('rate_limit_exceeded', `${message} (limits.${limit})`, {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      metadata: { limit: `limits.${limit}` },
+      limit: LIMIT_NAMES[reason],
+    })
+  }
+
+  /** Removes inactive keys and organizations, and computes mean and maximum of the others. */
+  #sweep(): void {
+    const nowMs = this.#deps.clock.monotonicMs()
+    let total = 0
+    let keys = 0
+    this.#mostOfKey = 0
+    this.#mostOfOrganization = 0
+    for (const [hash, share] of this.#shares) {
+      const { open, organization } = share
+      this.#mostOfKey = Math.max(this.#mostOfKey, open)
+      this.#mostOfOrganization = Math.max(this.#mostOfOrganization, organization.open)
+      const spentMs = spentBy(share, nowMs)
+      if (spentMs >= SPENT_MIN_MS) {
+        total += spentMs
+        keys++
+      } else if (open === 0 && share.late === 0 && nowMs - share.spentAtMs >= AWAY_MS) {
+        this.#shares.delete(hash)
+        if (--organization.keys === 0) this.#organizations.delete(organization.id)
+      }
+    }
+    this.#meanMs = keys === 0 ? 0 : total / keys
+    this.#meanAtMs = nowMs
+  }
+}
+
+/** The place of one request in the share of its key. */
+export class KeyPlace implements QueuedPlace {
+  readonly #shares: KeyShares
+  readonly #share: KeyShare
+  readonly #clock: Clock
+  #bytes = 0
+  /** True while it is the turn of this request's large body. */
+  #hasTurn = false
+  #left = false
+  /** True while the request has to `wait` before any work: it does not count as open yet. */
+  isLate: boolean
+  /** The share of the end user for whom it waited; null if it did not wait. */
+  #endUser: EndUserShare<WaitingRequest> | null = null
+  /** Set while it waits. */
+  waiting: WaitingRequest | null = null
+
+  constructor(shares: KeyShares, share: KeyShare, clock: Clock, isLate: boolean) {
+    this.#shares = shares
+    this.#share = share
+    this.#clock = clock
+    this.isLate = isLate
+  }
+
+  /** See `KeyQueue.wait`; call it once, for a request that is late. */
+  wait(endUser: string | null, organizationId: string | null = null): Promise<void> | null {
+    return this.#shares.queue.wait(this, this.#share, endUser, organizationId)
+  }
+
+  /** Called when the request gets its place. */
+  open(endUser: EndUserShare<WaitingRequest> | null): void {
+    this.isLate = false
+    this.#endUser = endUser
+    this.#share.late--
+    countOpen(this.#share, 1)
+  }
+
+  /** Ends the wait, if there is one, with this reason. */
+  giveUp(reason: GatewayError): void {
+    if (this.waiting !== null) this.#shares.queue.giveUp(this.waiting, this.#share, reason)
+  }
+
+  /** True if the key uses at least as much of the event loop as the mean of all keys. */
+  get takesMuch(): boolean {
+    const nowMs = this.#clock.monotonicMs()
+    return spentBy(this.#share, nowMs) >= this.#shares.meanMs(nowMs)
+  }
+
+  /** See `KeyShares.givesWay`. */
+  givesWay(isTight: boolean): boolean {
+    return this.#shares.givesWay(this.#share, isTight, this.#clock.monotonicMs())
+  }
+
+  /** Adds bytes of the body. @throws GatewayError `rate_limit_exceeded` if the key has no room for them */
+  add(bytes: number): void {
+    if (this.#left) return
+    // The head of a chunked request does not state the length of the body.
+    if (this.isLate && this.#bytes + bytes > WAITING_MAX_BYTES) throw this.#shares.full()
+    const { bytesInFlightPerKey } = this.#shares.limits
+    const others = this.#share.bytes - this.#bytes
+    if (others > 0 && this.#share.bytes + bytes > bytesInFlightPerKey) {
+      throw this.#shares.refusal(
+        'key_bytes',
+        'bytesInFlightPerKey',
+        `This API key has reached its limit of ${bytesInFlightPerKey} bytes of requests in flight`,
+      )
+    }
+    this.#bytes += bytes
+    this.#share.bytes += bytes
+  }
+
+  /** Charges the key for the event-loop time since then. */
+  spend(sinceMs: number): void {
+    const nowMs = this.#clock.monotonicMs()
+    charge(this.#share, nowMs - sinceMs, nowMs)
+  }
+
+  /**
+   * Null for a body that may be handled at once. Resolves when a large body may be handled; call `endTurn` after it.
+   */
+  turn(bytes: number): Promise<void> | null {
+    return bytes < LARGE_BYTES ? null : this.#takeTurn()
+  }
+
+  async #takeTurn(): Promise<void> {
+    await this.#shares.beginTurn(this.#share)
+    this.#hasTurn = true
+    // The request was given up meanwhile.
+    if (this.#left) this.endTurn()
+  }
+
+  /** Call it when the work on the large body is done, or only waits for data from others. */
+  endTurn(): void {
+    if (!this.#hasTurn) return
+    this.#hasTurn = false
+    this.#shares.endTurn(this.#share)
+  }
+
+  /** Returns the place. Later calls do nothing. */
+  leave(): void {
+    if (this.#left) return
+    this.#left = true
+    if (this.#hasTurn) this.endTurn()
+    this.#share.bytes -= this.#bytes
+    if (this.isLate) {
+      // A place that has been given up must not be assigned again.
+      this.giveUp(new GatewayError('client_closed', 'The request is over'))
+      this.#share.late--
+      return
+    }
+    countOpen(this.#share, -1)
+    if (this.#endUser !== null) this.#share.queue?.ended(this.#endUser)
+    if (this.#share.queue !== null) this.#shares.queue.startNext(this.#share)
+  }
+}

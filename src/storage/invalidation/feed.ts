@@ -1,0 +1,159 @@
+/**
+ * Sends invalidations to other instances through Redis or PostgreSQL, and receives theirs. Main thread. Requests never
+ * wait for it. After an outage, every cache reads its records again, because messages may have been lost. If sending
+ * fails, an invalidation of everything follows as soon as the connection works again.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Clock, Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { Config } from '../../process/config/config.ts'
+import type { Carrier, CarrierOptions, Invalidation, InvalidationBus } from './bus.ts'
+import { openPostgresCarrier } from './postgres.ts'
+import { openRedisCarrier } from './redis.ts'
+
+export interface InvalidationFeedOptions {
+  readonly config: Pick<Config, 'redis' | 'storage'>
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  /** See CarrierOptions. */
+  readonly silenceMs?: number
+  /** Called with each invalidation that another instance published. */
+  readonly onInvalidation: (invalidation: Invalidation) => void
+}
+
+export interface InvalidationFeed extends InvalidationBus {
+  close(): Promise<void>
+}
+
+const EVERYTHING: Invalidation = { kind: 'all' }
+/** PostgreSQL takes 7,999 bytes; a longer message is sent as an invalidation of everything. */
+const MESSAGE_MAX_CHARS = 2_000
+/** How often a failed message is tried again. A server may accept connections and refuse commands. */
+const RESEND_INTERVAL_MS = 1_000
+
+/** Null when there are no other instances: no Redis, and a database of this instance alone. */
+export function startInvalidationFeed(options: InvalidationFeedOptions): InvalidationFeed | null {
+  const { redis, storage } = options.config
+  const redisUrl = redis.url
+  if (redisUrl !== null) {
+    return new CarriedFeed(options, carrier =>
+      openRedisCarrier({ ...carrier, url: redisUrl, channel: `${redis.prefix}changes` }),
+    )
+  }
+  if (/^postgres(?:ql)?:/i.test(storage.url)) {
+    return new CarriedFeed(options, carrier =>
+      openPostgresCarrier({ ...carrier, url: storage.url, channel: 'sluice_changes' }),
+    )
+  }
+  return null
+}
+
+class CarriedFeed implements InvalidationFeed {
+  readonly #carrier: Carrier
+  readonly #onInvalidation: (invalidation: Invalidation) => void
+  readonly #self = randomBytes(8).toString('hex')
+  readonly #clock: Clock
+  /** Messages sent so far, successful or not. */
+  #sent = 0
+  /** The number of the last message that failed, until everything was invalidated after it; 0: none. */
+  #failed = 0
+  /** Monotonic: the last resend that a restored connection caused. */
+  #resentMs = Number.NEGATIVE_INFINITY
+  #retry: Timer | null = null
+  #closed = false
+
+  constructor(
+    { clock, log, silenceMs, onInvalidation }: InvalidationFeedOptions,
+    open: (options: Omit<CarrierOptions, 'url' | 'channel'>) => Carrier,
+  ) {
+    this.#onInvalidation = onInvalidation
+    this.#clock = clock
+    this.#carrier = open({
+      clock,
+      log,
+      ...(silenceMs === undefined ? {} : { silenceMs }),
+      onMessage: text => this.#receive(text),
+      onReceiving: () => onInvalidation(EVERYTHING),
+      onSending: () => this.#reconnect(),
+    })
+  }
+
+  publish(invalidation: Invalidation): void {
+    const one = this.#failed === 0 ? this.#encode(invalidation) : ''
+    const sendsAll = one === '' || one.length > MESSAGE_MAX_CHARS
+    const number = ++this.#sent
+    this.#carrier.send(sendsAll ? this.#encode(EVERYTHING) : one).then(
+      () => {
+        // A message that failed after this one was sent is not made up for by it.
+        if (sendsAll && number > this.#failed) this.#failed = 0
+      },
+      () => this.#fail(number),
+    )
+  }
+
+  close(): Promise<void> {
+    this.#closed = true
+    this.#retry?.cancel()
+    return this.#carrier.close()
+  }
+
+  /** The next publish, the next connection or this timer sends it again. */
+  #fail(number: number): void {
+    this.#failed = Math.max(this.#failed, number)
+    if (this.#closed) return
+    this.#retry ??= this.#clock.after(RESEND_INTERVAL_MS, () => {
+      this.#retry = null
+      this.#resend()
+    })
+  }
+
+  #reconnect(): void {
+    const nowMs = this.#clock.monotonicMs()
+    if (this.#failed === 0 || nowMs - this.#resentMs < RESEND_INTERVAL_MS) return
+    this.#resentMs = nowMs
+    this.#resend()
+  }
+
+  #resend(): void {
+    if (this.#failed !== 0) this.publish(EVERYTHING)
+  }
+
+  #encode(invalidation: Invalidation): string {
+    return JSON.stringify({ from: this.#self, change: invalidation })
+  }
+
+  #receive(text: string): void {
+    const message = parse(text)
+    // A message that cannot be read comes from a later version: something has changed.
+    if (message?.from !== this.#self) this.#onInvalidation(message?.invalidation ?? EVERYTHING)
+  }
+}
+
+function parse(text: string): { readonly from: string; readonly invalidation: Invalidation | null } | null {
+  let message: unknown
+  try {
+    message = JSON.parse(text)
+  } catch {
+    return null
+  }
+  if (!isRecord(message) || typeof message['from'] !== 'string') return null
+  return { from: message['from'], invalidation: parseInvalidation(message['change']) }
+}
+
+function parseInvalidation(value: unknown): Invalidation | null {
+  if (!isRecord(value)) return null
+  const { kind, hash, organizationId, workspaceId, ids, user } = value
+  if (kind === 'all') return EVERYTHING
+  if (kind === 'batches' || kind === 'captures') return { kind }
+  if (kind === 'key') return typeof hash === 'string' ? { kind, hash } : null
+  if (typeof organizationId !== 'string') return null
+  if (kind === 'guardrails' || kind === 'workspaces') return { kind, organizationId }
+  if (kind === 'end-user') return typeof user === 'string' ? { kind, organizationId, user } : null
+  if (kind !== 'credentials' || typeof workspaceId !== 'string') return null
+  if (!Array.isArray(ids) || !ids.every(id => typeof id === 'string')) return null
+  return { kind, organizationId, workspaceId, ids }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null
+}

@@ -1,0 +1,120 @@
+/** Sends and receives invalidations with PostgreSQL LISTEN and NOTIFY, on a connection of its own. Main thread. */
+import type pg from 'pg'
+import { type Timer, within } from '../../base/clock.ts'
+import type { Carrier, CarrierOptions } from './bus.ts'
+
+/** An idle connection may be dead without an error, so it is probed. */
+const PROBE_MS = 5_000
+const ANSWER_MS = 2_000
+const RETRY_MS = 100
+const RETRY_MAX_MS = 1_000
+
+export function openPostgresCarrier(options: CarrierOptions): Carrier {
+  return new PostgresCarrier(options)
+}
+
+class PostgresCarrier implements Carrier {
+  readonly #options: CarrierOptions
+  readonly #silenceMs: number
+  /** Null while disconnected. */
+  #client: pg.Client | null = null
+  #timer: Timer | null = null
+  #tries = 0
+  /** The outage is in the log. */
+  #logged = false
+  #closed = false
+
+  constructor(options: CarrierOptions) {
+    this.#options = options
+    this.#silenceMs = options.silenceMs ?? ANSWER_MS
+    void this.#connect()
+  }
+
+  async send(text: string): Promise<void> {
+    const client = this.#client
+    if (client === null) throw new Error('postgresql is unavailable')
+    try {
+      await this.#query(client, 'SELECT pg_notify($1, $2)', [this.#options.channel, text])
+    } catch (error) {
+      this.#disconnect(client, error)
+      throw error
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    const client = this.#client
+    this.#client = null
+    await client?.end().catch(() => undefined)
+  }
+
+  async #connect(): Promise<void> {
+    const { url, channel, clock, log, onMessage, onReceiving, onSending } = this.#options
+    // Only instances that share a database load its library here.
+    const { default: library } = await import('pg')
+    if (this.#closed) return
+    const client = new library.Client({
+      connectionString: url,
+      keepAlive: true,
+      connectionTimeoutMillis: this.#silenceMs,
+      application_name: 'sluice changes',
+    })
+    client.on('error', error => this.#disconnect(client, error))
+    client.on('end', () => this.#disconnect(client, new Error('the connection ended')))
+    client.on('notification', ({ payload }) => onMessage(payload ?? ''))
+    try {
+      await client.connect()
+      // The channel is a constant of this folder, not input.
+      await this.#query(client, `LISTEN "${channel}"`)
+    } catch (error) {
+      void client.end().catch(() => undefined)
+      return this.#retry(error)
+    }
+    if (this.#closed) return void client.end().catch(() => undefined)
+    this.#client = client
+    this.#tries = 0
+    if (this.#logged) log.notice('invalidation', 'receiving cache invalidations again')
+    this.#logged = false
+    this.#timer = clock.after(PROBE_MS, () => this.#probe(client))
+    onReceiving()
+    onSending()
+  }
+
+  #probe(client: pg.Client): void {
+    this.#query(client, 'SELECT 1').then(
+      () => {
+        if (client === this.#client) {
+          this.#timer = this.#options.clock.after(PROBE_MS, () => this.#probe(client))
+        }
+      },
+      (error: unknown) => this.#disconnect(client, error),
+    )
+  }
+
+  #query(client: pg.Client, query: string, values: string[] = []): Promise<unknown> {
+    return within(this.#options.clock, this.#silenceMs, client.query(query, values))
+  }
+
+  /** Does nothing for a client that was replaced already. */
+  #disconnect(client: pg.Client, error: unknown): void {
+    if (client !== this.#client || this.#closed) return
+    this.#client = null
+    this.#timer?.cancel()
+    void client.end().catch(() => undefined)
+    this.#retry(error)
+  }
+
+  #retry(error: unknown): void {
+    if (this.#closed) return
+    if (!this.#logged)
+      this.#options.log.fault(
+        'invalidation',
+        'cannot receive cache invalidations from other instances',
+        error,
+      )
+    this.#logged = true
+    const delayMs = Math.min(RETRY_MS * 2 ** this.#tries++, RETRY_MAX_MS)
+    this.#timer = this.#options.clock.after(delayMs, () => void this.#connect())
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * Pins: session affinity, the endpoint that a conversation stays with. The contract of their stores, and the store of
+ * one process. It is in the main thread, so that all serve threads know the same pins.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { SharedCache } from '../../base/fairness/shared-cache.ts'
+
+/**
+ * Store of pins. No method throws or rejects: a lost pin costs a cache miss, but no request. `owner`: the hash of the
+ * API key whose room a new pin takes.
+ */
+export interface Pins {
+  /** Null: there is none, or it has expired. */
+  get(key: string): string | null | Promise<string | null>
+  /** Returns the stored pin; if there is none, stores this one and returns it. */
+  claim(key: string, pin: string, ttlMs: number, owner: string): string | Promise<string>
+  /** Stores a pin for so long from now, in place of an earlier one. */
+  set(key: string, pin: string, ttlMs: number, owner: string): void
+}
+
+/** About 20 MB. */
+const PINS_MAX = 50_000
+/** Longer ones, such as signatures, have a room of their own: about 20 MB too. */
+const SHORT_CHARS = 512
+const LONG_PINS_MAX = 2_500
+
+/** Makes the store of this process. When it is full, it drops the least recently used pin of the key that has most. */
+export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
+  const pins = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(maxPins)
+  const long = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(LONG_PINS_MAX)
+  const get = (key: string): string | null => {
+    const entry = pins.get(key) ?? long.get(key)
+    return entry !== undefined && clock.monotonicMs() < entry.untilMs ? entry.pin : null
+  }
+  const set = (key: string, pin: string, ttlMs: number, owner: string): void => {
+    const [room, other] = pin.length > SHORT_CHARS ? [long, pins] : [pins, long]
+    other.delete(key)
+    room.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
+  }
+  return {
+    get,
+    set,
+    claim(key, pin, ttlMs, owner) {
+      const kept = get(key)
+      if (kept !== null) return kept
+      set(key, pin, ttlMs, owner)
+      return pin
+    },
+  }
+}

@@ -1,0 +1,364 @@
+/**
+ * Transcripts in Redis, so that a stream that began on one instance can be resumed on another. Main thread. Each stream
+ * is a list of encrypted entries, bound to the API key of the request; Redis sees neither texts nor keys. While Redis
+ * is unavailable, a stream can be resumed only on its own instance.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import type { Log } from '../../base/log/log.ts'
+import { openRedis, type Redis } from '../redis.ts'
+import { lengthOfFrames, SLICE_BYTES } from './frame-log.ts'
+import { refuse, type Transcript, type TranscriptMirror, type TranscriptStore } from './transcript-store.ts'
+import {
+  READERS_MAX,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+} from './transcripts.ts'
+
+/** Encrypts texts for their owner; see sealed-text.ts. */
+interface TranscriptSeal {
+  seal(text: string, owner: readonly string[]): string
+  open(sealed: string, owner: readonly string[]): string | null
+}
+
+interface RedisTranscriptsOptions {
+  readonly url: string
+  /** Begins every Redis key and channel. */
+  readonly prefix: string
+  readonly windowMs: number
+  readonly seal: TranscriptSeal
+  readonly clock: Clock
+  readonly log: Pick<Log, 'fault' | 'notice'>
+  readonly silenceMs?: number
+}
+
+/** Between two looks at a stream of another instance. */
+const POLL_MS = 50
+/** Entries that one look takes. */
+const ENTRIES = '15'
+/** After so many looks without a new entry it is asked whether the stream is there: its instance may have died. */
+const MISSED_MAX = 20
+/** So many looks for a stream that is not there: its first entry may be on its way. */
+const UNKNOWN_LOOKS = 5
+/** Interval at which a reader reports itself to the instance of the stream, which waits a whole window for it. */
+const PRESENCES_PER_WINDOW = 4
+
+/** The first line of an entry; frames follow it. */
+type EntryKind = 'open' | 'frames' | 'end' | 'dropped'
+
+interface Entry {
+  readonly kind: EntryKind
+  /** Number of the first frame; of the next one at the end. */
+  readonly first: number
+  readonly frames: Buffer
+}
+
+export class RedisTranscripts implements TranscriptMirror {
+  readonly #options: RedisTranscriptsOptions
+  readonly #store: TranscriptStore
+  readonly #redis: Redis
+  readonly #presences: Redis
+  /** Streams whose copy has a hole. */
+  readonly #broken = new WeakSet<Transcript>()
+  /** How many readers each stream of another instance has here, by its id. */
+  readonly #readers = new Map<string, number>()
+  #refresh: Timer | null = null
+
+  constructor(store: TranscriptStore, options: RedisTranscriptsOptions) {
+    const { url, prefix, clock, log, silenceMs } = options
+    this.#options = options
+    this.#store = store
+    const shared = { url, clock, log, ...(silenceMs === undefined ? {} : { silenceMs }) }
+    this.#redis = openRedis(shared)
+    this.#presences = openRedis({
+      ...shared,
+      channel: { name: `${prefix}transcripts`, onMessage: id => store.readElsewhere(id) },
+    })
+    this.#scheduleRefresh()
+  }
+
+  opened(transcript: Transcript): void {
+    this.#push(transcript, 'open', 0, '')
+  }
+
+  added(transcript: Transcript, first: number, frames: Uint8Array): void {
+    if (this.#broken.has(transcript)) this.#rewrite(transcript)
+    else this.#push(transcript, 'frames', first, textOf(frames))
+  }
+
+  ended(transcript: Transcript): void {
+    if (this.#broken.has(transcript)) this.#rewrite(transcript)
+    else this.#push(transcript, 'end', transcript.frames.next, '')
+  }
+
+  dropped(transcript: Transcript): void {
+    this.#send(transcript, ['DEL', this.#keyOf(transcript.id)])
+    this.#push(transcript, 'dropped', transcript.frames.next, '')
+  }
+
+  forgotten({ id }: Transcript): void {
+    this.#redis.send(['DEL', this.#keyOf(id)]).catch(() => undefined)
+  }
+
+  read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader {
+    const key = this.#keyOf(question.id)
+    const owner = ownerOf(question)
+    const readers = this.#readers.get(question.id) ?? 0
+    if (readers >= READERS_MAX) return refuse({ kind: 'busy' }, onPart)
+    this.#readers.set(question.id, readers + 1)
+    return new RemoteReader({
+      question,
+      clock: this.#options.clock,
+      presenceMs: this.#options.windowMs / PRESENCES_PER_WINDOW,
+      entries: async from => {
+        const to = String(from + Number(ENTRIES))
+        const found = await this.#redis.send(['LRANGE', key, String(from), to])
+        return Array.isArray(found) ? found.map(sealed => this.#opened(sealed, owner)) : []
+      },
+      length: async () => Number(await this.#redis.send(['LLEN', key])),
+      tellPresence: () => {
+        const channel = `${this.#options.prefix}transcripts`
+        this.#redis.send(['PUBLISH', channel, question.id]).catch(() => undefined)
+      },
+      onPart,
+      closed: () => this.#readerClosed(question.id),
+    })
+  }
+
+  #readerClosed(id: string): void {
+    const left = (this.#readers.get(id) ?? 1) - 1
+    if (left === 0) this.#readers.delete(id)
+    else this.#readers.set(id, left)
+  }
+
+  close(): void {
+    this.#refresh?.cancel()
+    this.#redis.close()
+    this.#presences.close()
+  }
+
+  #keyOf(id: string): string {
+    return `${this.#options.prefix}transcript/${id}`
+  }
+
+  #opened(sealed: unknown, owner: readonly string[]): Entry | null {
+    const text = typeof sealed === 'string' ? this.#options.seal.open(sealed, owner) : null
+    const [, kind, first] = /^(open|frames|end|dropped) (\d+)\n/.exec(text ?? '') ?? []
+    if (text === null || kind === undefined || first === undefined) return null
+    const frames = Buffer.from(text.slice(kind.length + first.length + 2))
+    return { kind: kind as EntryKind, first: Number(first), frames }
+  }
+
+  #push(transcript: Transcript, kind: EntryKind, first: number, frames: string): void {
+    const key = this.#keyOf(transcript.id)
+    const entry = this.#options.seal.seal(`${kind} ${first}\n${frames}`, ownerOf(transcript))
+    this.#send(transcript, ['RPUSH', key, entry])
+    this.#send(transcript, ['PEXPIRE', key, String(this.#options.windowMs)])
+  }
+
+  #send(transcript: Transcript, command: readonly string[]): void {
+    this.#redis.send(command).catch(() => this.#broken.add(transcript))
+  }
+
+  /** Writes the whole stream again, after an outage. */
+  #rewrite(transcript: Transcript): void {
+    if (!this.#redis.isReady) return
+    this.#broken.delete(transcript)
+    this.#send(transcript, ['DEL', this.#keyOf(transcript.id)])
+    this.#push(transcript, 'open', 0, '')
+    for (const { first, bytes } of transcript.frames.pieces()) {
+      this.#push(transcript, 'frames', first, textOf(bytes))
+    }
+    if (transcript.state === 'ended') this.#push(transcript, 'end', transcript.frames.next, '')
+  }
+
+  /** A stream that is silent for long must not expire. */
+  #scheduleRefresh(): void {
+    const { clock, windowMs } = this.#options
+    this.#refresh = clock.after(windowMs / 2, () => {
+      for (const transcript of this.#store.all()) {
+        const { id, state } = transcript
+        if (this.#broken.has(transcript) && state !== 'dropped') this.#rewrite(transcript)
+        else if (state === 'running') this.#send(transcript, ['PEXPIRE', this.#keyOf(id), String(windowMs)])
+      }
+      this.#scheduleRefresh()
+    })
+  }
+}
+
+function ownerOf({ id, keyHash }: Pick<TranscriptQuestion, 'id' | 'keyHash'>): readonly string[] {
+  return [keyHash, id]
+}
+
+function textOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()
+}
+
+interface RemoteReaderDeps {
+  readonly question: TranscriptQuestion
+  readonly clock: Clock
+  /** Between two reports to the instance of the stream that somebody reads it. */
+  readonly presenceMs: number
+  /** Some entries from this one on; null for one that is not this key's. Rejects while Redis is away. */
+  readonly entries: (from: number) => Promise<readonly (Entry | null)[]>
+  /** How many entries there are. Rejects as above. */
+  readonly length: () => Promise<number>
+  readonly tellPresence: () => void
+  readonly onPart: (part: TranscriptPart) => void
+  /** Called once. */
+  readonly closed: () => void
+}
+
+/** Frames that the reader has not got yet. */
+interface FoundFrames {
+  readonly bytes: Buffer
+  readonly count: number
+  readonly isEnd: boolean
+}
+
+/** A reader of a stream of another instance: looks for more entries while it is asked for them. */
+class RemoteReader implements TranscriptReader {
+  readonly #deps: RemoteReaderDeps
+  /** The next entry to look at. */
+  #at = 0
+  /** Number of the frame that the reader gets next. */
+  #next: number
+  #isFirst = true
+  #isAsking = false
+  #isClosed = false
+  #rest: FoundFrames | null = null
+  /** Looks in a row that have found nothing. */
+  #missed = 0
+  #timer: Timer | null = null
+  #presence: Timer | null = null
+
+  constructor(deps: RemoteReaderDeps) {
+    this.#deps = deps
+    this.#next = deps.question.after + 1
+    this.next()
+  }
+
+  next(): void {
+    if (this.#isClosed || this.#isAsking) return
+    this.#isAsking = true
+    if (this.#rest === null) void this.#look()
+    else setImmediate(() => this.#slice())
+  }
+
+  close(): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#rest = null
+    this.#deps.closed()
+    this.#timer?.cancel()
+    this.#presence?.cancel()
+  }
+
+  /** Never rejects. */
+  async #look(): Promise<void> {
+    const before = this.#at
+    try {
+      const entries = await this.#deps.entries(this.#at)
+      if (this.#isClosed) return
+      if (this.#take(entries)) return
+      this.#missed = this.#at > before ? 0 : this.#missed + 1
+      if (this.#isFirst && this.#presence !== null) {
+        this.#answer([], 0, false)
+        return
+      }
+      if (this.#missed % MISSED_MAX === MISSED_MAX - 1 && (await this.#isGone())) return
+    } catch {
+      if (this.#isClosed) return
+      if (this.#isFirst || ++this.#missed === MISSED_MAX) {
+        this.#end({ kind: 'cut' })
+        return
+      }
+    }
+    if (this.#isClosed) return
+    this.#timer = this.#deps.clock.after(this.#at > before ? 0 : POLL_MS, () => void this.#look())
+  }
+
+  /** True if the question is answered. */
+  #take(entries: readonly (Entry | null)[]): boolean {
+    if (entries.length === 0 && this.#presence === null) {
+      return this.#missed >= UNKNOWN_LOOKS && this.#end({ kind: 'unknown' })
+    }
+    const frames: Buffer[] = []
+    let count = 0
+    for (const entry of entries) {
+      if (entry === null) return this.#end({ kind: 'unknown' })
+      if (this.#presence === null) this.#tellPresence()
+      if (entry.kind === 'dropped') return this.#end({ kind: this.#isFirst ? 'dropped' : 'cut' })
+      if (entry.first > this.#next) {
+        // It was written anew, in other pieces.
+        this.#at = 0
+        break
+      }
+      this.#at++
+      if (entry.kind === 'end') {
+        if (entry.first < this.#next) return this.#end({ kind: 'beyond', last: entry.first - 1 })
+        return this.#answer(frames, count, true)
+      }
+      const rest = this.#restOf(entry)
+      if (rest.count === 0) continue
+      frames.push(rest.frames)
+      count += rest.count
+      this.#next += rest.count
+    }
+    return count > 0 && this.#answer(frames, count, false)
+  }
+
+  /** The frames of an entry that the reader does not have. */
+  #restOf({ kind, first, frames }: Entry): { readonly frames: Buffer; readonly count: number } {
+    if (kind !== 'frames') return { frames, count: 0 }
+    const count = countFrames(frames)
+    const known = Math.min(count, this.#next - first)
+    return { frames: frames.subarray(lengthOfFrames(frames, known)), count: count - known }
+  }
+
+  /** True if the stream is no longer there; one that was written anew in fewer pieces is read from its beginning. */
+  async #isGone(): Promise<boolean> {
+    const length = await this.#deps.length()
+    if (this.#isClosed) return true
+    if (length === 0) return this.#end({ kind: 'cut' })
+    if (length < this.#at) this.#at = 0
+    return false
+  }
+
+  #tellPresence(): void {
+    this.#deps.tellPresence()
+    this.#presence = this.#deps.clock.after(this.#deps.presenceMs, () => this.#tellPresence())
+  }
+
+  #answer(frames: readonly Buffer[], count: number, isEnd: boolean): boolean {
+    this.#isFirst = false
+    this.#missed = 0
+    this.#rest = { bytes: Buffer.concat(frames), count, isEnd }
+    this.#slice()
+    return true
+  }
+
+  #slice(): void {
+    if (this.#rest === null) return
+    const { bytes: all, count, isEnd } = this.#rest
+    const bytes = new Uint8Array(all.subarray(0, SLICE_BYTES))
+    const isLast = bytes.length === all.length
+    this.#rest = isLast ? null : { bytes: all.subarray(SLICE_BYTES), count, isEnd }
+    this.#isAsking = false
+    if (isLast && isEnd) this.close()
+    const part = { bytes, count: isLast ? count : 0, endsFrame: isLast, isEnd: isLast && isEnd }
+    this.#deps.onPart({ kind: 'frames', ...part })
+  }
+
+  #end(part: TranscriptPart): boolean {
+    this.close()
+    this.#deps.onPart(part)
+    return true
+  }
+}
+
+function countFrames(bytes: Buffer): number {
+  let count = 0
+  for (let end = bytes.indexOf('\n\n'); end !== -1; end = bytes.indexOf('\n\n', end + 2)) count++
+  return count
+}

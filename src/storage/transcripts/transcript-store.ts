@@ -1,0 +1,398 @@
+/**
+ * The transcripts of one process, bounded in bytes and time. Main thread; tests and gateways without a main thread use
+ * it directly. A stream is deleted when it has ended, its window has passed, and nobody reads it any more.
+ */
+import type { Clock, Timer } from '../../base/clock.ts'
+import { FrameLog, type LogPlace } from './frame-log.ts'
+import {
+  READERS_MAX,
+  type TranscriptNotice,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+  type Transcripts,
+  type TranscriptWriter,
+} from './transcripts.ts'
+
+interface TranscriptLimits {
+  /** How long a stream is kept after its end, and goes on without a reader. */
+  readonly windowMs: number
+  /** Bytes of all streams of one key. */
+  readonly maxBytesPerKey: number
+  /** Bytes of all streams. */
+  readonly maxBytes: number
+}
+
+/** A copy of the transcripts for other instances. */
+export interface TranscriptMirror {
+  opened(transcript: Transcript): void
+  added(transcript: Transcript, first: number, frames: Uint8Array): void
+  ended(transcript: Transcript): void
+  /** It had no room. */
+  dropped(transcript: Transcript): void
+  /** Nothing of it may stay. */
+  forgotten(transcript: Transcript): void
+  /** Reads a stream of another instance. */
+  read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
+}
+
+interface TranscriptStoreOptions extends TranscriptLimits {
+  readonly clock: Clock
+}
+
+/** Memory of a transcript beside its frames. */
+const TRANSCRIPT_BYTES = 1024
+
+type TranscriptState = 'running' | 'ended' | 'dropped'
+
+/** One stream, as the store keeps it. */
+export class Transcript {
+  readonly id: string
+  readonly keyHash: string
+  readonly frames = new FrameLog()
+  readonly readers = new Set<StoreReader>()
+  state: TranscriptState = 'running'
+  /** The client that asked for it has not left. */
+  isAttended = true
+  /** Its window has passed: it is kept for its readers only. */
+  isOver = false
+  /** Ends the window; null while none runs. */
+  timer: Timer | null = null
+  readonly #onNotice: (notice: TranscriptNotice) => void
+
+  constructor(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void) {
+    this.id = id
+    this.keyHash = keyHash
+    this.#onNotice = onNotice
+  }
+
+  get heldBytes(): number {
+    return this.frames.heldBytes + TRANSCRIPT_BYTES
+  }
+
+  /** In a later turn: the writer may be in the midst of a write. */
+  notify(notice: TranscriptNotice): void {
+    setImmediate(() => this.#onNotice(notice))
+  }
+
+  /** Gives readers what is new. */
+  wake(): void {
+    for (const reader of this.readers) reader.wake()
+  }
+}
+
+/** The transcripts of one key, oldest first. */
+interface KeyTranscripts {
+  bytes: number
+  readonly all: Set<Transcript>
+}
+
+export class TranscriptStore implements Transcripts {
+  /** Set once, before the first stream; null: there is no other instance. */
+  mirror: TranscriptMirror | null = null
+  readonly #limits: TranscriptLimits
+  readonly #clock: Clock
+  readonly #byId = new Map<string, Transcript>()
+  readonly #byKey = new Map<string, KeyTranscripts>()
+  #bytes = 0
+
+  constructor({ clock, ...limits }: TranscriptStoreOptions) {
+    this.#clock = clock
+    this.#limits = limits
+  }
+
+  /** Streams that are kept now. */
+  get count(): number {
+    return this.#byId.size
+  }
+
+  /** Memory of all streams that are kept now. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): StoreWriter {
+    const transcript = new Transcript(id, keyHash, onNotice)
+    this.#byId.set(id, transcript)
+    const mine = this.#byKey.get(keyHash) ?? { bytes: 0, all: new Set() }
+    this.#byKey.set(keyHash, mine)
+    mine.all.add(transcript)
+    this.#count(mine, TRANSCRIPT_BYTES)
+    this.mirror?.opened(transcript)
+    this.#makeRoom(transcript)
+    return new StoreWriter(this, transcript)
+  }
+
+  read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader {
+    const transcript = this.#byId.get(question.id)
+    if (transcript === undefined && this.mirror !== null) return this.mirror.read(question, onPart)
+    if (transcript === undefined || transcript.keyHash !== question.keyHash || transcript.isOver) {
+      return refuse({ kind: 'unknown' }, onPart)
+    }
+    if (transcript.state === 'dropped') return refuse({ kind: 'dropped' }, onPart)
+    if (transcript.readers.size >= READERS_MAX) return refuse({ kind: 'busy' }, onPart)
+    if (transcript.state === 'running') {
+      transcript.timer?.cancel()
+      transcript.timer = null
+      transcript.notify('read')
+    }
+    return new StoreReader(this, transcript, question.after, onPart)
+  }
+
+  /** A client reads it at another instance. */
+  readElsewhere(id: string): void {
+    const transcript = this.#byId.get(id)
+    if (transcript?.state !== 'running') return
+    transcript.notify('read')
+    transcript.timer?.cancel()
+    transcript.timer = null
+    this.watch(transcript)
+  }
+
+  /** All streams, for the mirror. */
+  all(): Iterable<Transcript> {
+    return this.#byId.values()
+  }
+
+  add(transcript: Transcript, frames: Uint8Array, count: number): void {
+    if (transcript.state !== 'running' || !this.#byId.has(transcript.id)) return
+    const mine = this.#byKey.get(transcript.keyHash)
+    if (mine === undefined) return
+    const { heldBytes } = transcript
+    const first = transcript.frames.next
+    transcript.frames.add(frames, count)
+    this.#count(mine, transcript.heldBytes - heldBytes)
+    this.mirror?.added(transcript, first, frames)
+    transcript.wake()
+    this.#makeRoom(transcript)
+  }
+
+  end(transcript: Transcript): void {
+    if (transcript.state !== 'running') return
+    transcript.state = 'ended'
+    this.mirror?.ended(transcript)
+    transcript.wake()
+    // The window after the end is a new one.
+    transcript.timer?.cancel()
+    transcript.timer = null
+    this.watch(transcript)
+  }
+
+  leave(transcript: Transcript): void {
+    transcript.isAttended = false
+    this.watch(transcript)
+  }
+
+  /** Removes it, and cuts its readers off. */
+  forget(transcript: Transcript): void {
+    if (!this.#remove(transcript)) return
+    this.mirror?.forgotten(transcript)
+    for (const reader of [...transcript.readers]) reader.cut()
+  }
+
+  /** Starts the window where one is due: nobody reads a running stream, or the stream has ended. */
+  watch(transcript: Transcript): void {
+    const { state, readers, isAttended, isOver, timer } = transcript
+    if (isOver) {
+      if (readers.size === 0) this.forget(transcript)
+      return
+    }
+    if (timer !== null || !this.#byId.has(transcript.id)) return
+    if (state === 'running' && (isAttended || readers.size > 0)) return
+    transcript.timer = this.#clock.after(this.#limits.windowMs, () => this.#windowOver(transcript))
+  }
+
+  close(): void {
+    for (const { timer } of this.#byId.values()) timer?.cancel()
+    this.#byId.clear()
+    this.#byKey.clear()
+    this.#bytes = 0
+  }
+
+  #windowOver(transcript: Transcript): void {
+    transcript.timer = null
+    if (transcript.state === 'running') transcript.notify('unread')
+    if (transcript.readers.size === 0) this.forget(transcript)
+    else transcript.isOver = true
+  }
+
+  #makeRoom(transcript: Transcript): void {
+    const { maxBytesPerKey, maxBytes } = this.#limits
+    for (;;) {
+      const mine = this.#byKey.get(transcript.keyHash)
+      const isKeyFull = mine !== undefined && mine.bytes > maxBytesPerKey
+      if (!isKeyFull && this.#bytes <= maxBytes) return
+      // The key that keeps most loses streams, so that no key can displace those of others.
+      const payer = isKeyFull ? mine : this.#heaviest()
+      if (payer === null) return
+      const finished = first(payer.all, ({ state }) => state !== 'running')
+      if (finished !== null) {
+        this.forget(finished)
+        continue
+      }
+      const running = payer === mine ? transcript : first(payer.all, () => true)
+      if (running === null || running.state !== 'running') return
+      this.#drop(running)
+      if (running === transcript) return
+    }
+  }
+
+  /** The stream goes on, but can no longer be read again. */
+  #drop(transcript: Transcript): void {
+    const mine = this.#byKey.get(transcript.keyHash)
+    if (mine === undefined) return
+    const { heldBytes } = transcript
+    transcript.state = 'dropped'
+    transcript.frames.clear()
+    this.#count(mine, transcript.heldBytes - heldBytes)
+    transcript.notify('dropped')
+    this.mirror?.dropped(transcript)
+    for (const reader of [...transcript.readers]) reader.cut()
+    this.watch(transcript)
+  }
+
+  #heaviest(): KeyTranscripts | null {
+    let heaviest: KeyTranscripts | null = null
+    for (const each of this.#byKey.values()) {
+      if (heaviest === null || each.bytes > heaviest.bytes) heaviest = each
+    }
+    return heaviest
+  }
+
+  #count(mine: KeyTranscripts, bytes: number): void {
+    mine.bytes += bytes
+    this.#bytes += bytes
+  }
+
+  /** False: it was removed before. */
+  #remove(transcript: Transcript): boolean {
+    const mine = this.#byKey.get(transcript.keyHash)
+    if (mine === undefined || !this.#byId.delete(transcript.id)) return false
+    transcript.timer?.cancel()
+    transcript.timer = null
+    mine.all.delete(transcript)
+    this.#count(mine, -transcript.heldBytes)
+    if (mine.all.size === 0) this.#byKey.delete(transcript.keyHash)
+    return true
+  }
+}
+
+function first(all: Iterable<Transcript>, fits: (each: Transcript) => boolean): Transcript | null {
+  for (const each of all) if (fits(each)) return each
+  return null
+}
+
+/** A reader that gets no frame. */
+export function refuse(part: TranscriptPart, onPart: (part: TranscriptPart) => void): TranscriptReader {
+  let isClosed = false
+  setImmediate(() => {
+    if (!isClosed) onPart(part)
+  })
+  return {
+    next: () => undefined,
+    close() {
+      isClosed = true
+    },
+  }
+}
+
+/** The writer of a transcript in this thread. */
+export class StoreWriter implements TranscriptWriter {
+  readonly #store: TranscriptStore
+  readonly #transcript: Transcript
+
+  constructor(store: TranscriptStore, transcript: Transcript) {
+    this.#store = store
+    this.#transcript = transcript
+  }
+
+  add(frames: string, count: number): void {
+    this.addBytes(Buffer.from(frames), count)
+  }
+
+  addBytes(frames: Uint8Array, count: number): void {
+    this.#store.add(this.#transcript, frames, count)
+  }
+
+  end(): void {
+    this.#store.end(this.#transcript)
+  }
+
+  leave(): void {
+    this.#store.leave(this.#transcript)
+  }
+
+  forget(): void {
+    this.#store.forget(this.#transcript)
+  }
+}
+
+/** A reader of a transcript of this process. */
+class StoreReader implements TranscriptReader {
+  readonly #store: TranscriptStore
+  readonly #transcript: Transcript
+  readonly #place: LogPlace
+  readonly #onPart: (part: TranscriptPart) => void
+  #isFirst = true
+  #isAsking = true
+  #isScheduled = false
+  #isClosed = false
+
+  constructor(
+    store: TranscriptStore,
+    transcript: Transcript,
+    after: number,
+    onPart: (part: TranscriptPart) => void,
+  ) {
+    this.#store = store
+    this.#transcript = transcript
+    this.#place = transcript.frames.place(after)
+    this.#onPart = onPart
+    transcript.readers.add(this)
+    this.wake()
+  }
+
+  next(): void {
+    this.#isAsking = true
+    this.wake()
+  }
+
+  close(): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#transcript.readers.delete(this)
+    this.#store.watch(this.#transcript)
+  }
+
+  /** There will be no more frames. */
+  cut(): void {
+    if (this.#isClosed) return
+    this.close()
+    this.#onPart({ kind: 'cut' })
+  }
+
+  /** Answers in a later turn, with all that has come by then. */
+  wake(): void {
+    if (this.#isScheduled || !this.#isAsking || this.#isClosed) return
+    this.#isScheduled = true
+    setImmediate(() => this.#answer())
+  }
+
+  #answer(): void {
+    this.#isScheduled = false
+    if (this.#isClosed) return
+    const { frames, state } = this.#transcript
+    const { bytes, count, endsFrame } = frames.take(this.#place)
+    const isEnd = state === 'ended' && this.#isAtEnd()
+    if (bytes.length === 0 && !isEnd && !this.#isFirst) return
+    this.#isFirst = false
+    this.#isAsking = false
+    if (isEnd) this.close()
+    if (isEnd && this.#place.from > frames.next) this.#onPart({ kind: 'beyond', last: frames.next - 1 })
+    else this.#onPart({ kind: 'frames', bytes, count, endsFrame, isEnd })
+  }
+
+  #isAtEnd(): boolean {
+    return this.#place.at >= this.#transcript.frames.next
+  }
+}

@@ -1,0 +1,93 @@
+/** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
+import t from 'tap'
+import type { Call } from '../../../src/base/thread-rpc.ts'
+import {
+  CounterClient,
+  type CounterQuestion,
+  CounterServer,
+} from '../../../src/callers/limits/counter-channel.ts'
+import type { CounterEntry, Counters, Taking } from '../../../src/callers/limits/counters.ts'
+import { TestClock } from '../../support/test-clock.ts'
+
+const entry = (id: string): readonly CounterEntry[] => [
+  { id, amount: 5, ceiling: 10, origin: null, endsMs: Number.POSITIVE_INFINITY },
+]
+const ROOMS = [{ used: 4, total: 10, ceiling: 10 }]
+const TAKEN: Taking = { exceeded: null, rooms: ROOMS }
+const EXCEEDED: Taking = { exceeded: 0, rooms: ROOMS }
+const turn = () => new Promise(resolve => setImmediate(resolve))
+
+function pair(take: Counters['take'] = () => TAKEN) {
+  const given: [string | undefined, readonly number[]][] = []
+  const messages: (readonly Call<CounterQuestion>[])[] = []
+  const faults: string[] = []
+  const clock = new TestClock()
+  const counters: Counters = { take, give: (entries, used) => void given.push([entries[0]?.id, used]) }
+  const client = new CounterClient(message => {
+    messages.push(message)
+    // As between threads: nothing but plain data arrives.
+    server.receive(structuredClone(message))
+  }, clock)
+  const server = new CounterServer(counters, { fault: (_, message) => void faults.push(message) }, answers =>
+    client.receive(structuredClone(answers)),
+  )
+  return { client, server, given, messages, faults, clock }
+}
+
+t.test(
+  'what one turn has to say goes in one message, and what was used comes back to its entries',
+  async t => {
+    const { client, given, messages } = pair(entries => (entries[0]?.id === 'c' ? EXCEEDED : TAKEN))
+    const [a, b, c] = [entry('a'), entry('b'), entry('c')]
+    t.same(await Promise.all([client.take(a), client.take(b), client.take(c)]), [TAKEN, TAKEN, EXCEEDED])
+    t.equal(messages.length, 1)
+    client.give(b, [1])
+    client.give(a, [2])
+    await turn()
+    t.equal(messages.length, 2)
+    t.same(given, [
+      ['b', [1]],
+      ['a', [2]],
+    ])
+  },
+)
+
+t.test('what a thread held is given back when it has ended, also what it was still to get', async t => {
+  const late = Promise.withResolvers<Taking>()
+  const { client, server, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : TAKEN))
+  const [settled, held] = [entry('settled'), entry('held')]
+  await Promise.all([client.take(settled), client.take(held)])
+  void client.take(entry('late'))
+  client.give(settled, [5])
+  await turn()
+  server.close()
+  t.same(given, [
+    ['settled', [5]],
+    ['held', []],
+  ])
+  late.resolve(TAKEN)
+  await turn()
+  t.same(given.at(-1), ['late', []])
+})
+
+t.test('who waits too long is told so, and what it gets later is given back', async t => {
+  const late = Promise.withResolvers<Taking>()
+  const { client, given, clock } = pair(() => late.promise)
+  const waiting = client.take(entry('late'))
+  await turn()
+  clock.advance(2_000)
+  await t.rejects(waiting, /in time/)
+  await turn()
+  late.resolve(TAKEN)
+  await turn()
+  t.same(given, [['late', []]])
+  t.equal(clock.armed, 0)
+})
+
+t.test('counters that cannot be read are told of once, and refuse', async t => {
+  const { client, faults } = pair(() => {
+    throw new Error('away')
+  })
+  for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.take(entry('x'))))
+  t.same(faults, ['cannot read spending from the store; limits continue to use the last known values'])
+})

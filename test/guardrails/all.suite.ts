@@ -1,3 +1,0 @@
-import { importTests } from '../support/suite.ts'
-
-await importTests(import.meta.dirname)
