@@ -17,16 +17,16 @@ const CODE = 'code'
 /** Modules that a process, a thread or a worker begins with. They stay where they were, and load what was joined. */
 const ENTRIES = [
   'cli',
-  'threads/serve',
-  'threads/batch',
-  'threads/start/early-serve',
-  'tasks/pool/worker',
+  'process/threads/serve',
+  'process/threads/batch',
+  'process/start/early-serve',
+  'features/tasks/pool/worker',
   // Last: a product that has it was made whole.
   'main',
 ]
 
 /** The same for processes that may read their own folder alone: each is one file with all of its modules. */
-const CONFINED = ['sandbox/embedded/child', 'sandbox/embedded/confine']
+const CONFINED = ['features/sandbox/embedded/child', 'features/sandbox/embedded/confine']
 
 /** Packages of some hundred modules each, which every thread loads. All others stay as they are installed. */
 const JOINED_PACKAGES: ReadonlySet<string> = new Set(['kysely', '@sinclair/typebox'])
@@ -66,7 +66,7 @@ const OPTIONS = {
 rmSync(DIST, { recursive: true, force: true })
 rmSync(COMPILED, { recursive: true, force: true })
 execFileSync('npx', ['tsc', '-p', 'tsconfig.build.json'], { cwd: ROOT, stdio: 'inherit' })
-cpSync(join(ROOT, 'src'), DIST, { recursive: true, filter: path => !path.endsWith('.ts') })
+cpSync(join(ROOT, 'src'), DIST, { recursive: true, filter: path => !/\.(?:ts|md)$/.test(path) })
 const places = (names: readonly string[]): string[] => names.map(name => join(COMPILED, `${name}.js`))
 await build({
   ...OPTIONS,

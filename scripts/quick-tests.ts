@@ -13,32 +13,32 @@ const ROOT = join(import.meta.dirname, '..')
 /** As many take about a minute on two cores. */
 const FILES_MAX = 24
 
-/** Short contract files for each folder of the source, for changes that no test file of the same name covers. */
+/** Short contract files for folders of the source, for changes that no test file of the same name covers. */
 const DOORS: Readonly<Record<string, readonly string[]>> = {
-  access: ['keys', 'account'],
+  callers: ['keys', 'account'],
   api: ['openapi', 'reading-models'],
   batches: ['batches', 'batch-refusals'],
-  credentials: ['byok', 'provider-secrets'],
+  'providers/credentials': ['byok', 'provider-secrets'],
   dialects: ['responses', 'chat-completions', 'messages'],
-  fairness: ['end-user-shares'],
-  files: ['files', 'stored-files'],
+  'base/fairness': ['end-user-shares'],
+  'features/files': ['files', 'stored-files'],
   formats: ['special-fields', 'told-fields'],
-  gateway: ['responses', 'routing', 'hedging'],
-  guardrails: ['guardrails-input', 'guardrails-at-work'],
-  health: ['routing'],
-  limits: ['spending', 'overspend'],
-  plugins: ['plugins'],
+  pipeline: ['responses', 'routing', 'hedging'],
+  'features/guardrails': ['guardrails-input', 'guardrails-at-work'],
+  'providers/health': ['routing'],
+  'callers/limits': ['spending', 'overspend'],
+  'features/plugins': ['plugins'],
   protocol: ['bad-requests', 'responses'],
   providers: ['providers', 'routing'],
-  sandbox: ['sandbox'],
+  'features/sandbox': ['sandbox'],
   server: ['bad-requests', 'stream-borders', 'websocket'],
-  tools: ['datetime', 'tool-quality'],
-  transcripts: ['resumable-streams'],
-  upstream: ['hostile-replies', 'timings'],
+  'features/tools': ['datetime', 'tool-quality'],
+  'storage/transcripts': ['resumable-streams'],
+  'providers/upstream': ['hostile-replies', 'timings'],
 }
 
 /** Tests that read the whole repository, in seconds. */
-const HOUSE = ['dialect-branches', 'docs', 'layers', 'lists', 'suites'].map(name => `test/${name}.test.ts`)
+const HOUSE = ['dialect-branches', 'docs', 'layers', 'suites'].map(name => `test/${name}.test.ts`)
 
 export interface Tree {
   /** All test files, from the root of the repository. */
@@ -80,9 +80,10 @@ function sameName(source: string, tests: readonly string[]): readonly string[] {
 /** Contract files that name the file, and those of its folder. */
 function atTheDoor(source: string, tests: readonly string[]): readonly string[] {
   const name = basename(source).replace(/\.\w+$/, '')
-  const folder = source.split('/')[1] ?? ''
   const named = tests.filter(test => test.startsWith('test/contract/') && basename(test).startsWith(name))
-  return [...named, ...(DOORS[folder] ?? []).map(door => `test/contract/${door}.test.ts`)]
+  const [, room = '', folder = ''] = source.split('/')
+  const doors = DOORS[`${room}/${folder}`] ?? DOORS[room] ?? []
+  return [...named, ...doors.map(door => `test/contract/${door}.test.ts`)]
 }
 
 function isLong(test: string): boolean {

@@ -24,9 +24,13 @@ const LONGEST: readonly { readonly folder: string; readonly parts: number }[] = 
   { folder: 'contract', parts: 4 },
   { folder: 'browser', parts: 2 },
   { folder: 'batches', parts: 2 },
-  { folder: 'gateway', parts: 2 },
+  { folder: 'pipeline', parts: 2 },
+  { folder: 'features', parts: 4 },
+  { folder: 'apps', parts: 3 },
+  { folder: 'process', parts: 2 },
+  { folder: 'providers', parts: 2 },
   { folder: 'storage', parts: 2 },
-  ...['threads', 'tasks', 'console', 'commands', 'server', 'api'].map(folder => ({ folder, parts: 1 })),
+  ...['server', 'api'].map(folder => ({ folder, parts: 1 })),
 ]
 /** Of what is told of one point. */
 const TOLD_MAX_CHARS = 4_000

@@ -92,26 +92,6 @@ const tableRows = (text: string): readonly (readonly string[])[] =>
 const bareFiles = (text: string): readonly string[] =>
   [...text.matchAll(/`([a-z][a-z0-9.-]*\.ts)`/g)].map(([, name = '']) => name)
 
-t.test('the table of folders names files that exist', async t => {
-  const root = join(import.meta.dirname, '../src')
-  const [, section = ''] = /\n## Folders\n([\s\S]*?)\n## /.exec(page('architecture.md')) ?? []
-  const listed = tableRows(section).filter(([cell = '']) => cell.includes('`'))
-  t.ok(listed.length > 20)
-  for (const [cell = '', , mainFiles = ''] of listed) {
-    // `a/b`, `c`: both are below `a`.
-    const names = [...cell.matchAll(/`([a-z-/]+)`/g)].map(([, name = '']) => name)
-    const [first = ''] = names
-    const folders = names.map(name =>
-      first.includes('/') && name !== first ? join(first, '..', name) : name,
-    )
-    for (const folder of folders) if (!existsSync(join(root, folder))) t.fail(`no folder ${folder}`)
-    for (const [, file = ''] of mainFiles.matchAll(/`([a-z0-9./-]+\.ts)`/g)) {
-      const exists = ['', ...folders].some(folder => existsSync(join(root, folder, file)))
-      if (!exists) t.fail(`${first}: ${file}`)
-    }
-  }
-})
-
 t.test(
   'files that the tables of CONTRIBUTING name without a folder are in a folder of their row',
   async t => {

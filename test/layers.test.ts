@@ -1,180 +1,55 @@
-/** Holds the import table of docs/architecture.md: which folder may import which, and no cycles. */
-import { readdirSync, readFileSync } from 'node:fs'
+/** Which room may import which, who may know which package, and no cycles. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import t from 'tap'
 
 const SRC = resolve(import.meta.dirname, '../src')
 
-/** Besides the leaves and the folder itself. The entries stand for themselves. */
-const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  protocol: [],
-  guardrails: ['protocol'],
-  providers: ['protocol'],
-  dialects: ['protocol'],
-  storage: ['protocol'],
-  files: ['protocol', 'storage', 'upstream'],
-  invalidation: ['protocol', 'storage'],
-  tasks: ['protocol', 'guardrails', 'storage', 'dialects'],
-  formats: ['protocol', 'providers'],
-  upstream: ['providers', 'formats'],
-  access: ['protocol', 'providers', 'storage', 'invalidation'],
-  credentials: ['protocol', 'providers', 'storage', 'invalidation'],
-  limits: ['protocol', 'providers', 'storage', 'invalidation'],
-  health: ['providers'],
-  pins: ['storage'],
-  transcripts: ['storage'],
-  exchange: ['protocol', 'formats', 'providers', 'health'],
-  captures: ['protocol', 'upstream', 'exchange', 'credentials', 'storage', 'invalidation'],
-  explanations: ['protocol', 'exchange', 'storage'],
-  plugins: ['protocol', 'exchange', 'upstream', 'tasks', 'guardrails'],
-  sandbox: [],
-  tools: ['protocol', 'exchange', 'upstream', 'tasks', 'providers', 'storage', 'files', 'sandbox'],
-  gateway: [
-    'protocol',
-    'providers',
-    'formats',
-    'upstream',
-    'access',
-    'credentials',
-    'limits',
-    'health',
-    'pins',
-    'captures',
-    'exchange',
-    'storage',
-    'guardrails',
-    'plugins',
-    'tools',
-    'tasks',
-  ],
-  batches: [
-    'protocol',
-    'providers',
-    'formats',
-    'upstream',
-    'dialects',
-    'access',
-    'credentials',
-    'limits',
-    'exchange',
-    'storage',
-    'tasks',
-    'gateway',
-  ],
-  api: [
-    'protocol',
-    'providers',
-    'dialects',
-    'gateway',
-    'batches',
-    'exchange',
-    'access',
-    'credentials',
-    'limits',
-    'invalidation',
-    'storage',
-    'files',
-    'transcripts',
-    'captures',
-    'explanations',
-  ],
-  admission: ['protocol', 'api', 'storage', 'explanations'],
-  services: ['protocol', 'providers', 'storage', 'files', 'invalidation', 'upstream', 'server'],
-  server: ['protocol', 'api', 'access', 'storage', 'admission', 'explanations'],
-  console: ['protocol', 'providers', 'api', 'access', 'invalidation', 'storage'],
-  sim: ['protocol'],
-  alerts: ['upstream', 'storage', 'limits'],
-  exports: ['upstream', 'storage'],
-  prove: ['sim'],
-  threads: [
-    'protocol',
-    'providers',
-    'storage',
-    'formats',
-    'upstream',
-    'access',
-    'credentials',
-    'limits',
-    'invalidation',
-    'health',
-    'pins',
-    'captures',
-    'exchange',
-    'files',
-    'gateway',
-    'batches',
-    'guardrails',
-    'plugins',
-    'tools',
-    'api',
-    'dialects',
-    'admission',
-    'services',
-    'server',
-    'console',
-    'sim',
-    'tasks',
-    'sandbox',
-    'transcripts',
-    'alerts',
-    'exports',
-    'explanations',
-  ],
-  commands: [
-    'alerts',
-    'explanations',
-    'threads',
-    'services',
-    'protocol',
-    'providers',
-    'storage',
-    'access',
-    'credentials',
-    'captures',
-    'prove',
-  ],
-  main: ['commands'],
-  cli: ['commands'],
+/** The rooms, from the ground up: a room may import those above it in this list, unless NEVER says otherwise. */
+const ROOMS = [
+  'base',
+  'protocol',
+  'dialects',
+  'formats',
+  'storage',
+  'providers',
+  'callers',
+  'exchange',
+  'features',
+  'pipeline',
+  'batches',
+  'api',
+  'server',
+  'process',
+  'apps',
+]
+
+/** What a room may not import although it stands above, except below the folders of `but`. */
+const NEVER: Readonly<
+  Record<string, { readonly rooms: readonly string[]; readonly but?: readonly string[] }>
+> = {
+  formats: { rooms: ['dialects'] },
+  storage: { rooms: ['dialects', 'formats'] },
+  providers: { rooms: ['dialects'] },
+  callers: { rooms: ['dialects', 'formats'] },
+  exchange: { rooms: ['dialects'] },
+  // They meet in the contracts of `exchange`; guardrails are rules and texts that the guard stage applies.
+  pipeline: { rooms: ['dialects', 'features'], but: ['features/guardrails', 'features/tasks/pool'] },
+  api: { rooms: ['formats'] },
+  server: { rooms: ['dialects', 'formats', 'providers', 'pipeline', 'batches'] },
 }
 
-const LEAVES = [
-  'calls',
-  'config',
-  'errors',
-  'clock',
-  'fairness',
-  'ids',
-  'json',
-  'lists',
-  'log',
-  'metrics',
-  'money',
-  'nearest',
-  'ready',
-  'scrub',
-  'settings',
-  'signal',
-  'telemetry',
-]
-/** Each leaf may use these others. */
-const LEAF_IMPORTS: Readonly<Record<string, readonly string[]>> = {
-  config: ['settings', 'log', 'providers', 'telemetry'],
-  log: ['errors', 'clock'],
-  errors: [],
-  clock: [],
-  fairness: ['clock'],
-  ids: [],
-  json: ['errors'],
-  lists: [],
-  metrics: [],
-  money: [],
-  nearest: [],
-  ready: [],
-  scrub: [],
-  settings: ['nearest'],
-  signal: [],
-  calls: ['clock', 'ready'],
-  telemetry: ['log', 'metrics', 'clock', 'money', 'fairness'],
+/** Against the order of the list: what stands beside the gateway is wired like the rest. */
+const WIRED: Readonly<Record<string, readonly string[]>> = { process: ['apps/console', 'apps/simulator'] }
+
+/** Rooms of separate parts, and which part may import which. */
+const PARTS: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  features: {
+    'features/tasks': ['features/guardrails'],
+    'features/plugins': ['features/guardrails', 'features/tasks'],
+    'features/tools': ['features/files', 'features/sandbox', 'features/tasks'],
+  },
+  apps: { 'apps/commands': ['apps/prove'], 'apps/prove': ['apps/simulator'] },
 }
 
 /** Packages that only these files may know, so that they can be replaced in one place. */
@@ -204,20 +79,25 @@ function specifiers(file: string): string[] {
   return [...found].map(match => match[1] ?? match[2] ?? match[3] ?? '')
 }
 
-/** `pipeline/turn/attempt.ts` -> `gateway`. */
-function unit(path: string): string {
-  const name = relative(SRC, path)
-  return name.split('/')[0]?.replace(/\.ts$/, '') ?? ''
-}
+const isBelow = (place: string, folders: readonly string[]): boolean =>
+  folders.some(folder => place.startsWith(`${folder}/`))
 
-/** `every folder` stands for all folders but the composition root, the entries, and what only the command line uses. */
-function wordsIn(cell: string): string[] {
-  if (cell === 'every folder') {
-    return Object.keys(MAY_IMPORT).filter(
-      name => !['threads', 'prove', 'commands', 'main', 'cli'].includes(name),
-    )
+/** Why a file may not import the other, both below `src`; null: it may. */
+function fault(from: string, to: string): string | null {
+  const [room = '', other = ''] = [from, to].map(path => path.split('/')[0])
+  if (room === other) {
+    const [part = '', otherPart = ''] = [from, to].map(path => path.split('/').slice(0, 2).join('/'))
+    const parts = PARTS[room]
+    return parts === undefined || part === otherPart || parts[part]?.includes(otherPart) === true
+      ? null
+      : 'is another part'
   }
-  return cell.match(/[a-z]+/g) ?? []
+  // The entries.
+  if (!from.includes('/')) return other === 'apps' ? null : 'is not for entries'
+  if (ROOMS.indexOf(other) > ROOMS.indexOf(room))
+    return isBelow(to, WIRED[room] ?? []) ? null : 'stands below'
+  const { rooms = [], but = [] } = NEVER[room] ?? {}
+  return rooms.includes(other) && !isBelow(to, but) ? 'is kept apart' : null
 }
 
 const files = sourceFiles()
@@ -227,39 +107,19 @@ const imports: Import[] = files.flatMap(file =>
     .map(specifier => ({ from: file, to: resolve(dirname(file), specifier) })),
 )
 
-t.test('every import goes the way the table allows', async t => {
+t.test('every import goes up the list of rooms', async t => {
   t.ok(files.length > 20, 'the sources were found')
   for (const { from, to } of imports) {
-    const [source, target] = [unit(from), unit(to)]
-    if (source === target) continue
-    const allowed = LEAVES.includes(source)
-      ? (LEAF_IMPORTS[source] ?? [])
-      : [...LEAVES, ...(MAY_IMPORT[source] ?? [])]
-    if (!allowed.includes(target)) t.fail(`${relative(SRC, from)} ${relative(SRC, to)}`)
+    const [file, imported] = [relative(SRC, from), relative(SRC, to)]
+    const why = fault(file, imported)
+    if (why !== null) t.fail(`${file}: ${imported} ${why}`)
   }
 })
 
-t.test('every source folder stands in the table', async t => {
-  for (const file of files) {
-    const name = unit(file)
-    t.ok(LEAVES.includes(name) || name in MAY_IMPORT, `${name} has a row`)
-  }
-})
-
-t.test('docs/architecture.md has the same table', async t => {
-  const page = readFileSync(resolve(SRC, '../docs/architecture.md'), 'utf8')
-  const [, section = ''] = /\n## Who may import whom\n([\s\S]*?)(?:\n## |$)/.exec(page) ?? []
-  const documented = section
-    .split('\n')
-    .filter(line => line.startsWith('| `'))
-    .map(line => line.split('|').map(cell => cell.trim()))
-    .map(([, name = '', names = '']) => [name.replaceAll('`', ''), wordsIn(names).toSorted()])
-  t.same(
-    Object.fromEntries(documented),
-    Object.fromEntries(Object.entries(MAY_IMPORT).map(([name, names]) => [name, names.toSorted()])),
-  )
-  const leaves = /\nLeaves: (.*)\n/.exec(section)?.[1] ?? ''
-  t.same(wordsIn(leaves).toSorted(), LEAVES.toSorted(), 'leaves')
+t.test('every folder at the top of the source is a room with a README', async t => {
+  const folders = readdirSync(SRC, { withFileTypes: true }).filter(entry => entry.isDirectory())
+  t.same(folders.map(({ name }) => name).toSorted(), ROOMS.toSorted())
+  for (const { name } of folders) t.ok(existsSync(join(SRC, name, 'README.md')), name)
 })
 
 t.test('there are no import cycles', async t => {
@@ -284,17 +144,15 @@ t.test('there are no import cycles', async t => {
 /** The only file of a folder that other folders may import, for folders that have such a door. */
 const DOORS: Readonly<Record<string, string>> = {
   'api/models': 'models.ts',
-  commands: 'run.ts',
-  'commands/connect': 'clients.ts',
-  'commands/doctor': 'doctor.ts',
-  console: 'console.ts',
-  files: 'files.ts',
-  'gateway/answer': 'answer.ts',
-  'gateway/guard': 'guard.ts',
-  'gateway/routing': 'rank.ts',
-  'gateway/accounting': 'account.ts',
-  'guardrails/expressions': 'engine.ts',
-  'sandbox/embedded': 'embedded.ts',
+  'apps/commands': 'run.ts',
+  'apps/commands/connect': 'clients.ts',
+  'apps/commands/doctor': 'doctor.ts',
+  'features/guardrails/expressions': 'engine.ts',
+  'features/sandbox/embedded': 'embedded.ts',
+  'pipeline/accounting': 'account.ts',
+  'pipeline/answer': 'answer.ts',
+  'pipeline/guard': 'guard.ts',
+  'pipeline/routing': 'rank.ts',
   'server/node': 'front.ts',
   'server/uws': 'front.ts',
   'storage/migrations': 'migrate.ts',
@@ -308,15 +166,6 @@ t.test('folders with a door are entered by it', async t => {
     for (const { from, to } of entered) {
       if (to !== join(folder, door)) t.fail(`${relative(SRC, from)} ${relative(SRC, to)}`)
     }
-  }
-})
-
-t.test('no two folders import each other', async t => {
-  const between = new Set(imports.map(({ from, to }) => `${unit(from)} ${unit(to)}`))
-  for (const pair of between) {
-    const [one = '', other = ''] = pair.split(' ')
-    if (one >= other) continue
-    if (between.has(`${other} ${one}`)) t.fail(`${one} and ${other}`)
   }
 })
 
@@ -336,7 +185,7 @@ const PROCESS_STATE: readonly {
   {
     what: 'the environment is read in process/config/config.ts, set where the HTTP library wants its header limit, and cleared in the child of the sandbox',
     use: /process\.env\b|process\[\s*'env'\s*\]|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b/,
-    files: ['process/config/config.ts', 'features/sandbox/embedded/confine.ts', 'server/uws/front.ts'],
+    files: ['features/sandbox/embedded/confine.ts', 'process/config/config.ts', 'server/uws/front.ts'],
   },
   { what: 'no source sets a flag of V8 at run time', use: /setFlagsFromString/, files: [] },
   {

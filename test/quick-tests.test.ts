@@ -17,8 +17,8 @@ const TESTS = [
   'test/support/clock.test.ts',
 ]
 const TEXTS: Readonly<Record<string, string>> = {
-  'test/pipeline/turn/hedge.test.ts': `import { Attempt } from '../../src/gateway/attempt/attempt.ts'`,
-  'test/contract/limits.test.ts': `import { x } from '../../src/gateway/attempt/attempt.ts'`,
+  'test/pipeline/turn/hedge.test.ts': `import { Attempt } from '../../../src/pipeline/turn/attempt.ts'`,
+  'test/contract/limits.test.ts': `import { x } from '../../../src/pipeline/turn/attempt.ts'`,
   'test/support/clock.test.ts': `import { TestClock } from '../support/test-clock.ts'`,
 }
 const tree = { tests: TESTS, read: (file: string) => TEXTS[file] ?? '' }
@@ -56,7 +56,7 @@ t.test('the tests of the whole repository are always run', async t => {
 t.test('every file that can be chosen for a folder is there', async t => {
   const root = join(import.meta.dirname, '..')
   const tests = allTests()
-  const folders = new Set(tests.map(test => `src/${test.split('/')[1]}/none.ts`))
+  const folders = new Set(tests.map(test => `src/${test.split('/').slice(1, 3).join('/')}/none.ts`))
   t.ok(folders.size > 30)
   const { run, left } = choose([...folders], { tests, read: () => '' })
   t.same(

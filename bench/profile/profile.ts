@@ -1,7 +1,7 @@
 /**
  * Reads V8's samples: time or bytes by stage, by function, and as a call tree. Pure.
  *
- * A stage is a folder of `src`, or a subfolder of `gateway`: the cost of a function of Node.js, of a package or of V8
+ * A stage is a room of `src`, or a folder in one: the cost of a function of Node.js, of a package or of V8
  * counts towards the stage that called it. Code that none of our functions called is listed under its own name.
  */
 import type { HeapProfiler, Profiler } from 'node:inspector'
@@ -79,7 +79,7 @@ function stageOf({ functionName, url }: Frame, root: string, caller: string): st
   if (outside !== undefined && url === '') return outside
   if (!url.startsWith(root)) return caller
   const folders = url.slice(root.length).split('/').slice(0, -1)
-  return folders[0] === 'gateway' ? folders.slice(0, 2).join('/') : (folders[0] ?? 'src')
+  return folders.length === 0 ? 'src' : folders.slice(0, 2).join('/')
 }
 
 function nameOf({ functionName, url, lineNumber }: Frame, root: string): string {

@@ -15,7 +15,6 @@ import type { GatewayTasks, RunOptions } from '../features/tasks/pool/pool.ts'
 import { STORE_FAILED, type StoreBatchOutput, type StoreVerb } from '../features/tasks/store-batch.ts'
 import type { TASKS } from '../features/tasks/table.ts'
 import { type InputOf, type OutputOf, TaskError } from '../features/tasks/task.ts'
-import type { Config } from '../process/config/config.ts'
 import type { BatchCreation } from '../protocol/management/batch-creation.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/management/batches.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
@@ -23,6 +22,7 @@ import type { AcceptedBatch, BatchRecord, BatchRoom, OpeningBatch } from '../sto
 import { StoreError } from '../storage/store.ts'
 import { AcceptancePlaces, keyTaken } from './acceptance-places.ts'
 import type { ProbeService } from './services/service-probe.ts'
+import type { BatchSettings } from './settings.ts'
 import type { ReadBody, Upload, Uploads } from './uploads.ts'
 
 /** A request to make a batch, before its body is read. */
@@ -67,7 +67,7 @@ export interface AcceptDeps {
 }
 
 /** Bounds of one batch, and of all batches of a workspace that the Store keeps. */
-export type BatchBounds = Pick<Config['batches'], 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'>
+export type BatchBounds = Pick<BatchSettings, 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'>
 
 /** `completion_window`. */
 const WINDOW_MS = 24 * 3_600_000

@@ -9,7 +9,7 @@ import { type Clock, unixSeconds } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { AttemptRecord, ClientRequest } from '../exchange/exchange.ts'
-import type { Recording } from '../features/captures/recording.ts'
+import type { Observation } from '../exchange/observer.ts'
 import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
 import type { WireRequest } from '../formats/format.ts'
@@ -101,7 +101,7 @@ const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
 export async function embed(
   shared: EmbedDeps,
   call: EmbeddingsCall,
-  recording: Recording | null,
+  recording: Observation | null,
 ): Promise<EmbeddingsOutcome> {
   const deps = recording === null ? shared : recording.within(shared)
   const exchange = new EmbeddingsExchange(call, unixSeconds(deps.clock))

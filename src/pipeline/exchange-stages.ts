@@ -7,8 +7,8 @@ import type { Clock } from '../base/clock.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { Stage } from '../base/metrics/stages.ts'
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
+import type { Observation } from '../exchange/observer.ts'
 import { type RankingNotes, UNRANKED } from '../exchange/reasons.ts'
-import type { Recording } from '../features/captures/recording.ts'
 import { type Answer, DebugNotes } from './answer/answer.ts'
 import type { Guard, Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
@@ -35,7 +35,7 @@ export class RoutedExchange extends Exchange {
   plugins: PluginChain | null = null
   override ranking: RoutedNotes = UNROUTED
   /** Null if no capture includes it. */
-  recording: Recording | null = null
+  recording: Observation | null = null
   /**
    * True if a batch service has taken its model call: it ends without accounting, and another exchange gets the reply.
    */

@@ -7,15 +7,8 @@ import { GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from '../exchange/exchange.ts'
+import type { ActivePlugin, AnyPlugin, Fitting, Inspect, Plugin, Verdict } from '../exchange/plugin.ts'
 import { unseenTexts } from '../features/guardrails/texts/request-texts.ts'
-import type {
-  ActivePlugin,
-  AnyPlugin,
-  Fitting,
-  Inspect,
-  Plugin,
-  Verdict,
-} from '../features/plugins/plugin.ts'
 import type { Annotation, OutputItem } from '../protocol/items.ts'
 import type { Citable } from '../protocol/parts.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

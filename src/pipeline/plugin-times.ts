@@ -6,7 +6,7 @@
 import type { Clock } from '../base/clock.ts'
 import { isPending } from '../base/maybe-promise.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
-import type { ActivePlugin } from '../features/plugins/plugin.ts'
+import type { ActivePlugin } from '../exchange/plugin.ts'
 
 interface Spent {
   ms: number

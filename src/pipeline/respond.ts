@@ -9,7 +9,7 @@ import { unixSeconds } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
-import type { RunningCaptures } from '../features/captures/running.ts'
+import type { Observer } from '../exchange/observer.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
@@ -78,7 +78,7 @@ export interface GatewayDeps
   /** Absent: every request takes the general path. */
   readonly plans?: Pick<Plans, 'of'>
   /** Absent: nothing is captured. */
-  readonly captures?: Pick<RunningCaptures, 'isIdle' | 'open'>
+  readonly captures?: Observer
 }
 
 export function createGateway(shared: GatewayDeps): Gateway {

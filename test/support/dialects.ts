@@ -4,7 +4,7 @@ import { createChatCompletions } from '../../src/dialects/chat-completions.ts'
 import { createGemini } from '../../src/dialects/gemini.ts'
 import { createMessages } from '../../src/dialects/messages.ts'
 import { createResponsesDialect } from '../../src/dialects/responses.ts'
-import type { PluginDeps } from '../../src/features/plugins/plugin.ts'
+import type { PluginDeps } from '../../src/features/plugins/plugin-deps.ts'
 import { createPlugins } from '../../src/features/plugins/table.ts'
 import { createTools, type ToolDeps } from '../../src/features/tools/table.ts'
 import { loadConfig } from '../../src/process/config/config.ts'
@@ -14,8 +14,8 @@ const config = loadConfig([], {})
 
 /** The rows of both tables. When they are created, plugins and tools read the configuration alone. */
 export const OFFERED: Offered = {
-  plugins: new Set(createPlugins({ config } as PluginDeps).map(({ id }) => id)),
-  tools: new Set(createTools({ config } as ToolDeps).keys()),
+  plugins: new Set(createPlugins({ config } as Partial<PluginDeps> as PluginDeps).map(({ id }) => id)),
+  tools: new Set(createTools({ config } as Partial<ToolDeps> as ToolDeps).keys()),
   routers: new Set(['fusion', 'fusion-flash']),
   defaultModel: null,
 }

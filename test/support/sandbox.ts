@@ -4,10 +4,10 @@ import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Clock, systemClock } from '../../src/base/clock.ts'
-import type { SandboxSettings } from '../../src/features/sandbox/container-replies.ts'
 import { type Containers, createContainers } from '../../src/features/sandbox/containers.ts'
 import type { OpenTunnel } from '../../src/features/sandbox/run-network.ts'
 import type { Code, ContainerOwner, RunReply } from '../../src/features/sandbox/sandbox.ts'
+import type { SandboxSettings } from '../../src/features/sandbox/settings.ts'
 import { listening } from './listening.ts'
 
 export const OWNER: ContainerOwner = { organizationId: 'org-a', workspaceId: 'ws-a' }

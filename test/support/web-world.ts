@@ -1,7 +1,7 @@
 /** A gateway with a scripted model, a search engine and a server of pages: everything that the web tools need. */
 import { createServer, type RequestListener, type ServerResponse } from 'node:http'
 import type { Test } from 'tap'
-import type { SearchEngineRow } from '../../src/process/config/config.ts'
+import type { SearchEngineRow } from '../../src/features/tools/settings.ts'
 import { startAligned } from './aligned-gateway.ts'
 import type { TestGatewayOptions } from './gateway.ts'
 import { listening } from './listening.ts'

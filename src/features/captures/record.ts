@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer'
 import { isoInstant } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import type { AttemptRecord, ClientRequest, Exchange } from '../../exchange/exchange.ts'
-import type { OutputItem } from '../../protocol/items.ts'
+import type { ObservedEnd } from '../../exchange/observer.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
@@ -50,15 +50,6 @@ export interface RecordingFacts {
   readonly moreCalls: number
 }
 
-/** Facts that only the pipeline knows when the request is over. */
-export interface RequestEnd {
-  /** Guardrails look at replies: the bytes of providers have what callers must not see. */
-  readonly isReplyGuarded: boolean
-  /** The output that the client got. */
-  readonly output: readonly OutputItem[] | null
-  readonly error: GatewayError | null
-}
-
 /** A longer line would be one of bytes that are written as escapes: nobody can read that. */
 const RECORD_MAX_BYTES = 12 * 1024 * 1024
 
@@ -71,7 +62,7 @@ interface Raw {
 export function recordOf(
   recording: RecordingFacts,
   exchange: Exchange,
-  end: RequestEnd,
+  end: ObservedEnd,
 ): Uint8Array<ArrayBuffer> | null {
   const remover = new SecretScan(secretsOf(recording, exchange))
   const { asked, calls, moreCalls, startedMs } = recording
@@ -154,7 +145,7 @@ function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, att
   return cleaned(remover, JSON.stringify({ ...prompt, ...tools }))
 }
 
-function documentIn(remover: SecretScan, output: RequestEnd['output'], calls: readonly CallFacts[]): Raw {
+function documentIn(remover: SecretScan, output: ObservedEnd['output'], calls: readonly CallFacts[]): Raw {
   // Written only if it can be expected to be short enough.
   const replied = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
   if (output === null) return raw(null)

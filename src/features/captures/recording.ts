@@ -6,6 +6,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import type { ClientRequest, Exchange } from '../../exchange/exchange.ts'
+import type { Observation, ObservedEnd } from '../../exchange/observer.ts'
 import type {
   Transport,
   UpstreamCall,
@@ -13,14 +14,7 @@ import type {
   UpstreamHead,
   UpstreamRequest,
 } from '../../providers/upstream/transport.ts'
-import {
-  BODY_MAX_BYTES,
-  type CallFacts,
-  type RecordedBody,
-  type RecordingFacts,
-  type RequestEnd,
-  recordOf,
-} from './record.ts'
+import { BODY_MAX_BYTES, type CallFacts, type RecordedBody, type RecordingFacts, recordOf } from './record.ts'
 import { type ShownHeaders, secretsInRequest, shownOfReply, shownOfRequest } from './secrets.ts'
 
 interface RecordingDeps {
@@ -37,7 +31,7 @@ const CALLS_MAX = 16
 /** All bodies of one request. */
 const BODIES_MAX_BYTES = 4 * 1024 * 1024
 
-export class Recording {
+export class Recording implements Observation {
   readonly #asked: ClientRequest
   readonly #startedMs: number
   readonly #calls: RecordedCall[] = []
@@ -73,7 +67,7 @@ export class Recording {
   }
 
   /** The request is over: makes its record. Nothing of it is kept where its data must not be. */
-  end(exchange: Exchange, end: RequestEnd): void {
+  end(exchange: Exchange, end: ObservedEnd): void {
     if (this.isOver) return
     this.isOver = true
     const { provider } = exchange.prompt

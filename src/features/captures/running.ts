@@ -5,6 +5,7 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
+import type { Observer } from '../../exchange/observer.ts'
 import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
 import { Recording } from './recording.ts'
 
@@ -51,7 +52,7 @@ const WAITING_MAX_BYTES = 16 * 1024 * 1024
 /** Of all requests of a thread that are being recorded. */
 const HELD_MAX_BYTES = 64 * 1024 * 1024
 
-export class RunningCaptures {
+export class RunningCaptures implements Observer {
   /** No capture runs here. Written here alone. */
   isIdle = true
   readonly #deps: RunningCapturesDeps

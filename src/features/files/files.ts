@@ -6,12 +6,12 @@ import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { Places } from '../../base/fairness/places.ts'
 import { fileId } from '../../base/ids.ts'
-import type { Config } from '../../process/config/config.ts'
 import type { FileRecord, FileStore, FileText, WorkspacePlace } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
 import type { ContentSource, FileContents } from './contents.ts'
 import { createFolderContents } from './folder.ts'
 import { createS3Contents, type S3Deps } from './s3.ts'
+import type { FileSettings } from './settings.ts'
 
 export { bytesSource } from './contents.ts'
 export { cleanFilename } from './filename.ts'
@@ -28,7 +28,7 @@ type TextSource =
 interface FilesDeps {
   readonly store: Pick<Store, 'files'>
   readonly contents: FileContents
-  readonly room: Pick<Config['tools']['files'], 'maxFileBytes' | 'maxFiles' | 'maxBytes'>
+  readonly room: Pick<FileSettings, 'maxFileBytes' | 'maxFiles' | 'maxBytes'>
   readonly readText: ReadText
   readonly clock: Clock
 }
@@ -44,10 +44,7 @@ interface Incoming {
 }
 
 /** The folder or bucket of the settings. */
-export function openContents(
-  { url, endpoint, region, ...keys }: Config['tools']['files'],
-  deps: S3Deps,
-): FileContents {
+export function openContents({ url, endpoint, region, ...keys }: FileSettings, deps: S3Deps): FileContents {
   if (url.startsWith('file:')) return createFolderContents(url.slice('file:'.length))
   const [bucket = '', ...prefix] = url.slice('s3://'.length).split('/')
   const { accessKeyId, secretAccessKey } = keys

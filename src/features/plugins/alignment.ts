@@ -6,7 +6,7 @@
 import { GatewayError } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
+import type { ActivePlugin, Inspect, Plugin, PluginReport, Verdict } from '../../exchange/plugin.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../../protocol/limits.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../../protocol/response.ts'
@@ -21,11 +21,12 @@ import {
   rejectedItems,
   textsOfMessage,
 } from './alignment-message.ts'
-import type { ActivePlugin, Inspect, Plugin, PluginDeps, PluginReport, Verdict } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { isPrivate } from './question.ts'
+import type { AlignmentSettings } from './settings.ts'
 
 interface AlignmentDeps extends Pick<PluginDeps, 'ask' | 'clock' | 'policyAgainst'> {
-  readonly config: Pick<Config, 'alignment'>
+  readonly config: { readonly alignment: AlignmentSettings }
   readonly metrics: Pick<Metrics, 'alignmentOutcomes'>
   readonly tasks: Pick<GatewayTasks, 'runInlineOr'>
 }

@@ -3,10 +3,11 @@
  * cost tier. Each reads the settings of its own plugin only.
  */
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type RouterName, routerOf } from '../../protocol/routers.ts'
-import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { type Band, type BandOrder, ceilingOf, orderByBand, TIER_BANDS } from './routers/bands.ts'
 import { type ClassifierDeps, createClassifier, type TaskClassifier } from './routers/classifier.ts'
 import { lastAssistantModel, withoutModels } from './routers/conversation.ts'

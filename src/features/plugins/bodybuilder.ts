@@ -5,18 +5,18 @@
 
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
+import type { ActivePlugin, BuiltInRouter, RoutableModel, Verdict } from '../../exchange/plugin.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf } from '../../protocol/routers.ts'
-import type { ActivePlugin, BuiltInRouter, RoutableModel, Verdict } from './plugin.ts'
 import { answerText } from './question.ts'
 import { readObject } from './routers/classifier.ts'
 import { userWords } from './routers/conversation.ts'
 import { noModels, type PoolDeps, poolOf } from './routers/pool.ts'
+import type { RouterSettings } from './settings.ts'
 
 interface BodyBuilderDeps extends PoolDeps {
-  readonly config: Pick<Config, 'routers'>
+  readonly config: { readonly routers: RouterSettings }
 }
 
 /** Models that may write: the first choice and two fallbacks. */

@@ -5,12 +5,13 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Fitting, Plugin } from '../../exchange/plugin.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { LEAST_TOKENS_SHARE, ORDINARY_OUTPUT_TOKENS, SMALL_CONTEXT_TOKENS } from '../../protocol/limits.ts'
 import { itemsOf, type ResponsesRequest } from '../../protocol/request.ts'
 import { isShownTool } from '../../protocol/tools.ts'
 import { compressContext } from '../tasks/compress-context.ts'
-import type { ActivePlugin, Fitting, ModelFacts, Plugin, PluginDeps } from './plugin.ts'
+import type { ModelFacts, PluginDeps } from './plugin-deps.ts'
 
 interface ContextCompressionDeps extends Pick<PluginDeps, 'tokensOf' | 'truncates'> {
   readonly modelFacts: Pick<ModelFacts, 'hasSmallContext'>

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto'
 import { GatewayError, INTERNAL_MESSAGE, RETRY_AFTER_SECONDS, refuseField } from '../../base/errors.ts'
 import { abortSignalOf } from '../../base/signal.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Plugin, PluginReport } from '../../exchange/plugin.ts'
 import type { ParsedFileAnnotation } from '../../protocol/parts.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { Ocr } from '../../providers/upstream/ocr.ts'
@@ -26,7 +27,7 @@ import {
   textsOf,
   withDocuments,
 } from './file-parts.ts'
-import type { ActivePlugin, ModelFacts, Plugin, PluginDeps, PluginReport } from './plugin.ts'
+import type { ModelFacts, PluginDeps } from './plugin-deps.ts'
 
 export interface FileParserDeps extends FileReaderDeps, Pick<PluginDeps, 'filesByLink' | 'policyAgainst'> {
   readonly modelFacts: Pick<ModelFacts, 'takesFiles' | 'takesImages'>

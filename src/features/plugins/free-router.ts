@@ -1,7 +1,8 @@
 /** Free router: `gateway/free` picks a random free model that supports the features of the request. */
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, BuiltInRouter, RoutableModel } from '../../exchange/plugin.ts'
 import { routerOf } from '../../protocol/routers.ts'
-import type { ActivePlugin, BuiltInRouter, PluginDeps, RoutableModel } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { CHOSEN_MAX, chosenNames, noModels, type PoolDeps, stayWith } from './routers/pool.ts'
 
 type FreeRouterDeps = PoolDeps & Pick<PluginDeps, 'draw'>

@@ -4,9 +4,10 @@
  * reads them itself.
  */
 import { GatewayError } from '../../base/errors.ts'
+import type { ActivePlugin, Plugin } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 
 type FusionSlugDeps = Pick<PluginDeps, 'fusionModels'>
 

@@ -6,15 +6,16 @@
 import { GatewayError } from '../../base/errors.ts'
 import { parseJson, recordOrEmpty } from '../../base/json.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
+import type { ActivePlugin, Plugin } from '../../exchange/plugin.ts'
 import { answerFormat } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { mapConversation } from '../guardrails/texts/request-texts.ts'
-import type { ActivePlugin, Plugin, PluginDeps } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { answerText, isPrivate, question } from './question.ts'
+import type { ModerationSettings } from './settings.ts'
 
 interface ModerationDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
-  readonly config: Pick<Config, 'moderation'>
+  readonly config: { readonly moderation: ModerationSettings }
 }
 
 /** Deadline for each call, while the caller waits. */

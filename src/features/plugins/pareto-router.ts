@@ -5,9 +5,10 @@
 
 import { UNITS_PER_USD } from '../../base/money.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import { routerOf } from '../../protocol/routers.ts'
-import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { compare } from './routers/bands.ts'
 import { chosenNames, noModels, type PoolDeps, poolOf, stayWith } from './routers/pool.ts'
 import type { Level } from './routers/rankings.ts'

@@ -3,10 +3,10 @@
  * before its text is complete. Repairs run in the task pool, because texts may be long and hostile.
  */
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Plugin } from '../../exchange/plugin.ts'
 import type { OutputItem, OutputTextPart } from '../../protocol/items.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import type { ActivePlugin, Plugin } from './plugin.ts'
 import { withTextParts } from './question.ts'
 
 export interface ResponseHealingDeps {

@@ -5,11 +5,11 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
+import type { ActivePlugin, BuiltInRule, Verdict } from '../../exchange/plugin.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
-import type { ActivePlugin, BuiltInRule, Verdict } from './plugin.ts'
 import { answerText } from './question.ts'
 
 export interface StructuredOutputDeps {

@@ -4,9 +4,10 @@
  */
 import { refuseField } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import { routerOf } from '../../protocol/routers.ts'
-import type { ActivePlugin, Plugin, PluginDeps, RoutableModel } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { isToolTurn, recentResults } from './routers/conversation.ts'
 import { type JudgeDeps, type Judged, judge } from './routers/judge.ts'
 import { chosenNames, IDLE_MS, noModels, type PoolDeps } from './routers/pool.ts'

@@ -2,6 +2,8 @@
  * All plugins, in the order in which they process a request. A new plugin is a file and a row here. Plugins that refuse
  * requests come before those that cost money; those that repair an answer come before those that check it.
  */
+
+import type { AnyPlugin } from '../../exchange/plugin.ts'
 import { createAlignment } from './alignment.ts'
 import { createAutoBetaRouter, createAutoRouter } from './auto-router.ts'
 import { createBodyBuilder } from './bodybuilder.ts'
@@ -12,7 +14,7 @@ import { createFusionPlugin } from './fusion.ts'
 import { createJevRouter } from './jev-router.ts'
 import { createModeration } from './moderation.ts'
 import { createParetoRouter } from './pareto-router.ts'
-import type { AnyPlugin, PluginDeps } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 import { createResponseHealing } from './response-healing.ts'
 import { createStructuredOutput } from './structured-output.ts'
 import { createSwitchyardRouter } from './switchyard-router.ts'

@@ -5,12 +5,13 @@
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { ActivePlugin, Plugin, PluginReport } from '../../exchange/plugin.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { Citable } from '../../protocol/parts.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
-import type { ActivePlugin, Plugin, PluginDeps, PluginReport } from './plugin.ts'
+import type { PluginDeps } from './plugin-deps.ts'
 
 type WebDeps = Pick<PluginDeps, 'webSearcher' | 'clock'>
 

@@ -4,11 +4,9 @@
  */
 
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
-import type { Config } from '../../process/config/config.ts'
 import type { EngineResult, LimitStop, RunOutput } from './engine.ts'
 import type { RunReply, RunRequest } from './sandbox.ts'
-
-export type SandboxSettings = Config['tools']['sandbox']
+import type { SandboxSettings } from './settings.ts'
 
 /** Files, folders and links of one container. */
 export const FILES_MAX = 2_000

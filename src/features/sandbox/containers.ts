@@ -6,20 +6,13 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { randomText } from '../../base/ids.ts'
 import type { Log } from '../../base/log/log.ts'
-import {
-  busy,
-  FILES_MAX,
-  notFound,
-  notOffered,
-  replyOf,
-  type SandboxSettings,
-  withoutNetwork,
-} from './container-replies.ts'
+import { busy, FILES_MAX, notFound, notOffered, replyOf, withoutNetwork } from './container-replies.ts'
 import type { EngineContainer, EngineLimits, SandboxEngine } from './engine.ts'
 import { filePath } from './paths.ts'
 import type { OpenTunnel } from './run-network.ts'
 import { RunQueue } from './run-queue.ts'
 import type { ContainerOwner, ContainerTerms, RunReply, RunRequest, SandboxCalls } from './sandbox.ts'
+import type { SandboxSettings } from './settings.ts'
 
 interface ContainersOptions {
   readonly settings: SandboxSettings

@@ -3,10 +3,6 @@
  * back to the model with the reason. Responses only.
  */
 import { GatewayError } from '../../base/errors.ts'
-import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
-import { objectSchema } from '../../protocol/json/object-schema.ts'
-import type { Tool } from '../../protocol/tools.ts'
-import { PatchFault, type PatchOperation, parseOperation } from './apply-patch/operation.ts'
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -15,7 +11,11 @@ import type {
   ToolDeclaration,
   ToolEntry,
   ToolPlace,
-} from './tool.ts'
+} from '../../exchange/server-tool.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import { PatchFault, type PatchOperation, parseOperation } from './apply-patch/operation.ts'
 
 const NATIVE = 'apply_patch'
 

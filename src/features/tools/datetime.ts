@@ -1,8 +1,14 @@
 /** The datetime server tool: the current date and time in a time zone. */
 import type { Clock } from '../../base/clock.ts'
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolOutcome,
+} from '../../exchange/server-tool.ts'
 import { isTimeZone } from '../../protocol/gateway-tools.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
-import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const DEFAULT_TIMEZONE = 'UTC'
 

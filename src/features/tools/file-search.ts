@@ -6,16 +6,6 @@
 import { refuseField } from '../../base/errors.ts'
 import { isFileId } from '../../base/ids.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
-import { objectSchema } from '../../protocol/json/object-schema.ts'
-import { FILE_RESULTS_MAX } from '../../protocol/limits.ts'
-import type { Tool } from '../../protocol/tools.ts'
-import type { Files } from '../files/files.ts'
-import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter.ts'
-import type { GatewayTasks } from '../tasks/pool/pool.ts'
-import type { ScoredPassage } from '../tasks/search-files.ts'
-import { TaskError } from '../tasks/task.ts'
-import { placeOf } from './stored-texts.ts'
 import type {
   RequestedTool,
   ServerTool,
@@ -25,12 +15,22 @@ import type {
   ToolEntry,
   ToolOutcome,
   ToolPlace,
-} from './tool.ts'
+} from '../../exchange/server-tool.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import { FILE_RESULTS_MAX } from '../../protocol/limits.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { StorageSettings } from '../../storage/settings.ts'
+import type { Files } from '../files/files.ts'
+import { type AttributeFilter, attributeFilter } from '../tasks/attribute-filter.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
+import type { ScoredPassage } from '../tasks/search-files.ts'
+import { TaskError } from '../tasks/task.ts'
+import { placeOf } from './stored-texts.ts'
 
 interface FileSearchDeps {
   readonly files: Pick<Files, 'find'>
   readonly tasks: Pick<GatewayTasks, 'run'>
-  readonly config: { readonly storage: Config['storage'] }
+  readonly config: { readonly storage: StorageSettings }
 }
 
 /** The store of all files of the workspace. */

@@ -2,6 +2,14 @@
  * The files server tool: lists, reads, writes and edits files of the workspace. An edit creates a new file with the
  * same name.
  */
+
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolOutcome,
+} from '../../exchange/server-tool.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FileRecord } from '../../storage/files.ts'
 import {
@@ -12,7 +20,6 @@ import {
   TextFault,
   textArgument,
 } from './stored-texts.ts'
-import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const LIST_MAX = 100
 const OPERATIONS = ['list', 'read', 'write', 'edit'] as const

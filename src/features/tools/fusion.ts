@@ -4,6 +4,7 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'
+import type { ServerTool, ToolEntry, ToolOutcome, ToolProgress } from '../../exchange/server-tool.ts'
 import type { FusionAnalysis } from '../../protocol/events.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import { conversationOf } from './conversation.ts'
@@ -19,7 +20,6 @@ import {
   isWithheld,
   outerModel,
 } from './models/inner-request.ts'
-import type { ServerTool, ToolEntry, ToolOutcome, ToolProgress } from './tool.ts'
 
 interface FusionDeps {
   readonly askAs: AskAs

@@ -4,11 +4,18 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import type { AskAs, Exchange } from '../../exchange/exchange.ts'
+import type {
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolEntry,
+  ToolOutcome,
+  ToolSession,
+} from '../../exchange/server-tool.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { RequestedTool, ServerTool, ToolCall, ToolEntry, ToolOutcome, ToolSession } from './tool.ts'
 
 interface ImageGenerationDeps {
   readonly catalog: Catalog

@@ -1,6 +1,6 @@
 /** Names for tools that a request may list several times, each as its own function. Pure. */
 import { GatewayError } from '../../base/errors.ts'
-import type { ToolEntry } from './tool.ts'
+import type { ToolEntry } from '../../exchange/server-tool.ts'
 
 /** Characters of a function's name that every provider takes, less those of a suffix. */
 const FUNCTION_NAME_MAX = 60

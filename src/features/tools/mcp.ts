@@ -7,7 +7,17 @@ import { GatewayError } from '../../base/errors.ts'
 import { parseJson, record } from '../../base/json.ts'
 import { abortSignalOf } from '../../base/signal.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
+import type {
+  DueCall,
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolDisplay,
+  ToolEntry,
+  ToolOutcome,
+  ToolSession,
+} from '../../exchange/server-tool.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { functionName } from '../../protocol/tools.ts'
@@ -26,21 +36,11 @@ import { McpFailure, type McpItemError } from './mcp/failure.ts'
 import type { McpLibrary } from './mcp/library.ts'
 import { listTools, type McpTool, type ToolFilter, ToolListing } from './mcp/listing.ts'
 import { type NamedServer, namedServers } from './mcp/servers.ts'
-import type {
-  DueCall,
-  FunctionDeclaration,
-  RequestedTool,
-  ServerTool,
-  ToolCall,
-  ToolDisplay,
-  ToolEntry,
-  ToolOutcome,
-  ToolSession,
-} from './tool.ts'
+import type { McpSettings } from './settings.ts'
 
 interface McpDeps {
   readonly clock: Clock
-  readonly config: Pick<Config, 'tools'>
+  readonly config: { readonly tools: { readonly mcp: McpSettings } }
   readonly mcpLibrary: McpLibrary
   /** The proxy of an address. Default: none. */
   readonly proxyOf?: ProxyOf

@@ -2,10 +2,6 @@
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import { objectSchema } from '../../protocol/json/object-schema.ts'
-import type { MemoryPlace } from '../../storage/files.ts'
-import type { Store } from '../../storage/store.ts'
-import { placeOf, requiredArgument, TextFault, textArgument } from './stored-texts.ts'
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -13,7 +9,11 @@ import type {
   ToolCall,
   ToolEntry,
   ToolOutcome,
-} from './tool.ts'
+} from '../../exchange/server-tool.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import type { MemoryPlace } from '../../storage/files.ts'
+import type { Store } from '../../storage/store.ts'
+import { placeOf, requiredArgument, TextFault, textArgument } from './stored-texts.ts'
 
 interface MemoryDeps {
   readonly store: Pick<Store, 'memory'>

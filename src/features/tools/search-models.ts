@@ -1,9 +1,15 @@
 /** The experimental__search_models server tool: searches the catalogue for models. */
 import { texts } from '../../base/json.ts'
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolOutcome,
+} from '../../exchange/server-tool.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { Model } from '../../protocol/provider.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from './tool.ts'
 
 const NAME = 'experimental__search_models'
 const RESULTS_DEFAULT = 5

@@ -3,7 +3,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { AskAs } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
+import type { ServerTool } from '../../exchange/server-tool.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { ProxyOf } from '../../providers/upstream/egress.ts'
 import type { FetchPage } from '../../providers/upstream/pages/fetch-page.ts'
@@ -30,15 +30,15 @@ import { createAdvisor } from './models/advisor.ts'
 import { createSubagent } from './models/subagent.ts'
 import type { StateSeal } from './models/subagent-state.ts'
 import { createSearchModels } from './search-models.ts'
-import type { ServerTool } from './tool.ts'
+import type { ToolSettings } from './settings.ts'
 import { createToolSearch } from './tool-search.ts'
 import type { WebEngines } from './web/engines.ts'
 import { createWebFetch } from './web-fetch.ts'
 import { createWebSearch } from './web-search.ts'
 
-/** Dependencies of all server tools: build-gateway passes them whole, and each tool picks what it uses. */
+/** Dependencies of all server tools: the composition root passes them whole, and each tool picks what it uses. */
 export interface ToolDeps {
-  readonly config: Config
+  readonly config: ToolSettings
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics

@@ -5,12 +5,19 @@
 import { RE2JS } from 're2js'
 import { refuseField } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type {
+  RequestedTool,
+  ServerTool,
+  ToolEntry,
+  ToolOutcome,
+  ToolPlace,
+  ToolSession,
+} from '../../exchange/server-tool.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
 import type { Tool } from '../../protocol/tools.ts'
-import type { RequestedTool, ServerTool, ToolEntry, ToolOutcome, ToolPlace, ToolSession } from './tool.ts'
 
 const RESULTS_DEFAULT = 5
 const RESULTS_MAX = 50

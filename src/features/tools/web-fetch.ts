@@ -9,11 +9,6 @@ import { texts } from '../../base/json.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import { objectSchema } from '../../protocol/json/object-schema.ts'
-import type { Tool } from '../../protocol/tools.ts'
-import { type FetchPage, PageError } from '../../providers/upstream/pages/fetch-page.ts'
-import type { GatewayTasks } from '../tasks/pool/pool.ts'
-import { TaskError } from '../tasks/task.ts'
 import type {
   RequestedTool,
   ServerTool,
@@ -23,7 +18,12 @@ import type {
   ToolOutcome,
   ToolPlace,
   ToolSession,
-} from './tool.ts'
+} from '../../exchange/server-tool.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import { type FetchPage, PageError } from '../../providers/upstream/pages/fetch-page.ts'
+import type { GatewayTasks } from '../tasks/pool/pool.ts'
+import { TaskError } from '../tasks/task.ts'
 import { EngineFailure } from './web/call-engine.ts'
 import { type Admits, createAdmits, domainsRefusal } from './web/domains.ts'
 import { type WebEngine, type WebEngines, webUrl } from './web/engines.ts'

@@ -6,8 +6,6 @@
 import type { Log } from '../../base/log/log.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import { objectSchema } from '../../protocol/json/object-schema.ts'
-import { type Tool, WEB_SEARCH_TYPES } from '../../protocol/tools.ts'
 import type {
   RequestedTool,
   ServerTool,
@@ -19,7 +17,9 @@ import type {
   ToolPlace,
   ToolProgress,
   ToolSession,
-} from './tool.ts'
+} from '../../exchange/server-tool.ts'
+import { objectSchema } from '../../protocol/json/object-schema.ts'
+import { type Tool, WEB_SEARCH_TYPES } from '../../protocol/tools.ts'
 import { EngineFailure } from './web/call-engine.ts'
 import type { WebEngine, WebEngines } from './web/engines.ts'
 import { citableOf, foundText } from './web/found-text.ts'

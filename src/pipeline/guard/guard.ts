@@ -9,6 +9,7 @@ import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { RequestSignal } from '../../base/signal.ts'
 import type { Guardrails } from '../../callers/guardrails.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { PolicyLookup } from '../../exchange/plugin.ts'
 import { mergeGuardrails } from '../../features/guardrails/policy.ts'
 import { type Action, type Author, type Finding, redact, strictest } from '../../features/guardrails/rules.ts'
 import {
@@ -17,7 +18,6 @@ import {
   unseenTexts,
   withTexts,
 } from '../../features/guardrails/texts/request-texts.ts'
-import type { PolicyLookup } from '../../features/plugins/plugin.ts'
 import { PATIENCE_MS } from '../../features/tasks/pool/pool.ts'
 import type { Provider } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'

@@ -5,7 +5,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Quota } from '../../callers/limits/quota.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { RoutableModel, RoutableModels } from '../../features/plugins/plugin.ts'
+import type { RoutableModel, RoutableModels } from '../../exchange/plugin.ts'
 import { type Endpoint, type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf, withVariants } from '../../protocol/routers.ts'

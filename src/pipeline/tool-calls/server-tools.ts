@@ -9,7 +9,7 @@ import type {
   ToolDisplay,
   ToolEntry,
   ToolPlace,
-} from '../../features/tools/tool.ts'
+} from '../../exchange/server-tool.ts'
 import { LongText } from '../../formats/long-text.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { InputItem } from '../../protocol/items.ts'

@@ -1,6 +1,6 @@
 /** Translates the `tool_choice` of a request for the model: server tools become the names of their functions. Pure. */
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { ServerTool } from '../../features/tools/tool.ts'
+import type { ServerTool } from '../../exchange/server-tool.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { DeclaredFunction } from './tool-calls.ts'

@@ -17,7 +17,7 @@ import type {
   ToolOutcome,
   ToolProgress,
   ToolSession,
-} from '../../features/tools/tool.ts'
+} from '../../exchange/server-tool.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import type { PipelineStage } from '../../protocol/response.ts'

@@ -8,7 +8,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
 import type { ToolPermissions } from '../../callers/tool-permissions.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { ServerTool } from '../../features/tools/tool.ts'
+import type { ServerTool } from '../../exchange/server-tool.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 

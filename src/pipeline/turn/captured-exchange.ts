@@ -5,15 +5,14 @@
 
 import type { GatewayError } from '../../base/errors.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
-import type { Recording } from '../../features/captures/recording.ts'
-import type { RunningCaptures } from '../../features/captures/running.ts'
+import type { Observation, Observer } from '../../exchange/observer.ts'
 import type { Outcome } from '../answer/answer.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
 import type { ModelCallDeps } from './model-call.ts'
 
 /** The dependencies of an exchange, with its transport observed if a capture includes it. */
 export function recorded<Deps extends ModelCallDeps>(
-  captures: Pick<RunningCaptures, 'open'>,
+  captures: Observer,
   deps: Deps,
   exchange: RunningExchange,
   asked: ClientRequest,
@@ -27,7 +26,7 @@ export function recorded<Deps extends ModelCallDeps>(
 
 /** Reports the end of an exchange, and creates its record. */
 export function tellRecorded(
-  recording: Recording,
+  recording: Observation,
   exchange: RunningExchange,
   error: GatewayError | null,
   tell: () => Outcome,

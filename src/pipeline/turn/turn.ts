@@ -2,7 +2,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
-import type { ToolPlace } from '../../features/tools/tool.ts'
+import type { ToolPlace } from '../../exchange/server-tool.ts'
 import type { Format, WireRequest } from '../../formats/format.ts'
 import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.ts'
 import { type Endpoint, type FormatName, textFormat } from '../../protocol/provider.ts'

@@ -15,7 +15,6 @@ import { type Config, SETTINGS, Settings } from './settings.ts'
 import { yamlFault } from './yaml-fault.ts'
 
 export type { Environment } from './environment.ts'
-export type { SearchEngineRow } from './list-rows.ts'
 export type { Config } from './settings.ts'
 
 type Values = Record<string, unknown>

@@ -1,46 +1,9 @@
-/** Schemas of the rows in `tools.webSearch.engines`, `alerts` and `export` in the configuration file. Pure. */
-import { type Static, Type } from '@sinclair/typebox'
-import { closed, type Frozen, field, oneOf, required } from '../../base/settings/setting.ts'
-
-/** APIs of search engines; src/features/tools/web has a row for each. */
-export const SEARCH_ENGINE_KINDS = ['exa', 'parallel', 'firecrawl', 'perplexity', 'searxng'] as const
+/** Schemas of the rows in `alerts` and `export` in the configuration file. Pure. */
+import { Type } from '@sinclair/typebox'
+import { closed, field, oneOf, required } from '../../base/settings/setting.ts'
 
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const File = Type.String({ minLength: 1 })
-const Fee = Type.String({
-  pattern: '^\\d{1,3}(\\.\\d{1,12})?$',
-  expected: 'a price in quotes, in US dollars, such as "0.005"',
-})
-
-export const SearchEngineSchema = Type.Object(
-  {
-    name: required(
-      Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,63}$' }),
-      'for `tools.webSearch.default`, and for error messages',
-    ),
-    kind: required(
-      oneOf(SEARCH_ENGINE_KINDS),
-      'the API that it uses; `engine` in a request selects the first row of that kind',
-    ),
-    baseUrl: field(
-      Type.String({
-        pattern: '^https?://[^\\s?#]+$',
-        expected: 'an http or https URL without query and fragment',
-      }),
-      'default: the public address of the kind; required for `searxng`',
-    ),
-    apiKey: field(
-      Type.String({ pattern: '^[\\x21-\\x7e]{1,512}$' }),
-      'sent only in a header; required for every kind except `searxng`',
-    ),
-    searchPrice: field(Fee, 'USD per search; default: the public price of the kind and the mode'),
-    pagePrice: field(Fee, 'USD per page that web fetch reads with it; default: the public price of the kind'),
-  },
-  closed,
-)
-
-export interface SearchEngineRow extends Frozen<Static<typeof SearchEngineSchema>> {}
-
 /** Types of alerts, and the forms of their bodies; src/process/alerts has a meaning for each. */
 export const ALERT_EVENTS = [
   'budget.80',

@@ -5,7 +5,7 @@
 import { abortSignalOf } from '../../base/signal.ts'
 import type { HoldingQuota } from '../../callers/limits/quota.ts'
 import type { AskAs } from '../../exchange/exchange.ts'
-import type { WebSearcher } from '../../features/plugins/plugin.ts'
+import type { WebSearcher } from '../../exchange/plugin.ts'
 import { createPlugins } from '../../features/plugins/table.ts'
 import type { FusionModels } from '../../features/tools/fusion/models.ts'
 import { searchOnce } from '../../features/tools/web/search-once.ts'

@@ -7,8 +7,8 @@ import { createHmac, createSecretKey, hkdfSync, type KeyObject, randomBytes } fr
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { systemCode } from '../../base/errors.ts'
-import type { Config } from '../../process/config/config.ts'
 import { makeFolder, sqlitePath, unwritable } from '../../storage/data-folder.ts'
+import type { StorageSettings } from '../../storage/settings.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
 export interface VaultKey {
@@ -45,7 +45,10 @@ const REQUIRED =
  * it seals.
  * @throws VaultKeyError
  */
-export function loadVaultRing(config: Pick<Config, 'vaultKeys' | 'storage'>): VaultRing {
+export function loadVaultRing(config: {
+  readonly vaultKeys: string | null
+  readonly storage: StorageSettings
+}): VaultRing {
   const path = sqlitePath(config.storage.url)
   if (config.vaultKeys !== null) return ringOf(parseVaultKeys(config.vaultKeys), VARIABLE)
   if (path === null) throw new VaultKeyError(`${VARIABLE}: ${REQUIRED}`)

@@ -2,8 +2,8 @@
  * Egress: chooses the proxy and the transport of a request, from the provider's row and the environment. Serve threads.
  */
 import { BlockList, isIP } from 'node:net'
-import type { Config } from '../../process/config/config.ts'
 import type { Egress } from '../../protocol/provider.ts'
+import type { EnvironmentProxies } from '../settings.ts'
 import { createDirectTransport } from './client/direct-transport.ts'
 import type { Transport, TransportOptions, UpstreamRequest } from './transport.ts'
 import type { UndiciRoute } from './undici/undici-pools.ts'
@@ -22,7 +22,7 @@ export interface ProxySettings {
 }
 
 /** The proxies of a configuration. */
-export function proxiesOf({ httpsProxy, httpProxy, noProxy }: Config): ProxySettings {
+export function proxiesOf({ httpsProxy, httpProxy, noProxy }: EnvironmentProxies): ProxySettings {
   return { https: httpsProxy, http: httpProxy, except: noProxy }
 }
 

@@ -6,13 +6,13 @@
 import { randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
-import type { Config } from '../../process/config/config.ts'
+import type { RedisSettings, StorageSettings } from '../settings.ts'
 import type { Carrier, CarrierOptions, Invalidation, InvalidationBus } from './bus.ts'
 import { openPostgresCarrier } from './postgres.ts'
 import { openRedisCarrier } from './redis.ts'
 
 export interface InvalidationFeedOptions {
-  readonly config: Pick<Config, 'redis' | 'storage'>
+  readonly config: { readonly redis: RedisSettings; readonly storage: StorageSettings }
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** See CarrierOptions. */

@@ -69,7 +69,7 @@ t.test('the child process may read its own code alone', async t => {
   t.ok(args.includes('--max-old-space-size=204'))
   const reads = args.filter(arg => arg.startsWith('--allow-fs-read=')).map(arg => arg.slice(16))
   t.ok(
-    reads.every(path => /\/(node_modules\/|src\/sandbox\/|package\.json)$/.test(path)),
+    reads.every(path => /\/(node_modules\/|src\/features\/sandbox\/|package\.json)$/.test(path)),
     reads.join(' '),
   )
   t.same(

@@ -1,10 +1,10 @@
 /** Engines over real sockets: keys, failures, deadlines, and what is kept of their results. */
 import { createServer, type RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
+import type { SearchEngineRow } from '../../../src/features/tools/settings.ts'
 import { createAdmits } from '../../../src/features/tools/web/domains.ts'
 import type { SearchQuery } from '../../../src/features/tools/web/engine.ts'
 import { WebEngines } from '../../../src/features/tools/web/engines.ts'
-import type { SearchEngineRow } from '../../../src/process/config/config.ts'
 import { createTransports } from '../../../src/providers/upstream/egress.ts'
 import { listening } from '../../support/listening.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -3,10 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { toUsd } from '../../../src/base/money.ts'
+import { SEARCH_ENGINE_KINDS } from '../../../src/features/tools/settings.ts'
 import type { SearchQuery, SearchResult } from '../../../src/features/tools/web/engine.ts'
 import { PAGE_ENGINES } from '../../../src/features/tools/web/page-engines.ts'
 import { SEARCH_ENGINES } from '../../../src/features/tools/web/search-engines.ts'
-import { SEARCH_ENGINE_KINDS } from '../../../src/process/config/list-rows.ts'
 
 const FOLDER = join(import.meta.dirname, '../../fixtures/web')
 

@@ -1,7 +1,7 @@
 /** Where a search runs: at the provider, at an engine of ours, or nowhere; and the form in which a provider gets it. */
 import t from 'tap'
 import { createLog } from '../../../src/base/log/log.ts'
-import type { ToolPlace, ToolSession } from '../../../src/features/tools/tool.ts'
+import type { ToolPlace, ToolSession } from '../../../src/exchange/server-tool.ts'
 import { type WebEngine, WebEngines } from '../../../src/features/tools/web/engines.ts'
 import { nativeTool, searchPlace, searchSettings } from '../../../src/features/tools/web/search-settings.ts'
 import { createWebSearch } from '../../../src/features/tools/web-search.ts'

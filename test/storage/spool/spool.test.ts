@@ -194,7 +194,7 @@ t.test(
     // A limit on the size of files is the kernel refusing a write in the middle of a line, as a full disk does.
     const folder = t.testdir({})
     const script = `
-    import { createLog } from ${source('../log/log.ts')}
+    import { createLog } from ${source('../base/log/log.ts')}
     import { openSpool, spoolFiles } from ${source('spool/spool.ts')}
     import { spawnSync } from 'node:child_process'
     import { readFileSync } from 'node:fs'

@@ -5,17 +5,17 @@
 
 import { parseJson, record } from '../../../base/json.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
-import type { Config } from '../../../process/config/config.ts'
 import { answerFormat } from '../../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
-import type { PluginDeps } from '../plugin.ts'
+import type { PluginDeps } from '../plugin-deps.ts'
 import { answerText, isPrivate, question } from '../question.ts'
+import type { RouterSettings } from '../settings.ts'
 import { instructionsOf, isToolTurn, userWords } from './conversation.ts'
 import { createLinearClassifier } from './linear.ts'
 import { isTaskType, TASK_TYPES, type TaskType } from './task-types.ts'
 
 export interface ClassifierDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'> {
-  readonly config: Pick<Config, 'routers'>
+  readonly config: { readonly routers: RouterSettings }
 }
 
 export interface TaskClassifier {

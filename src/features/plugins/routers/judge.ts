@@ -2,17 +2,17 @@
 import type { Clock } from '../../../base/clock.ts'
 import { GatewayError } from '../../../base/errors.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
-import type { Config } from '../../../process/config/config.ts'
 import { answerFormat } from '../../../protocol/json/object-schema.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
-import type { PluginDeps } from '../plugin.ts'
+import type { PluginDeps } from '../plugin-deps.ts'
 import { answerText, isPrivate, question } from '../question.ts'
+import type { RouterSettings } from '../settings.ts'
 import { readObject } from './classifier.ts'
 import { userWords } from './conversation.ts'
 import type { ModelRole } from './stage-signals.ts'
 
 export interface JudgeDeps extends Pick<PluginDeps, 'askAs'> {
-  readonly config: Pick<Config, 'routers'>
+  readonly config: { readonly routers: RouterSettings }
   readonly clock: Clock
 }
 

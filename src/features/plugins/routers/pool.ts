@@ -5,8 +5,9 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError } from '../../../base/errors.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
+import type { RoutableModel } from '../../../exchange/plugin.ts'
 import { withVariants } from '../../../protocol/routers.ts'
-import type { PluginDeps, RoutableModel } from '../plugin.ts'
+import type { PluginDeps } from '../plugin-deps.ts'
 import type { Patterns } from './patterns.ts'
 import type { TaskRanking } from './rankings.ts'
 

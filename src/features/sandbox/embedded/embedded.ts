@@ -82,7 +82,7 @@ function readable(): string[] {
   const entry = packageEntry()
   if (entry === null) throw new TypeError(`${PACKAGE} is not installed`)
   const packages = entry.slice(0, entry.lastIndexOf(`${sep}${PACKAGE}${sep}`))
-  return [join(packages, sep), join(folder, sep), join(folder, '../../package.json')]
+  return [join(packages, sep), join(folder, sep), join(folder, '../../../package.json')]
 }
 
 /** Null: the package is not installed. */

@@ -2,8 +2,15 @@
  * The bash server tool: one command at a time. By default the call goes to the client, as Messages clients expect; with
  * the `gateway` engine, it runs in a sandbox container.
  */
+
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolOutcome,
+} from '../../../exchange/server-tool.ts'
 import { objectSchema } from '../../../protocol/json/object-schema.ts'
-import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'
 import {
   BAD_COMMANDS,
   boundsOf,

@@ -4,7 +4,6 @@
  */
 import { isFileId } from '../../../base/ids.ts'
 import { recordOrEmpty, texts } from '../../../base/json.ts'
-import { objectSchema } from '../../../protocol/json/object-schema.ts'
 import type {
   FunctionDeclaration,
   NativeDeclaration,
@@ -16,7 +15,8 @@ import type {
   ToolEntry,
   ToolOutcome,
   ToolProgress,
-} from '../tool.ts'
+} from '../../../exchange/server-tool.ts'
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
 import {
   allowedDomains,
   type ContainerDeps,

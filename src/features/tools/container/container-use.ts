@@ -7,7 +7,7 @@ import { GatewayError, refuseField, toGatewayError } from '../../../base/errors.
 import { isFileId } from '../../../base/ids.ts'
 import { recordOrEmpty, texts } from '../../../base/json.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
-import type { Config } from '../../../process/config/config.ts'
+import type { FunctionDeclaration, RequestedTool, ToolEntry } from '../../../exchange/server-tool.ts'
 import type { Annotation } from '../../../protocol/items.ts'
 import type { FileRecord } from '../../../storage/files.ts'
 import type { Files } from '../../files/files.ts'
@@ -21,8 +21,8 @@ import {
   type RunReply,
   type Sandbox,
 } from '../../sandbox/sandbox.ts'
+import type { SandboxSettings } from '../../sandbox/settings.ts'
 import { placeOf } from '../stored-texts.ts'
-import type { FunctionDeclaration, RequestedTool, ToolEntry } from '../tool.ts'
 import { domainsRefusal } from '../web/domains.ts'
 
 /** A container as an entry of the request wants it. */
@@ -41,7 +41,7 @@ export interface WantedContainer {
 export interface ContainerDeps {
   readonly sandbox: Sandbox
   readonly files: Pick<Files, 'find' | 'readWhole'>
-  readonly config: Pick<Config, 'tools'>
+  readonly config: { readonly tools: { readonly sandbox: SandboxSettings } }
 }
 
 interface ContainerRun {

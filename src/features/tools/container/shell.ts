@@ -5,9 +5,6 @@
 import { refuseField } from '../../../base/errors.ts'
 import { itemId } from '../../../base/ids.ts'
 import { recordOrEmpty } from '../../../base/json.ts'
-import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
-import { objectSchema } from '../../../protocol/json/object-schema.ts'
-import type { RunOutput } from '../../sandbox/sandbox.ts'
 import type {
   FunctionDeclaration,
   NativeDeclaration,
@@ -18,7 +15,10 @@ import type {
   ToolDisplay,
   ToolEntry,
   ToolOutcome,
-} from '../tool.ts'
+} from '../../../exchange/server-tool.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import type { RunOutput } from '../../sandbox/sandbox.ts'
 import {
   BAD_COMMANDS,
   boundsOf,

@@ -2,6 +2,14 @@
  * The text_editor server tool: views and edits text files of the workspace. A change creates a new file with the same
  * name.
  */
+
+import type {
+  FunctionDeclaration,
+  RequestedTool,
+  ServerTool,
+  ToolCall,
+  ToolOutcome,
+} from '../../../exchange/server-tool.ts'
 import { objectSchema } from '../../../protocol/json/object-schema.ts'
 import {
   replacedOnce,
@@ -11,7 +19,6 @@ import {
   TextFault,
   textArgument,
 } from '../stored-texts.ts'
-import type { FunctionDeclaration, RequestedTool, ServerTool, ToolCall, ToolOutcome } from '../tool.ts'
 
 const COMMANDS = ['view', 'create', 'str_replace', 'insert'] as const
 type EditorCommand = (typeof COMMANDS)[number]

@@ -1,7 +1,8 @@
 /** Default fusion models: from the settings, otherwise chosen by the prices in the catalogue. Pure. */
-import type { Config } from '../../../process/config/config.ts'
+
 import { type Model, makesEmbeddings } from '../../../protocol/provider.ts'
 import type { Catalog } from '../../../providers/catalog.ts'
+import type { FusionSettings } from '../settings.ts'
 
 export type FusionPreset = 'general-high' | 'general-budget' | 'general-fast'
 
@@ -19,7 +20,7 @@ export function createFusionModels({
   config: { fusion },
   catalog,
 }: {
-  readonly config: Pick<Config, 'fusion'>
+  readonly config: { readonly fusion: FusionSettings }
   readonly catalog: Pick<Catalog, 'models'>
 }): FusionModels {
   return {

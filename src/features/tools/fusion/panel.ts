@@ -1,5 +1,6 @@
 /** The fusion panel: asks all members in parallel, and reports the progress of each. Serve threads. */
 import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
+import type { ToolProgress } from '../../../exchange/server-tool.ts'
 import type { InputItem } from '../../../protocol/items.ts'
 import type { ResponseResource } from '../../../protocol/response.ts'
 import {
@@ -11,7 +12,6 @@ import {
   textEvents,
 } from '../models/inner-reply.ts'
 import type { InnerTerms } from '../models/inner-request.ts'
-import type { ToolProgress } from '../tool.ts'
 import type { PanelResponse } from './analysis.ts'
 
 interface FailedMember {

@@ -4,9 +4,9 @@
  */
 import { isIP } from 'node:net'
 import { refuseField } from '../../../base/errors.ts'
+import type { RequestedTool, ToolEntry } from '../../../exchange/server-tool.ts'
 import { checkUrl, type LinkRules, PageError } from '../../../providers/upstream/pages/fetch-page.ts'
 import { isPublicAddress } from '../../../providers/upstream/pages/resolve-name.ts'
-import type { RequestedTool, ToolEntry } from '../tool.ts'
 import { approvalFilter, type RequireApproval } from './approval.ts'
 import type { McpServer } from './connection.ts'
 import { type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'

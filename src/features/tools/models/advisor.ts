@@ -3,10 +3,6 @@
  * they have names. An advisor sees its earlier advice, from this request and from items that the client sends back.
  */
 import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
-import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
-import type { InputItem } from '../../../protocol/items.ts'
-import { conversationOf } from '../conversation.ts'
-import { functionName, instanceNames } from '../instances.ts'
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -14,7 +10,11 @@ import type {
   ToolCall,
   ToolOutcome,
   ToolProgress,
-} from '../tool.ts'
+} from '../../../exchange/server-tool.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
+import type { InputItem } from '../../../protocol/items.ts'
+import { conversationOf } from '../conversation.ts'
+import { functionName, instanceNames } from '../instances.ts'
 import { cutText, innerFailure, PieceWriter, replyText, textEvents } from './inner-reply.ts'
 import {
   createInnerTerms,

@@ -4,11 +4,11 @@
  */
 import { GatewayError } from '../../../base/errors.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
+import type { ServerTool } from '../../../exchange/server-tool.ts'
 import { serverToolName } from '../../../protocol/gateway-tools.ts'
 import { createRequestParser } from '../../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 import { WEB_SEARCH_TYPES } from '../../../protocol/tools.ts'
-import type { ServerTool } from '../tool.ts'
 
 /** Settings that tools which ask models have in common; null and absent are the same. */
 export interface InnerSettings {

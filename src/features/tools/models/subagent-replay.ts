@@ -4,9 +4,9 @@
  */
 import { GatewayError } from '../../../base/errors.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
+import type { RequestedTool } from '../../../exchange/server-tool.ts'
 import type { InputItem } from '../../../protocol/items.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
-import type { RequestedTool } from '../tool.ts'
 import { openState, type StateSeal, type SuspendedSubagent } from './subagent-state.ts'
 
 /** A subagent that goes on. */

@@ -5,12 +5,6 @@
 import { GatewayError } from '../../../base/errors.ts'
 import { itemId, randomText } from '../../../base/ids.ts'
 import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
-import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
-import type { InputItem, OutputItem } from '../../../protocol/items.ts'
-import { objectSchema } from '../../../protocol/json/object-schema.ts'
-import type { ResponseResource } from '../../../protocol/response.ts'
-import type { Tool } from '../../../protocol/tools.ts'
-import { functionName, instanceNames } from '../instances.ts'
 import type {
   FunctionDeclaration,
   RequestedTool,
@@ -20,7 +14,13 @@ import type {
   ToolEntry,
   ToolOutcome,
   ToolSession,
-} from '../tool.ts'
+} from '../../../exchange/server-tool.ts'
+import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
+import type { InputItem, OutputItem } from '../../../protocol/items.ts'
+import { objectSchema } from '../../../protocol/json/object-schema.ts'
+import type { ResponseResource } from '../../../protocol/response.ts'
+import type { Tool } from '../../../protocol/tools.ts'
+import { functionName, instanceNames } from '../instances.ts'
 import { cutText, innerFailure, replyText } from './inner-reply.ts'
 import {
   createInnerTerms,

@@ -4,7 +4,7 @@
  */
 import { refuseField } from '../../../base/errors.ts'
 import { filled, texts } from '../../../base/json.ts'
-import type { RequestedTool, ToolPlace } from '../tool.ts'
+import type { RequestedTool, ToolPlace } from '../../../exchange/server-tool.ts'
 import { type Admits, createAdmits, domainsRefusal } from './domains.ts'
 import type { SearchLocation, SearchQuery } from './engine.ts'
 import type { WebEngine, WebEngines } from './engines.ts'

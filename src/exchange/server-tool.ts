@@ -1,15 +1,15 @@
 /**
- * The contract of server tools: a tool that the gateway runs when the model calls it. One file per tool; table.ts lists
- * them. A request that names a tool opens a session of that tool, which keeps state until the exchange ends. Types
+ * The contract of server tools: a tool that the gateway runs when the model calls it. Tools are in features/tools, which lists
+ * them in table.ts. A request that names a tool opens a session of that tool, which keeps state until the exchange ends. Types
  * only.
  */
 
-import type { PicoUsd } from '../../base/money.ts'
-import type { Exchange } from '../../exchange/exchange.ts'
-import type { ServerToolName } from '../../protocol/gateway-tools.ts'
-import type { Annotation } from '../../protocol/items.ts'
-import type { Citable } from '../../protocol/parts.ts'
-import type { Tool } from '../../protocol/tools.ts'
+import type { PicoUsd } from '../base/money.ts'
+import type { ServerToolName } from '../protocol/gateway-tools.ts'
+import type { Annotation } from '../protocol/items.ts'
+import type { Citable } from '../protocol/parts.ts'
+import type { Tool } from '../protocol/tools.ts'
+import type { Exchange } from './exchange.ts'
 
 /** A server tool as the request names it: by `gateway:<name>`, or by the spelling of a provider. */
 export interface RequestedTool {

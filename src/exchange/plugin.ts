@@ -1,24 +1,17 @@
 /**
  * The contract of plugins: a plugin may change a request before routing, judge a reply before delivery, and change the
- * delivered items. One file per id; table.ts lists them. Types only.
+ * delivered items. Plugins are in features/plugins, one file per id, which lists them in table.ts. Types only.
  */
-import type { Clock } from '../../base/clock.ts'
-import type { GatewayError } from '../../base/errors.ts'
-import type { Metrics } from '../../base/metrics/metrics.ts'
-import type { PicoUsd } from '../../base/money.ts'
-import type { Ask, AskAs, AttemptRecord, Candidate, Exchange, Turn } from '../../exchange/exchange.ts'
-import type { Config } from '../../process/config/config.ts'
-import type { Annotation, OutputItem } from '../../protocol/items.ts'
-import type { Citable } from '../../protocol/parts.ts'
-import type { PluginSettings } from '../../protocol/plugins.ts'
-import type { Caller } from '../../protocol/records.ts'
-import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { ResponseResource } from '../../protocol/response.ts'
-import type { RouterName } from '../../protocol/routers.ts'
-import type { Ocr } from '../../providers/upstream/ocr.ts'
-import type { FetchPage } from '../../providers/upstream/pages/fetch-page.ts'
-import type { GatewayTasks } from '../tasks/pool/pool.ts'
-import type { Rankings } from './routers/rankings.ts'
+import type { GatewayError } from '../base/errors.ts'
+import type { PicoUsd } from '../base/money.ts'
+import type { Annotation, OutputItem } from '../protocol/items.ts'
+import type { Citable } from '../protocol/parts.ts'
+import type { PluginSettings } from '../protocol/plugins.ts'
+import type { Caller } from '../protocol/records.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { ResponseResource } from '../protocol/response.ts'
+import type { RouterName } from '../protocol/routers.ts'
+import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
 
 type PluginId = PluginSettings['id']
 
@@ -55,7 +48,7 @@ export interface RoutableModels {
 }
 
 /** The model that a router chose last, by conversation. */
-interface LastModels {
+export interface LastModels {
   /** Null if there is none, or if the request begins a conversation. */
   of(exchange: Exchange, router: string): string | null | Promise<string | null>
   /** Keeps the model of the conversation for this long after its last use. */
@@ -110,57 +103,6 @@ export interface WebSearcher {
     path: string,
     exchange: Pick<Exchange, 'signal' | 'bill' | 'caller' | 'candidates'>,
   ): Promise<WebFindings>
-}
-
-/** Facts about the models of the catalogue, by id. */
-export interface ModelFacts {
-  /** True if an endpoint of the model has a context of at most SMALL_CONTEXT_TOKENS. */
-  readonly hasSmallContext: (modelId: string) => boolean
-  /** True if the model accepts files. */
-  readonly takesFiles: (modelId: string) => boolean
-  /** True if the model accepts images, including those of a document. */
-  readonly takesImages: (modelId: string) => boolean
-}
-
-/**
- * Dependencies of all plugins: the composition root passes them whole, and the `…Deps` of a plugin picks those that it
- * uses.
- */
-export interface PluginDeps {
-  readonly config: Config
-  readonly clock: Clock
-  readonly metrics: Metrics
-  readonly tasks: GatewayTasks
-  /** Calls a model on behalf of an exchange. */
-  readonly ask: Ask
-  /** Calls a model on behalf of the caller, who is charged for it. */
-  readonly askAs: AskAs
-  readonly policyAgainst: PolicyLookup
-  readonly modelFacts: ModelFacts
-  readonly models: RoutableModels
-  readonly lastModels: LastModels
-  /** Shares of models by type of task, and their scores. */
-  readonly rankings: Rankings
-  /** From 0 (inclusive) to 1 (exclusive). */
-  readonly draw: () => number
-  /** Ids of the models for a fusion request that names none. */
-  readonly fusionModels: {
-    /** Empty if the catalogue has no model for it. */
-    panel(preset: 'general-high' | 'general-budget' | 'general-fast' | null): readonly string[]
-    /** Null if the settings name none. */
-    readonly analyst: string | null
-  }
-  /** Estimates the tokens of request values from their length. Takes ownership of the list. */
-  readonly tokensOf: (values: unknown[]) => number
-  /** True if providers of the format truncate a prompt that is too long when \`truncation\` is \`auto\`. */
-  readonly truncates: (format: AttemptRecord['endpoint']['format']) => boolean
-  /** True if the format can pass a file by its URL. */
-  readonly filesByLink: (format: AttemptRecord['endpoint']['format']) => boolean
-  /** Null if links are disabled. */
-  readonly fetchPage: FetchPage | null
-  /** Null if no OCR provider is configured. */
-  readonly ocr: Ocr | null
-  readonly webSearcher: WebSearcher
 }
 
 /** Findings of a plugin that are sent to the caller. */

@@ -1,8 +1,8 @@
 /** Settings for traces and for the collector that receives them. Pure. */
 import { Type } from '@sinclair/typebox'
-import { Address, group, Milliseconds, nullable, oneOf, setting } from '../../base/settings/setting.ts'
-import { collectorFault, OTLP_PROTOCOLS } from '../../base/telemetry/otlp/terms.ts'
-import { TRACE_TRUST } from '../../base/telemetry/tracing.ts'
+import { Address, group, Milliseconds, nullable, oneOf, setting } from '../settings/setting.ts'
+import { collectorFault, OTLP_PROTOCOLS } from './otlp/terms.ts'
+import { TRACE_TRUST } from './tracing.ts'
 
 /** The address of a collector of traces. */
 const collectorUrl = {

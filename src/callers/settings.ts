@@ -1,0 +1,21 @@
+/** Settings of the limits of API keys. Pure. */
+import { Type } from '@sinclair/typebox'
+import { group, PerMinute, setting } from '../base/settings/setting.ts'
+
+export const quotasSettings = group({
+  requestsPerMinute: setting(
+    PerMinute,
+    'requests of one API key per clock minute, including failed ones; further ones are rejected with 429. null: no limit',
+    { default: null },
+  ),
+  tokensPerMinute: setting(
+    PerMinute,
+    'input and output tokens of one API key per clock minute, counted when the request is admitted. null: no limit',
+    { default: null },
+  ),
+  nodes: setting(
+    Type.Integer({ minimum: 1, maximum: 10_000 }),
+    'number of instances that share the limits. Without Redis, or while it is unavailable, each instance may use this share of the last known balance',
+    { default: 1 },
+  ),
+})

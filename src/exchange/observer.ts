@@ -1,0 +1,34 @@
+/**
+ * The contract of observers: captures watch the requests that somebody wants to see. A request without one costs a look
+ * at `isIdle`. Types only.
+ */
+import type { GatewayError } from '../base/errors.ts'
+import type { OutputItem } from '../protocol/items.ts'
+import type { Transport } from '../providers/upstream/transport.ts'
+import type { ClientRequest, Exchange } from './exchange.ts'
+
+export interface Observer {
+  /** True: it watches no request at all. */
+  readonly isIdle: boolean
+  /** Null: it does not watch this request. */
+  open(request: ClientRequest): Observation | null
+}
+
+/** One watched request. Exactly one of `end` and `drop` is called. */
+export interface Observation {
+  /** The same dependencies, with a transport whose calls are watched. */
+  within<Deps extends { readonly client: Transport }>(deps: Deps): Deps
+  /** The request is over. */
+  end(exchange: Exchange, end: ObservedEnd): void
+  /** Forgets the request: another exchange answers it. Does nothing after `end`. */
+  drop(): void
+}
+
+/** Facts that only the pipeline knows when the request is over. */
+export interface ObservedEnd {
+  /** Guardrails read the reply, so the bytes of providers have what callers must not see. */
+  readonly isReplyGuarded: boolean
+  /** Items that the client was sent; null if it got none. */
+  readonly output: readonly OutputItem[] | null
+  readonly error: GatewayError | null
+}
