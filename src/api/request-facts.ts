@@ -7,7 +7,6 @@ import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
 import { keptName } from '../pipeline/accounting/account.ts'
 import type { Outcome } from '../pipeline/answer/answer.ts'
-import { isObject } from '../protocol/json/schema.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 
 /** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
@@ -98,8 +97,7 @@ export function parseBody<Parsed>(
 }
 
 function modelIn(body: unknown): string | undefined {
-  if (!isObject(body)) return undefined
-  const { model, models } = body
+  const { model, models } = (body ?? {}) as Readonly<Record<string, unknown>>
   const named = model ?? (Array.isArray(models) ? models[0] : undefined)
   return typeof named === 'string' ? named : undefined
 }

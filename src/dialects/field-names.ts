@@ -210,7 +210,7 @@ function checkObject(
 ): void {
   if (object === null) return
   const { names } = object
-  const { fields } = kindOf(value, object).names
+  const { fields } = (object.kinds === null ? object : kindOf(value, object)).names
   for (const name of Object.keys(value)) {
     let place = fields.get(name)
     if (place === undefined) {

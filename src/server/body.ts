@@ -236,7 +236,7 @@ export class BodyBuffer implements IncomingBody {
   /** The bytes of a whole body stay counted until this call. */
   release(): void {
     this.#released = true
-    this.#letGo()
+    if (this.#heldBytes > 0) this.#letGo()
   }
 
   #letGo(): void {

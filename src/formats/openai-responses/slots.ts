@@ -61,8 +61,10 @@ const TEXTS: ReadonlySet<string> = new Set([
 
 /** The remainder of a message, reasoning or call; a field of a wrong type counts as missing. */
 function shapedRemainder(item: Json, without: ReadonlySet<string>): Json | null {
-  const wrong = Object.keys(item).filter(name => TEXTS.has(name) && typeof item[name] !== 'string')
-  return remainder(item, wrong.length === 0 ? without : new Set([...without, ...wrong]))
+  let left = without
+  for (const name of TEXTS)
+    if (Object.hasOwn(item, name) && typeof item[name] !== 'string') left = new Set([...left, name])
+  return remainder(item, left)
 }
 
 const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])

@@ -49,13 +49,12 @@ export interface UsageEstimates {
 
 export const TEXT_ESTIMATES: UsageEstimates = {
   estimate: estimateUsage,
-  plausible: (usage, call) => plausibleUsage(usage, call, readsOf(call.request)),
-}
-
-/** A provider that compacts the conversation reads it twice. */
-function readsOf(request: ResponsesRequest & NotedRequest): number {
-  const { context_management: edits } = request as { readonly context_management?: unknown }
-  return request[COMPACTS] !== undefined || edits != null ? 2 : 1
+  plausible(usage, call) {
+    const request = call.request as NotedRequest & { readonly context_management?: unknown }
+    // A provider that compacts the conversation reads it twice.
+    const compacts = request[COMPACTS] !== undefined || request.context_management != null
+    return plausibleUsage(usage, call, compacts ? 2 : 1)
+  },
 }
 
 /**

@@ -190,7 +190,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const { credential, endpoint } = candidate
     const record = openRecord(candidate, exchange.bill.turns)
     let figures: CallFigures = NOTHING_SAID
-    let mostTokens = 0
+    let sent: Terms | null = null
     const send = (terms: Terms | null): Unanswered | Promise<Finish | Unanswered> => {
       if (terms === null) return this.#leave(candidate, record)
       const { batch, callerContext, held, signal, spans } = exchange
@@ -214,7 +214,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       if (race?.isDecided === true) return this.#leave(candidate, record)
       const attempt = this.open(record, terms)
       figures = attempt.figures
-      mostTokens = this.mostTokens(record, terms)
+      sent = terms
       return attempt.run(
         request,
         race === null
@@ -225,7 +225,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const result = (outcome: Finish | Unanswered): Then | Promise<Then> =>
       ended('asked' in outcome ? outcome : this.#answered(candidate, record, figures, outcome))
     const failed = (thrown: unknown): Then | Promise<Then> =>
-      ended(this.#failed(candidate, record, figures, thrown, mostTokens))
+      ended(this.#failed(candidate, record, figures, thrown, sent))
 
     if (!this.#begin(candidate, record)) return resolved(() => ended({ asked: candidate, error: null }))
     record.startedMs = record.health?.beganMs ?? deps.clock.monotonicMs()
@@ -279,7 +279,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     record: AttemptRecord,
     figures: CallFigures,
     thrown: unknown,
-    mostTokens = 0,
+    terms: Terms | null = null,
   ): Unanswered {
     const { deps, exchange } = this
     record.endedMs = deps.clock.monotonicMs()
@@ -293,15 +293,16 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
     const hasAnother = hasAnotherResource(record, error, exchange, this.from, record.endedMs)
     if (!hasAnother) noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
     if (deps.metrics.genAi !== null) countGenAi(deps.metrics.genAi, exchange, record, null, record.endedMs)
-    settle(exchange, record, figures, this.estimates, this.#unseenTokens(record, figures, mostTokens))
+    settle(exchange, record, figures, this.estimates, this.#unseenTokens(record, figures, terms))
     if (record.span !== undefined) closeSpan(exchange, record, figures, deps.clock)
     return hasAnother ? { asked: candidate, error, hasAnother } : { asked: candidate, error }
   }
 
   /** Tokens that the model may have written before the call was ended on this side; 0 if there was content. */
-  #unseenTokens({ endpoint, endedMs, health, startedMs }: AttemptRecord, figures: CallFigures, most: number) {
+  #unseenTokens(record: AttemptRecord, figures: CallFigures, terms: Terms | null): number {
+    const { endpoint, endedMs, health, startedMs } = record
     const { prompt, request, signal } = this.exchange
-    if (!signal.aborted || most === 0 || figures.outputQuarters > 0) return 0
+    if (!signal.aborted || terms === null || figures.outputQuarters > 0) return 0
     return unseenTokens({
       endpoint,
       request: prompt,
@@ -309,7 +310,7 @@ export abstract class ModelCall<Deps extends ModelCallDeps, Each extends RoutedE
       isVisible: this.deps.visibleStreams.isVisible(endpoint, prompt),
       silentMs: endedMs - (health?.sentMs ?? startedMs),
       tokensPerSecond: health?.state.throughput?.percentiles(endedMs)?.p50 ?? null,
-      mostTokens: most,
+      mostTokens: this.mostTokens(record, terms),
     })
   }
 
