@@ -86,10 +86,10 @@ t.test(
     })
     const change = (file: string, seconds: number) => utimesSync(join(folder, file), seconds, seconds)
     change('src/main.ts', 1_000)
-    change('src/features/tools/types-alone.ts', 1_000)
+    change('src/tools/types-alone.ts', 1_000)
     change('dist/main.js', 2_000)
     t.ok(isCompiled(folder), 'what the build leaves out is not missed')
-    change('src/features/tools/types-alone.ts', 3_000)
+    change('src/tools/types-alone.ts', 3_000)
     t.notOk(isCompiled(folder))
     t.notOk(isCompiled(t.testdir({ src: { 'main.ts': '' } })), 'nothing is compiled')
   },

@@ -49,7 +49,7 @@ t.test(
     const { stages, functions } = within(tree)
     t.same(stages, [
       ['server', 7000],
-      ['upstream', 1000],
+      ['providers/upstream', 1000],
     ])
     t.equal(functions[0]?.[0], 'write server/uws-socket.ts:1')
     t.equal(withinTurns(PROFILE, TURNS, 100, ROOT).total, 0, 'none is so long')

@@ -66,6 +66,8 @@ async function start(t: Test, links: Partial<Links> = { allowPrivate: true }, oc
   const gateway = await startGateway({
     files: {
       ...DEFAULTS,
+      // A busy machine may take longer than an operator would wait.
+      pdf: { timeoutMs: 60_000 },
       links: { ...DEFAULTS.links, ...links },
       ocr: ocr ? { provider: 'scans', model: 'ocr-1', timeoutMs: 10_000 } : null,
     },

@@ -175,7 +175,8 @@ for (const heap of HEAPS) {
     t.ok(
       await eventually(async () => {
         await ordinary.askFor(500)
-        return gateway.rssBytes() < FLOOR_FACTOR * floor
+        // V8 collects once a heap has filled: the larger it may be, the more is left.
+        return gateway.rssBytes() < Math.max(FLOOR_FACTOR * floor, floor + (heap / 4) * 2 ** 20)
       }, IDLE_MS),
       `${mib(gateway.rssBytes())} afterwards, ${mib(floor)} before`,
     )
