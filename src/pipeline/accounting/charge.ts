@@ -190,7 +190,8 @@ export function settle(
     return true
   }
   const { endpoint } = attempt
-  const images = imagesIn(endpoint.pricing, prompt)
+  const { pricing } = endpoint
+  const images = pricing.image == null ? 0 : imagesIn(pricing, prompt)
   const isRemembered = exchange.prefix !== null
   const plausible =
     usage === null
@@ -201,11 +202,11 @@ export function settle(
     const { isThoughtSeen } = figures
     const said: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens }
     const estimated = estimates.estimate(prompt, said, endpoint)
-    const charge = chargeOf(estimated, endpoint.pricing, false, images)
+    const charge = chargeOf(estimated, pricing, false, images)
     attempt.cost = exchange.signal.aborted ? bill.chargeDearer(charge) : bill.charge(charge)
     return !isComplete && plausible === usage
   }
-  attempt.cost = bill.charge(chargeOf(plausible, endpoint.pricing, plausible === usage, images))
+  attempt.cost = bill.charge(chargeOf(plausible, pricing, plausible === usage, images))
   return plausible === usage
 }
 
