@@ -37,7 +37,7 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly trace: TracePlace | null
   /** Address of the client's connection. */
   readonly address: string
-  /** Times of the stages of the request; see stages.ts. */
+  /** Times of the stages of the request; see base/metrics/stages.ts. */
   readonly watch: Stopwatch
   /** Count of the memory that the request holds, until it is over. */
   readonly held: Held

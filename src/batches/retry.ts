@@ -1,6 +1,6 @@
 /**
  * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
- * The field `line` of an error's row in `errors.ts` says which errors wait or are retried. Pure.
+ * The field `line` of an error's row in `base/errors.ts` says which errors wait or are retried. Pure.
  */
 import { type FailureCode, type GatewayError, isError, PROVIDER_STATUSES } from '../base/errors.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'

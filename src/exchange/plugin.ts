@@ -1,6 +1,6 @@
 /**
  * The contract of plugins: a plugin may change a request before routing, judge a reply before delivery, and change the
- * delivered items. Plugins are in features/plugins, one file per id, which lists them in table.ts. Types only.
+ * delivered items. Plugins are in features/plugins, one file per id, and table.ts there lists them. Types only.
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { PicoUsd } from '../base/money.ts'

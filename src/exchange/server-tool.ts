@@ -1,6 +1,6 @@
 /**
- * The contract of server tools: a tool that the gateway runs when the model calls it. Tools are in features/tools, which lists
- * them in table.ts. A request that names a tool opens a session of that tool, which keeps state until the exchange ends. Types
+ * The contract of server tools: a tool that the gateway runs when the model calls it. Tools are in features/tools, and table.ts
+ * there lists them. A request that names a tool opens a session of that tool, which keeps state until the exchange ends. Types
  * only.
  */
 

@@ -46,7 +46,7 @@ import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
 export interface Gateway {
   /** Runs a validated request to its end. Never rejects: a failure is in the outcome or in the sink. */
   respond(call: ClientRequest, sink: Sink): Promise<Outcome>
-  /** Answers a validated request that needs no model; see `empty-answer.ts`. @throws GatewayError */
+  /** Answers a validated request that needs no model; see `turn/empty-answer.ts`. @throws GatewayError */
   answerEmpty(call: ClientRequest, sink: Sink): void
   /** Runs a validated request for embeddings to its end. Never rejects. */
   embed(call: EmbeddingsCall): Promise<EmbeddingsOutcome>

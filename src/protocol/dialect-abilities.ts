@@ -30,7 +30,7 @@ interface DialectAbilities {
   readonly bareDeferral: boolean
   /** `mcp_servers` is a field of it. */
   readonly mcpServers: boolean
-  /** It has fields of parts, items and tools that no other API knows (native.ts). */
+  /** It has fields of parts, items and tools that no other API knows (json/native.ts). */
   readonly nativeFields: boolean
   /** It has kinds of parts, tools and settings that mean something at providers that speak it, and nowhere else. */
   readonly ownKinds: boolean

@@ -207,7 +207,7 @@ export interface Provider {
   readonly format: AnyFormatName
   /**
    * Without a trailing slash; null if the operator must configure it. Gaps such as `{region}` are filled from the key
-   * or from `region`; address.ts has their names.
+   * or from `region`; providers/address.ts has their names.
    */
   readonly baseUrl: string | null
   readonly auth: AuthScheme

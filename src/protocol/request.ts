@@ -1,6 +1,6 @@
 /**
  * The body of POST /responses as a schema and a type: the only intermediate form of a request. Pure. Objects are open:
- * unknown fields are kept and passed on. request-parser.ts checks the rules that span several fields.
+ * unknown fields are kept and passed on. json/request-parser.ts checks the rules that span several fields.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { InputItem } from './items.ts'
@@ -181,7 +181,7 @@ export const ResponsesRequest = Type.Object({
   input: Type.Union([Type.String(), Type.Array(InputItem, { minItems: 1 })]),
   instructions: maybe(Type.String()),
   max_output_tokens: maybe(Type.Integer({ minimum: 1 })),
-  // Its maximum is a rule of request-parser.ts, because another field lifts it.
+  // Its maximum is a rule of json/request-parser.ts, because another field lifts it.
   max_tool_calls: maybe(
     Type.Integer({
       minimum: 1,

@@ -171,7 +171,7 @@ const parts = Type.Object({
 })
 const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 
-/** body-schema.ts leaves `input` to a check of its own. */
+/** dialects/embeddings/body-schema.ts leaves `input` to a check of its own. */
 export const EmbeddingsInput = Type.Object({
   ...EmbeddingsBody.properties,
   input: Type.Union([

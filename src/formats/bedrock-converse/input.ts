@@ -3,7 +3,7 @@
  *
  * - Neighbours of one role become one message; in a user message tool results come first, directly after their calls.
  * - Later system and developer messages join `system` too, in order.
- * - The encoder omits items of tools that a provider ran (see outgoing.ts), and reasoning without a signature that the
+ * - The encoder omits items of tools that a provider ran (see formats/outgoing.ts), and reasoning without a signature that the
  *   model can verify.
  * - It refuses what the API has no block for, with the path.
  */

@@ -5,7 +5,7 @@
  * The encoder omits reasoning of earlier turns, which most providers ignore or refuse. Quirks of the provider's row
  * send it back: as `reasoning_details` if signed or encrypted (`reasoning-object`), as `reasoning_content`
  * (`replay-reasoning`), as content parts (`thinking-parts`), or as Google's signature (`thought-signatures`). Of the
- * model's other items only calls have a form here; see outgoing.ts for the rest.
+ * model's other items only calls have a form here; see formats/outgoing.ts for the rest.
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type {

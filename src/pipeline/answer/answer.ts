@@ -81,7 +81,7 @@ export class Answer {
     this.#waiting = goOn
   }
 
-  /** `response` is the echoed request (see echo.ts); the answer owns it from here on. */
+  /** `response` is the echoed request (see response-object.ts); the answer owns it from here on. */
   constructor(sink: Sink, response: ResponseResource, held: Held = UNCOUNTED) {
     this.sink = sink
     this.live = sink.live

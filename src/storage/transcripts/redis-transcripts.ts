@@ -15,7 +15,7 @@ import {
   type TranscriptReader,
 } from './transcripts.ts'
 
-/** Encrypts texts for their owner; see sealed-text.ts. */
+/** Encrypts texts for their owner; see providers/credentials/sealed-text.ts. */
 interface TranscriptSeal {
   seal(text: string, owner: readonly string[]): string
   open(sealed: string, owner: readonly string[]): string | null

@@ -3,7 +3,7 @@
  * value.
  */
 
-/** As much as the model gets of one call; server-tools.ts cuts there too, and says so. */
+/** As much as the model gets of one call; pipeline/tool-calls/server-tools.ts cuts there too, and says so. */
 const TEXT_MAX_CHARS = 200_001
 const PARTS_MAX = 1_000
 

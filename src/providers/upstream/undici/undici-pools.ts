@@ -44,7 +44,7 @@ interface UndiciSeeker {
 const STREAMS_PER_CONNECTION = 100
 /** Subtracted from a provider's keep-alive hint, so that the gateway closes first. */
 const HINT_MARGIN_MS = 1_000
-/** See `connection.ts`. */
+/** See providers/upstream/client/connection.ts. */
 const CROSSING_MIN_MS = 50
 const CROSSING_MAX_MS = 1_000
 
