@@ -1,6 +1,6 @@
 /** Holds the reference pages equal to the code they describe. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import t from 'tap'
 import { PAGES, withTables } from '../scripts/config-docs.ts'
 import { FAILURES } from '../src/base/errors.ts'
@@ -67,52 +67,21 @@ t.test('the pages have the tables that `npm run docs:config` makes', async t => 
   }
 })
 
-t.test('the pages name source files that exist', async t => {
+t.test('pages, decisions and READMEs of rooms name source files that exist', async t => {
   const root = join(import.meta.dirname, '..')
-  const pages = readdirSync(join(root, 'docs')).filter(name => name.endsWith('.md'))
-  const names = [...pages.map(name => `docs/${name}`), 'README.md', 'CONTRIBUTING.md']
-  for (const name of names) {
+  const below = (folder: string) => readdirSync(join(root, folder)).map(name => `${folder}/${name}`)
+  const rooms = below('src').map(folder => `${folder}/README.md`)
+  const pages = [...below('docs'), ...below('docs/decisions'), ...rooms].filter(name => name.endsWith('.md'))
+  for (const name of [...pages, 'README.md', 'CONTRIBUTING.md']) {
+    if (!existsSync(join(root, name))) continue
     const text = readFileSync(join(root, name), 'utf8')
+    const folders = ['.', 'src', dirname(name)]
     // Names in capitals stand for any name.
     for (const [, path = ''] of text.matchAll(/`([a-z][a-z-]*(?:\/[a-z0-9.-]+)+\.ts)`/g)) {
-      const exists = existsSync(join(root, path)) || existsSync(join(root, 'src', path))
-      if (!exists) t.fail(`${name}: ${path}`)
+      if (!folders.some(folder => existsSync(join(root, folder, path)))) t.fail(`${name}: ${path}`)
     }
   }
 })
-
-/** Cells of the rows of all Markdown tables of a text. */
-const tableRows = (text: string): readonly (readonly string[])[] =>
-  text
-    .split('\n')
-    .filter(line => line.startsWith('| '))
-    .map(line => line.split('|').slice(1, -1))
-
-/** Names of files without a folder, as in "`src/callers/limits/quota.ts`, `periods.ts` there". */
-const bareFiles = (text: string): readonly string[] =>
-  [...text.matchAll(/`([a-z][a-z0-9.-]*\.ts)`/g)].map(([, name = '']) => name)
-
-t.test(
-  'files that the tables of CONTRIBUTING name without a folder are in a folder of their row',
-  async t => {
-    const root = join(import.meta.dirname, '..')
-    const text = readFileSync(join(root, 'CONTRIBUTING.md'), 'utf8')
-    for (const [first = '', ...cells] of tableRows(text)) {
-      const [, below = ''] = /^ `([a-z]+)\/` $/.exec(first) ?? []
-      for (const cell of cells) {
-        const named = [...cell.matchAll(/`((?:src|test|grafana)\/[\w./-]*)`/g)].map(([, path = '']) => path)
-        const folders = named.map(path => (path.endsWith('/') ? path : join(path, '..')))
-        if (below !== '') folders.push(join('test', below))
-        if (cell.includes("the format's")) folders.push('src/formats/anthropic-messages')
-        if (cell.includes('src/dialects/NAME/'))
-          folders.push(...['messages', 'chat-completions', 'gemini'].map(name => `src/dialects/${name}`))
-        for (const file of bareFiles(cell)) {
-          if (!folders.some(folder => existsSync(join(root, folder, file)))) t.fail(`${file} in:${cell}`)
-        }
-      }
-    }
-  },
-)
 
 t.test('the README names both commands of the set-up', async t => {
   const readme = readFileSync(join(import.meta.dirname, '../README.md'), 'utf8')
