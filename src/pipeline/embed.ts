@@ -49,7 +49,7 @@ import type { Guard } from './guard/guard.ts'
 import type { RankDeps, RouteCandidate } from './routing/rank.ts'
 import { Attempt } from './turn/attempt.ts'
 import type { AttemptTarget } from './turn/attempt-target.ts'
-import { ModelCall, type ModelCallDeps } from './turn/model-call.ts'
+import { type CallSubject, callModel, type ModelCallDeps } from './turn/model-call.ts'
 import { asGatewayError } from './turn/provider-failure.ts'
 import { askedEndpoint } from './turn/provider-request.ts'
 
@@ -227,7 +227,7 @@ function admit(deps: EmbedDeps, exchange: EmbeddingsExchange) {
 
 async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void> {
   const call = new EmbeddingsModelCall(deps, exchange)
-  const reply = await call.ask(exchange.candidates[0], answered => answered)
+  const reply = await callModel(deps, exchange, call, exchange.candidates[0], answered => answered)
   if (reply === null) throw unpaidError(exchange)
   // Either there is a reply or there is none, so a finish reason would say nothing.
   exchange.finish = null
@@ -235,25 +235,23 @@ async function ask(deps: EmbedDeps, exchange: EmbeddingsExchange): Promise<void>
   exchange.watch.enter('flush', deps.clock.monotonicMs())
 }
 
-class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, EmbeddingsFormat> {
+class EmbeddingsModelCall implements CallSubject<EmbeddingsFormat> {
+  /** The client sees the whole result or nothing. */
+  readonly draft = { turnSeen: false, dropTurn: () => undefined }
+  readonly mayHedge = false
+  readonly estimates = EMBEDDING_ESTIMATES
   /** The answer of the attempt that was opened last. */
   answer: EmbeddingsAnswer | null = null
+  readonly #deps: EmbedDeps
+  readonly #exchange: EmbeddingsExchange
 
   constructor(deps: EmbedDeps, exchange: EmbeddingsExchange) {
-    super(deps, exchange, EMBEDDING_ESTIMATES)
+    this.#deps = deps
+    this.#exchange = exchange
   }
 
-  /** The client sees the whole result or nothing. */
-  protected isSeen(): boolean {
-    return false
-  }
-
-  protected drop(): void {
-    this.answer = null
-  }
-
-  protected prepare(candidate: RouteCandidate): EmbeddingsFormat | null | Promise<EmbeddingsFormat | null> {
-    const { bill, prompt, reservation } = this.exchange
+  prepare(candidate: RouteCandidate): EmbeddingsFormat | null | Promise<EmbeddingsFormat | null> {
+    const { bill, prompt, reservation } = this.#exchange
     const allowance = reservation?.allowance ?? null
     const format = formatOf(candidate.endpoint)
     if (allowance === null) return format
@@ -261,14 +259,15 @@ class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, Embed
     return whenReady(admitted, is => (is ? format : null))
   }
 
-  protected encode(record: AttemptRecord, format: EmbeddingsFormat): WireRequest {
-    const { inputs: request, settings } = this.exchange
-    const endUser = this.deps.requests.endUserOf(this.exchange)
+  encode(record: AttemptRecord, format: EmbeddingsFormat): WireRequest {
+    const { inputs: request, settings } = this.#exchange
+    const endUser = this.#deps.requests.endUserOf(this.#exchange)
     return format.encode({ request, settings, endUser }, askedEndpoint(record))
   }
 
-  protected open(record: AttemptRecord, format: EmbeddingsFormat): Attempt {
-    const { deps, exchange } = this
+  open(record: AttemptRecord, format: EmbeddingsFormat): Attempt {
+    const deps = this.#deps
+    const exchange = this.#exchange
     const { inputs, settings, watch } = exchange
     const answer = new EmbeddingsAnswer({
       format,
@@ -300,11 +299,11 @@ class EmbeddingsModelCall extends ModelCall<EmbedDeps, EmbeddingsExchange, Embed
   }
 
   /** Its models write nothing. */
-  protected mostTokens(): number {
+  mostTokens(): number {
     return 0
   }
 
-  protected target(): AttemptTarget {
+  receive(): AttemptTarget {
     return this.answer as EmbeddingsAnswer
   }
 }

@@ -7,14 +7,14 @@ import { type GatewayError, toGatewayError } from '../../src/base/errors.ts'
 import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import type { AttemptRecord, Finish } from '../../src/exchange/exchange.ts'
-import type { Usage, WireRequest } from '../../src/formats/format.ts'
-import { VisibleStreams } from '../../src/pipeline/accounting/account.ts'
+import type { Usage } from '../../src/formats/format.ts'
+import { TEXT_ESTIMATES, VisibleStreams } from '../../src/pipeline/accounting/account.ts'
 import { RoutedExchange } from '../../src/pipeline/exchange-stages.ts'
 import { RetryBudget, Routing, rankCandidates, Stickiness } from '../../src/pipeline/routing/rank.ts'
 import { AbandonedReplies } from '../../src/pipeline/turn/abandoned-replies.ts'
 import type { Attempt } from '../../src/pipeline/turn/attempt.ts'
 import type { AttemptTarget } from '../../src/pipeline/turn/attempt-target.ts'
-import { ModelCall, type ModelCallDeps } from '../../src/pipeline/turn/model-call.ts'
+import { type CallSubject, callModel } from '../../src/pipeline/turn/model-call.ts'
 import { ProviderRequests } from '../../src/pipeline/turn/provider-request.ts'
 import { ReplyFigures } from '../../src/pipeline/turn/reply-figures.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
@@ -163,7 +163,7 @@ export class Fleet {
       const { candidates } = ranking
       exchange.candidates = candidates
       exchange.ranking = ranking
-      const reply = await new FleetCall(this, this.#deps, exchange).ask(candidates[0], one => one)
+      const reply = await callModel(this.#deps, exchange, scriptedCall(this), candidates[0], one => one)
       slug = reply?.candidate.endpoint.provider.slug ?? null
     } catch (thrown) {
       error = toGatewayError(thrown)
@@ -212,39 +212,15 @@ export class Fleet {
 }
 
 /** A call whose attempts are scripted. */
-class FleetCall extends ModelCall<ModelCallDeps, RoutedExchange, null | 'asks'> {
-  protected mostTokens(): number {
-    return 0
-  }
-
-  readonly #fleet: Fleet
-
-  constructor(fleet: Fleet, deps: ModelCallDeps, exchange: RoutedExchange) {
-    super(deps, exchange)
-    this.#fleet = fleet
-  }
-
-  protected isSeen(): boolean {
-    return false
-  }
-
-  protected drop(): void {
-    // Nothing was brought.
-  }
-
-  protected prepare(): 'asks' {
-    return 'asks'
-  }
-
-  protected encode(): WireRequest {
-    return { path: '/', body: {} }
-  }
-
-  protected open(record: AttemptRecord): Attempt {
-    return this.#fleet.attemptAt(record)
-  }
-
-  protected target(): AttemptTarget {
-    return {} as AttemptTarget
+function scriptedCall(fleet: Fleet): CallSubject<'asks'> {
+  return {
+    draft: { turnSeen: false, dropTurn: () => undefined },
+    mayHedge: false,
+    estimates: TEXT_ESTIMATES,
+    prepare: () => 'asks',
+    encode: () => ({ path: '/', body: {} }),
+    open: record => fleet.attemptAt(record),
+    receive: () => ({}) as AttemptTarget,
+    mostTokens: () => 0,
   }
 }

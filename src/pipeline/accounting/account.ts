@@ -41,7 +41,7 @@ export {
   quartersIn,
 } from './estimate.ts'
 export { unseenTokens } from './unseen.ts'
-export type { UsageEstimates } from './usage-check.ts'
+export { TEXT_ESTIMATES, type UsageEstimates } from './usage-check.ts'
 export { VisibleStreams } from './visible-streams.ts'
 
 /**

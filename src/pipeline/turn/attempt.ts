@@ -3,32 +3,53 @@
  * target, and ends with the first outcome. Spending limits, relays, hedging and abandoned replies are wrappers, which
  * most attempts do not have. Hot path: only plain synchronous calls between a socket read and the target.
  */
-import type { Timer } from '../../base/clock.ts'
+import type { Clock, Timer } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import { holderOf } from '../../base/fairness/held-share.ts'
+import type { Log } from '../../base/log/log.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { AttemptNotes } from '../../base/telemetry/ended-trace.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import type { Delta } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import { providerRates } from '../../providers/upstream/failure.ts'
 import type {
+  Transport,
   UpstreamCall,
   UpstreamHandler,
   UpstreamHead,
   UpstreamRequest,
 } from '../../providers/upstream/transport.ts'
+import type { Meter } from '../accounting/account.ts'
 import type { DebugNotes } from '../answer/answer.ts'
-import type { AbandonedReply } from './abandoned-replies.ts'
+import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
 import type { AttemptTarget } from './attempt-target.ts'
-import type { AttemptDeps, AttemptTerms } from './attempt-terms.ts'
 import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
 import { cutShort, failureOf } from './provider-failure.ts'
 import { harmless } from './provider-request.ts'
 import { finishOf, ReplyFigures } from './reply-figures.ts'
-import { ErrorReply, LONG_REQUEST_CHARS, ReplyReading } from './reply-reading.ts'
+import { ErrorReply, LONG_REQUEST_CHARS, type ReadingTerms, ReplyReading } from './reply-reading.ts'
 
 /** The time that the provider has to end its body after the finish, so that the connection can be reused. */
 const TRAILING_MS = 1_000
+
+export interface AttemptDeps {
+  readonly client: Transport
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly abandoned: AbandonedReplies
+}
+
+/** The way an attempt's reply is read, and its observers. */
+interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
+  /** True if messages of a whole reply may be passed to the target as such. */
+  readonly takesMessages?: boolean
+  /** Receives the times of the attempt; null if they were not requested. */
+  readonly debug: DebugNotes | null
+  /** Tracks the cost of the reply; null if the caller has no spending limit. */
+  readonly meter: Meter | null
+}
 
 export class Attempt implements UpstreamHandler, MeteredReply {
   readonly figures = new ReplyFigures()

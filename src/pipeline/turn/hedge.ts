@@ -62,18 +62,38 @@ export interface HedgedCall {
     readonly retries: RetryBudget
     readonly routing: Pick<Routing, 'health' | 'hedgeAfterMs'>
   }
-  readonly exchange: Pick<RoutedExchange, 'attempts' | 'caller' | 'candidates' | 'ranking' | 'signal'>
+  readonly exchange: Pick<
+    RoutedExchange,
+    'attempts' | 'bill' | 'caller' | 'candidates' | 'ranking' | 'signal'
+  >
   /** The first attempt of this call among those of the exchange. */
   readonly from: number
   /** True if the call has a place in the retry budget. */
   isRetrying: boolean
-  soFar(): CallProgress
-  endRetry(): void
-  run(candidate: RouteCandidate, race: Race): Promise<Result>
+  /** Candidates that were skipped without an attempt. */
+  passed: readonly RouteCandidate[]
 }
 
+export function progressOf({ exchange: { attempts, bill }, from, passed }: HedgedCall): CallProgress {
+  return { attempts: attempts.slice(from), passed, hasCharge: bill.closed !== null }
+}
+
+/** Once a second attempt has been answered, it is a request like any other, however long its answer is. */
+export function endRetry(call: HedgedCall): void {
+  if (!call.isRetrying) return
+  call.isRetrying = false
+  call.deps.retries.release()
+}
+
+/** Runs one of the two attempts of a race to its end. Never rejects. */
+type RunAttempt<Call> = (call: Call, candidate: RouteCandidate, race: Race) => Promise<Result>
+
 /** Creates a race that a second attempt may join; null if this attempt runs alone. */
-export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null {
+export function raceOf<Call extends HedgedCall>(
+  call: Call,
+  candidate: RouteCandidate,
+  run: RunAttempt<Call>,
+): Race | null {
   const { clock, routing } = call.deps
   const { attempts, candidates, ranking } = call.exchange
   const { hedgeAfterMs } = routing
@@ -83,7 +103,7 @@ export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null
   const race: Race = new Race({
     clock,
     afterMs: hedgeAfterMs,
-    begin: () => hedge(call, candidate, race),
+    begin: () => hedge(call, candidate, race, run),
     onWon: winner => {
       for (const record of attempts.slice(call.from)) {
         // An attempt that is still being prepared is not sent any more.
@@ -92,20 +112,25 @@ export function raceOf(call: HedgedCall, candidate: RouteCandidate): Race | null
       // The attempt that answers is the last one.
       remove(attempts, winner)
       attempts.push(winner)
-      call.endRetry()
+      endRetry(call)
     },
   })
   return race
 }
 
 /** Calls the next healthy endpoint of the same model, if the retry budget allows it. */
-function hedge(call: HedgedCall, first: RouteCandidate, race: Race): Promise<Result> | null {
+function hedge<Call extends HedgedCall>(
+  call: Call,
+  first: RouteCandidate,
+  race: Race,
+  run: RunAttempt<Call>,
+): Promise<Result> | null {
   const { clock, metrics, retries, routing } = call.deps
   const { caller, candidates, signal } = call.exchange
   const nowMs = clock.monotonicMs()
   const second = nextCandidate(
     candidates,
-    call.soFar(),
+    progressOf(call),
     ({ endpoint, credential }) =>
       credential === null &&
       endpoint.modelId === first.endpoint.modelId &&
@@ -114,7 +139,7 @@ function hedge(call: HedgedCall, first: RouteCandidate, race: Race): Promise<Res
   )
   if (second === undefined || signal.aborted) return null
   call.isRetrying = retries.take()
-  if (call.isRetrying) return call.run(second, race)
+  if (call.isRetrying) return run(call, second, race)
   metrics.hedges.inc({ outcome: 'over_budget' })
   return null
 }

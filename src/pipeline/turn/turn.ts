@@ -7,7 +7,7 @@ import type { Format, WireRequest } from '../../formats/format.ts'
 import { COMPACTS, type NotedRequest } from '../../protocol/json/request-notes.ts'
 import { type Endpoint, type FormatName, textFormat } from '../../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
-import { admitCall, type CallTerms, mostOutput } from '../accounting/account.ts'
+import { admitCall, type CallTerms, mostOutput, TEXT_ESTIMATES } from '../accounting/account.ts'
 import { type Answer, type LearnFrame, lessonsFor } from '../answer/answer.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
 import { OutputGuard } from '../guard/guard.ts'
@@ -20,7 +20,7 @@ import { type DeclaredFunction, placeOf, ToolCalls } from '../tool-calls/tool-ca
 import { AnswerTarget } from './answer-target.ts'
 import { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
-import { ModelCall, type ModelCallDeps } from './model-call.ts'
+import { type CallSubject, callModel, type ModelCallDeps } from './model-call.ts'
 
 export interface TurnDeps extends ModelCallDeps {
   /** Absent: signatures of calls are lost if clients leave them out. */
@@ -54,7 +54,7 @@ type Declare = (place: ToolPlace) => Promise<{
 
 /**
  * Calls the model with the prompt of the exchange, which plugins adapt to each endpoint, and passes its reply to
- * `onward`. Rejects, or returns null, as `ModelCall.ask` does.
+ * `onward`. Rejects, or returns null, as `callModel` does.
  */
 export function askModel<Then>(
   deps: TurnDeps,
@@ -66,7 +66,8 @@ export function askModel<Then>(
   answer.openTurn(plugins?.holds === true)
   const call = new TurnCall(deps, exchange, declare)
   // Uses a callback, because it needs less memory than an async function that waits as long as the stream is open.
-  return call.ask(candidate === null ? candidates[0] : askedAgain(exchange, candidate), reply => {
+  const first = candidate === null ? candidates[0] : askedAgain(exchange, candidate)
+  return callModel(deps, exchange, call, first, reply => {
     if (reply === null) return onward(null)
     const { candidate: asked, record, figures, finish } = reply
     const { endpoint } = asked
@@ -115,33 +116,30 @@ interface TurnTerms {
 }
 
 /** The model call of one turn. */
-class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
+class TurnCall implements CallSubject<TurnTerms> {
+  readonly draft: Answer
+  /** False if server tools or fitting plugins keep the state of a single attempt; batches are not in a hurry. */
+  readonly mayHedge: boolean
+  readonly estimates = TEXT_ESTIMATES
   /** Calls of the attempt that was opened last. */
   calls: ToolCalls | null = null
   answerTarget: AnswerTarget | null = null
+  readonly #deps: TurnDeps
+  readonly #exchange: RunningExchange
   readonly #declare: Declare | null
 
   constructor(deps: TurnDeps, exchange: RunningExchange, declare: Declare | null) {
-    super(deps, exchange)
+    const { answer, batch, plugins } = exchange
+    this.draft = answer
+    this.mayHedge = declare === null && plugins?.fits !== true && batch === undefined
+    this.#deps = deps
+    this.#exchange = exchange
     this.#declare = declare
   }
 
-  /** False because server tools and fitting plugins keep the state of a single attempt; batches are not in a hurry. */
-  protected override hedges(): boolean {
-    const { batch, plugins } = this.exchange
-    return this.#declare === null && plugins?.fits !== true && batch === undefined
-  }
-
-  protected isSeen(): boolean {
-    return this.exchange.answer.turnSeen
-  }
-
-  protected drop(): void {
-    this.exchange.answer.dropTurn()
-  }
-
-  protected prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
-    const { exchange, deps } = this
+  prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
+    const exchange = this.#exchange
+    const deps = this.#deps
     const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
     const signs = candidate.endpoint.format === SIGNING
     const recalling = signs ? (deps.callSeals?.recall(exchange) ?? null) : null
@@ -152,8 +150,9 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     return this.#admit(candidate, exchange.prompt, null)
   }
 
-  protected encode(record: AttemptRecord, { prompt, format, fitted }: TurnTerms): WireRequest {
-    const { deps, exchange } = this
+  encode(record: AttemptRecord, { prompt, format, fitted }: TurnTerms): WireRequest {
+    const deps = this.#deps
+    const exchange = this.#exchange
     const wire =
       fitted === null
         ? deps.requests.encode(exchange, record, format, prompt)
@@ -165,19 +164,20 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
   }
 
   /** Submits a call that is the only one of its exchange, and whose exchange can be split into two halves. */
-  protected override submits(record: AttemptRecord, terms: TurnTerms, wire: WireRequest): boolean {
-    const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = this.exchange
+  submits(record: AttemptRecord, terms: TurnTerms, wire: WireRequest): boolean {
+    const { attempts, batch, bill, plugins, pipeline, request, withMetadata } = this.#exchange
     if (batch?.submit === undefined || request.stream === true) return false
     if (terms.calls !== null || terms.fitted !== null) return false
     if (bill.turns > 0 || attempts.length > 1 || plugins?.isRepeatable === false) return false
     // Findings in the request are reported with the reply, and would be lost by then.
     if (withMetadata && pipeline.length > 0) return false
     const reserved: PicoUsd = terms.limit?.reserved ?? 0
-    return batch.submit({ exchange: this.exchange, attempt: record, wire, reserved })
+    return batch.submit({ exchange: this.#exchange, attempt: record, wire, reserved })
   }
 
-  protected open(record: AttemptRecord, { format, calls, fitted, limit }: TurnTerms): Attempt {
-    const { deps, exchange } = this
+  open(record: AttemptRecord, { format, calls, fitted, limit }: TurnTerms): Attempt {
+    const deps = this.#deps
+    const exchange = this.#exchange
     this.calls = calls
     return new Attempt(deps, exchange, record, {
       format,
@@ -189,13 +189,14 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     })
   }
 
-  protected mostTokens({ endpoint }: AttemptRecord, { prompt, limit }: TurnTerms): number {
+  mostTokens({ endpoint }: AttemptRecord, { prompt, limit }: TurnTerms): number {
     if (limit !== null) return limit.meter.coveredTokens
     return Math.min(prompt.max_output_tokens ?? Number.POSITIVE_INFINITY, mostOutput(endpoint))
   }
 
-  protected target(attempt: Attempt, record: AttemptRecord, terms: TurnTerms): AttemptTarget {
-    const { deps, exchange } = this
+  receive(attempt: Attempt, record: AttemptRecord, terms: TurnTerms): AttemptTarget {
+    const deps = this.#deps
+    const exchange = this.#exchange
     const { calls, fitted, format } = terms
     const { answer, guarding } = exchange
     const { figures } = attempt
@@ -222,13 +223,13 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
 
   async #prepareLater(candidate: RouteCandidate, fitting: void | Promise<void>): Promise<TurnTerms | null> {
     if (fitting instanceof Promise) await fitting
-    if (this.#declare === null) return this.#admit(candidate, this.exchange.prompt, null)
+    if (this.#declare === null) return this.#admit(candidate, this.#exchange.prompt, null)
     const { endpoint } = candidate
-    const declared = await this.#declare(placeOf(endpoint, this.deps.formats[textFormat(endpoint)]))
+    const declared = await this.#declare(placeOf(endpoint, this.#deps.formats[textFormat(endpoint)]))
     // If the provider runs all of them itself, there are no calls to take out, so the reply may be relayed.
     const { functions, prompt, takesUnknown } = declared
     // Output that plugins judge or replace is reported in the order in which it arrives.
-    const { plugins } = this.exchange
+    const { plugins } = this.#exchange
     const holds = plugins === null || !(plugins.judges || plugins.finishes)
     const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holds })
     return this.#admit(candidate, prompt, calls)
@@ -236,11 +237,11 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
 
   /** The terms, with the output that the caller's limits allow; null if they allow nothing. */
   #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
-    const { formats, summaries } = this.deps
+    const { formats, summaries } = this.#deps
     const wish = prompt[COMPACTS]
     // Routing never selects embeddings endpoints here.
     const usual = formats[endpoint.format as FormatName]
-    if (usual.variant !== undefined) return usual.variant(prompt, this.exchange.dialect, endpoint) ?? usual
+    if (usual.variant !== undefined) return usual.variant(prompt, this.#exchange.dialect, endpoint) ?? usual
     if (wish === undefined || summaries === undefined || !compactsItself(endpoint, formats, summaries.mode))
       return usual
     return usual.compaction?.format(wish.threshold) ?? usual
@@ -252,12 +253,12 @@ class TurnCall extends ModelCall<TurnDeps, RunningExchange, TurnTerms> {
     calls: ToolCalls | null,
   ): TurnTerms | null | Promise<TurnTerms | null> {
     const format = this.#formatFor(candidate, prompt)
-    const allowance = this.exchange.reservation?.allowance ?? null
+    const allowance = this.#exchange.reservation?.allowance ?? null
     // A plain request has no tools, and most have no limit.
-    if (allowance === null && this.exchange.plan !== null)
+    if (allowance === null && this.#exchange.plan !== null)
       return { prompt, format, fitted: null, calls, limit: null }
     if (allowance === null) return termsOf(candidate, prompt, format, calls, null)
-    const limit = admitCall(this.exchange, allowance, prompt, candidate)
+    const limit = admitCall(this.#exchange, allowance, prompt, candidate)
     if (limit instanceof Promise)
       return limit.then(is => (is === null ? null : termsOf(candidate, prompt, format, calls, is)))
     return limit === null ? null : termsOf(candidate, prompt, format, calls, limit)
