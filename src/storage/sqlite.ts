@@ -30,7 +30,7 @@ const BUSY_INTERVAL_MS = 5
 /** Busy timeout while opening: at the start of the process, blocking is harmless. */
 const OPEN_BUSY_TIMEOUT_MS = 5000
 /** By it a start sees that there is nothing to migrate; `number`: how many there are. A test holds it to the table. */
-export const NEWEST_MIGRATION = { name: '0033-batch-waits', number: 33 } as const
+export const NEWEST_MIGRATION = { name: '0001-schema', number: 1 } as const
 /** Cached statements: more than the code has queries. Generated parameter lists may exceed it, at a cost in time. */
 const MAX_STATEMENTS = 256
 

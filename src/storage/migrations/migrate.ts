@@ -8,66 +8,12 @@ import { type Migration, Migrator } from 'kysely/migration'
 import { isError } from '../../base/errors.ts'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store.ts'
-import { alerts } from './alerts.ts'
-import { audit } from './audit.ts'
-import { batches, batchFiles, batchRoom, batchWaits } from './batches.ts'
-import { captures } from './captures.ts'
-import { catalogue } from './catalogue.ts'
-import { credentials, credits, keyRevisions } from './credentials.ts'
-import { explanations } from './explanations.ts'
-import { files, memory } from './files.ts'
-import { guardrails } from './guardrails.ts'
-import { keyIdentities, keyLimits, keySecrets, keys } from './keys.ts'
-import { removedKeys } from './removed-keys.ts'
-import { serviceJobs } from './service-jobs.ts'
-import { usageTotals } from './totals.ts'
-import {
-  usage,
-  usageMembers,
-  usageRefused,
-  usageSearch,
-  usageSessions,
-  usageSums,
-  usageUnasked,
-} from './usage.ts'
-import { workspaceTools } from './workspace-tools.ts'
-import { endUsers, endUserWeights, workspaces } from './workspaces.ts'
+import { schema as firstSchema } from './schema.ts'
+import { upgradeUnreleased } from './upgrade.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {
-  '0001-keys': keys,
-  '0002-usage': usage,
-  '0003-key-limits': keyLimits,
-  '0004-workspaces': workspaces,
-  '0005-end-users': endUsers,
-  '0006-credentials': credentials,
-  '0007-credits': credits,
-  '0008-usage-sums': usageSums,
-  '0009-guardrails': guardrails,
-  '0010-usage-members': usageMembers,
-  '0011-removed-keys': removedKeys,
-  '0012-usage-totals': usageTotals,
-  '0013-audit': audit,
-  '0014-key-revisions': keyRevisions,
-  '0015-batches': batches,
-  '0016-service-jobs': serviceJobs,
-  '0017-catalogue': catalogue,
-  '0018-workspace-tools': workspaceTools,
-  '0019-files': files,
-  '0020-memory': memory,
-  '0021-batch-room': batchRoom,
-  '0022-end-user-weights': endUserWeights,
-  '0023-usage-unasked': usageUnasked,
-  '0024-usage-sessions': usageSessions,
-  '0025-batch-files': batchFiles,
-  '0026-alerts': alerts,
-  '0027-key-secrets': keySecrets,
-  '0028-usage-search': usageSearch,
-  '0029-captures': captures,
-  '0030-explanations': explanations,
-  '0031-key-identities': keyIdentities,
-  '0032-usage-refused': usageRefused,
-  '0033-batch-waits': batchWaits,
+  '0001-schema': firstSchema,
 }
 
 /**
@@ -89,12 +35,20 @@ export async function migrate(
       provider: { getMigrations: async () => ({ ...MIGRATIONS }) },
       ...(schema === undefined ? {} : { migrationTableSchema: await schema(transaction) }),
     })
-    const { error } = await migrator.migrateToLatest()
-    if (isError(error) && error.message.startsWith('corrupted migrations')) {
+    let { error } = await migrator.migrateToLatest()
+    if (hasUnknownNames(error) && (await upgradeUnreleased(transaction))) {
+      error = (await migrator.migrateToLatest()).error
+    }
+    if (hasUnknownNames(error)) {
       throw new StoreError('storage: the database schema belongs to another version of Sluice', 'schema', {
         cause: error,
       })
     }
     if (error !== undefined) throw error
   })
+}
+
+/** True if the database names migrations that are not in the table. Nothing has run then. */
+function hasUnknownNames(error: unknown): boolean {
+  return isError(error) && error.message.startsWith('corrupted migrations')
 }
