@@ -8,7 +8,7 @@
 import { unixSeconds } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
-import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
+import type { Candidate, ClientRequest, CollectedReply } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
@@ -91,7 +91,7 @@ export function createGateway(shared: GatewayDeps): Gateway {
       if (shared.captures?.isIdle === false) deps = recorded(shared.captures, deps, exchange, asked)
       let running: void | Promise<void>
       try {
-        running = runStages(stagesOf(exchange), deps, exchange)
+        running = runStages(phasesOf(exchange), deps, exchange)
       } catch (thrown) {
         return failed(deps, exchange, thrown)
       }
@@ -189,41 +189,47 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
 
 const ONE_BY_ONE = 'is a router for single requests: a batch has to name its model'
 
-const STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: fillInput },
-  { timed: null, run: guardRequest },
-  { timed: 'tools', run: sumUpIfLong },
-  { timed: 'route', run: prepare },
-  { timed: null, run: route },
-  { timed: 'admit', run: admit },
-  { timed: null, run: runTurns },
-  { timed: null, run: finish },
+/** What decides which phases a request has. */
+interface Kind {
+  /** False for a plain request, which has a plan. */
+  readonly isGeneral: boolean
+  /** True if a batch service has stored its reply: its admission was decided earlier. */
+  readonly isCollected: boolean
+  /** False if its plan says that no guardrail applies to the caller. */
+  readonly isGuarded: boolean
+  /** False if its plan says that the caller has no limit. */
+  readonly isLimited: boolean
+}
+
+interface Phase extends ExchangeStage<GatewayDeps, RunningExchange> {
+  readonly when: (kind: Kind) => boolean
+}
+
+/** The phases of a request, in order. */
+const PHASES: readonly Phase[] = [
+  { timed: 'guard', run: guard, when: kind => kind.isGuarded },
+  { timed: 'tools', run: sumUpIfLong, when: kind => kind.isGeneral && !kind.isCollected },
+  { timed: 'route', run: findCandidates, when: () => true },
+  { timed: 'admit', run: admit, when: kind => kind.isLimited && !kind.isCollected },
+  { timed: null, run: runTurns, when: () => true },
+  { timed: null, run: finish, when: kind => kind.isGeneral },
 ]
 
-/** Stages of a request whose reply a batch service has stored: its admission was decided earlier. */
-const COLLECTION_STAGES: readonly ExchangeStage<GatewayDeps, RunningExchange>[] = [
-  { timed: 'guard', run: fillInput },
-  { timed: null, run: guardStored },
-  { timed: 'route', run: prepare },
-  { timed: null, run: pin },
-  { timed: null, run: runTurns },
-  { timed: null, run: finish },
-]
+const phasesWhen = (kind: Kind): readonly Phase[] => PHASES.filter(({ when }) => when(kind))
+const plannedPhases = (isGuarded: boolean, isLimited: boolean): readonly Phase[] =>
+  phasesWhen({ isGeneral: false, isCollected: false, isGuarded, isLimited })
 
-/** Guard stage of a plain request, with the guardrails and limits that its plan states. */
-const GUARD: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'guard', run: guardRequest }
-const ROUTE: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'route', run: routePlanned }
-const ADMIT: ExchangeStage<GatewayDeps, RunningExchange> = { timed: 'admit', run: admit }
-const TURNS: ExchangeStage<GatewayDeps, RunningExchange> = { timed: null, run: runTurns }
-const PLAIN_STAGES = [ROUTE, TURNS]
-const LIMITED_STAGES = [ROUTE, ADMIT, TURNS]
-const GUARDED_STAGES = [GUARD, ROUTE, TURNS]
-const ALL_PLAIN_STAGES = [GUARD, ROUTE, ADMIT, TURNS]
+const GENERAL = phasesWhen({ isGeneral: true, isCollected: false, isGuarded: true, isLimited: true })
+const COLLECTED = phasesWhen({ isGeneral: true, isCollected: true, isGuarded: true, isLimited: true })
+const PLAIN = plannedPhases(false, false)
+const PLAIN_GUARDED = plannedPhases(true, false)
+const PLAIN_LIMITED = plannedPhases(false, true)
+const PLAIN_GUARDED_LIMITED = plannedPhases(true, true)
 
-function stagesOf({ batch, plan }: RunningExchange): readonly ExchangeStage<GatewayDeps, RunningExchange>[] {
-  if (plan?.isGuarded === true) return plan.isLimited ? ALL_PLAIN_STAGES : GUARDED_STAGES
-  if (plan !== null) return plan.isLimited ? LIMITED_STAGES : PLAIN_STAGES
-  return batch?.collected === undefined ? STAGES : COLLECTION_STAGES
+function phasesOf({ batch, plan }: RunningExchange): readonly Phase[] {
+  if (plan === null) return batch?.collected === undefined ? GENERAL : COLLECTED
+  if (plan.isGuarded) return plan.isLimited ? PLAIN_GUARDED_LIMITED : PLAIN_GUARDED
+  return plan.isLimited ? PLAIN_LIMITED : PLAIN
 }
 
 /** Sends nothing: the exchange that collects the reply answers. */
@@ -240,15 +246,28 @@ function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Pl
   return new RunningExchange(asked, createdAt, answer, plan)
 }
 
-/** Adds data to the request that the client only references or stores sealed, so that all later stages see it. */
-function fillInput(deps: GatewayDeps, exchange: RunningExchange): undefined | Promise<void> {
+/**
+ * Applies the guardrails. Before that, it adds data that the client only references or stores sealed, so that all later
+ * phases see it.
+ */
+function guard(deps: GatewayDeps, exchange: RunningExchange) {
+  if (exchange.plan !== null) return guardRequest(deps, exchange)
   openSummaries(deps, exchange)
-  return fillStoredFiles(deps, exchange)
+  return whenReady(fillStoredFiles(deps, exchange), () =>
+    exchange.batch?.collected === undefined
+      ? guardRequest(deps, exchange)
+      : // The current guardrails apply to a stored reply.
+        whenReady(deps.guard.storedReply(exchange), guarding => guardBy(exchange, guarding)),
+  )
 }
 
-/** Applies the current guardrails to a stored reply. */
-function guardStored({ guard: rules }: GatewayDeps, exchange: RunningExchange) {
-  return whenReady(rules.storedReply(exchange), guarding => guardBy(exchange, guarding))
+/** Finds the candidates for the request in its final form: plugins and tools may change it before. */
+function findCandidates(deps: GatewayDeps, exchange: RunningExchange): unknown {
+  if (exchange.plan !== null) return routePlanned(deps, exchange, exchange.plan)
+  const collected = exchange.batch?.collected
+  return whenReady(prepare(deps, exchange), () =>
+    collected === undefined ? route(deps, exchange) : continueWith(collected, exchange),
+  )
 }
 
 /** Lets plugins work on the request, unless it leads to a disabled tool. */
@@ -295,10 +314,9 @@ function route(deps: GatewayDeps, exchange: RunningExchange) {
 }
 
 /** Ranks the candidates of the plan. A request that may not fit all of them is routed like any other request. */
-function routePlanned(deps: GatewayDeps, exchange: RunningExchange) {
-  const { guarding, plan } = exchange
+function routePlanned(deps: GatewayDeps, exchange: RunningExchange, plan: Plan) {
   // Guardrails may have been reloaded since then.
-  const holds = plan !== null && (guarding?.restrictions ?? null) === plan.restrictions
+  const holds = (exchange.guarding?.restrictions ?? null) === plan.restrictions
   const ranking = holds ? rankPlanned(deps, exchange, plan.route) : null
   if (ranking === null) return route(deps, exchange)
   if (!(ranking instanceof Promise)) return noteRanking(exchange, ranking)
@@ -313,9 +331,7 @@ function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
 }
 
 /** Continues with the candidate and the reservation with which the request was submitted. */
-function pin(_: GatewayDeps, exchange: RunningExchange): void {
-  const collected = exchange.batch?.collected
-  if (collected === undefined) return
+function continueWith(collected: CollectedReply, exchange: RunningExchange): void {
   // Its key has already been opened, so nothing else of the credential is needed.
   exchange.candidates = [collected.candidate as RouteCandidate]
   exchange.reservation = collected.reservation
