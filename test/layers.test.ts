@@ -152,7 +152,6 @@ const DOORS: Readonly<Record<string, string>> = {
   'pipeline/accounting': 'account.ts',
   'pipeline/answer': 'answer.ts',
   'pipeline/guard': 'guard.ts',
-  'pipeline/routing': 'rank.ts',
   'server/node': 'front.ts',
   'server/uws': 'front.ts',
   'storage/migrations': 'migrate.ts',

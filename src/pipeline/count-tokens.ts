@@ -14,9 +14,10 @@ import { textFormat } from '../protocol/provider.ts'
 import { wholeReply } from '../providers/upstream/whole-reply.ts'
 import { inputTokensOf } from './accounting/account.ts'
 import type { RoutedExchange } from './exchange-stages.ts'
-import { openRecord, type RouteCandidate } from './routing/rank.ts'
+import type { RouteCandidate } from './routing/candidate.ts'
 import { fitTools } from './tool-calls/client-tools.ts'
 import type { ModelCallDeps } from './turn/model-call.ts'
+import { openRecord } from './turn/retry.ts'
 
 export interface TokenCount {
   readonly tokens: number

@@ -46,7 +46,8 @@ import {
   SKIPPED,
 } from './exchange-stages.ts'
 import type { Guard } from './guard/guard.ts'
-import type { RankDeps, RouteCandidate } from './routing/rank.ts'
+import type { RouteCandidate } from './routing/candidate.ts'
+import type { RankDeps } from './routing/rank.ts'
 import { Attempt } from './turn/attempt.ts'
 import type { AttemptTarget } from './turn/attempt-target.ts'
 import { type CallSubject, callModel, type ModelCallDeps } from './turn/model-call.ts'

@@ -13,13 +13,9 @@ import { type Answer, DebugNotes } from './answer/answer.ts'
 import type { Guard, Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
-import {
-  type Prefix,
-  type RankDeps,
-  type Ranking,
-  type RouteCandidate,
-  rankCandidates,
-} from './routing/rank.ts'
+import type { RouteCandidate } from './routing/candidate.ts'
+import type { Prefix } from './routing/prompt-cache-prefix.ts'
+import { type RankDeps, type Ranking, rankCandidates } from './routing/rank.ts'
 import type { ServerTools } from './tool-calls/server-tools.ts'
 
 type RoutedNotes = RankingNotes & Pick<Ranking, 'fallbacks' | 'stay'>

@@ -24,7 +24,7 @@ import { FinalSink, type Outcome } from './answer/answer.ts'
 import { type Guard, NO_GUARD } from './guard/guard.ts'
 import { NO_PLUGINS } from './plugin-chain.ts'
 import { createGateway, type Gateway, type GatewayDeps } from './respond.ts'
-import type { Restrictions } from './routing/rank.ts'
+import type { Restrictions } from './routing/restrictions.ts'
 
 const SERVICE: Caller = {
   keyHash: '',

@@ -29,10 +29,10 @@ import { upstreamFailure } from '../providers/upstream/failure.ts'
 import { hasList } from '../providers/upstream/list-models.ts'
 import type { Transport } from '../providers/upstream/transport.ts'
 import { type WholeReply, wholeReply } from '../providers/upstream/whole-reply.ts'
-import { openRecord } from './routing/rank.ts'
 import { cheapest, endpointsOf, readSmallest, smallestRequest } from './smallest-request.ts'
 import { failureOf, refusalIn } from './turn/provider-failure.ts'
 import { askedEndpoint, keyOwner, type ProviderRequests } from './turn/provider-request.ts'
+import { openRecord } from './turn/retry.ts'
 
 interface KeyCheckDeps {
   readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>

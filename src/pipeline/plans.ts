@@ -17,7 +17,8 @@ import type { Caller } from '../protocol/records.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
 import type { Guardrail } from './guard/guard.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { type PlainRoute, planRoute, type RankDeps, type Restrictions } from './routing/rank.ts'
+import { type PlainRoute, planRoute, type RankDeps } from './routing/rank.ts'
+import type { Restrictions } from './routing/restrictions.ts'
 import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
 
 export interface Plan {

@@ -26,7 +26,7 @@ import {
   withoutThreshold,
 } from './compaction.ts'
 import { type RunningExchange, SKIPPED } from './exchange-stages.ts'
-import { namedModel } from './routing/rank.ts'
+import { namedModel } from './routing/names.ts'
 
 export interface SummariesDeps {
   /** Absent: summaries are passed on unchanged. */

@@ -24,7 +24,7 @@ import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { AppliedGuardrail, GuardrailRecord } from '../../storage/guardrails.ts'
-import { type Restriction, type Restrictions, restrictionsOf } from '../routing/rank.ts'
+import { type Restriction, type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
 import type { ReplyGuarding } from './reply.ts'
 import {

@@ -1,10 +1,7 @@
-/**
- * Candidates: ways to serve a request, the candidates that routing left out, and the combined error when all have
- * failed. Pure.
- */
+/** Candidates: ways to serve a request, and those that routing left out, each with its reason. Pure. */
 
-import { GatewayError, INTERNAL_MESSAGE } from '../../base/errors.ts'
-import type { AttemptRecord, Candidate } from '../../exchange/exchange.ts'
+import { hash } from 'node:crypto'
+import type { Candidate } from '../../exchange/exchange.ts'
 import type { Exclusion } from '../../exchange/reasons.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { Credential } from '../../providers/credentials/catalog.ts'
@@ -16,42 +13,13 @@ export interface RouteCandidate extends Candidate {
   state?: EndpointState
 }
 
-/**
- * One error for all failed attempts: the last error that is not a rate limit, or the last one if all are rate limits.
- * `Retry-After` is the shortest of all attempts if each has one; otherwise that of the returned error.
- */
-export function lastError(made: readonly AttemptRecord[]): GatewayError {
-  const attempts = made.filter(({ isOutrun }) => isOutrun !== true)
-  const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
-  const last = errors.at(-1)
-  if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)
-  if (attempts.length === 1) return last
-  const chosen = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
-  const waits = errors.map(error => error.retryAfterSeconds)
-  const retryAfterSeconds = waits.every(wait => wait !== undefined)
-    ? Math.min(...waits)
-    : chosen.retryAfterSeconds
-  return new GatewayError(chosen.code, chosen.message, {
-    metadata: {
-      ...chosen.metadata,
-      previous_errors: attempts.slice(0, -1).map(attempt => ({
-        provider: attempt.endpoint.provider.name,
-        code: attempt.error?.errorType ?? null,
-        status: attempt.status,
-        ...reasonOf(attempt.error),
-      })),
-    },
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    cause: chosen,
-  })
-}
+const TAG_LENGTH = 10
 
-function reasonOf(error: GatewayError | null): { reason?: unknown } {
-  const reason = error?.metadata?.['reason']
-  return reason === undefined ? {} : { reason }
+/** Identifies who can read data that an endpoint encrypts: its provider, with this credential or the shared key. */
+export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | 'credential'>): string {
+  const id = credential === null ? '' : credential.id
+  return hash('sha256', `${endpoint.provider.slug}\n${id}`, 'base64url').slice(0, TAG_LENGTH)
 }
-
-// Candidates that routing left out, each with its reason.
 
 /** Candidates that are kept with their reason: more than people read. */
 const KEPT_MAX = 64

@@ -1,4 +1,4 @@
-/** Ranking: lists the candidates of a request in the order in which they are tried. Public entry point. Hot path. */
+/** Ranking: lists the candidates of a request in the order in which they are tried. Hot path. */
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
@@ -17,8 +17,7 @@ import { lastMaker } from '../../protocol/sealed-content.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { CredentialCatalog } from '../../providers/credentials/catalog.ts'
 import type { EndpointHealth, HealthCaller } from '../../providers/health/health.ts'
-import { Exclusions, type RouteCandidate } from './candidate.ts'
-import { makerOf } from './makers.ts'
+import { Exclusions, makerOf, type RouteCandidate } from './candidate.ts'
 import { type NamedModel, namedModel } from './names.ts'
 import type { FittingPlugins, Measures } from './needs.ts'
 import type { Group, RankTerms } from './rankers.ts'
@@ -26,26 +25,6 @@ import type { Restrictions } from './restrictions.ts'
 import { listGroups, ranked, route } from './route.ts'
 import { SharedCandidates } from './shared-candidates.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
-
-export {
-  type CallProgress,
-  candidateAfter,
-  nextCandidate,
-  nobodyNow,
-  noteHealth,
-  openRecord,
-  RetryBudget,
-  type Waiting,
-} from './attempts.ts'
-export { lastError, type RouteCandidate } from './candidate.ts'
-export { namesProvider } from './filters.ts'
-export { makerOf, SealMarks } from './makers.ts'
-export { type NamedModel, namedModel } from './names.ts'
-export { type Prefix, Prefixes } from './prompt-cache-prefix.ts'
-export { type Restriction, type Restrictions, restrictionsOf } from './restrictions.ts'
-export { createRoutableModels } from './routable.ts'
-export { modelAskedFor } from './route.ts'
-export { type Stay, Stickiness } from './sticky.ts'
 
 interface RoutingOptions extends Measures {
   readonly clock: Clock

@@ -3,8 +3,12 @@
  * translates the client's calls back to the form that the client declared. One instance per attempt. Hot path.
  */
 import type { Clock } from '../../base/clock.ts'
-import type { AttemptRecord } from '../../exchange/exchange.ts'
+import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import type { Delta } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import type { CompactedBy } from '../../protocol/json/request-notes.ts'
+import { marked, SEALED_BY } from '../../protocol/sealed-content.ts'
 import { inputOf } from '../accounting/account.ts'
 import {
   type Answer,
@@ -16,7 +20,7 @@ import {
 } from '../answer/answer.ts'
 import { type SummarySeal, sealProviderSummary } from '../compaction.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
-import { SealMarks } from '../routing/rank.ts'
+import { makerOf } from '../routing/candidate.ts'
 import { ClientCalls, type FittedRequest } from '../tool-calls/client-tools.ts'
 import type { ToolCalls } from '../tool-calls/tool-calls.ts'
 import type { AttemptTarget } from './attempt-target.ts'
@@ -137,5 +141,67 @@ export class AnswerTarget implements AttemptTarget {
       answer.begin(modelId, provider.name, facts, usage === null ? null : inputOf(usage))
     }
     answer.showWaiting()
+  }
+}
+
+/** Seals a provider's own summary. */
+type SealSummary = (summary: CompactedBy & { readonly content: string }) => string
+
+/** Labels encrypted provider content in a reply with the provider that can read it. One instance per attempt. */
+class SealMarks {
+  readonly #record: AttemptRecord
+  /** True if the client may keep only the seal of a thought. */
+  readonly #sealsThoughts: boolean
+  readonly #thoughts = new Set<number>()
+  /** Seals summaries that providers make; null: the client gets them in the form of its provider's API. */
+  readonly #seal: SealSummary | null
+  #summary = -1
+
+  constructor(
+    record: AttemptRecord,
+    { dialect, request: { include } }: Pick<Exchange, 'dialect' | 'request'>,
+    seal: SealSummary | null,
+  ) {
+    this.#record = record
+    this.#seal = DIALECT_ABILITIES[dialect].compacts ? seal : null
+    this.#sealsThoughts =
+      DIALECT_ABILITIES[dialect].thoughtsInSeals === true &&
+      include?.includes('reasoning.encrypted_content') === true
+  }
+
+  open(delta: Extract<Delta, { kind: 'open' }>): Delta {
+    const { start, item } = delta
+    if (start.type === 'reasoning') this.#thoughts.add(item)
+    if (start.type === 'hosted' && start.item.type === 'compaction' && this.#seal !== null) {
+      this.#summary = item
+      return { ...delta, start: { ...start, item: { ...start.item, encrypted_content: '' } } }
+    }
+    if (start.type !== 'function_call' || start.extra === null) return delta
+    const extra = marked(start.extra, makerOf(this.#record))
+    return extra === start.extra ? delta : { ...delta, start: { ...start, extra } }
+  }
+
+  close(delta: Extract<Delta, { kind: 'close' }>): Delta {
+    const { item, fields } = delta
+    if (item === this.#summary && fields !== null) return this.#sealed(delta, fields)
+    if (fields === null || !this.#thoughts.has(item)) return delta
+    const maker = makerOf(this.#record)
+    const { signature, encrypted_content: encrypted } = fields
+    const isWhole =
+      this.#sealsThoughts && typeof signature === 'string' && signature !== '' && encrypted == null
+    const told = marked(fields, maker)
+    return { ...delta, fields: isWhole ? { ...told, [SEALED_BY]: { maker, signature } } : told }
+  }
+
+  /** Seals a provider's own summary, so that only the workspace can send it and only the provider can read it. */
+  #sealed(
+    delta: Extract<Delta, { kind: 'close' }>,
+    { native: _, ...fields }: Readonly<Record<string, unknown>>,
+  ): Delta {
+    const { encrypted_content: content } = fields
+    if (this.#seal === null || typeof content !== 'string' || content === '') return { ...delta, fields }
+    const provider = this.#record.endpoint.provider.name
+    const summary = { maker: makerOf(this.#record), provider, content }
+    return { ...delta, fields: { ...fields, encrypted_content: this.#seal(summary) } }
   }
 }

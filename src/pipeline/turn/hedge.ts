@@ -12,15 +12,11 @@ import { PROBE_DUE } from '../../providers/health/health.ts'
 import type { CallFigures } from '../accounting/account.ts'
 import type { Content } from '../answer/answer.ts'
 import type { RoutedExchange } from '../exchange-stages.ts'
-import {
-  type CallProgress,
-  nextCandidate,
-  type RetryBudget,
-  type RouteCandidate,
-  type Routing,
-} from '../routing/rank.ts'
+import type { RouteCandidate } from '../routing/candidate.ts'
+import type { Routing } from '../routing/rank.ts'
 import type { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
+import { type CallProgress, nextCandidate, type RetryBudget } from './retry.ts'
 
 /** The reply of a candidate that has answered. */
 export interface ModelReply {

@@ -21,18 +21,8 @@ import {
   type VisibleStreams,
 } from '../accounting/account.ts'
 import type { RoutedExchange } from '../exchange-stages.ts'
-import {
-  candidateAfter,
-  lastError,
-  nextCandidate,
-  nobodyNow,
-  noteHealth,
-  openRecord,
-  type RetryBudget,
-  type RouteCandidate,
-  type Routing,
-  type Waiting,
-} from '../routing/rank.ts'
+import type { RouteCandidate } from '../routing/candidate.ts'
+import type { Routing } from '../routing/rank.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import {
@@ -50,6 +40,16 @@ import {
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-figures.ts'
+import {
+  candidateAfter,
+  lastError,
+  nextCandidate,
+  nobodyNow,
+  noteHealth,
+  openRecord,
+  type RetryBudget,
+  type Waiting,
+} from './retry.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
   /** Opens keys; a promise only if a key is not in memory. Fails with a GatewayError. */

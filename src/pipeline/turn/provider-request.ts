@@ -23,7 +23,7 @@ import { signatureIn } from '../../providers/upstream/aws-signature.ts'
 import { holdsSecret } from '../../providers/upstream/failure.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
 import { LARGE_BYTES, requestJson, withRawList } from '../request-json.ts'
-import { makerOf } from '../routing/rank.ts'
+import { makerOf } from '../routing/candidate.ts'
 
 /** The keys of attempts: own keys, and shared keys that cannot be sent as they are in their provider's row. */
 export interface ProviderKeys {

@@ -1,8 +1,8 @@
 /** What is remembered of conversations: which prompts pay to be marked, and why one is not read from a cache. */
 import t from 'tap'
 import type { RunningExchange } from '../../../src/pipeline/exchange-stages.ts'
+import type { RouteCandidate } from '../../../src/pipeline/routing/candidate.ts'
 import { Prefixes } from '../../../src/pipeline/routing/prompt-cache-prefix.ts'
-import type { RouteCandidate } from '../../../src/pipeline/routing/rank.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { createPins, type Pins } from '../../../src/storage/session-affinity/session-affinity.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -1,14 +1,14 @@
 /**
- * Retry rules: the next candidate after a failure, what the failure means for the endpoint, and the limit of concurrent
- * retries. Hot path.
+ * Retry rules: the next candidate after a failure, what the failure means for the endpoint, the limit of concurrent
+ * retries, and the error when no candidate is left. Hot path.
  */
-import { GatewayError, PROVIDER_STATUSES } from '../../base/errors.ts'
+import { GatewayError, INTERNAL_MESSAGE, PROVIDER_STATUSES } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import { isUnknownField } from '../../formats/outgoing.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { EndpointVerdict } from '../../providers/health/health.ts'
-import type { RouteCandidate } from './candidate.ts'
+import type { RouteCandidate } from '../routing/candidate.ts'
 
 /** Attempts of one model call. With more, the caller would wait longer than for a retry of its own. */
 const ATTEMPTS_MAX = 10
@@ -233,4 +233,39 @@ export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
       retryAfterSeconds: seconds,
     },
   )
+}
+
+/**
+ * One error for all failed attempts: the last error that is not a rate limit, or the last one if all are rate limits.
+ * `Retry-After` is the shortest of all attempts if each has one; otherwise that of the returned error.
+ */
+export function lastError(made: readonly AttemptRecord[]): GatewayError {
+  const attempts = made.filter(({ isOutrun }) => isOutrun !== true)
+  const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
+  const last = errors.at(-1)
+  if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)
+  if (attempts.length === 1) return last
+  const chosen = errors.findLast(error => error.code !== 'rate_limit_exceeded') ?? last
+  const waits = errors.map(error => error.retryAfterSeconds)
+  const retryAfterSeconds = waits.every(wait => wait !== undefined)
+    ? Math.min(...waits)
+    : chosen.retryAfterSeconds
+  return new GatewayError(chosen.code, chosen.message, {
+    metadata: {
+      ...chosen.metadata,
+      previous_errors: attempts.slice(0, -1).map(attempt => ({
+        provider: attempt.endpoint.provider.name,
+        code: attempt.error?.errorType ?? null,
+        status: attempt.status,
+        ...reasonOf(attempt.error),
+      })),
+    },
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    cause: chosen,
+  })
+}
+
+function reasonOf(error: GatewayError | null): { reason?: unknown } {
+  const reason = error?.metadata?.['reason']
+  return reason === undefined ? {} : { reason }
 }

@@ -1,13 +1,14 @@
 import t from 'tap'
 import { GatewayError, rewritten } from '../../../src/base/errors.ts'
+import type { RouteCandidate } from '../../../src/pipeline/routing/candidate.ts'
 import {
   askedWaitMs,
   candidateAfter,
+  lastError,
   nobodyNow,
   RetryBudget,
   verdictOf,
-} from '../../../src/pipeline/routing/attempts.ts'
-import type { RouteCandidate } from '../../../src/pipeline/routing/candidate.ts'
+} from '../../../src/pipeline/turn/retry.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedRecord } from '../../support/scripted-attempt.ts'
@@ -177,4 +178,25 @@ t.test('where nobody may be asked, the answer names the shortest wait', async t 
     retryAfterSeconds: 1,
     metadata: { availability: { code: 'temporarily_unavailable', requested_models: ['acme/scripted'] } },
   })
+})
+
+const limitedFor = (retryAfterSeconds: number) =>
+  scriptedRecord({
+    status: 429,
+    error: new GatewayError('rate_limit_exceeded', 'busy', { retryAfterSeconds }),
+  })
+
+t.test(
+  'of several rate limits the shortest wait is passed on, and the earlier failures are named',
+  async t => {
+    const error = lastError([limitedFor(30), limitedFor(5), limitedFor(60)])
+    t.match(error, { code: 'rate_limit_exceeded', retryAfterSeconds: 5 })
+    const previous = { provider: 'Acme', code: 'rate_limit_exceeded', status: 429 }
+    t.same(error.metadata?.['previous_errors'], [previous, previous])
+  },
+)
+
+t.test('a rate limit speaks for the request only where every attempt met one', async t => {
+  const failed = scriptedRecord({ status: 500, error: new GatewayError('provider_unavailable', 'broken') })
+  t.equal(lastError([failed, limitedFor(5)]).code, 'provider_unavailable')
 })
