@@ -1,6 +1,7 @@
 /** API keys: their format (`sk-gw-v1-…`), their creation, and the stored record. Pure except for randomness. */
 import { hash, randomBytes } from 'node:crypto'
 import { type Clock, isoInstant } from '../base/clock.ts'
+import { KEY } from '../protocol/management/keys.ts'
 import {
   DEFAULT_ORGANIZATION_ID,
   DEFAULT_WORKSPACE_ID,
@@ -65,25 +66,19 @@ interface ApiKeyOptions {
 export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): KeyRecord {
   const now = isoInstant(settings.clock.nowMs())
   return {
+    ...KEY.initial(),
     hash: hashKey(key),
     kind,
     name: settings.name,
     label: labelOf(key, kind),
     organizationId: DEFAULT_ORGANIZATION_ID,
     workspaceId: settings.workspaceId ?? DEFAULT_WORKSPACE_ID,
-    disabled: false,
     expiresAt: settings.expiresAt ?? null,
     secretExpiresAt: null,
-    limit: null,
-    limitReset: null,
-    includeByokInLimit: false,
-    creatorUserId: null,
     role: settings.role ?? null,
     identity: settings.identity ?? null,
-    traceTrusted: false,
     createdAt: now,
     updatedAt: now,
-    rotatedAt: null,
   }
 }
 

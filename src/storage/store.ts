@@ -3,6 +3,7 @@
  * Text may be any well-formed Unicode without NUL. Not every engine can store NUL, so callers must refuse it first.
  */
 import type { MicroUsd } from '../base/money.ts'
+import type { KeyChange, KeyRecord } from '../protocol/management/keys.ts'
 import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
 import type { CaptureStore } from './captures/captures.ts'
@@ -16,11 +17,10 @@ import type {
   GuardrailChange,
   GuardrailRecord,
 } from './guardrails.ts'
-import type { KeyChange, KeyRecord, KeySecret } from './keys.ts'
 import type { ExplanationStore, LedgerStore } from './ledger.ts'
 import type { BatchStore } from './service-jobs.ts'
 
-export type { KeyChange, KeyKind, KeyRecord, KeyRole, KeySecret, LimitReset } from './keys.ts'
+export type { KeyChange, KeyKind, KeyRecord, KeyRole, LimitReset } from '../protocol/management/keys.ts'
 export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
 
 /** A part of a list, with the length of the whole list. */
@@ -32,6 +32,17 @@ export interface Page<Item> {
 export interface PageRequest {
   readonly offset: number
   readonly limit: number
+}
+
+/** One secret of a key. */
+export interface KeySecret {
+  /** SHA-256. */
+  readonly hash: string
+  /** Masked form for display. */
+  readonly label: string
+  readonly createdAt: string
+  /** Null: it ends with the key. */
+  readonly expiresAt: string | null
 }
 
 /** API keys of all organizations, for authentication and start-up. */

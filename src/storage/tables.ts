@@ -2,41 +2,22 @@
 import type { Generated } from 'kysely'
 import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
 import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'
+import type { KEY } from '../protocol/management/keys.ts'
+import type { BigInteger, RowOf } from '../protocol/management/record.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
 import type { CapturePartsTable, CapturesTable } from './captures/tables.ts'
 import type { FileText } from './files.ts'
 import type { NewExplanation } from './ledger.ts'
-import type { DeclaredRegion, KeyKind, KeyRole, LimitReset } from './store.ts'
+import type { DeclaredRegion } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
-/** 64 bits, which PostgreSQL returns as text. Values of single rows are safe integers, sums are not. */
-type BigInteger = number | string | bigint
 /** A boolean as 0 or 1, because SQLite has no boolean type. */
 type Flag = number
 
-/** Times are ISO 8601 UTC, so they sort as text; the limit is in 1e-6 USD. */
-export interface ApiKeysTable {
-  hash: string
-  kind: KeyKind
-  name: string
-  label: string
-  organizationId: string
-  workspaceId: string | null
-  disabled: Flag
-  expiresAt: string | null
-  spendLimit: BigInteger | null
-  limitReset: LimitReset | null
-  includeByokInLimit: Flag
-  creatorUserId: string | null
-  role: KeyRole | null
-  identity: string | null
-  traceTrusted: Flag
-  createdAt: string
-  updatedAt: string
-  rotatedAt: string | null
-}
+/** Times are ISO 8601 UTC, so they sort as text; amounts are in 1e-6 USD. */
+export type ApiKeysTable = RowOf<(typeof KEY)['fields']>
 
 /** All secrets of keys that were rotated. */
 interface KeySecretsTable {

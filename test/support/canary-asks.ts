@@ -20,13 +20,11 @@ import {
   KeyAssignees,
   MemberAssignees,
 } from '../../src/protocol/management/guardrails.ts'
+import { KeyCreation, KeyRotation, KeyUpdate } from '../../src/protocol/management/keys.ts'
 import {
   CreditCreation,
   EndUserCreation,
   EndUserUpdate,
-  KeyCreation,
-  KeyRotation,
-  KeyUpdate,
   WorkspaceCreation,
   WorkspaceUpdate,
 } from '../../src/protocol/management/management.ts'

@@ -5,16 +5,15 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
-import { type MicroUsd, toMicroUsd } from '../../base/money.ts'
 import { createKey } from '../../callers/api-key.ts'
 import { requireRole, roleOf } from '../../callers/key-roles.ts'
 import { callerOf } from '../../callers/keys.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
-import { KeyCreation, KeyUpdate, parseInstant } from '../../protocol/management/management.ts'
+import { KEY, KeyCreation, KeyUpdate } from '../../protocol/management/keys.ts'
 import type { AuditObject } from '../../storage/audit.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { KeyChange, KeyRecord, KeySecret, Store, StoreVerbs } from '../../storage/store.ts'
+import type { KeyRecord, KeySecret, Store, StoreVerbs } from '../../storage/store.ts'
 import type { ListingDeps } from '../models/models.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
@@ -91,7 +90,7 @@ export function findKey(deps: KeyDeps): Handler {
 export function changeKey(deps: KeyDeps): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
-    const change = keyChange(request.body, clock.nowMs())
+    const change = KEY.changed(checkUpdate(request.body), clock.nowMs())
     const hash = hashOf(request)
     const { organizationId } = request.key
     const other = requireFound(await store.keys.findIn(organizationId, hash))
@@ -168,34 +167,23 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   }
   const { organizationId } = request.key
   const workspace = await workspaceOf(store, organizationId, body.workspace_id)
-  const expiresAt = expiry(body.expires_at ?? null, clock.nowMs())
-  refuseLongerLife(request.key, expiresAt)
+  const settings = KEY.created(body, clock.nowMs())
+  refuseLongerLife(request.key, settings.expiresAt)
   const { key, record } = createKey({
     kind: role === null ? 'inference' : 'management',
     name: body.name,
     clock,
-    workspaceId: workspace.id,
-    expiresAt,
-    role,
   })
-  const settings = {
-    organizationId,
-    limit: amount(body.limit ?? null),
-    limitReset: body.limit_reset ?? null,
-    includeByokInLimit: body.include_byok_in_limit ?? false,
-    creatorUserId: body.creator_user_id ?? null,
-    traceTrusted: body.trace_trusted ?? false,
-  }
-  return { key, record: { ...record, ...settings } }
+  return { key, record: { ...record, ...settings, organizationId, workspaceId: workspace.id } }
 }
 
-/** Fields that say nothing of a management key. */
-const SPENDING = ['limit', 'limit_reset', 'include_byok_in_limit', 'workspace_id', 'trace_trusted'] as const
+/** The fields that a management key may have. */
+const MANAGEMENT: ReadonlySet<string> = new Set(['name', 'role', 'expires_at', 'creator_user_id'])
 
 /** @throws GatewayError `invalid_request` */
-function refuseSpending(body: KeyCreation): void {
-  for (const field of SPENDING) {
-    if (body[field] != null)
+function refuseSpending(body: Readonly<Record<string, unknown>>): void {
+  for (const field of Object.keys(KeyCreation.properties)) {
+    if (body[field] != null && !MANAGEMENT.has(field))
       throw refuseField(field, 'is only for API keys, and a key with a role is a management key')
   }
 }
@@ -204,37 +192,6 @@ function refuseSpending(body: KeyCreation): void {
 function requireMayChange(asking: KeyRecord, other: KeyRecord): void {
   requireRoleFor(asking, other)
   requireShorterLife(asking, other)
-}
-
-/** @throws GatewayError `invalid_request` */
-function keyChange(requestBody: unknown, nowMs: number): KeyChange {
-  const body = checkUpdate(requestBody)
-  return {
-    ...(body.name === undefined ? {} : { name: body.name }),
-    ...(body.disabled === undefined ? {} : { disabled: body.disabled }),
-    ...(body.limit === undefined ? {} : { limit: amount(body.limit) }),
-    ...(body.limit_reset === undefined ? {} : { limitReset: body.limit_reset }),
-    ...(body.include_byok_in_limit === undefined ? {} : { includeByokInLimit: body.include_byok_in_limit }),
-    ...(body.expires_at === undefined ? {} : { expiresAt: expiry(body.expires_at, nowMs) }),
-    ...(body.role === undefined ? {} : { role: body.role }),
-    ...(body.trace_trusted === undefined ? {} : { traceTrusted: body.trace_trusted }),
-  }
-}
-
-function amount(limit: number | null): MicroUsd | null {
-  if (limit === null) return null
-  const micros = toMicroUsd(limit)
-  if (micros === null) throw refuseField('limit', 'must be 0, or at least 0.000001 with at most 6 decimals')
-  return micros
-}
-
-/** Converts to UTC. */
-function expiry(text: string | null, nowMs: number): string | null {
-  if (text === null) return null
-  const ms = parseInstant(text)
-  if (ms === null) throw refuseField('expires_at', 'must be an ISO 8601 time with seconds and Z or an offset')
-  if (ms <= nowMs) throw refuseField('expires_at', 'must be in the future')
-  return new Date(ms).toISOString()
 }
 
 /** @throws GatewayError `not_found` for a text that is no hash. */
@@ -260,23 +217,13 @@ function notFound(): GatewayError {
 type UsageFields = Awaited<ReturnType<KeyUsage['fields']>>
 
 function toDocument(key: KeyRecord, usage: UsageFields) {
-  return {
-    hash: key.hash,
-    label: key.label,
-    name: key.name,
-    disabled: key.disabled,
-    is_management_key: key.kind === 'management',
-    role: key.kind === 'management' ? roleOf(key) : null,
+  const isManagement = key.kind === 'management'
+  return KEY.document(key, {
     ...usage,
-    created_at: key.createdAt,
-    updated_at: key.updatedAt,
-    rotated_at: key.rotatedAt,
-    expires_at: key.expiresAt,
-    creator_user_id: key.creatorUserId,
+    is_management_key: isManagement,
+    role: isManagement ? roleOf(key) : null,
     external_user: null,
-    workspace_id: key.workspaceId,
-    trace_trusted: key.traceTrusted,
-  }
+  })
 }
 
 /** The document of one key, which has its secrets too. */

@@ -1,6 +1,6 @@
 /** The interface description of workspaces, credits, activity, audit and captures. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/json/schema.ts'
+import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
 import { CaptureCreation } from '../../protocol/management/captures.ts'
 import { CreditCreation, WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
 import {
@@ -15,7 +15,7 @@ import {
   tagged,
 } from './description.ts'
 import { HASH } from './keys.ts'
-import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
+import { alike, count, flagged, orNoText, text } from './response.ts'
 
 // Workspaces
 

@@ -1,10 +1,10 @@
 /** The interface description of batches. Pure. */
 import { Type } from '@sinclair/typebox'
-import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
+import { AnyObject, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
 import { answer, header, listById, METADATA_HEADER, oneRecord, query, tagged } from './description.ts'
-import { alike, count, orNoText, ServerToolUseCounts, text, unixSeconds, usd } from './response.ts'
+import { alike, count, orNoText, ServerToolUseCounts, text, unixSeconds } from './response.ts'
 
 export const BatchBody = Type.Object(
   {

@@ -1,6 +1,6 @@
 /** Response schemas of POST /chat/completions and POST /embeddings: completion, chunks, vectors. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
+import { nullable, oneOf, usd, variants } from '../../protocol/json/schema.ts'
 import {
   alike,
   ChatCosts,
@@ -13,7 +13,6 @@ import {
   ServerToolUseCounts,
   text,
   unixSeconds,
-  usd,
 } from './response.ts'
 
 export const ChatUsage = Type.Object({

@@ -8,13 +8,8 @@ import { InputItem } from '../../protocol/items.ts'
 import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
 import { CaptureCreation } from '../../protocol/management/captures.ts'
 import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
-import {
-  KeyCreation,
-  KeyRotation,
-  KeyUpdate,
-  WorkspaceCreation,
-  WorkspaceUpdate,
-} from '../../protocol/management/management.ts'
+import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
+import { WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
 import {
   AgentPart,
   AssistantPart,
@@ -67,7 +62,7 @@ import { ENVELOPES } from './failures.ts'
 import { FileAnswer } from './files.ts'
 import { Generation } from './generations.ts'
 import { CountedMessage, EmbeddingsInput } from './inference.ts'
-import { KeyDetail, KeyRecordAnswer, OwnKey } from './keys.ts'
+import { KeyDetail, OwnKey } from './keys.ts'
 import { MessageAnswer, MessageBlock, MessageEvent, MessageFailure, MessageUsage } from './message.ts'
 import { MessageBatchAnswer, MessageBatchBody } from './message-batches.ts'
 import {
@@ -182,7 +177,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   Model: ModelAnswer,
   Endpoint: EndpointAnswer,
   Provider: ProviderAnswer,
-  ApiKey: KeyRecordAnswer,
+  ApiKey: KEY.answer,
   ApiKeyDetail: KeyDetail,
   CurrentKey: OwnKey,
   Workspace,

@@ -1,8 +1,9 @@
 /** The interface description of end users. Pure. */
 import { Type } from '@sinclair/typebox'
+import { instant } from '../../protocol/json/schema.ts'
 import { EndUserCreation, EndUserUpdate } from '../../protocol/management/management.ts'
 import { flag, listOf, oneRecord, PAGE, query, tagged, type UntaggedDescription } from './description.ts'
-import { instant, text } from './response.ts'
+import { text } from './response.ts'
 
 export const EndUser = Type.Object({
   user: text,

@@ -1,8 +1,8 @@
 /** The interface description of request records. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/json/schema.ts'
+import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
 import { answer, KEY_HASH_FILTER, query, tagged } from './description.ts'
-import { alike, count, instant, orNoNumber, orNoText, text, usd } from './response.ts'
+import { alike, count, orNoNumber, orNoText, text } from './response.ts'
 
 const orNoInteger = nullable(Type.Integer())
 

@@ -1,7 +1,7 @@
 /** The interface description of API keys. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/json/schema.ts'
-import { KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/management.ts'
+import { instant, nullable, oneOf } from '../../protocol/json/schema.ts'
+import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import {
   answer,
   DELETED,
@@ -13,41 +13,17 @@ import {
   tagged,
   type UntaggedDescription,
 } from './description.ts'
-import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
+import { alike, count, flagged, orNoText, text } from './response.ts'
 
 const orNoInstant = nullable(instant)
 
-const spending = {
-  limit: nullable(usd),
-  limit_remaining: nullable(usd),
-  limit_reset: nullable(oneOf('daily', 'weekly', 'monthly')),
-  include_byok_in_limit: flagged,
-  ...alike(usd, 'usage', 'usage_daily', 'usage_weekly', 'usage_monthly'),
-  ...alike(usd, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
+/** The fields of limits and usage. */
+function spending<Value>(fields: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => /limit|usage/.test(name)))
 }
 
-const orNoRole = nullable(oneOf('viewer', 'operator', 'admin'))
-
-export const KeyRecordAnswer = Type.Object({
-  hash: text,
-  label: text,
-  name: text,
-  disabled: flagged,
-  is_management_key: flagged,
-  role: orNoRole,
-  ...spending,
-  created_at: instant,
-  updated_at: instant,
-  rotated_at: orNoInstant,
-  expires_at: orNoInstant,
-  creator_user_id: orNoText,
-  external_user: Type.Null(),
-  workspace_id: orNoText,
-  trace_trusted: flagged,
-})
-
 export const KeyDetail = Type.Object({
-  ...KeyRecordAnswer.properties,
+  ...KEY.answer.properties,
   secrets: Type.Array(Type.Object({ label: text, created_at: instant, expires_at: orNoInstant }), {
     description: 'Those that are valid, the newest first',
   }),
@@ -55,11 +31,11 @@ export const KeyDetail = Type.Object({
 
 export const OwnKey = Type.Object({
   label: text,
-  ...spending,
+  ...spending(KEY.answer.properties),
   is_free_tier: flagged,
   is_management_key: flagged,
   is_provisioning_key: flagged,
-  role: orNoRole,
+  role: nullable(oneOf('viewer', 'operator', 'admin')),
   expires_at: orNoInstant,
   secret_expires_at: orNoInstant,
   creator_user_id: orNoText,
@@ -76,43 +52,36 @@ export const OwnKey = Type.Object({
 })
 
 export const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
-const SPENT = {
+const EXAMPLE = KEY.example({
+  hash: HASH,
+  label: 'sk-gw-v1-0e6…1c2',
+  name: 'CI',
+  is_management_key: false,
   limit: 25,
   limit_remaining: 24.5,
   limit_reset: 'monthly',
-  include_byok_in_limit: false,
   usage: 0.5,
   usage_daily: 0.25,
   usage_weekly: 0.5,
   usage_monthly: 0.5,
   ...alike(0, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
-}
-const KEY = {
-  hash: HASH,
-  label: 'sk-gw-v1-0e6…1c2',
-  name: 'CI',
-  disabled: false,
-  is_management_key: false,
-  role: null,
-  ...SPENT,
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
-  ...alike(null, 'rotated_at', 'expires_at', 'creator_user_id', 'external_user'),
+  external_user: null,
   workspace_id: 'default',
-  trace_trusted: false,
-}
+})
 const DETAIL = {
-  ...KEY,
-  secrets: [{ label: KEY.label, created_at: KEY.created_at, expires_at: null }],
+  ...EXAMPLE,
+  secrets: [{ label: EXAMPLE.label, created_at: EXAMPLE.created_at, expires_at: null }],
 }
 const ROTATED = {
-  ...KEY,
+  ...EXAMPLE,
   label: 'sk-gw-v1-7d2…e90',
   rotated_at: '2026-08-16T12:00:00.000Z',
   updated_at: '2026-08-16T12:00:00.000Z',
   secrets: [
     { label: 'sk-gw-v1-7d2…e90', created_at: '2026-08-16T12:00:00.000Z', expires_at: null },
-    { label: KEY.label, created_at: KEY.created_at, expires_at: '2026-08-16T13:00:00.000Z' },
+    { label: EXAMPLE.label, created_at: EXAMPLE.created_at, expires_at: '2026-08-16T13:00:00.000Z' },
   ],
 }
 
@@ -120,8 +89,8 @@ const ownKey: UntaggedDescription = {
   text: 'Any key may read itself. Fields that this version does not support have fixed values.',
   answers: {
     200: oneRecord(OwnKey, 'The calling key, with what it may still spend.', {
-      label: KEY.label,
-      ...SPENT,
+      label: EXAMPLE.label,
+      ...spending(EXAMPLE),
       is_free_tier: false,
       is_management_key: false,
       is_provisioning_key: false,
@@ -146,7 +115,7 @@ export const KEYS = tagged('Keys', {
       query('include_disabled', flag, 'true: disabled keys too.'),
       query('workspace_id', text, 'Only keys of this workspace.'),
     ],
-    answers: { 200: listOf(KeyRecordAnswer, KEY) },
+    answers: { 200: listOf(KEY.answer, EXAMPLE) },
   },
   createKey: {
     text: 'The key itself is shown only this once; only its hash is stored. With a role, it is a management key, which only an admin can create.',

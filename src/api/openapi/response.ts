@@ -5,7 +5,7 @@
 import { Type } from '@sinclair/typebox'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import { type HostedItemType, InputItem } from '../../protocol/items.ts'
-import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
+import { nullable, oneOf, usd, variants } from '../../protocol/json/schema.ts'
 import { PromptCacheOptions, StoredPrompt, TextConfig } from '../../protocol/request.ts'
 import { Tool, ToolChoice } from '../../protocol/tools.ts'
 
@@ -20,10 +20,7 @@ export const orNoText = nullable(text)
 export const orNoNumber = nullable(Type.Number())
 /** Open objects whose readers need not know every field. */
 export const facts = Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object({}))
-/** US dollars. */
-export const usd = Type.Number({ description: 'US dollars' })
 export const flagged = Type.Boolean()
-export const instant = Type.String({ format: 'date-time' })
 export const unixSeconds = Type.Integer({ description: 'Unix time in seconds' })
 
 // Usage

@@ -1,6 +1,6 @@
 /** The interface description of provider credentials (BYOK), guardrails and their assignments. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/json/schema.ts'
+import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
 import {
   CredentialCheck,
   CredentialCreation,
@@ -17,7 +17,7 @@ import {
 } from '../../protocol/management/guardrails.ts'
 import { answer, DELETED, type Descriptions, listOf, oneRecord, PAGE, query, tagged } from './description.ts'
 import { HASH } from './keys.ts'
-import { alike, count, flagged, instant, orNoText, text, usd } from './response.ts'
+import { alike, count, flagged, orNoText, text } from './response.ts'
 
 const texts = nullable(Type.Array(text))
 const NOW = '2026-07-16T12:00:00.000Z'

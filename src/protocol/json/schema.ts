@@ -217,6 +217,11 @@ export function orNull<Schema extends TSchema>(schema: Schema) {
   return maybe(Type.Optional(schema, false))
 }
 
+/** US dollars. */
+export const usd = Type.Number({ description: 'US dollars' })
+/** ISO 8601 UTC. */
+export const instant = Type.String({ format: 'date-time' })
+
 /** An object whose fields are not checked. */
 export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
 

@@ -1,75 +1,21 @@
 /**
- * Bodies of the management operations on API keys, workspaces, end users and credits, and the dates and times in them.
+ * Bodies of the management operations on workspaces, end users and credits, and the dates and times in them.
  * Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { AMOUNT_MAX_USD } from '../../base/money.ts'
 import { SERVER_TOOL_PATTERN } from '../gateway-tools.ts'
 import { bodyCheck } from '../json/body.ts'
-import { AnyObject, compile, maybe, nullable, oneOf, text } from '../json/schema.ts'
+import { compile, maybe, nullable, text } from '../json/schema.ts'
 import {
   CREDIT_NOTE_MAX_CHARS,
   END_USER_WEIGHT_DEFAULT,
   END_USER_WEIGHT_MAX,
   IDENTIFIER_MAX_CHARS,
-  KEY_OVERLAP_MAX_SECONDS,
-  RECORD_NAME_MAX_CHARS,
   WORKSPACE_DESCRIPTION_MAX_CHARS,
   WORKSPACE_NAME_MAX_CHARS,
   WORKSPACE_SLUG_PATTERN,
 } from '../limits.ts'
-
-// API keys
-
-const name = text({ min: 1, max: RECORD_NAME_MAX_CHARS, storable: true, singleLine: true })
-/** US dollars. */
-const limit = Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD })
-const limitReset = oneOf('daily', 'weekly', 'monthly')
-/** `parseInstant` reads it. */
-const instant = Type.String()
-const role = oneOf('viewer', 'operator', 'admin')
-
-export const KeyCreation = Type.Object(
-  {
-    name,
-    limit: maybe(limit),
-    limit_reset: maybe(limitReset),
-    include_byok_in_limit: maybe(Type.Boolean()),
-    expires_at: maybe(instant),
-    workspace_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
-    creator_user_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })),
-    /** Makes a management key. */
-    role: maybe(role),
-    trace_trusted: maybe(Type.Boolean()),
-    /** Known, so that its refusal can name it. */
-    external: maybe(AnyObject),
-  },
-  { additionalProperties: false },
-)
-export type KeyCreation = Static<typeof KeyCreation>
-
-/** Absent fields keep their value; null removes the limit or the expiry. The workspace of a key never changes. */
-export const KeyUpdate = Type.Object(
-  {
-    name: Type.Optional(name),
-    disabled: Type.Optional(Type.Boolean()),
-    limit: Type.Optional(nullable(limit)),
-    limit_reset: Type.Optional(nullable(limitReset)),
-    include_byok_in_limit: Type.Optional(Type.Boolean()),
-    expires_at: Type.Optional(nullable(instant)),
-    role: Type.Optional(role),
-    trace_trusted: Type.Optional(Type.Boolean()),
-  },
-  { additionalProperties: false },
-)
-export type KeyUpdate = Static<typeof KeyUpdate>
-
-/** The old secrets of the key go on for the overlap. */
-export const KeyRotation = Type.Object(
-  { overlap_seconds: Type.Integer({ minimum: 0, maximum: KEY_OVERLAP_MAX_SECONDS }) },
-  { additionalProperties: false },
-)
-export type KeyRotation = Static<typeof KeyRotation>
 
 // Workspaces
 

@@ -1,8 +1,9 @@
 /** API keys in the database. */
 import type { Kysely, Selectable, Transaction } from 'kysely'
+import { KEY } from '../../protocol/management/keys.ts'
 import { ConflictError, type KeyAdministration, type KeyRecord, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
-import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
 /** Columns with required values. */
@@ -31,7 +32,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         .executeTakeFirst()
       if (row === undefined) return null
       const { secretLabel, secretExpiresAt, ...key } = row
-      return { ...recordOf(key), label: secretLabel ?? key.label, secretExpiresAt }
+      return { ...keyOf(key), label: secretLabel ?? key.label, secretExpiresAt }
     },
     async add(record) {
       const { hash } = record
@@ -43,13 +44,13 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       if (secret !== undefined) return false
       const result = await db
         .insertInto('apiKeys')
-        .values(rowOf(record))
+        .values(cellsOf(KEY, record))
         .onConflict(conflict => conflict.column('hash').doNothing())
         .executeTakeFirst()
       return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
     },
     async list(organizationId) {
-      return (await listed(organizationId).execute()).map(recordOf)
+      return (await listed(organizationId).execute()).map(keyOf)
     },
     async count() {
       const { counted } = await db.selectFrom('apiKeys').select(COUNTED).executeTakeFirstOrThrow()
@@ -76,29 +77,18 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         ...(includeDisabled ? {} : { disabled: 0 }),
       }
       const counting = keysOf(organizationId, matching).select(COUNTED)
-      return await pageOf(listed(organizationId, matching), counting, page, recordOf)
+      return await pageOf(listed(organizationId, matching), counting, page, keyOf)
     },
     async findIn(organizationId, hash) {
-      return await firstOf(keysOf(organizationId).where('hash', '=', hash).selectAll(), recordOf)
+      return await firstOf(keysOf(organizationId).where('hash', '=', hash).selectAll(), keyOf)
     },
     async change(organizationId, hash, change, updatedAt) {
-      const { name, disabled, expiresAt, limit, limitReset, includeByokInLimit, role, traceTrusted } = change
       const query = db
         .updateTable('apiKeys')
-        .set({
-          name,
-          disabled: flag(disabled),
-          expiresAt,
-          spendLimit: limit,
-          limitReset,
-          includeByokInLimit: flag(includeByokInLimit),
-          role,
-          traceTrusted: flag(traceTrusted),
-          updatedAt,
-        })
+        .set({ ...cellsOf(KEY, change), updatedAt })
         .where(where => where.and({ organizationId, hash }))
         .returningAll()
-      return await firstOf(query, recordOf)
+      return await firstOf(query, keyOf)
     },
     async remove(organizationId, hash) {
       return await inTransaction(db, async transaction => {
@@ -153,7 +143,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
           .values({ ...secret, keyHash: hash, expiresAt: null })
           .execute()
         const row = await changed({ label })
-        return row === undefined ? null : recordOf(row)
+        return row === undefined ? null : keyOf(row)
       })
     },
     async secrets(organizationId, hash, now) {
@@ -205,24 +195,6 @@ async function keepRemoved(
     .execute()
 }
 
-function rowOf(record: KeyRecord): KeyRow {
-  const { limit, disabled, includeByokInLimit, traceTrusted, secretExpiresAt: _, ...same } = record
-  return {
-    ...same,
-    spendLimit: limit,
-    disabled: flag(disabled),
-    includeByokInLimit: flag(includeByokInLimit),
-    traceTrusted: flag(traceTrusted),
-  }
-}
-
-function recordOf({ spendLimit, disabled, includeByokInLimit, traceTrusted, ...same }: KeyRow): KeyRecord {
-  return {
-    ...same,
-    secretExpiresAt: null,
-    traceTrusted: traceTrusted !== 0,
-    limit: spendLimit === null ? null : Number(spendLimit),
-    disabled: disabled !== 0,
-    includeByokInLimit: includeByokInLimit !== 0,
-  }
+function keyOf(row: KeyRow): KeyRecord {
+  return { ...recordOf(KEY, row), secretExpiresAt: null }
 }

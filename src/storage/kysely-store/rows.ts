@@ -1,5 +1,6 @@
 /** Code that all groups of operations share: transactions, list pages, and booleans as 0 and 1. */
 import { type Kysely, sql, Transaction } from 'kysely'
+import type { ChangeOf, Declaration, Fields, RecordOf, RowOf } from '../../protocol/management/record.ts'
 import type { Engine } from '../engine.ts'
 import type { Page, PageRequest } from '../store.ts'
 import type { Tables } from '../tables.ts'
@@ -64,4 +65,46 @@ export function inRelaxedTransaction<T>(
   work: (transaction: Transaction<Tables>) => Promise<T>,
 ): Promise<T> {
   return db instanceof Transaction ? work(db) : engine.relax(db, work)
+}
+
+/** A declared record, or changes of one, as columns. */
+export function cellsOf<Of extends Fields>(declared: Declaration<Of>, record: RecordOf<Of>): RowOf<Of>
+export function cellsOf<Of extends Fields>(
+  declared: Declaration<Of>,
+  change: ChangeOf<Of>,
+): Partial<RowOf<Of>>
+export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: object): Partial<RowOf<Of>> {
+  const cells: Record<string, unknown> = {}
+  for (const { name, field } of declared.stored) {
+    const value = (change as Readonly<Record<string, unknown>>)[name]
+    if (value === undefined) continue
+    cells[field.as ?? name] =
+      value === null
+        ? null
+        : field.column === 'flag'
+          ? Number(value)
+          : field.column === 'json'
+            ? JSON.stringify(value)
+            : value
+  }
+  return cells as Partial<RowOf<Of>>
+}
+
+/** A row as the declared record. */
+export function recordOf<Of extends Fields>(declared: Declaration<Of>, row: RowOf<Of>): RecordOf<Of> {
+  const record: Record<string, unknown> = {}
+  for (const { name, field } of declared.stored) {
+    const cell = (row as Readonly<Record<string, unknown>>)[field.as ?? name]
+    record[name] =
+      cell === null
+        ? null
+        : field.column === 'flag'
+          ? cell !== 0
+          : field.column === 'big'
+            ? Number(cell)
+            : field.column === 'json'
+              ? (JSON.parse(cell as string) as unknown)
+              : cell
+  }
+  return record as RecordOf<Of>
 }

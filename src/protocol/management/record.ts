@@ -1,0 +1,221 @@
+/**
+ * Records that are stored and served, each declared once: field by field its type, its column, and its places in bodies
+ * and answers. Types of records, rows and bodies follow from the declaration, and so do the functions between them.
+ * Pure.
+ */
+import {
+  type Static,
+  type TObject,
+  type TOptional,
+  type TProperties,
+  type TSchema,
+  Type,
+} from '@sinclair/typebox'
+
+/** A stored form that both databases have: 0 or 1, 64 bits, JSON text. */
+type ColumnForm = 'flag' | 'big' | 'json'
+
+/** What reading a value may need. */
+export interface ReadingPlace {
+  /** The field, as errors name it. */
+  readonly field: string
+  readonly nowMs: number
+}
+
+export interface Field {
+  /** As clients read it; the record has the same type. */
+  readonly schema: TSchema
+  /** `stored`: clients do not see it. `answer`: it is computed for each answer. `body`: clients send it, that is all. */
+  readonly only?: 'stored' | 'answer' | 'body'
+  /** Absent: it is stored as it is. */
+  readonly column?: ColumnForm
+  /** The name of its column, if it has another. */
+  readonly as?: string
+  /** Its name for clients, if not the same in snake case. */
+  readonly wire?: string
+  /** In bodies that create a record. */
+  readonly create?: TSchema
+  /** In bodies that change one, where every field may be missing. */
+  readonly change?: TSchema
+  /** The value of a new record, unless its body says another; null in a body gives it too. */
+  readonly initial?: unknown
+  /** Reads a value of a body. @throws GatewayError `invalid_request` */
+  readonly read?: (value: never, place: ReadingPlace) => unknown
+  /** The value for clients, if it is another. */
+  readonly write?: (value: never) => unknown
+}
+
+export type Fields = Readonly<Record<string, Field>>
+
+type Snake<Name extends string> = Name extends `${infer First}${infer Rest}`
+  ? `${First extends Lowercase<First> ? First : `_${Lowercase<First>}`}${Snake<Rest>}`
+  : Name
+type Wire<Name, Of extends Field> = Of extends { readonly wire: infer Given extends string }
+  ? Given
+  : Snake<Name & string>
+type Fixed<Value> = Value extends readonly (infer Item)[] ? readonly Item[] : Value
+/** The type of a field in its record. */
+type ValueOf<Of extends Field> = Fixed<Static<Of['schema']>>
+type NotStored = { readonly only: 'answer' | 'body' }
+
+/** A record as the code has it. */
+export type RecordOf<Of extends Fields> = {
+  readonly [Name in keyof Of as Of[Name] extends NotStored ? never : Name]: ValueOf<Of[Name]>
+}
+
+/** 64 bits, which PostgreSQL returns as text. Values of single rows are safe integers. */
+export type BigInteger = number | string | bigint
+type Cell<Of extends Field> = Of extends { readonly column: infer Form extends ColumnForm }
+  ? (Form extends 'flag' ? number : Form extends 'big' ? BigInteger : string) | Extract<ValueOf<Of>, null>
+  : ValueOf<Of>
+
+/** A record as its table has it. */
+export type RowOf<Of extends Fields> = {
+  [Name in keyof Of as Of[Name] extends NotStored
+    ? never
+    : Of[Name] extends { readonly as: infer Column extends string }
+      ? Column
+      : Name]: Cell<Of[Name]>
+}
+
+type BodyOf<Properties> = Properties extends TProperties ? TObject<Properties> : never
+type CreationOf<Of extends Fields> = {
+  [Name in keyof Of as Of[Name] extends { readonly create: TSchema }
+    ? Wire<Name, Of[Name]>
+    : never]: Of[Name] extends { readonly create: infer Schema extends TSchema } ? Schema : never
+}
+type ChangeBodyOf<Of extends Fields> = {
+  [Name in keyof Of as Of[Name] extends { readonly change: TSchema }
+    ? Wire<Name, Of[Name]>
+    : never]: Of[Name] extends { readonly change: infer Schema extends TSchema } ? TOptional<Schema> : never
+}
+type InitialOf<Of extends Fields> = {
+  readonly [Name in keyof Of as Of[Name] extends { readonly initial: unknown } ? Name : never]: ValueOf<
+    Of[Name]
+  >
+}
+type CreatedOf<Of extends Fields> = {
+  readonly [Name in keyof Of as Of[Name] extends NotStored
+    ? never
+    : Of[Name] extends { readonly initial: unknown } | { readonly create: TSchema }
+      ? Name
+      : never]: ValueOf<Of[Name]>
+}
+/** Changes of a record; absent fields stay. */
+export type ChangeOf<Of extends Fields> = {
+  readonly [Name in keyof Of as Of[Name] extends NotStored
+    ? never
+    : Of[Name] extends { readonly change: TSchema }
+      ? Name
+      : never]?: ValueOf<Of[Name]>
+}
+
+type Values = Readonly<Record<string, unknown>>
+
+interface Entry {
+  readonly name: string
+  readonly wire: string
+  readonly field: Field
+}
+
+/** A declared record. Its fields stand in the order of answers. */
+export class Declaration<Of extends Fields> {
+  /** Body of a request that creates a record, and of one that changes it. */
+  readonly creation: BodyOf<CreationOf<Of>>
+  readonly update: BodyOf<ChangeBodyOf<Of>>
+  readonly answer: TObject
+  /** Those that are stored. */
+  readonly stored: readonly Entry[]
+  readonly fields: Of
+  readonly #entries: readonly Entry[]
+
+  /** @param bodyOrder names of the fields with which bodies begin, as errors list them; the others follow */
+  constructor(fields: Of, bodyOrder: readonly string[] = []) {
+    this.fields = fields
+    this.#entries = Object.entries(fields).map(([name, field]) => ({
+      name,
+      wire: field.wire ?? name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`),
+      field,
+    }))
+    this.stored = this.#entries.filter(({ field: { only } }) => only === undefined || only === 'stored')
+    const placeOf = ({ wire }: Entry): number => bodyOrder.indexOf(wire) + 1 || Number.POSITIVE_INFINITY
+    const inBodies = this.#entries.toSorted((a, b) => placeOf(a) - placeOf(b) || 0)
+    const body = (schemaOf: (field: Field) => TSchema | undefined): TObject => {
+      const properties = inBodies.flatMap(({ wire, field }) => {
+        const schema = schemaOf(field)
+        return schema === undefined ? [] : [[wire, schema] as const]
+      })
+      return Type.Object(Object.fromEntries(properties), { additionalProperties: false })
+    }
+    this.creation = body(({ create }) => create) as typeof this.creation
+    this.update = body(({ change }) => change && Type.Optional(change)) as typeof this.update
+    this.answer = Type.Object(
+      Object.fromEntries(this.#served().map(({ wire, field }) => [wire, field.schema] as const)),
+    )
+  }
+
+  #served(): readonly Entry[] {
+    return this.#entries.filter(({ field: { only } }) => only === undefined || only === 'answer')
+  }
+
+  /** The fields of a new record that have a value without being given one. */
+  initial(): InitialOf<Of> {
+    const known = this.#entries.filter(({ field }) => 'initial' in field)
+    return Object.fromEntries(known.map(({ name, field }) => [name, field.initial])) as InitialOf<Of>
+  }
+
+  /** What a body says of a new record. @throws GatewayError `invalid_request` */
+  created(body: object, nowMs: number): CreatedOf<Of> {
+    return { ...this.initial(), ...this.#read(body, 'create', nowMs) } as unknown as CreatedOf<Of>
+  }
+
+  /** What a body changes. @throws GatewayError `invalid_request` */
+  changed(body: object, nowMs: number): ChangeOf<Of> {
+    return this.#read(body, 'change', nowMs) as ChangeOf<Of>
+  }
+
+  #read(body: object, act: 'create' | 'change', nowMs: number): Values {
+    const values: Record<string, unknown> = {}
+    for (const { name, wire, field } of this.stored) {
+      const value = (body as Values)[wire]
+      if (field[act] === undefined || value === undefined) continue
+      const read = field.read as ((value: unknown, place: ReadingPlace) => unknown) | undefined
+      values[name] =
+        value === null
+          ? (field.initial ?? null)
+          : read === undefined
+            ? value
+            : read(value, { field: wire, nowMs })
+    }
+    return values
+  }
+
+  /** The document for clients. @param computed by their names there; they go before fields of the record */
+  document(record: RecordOf<Of>, computed: Values = {}): Values {
+    const values: Record<string, unknown> = {}
+    for (const { name, wire, field } of this.#served()) {
+      const write = field.write as ((value: unknown) => unknown) | undefined
+      const value: unknown = (record as Values)[name]
+      values[wire] = Object.hasOwn(computed, wire)
+        ? computed[wire]
+        : write === undefined
+          ? value
+          : write(value)
+    }
+    return values
+  }
+
+  /** An example of the document: fields that are not given have the value of a new record. */
+  example(given: Values): Values {
+    return this.document(this.initial() as unknown as RecordOf<Of>, given)
+  }
+}
+
+/** Fields of answers that are computed, all of one type. */
+export function computed<Schema extends TSchema, Name extends string>(
+  schema: Schema,
+  ...names: readonly Name[]
+) {
+  const field = { schema, only: 'answer' } as const
+  return Object.fromEntries(names.map(name => [name, field])) as Record<Name, typeof field>
+}
