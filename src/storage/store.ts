@@ -3,6 +3,7 @@
  * Text may be any well-formed Unicode without NUL. Not every engine can store NUL, so callers must refuse it first.
  */
 import type { MicroUsd } from '../base/money.ts'
+import type { Credential } from '../protocol/management/byok.ts'
 import type { KeyChange, KeyRecord } from '../protocol/management/keys.ts'
 import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
@@ -20,6 +21,7 @@ import type {
 import type { ExplanationStore, LedgerStore } from './ledger.ts'
 import type { BatchStore } from './service-jobs.ts'
 
+export type { DeclaredRegion } from '../protocol/management/byok.ts'
 export type { KeyChange, KeyKind, KeyRecord, KeyRole, LimitReset } from '../protocol/management/keys.ts'
 export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
 
@@ -165,37 +167,10 @@ export interface EndUserStore {
   ): Promise<EndUserRecord | null>
 }
 
-export type DeclaredRegion = 'global' | 'europe' | 'us'
-
 /** A stored provider credential; its key is sealed (providers/credentials/vault.ts). */
-export interface CredentialRecord {
-  /** UUID. */
-  readonly id: string
-  readonly organizationId: string
-  readonly workspaceId: string
-  /** Slug. */
-  readonly provider: string
-  readonly name: string | null
-  /** Masked form for display. */
-  readonly label: string
+export interface CredentialRecord extends Credential {
   /** Sealed key material. */
   readonly sealed: SealedSecret
-  /** 1 for the first key, one more for each that replaces it: an older sealed key does not open in its place. */
-  readonly keyRevision: number
-  readonly disabled: boolean
-  readonly isRequired: boolean
-  readonly isFallback: boolean
-  readonly isByokOnly: boolean
-  /** Credentials of a workspace and provider are tried in ascending order. */
-  readonly sortOrder: number
-  /** Null: no restriction. */
-  readonly allowedApiKeyHashes: readonly string[] | null
-  readonly allowedModels: readonly string[] | null
-  readonly allowedUserIds: readonly string[] | null
-  readonly declaredRegion: DeclaredRegion | null
-  readonly declaredZdr: boolean | null
-  readonly createdAt: string
-  readonly updatedAt: string
 }
 
 /** Envelope encryption: a data key for each secret, wrapped by a master key. Binary parts are base64. */

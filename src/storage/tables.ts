@@ -1,6 +1,7 @@
 /** Table types, for typed queries. Column names are snake_case in the database and camelCase here (CamelCasePlugin). */
 import type { Generated } from 'kysely'
 import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
+import type { CREDENTIAL } from '../protocol/management/byok.ts'
 import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'
 import type { KEY } from '../protocol/management/keys.ts'
 import type { BigInteger, RowOf } from '../protocol/management/record.ts'
@@ -10,7 +11,6 @@ import type { LineOutcome } from './batches.ts'
 import type { CapturePartsTable, CapturesTable } from './captures/tables.ts'
 import type { FileText } from './files.ts'
 import type { NewExplanation } from './ledger.ts'
-import type { DeclaredRegion } from './store.ts'
 import type { UsageOutcome } from './usage.ts'
 
 /** A boolean as 0 or 1, because SQLite has no boolean type. */
@@ -55,31 +55,11 @@ export interface EndUsersTable {
   updatedAt: string
 }
 
-export interface CredentialsTable {
-  id: string
-  organizationId: string
-  workspaceId: string
-  provider: string
-  name: string | null
-  label: string
+export interface CredentialsTable extends RowOf<(typeof CREDENTIAL)['fields']> {
   sealVersion: number
   masterKeyId: string
   wrapped: string
   box: string
-  keyRevision: number
-  disabled: Flag
-  isRequired: Flag
-  isFallback: Flag
-  isByokOnly: Flag
-  sortOrder: number
-  /** JSON, as the next two. */
-  allowedApiKeyHashes: string | null
-  allowedModels: string | null
-  allowedUserIds: string | null
-  declaredRegion: DeclaredRegion | null
-  declaredZdr: Flag | null
-  createdAt: string
-  updatedAt: string
 }
 
 interface CreditsTable {

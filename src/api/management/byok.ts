@@ -5,7 +5,7 @@
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
-import { checkCredentialCreation, checkCredentialUpdate } from '../../protocol/management/byok.ts'
+import { CREDENTIAL, checkCredentialCreation, checkCredentialUpdate } from '../../protocol/management/byok.ts'
 import { displayName, whyNotOffered } from '../../providers/table.ts'
 import type { AuditObject } from '../../storage/audit.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
@@ -180,24 +180,5 @@ function whyUnusable({ providerName }: ByokDeps, slug: string): string | null {
 
 function toDocument(deps: ByokDeps, record: CredentialRecord) {
   const unusable = whyUnusable(deps, record.provider)
-  return {
-    id: record.id,
-    name: record.name,
-    provider: record.provider,
-    label: record.label,
-    workspace_id: record.workspaceId,
-    created_at: record.createdAt,
-    disabled: record.disabled,
-    is_required: record.isRequired,
-    is_fallback: record.isFallback,
-    is_byok_only: record.isByokOnly,
-    sort_order: record.sortOrder,
-    allowed_api_key_hashes: record.allowedApiKeyHashes,
-    allowed_models: record.allowedModels,
-    allowed_user_ids: record.allowedUserIds,
-    declared_region: record.declaredRegion,
-    declared_zdr: record.declaredZdr,
-    usable: unusable === null,
-    unusable_reason: unusable,
-  }
+  return CREDENTIAL.document(record, { usable: unusable === null, unusable_reason: unusable })
 }

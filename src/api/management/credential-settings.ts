@@ -4,6 +4,7 @@
 import { randomUUID } from 'node:crypto'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import {
+  CREDENTIAL,
   type CredentialCreation,
   type CredentialUpdate,
   flagsRefusal,
@@ -34,32 +35,21 @@ export function newCredential(
   if (!PROVIDER_SLUGS.has(provider) && deps.providerName(provider) === null) {
     throw refuseField('provider', 'must be the slug of a known provider')
   }
-  const flags = {
-    isRequired: body.is_required ?? false,
-    isFallback: body.is_fallback ?? false,
-    isByokOnly: body.is_byok_only ?? false,
-  }
-  refuse(flagsRefusal(flags))
+  const settings = CREDENTIAL.created(body)
+  refuse(flagsRefusal(settings))
   const { label, region } = deps.describeKey(provider, body.key)
   const declaredRegion = body.declared_region === undefined ? region : body.declared_region
   refuse(regionRefusal(provider, declaredRegion, region))
   const id = randomUUID()
   return {
+    ...settings,
     ...place,
     id,
-    provider,
-    name: body.name ?? null,
     label,
     sealed: seal(deps, body.key, { ...place, credentialId: id, provider, revision: 1 }),
     keyRevision: 1,
-    disabled: body.disabled ?? false,
-    ...flags,
     sortOrder: 0,
-    allowedApiKeyHashes: dedupe(body.allowed_api_key_hashes) ?? null,
-    allowedModels: dedupe(body.allowed_models) ?? null,
-    allowedUserIds: dedupe(body.allowed_user_ids) ?? null,
     declaredRegion,
-    declaredZdr: body.declared_zdr ?? null,
     createdAt: now,
     updatedAt: now,
   }
@@ -71,20 +61,8 @@ export function credentialChange(
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
-  const change: CredentialChange = {
-    ...dropUndefined({
-      name: body.name,
-      allowedApiKeyHashes: dedupe(body.allowed_api_key_hashes),
-      allowedModels: dedupe(body.allowed_models),
-      allowedUserIds: dedupe(body.allowed_user_ids),
-      declaredZdr: body.declared_zdr,
-      disabled: body.disabled,
-      isRequired: body.is_required,
-      isFallback: body.is_fallback,
-      isByokOnly: body.is_byok_only,
-    }),
-    ...keyAndRegion(deps, current, body),
-  }
+  const { declaredRegion: _, ...settings } = CREDENTIAL.changed(body)
+  const change: CredentialChange = { ...settings, ...keyAndRegion(deps, current, body) }
   refuse(flagsRefusal({ ...current, ...change }))
   return change
 }
@@ -120,18 +98,4 @@ function seal({ vault }: SettingsDeps, key: string, owner: SecretOwner): SealedS
 
 function refuse(refusal: string | null): void {
   if (refusal !== null) throw new GatewayError('invalid_request', refusal)
-}
-
-/** Removes repeated elements. */
-function dedupe(list: readonly string[] | null | undefined): readonly string[] | null | undefined {
-  return list == null ? list : [...new Set(list)]
-}
-
-type Given<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> }
-
-/** Removes undefined fields, which must not change anything. */
-function dropUndefined<Fields extends object>(fields: Fields): Given<Fields> {
-  return Object.fromEntries(
-    Object.entries(fields).filter(([, value]) => value !== undefined),
-  ) as Given<Fields>
 }

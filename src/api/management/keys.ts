@@ -222,7 +222,6 @@ function toDocument(key: KeyRecord, usage: UsageFields) {
     ...usage,
     is_management_key: isManagement,
     role: isManagement ? roleOf(key) : null,
-    external_user: null,
   })
 }
 

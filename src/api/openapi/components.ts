@@ -5,7 +5,7 @@ import { ChatMessage } from '../../dialects/chat-completions/message-schema.ts'
 import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-schema.ts'
 import { MessageInput } from '../../dialects/messages/message-schema.ts'
 import { InputItem } from '../../protocol/items.ts'
-import { CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
+import { CREDENTIAL, CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
 import { CaptureCreation } from '../../protocol/management/captures.ts'
 import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
@@ -82,7 +82,7 @@ import {
   ServerToolUseCounts,
   UsageAnswer,
 } from './response.ts'
-import { Credential, Guardrail, GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
+import { Guardrail, GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
 
 /**
  * No name is one that TypeScript's own libraries have (`Response`, `File`, `Credential`): generated clients would mix
@@ -187,7 +187,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   AuditEntry: AuditEntryAnswer,
   EndUser,
   Capture,
-  ProviderCredential: Credential,
+  ProviderCredential: CREDENTIAL.answer,
   Guardrail,
   GuardrailBudget,
   KeyAssignment,

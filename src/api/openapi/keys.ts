@@ -67,7 +67,6 @@ const EXAMPLE = KEY.example({
   ...alike(0, 'byok_usage', 'byok_usage_daily', 'byok_usage_weekly', 'byok_usage_monthly'),
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
-  external_user: null,
   workspace_id: 'default',
 })
 const DETAIL = {

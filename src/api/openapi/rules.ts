@@ -2,6 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
 import {
+  CREDENTIAL,
   CredentialCheck,
   CredentialCreation,
   CredentialUpdate,
@@ -25,46 +26,19 @@ const ID = '3b241101-e2bb-4255-8caf-4136c566a962'
 
 // Credentials
 
-export const Credential = Type.Object({
-  id: text,
-  name: orNoText,
-  provider: text,
-  label: Type.String({ description: 'The masked key; the key itself is never returned' }),
-  workspace_id: text,
-  created_at: instant,
-  ...alike(flagged, 'disabled', 'is_required', 'is_fallback', 'is_byok_only'),
-  sort_order: Type.Integer(),
-  allowed_api_key_hashes: texts,
-  allowed_models: texts,
-  allowed_user_ids: texts,
-  declared_region: nullable(oneOf('global', 'europe', 'us')),
-  declared_zdr: nullable(flagged),
-  usable: Type.Boolean({ description: 'False: the provider cannot be called, and routing ignores the key' }),
-  unusable_reason: nullable(
-    Type.String({ description: 'Why no request can use the key; null: requests can' }),
-  ),
-})
-
-const CREDENTIAL = {
+const EXAMPLE = CREDENTIAL.example({
   id: ID,
   name: 'Production',
   provider: 'mistral',
   label: 'abcd…wxyz',
   workspace_id: 'default',
   created_at: NOW,
-  disabled: false,
-  is_required: false,
-  is_fallback: false,
   is_byok_only: true,
   sort_order: 0,
-  allowed_api_key_hashes: null,
   allowed_models: ['mistralai/mistral-small'],
-  allowed_user_ids: null,
-  declared_region: null,
-  declared_zdr: null,
   usable: true,
   unusable_reason: null,
-}
+})
 
 const KeyTrial = Type.Object({
   works: flagged,
@@ -133,7 +107,7 @@ const credentials = tagged('Provider credentials', {
         },
       },
     },
-    answers: { 201: oneRecord(Credential, 'The new credential.', CREDENTIAL) },
+    answers: { 201: oneRecord(CREDENTIAL.answer, 'The new credential.', EXAMPLE) },
     failures: ['conflict'],
   },
   listCredentials: {
@@ -143,15 +117,15 @@ const credentials = tagged('Provider credentials', {
       query('workspace_id', text, 'The workspace; default: the default workspace.'),
       query('provider', text, 'Only credentials for this provider.'),
     ],
-    answers: { 200: listOf(Credential, CREDENTIAL) },
+    answers: { 200: listOf(CREDENTIAL.answer, EXAMPLE) },
   },
   getCredential: {
-    answers: { 200: oneRecord(Credential, 'The credential.', CREDENTIAL) },
+    answers: { 200: oneRecord(CREDENTIAL.answer, 'The credential.', EXAMPLE) },
   },
   updateCredential: {
     text: 'Absent fields keep their value; null clears one.',
     body: { schema: CredentialUpdate, examples: { rotate: { key: 'the-new-key-at-the-provider' } } },
-    answers: { 200: oneRecord(Credential, 'The changed credential.', CREDENTIAL) },
+    answers: { 200: oneRecord(CREDENTIAL.answer, 'The changed credential.', EXAMPLE) },
     failures: ['conflict'],
   },
   deleteCredential: {

@@ -4,9 +4,10 @@
  */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from '../json/body.ts'
-import { maybe, oneOf, text } from '../json/schema.ts'
+import { instant, maybe, nullable, oneOf, text } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
 import { EndUserName } from './management.ts'
+import { both, Declaration, type RecordOf } from './record.ts'
 
 /** Elements of each list of restrictions. */
 const RESTRICTION_MAX_ITEMS = 100
@@ -30,36 +31,84 @@ const restriction = <Item extends ReturnType<typeof Type.String> | typeof EndUse
 
 /** The provider decides its characters and length. */
 const key = Type.String({ minLength: 1 })
+const region = oneOf('global', 'europe', 'us')
+export type DeclaredRegion = Static<typeof region>
 
-const settings = {
-  name: maybe(text({ max: RECORD_NAME_MAX_CHARS, storable: true })),
-  allowed_api_key_hashes: restriction(KeyHash),
-  allowed_models: restriction(ModelSlug),
-  allowed_user_ids: restriction(EndUserName),
-  declared_region: maybe(oneOf('global', 'europe', 'us')),
-  declared_zdr: maybe(Type.Boolean()),
-  disabled: Type.Optional(Type.Boolean()),
-  is_required: Type.Optional(Type.Boolean()),
-  is_fallback: Type.Optional(Type.Boolean()),
-  is_byok_only: Type.Optional(Type.Boolean()),
-}
+const flag = {
+  schema: Type.Boolean(),
+  column: 'flag',
+  initial: false,
+  create: Type.Optional(Type.Boolean()),
+  change: Type.Boolean(),
+} as const
+const list = {
+  schema: nullable(Type.Array(Type.String())),
+  column: 'json',
+  initial: null,
+  read: (items: readonly string[]) => [...new Set(items)],
+} as const
 
-export const CredentialCreation = Type.Object(
-  {
-    key,
-    provider: text({ min: 1, max: IDENTIFIER_MAX_CHARS }),
-    workspace_id: Type.Optional(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
-    ...settings,
+const fields = {
+  /** UUID. */
+  id: { schema: Type.String() },
+  name: {
+    schema: nullable(Type.String()),
+    initial: null,
+    ...both(maybe(text({ max: RECORD_NAME_MAX_CHARS, storable: true }))),
   },
-  { additionalProperties: false },
-)
-export type CredentialCreation = Static<typeof CredentialCreation>
+  /** Slug. */
+  provider: { schema: Type.String(), create: text({ min: 1, max: IDENTIFIER_MAX_CHARS }) },
+  label: { schema: Type.String({ description: 'The masked key; the key itself is never returned' }) },
+  workspaceId: {
+    schema: Type.String(),
+    create: Type.Optional(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
+  },
+  createdAt: { schema: instant },
+  disabled: flag,
+  isRequired: flag,
+  isFallback: flag,
+  isByokOnly: flag,
+  /** Credentials of a workspace and provider are tried in ascending order. */
+  sortOrder: { schema: Type.Integer() },
+  /** Null: no restriction; so in the next two. */
+  allowedApiKeyHashes: { ...list, ...both(restriction(KeyHash)) },
+  allowedModels: { ...list, ...both(restriction(ModelSlug)) },
+  allowedUserIds: { ...list, ...both(restriction(EndUserName)) },
+  declaredRegion: { schema: nullable(region), initial: null, ...both(maybe(region)) },
+  declaredZdr: {
+    schema: nullable(Type.Boolean()),
+    column: 'flag',
+    initial: null,
+    ...both(maybe(Type.Boolean())),
+  },
+  usable: {
+    schema: Type.Boolean({
+      description: 'False: the provider cannot be called, and routing ignores the key',
+    }),
+    only: 'answer',
+  },
+  unusableReason: {
+    schema: nullable(Type.String({ description: 'Why no request can use the key; null: requests can' })),
+    only: 'answer',
+  },
+  organizationId: { schema: Type.String(), only: 'stored' },
+  /** 1 for the first key, one more for each that replaces it: an older sealed key does not open in its place. */
+  keyRevision: { schema: Type.Integer(), only: 'stored' },
+  updatedAt: { schema: instant, only: 'stored' },
+  key: { schema: Type.Null(), only: 'body', ...both(key) },
+} as const
 
+export const CREDENTIAL = new Declaration(fields, [
+  ...['key', 'provider', 'workspace_id', 'name', 'allowed_api_key_hashes', 'allowed_models'],
+  ...['allowed_user_ids', 'declared_region', 'declared_zdr'],
+])
+/** All of a credential but its sealed key. */
+export type Credential = RecordOf<typeof fields>
+
+export const CredentialCreation = CREDENTIAL.creation
+export type CredentialCreation = Static<typeof CredentialCreation>
 /** Absent fields keep their value; null clears one. The provider and the workspace of a credential never change. */
-export const CredentialUpdate = Type.Object(
-  { key: Type.Optional(key), ...settings },
-  { additionalProperties: false },
-)
+export const CredentialUpdate = CREDENTIAL.update
 export type CredentialUpdate = Static<typeof CredentialUpdate>
 
 const model = Type.Optional(ModelSlug)
@@ -91,8 +140,6 @@ export function flagsRefusal({ isRequired, isFallback, isByokOnly }: CredentialF
   return null
 }
 
-type Region = 'global' | 'europe' | 'us'
-
 /** Providers whose keys carry their region: a declared region must be the same. */
 const REGION_IN_KEY: ReadonlySet<string> = new Set(['openai', 'fireworks'])
 /** Providers whose keys carry no region, but whose credentials may be declared for one. */
@@ -109,8 +156,8 @@ export function regionIsInKey(provider: string): boolean {
  */
 export function regionRefusal(
   provider: string,
-  declared: Region | null,
-  ofKey: Region | null,
+  declared: DeclaredRegion | null,
+  ofKey: DeclaredRegion | null,
 ): string | null {
   if (regionIsInKey(provider)) {
     return (declared ?? 'global') === (ofKey ?? 'global')
@@ -122,6 +169,6 @@ export function regionRefusal(
     : null
 }
 
-function isInRegion(region: Region | null): boolean {
+function isInRegion(region: DeclaredRegion | null): boolean {
   return region !== null && region !== 'global'
 }

@@ -5,7 +5,7 @@ import { AMOUNT_MAX_USD, type MicroUsd, toMicroUsd } from '../../base/money.ts'
 import { AnyObject, instant, maybe, nullable, oneOf, text, usd } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, KEY_OVERLAP_MAX_SECONDS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
 import { parseInstant } from './management.ts'
-import { type ChangeOf, computed, Declaration, type ReadingPlace, type RecordOf } from './record.ts'
+import { type ChangeOf, computed, Declaration, fixed, type ReadingPlace, type RecordOf } from './record.ts'
 
 const name = text({ min: 1, max: RECORD_NAME_MAX_CHARS, storable: true, singleLine: true })
 const limit = Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD })
@@ -75,7 +75,7 @@ const fields = {
     initial: null,
     create: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })),
   },
-  externalUser: { schema: Type.Null(), only: 'answer' },
+  ...fixed(Type.Null(), null, 'externalUser'),
   workspaceId: {
     schema: nullable(Type.String()),
     initial: null,

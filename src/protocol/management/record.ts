@@ -31,6 +31,8 @@ export interface Field {
   readonly column?: ColumnForm
   /** The name of its column, if it has another. */
   readonly as?: string
+  /** The value in every answer. */
+  readonly fixed?: unknown
   /** Its name for clients, if not the same in snake case. */
   readonly wire?: string
   /** In bodies that create a record. */
@@ -164,13 +166,17 @@ export class Declaration<Of extends Fields> {
     return Object.fromEntries(known.map(({ name, field }) => [name, field.initial])) as InitialOf<Of>
   }
 
-  /** What a body says of a new record. @throws GatewayError `invalid_request` */
-  created(body: object, nowMs: number): CreatedOf<Of> {
+  /**
+   * What a body says of a new record.
+   * @param nowMs for fields that are times
+   * @throws GatewayError `invalid_request`
+   */
+  created(body: object, nowMs = 0): CreatedOf<Of> {
     return { ...this.initial(), ...this.#read(body, 'create', nowMs) } as unknown as CreatedOf<Of>
   }
 
-  /** What a body changes. @throws GatewayError `invalid_request` */
-  changed(body: object, nowMs: number): ChangeOf<Of> {
+  /** What a body changes, in the same way. @throws GatewayError `invalid_request` */
+  changed(body: object, nowMs = 0): ChangeOf<Of> {
     return this.#read(body, 'change', nowMs) as ChangeOf<Of>
   }
 
@@ -194,13 +200,13 @@ export class Declaration<Of extends Fields> {
   document(record: RecordOf<Of>, computed: Values = {}): Values {
     const values: Record<string, unknown> = {}
     for (const { name, wire, field } of this.#served()) {
-      const write = field.write as ((value: unknown) => unknown) | undefined
-      const value: unknown = (record as Values)[name]
-      values[wire] = Object.hasOwn(computed, wire)
-        ? computed[wire]
-        : write === undefined
-          ? value
-          : write(value)
+      const { fixed, write } = field
+      if (Object.hasOwn(computed, wire)) values[wire] = computed[wire]
+      else if (fixed !== undefined) values[wire] = fixed
+      else {
+        const value: unknown = (record as Values)[name]
+        values[wire] = write === undefined ? value : (write as (value: unknown) => unknown)(value)
+      }
     }
     return values
   }
@@ -218,4 +224,19 @@ export function computed<Schema extends TSchema, Name extends string>(
 ) {
   const field = { schema, only: 'answer' } as const
   return Object.fromEntries(names.map(name => [name, field])) as Record<Name, typeof field>
+}
+
+/** Fields of answers that have the same value in all of them: this version does not have what they say. */
+export function fixed<Schema extends TSchema, Name extends string>(
+  schema: Schema,
+  value: Static<Schema>,
+  ...names: readonly Name[]
+) {
+  const field = { schema, only: 'answer', fixed: value } as const
+  return Object.fromEntries(names.map(name => [name, field])) as Record<Name, typeof field>
+}
+
+/** The schema of a field in bodies that create a record and in those that change it. */
+export function both<Schema extends TSchema>(schema: Schema) {
+  return { create: schema, change: schema } as const
 }

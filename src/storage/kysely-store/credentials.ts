@@ -1,11 +1,13 @@
 /** Organizations' own provider credentials in the database. */
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import { CREDENTIAL, type Credential } from '../../protocol/management/byok.ts'
 import type { Engine } from '../engine.ts'
 import { ConflictError, type CredentialRecord, type CredentialStore, type SealedSecret } from '../store.ts'
 import type { CredentialsTable, Tables } from '../tables.ts'
-import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
 type CredentialRow = Selectable<CredentialsTable>
+type Seen = Pick<Credential, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'>
 /** Columns with required values. */
 type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspaceId' | 'provider'>>
 
@@ -16,10 +18,10 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
 
   return {
     page(filter, page) {
-      return pageOf(listed(filter), matching(filter).select(COUNTED), page, recordOf)
+      return pageOf(listed(filter), matching(filter).select(COUNTED), page, credentialOf)
     },
     async find(organizationId, id) {
-      return await firstOf(matching({ organizationId, id }).selectAll(), recordOf)
+      return await firstOf(matching({ organizationId, id }).selectAll(), credentialOf)
     },
     async add(record, most = Number.POSITIVE_INFINITY) {
       const { organizationId, workspaceId, provider } = record
@@ -37,39 +39,21 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
           .where(where => where.and({ organizationId, workspaceId, provider }))
           .executeTakeFirstOrThrow()
         const added = { ...record, sortOrder: next }
-        await transaction.insertInto('credentials').values(rowOf(added)).execute()
+        await transaction
+          .insertInto('credentials')
+          .values({ ...cellsOf(CREDENTIAL, added), ...sealColumns(added.sealed) })
+          .execute()
         return added
       })
     },
     async change(organizationId, id, change, updatedAt, seen) {
       const { sealed } = change
-      const as =
-        seen === undefined
-          ? {}
-          : {
-              isRequired: flag(seen.isRequired),
-              isFallback: flag(seen.isFallback),
-              isByokOnly: flag(seen.isByokOnly),
-              declaredRegion: seen.declaredRegion,
-              keyRevision: seen.keyRevision,
-            }
+      const as = seen === undefined ? {} : cellsOf(CREDENTIAL, checked(seen))
       const row = await db
         .updateTable('credentials')
         .set({
-          name: change.name,
-          label: change.label,
+          ...cellsOf(CREDENTIAL, change),
           ...(sealed === undefined ? {} : sealColumns(sealed)),
-          keyRevision: change.keyRevision,
-          disabled: flag(change.disabled),
-          isRequired: flag(change.isRequired),
-          isFallback: flag(change.isFallback),
-          isByokOnly: flag(change.isByokOnly),
-          sortOrder: change.sortOrder,
-          allowedApiKeyHashes: listColumn(change.allowedApiKeyHashes),
-          allowedModels: listColumn(change.allowedModels),
-          allowedUserIds: listColumn(change.allowedUserIds),
-          declaredRegion: change.declaredRegion,
-          declaredZdr: flag(change.declaredZdr),
           updatedAt,
         })
         .where(where => where.and({ organizationId, id, ...as }))
@@ -77,7 +61,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
         .executeTakeFirst()
       if (row === undefined) return null
       if (sealed !== undefined) await engine.purge(db)
-      return recordOf(row)
+      return credentialOf(row)
     },
     async remove(organizationId, id) {
       const wiped = await inTransaction(db, transaction =>
@@ -88,7 +72,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
       return true
     },
     async ofWorkspace(organizationId, workspaceId) {
-      return (await listed({ organizationId, workspaceId }).execute()).map(recordOf)
+      return (await listed({ organizationId, workspaceId }).execute()).map(credentialOf)
     },
     async countByKeyId() {
       const rows = await db
@@ -106,7 +90,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
         .orderBy('id')
         .limit(limit)
         .execute()
-      return rows.map(recordOf)
+      return rows.map(credentialOf)
     },
     async reseal(id, before, after) {
       const { numUpdatedRows } = await db
@@ -149,42 +133,14 @@ function sealColumns({ v, keyId, wrapped, box }: SealedSecret) {
   return { sealVersion: v, masterKeyId: keyId, wrapped, box }
 }
 
-function listColumn(list: readonly string[] | null): string | null
-function listColumn(list: readonly string[] | null | undefined): string | null | undefined
-function listColumn(list: readonly string[] | null | undefined): string | null | undefined {
-  return list ? JSON.stringify(list) : (list as null | undefined)
+/** The fields against which a change was validated. */
+function checked({ isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }: Seen): Seen {
+  return { isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }
 }
 
-function listOf(column: string | null): readonly string[] | null {
-  return column === null ? null : (JSON.parse(column) as readonly string[])
-}
-
-function rowOf({ sealed, ...record }: CredentialRecord): CredentialRow {
+function credentialOf({ sealVersion, masterKeyId, wrapped, box, ...row }: CredentialRow): CredentialRecord {
   return {
-    ...record,
-    ...sealColumns(sealed),
-    disabled: flag(record.disabled),
-    isRequired: flag(record.isRequired),
-    isFallback: flag(record.isFallback),
-    isByokOnly: flag(record.isByokOnly),
-    allowedApiKeyHashes: listColumn(record.allowedApiKeyHashes),
-    allowedModels: listColumn(record.allowedModels),
-    allowedUserIds: listColumn(record.allowedUserIds),
-    declaredZdr: flag(record.declaredZdr),
-  }
-}
-
-function recordOf({ sealVersion, masterKeyId, wrapped, box, ...row }: CredentialRow): CredentialRecord {
-  return {
-    ...row,
+    ...recordOf(CREDENTIAL, row),
     sealed: { v: sealVersion, keyId: masterKeyId, wrapped, box },
-    disabled: row.disabled !== 0,
-    isRequired: row.isRequired !== 0,
-    isFallback: row.isFallback !== 0,
-    isByokOnly: row.isByokOnly !== 0,
-    allowedApiKeyHashes: listOf(row.allowedApiKeyHashes),
-    allowedModels: listOf(row.allowedModels),
-    allowedUserIds: listOf(row.allowedUserIds),
-    declaredZdr: row.declaredZdr === null ? null : row.declaredZdr !== 0,
   }
 }

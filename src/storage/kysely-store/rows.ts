@@ -1,6 +1,6 @@
 /** Code that all groups of operations share: transactions, list pages, and booleans as 0 and 1. */
 import { type Kysely, sql, Transaction } from 'kysely'
-import type { ChangeOf, Declaration, Fields, RecordOf, RowOf } from '../../protocol/management/record.ts'
+import type { Declaration, Fields, RecordOf, RowOf } from '../../protocol/management/record.ts'
 import type { Engine } from '../engine.ts'
 import type { Page, PageRequest } from '../store.ts'
 import type { Tables } from '../tables.ts'
@@ -71,7 +71,7 @@ export function inRelaxedTransaction<T>(
 export function cellsOf<Of extends Fields>(declared: Declaration<Of>, record: RecordOf<Of>): RowOf<Of>
 export function cellsOf<Of extends Fields>(
   declared: Declaration<Of>,
-  change: ChangeOf<Of>,
+  change: Partial<RecordOf<Of>>,
 ): Partial<RowOf<Of>>
 export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: object): Partial<RowOf<Of>> {
   const cells: Record<string, unknown> = {}
