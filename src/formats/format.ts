@@ -187,10 +187,8 @@ export interface Decoder {
    * @throws GatewayError when the frame reports a failure or has an unknown shape.
    */
   frame(event: string, data: string): void
-  /**
-   * How often it has kept a part of a frame to emit it later: the memory of such a frame counts. Absent: it never does.
-   */
-  readonly withheld?: number
+  /** Bytes of memory, at most, of what it has read and keeps to emit it later; see `Withheld`. */
+  readonly withheld: number
   /**
    * Call when the upstream has ended. Emits deltas that waited for it (usage, finish).
    * @throws GatewayError `provider_unavailable` when the reply had no finish: a cut reply is never a success.

@@ -62,6 +62,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
         if (usage !== null) emit({ kind: 'usage', usage })
         emit({ kind: 'finish', reason: 'stop', native: null, serviceTier: null })
       },
+      withheld: 0,
       // The single document is the whole reply.
       end: () => undefined,
     }

@@ -119,6 +119,7 @@ function framesOf(format: FormatName, bytes: Buffer, streamed: boolean): readonl
   const frames: Frame[] = []
   const decoder = {
     frame: (event: string, data: string) => void frames.push([event, data]),
+    withheld: 0,
     end: () => undefined,
   }
   readFrames(FORMATS[format], decoder, [bytes])

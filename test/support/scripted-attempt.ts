@@ -5,6 +5,7 @@ import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/exchange/exchange.ts'
+import type { Format } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { Meter } from '../../src/pipeline/accounting/account.ts'
 import { Answer, type Ending, lessonsFor } from '../../src/pipeline/answer/answer.ts'
@@ -143,6 +144,7 @@ export function startScripted(
   sink: Sink,
   exchange: Exchange = scriptedExchange(),
   meter: Meter | null = null,
+  format: Format = FORMATS[textFormat(endpoint)],
 ): ScriptedRun {
   const client = new ScriptedClient()
   const abandoned = new AbandonedReplies()
@@ -163,7 +165,6 @@ export function startScripted(
   const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), exchange.held)
   answer.openTurn(false)
   const { relays } = answer
-  const format = FORMATS[textFormat(endpoint)]
   const learn =
     relays === null || format.dialect === null || endpoint.provider.quirks.includes('no-relay')
       ? null

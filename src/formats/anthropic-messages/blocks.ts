@@ -18,6 +18,7 @@ import type { Annotation } from '../../protocol/items.ts'
 import { withNative } from '../../protocol/json/native.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, ItemStart } from '../format.ts'
+import { Withheld } from '../withheld.ts'
 
 export class Output {
   readonly #emit: (delta: Delta) => void
@@ -27,8 +28,8 @@ export class Output {
   #said = false
   /** The next text begins a block of its own. */
   #cut = false
-  /** Written by the blocks alone; see `Decoder.withheld`. */
-  withheld = 0
+  /** Written by the blocks alone. */
+  readonly kept = new Withheld()
   /** The container in which code of this reply runs; null while unknown. */
   containerId: string | null = null
   /** The id of the reply, for items that need an id and have none. */
@@ -191,7 +192,7 @@ class TextBlock implements Block {
     if (found === null) return
     if (this.#citations.length === 0) this.#output.cut()
     this.#citations.push(found)
-    this.#output.withheld++
+    this.#output.kept.add(found)
   }
 }
 
@@ -248,7 +249,7 @@ class ThinkingBlock implements Block {
     // A signature comes whole; a second one replaces the first.
     else if (type === 'signature_delta') {
       this.#signature = filled(delta['signature']) ?? this.#signature
-      this.#output.withheld++
+      this.#output.kept.add(this.#signature)
     }
   }
 
@@ -321,7 +322,7 @@ class CompactionBlock implements Block {
   delta(type: string, delta: Json): void {
     if (type !== 'compaction_delta') return
     for (const [name, value] of Object.entries(delta)) if (name !== 'type') this.#fields.set(name, value)
-    this.#output.withheld++
+    this.#output.kept.add(delta)
   }
 
   stop(): void {

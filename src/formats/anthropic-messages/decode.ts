@@ -19,6 +19,7 @@ import {
 import { oneMore, tidyMessage } from '../failure.ts'
 import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
+import { nameIn } from '../withheld.ts'
 import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
@@ -30,11 +31,14 @@ export class MessageDecoder implements Decoder {
   readonly #hosted: HostedCalls
   readonly #blocks = new Map<number, Block>()
   readonly #usage = new UsageCount()
+  #usageBytes = 0
   #lastIndex = -1
   #messageId: string | null = null
   #started = false
   #stopReason: string | null = null
-  #stopDetails: Json | null = null
+  /** Details of the stop. */
+  #explanation: string | null = null
+  #category: string | null = null
   #stopSequence: string | null = null
   #edits: readonly AppliedEdit[] | null = null
   #finished = false
@@ -48,7 +52,7 @@ export class MessageDecoder implements Decoder {
   }
 
   get withheld(): number {
-    return this.#output.withheld
+    return this.#output.kept.bytes
   }
 
   frame(event: string, data: string): void {
@@ -97,7 +101,7 @@ export class MessageDecoder implements Decoder {
 
   /** `whole`: the document of a whole reply; null: the reply is streamed. */
   #start(message: Json, whole: string | null = null): void {
-    const id = filled(message['id'])
+    const id = nameIn(message['id'])
     if (this.#started) {
       // Some intermediaries repeat the frame. A different message is another generation, put behind a broken
       // one by a retry in between: what was sent of the first cannot be taken back, nor the two be one reply.
@@ -111,7 +115,7 @@ export class MessageDecoder implements Decoder {
     this.#messageId = id
     this.#output.replyId = id ?? ''
     this.#container(message)
-    this.#emit({ kind: 'start', upstreamId: id, model: filled(message['model']) })
+    this.#emit({ kind: 'start', upstreamId: id, model: nameIn(message['model']) })
     this.#count(message['usage'])
     const plain = this.#takeMessage === null || whole === null ? null : plainText(message)
     if (plain === null) {
@@ -141,14 +145,18 @@ export class MessageDecoder implements Decoder {
   }
 
   #container(fields: Json): void {
-    const id = filled(record(fields['container'])?.['id'])
+    const id = nameIn(record(fields['container'])?.['id'])
     if (id !== null) this.#output.containerId = id
   }
 
   #stop(fields: Json): void {
-    this.#stopReason = filled(fields['stop_reason']) ?? this.#stopReason
-    this.#stopDetails = record(fields['stop_details']) ?? this.#stopDetails
-    this.#stopSequence = filled(fields['stop_sequence']) ?? this.#stopSequence
+    this.#stopReason = nameIn(fields['stop_reason']) ?? this.#stopReason
+    const details = record(fields['stop_details'])
+    if (details !== null) {
+      this.#explanation = nameIn(details['explanation'])
+      this.#category = nameIn(details['category'])
+    }
+    this.#stopSequence = nameIn(fields['stop_sequence']) ?? this.#stopSequence
   }
 
   /** `fields`: of the message, or of the event beside its delta. */
@@ -159,7 +167,9 @@ export class MessageDecoder implements Decoder {
 
   #count(usage: unknown): void {
     const found = record(usage)
-    if (found !== null) this.#emit({ kind: 'usage', usage: this.#usage.take(found) })
+    if (found === null) return
+    this.#emit({ kind: 'usage', usage: this.#usage.take(found) })
+    this.#usageBytes = this.#output.kept.replace(this.#usageBytes, this.#usage.raw)
   }
 
   #indexOf(frame: Json): number {
@@ -182,6 +192,7 @@ export class MessageDecoder implements Decoder {
   #begin(index: number, block: Block): void {
     oneMore(this.#blocks.size, 'content blocks')
     this.#blocks.set(index, block)
+    this.#output.kept.addParts(BLOCK_PARTS)
   }
 
   #blockDelta(frame: Json): void {
@@ -229,12 +240,12 @@ export class MessageDecoder implements Decoder {
 
   /** A refusal without output means a blocked prompt; after output, the reply ends with the reason. */
   #refuse(): void {
-    const explanation = filled(this.#stopDetails?.['explanation'])
+    const explanation = this.#explanation
     if (this.#output.said) {
       if (explanation !== null) this.#output.refuse(tidyMessage(explanation))
       return
     }
-    const category = filled(this.#stopDetails?.['category'])
+    const category = this.#category
     throw new GatewayError(
       'content_policy_violation',
       explanation === null ? 'The model refused the request' : tidyMessage(explanation),
@@ -263,7 +274,11 @@ function parseBody(data: string): Json {
   throw new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
 }
 
+/** Objects and fields of an open block. */
+const BLOCK_PARTS = 3
+
 const EDITS_MAX = 64
+const COUNTS_MAX = 16
 const EDIT_TYPE = /^[a-z0-9_]{1,64}$/
 
 /** Types and counts alone: nothing else of them is for a caller. */
@@ -274,6 +289,6 @@ function appliedEdits(edits: readonly unknown[]): readonly AppliedEdit[] {
     const numbers = Object.entries(counts).flatMap(([name, value]): [string, number][] =>
       EDIT_TYPE.test(name) && typeof value === 'number' ? [[name, value]] : [],
     )
-    return [{ type, ...Object.fromEntries(numbers) }]
+    return [{ type, ...Object.fromEntries(numbers.slice(0, COUNTS_MAX)) }]
   })
 }

@@ -193,8 +193,9 @@ class HostedCall implements Block {
 
   delta(type: string, delta: Json): void {
     if (type !== 'input_json_delta') return
-    this.#json.add(textOrEmpty(delta['partial_json']))
-    this.#output.withheld++
+    const piece = textOrEmpty(delta['partial_json'])
+    this.#json.add(piece)
+    this.#output.kept.add(piece)
   }
 
   stop(): void {

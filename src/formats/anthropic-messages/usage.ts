@@ -37,14 +37,28 @@ export function serviceTierOf(usage: Json): string | null {
   return usage['speed'] === 'fast' ? 'priority' : (TIERS.get(textOrEmpty(usage['service_tier'])) ?? null)
 }
 
+/** Fields that are read. */
+const READ: ReadonlySet<string> = new Set([
+  'cache_creation',
+  'cache_creation_input_tokens',
+  'cache_read_input_tokens',
+  'input_tokens',
+  'iterations',
+  'output_tokens',
+  'output_tokens_details',
+  'server_tool_use',
+  'service_tier',
+  'speed',
+])
+
 /** Merges the usage objects of one reply. */
 export class UsageCount {
-  /** The latest value of each field. */
+  /** The latest value of each field that is read. */
   raw: Json = {}
 
   /** Takes one usage object of the stream; returns the merged counts. */
   take(usage: Json): Usage {
-    const told = Object.entries(usage).filter(([, value]) => value !== null)
+    const told = Object.entries(usage).filter(([name, value]) => value !== null && READ.has(name))
     this.raw = { ...this.raw, ...Object.fromEntries(told) }
     const total = step(this.raw)
     let { fresh, cachedTokens, cacheWriteTokens, cacheWrite1hTokens, outputTokens } = total

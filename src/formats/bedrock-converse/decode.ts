@@ -21,6 +21,7 @@ import { Output } from '../anthropic-messages/blocks.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
+import { nameIn } from '../withheld.ts'
 import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'
 import { finishReason, serviceTierOf, usageOf } from './usage.ts'
@@ -38,6 +39,8 @@ interface Block {
 
 /** Begins the name of an exception, in the place of an event's type. */
 const EXCEPTION = 'exception:'
+/** Objects and fields of an open block. */
+const BLOCK_PARTS = 3
 
 export class ConverseDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
@@ -63,7 +66,7 @@ export class ConverseDecoder implements Decoder {
   }
 
   get withheld(): number {
-    return this.#output.withheld
+    return this.#output.kept.bytes
   }
 
   frame(event: string, data: string): void {
@@ -211,7 +214,8 @@ export class ConverseDecoder implements Decoder {
     if (text !== '') this.#emit({ kind: 'reasoning', item: block.item, form: 'text', part: 0, text })
     const signature = textOrEmpty(reasoning['signature'])
     const sealed = textOrEmpty(reasoning['redactedContent'])
-    if (signature.length + sealed.length > 0) this.#output.withheld++
+    if (signature !== '') this.#output.kept.add(signature)
+    if (sealed !== '') this.#output.kept.add(sealed)
     block.signature += signature
     block.sealed += sealed
   }
@@ -225,6 +229,7 @@ export class ConverseDecoder implements Decoder {
     oneMore(this.#blocks.size, 'content blocks')
     const block: Block = { kind, item, signature: '', sealed: '', hasInput: false }
     this.#blocks.set(index, block)
+    this.#output.kept.addParts(BLOCK_PARTS)
     return block
   }
 
@@ -248,9 +253,9 @@ export class ConverseDecoder implements Decoder {
   }
 
   #stop(fields: Json): void {
-    this.#stopReason = filled(fields['stopReason']) ?? this.#stopReason
+    this.#stopReason = nameIn(fields['stopReason']) ?? this.#stopReason
     const more = recordOrEmpty(fields['additionalModelResponseFields'])
-    this.#stopSequence = filled(more['stop_sequence']) ?? filled(record(more['delta'])?.['stop_sequence'])
+    this.#stopSequence = nameIn(more['stop_sequence']) ?? nameIn(record(more['delta'])?.['stop_sequence'])
   }
 
   #metadata(fields: Json, isWhole: boolean): void {

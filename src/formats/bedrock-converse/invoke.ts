@@ -3,7 +3,7 @@
  * content Converse cannot express. Its stream carries the events of that API in AWS messages. Pure. Hot path.
  */
 import { GatewayError } from '../../base/errors.ts'
-import { filled, isRecord, parseJson, record } from '../../base/json.ts'
+import { parseJson, record } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
 import {
@@ -60,16 +60,12 @@ class InvokeDecoder implements Decoder {
       this.#message.frame('', data)
       return
     }
-    const frame = record(parseJson(data))
-    if (frame === null) throw unknown()
-    if (event.startsWith(EXCEPTION)) throw streamFailure(event.slice(EXCEPTION.length), frame)
+    if (event.startsWith(EXCEPTION)) {
+      const fields = record(parseJson(data))
+      throw fields === null ? unknown() : streamFailure(event.slice(EXCEPTION.length), fields)
+    }
     // Other events are not documented.
-    const bytes = event === 'chunk' ? filled(frame['bytes']) : null
-    if (bytes === null) return
-    const text = Buffer.from(bytes, 'base64').toString('utf8')
-    const message = parseJson(text)
-    if (!isRecord(message)) throw unknown()
-    this.#message.frame(filled(message['type']) ?? '', text)
+    if (event === 'chunk') this.#message.frame('', data)
   }
 
   end(): void {

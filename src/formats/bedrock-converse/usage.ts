@@ -2,9 +2,10 @@
  * Token counts, stop reason and service tier of Converse in the gateway's vocabulary. Pure. Hot path.
  * `inputTokens` excludes cache reads and writes, so this file adds them.
  */
-import { countOrZero, filled, type Json, record, records } from '../../base/json.ts'
+import { countOrZero, type Json, record, records } from '../../base/json.ts'
 import { FINISH as CLAUDE_FINISH } from '../anthropic-messages/usage.ts'
 import type { FinishReason, Usage } from '../format.ts'
+import { nameIn } from '../withheld.ts'
 
 /** The words of Claude, which the API passes on, and its own. Any other word is `other`. */
 const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
@@ -19,7 +20,7 @@ export function finishReason(native: string): FinishReason {
 
 /** The service tier that a reply or its metadata tells; null if it tells none. */
 export function serviceTierOf(fields: Json): string | null {
-  return filled(record(fields['serviceTier'])?.['type'])
+  return nameIn(record(fields['serviceTier'])?.['type'])
 }
 
 /** `isWhole`: the input has the cache reads and writes in it, as streams of OpenAI's models at Bedrock tell it. */

@@ -5,28 +5,26 @@
 import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, jsonText, record, records } from '../../base/json.ts'
 import type { Delta, ItemStart } from '../format.ts'
+import type { Withheld } from '../withheld.ts'
 
 /** The function calls of one reply. */
 export class GeminiCalls {
   readonly #emit: (delta: Delta) => void
+  readonly #kept: Withheld
   /** Ends the open item and opens one for the call. */
   readonly #open: (start: ItemStart) => number
   /** The call with incomplete arguments. */
   #partial: { readonly item: number; readonly args: PartialArguments } | null = null
   #any = false
 
-  constructor(emit: (delta: Delta) => void, open: (start: ItemStart) => number) {
+  constructor(emit: (delta: Delta) => void, kept: Withheld, open: (start: ItemStart) => number) {
     this.#emit = emit
+    this.#kept = kept
     this.#open = open
   }
 
   get any(): boolean {
     return this.#any
-  }
-
-  /** True while the arguments of a call are incomplete, so that they are kept. */
-  get isPartial(): boolean {
-    return this.#partial !== null
   }
 
   take(call: Json, signature: string | null): void {
@@ -40,7 +38,7 @@ export class GeminiCalls {
     const item = this.#open({ type: 'function_call', id: null, callId: filled(call['id']), name, extra })
     this.#any = true
     if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
-      const args = new PartialArguments()
+      const args = new PartialArguments(this.#kept)
       this.#partial = { item, args }
       args.whole(record(call['args']) ?? {})
       this.#pieces(args, call)
@@ -71,11 +69,18 @@ export class GeminiCalls {
 
 /** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
 const DEPTH_MAX = 64
+/** Memory of an object without a prototype and of its field, as parts of the usual kind. */
+const STEP_PARTS = 4
 
 type Container = Record<string, unknown> | unknown[]
 
 export class PartialArguments {
   readonly #root: Record<string, unknown> = Object.create(null)
+  readonly #kept: Withheld
+
+  constructor(kept: Withheld) {
+    this.#kept = kept
+  }
 
   /** Takes arguments that came whole. */
   whole(args: Json): void {
@@ -86,7 +91,7 @@ export class PartialArguments {
   pieces(partialArgs: unknown): void {
     for (const piece of records(partialArgs)) {
       const path = pathOf(filled(piece['jsonPath']))
-      if (path === null || !place(this.#root, path, piece)) {
+      if (path === null || !this.#place(path, piece)) {
         throw new GatewayError(
           'provider_unavailable',
           'The provider sent a function call that cannot be read',
@@ -97,6 +102,33 @@ export class PartialArguments {
 
   toJSON(): Readonly<Record<string, unknown>> {
     return this.#root
+  }
+
+  /** Writes a piece to its place; false if the path does not fit the arguments so far. */
+  #place(path: readonly (string | number)[], piece: Json): boolean {
+    let at: Container = this.#root
+    for (const [depth, step] of path.entries()) {
+      if (!fits(at, step)) return false
+      const next = path[depth + 1]
+      const present = read(at, step)
+      if (present === undefined) {
+        this.#kept.add(step)
+        this.#kept.addParts(STEP_PARTS)
+      }
+      if (next === undefined) {
+        this.#kept.add(piece['stringValue'])
+        write(at, step, mergeValue(present, piece))
+        return true
+      }
+      if (typeof present === 'object' && present !== null) {
+        at = present as Container
+      } else {
+        const made: Container = typeof next === 'number' ? [] : Object.create(null)
+        write(at, step, made)
+        at = made
+      }
+    }
+    return false
   }
 }
 
@@ -114,28 +146,6 @@ function pathOf(text: string | null): readonly (string | number)[] | null {
     else path.push(quoted === undefined ? (found[1] ?? '') : quoted.replace(/\\(.)/g, '$1'))
   }
   return path.length === 0 ? null : path
-}
-
-/** Writes a piece to its place; false if the path does not fit the arguments so far. */
-function place(root: Container, path: readonly (string | number)[], piece: Json): boolean {
-  let at: Container = root
-  for (const [depth, step] of path.entries()) {
-    if (!fits(at, step)) return false
-    const next = path[depth + 1]
-    const present = read(at, step)
-    if (next === undefined) {
-      write(at, step, mergeValue(present, piece))
-      return true
-    }
-    if (typeof present === 'object' && present !== null) {
-      at = present as Container
-    } else {
-      const made: Container = typeof next === 'number' ? [] : Object.create(null)
-      write(at, step, made)
-      at = made
-    }
-  }
-  return false
 }
 
 function fits(at: Container, step: string | number): boolean {

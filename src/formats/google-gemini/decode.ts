@@ -10,6 +10,7 @@ import type { Logprob } from '../../protocol/items.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { LongText } from '../long-text.ts'
+import { nameIn, Withheld } from '../withheld.ts'
 import { GeminiCalls } from './calls.ts'
 import { errorOf, failureOf, promptRefusal } from './failure.ts'
 import { Citations, CodeRun, codeItem, imageItem, searchItem, tellImage, tellSearch } from './hosted.ts'
@@ -24,11 +25,10 @@ interface OpenMessage {
 export class GeminiDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #calls: GeminiCalls
-  readonly #citations = new Citations()
+  readonly #kept = new Withheld()
+  readonly #citations = new Citations(this.#kept)
   readonly #messages: OpenMessage[] = []
   #items = 0
-  /** Written only here. */
-  withheld = 0
   #started = false
   #message: OpenMessage | null = null
   #reasoning: number | null = null
@@ -42,10 +42,14 @@ export class GeminiDecoder implements Decoder {
 
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
-    this.#calls = new GeminiCalls(emit, start => {
+    this.#calls = new GeminiCalls(emit, this.#kept, start => {
       this.#interrupt('call')
       return this.#open(start)
     })
+  }
+
+  get withheld(): number {
+    return this.#kept.bytes
   }
 
   frame(_event: string, data: string): void {
@@ -84,7 +88,7 @@ export class GeminiDecoder implements Decoder {
     if (feedback !== null && candidate === null && this.#items === 0) refuseBlocked(feedback)
     this.#start(chunk)
     if (candidate !== null) this.#candidate(candidate)
-    else if (filled(feedback?.['blockReason']) !== null) this.#finish = filled(feedback?.['blockReason'])
+    else if (nameIn(feedback?.['blockReason']) !== null) this.#finish = nameIn(feedback?.['blockReason'])
 
     const metadata = record(chunk['usageMetadata'])
     if (metadata !== null) {
@@ -96,8 +100,8 @@ export class GeminiDecoder implements Decoder {
 
   #start(chunk: Json): void {
     if (this.#started) return
-    const upstreamId = filled(chunk['responseId'])
-    const model = filled(chunk['modelVersion'])
+    const upstreamId = nameIn(chunk['responseId'])
+    const model = nameIn(chunk['modelVersion'])
     if (upstreamId === null && model === null && !Array.isArray(chunk['candidates'])) return
     this.#started = true
     this.#emit({ kind: 'start', upstreamId, model })
@@ -105,15 +109,18 @@ export class GeminiDecoder implements Decoder {
 
   #candidate(candidate: Json): void {
     const { parts, finish, cites, logprobs } = readCandidate(candidate)
-    const known = this.#citations.size
     if (cites) this.#citing = true
+    // The provider sends no bytes: as numbers they take more memory than their frame.
+    for (const { bytes, top_logprobs: top } of logprobs ?? []) {
+      this.#kept.add(bytes)
+      for (const each of top ?? []) this.#kept.add(each.bytes)
+    }
     let unsaid = logprobs
     for (const element of parts) {
       const part = record(element)
       if (part !== null && this.#part(part, unsaid)) unsaid = null
     }
     if (cites) this.#citations.read(candidate)
-    if (this.#citations.size > known || this.#calls.isPartial) this.withheld++
     if (finish !== null) this.#finish = finish
   }
 
@@ -194,7 +201,7 @@ export class GeminiDecoder implements Decoder {
   #signature(signature: string): void {
     if (this.#message !== null) {
       this.#held.push(signature)
-      this.withheld++
+      this.#kept.add(signature)
       return
     }
     if (this.#reasoning === null) {
@@ -229,7 +236,7 @@ export class GeminiDecoder implements Decoder {
     }
     this.#finish = null
     this.#code.result(result)
-    this.withheld++
+    this.#kept.add(result)
   }
 
   #inlineData(data: Json, draft: boolean, signature: string | null): void {
@@ -240,7 +247,7 @@ export class GeminiDecoder implements Decoder {
     if (this.#code?.ran === true) {
       this.#finish = null
       this.#code.image(type, base64)
-      this.withheld++
+      this.#kept.add(base64)
       return
     }
     this.#interrupt('image')
@@ -333,7 +340,7 @@ function readCandidate(candidate: Json): Candidate {
         logprobs = logprobsOf(record(candidate[key]))
         break
       case 'finishReason':
-        finish = filled(candidate[key])
+        finish = nameIn(candidate[key])
         break
       case 'groundingMetadata':
       case 'citationMetadata':

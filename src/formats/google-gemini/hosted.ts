@@ -6,6 +6,7 @@
 import { count, filled, type Json, listOrEmpty, record, records, strings } from '../../base/json.ts'
 import type { Annotation } from '../../protocol/items.ts'
 import type { Delta, HostedStart } from '../format.ts'
+import type { Withheld } from '../withheld.ts'
 
 /** A new code item. It keeps the provider's id, which a later turn repeats. */
 export function codeItem(part: Json): HostedStart {
@@ -114,6 +115,8 @@ export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded
 
 /** Far more than any real reply has; bounds the work for a hostile one. */
 const CITATIONS_MAX = 512
+/** No address or name is longer. Each citation reads it once, and a chunk may have thousands of citations of one. */
+const SOURCE_MAX_CHARS = 8 * 1024
 /**
  * Characters that are searched for quotations whose offsets are wrong, because each search blocks the thread: two such
  * quotations in the longest reply, eighty in one of 100,000 characters.
@@ -151,10 +154,10 @@ export class Citations {
   readonly #queries = new Set<string>()
   readonly #sources = new Set<string>()
   readonly #pages = new Map<string, boolean>()
+  readonly #kept: Withheld
 
-  /** Number of things that are kept. */
-  get size(): number {
-    return this.#citations.length + this.#queries.size + this.#sources.size + this.#pages.size
+  constructor(kept: Withheld) {
+    this.#kept = kept
   }
 
   /** Distinct searches in their order. */
@@ -177,7 +180,7 @@ export class Citations {
   }
 
   search(queries: unknown): void {
-    for (const query of strings(queries)) if (this.#queries.size < CITATIONS_MAX) this.#queries.add(query)
+    for (const query of strings(queries)) this.#keep(this.#queries, query)
   }
 
   /** Reads all three kinds of metadata of a candidate. */
@@ -191,8 +194,15 @@ export class Citations {
     for (const page of records(record(candidate['urlContextMetadata'])?.['urlMetadata'])) {
       const url = filled(page['retrievedUrl'])
       if (url === null || this.#pages.size >= CITATIONS_MAX) continue
+      if (!this.#pages.has(url)) this.#kept.add(url)
       this.#pages.set(url, page['urlRetrievalStatus'] === 'URL_RETRIEVAL_STATUS_SUCCESS')
     }
+  }
+
+  #keep(texts: Set<string>, text: string): void {
+    if (texts.size >= CITATIONS_MAX || texts.has(text)) return
+    texts.add(text)
+    this.#kept.add(text)
   }
 
   /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
@@ -231,13 +241,14 @@ export class Citations {
     const chunks = listOrEmpty(metadata['groundingChunks'])
     for (const chunk of chunks) {
       const url = filled(record(record(chunk)?.['web'])?.['uri'])
-      if (url !== null && this.#sources.size < CITATIONS_MAX) this.#sources.add(url)
+      if (url !== null) this.#keep(this.#sources, url)
     }
     for (const support of records(metadata['groundingSupports'])) {
       const stretch = stretchOf(record(support['segment']))
       const indices = support['groundingChunkIndices']
       if (stretch === null || !Array.isArray(indices)) continue
-      for (const index of indices) {
+      // A repeated index would only cost time.
+      for (const index of new Set<unknown>(indices)) {
         const chunk = typeof index === 'number' ? record(chunks[index]) : null
         if (chunk !== null) this.#chunk(stretch, chunk)
       }
@@ -250,12 +261,12 @@ export class Citations {
     const url = filled(place['uri'])
     const title = filled(place['title'])
     if (url !== null) {
-      this.#add(stretch, url, (start, end) => urlCitation(url, title ?? '', start, end))
+      this.#add(stretch, url, title, (start, end) => urlCitation(url, title ?? '', start, end))
       return
     }
     const file = filled(place['documentName']) ?? filled(place['fileSearchStore'])
     if (file === null) return
-    this.#add(stretch, file, (_start, end) => ({
+    this.#add(stretch, file, title, (_start, end) => ({
       type: 'file_citation',
       file_id: file,
       filename: title ?? '',
@@ -269,15 +280,17 @@ export class Citations {
     const title = filled(source['title']) ?? ''
     const startByte = count(source['startIndex']) ?? 0
     const stretch = { startByte, endByte: count(source['endIndex']), quote: null }
-    this.#add(stretch, url, (start, end) => urlCitation(url, title, start, end))
+    this.#add(stretch, url, title, (start, end) => urlCitation(url, title, start, end))
   }
 
-  #add(stretch: Stretch, source: string, annotate: Citation['annotate']): void {
+  #add(stretch: Stretch, source: string, title: string | null, annotate: Citation['annotate']): void {
+    if (source.length > SOURCE_MAX_CHARS) return
     // Streams repeat what they said in earlier chunks.
     const key = `${stretch.startByte} ${stretch.endByte} ${source}`
     if (this.#seen.has(key) || this.#citations.length >= CITATIONS_MAX) return
     this.#seen.add(key)
     this.#citations.push({ stretch, annotate })
+    this.#kept.add([key, source, title, stretch])
   }
 }
 

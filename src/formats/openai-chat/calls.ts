@@ -7,6 +7,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, jsonText, record } from '../../base/json.ts'
 import type { Delta } from '../format.ts'
 import { JsonExtent } from '../json-extent.ts'
+import type { Withheld } from '../withheld.ts'
 
 /** Most calls in one reply: a loop in a model must not use up memory. */
 const CALLS_MAX = 1024
@@ -38,14 +39,13 @@ interface Fragment {
 export class ChatCalls {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** See `Decoder.withheld`. */
-  readonly #withhold: () => void
+  readonly #kept: Withheld
   readonly #calls: Call[] = []
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number, withhold: () => void) {
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, kept: Withheld) {
     this.#emit = emit
     this.#nextItem = nextItem
-    this.#withhold = withhold
+    this.#kept = kept
   }
 
   get any(): boolean {
@@ -76,15 +76,21 @@ export class ChatCalls {
       call = this.#begin(fragment, isCustom)
     }
     call.name ??= fragment.name
-    call.id ??= fragment.id
-    call.signature ??= signatureIn(raw)
+    if (call.id === null && fragment.id !== null) {
+      call.id = fragment.id
+      this.#kept.add(call.id)
+    }
+    if (call.signature === null) {
+      call.signature = signatureIn(raw)
+      if (call.signature !== null) this.#kept.add(call.signature)
+    }
     call.extent.add(fragment.input)
     if (call.opened) {
       if (fragment.input !== '') this.#emit({ kind: 'arguments', item: call.item, text: fragment.input })
     } else {
       call.waiting += fragment.input
       if (call.name !== null) this.#open(call, call.name)
-      else this.#withhold()
+      else this.#kept.add(fragment.input)
     }
   }
 

@@ -8,6 +8,7 @@ import { filled, type Json, list, parseFrame, record } from '../../base/json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
+import { nameIn, Withheld } from '../withheld.ts'
 import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
@@ -20,17 +21,19 @@ export class ChatDecoder implements Decoder {
   readonly #reasoning: ChatReasoning
   readonly #calls: ChatCalls
   readonly #hosted: ChatHosted
+  readonly #kept = new Withheld()
   #items = 0
-  /** Written only here. */
-  withheld = 0
   #started = false
   #ended = false
   #upstreamId: string | null = null
 
   /** True once reasoning has come. */
   #thought = false
+  /** The last lists, and their weights. */
   #citations: readonly unknown[] | null = null
   #searchResults: readonly unknown[] | null = null
+  #citationBytes = 0
+  #resultBytes = 0
 
   #finish: string | null = null
   #native: string | null = null
@@ -48,13 +51,15 @@ export class ChatDecoder implements Decoder {
     this.#emit = emit
     this.#takeMessage = takeMessage
     const next = () => this.#nextItem()
-    const withhold = () => {
-      this.withheld++
-    }
-    this.#message = new ChatText(emit, next, withhold, () => this.#reasoning.close())
-    this.#reasoning = new ChatReasoning(emit, next, withhold, () => this.#message.close())
-    this.#calls = new ChatCalls(emit, next, withhold)
+    const kept = this.#kept
+    this.#message = new ChatText(emit, next, kept, () => this.#reasoning.close())
+    this.#reasoning = new ChatReasoning(emit, next, kept, () => this.#message.close())
+    this.#calls = new ChatCalls(emit, next, kept)
     this.#hosted = new ChatHosted(emit, next)
+  }
+
+  get withheld(): number {
+    return this.#kept.bytes
   }
 
   frame(event: string, data: string): void {
@@ -109,7 +114,7 @@ export class ChatDecoder implements Decoder {
   /** Reads the fields beside the choices. Usage comes first: the provider may bill a failed reply. */
   #common(body: Json, choices: readonly unknown[] | null): void {
     if (!this.#started) {
-      const upstreamId = filled(body['id'])
+      const upstreamId = nameIn(body['id'])
       const model = filled(body['model'])
       // Azure begins with a chunk that has neither; the next one knows.
       if (upstreamId !== null || (choices !== null && choices.length > 0)) {
@@ -123,7 +128,7 @@ export class ChatDecoder implements Decoder {
     for (const key in body) {
       switch (key) {
         case 'service_tier':
-          this.#serviceTier = filled(body[key]) ?? this.#serviceTier
+          this.#serviceTier = nameIn(body[key]) ?? this.#serviceTier
           break
         case 'usage':
           usage = record(body[key])
@@ -133,16 +138,18 @@ export class ChatDecoder implements Decoder {
           break
         case 'citations':
           this.#citations = list(body[key]) ?? this.#citations
+          this.#citationBytes = this.#kept.replace(this.#citationBytes, this.#citations)
           break
         case 'search_results':
           this.#searchResults = list(body[key]) ?? this.#searchResults
+          this.#resultBytes = this.#kept.replace(this.#resultBytes, this.#searchResults)
           break
       }
     }
     usage ??= groq === undefined ? null : record(record(groq)?.['usage'])
     if (usage === null) return
     if (choices === null || choices.length === 0) this.#usageAlone = true
-    this.#serviceTier ??= filled(usage['service_tier'])
+    this.#serviceTier ??= nameIn(usage['service_tier'])
     this.#emit({ kind: 'usage', usage: chatUsage(usage) })
   }
 
@@ -165,13 +172,15 @@ export class ChatDecoder implements Decoder {
     const plain = this.#takeMessage !== null && this.#whole ? this.#plainText(message, choice) : null
     if (plain !== null) this.#plain = { text: plain, json: jsonOf(plain, data, 'content') }
     else if (message !== null) {
-      this.#message.keepLogprobs(choice['logprobs'])
+      const { logprobs } = choice
+      this.#message.keepLogprobs(logprobs)
       this.#say(message)
+      this.#message.weighLogprobs(logprobs)
     }
-    const finish = filled(choice['finish_reason'])
+    const finish = nameIn(choice['finish_reason'])
     if (finish !== null) {
       this.#finish = finish
-      this.#native = filled(choice['native_finish_reason']) ?? finish
+      this.#native = nameIn(choice['native_finish_reason']) ?? finish
     }
   }
 

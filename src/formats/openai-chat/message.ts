@@ -3,19 +3,19 @@
  * parts, annotations and log probabilities. Annotations and log probabilities may arrive before their text, and then
  * wait for it.
  */
-import { filled, type Json, list, record } from '../../base/json.ts'
+import { filled, type Json, list, record, wholeNumber } from '../../base/json.ts'
 import type { Annotation, Logprob } from '../../protocol/items.ts'
 import type { Delta } from '../format.ts'
 import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'
+import type { Withheld } from '../withheld.ts'
 import { chatAnnotation, replyCitations } from './hosted.ts'
 
 export class ChatText {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** See `Decoder.withheld`. */
-  readonly #withhold: () => void
+  readonly #kept: Withheld
   /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
   #any = false
@@ -27,15 +27,10 @@ export class ChatText {
   #logprobs: Logprob[] | null = null
   #annotations: Annotation[] = []
 
-  constructor(
-    emit: (delta: Delta) => void,
-    nextItem: () => number,
-    withhold: () => void,
-    beforeText: () => void,
-  ) {
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, kept: Withheld, beforeText: () => void) {
     this.#emit = emit
     this.#nextItem = nextItem
-    this.#withhold = withhold
+    this.#kept = kept
     this.#beforeText = beforeText
   }
 
@@ -63,17 +58,21 @@ export class ChatText {
       const annotation = chatAnnotation(element)
       if (annotation !== null) this.#annotations.push(annotation)
     }
-    if (this.#annotations.length === 0) return
     if (this.#message !== null && this.#partKind === 'text') this.#flushAnnotations()
-    else this.#withhold()
+    // They come with their frame, or wait for a text.
+    else this.#kept.add(raw)
   }
 
   keepLogprobs(logprobs: unknown): void {
     const content = list(record(logprobs)?.['content'])
     if (content === null || content.length === 0) return
     this.#logprobs ??= []
-    this.#withhold()
     for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
+  }
+
+  /** Call at the end of a frame: log probabilities that its text did not take have to wait. */
+  weighLogprobs(logprobs: unknown): void {
+    if (this.#logprobs !== null) this.#kept.add(logprobs)
   }
 
   /** Emits citations of the whole reply, then all waiting annotations. */
@@ -143,9 +142,9 @@ interface Open {
   readonly id: string | null
   /** Next part of each form, and the provider's index of the part being written. */
   textPart: number
-  textIndex: unknown
+  textIndex: number | null
   summaryPart: number
-  summaryIndex: unknown
+  summaryIndex: number | null
   /** Signed or encrypted: the item takes no more text. */
   sealed: boolean
   fields: Record<string, unknown> | null
@@ -154,8 +153,7 @@ interface Open {
 export class ChatReasoning {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** See `Decoder.withheld`. */
-  readonly #withhold: () => void
+  readonly #kept: Withheld
   /** Ends the open message before reasoning begins. */
   readonly #beforeWords: () => void
   #open: Open | null = null
@@ -165,15 +163,10 @@ export class ChatReasoning {
   readonly #said = new TextMark()
   #source: 'plain' | 'details' | null = null
 
-  constructor(
-    emit: (delta: Delta) => void,
-    nextItem: () => number,
-    withhold: () => void,
-    beforeWords: () => void,
-  ) {
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, kept: Withheld, beforeWords: () => void) {
     this.#emit = emit
     this.#nextItem = nextItem
-    this.#withhold = withhold
+    this.#kept = kept
     this.#beforeWords = beforeWords
   }
 
@@ -226,7 +219,7 @@ export class ChatReasoning {
     const format = filled(detail['format'])
     if (text !== null && !this.#isKnown(text, 'details')) {
       const open = this.#openForWords() ?? this.#next(id ?? idAhead(all, at), format)
-      const index = detail['index'] ?? null
+      const index = wholeNumber(detail['index'])
       if (isSummary) {
         if (open.summaryPart === -1 || open.summaryIndex !== index) open.summaryPart++
         open.summaryIndex = index
@@ -301,7 +294,7 @@ export class ChatReasoning {
 
   #seal(open: Open, field: string, value: string, detail?: Json): void {
     open.sealed = true
-    this.#withhold()
+    this.#kept.add(detail ?? value)
     open.fields ??= {}
     open.fields[field] = value
     const format = filled(detail?.['format'])

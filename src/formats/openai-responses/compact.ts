@@ -42,6 +42,10 @@ export class CompactDecoder implements Decoder {
     this.#response = new ResponsesDecoder(emit, null)
   }
 
+  get withheld(): number {
+    return this.#response.withheld
+  }
+
   frame(_event: string, data: string): void {
     const body = recordOrEmpty(parseFrame(data))
     if (tellsError(body)) throw failureOf(body, null)

@@ -17,6 +17,7 @@ import { oneMore, providerFailure } from '../failure.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { ownReasoning } from '../reasoning.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
+import { nameIn } from '../withheld.ts'
 import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
 import { type Form, formOf, plainMessage, type Slot, Slots, startType } from './slots.ts'
@@ -113,6 +114,10 @@ export class ResponsesDecoder implements Decoder {
     this.#maker = maker
   }
 
+  get withheld(): number {
+    return this.#slots?.withheld ?? 0
+  }
+
   frame(event: string, data: string): void {
     if (this.#finished || data === '' || data === '[DONE]') return
     const value = parse(data)
@@ -120,10 +125,7 @@ export class ResponsesDecoder implements Decoder {
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
     else if (type !== '' && isProgress(type)) this.#progress(type, value)
-    else if (type === '' || value['object'] === 'response') {
-      this.#whole = data
-      this.#body(value)
-    }
+    else if (type === '' || value['object'] === 'response') this.#body(value, data)
     // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
     else if (!type.startsWith('response.') && tellsError(value)) throw failureOf(value, null)
   }
@@ -137,7 +139,7 @@ export class ResponsesDecoder implements Decoder {
   start(response: Json): void {
     if (this.#started) return
     this.#started = true
-    this.#emit({ kind: 'start', upstreamId: filled(response['id']), model: filled(response['model']) })
+    this.#emit({ kind: 'start', upstreamId: nameIn(response['id']), model: nameIn(response['model']) })
   }
 
   add(event: Json): void {
@@ -207,15 +209,18 @@ export class ResponsesDecoder implements Decoder {
     this.#conclude(response, STATUS_OF_EVENT.get(event['type']) ?? 'completed')
   }
 
-  #body(body: Json): void {
+  #body(body: Json, data: string): void {
     const response = isRecord(body['response']) ? body['response'] : body
     if (
       response['object'] === 'response' ||
       (response['object'] === undefined && Array.isArray(response['output']))
     ) {
-      if (!RUNNING.has(response['status']))
-        this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
-      else this.start(response)
+      if (RUNNING.has(response['status'])) {
+        this.start(response)
+        return
+      }
+      this.#whole = data
+      this.#conclude(response, tellsError(response) ? 'failed' : 'completed')
     } else if (tellsError(body)) throw failureOf(body, null)
     else throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a response')
   }
@@ -244,6 +249,7 @@ export class ResponsesDecoder implements Decoder {
     if (usage !== null) this.#emit({ kind: 'usage', usage })
     this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
     this.#slots?.forget()
+    this.#whole = null
   }
 
   /** Adds content of the final output that no event had; the output may be empty, shorter or have other ids. */

@@ -15,6 +15,7 @@ import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'
 import type { WholeMessage } from '../whole-message.ts'
+import { Withheld } from '../withheld.ts'
 
 /** One output item. It emits no deltas after `closed`. */
 export interface Slot {
@@ -115,6 +116,8 @@ function hasElements(value: unknown): boolean {
 }
 
 const NOTHING: Json = {}
+/** Objects and fields of a part, here and in the answer. No delta opens it. */
+const PART_PARTS = 8
 
 /** The items of one reply. */
 export class Slots {
@@ -126,11 +129,16 @@ export class Slots {
   #byId: Map<string | null, Slot> | null = null
   /** Number of parts of all items. */
   #parts = 0
+  readonly #kept = new Withheld()
 
   /** `reasoning`: the name for reasoning items without a format of their own. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
     this.#emit = emit
     this.#reasoning = reasoning
+  }
+
+  get withheld(): number {
+    return this.#kept.bytes
   }
 
   byId(id: string): Slot | null {
@@ -224,6 +232,7 @@ export class Slots {
   part(slot: Slot, form: Form, index: number): Part {
     for (const one of slot.parts) if (one.form === form && one.index === index) return one
     this.#parts = oneMore(this.#parts, 'content parts') + 1
+    this.#kept.addParts(PART_PARTS)
     const kind = numbering(form)
     let part = 0
     for (const one of slot.parts) if (numbering(one.form) === kind) part++

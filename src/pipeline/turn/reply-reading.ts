@@ -74,9 +74,10 @@ export class ReplyReading {
     return this.#kind === 'frames'
   }
 
-  /** Bytes that wait for the rest of their frame or document. */
+  /** Memory of what waits: for the rest of its frame or document, or in the decoder. */
   get waitingBytes(): number {
-    return this.#parser === null ? this.#body.lengthBytes : this.#parser.waitingBytes
+    const arriving = this.#parser === null ? this.#body.lengthBytes : this.#parser.waitingBytes
+    return arriving + this.#decoder.withheld
   }
 
   head(head: UpstreamHead): void {
@@ -111,6 +112,7 @@ export class ReplyReading {
       const { lengthBytes } = this.#body
       if (lengthBytes > SHORT_FRAME_CHARS) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
       this.#decoder.frame('', this.#body.text())
+      this.bounds.count(this.waitingBytes, 0)
     } else {
       this.#parser ??= this.#openParser()
       this.#parser.end()
@@ -158,12 +160,11 @@ export class ReplyReading {
 
   readonly #frame = (event: string, data: string): void => {
     const { bounds } = this
-    const { withheld } = this.#decoder
     if (data.length > SHORT_FRAME_CHARS) bounds.checkFrame(data)
     bounds.isRich = false
     if (this.relay === null) this.#decoder.frame(event, data)
     else this.relay.frame(event, data)
-    if (bounds.isRich || this.#decoder.withheld !== withheld) bounds.addRich(data)
+    if (bounds.isRich) bounds.addRich(data)
   }
 }
 
@@ -220,7 +221,7 @@ const LOGPROBS_BOUNDS: JsonBounds = {
 
 /** Memory per character of output: two bytes in the answer, and two more if a decoder needs it again. */
 const CHAR_BYTES = 4
-/** Memory per byte of a frame that contains more than text, as objects. */
+/** Memory per character of a frame that contains more than text, beside its structure. */
 const RICH_BYTES = 3
 /** Smaller amounts are not reported to the request's count; most replies never reach this. */
 const TOLD_BYTES = 16 * 1024
@@ -294,13 +295,13 @@ export class ReplyBounds {
     this.#tell(keptBytes + this.#richBytes)
   }
 
-  /** Counts a frame with more than text, of which the decoder or the answer may keep everything. */
+  /** Counts a frame with more than text, of which the answer may keep everything. */
   addRich(data: string): void {
-    this.#richBytes += RICH_BYTES * data.length
+    this.#richBytes += RICH_BYTES * data.length + structureBytes(countJson(Buffer.from(data), this.#json))
   }
 
   /**
-   * Counts the memory of the reply: bytes that wait for the rest of their frame or body, and characters of output.
+   * Counts the memory of the reply: what waits, and characters of output.
    * @throws GatewayError `overloaded`
    */
   count(waitingBytes: number, saidChars: number): void {

@@ -5,12 +5,16 @@
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec'
 import { GatewayError } from '../../base/errors.ts'
+import { parseJson, record, textOrEmpty } from '../../base/json.ts'
+import { excessOf } from '../../protocol/json/json.ts'
 import { FRAME_MAX_BYTES, type FrameHandler } from './sse.ts'
 
 /** Total length, length of the headers, and a checksum of both. */
 const PRELUDE_BYTES = 12
 /** A prelude and a checksum of the message, with nothing between them. */
 const MESSAGE_MIN_BYTES = 16
+/** A `chunk` is an object with two or three fields. */
+const CHUNK_BOUNDS = { depth: 2, parts: 16, commas: 16 }
 /** Only three short headers are read, but the codec creates an object for each. */
 const HEADERS_MAX_BYTES = 16 * 1024
 const KEPT_BYTES = 16 * 1024
@@ -30,7 +34,10 @@ export class AwsEventParser {
   #carry: Buffer = EMPTY
   #carried = 0
 
-  /** `onFrame` gets the type of the event (or `exception:` and the type of the exception) and the payload. */
+  /**
+   * `onFrame` gets the type of the event (or `exception:` and the type of the exception) and the payload; of a `chunk`,
+   * the event of another API that it carries.
+   */
   constructor(onFrame: FrameHandler, maxBytes: number = FRAME_MAX_BYTES) {
     this.#onFrame = onFrame
     this.#maxBytes = maxBytes
@@ -115,10 +122,9 @@ export class AwsEventParser {
       const value = message.headers[name]?.value
       return typeof value === 'string' ? value : ''
     }
-    const data = textOf(message.body)
     switch (header(':message-type')) {
       case 'exception':
-        this.#onFrame(`exception:${header(':exception-type')}`, data)
+        this.#onFrame(`exception:${header(':exception-type')}`, textOf(message.body))
         return
       case 'error':
         this.#onFrame(
@@ -126,10 +132,18 @@ export class AwsEventParser {
           JSON.stringify({ message: header(':error-message') }),
         )
         return
-      default:
-        this.#onFrame(header(':event-type'), data)
+      default: {
+        const type = header(':event-type')
+        this.#onFrame(type, type === 'chunk' ? carriedBy(message.body) : textOf(message.body))
+      }
     }
   }
+}
+
+/** The event in a chunk, in base64. Only outside of its chunk can its bounds be checked. */
+function carriedBy(chunk: Uint8Array): string {
+  if (excessOf(chunk, CHUNK_BOUNDS) !== null) throw damaged()
+  return Buffer.from(textOrEmpty(record(parseJson(textOf(chunk)))?.['bytes']), 'base64').toString('utf8')
 }
 
 function textOf(bytes: Uint8Array): string {

@@ -1,8 +1,9 @@
 import t from 'tap'
 import { PartialArguments } from '../../../src/formats/google-gemini/calls.ts'
+import { Withheld } from '../../../src/formats/withheld.ts'
 
 function built(...pieces: readonly Record<string, unknown>[]): string {
-  const args = new PartialArguments()
+  const args = new PartialArguments(new Withheld())
   args.pieces(pieces)
   return JSON.stringify(args)
 }
@@ -18,7 +19,7 @@ t.test('pieces are put in their places', async t => {
 })
 
 t.test('arguments that came whole are the ground for pieces', async t => {
-  const args = new PartialArguments()
+  const args = new PartialArguments(new Withheld())
   args.whole({ a: 'x', list: [1] })
   args.pieces([
     { jsonPath: '$.a', stringValue: 'y' },

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Citations, unitsOf } from '../../../src/formats/google-gemini/hosted.ts'
+import { Withheld } from '../../../src/formats/withheld.ts'
 import { search } from '../../support/property.ts'
 
 t.test('byte offsets become UTF-16 offsets', async t => {
@@ -29,7 +30,7 @@ t.test('for any text the bytes before an offset are the units before it', async 
 })
 
 function cite(segment: object, text: string): unknown {
-  const citations = new Citations()
+  const citations = new Citations(new Withheld())
   citations.read({
     groundingMetadata: {
       groundingChunks: [{ web: { uri: 'u' } }],
@@ -54,7 +55,7 @@ t.test('a stretch is where its quotation is, whatever its offsets say', async t 
 })
 
 t.test('a long reply is not searched for every quotation with wrong offsets', async t => {
-  const citations = new Citations()
+  const citations = new Citations(new Withheld())
   const support = (index: number, text: string) => ({
     segment: { startIndex: index, endIndex: index + 1, text },
     groundingChunkIndices: [0],
@@ -75,8 +76,24 @@ t.test('a long reply is not searched for every quotation with wrong offsets', as
   t.match(placed.at(-1), at(700, 701), 'by its offsets: enough has been searched')
 })
 
+t.test('an index that is repeated cites once, and an address that is none not at all', async t => {
+  const place = (uri: string) => {
+    const citations = new Citations(new Withheld())
+    citations.read({
+      groundingMetadata: {
+        groundingChunks: [{ web: { uri } }],
+        // Reading the address for each of them would take minutes.
+        groundingSupports: [{ segment: { endIndex: 1 }, groundingChunkIndices: Array(100_000).fill(0) }],
+      },
+    })
+    return citations.place([{ item: 0, text: 'text' }]).length
+  }
+  t.equal(place('https://a.example'), 1)
+  t.equal(place('x'.repeat(500_000)), 0)
+})
+
 t.test('without any text there is nothing to cite', async t => {
-  const citations = new Citations()
+  const citations = new Citations(new Withheld())
   citations.read({ citationMetadata: { citations: [{ uri: 'u', endIndex: 3 }] } })
   t.same(citations.place([]), [])
 })

@@ -33,6 +33,15 @@ t.test('messages are the same however they arrive', async t => {
   }
 })
 
+t.test('an event of another API comes out of its chunk', async t => {
+  const carried = (body: string) => parse([awsMessage('chunk', body)])
+  const bytes = Buffer.from('{"type":"ü"}').toString('base64')
+  t.same(carried(JSON.stringify({ bytes, p: 'abc' })), ['chunk {"type":"ü"}'])
+  t.same(carried('{}'), ['chunk '])
+  t.same(carried('nothing'), ['chunk '])
+  t.throws(() => carried(`{"x":${'['.repeat(500_000)}`), { code: 'provider_unavailable' })
+})
+
 t.test('a chunk may be reused after it was pushed', async t => {
   const bytes = Buffer.concat(MESSAGES)
   const frames: string[] = []
