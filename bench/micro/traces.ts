@@ -245,7 +245,7 @@ for (let round = 0; round < ROUNDS; round++) {
     const traces = received()
     spans +=
       traces.flatMap(({ exchanges }) => exchanges.flatMap(({ attempts }) => attempts)).length + traces.length
-    exporter.take(traces, 0)
+    exporter.add(traces, 0)
     // As far as a collector keeps up.
     while (exporter.waiting > 2_000) await new Promise(resolve => setImmediate(resolve))
   }

@@ -89,17 +89,18 @@ export async function answerTrigger(
   try {
     const result = await compact(deps, call)
     reply.summary = result.outcome.summary
-    const begun = (model: string) =>
+    const openingOf = (model: string) =>
       echoRequest(request, { id, createdAt: unixSeconds(deps.stream.clock), model })
     if ('error' in result) {
       const { error, outcome } = result
       if (sink === null) reply.failure(error, failureDetails(call, outcome))
-      else if (error.code === 'context_length_exceeded') tellOverflow(sink, begun(request.model ?? ''), error)
+      else if (error.code === 'context_length_exceeded')
+        tellOverflow(sink, openingOf(request.model ?? ''), error)
       else sink.fail(error, failureDetails(call, outcome))
       return
     }
     const { item, response } = result.compacted
-    const opening = begun(response.model)
+    const opening = openingOf(response.model)
     const { completed_at, service_tier, usage, gateway_metadata } = response
     const told: ResponseResource = {
       ...opening,
@@ -111,21 +112,21 @@ export async function answerTrigger(
       ...(gateway_metadata === undefined ? {} : { gateway_metadata }),
     }
     if (sink === null) reply.json(200, dialect.body(told, request))
-    else tell(sink, opening, told)
+    else sendEvents(sink, opening, told)
   } finally {
     sink?.close()
   }
 }
 
-function tell(sink: EventSink, opening: ResponseResource, told: ResponseResource): void {
-  const [item] = told.output
+function sendEvents(sink: EventSink, opening: ResponseResource, response: ResponseResource): void {
+  const [item] = response.output
   if (item === undefined) return
   const events: StreamEvent[] = [
     { type: 'response.created', sequence_number: 0, response: opening },
     { type: 'response.in_progress', sequence_number: 1, response: opening },
     { type: 'response.output_item.added', sequence_number: 2, output_index: 0, item },
     { type: 'response.output_item.done', sequence_number: 3, output_index: 0, item },
-    { type: 'response.completed', sequence_number: 4, response: told },
+    { type: 'response.completed', sequence_number: 4, response: response },
   ]
   sink.hold()
   for (const event of events) sink.write(event)

@@ -265,19 +265,19 @@ export class EventSink implements Sink {
     let at = 0
     const next = (): string | null => {
       if (at > late.length) return null
-      let told = ''
-      while (at < late.length && told.length < HELD_MAX_CHARACTERS) {
+      let text = ''
+      while (at < late.length && text.length < HELD_MAX_CHARACTERS) {
         const one = frames.write(late[at++] as StreamEvent)
         if (one !== '') streamChunks.inc()
-        told += one
+        text += one
       }
-      const isLast = at === late.length && told.length < HELD_MAX_CHARACTERS
-      if (isLast && (told === '' || frames.endsAlone !== true)) {
-        told += frames.end()
+      const isLast = at === late.length && text.length < HELD_MAX_CHARACTERS
+      if (isLast && (text === '' || frames.endsAlone !== true)) {
+        text += frames.end()
         at++
       }
-      streamBytes.inc(Buffer.byteLength(told))
-      return told
+      streamBytes.inc(Buffer.byteLength(text))
+      return text
     }
     const bytes = late.reduce((most, event) => Math.max(most, longestText(event)), 0)
     this.#reply.endStream(held, { bytes, next })

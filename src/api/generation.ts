@@ -52,8 +52,8 @@ export function findGeneration({ ledger, explanations, byokFeePercent }: Generat
     // Its key is for operators.
     const { key_hash: hash, organization_id: _organization, ...shown } = why
     const ofKey = key.kind === 'management' ? { key_hash: hash } : undefined
-    const told = { ...shown, ...ofKey, reasons: reasonsOf(why) }
-    reply.json(200, { data: { ...toDocument(found, byokFeePercent), explanation: told } })
+    const data = { ...shown, ...ofKey, reasons: reasonsOf(why) }
+    reply.json(200, { data: { ...toDocument(found, byokFeePercent), explanation: data } })
   }
 }
 
@@ -149,7 +149,7 @@ export function listGenerations({ store, byokFeePercent }: GenerationListDeps): 
 /** @throws GatewayError `invalid_request` that names the parameter */
 function searchFilter(query: URLSearchParams, organizationId: string): SearchFilter {
   const text = (name: string, maxChars = IDENTIFIER_MAX_CHARS) => textParameter(query, name, maxChars)
-  const given = {
+  const filters = {
     keyHash: hashParameter(query),
     workspaceId: text('workspace_id'),
     model: text('model', MODEL_MAX_CHARS),
@@ -161,33 +161,33 @@ function searchFilter(query: URLSearchParams, organizationId: string): SearchFil
     since: instantOf(query, 'created_after'),
     until: instantOf(query, 'created_before'),
   }
-  const fields = Object.entries(given).filter(([, value]) => value !== undefined)
+  const fields = Object.entries(filters).filter(([, value]) => value !== undefined)
   return { organizationId, ...(Object.fromEntries(fields) as Partial<SearchFilter>) }
 }
 
 /** One or several, with commas. */
 function outcomesOf(query: URLSearchParams): readonly UsageOutcome[] | undefined {
-  const given = parameter(query, 'outcome')?.split(',')
-  const known = given?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
-  if (known?.length !== given?.length)
+  const value = parameter(query, 'outcome')?.split(',')
+  const known = value?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
+  if (known?.length !== value?.length)
     throw refuseField('outcome', `must be one or more of ${OUTCOMES.join(', ')}`)
   return known
 }
 
 function minCostOf(query: URLSearchParams): number | undefined {
-  const given = parameter(query, 'min_cost')
-  if (given === undefined) return undefined
-  const usd = Number(given)
-  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(given) || usd === 0) {
+  const value = parameter(query, 'min_cost')
+  if (value === undefined) return undefined
+  const usd = Number(value)
+  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(value) || usd === 0) {
     throw refuseField('min_cost', 'must be an amount in US dollars above 0')
   }
   return Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Number((usd * UNITS_PER_USD).toPrecision(15))))
 }
 
 function instantOf(query: URLSearchParams, name: string): string | undefined {
-  const given = parameter(query, name)
-  if (given === undefined) return undefined
-  const ms = parseInstant(given)
+  const value = parameter(query, name)
+  if (value === undefined) return undefined
+  const ms = parseInstant(value)
   if (ms === null) throw refuseField(name, 'must be an ISO 8601 time with seconds and Z or an offset')
   return new Date(ms).toISOString()
 }

@@ -99,8 +99,8 @@ function streamed(request: ApiRequest): unknown {
 function countedBody(request: ApiRequest): unknown {
   const { body } = request
   if (!isObject(body)) return body
-  const asked = body['generateContentRequest'] ?? body['generate_content_request']
-  return { ...(isObject(asked) ? asked : body), model: modelOf(request), stream: false }
+  const inner = body['generateContentRequest'] ?? body['generate_content_request']
+  return { ...(isObject(inner) ? inner : body), model: modelOf(request), stream: false }
 }
 
 function countedTokens(tokens: number, isEstimated: boolean): object {

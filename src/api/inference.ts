@@ -162,10 +162,10 @@ function answer(
   proof: RequestProof | null,
 ): Promise<void> {
   const sink = new DocumentSink(proof === null)
-  return gateway.respond(call, sink).then(outcome => tell(dialect, call, sink, outcome, reply, proof))
+  return gateway.respond(call, sink).then(outcome => sendOutcome(dialect, call, sink, outcome, reply, proof))
 }
 
-function tell(
+function sendOutcome(
   dialect: Dialect,
   call: ClientRequest,
   sink: DocumentSink,

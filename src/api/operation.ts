@@ -49,7 +49,7 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
    * Call it once the end user is known, before any work: null, or a promise while the API key has all its requests
    * open. Rejects, or throws, when this one may not wait (longer).
    */
-  waitForPlace(asked: EndUserFields): Promise<void> | null
+  waitForPlace(fields: EndUserFields): Promise<void> | null
 }
 
 /** The fields by which a request names its end user; the first one counts. */

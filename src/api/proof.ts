@@ -157,8 +157,8 @@ abstract class ProvenWriter implements FrameWriter {
     return this.writer.end()
   }
 
-  failure(...told: Parameters<FrameWriter['failure']>): string {
-    return this.writer.failure(...told)
+  failure(...failure: Parameters<FrameWriter['failure']>): string {
+    return this.writer.failure(...failure)
   }
 }
 

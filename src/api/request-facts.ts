@@ -92,8 +92,8 @@ export function parseBody<Parsed>(
     // Unfit words of vendors' clients are no session, and no reason to refuse.
     if (session !== undefined) session = keptName(session)
   }
-  const asked = session === undefined ? body : withSession(body, session)
-  return dialect.parse(asked, headers)
+  const named = session === undefined ? body : withSession(body, session)
+  return dialect.parse(named, headers)
 }
 
 function modelIn(body: unknown): string | undefined {

@@ -111,13 +111,13 @@ class ResumedStream {
 
   /** Resolves when the answer has ended. Rejects with the GatewayError to answer. */
   run(): Promise<void> {
-    this.#reader = this.#deps.transcripts.read(this.#question, part => this.#take(part))
+    this.#reader = this.#deps.transcripts.read(this.#question, part => this.#sendPart(part))
     if (this.#signal.aborted) this.#onAbort()
     else this.#signal.addEventListener('abort', this.#onAbort, { once: true })
     return this.#done.promise
   }
 
-  #take(part: TranscriptPart): void {
+  #sendPart(part: TranscriptPart): void {
     if (this.#isOver) return
     switch (part.kind) {
       case 'frames':

@@ -76,16 +76,16 @@ export function countOrZero(value: unknown): number {
 
 /** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null if the copy is empty. */
 export function remainder(value: Json, without: ReadonlySet<string>, nulls = false): Json | null {
-  let kept: Record<string, unknown> | null = null
+  let copy: Record<string, unknown> | null = null
   // JSON.parse makes own keys only, and most often none of them is kept.
   for (const key in value) {
     if (without.has(key) || key === '__proto__') continue
     const one = value[key]
     if (one === undefined || (one === null && !nulls)) continue
-    kept ??= {}
-    kept[key] = one
+    copy ??= {}
+    copy[key] = one
   }
-  return kept
+  return copy
 }
 
 /** Parses JSON; undefined for invalid JSON. */

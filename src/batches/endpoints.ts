@@ -34,9 +34,9 @@ const NO_HEADERS: ReadonlyMap<string, string> = new Map()
 export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
   return async ({ body, preferences, ...call }) => {
     const request = withPreferences(dialect.parse(body, NO_HEADERS), preferences)
-    const asked: ClientRequest = { ...call, dialect: dialect.name, request }
+    const clientRequest: ClientRequest = { ...call, dialect: dialect.name, request }
     const sink = new FinalSink()
-    const outcome = await gateway.respond(asked, sink)
+    const outcome = await gateway.respond(clientRequest, sink)
     const { summary } = outcome
     if (outcome.answered) {
       if (sink.response !== null) return { summary, error: null, body: dialect.body(sink.response, request) }

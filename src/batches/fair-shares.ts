@@ -19,7 +19,7 @@ export interface Sharer {
 
 interface Share {
   readonly sharer: Sharer
-  given: number
+  granted: number
 }
 
 /**
@@ -36,13 +36,13 @@ export function shareOut(
   for (const sharer of sharers) {
     const key = keys.get(sharer.keyHash) ?? { held: 0, shares: [] }
     key.held += sharer.held
-    key.shares.push({ sharer, given: 0 })
+    key.shares.push({ sharer, granted: 0 })
     keys.set(sharer.keyHash, key)
     if (!rooms.has(sharer.lane)) rooms.set(sharer.lane, roomOf(sharer.lane))
   }
-  const canTake = ({ sharer, given }: Share): boolean =>
+  const canTake = ({ sharer, granted: given }: Share): boolean =>
     given < sharer.most && (rooms.get(sharer.lane) ?? 0) > 0
-  const given = new Map<string, number>()
+  const granted = new Map<string, number>()
   for (let left = free; left > 0; left--) {
     let chosen: { held: number; shares: Share[] } | null = null
     for (const [hash, key] of keys) {
@@ -56,15 +56,15 @@ export function shareOut(
       .filter(canTake)
       .reduce((least, each) => (total(each) < total(least) ? each : least))
     const { id, lane } = share.sharer
-    share.given++
+    share.granted++
     chosen.held++
     rooms.set(lane, (rooms.get(lane) ?? 0) - 1)
-    given.set(id, share.given)
+    granted.set(id, share.granted)
   }
-  return given
+  return granted
 }
 
-function total({ sharer, given }: Share): number {
+function total({ sharer, granted: given }: Share): number {
   return sharer.held + given
 }
 

@@ -80,11 +80,11 @@ export class Leases {
     if (held.length === 0 && !hasBatch()) return
     const { leaseUntilMs, untilMs } = this.begin()
     try {
-      const kept = await work.renew(owner, held, leaseUntilMs)
+      const renewed = await work.renew(owner, held, leaseUntilMs)
       if (this.#failing) log.notice('batches', 'renewing the leases on running batch requests again')
       this.#failing = false
-      const names = new Set(kept.map(nameOf))
-      onRenewed(kept, untilMs)
+      const names = new Set(renewed.map(nameOf))
+      onRenewed(renewed, untilMs)
       onLost(held.filter(line => !names.has(nameOf(line))))
     } catch (error) {
       if (!this.#failing) log.fault('batches', 'cannot renew the leases on running batch requests', error)

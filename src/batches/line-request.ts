@@ -42,6 +42,6 @@ function common(one: readonly string[], other: readonly string[]): string[] {
 
 /** A base slug stands for all its regions and variants. */
 function isNamed(name: string, list: readonly string[]): boolean {
-  const asked = name.toLowerCase()
-  return list.some(each => asked === each.toLowerCase() || asked.startsWith(`${each.toLowerCase()}/`))
+  const lowerName = name.toLowerCase()
+  return list.some(each => lowerName === each.toLowerCase() || lowerName.startsWith(`${each.toLowerCase()}/`))
 }

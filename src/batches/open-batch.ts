@@ -104,10 +104,10 @@ export class OpenBatch {
 
   /** Tells the Store why the batch waits, if that has changed. Resolves to true if it wrote. */
   async tellWait({ work, clock }: Omit<MoveDeps, 'log'>): Promise<boolean> {
-    const { id, status, waiting: told } = this.record
+    const { id, status, waiting: recordedWait } = this.record
     if (status !== 'in_progress' || this.endingSinceMs !== null) return false
-    const wait = this.#hasRun ? null : this.#waitAfter(told, clock)
-    const isNew = wait?.reason !== told?.reason
+    const wait = this.#hasRun ? null : this.#waitAfter(recordedWait, clock)
+    const isNew = wait?.reason !== recordedWait?.reason
     if (isNew) {
       await work.setWaiting(id, wait)
       this.record = { ...this.record, waiting: wait }
@@ -117,12 +117,12 @@ export class OpenBatch {
   }
 
   /** The wait that is true now, if the Store has another one. */
-  #waitAfter(told: BatchWait | null, clock: Clock): BatchWait | null {
-    if (this.#wait === null || this.running.size > 0) return told
+  #waitAfter(recordedWait: BatchWait | null, clock: Clock): BatchWait | null {
+    if (this.#wait === null || this.running.size > 0) return recordedWait
     const { reason, sinceMs } = this.#wait
     const waitedMs = clock.monotonicMs() - sinceMs
-    if (told === null && waitedMs < SHORT_WAIT_MS) return null
-    return { reason, since: told?.since ?? isoInstant(clock.nowMs() - waitedMs) }
+    if (recordedWait === null && waitedMs < SHORT_WAIT_MS) return null
+    return { reason, since: recordedWait?.since ?? isoInstant(clock.nowMs() - waitedMs) }
   }
 
   /** Takes a newer record. */

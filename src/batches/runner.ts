@@ -248,7 +248,7 @@ export class BatchRunner {
     }
     if (this.#failing) log.notice('batches', 'reading batches from the store again')
     this.#failing = false
-    this.#take(records)
+    this.#open(records)
     this.#scheduler.reached()
     this.#scheduler.sweep()
     for (const batch of this.#checks.inTurn(this.#batches.values())) this.#begin(batch)
@@ -283,7 +283,7 @@ export class BatchRunner {
     )
   }
 
-  #take(records: readonly BatchRecord[]): void {
+  #open(records: readonly BatchRecord[]): void {
     const open = new Set<string>()
     for (const record of records) {
       open.add(record.id)
@@ -328,9 +328,9 @@ export class BatchRunner {
       return
     }
     const counting: typeof work.checked = async (id, claimed, through, failures) => {
-      const kept = await work.checked(id, claimed, through, failures)
-      if (kept) for (const { outcome } of failures) this.#stored(id, outcome)
-      return kept
+      const isStored = await work.checked(id, claimed, through, failures)
+      if (isStored) for (const { outcome } of failures) this.#stored(id, outcome)
+      return isStored
     }
     const goesOn = () =>
       this.#closing === null && batch.record.status === 'validating' && !batch.expired(clock.nowMs())

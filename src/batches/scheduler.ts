@@ -106,10 +106,10 @@ export class Scheduler {
 
   /** The leases of these lines go on until then. */
   renewed(lines: readonly HeldLine[], untilMs: number): void {
-    const kept = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
+    const written = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
     for (const batch of this.#batches.values()) {
       for (const ready of batch.ready) {
-        if (kept.has(`${ready.line.batchId}/${ready.line.number}`)) ready.untilMs = untilMs
+        if (written.has(`${ready.line.batchId}/${ready.line.number}`)) ready.untilMs = untilMs
       }
     }
     this.pump()

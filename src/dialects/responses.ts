@@ -43,7 +43,7 @@ function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): 
   const { errorType } = error
   const { error: body, ...rest } = errorEnvelope(error, metadata)
   const { code, message, ...more } = body
-  const told = {
+  const details = {
     code,
     message,
     type: errorType,
@@ -51,7 +51,7 @@ function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): 
     ...more,
     error_type: errorType,
   }
-  return usage === null ? { error: told, ...rest } : { id, error: told, ...rest, usage }
+  return usage === null ? { error: details, ...rest } : { id, error: details, ...rest, usage }
 }
 
 /**

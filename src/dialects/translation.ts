@@ -9,9 +9,9 @@ export type ForeignField = readonly [name: string, instead: string]
 
 /** Refuses fields that would be lost in silence if they were taken for unknown ones. `api`: the name of this API. */
 export function refuseForeign(body: object, fields: readonly ForeignField[], api: string): void {
-  const given = body as Readonly<Record<string, unknown>>
+  const original = body as Readonly<Record<string, unknown>>
   for (const [name, instead] of fields) {
-    if (given[name] != null) throw refuseField(name, `is not a field of ${api}: ${instead}`)
+    if (original[name] != null) throw refuseField(name, `is not a field of ${api}: ${instead}`)
   }
 }
 

@@ -124,8 +124,8 @@ export function catalogOf(parts: CatalogParts): Catalog {
   const providerList = [...providers.values()]
   let similar: ReturnType<typeof createSimilar> | null = null
   const ofWildcard = (id: string): Model | undefined => {
-    const kept = covered.get(id)
-    if (kept !== undefined) return kept
+    const known = covered.get(id)
+    if (known !== undefined) return known
     if (id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id) || endsInVariant(id)) return undefined
     const found = coveredBy(id, starred)
     if (found === null) return undefined

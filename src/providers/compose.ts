@@ -114,11 +114,11 @@ class Composer {
     )
     const changed = endpoints.some((endpoint, at) => endpoint !== row.endpoints[at])
     const [first] = endpoints
-    const told =
+    const known =
       first === undefined ? undefined : this.#told(first.provider, first.upstreamModel ?? restOf(row.id))
-    if (facts === undefined && told === undefined && !changed) return row
+    if (facts === undefined && known === undefined && !changed) return row
     const embeds = (facts?.outputModalities ?? []).includes('embeddings')
-    const { outputModalities: _output, ...inputFacts } = { ...modelFacts(told), ...modelFacts(facts) }
+    const { outputModalities: _output, ...inputFacts } = { ...modelFacts(known), ...modelFacts(facts) }
     // A row of the configuration must say itself that it makes embeddings, because that decides its format.
     return {
       ...inputFacts,
@@ -142,36 +142,36 @@ class Composer {
     for (const [slug, models] of known.discovered) {
       const [author = slug] = authorsOf(slug)
       if (this.#deps.providers.get(slug)?.baseUrl == null) continue
-      for (const told of models) {
-        const id = told.id.startsWith(`${author}/`) ? told.id : `${author}/${told.id}`
+      for (const listed of models) {
+        const id = listed.id.startsWith(`${author}/`) ? listed.id : `${author}/${listed.id}`
         if (taken.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
         const existing = added.get(id)
-        if (existing === undefined) added.set(id, this.#discovered(id, slug, told))
-        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, told, added)
+        if (existing === undefined) added.set(id, this.#discovered(id, slug, listed))
+        else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, listed, added)
       }
     }
     return [...added.values()]
   }
 
   /** Adds an endpoint to a model of an import, or of another provider's list. */
-  #join(model: ModelRow, slug: string, told: KnownModel, added: Map<string, ModelRow>): void {
+  #join(model: ModelRow, slug: string, known: KnownModel, added: Map<string, ModelRow>): void {
     if (model.endpoints.some(({ provider }) => provider === slug)) return
     const endpoint = this.#priced(
-      { provider: slug, upstreamModel: told.id },
-      told.id,
+      { provider: slug, upstreamModel: known.id },
+      known.id,
       this.#imported.get(model.id),
     )
     added.set(model.id, { ...model, endpoints: [...model.endpoints, endpoint] })
   }
 
-  #discovered(id: string, slug: string, told: KnownModel): ModelRow {
+  #discovered(id: string, slug: string, known: KnownModel): ModelRow {
     const facts = this.#imported.get(id) ?? this.#plainImported.get(plain(id))
     const covering = coveredBy(id, this.#wildcards)
     const endpoints =
       covering === null
-        ? [this.#priced({ provider: slug, upstreamModel: told.id }, told.id, facts)]
+        ? [this.#priced({ provider: slug, upstreamModel: known.id }, known.id, facts)]
         : this.#starred(covering, facts)
-    return { id, ...modelFacts(told), ...modelFacts(facts), endpoints }
+    return { id, ...modelFacts(known), ...modelFacts(facts), endpoints }
   }
 
   /** Endpoints of an imported model: of the wildcard that covers it, else of the providers that serve its author. */
@@ -199,15 +199,15 @@ class Composer {
 
   /** The endpoint with its price and lengths filled in: from its provider's list, else from an import. */
   #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
-    const told = this.#told(endpoint.provider, upstreamModel)
+    const listed = this.#told(endpoint.provider, upstreamModel)
     const { serviceTier = 'default' } = endpoint
     // Lists tell the prices of the standard tier.
-    const known = serviceTier === 'default' ? (told?.pricing ?? facts?.pricing) : undefined
+    const known = serviceTier === 'default' ? (listed?.pricing ?? facts?.pricing) : undefined
     const pricing = endpoint.pricing ?? known
-    if (told === undefined && pricing === endpoint.pricing) return endpoint
+    if (listed === undefined && pricing === endpoint.pricing) return endpoint
     return {
-      ...(told?.contextLength === undefined ? {} : { contextLength: told.contextLength }),
-      ...(told?.maxOutputTokens === undefined ? {} : { maxOutputTokens: told.maxOutputTokens }),
+      ...(listed?.contextLength === undefined ? {} : { contextLength: listed.contextLength }),
+      ...(listed?.maxOutputTokens === undefined ? {} : { maxOutputTokens: listed.maxOutputTokens }),
       ...endpoint,
       ...(pricing === undefined ? {} : { pricing }),
     }

@@ -140,9 +140,9 @@ const OTHER_OPERATIONS =
 
 function toldModel(entry: unknown): KnownModel | null {
   if (!isObject(entry)) return null
-  const said = entry['id'] ?? entry['name']
-  if (typeof said !== 'string') return null
-  const id = said.replace(/^models\//, '')
+  const named = entry['id'] ?? entry['name']
+  if (typeof named !== 'string') return null
+  const id = named.replace(/^models\//, '')
   if (id.length > ID_MAX_CHARS || !/^[A-Za-z0-9][A-Za-z0-9._:/-]*$/.test(id) || OTHER_OPERATIONS.test(id))
     return null
   const methods = entry['supportedGenerationMethods']
@@ -257,9 +257,9 @@ function pricesIn(
 ): Record<string, string> | null {
   const prices: Record<string, string> = {}
   for (const [theirs, ours] of Object.entries(PRICE_FIELDS)) {
-    const said = value[theirs]
-    if (said === undefined || said === null) continue
-    const price = priceIn(said)
+    const listed = value[theirs]
+    if (listed === undefined || listed === null) continue
+    const price = priceIn(listed)
     if (price === 'unknown') return null
     const isOfMany = price !== null && !PER_CALL.has(theirs) && Number(price) >= TOKEN_PRICE_MAX
     if (price === null || isOfMany) {
@@ -271,8 +271,8 @@ function pricesIn(
 }
 
 /** A price as the configuration writes it, to the nearest 1e-12 USD; negative: unknown; null: none at all. */
-function priceIn(said: unknown): string | 'unknown' | null {
-  const text = typeof said === 'number' ? String(said) : said
+function priceIn(price: unknown): string | 'unknown' | null {
+  const text = typeof price === 'number' ? String(price) : price
   if (typeof text !== 'string') return null
   const match = /^(-?)(\d{1,15})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,2}))?$/.exec(text.trim())
   if (match === null) return null

@@ -209,23 +209,23 @@ class SharedParts {
   readonly #pricings = new Map<string, Pricing>()
 
   text(text: string): string {
-    return kept(this.#texts, text, () => text)
+    return memoized(this.#texts, text, () => text)
   }
 
   words(words: readonly string[]): readonly string[] {
-    return kept(this.#words, words.join(), () => words.map(word => this.text(word)))
+    return memoized(this.#words, words.join(), () => words.map(word => this.text(word)))
   }
 
   set(words: readonly string[]): ReadonlySet<string> {
-    return kept(this.#sets, words.join(), () => new Set(words.map(word => this.text(word))))
+    return memoized(this.#sets, words.join(), () => new Set(words.map(word => this.text(word))))
   }
 
   pricing(pricing: Pricing): Pricing {
-    return kept(this.#pricings, JSON.stringify(pricing), () => pricing)
+    return memoized(this.#pricings, JSON.stringify(pricing), () => pricing)
   }
 }
 
-function kept<Value>(values: Map<string, Value>, key: string, make: () => Value): Value {
+function memoized<Value>(values: Map<string, Value>, key: string, make: () => Value): Value {
   let value = values.get(key)
   if (value === undefined) {
     value = make()

@@ -21,13 +21,13 @@ const NONE: readonly string[] = []
 /** Makes the search over `ids`, of the form vendor/model. */
 export function createSimilar(ids: readonly string[]): (id: string) => readonly string[] {
   const known = ids.map(id => ({ id, lower: id.toLowerCase(), slug: slugOf(id.toLowerCase()) }))
-  const kept = new LRUCache<string, readonly string[]>({ max: KEPT_ANSWERS })
+  const cache = new LRUCache<string, readonly string[]>({ max: KEPT_ANSWERS })
   return id => {
     if (id.length < ID_MIN_CHARS || id.length > ID_MAX_CHARS) return NONE
-    let answer = kept.get(id)
+    let answer = cache.get(id)
     if (answer === undefined) {
       answer = nearest(id.toLowerCase(), known)
-      kept.set(id, answer)
+      cache.set(id, answer)
     }
     return answer
   }
@@ -39,18 +39,18 @@ interface Known {
   readonly slug: string
 }
 
-function nearest(asked: string, known: readonly Known[]): readonly string[] {
-  const hasVendor = asked.includes('/')
+function nearest(name: string, known: readonly Known[]): readonly string[] {
+  const hasVendor = name.includes('/')
   const limit = Math.min(
     DIFFERENT_MAX_CHARS,
-    Math.max(DIFFERENT_MIN_CHARS, Math.floor(asked.length * DIFFERENT_MAX_PART)),
+    Math.max(DIFFERENT_MIN_CHARS, Math.floor(name.length * DIFFERENT_MAX_PART)),
   )
   const found: { readonly id: string; readonly far: number }[] = []
   for (const { id, lower, slug } of known) {
     // An id without its vendor is compared with the part after it.
     const other = hasVendor ? lower : slug
-    if (Math.abs(other.length - asked.length) > limit) continue
-    const far = distance(asked, other)
+    if (Math.abs(other.length - name.length) > limit) continue
+    const far = distance(name, other)
     if (far <= limit) found.push({ id, far })
   }
   return found

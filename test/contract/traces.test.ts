@@ -53,7 +53,7 @@ async function start(
   )
   const tracing = new Tracing(
     // As between threads: plain data alone arrives.
-    { clock: systemClock, send: (traces, dropped) => exporter.take(structuredClone(traces), dropped) },
+    { clock: systemClock, send: (traces, dropped) => exporter.add(structuredClone(traces), dropped) },
     { share, keepSlowerThanMs: 5_000, trust: 'keys' },
   )
   const pricing = { prompt: '0.0000003', completion: '0.0000007' }

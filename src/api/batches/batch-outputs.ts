@@ -149,8 +149,8 @@ const FAILED: ResultTexts = {
   ofResult({ customId, outcome, result }) {
     if (outcome === 'completed') return null
     const { error, ...line } = JSON.parse(result) as ResultDocument
-    const told = error === null ? null : { code: error.error_type, message: error.message }
-    return JSON.stringify({ custom_id: customId, ...line, error: told })
+    const shown = error === null ? null : { code: error.error_type, message: error.message }
+    return JSON.stringify({ custom_id: customId, ...line, error: shown })
   },
   ofUnanswered(customId, number, { id, status }) {
     const error = {

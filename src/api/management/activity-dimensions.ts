@@ -45,14 +45,14 @@ const FIELDS = {
 
 /** Null: the caller names none. @throws GatewayError `invalid_request` */
 export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] | null {
-  const given = parameter(query, 'dimensions')
-  if (given === undefined) {
+  const value = parameter(query, 'dimensions')
+  if (value === undefined) {
     const range = RANGE.find(name => query.has(name))
     if (range !== undefined)
       throw refuseField(range, 'works only with dimensions, such as dimensions=day,model')
     return null
   }
-  const found = given.split(',').map(text => USAGE_DIMENSIONS.find(dimension => dimension === text))
+  const found = value.split(',').map(text => USAGE_DIMENSIONS.find(dimension => dimension === text))
   const dimensions = found.filter(dimension => dimension !== undefined)
   if (dimensions.length < found.length || new Set(dimensions).size < found.length) {
     throw refuseField(

@@ -68,10 +68,10 @@ export function listCaptures({ store, clock }: CaptureDeps): Handler {
   return async ({ key, query }, reply) => {
     const { items, total } = await store.captures.page(key.organizationId, pageOf(query))
     const nowMs = clock.nowMs()
-    const kept = items.filter(each => !isExpired(each, nowMs))
+    const current = items.filter(each => !isExpired(each, nowMs))
     const data: object[] = []
-    for (const each of kept) data.push(toDocument(each, await store.captures.parts(each.id), nowMs))
-    reply.json(200, { data, total_count: total - (items.length - kept.length) })
+    for (const each of current) data.push(toDocument(each, await store.captures.parts(each.id), nowMs))
+    reply.json(200, { data, total_count: total - (items.length - current.length) })
   }
 }
 

@@ -77,8 +77,8 @@ function keyAndRegion(
   const read = body.key === undefined ? null : deps.describeKey(provider, body.key)
   // The region of a stored key is known from its creation; the key itself is sealed.
   const ofKey = read === null ? current.declaredRegion : read.region
-  const kept = regionIsInKey(provider) ? ofKey : current.declaredRegion
-  const declaredRegion = body.declared_region === undefined ? kept : body.declared_region
+  const declared = regionIsInKey(provider) ? ofKey : current.declaredRegion
+  const declaredRegion = body.declared_region === undefined ? declared : body.declared_region
   refuse(regionRefusal(provider, declaredRegion, ofKey))
   const region = declaredRegion === current.declaredRegion ? {} : { declaredRegion }
   if (body.key === undefined || read === null) return region

@@ -35,8 +35,8 @@ type EndUserNaming = (request: ApiRequest) => string
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
 export function registerEndUser(deps: EndUserDeps): Handler {
   return async (request, reply) => {
-    const { user, weight: asked } = checkEndUserCreation(request.body)
-    const weight = asked ?? END_USER_WEIGHT_DEFAULT
+    const { user, weight: wanted } = checkEndUserCreation(request.body)
+    const weight = wanted ?? END_USER_WEIGHT_DEFAULT
     const now = isoNow(deps.clock)
     const { organizationId } = request.key
     const record = { organizationId, user, isActive: true, weight, createdAt: now, updatedAt: now }

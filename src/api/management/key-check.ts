@@ -44,13 +44,13 @@ interface Asked {
   readonly credential: CredentialRecord | null
 }
 
-async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, asked: Asked): Promise<void> {
+async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, question: Asked): Promise<void> {
   const { keyCheck, clock } = deps
-  const tried = keyCheck.prepare(asked)
+  const tried = keyCheck.prepare(question)
   const leave = keyCheck.enter(request.key)
   try {
     const { name, auth, apiKey, slug } = tried.provider
-    const { credential } = asked
+    const { credential } = question
     const object: AuditObject =
       credential === null ? { kind: 'provider', id: slug, name } : toObject(credential)
     const action = credential === null ? 'provider.check' : 'credential.check'
@@ -90,8 +90,8 @@ function statusOf({ error }: KeyVerdict): number | null {
   return typeof status === 'number' ? status : null
 }
 
-function worksBy(name: string, hasKey: boolean, { asked, model }: KeyVerdict): string {
-  const by = asked === 'models' ? 'it listed its models' : `${model} answered`
+function worksBy(name: string, hasKey: boolean, { asked: question, model }: KeyVerdict): string {
+  const by = question === 'models' ? 'it listed its models' : `${model} answered`
   return hasKey ? `${name} accepted the key: ${by}` : `${name} answers without asking for a key: ${by}`
 }
 

@@ -1,11 +1,11 @@
 /** Finds the gateway port that a command calls: its address and key, from options, configuration or environment. */
 import { keyKind } from '../../callers/api-key.ts'
 import { type Config, loadConfig, processEnvironment } from '../../process/config/config.ts'
-import { CommandError, type Given, UsageError } from './command.ts'
+import { CommandError, type OptionValues, UsageError } from './command.ts'
 import { configWords } from './outcome.ts'
 
 /** A port that is asked, and the key for it. */
-export interface AskedPort {
+export interface PortAddress {
   readonly url: string
   readonly key: string
 }
@@ -24,25 +24,25 @@ export interface PortTerms {
 }
 
 /** Address and key. @throws UsageError, ConfigError, CommandError */
-export function askedPort(given: Given, kind: PortTerms): AskedPort {
-  const { url, key: givenKey } = given
-  const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(given)
+export function askedPort(options: OptionValues, kind: PortTerms): PortAddress {
+  const { url, key: givenKey } = options
+  const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(options)
   const key = typeof givenKey === 'string' ? givenKey : (config?.[kind.key] ?? '')
-  const asked = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
+  const port = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
   if (key === '') throw new UsageError(kind.missing)
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
   // It would be refused; so it need not leave this machine.
   const own = kind.key === 'apiKey' ? 'inference' : 'management'
   if ((keyKind(key) ?? own) !== own) throw new CommandError(kind.otherKind)
-  return asked
+  return port
 }
 
 /** The address alone. @throws UsageError, ConfigError */
-export function askedAddress(given: Given, kind: PortTerms): string {
-  return typeof given['url'] === 'string' ? checkedUrl(given['url']) : urlOf(configOf(given), kind)
+export function askedAddress(options: OptionValues, kind: PortTerms): string {
+  return typeof options['url'] === 'string' ? checkedUrl(options['url']) : urlOf(configOf(options), kind)
 }
 
-const configOf = ({ config }: Given): Config => loadConfig(configWords(config), processEnvironment())
+const configOf = ({ config }: OptionValues): Config => loadConfig(configWords(config), processEnvironment())
 
 function checkedUrl(text: string): string {
   const url = URL.parse(text)

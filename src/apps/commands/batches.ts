@@ -6,7 +6,7 @@ import { batchPath, listBatches, readBatch, type SeenBatch } from './batches/rea
 import { ResultFile } from './batches/result-file.ts'
 import { type BatchView, batchSummary, batchTable, batchView } from './batches/view.ts'
 import { type BatchDisplay, watchBatch } from './batches/watching.ts'
-import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
+import { CONFIG_OPTION, type Command, CommandError, type OptionValues, UsageError } from './command.ts'
 import { GATEWAY_OPTIONS, GatewayClient, GatewayFault, gatewayOf } from './gateway-client.ts'
 import { complain, EXIT_FAILED, print } from './outcome.ts'
 import { drawsOver, ProgressBar } from './terminal/progress-bar.ts'
@@ -41,11 +41,11 @@ export const batchesList: Command = {
     json: { does: 'one line of JSON for each batch, as the API returns it' },
     ...SHARED_OPTIONS,
   },
-  async run(given) {
-    const limit = limitOf(given)
-    const client = clientOf(given)
-    const { batches, hasMore } = await listBatches(client, filterOf(given), limit)
-    if (given['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
+  async run(options) {
+    const limit = limitOf(options)
+    const client = clientOf(options)
+    const { batches, hasMore } = await listBatches(client, filterOf(options), limit)
+    if (options['json'] === true) for (const { document } of batches) print(JSON.stringify(document))
     else if (batches.length === 0) complain(["no matching batches in this key's workspace"])
     else for (const text of batchTable(batches, systemClock.nowMs())) print(text)
     const last = batches.at(-1)
@@ -63,10 +63,10 @@ export const batchesWatch: Command = {
     json: { does: 'one line of JSON for each change instead of text' },
     ...SHARED_OPTIONS,
   },
-  async run(given, argument) {
+  async run(options, argument) {
     const id = batchId(argument)
-    const client = clientOf(given)
-    const output = typeof given['output'] === 'string' ? given['output'] : null
+    const client = clientOf(options)
+    const output = typeof options['output'] === 'string' ? options['output'] : null
     const file = output === null ? null : await ResultFile.open(output)
     const stopping = stopSignal()
     const { signal } = stopping
@@ -81,15 +81,15 @@ export const batchesWatch: Command = {
             return file === null && batch.failed === 0
           },
         })
-      const display = displayOf(given)
+      const display = displayOf(options)
       const seen = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(named(id))
       await file?.keep()
-      tell(seen, given, output)
+      printBatch(seen, options, output)
       return seen.batch.status === 'completed' ? 0 : EXIT_FAILED
     } catch (error) {
       await file?.drop()
       if (!signal.aborted) throw error
-      const url = typeof given['url'] === 'string' ? ` --url ${client.url}` : ''
+      const url = typeof options['url'] === 'string' ? ` --url ${client.url}` : ''
       complain([
         `${id} continues without being watched; watch it again with sluice batches watch ${id}${url}`,
         ...(output === null ? [] : [`${output} was not written`]),
@@ -106,20 +106,20 @@ export const batchesCancel: Command = {
   does: 'cancel a batch; the results that it has so far are kept',
   argument: 'ID',
   options: { json: { does: 'print the batch as one line of JSON' }, ...SHARED_OPTIONS },
-  async run(given, argument) {
+  async run(options, argument) {
     const id = batchId(argument)
-    const client = clientOf(given)
+    const client = clientOf(options)
     const tellJson = ({ document }: BatchView) => print(JSON.stringify(document))
     try {
       const batch = batchView(await client.json('POST', `${batchPath(id)}/cancel`).catch(named(id)))
       if (batch === null) throw client.stranger()
-      if (given['json'] === true) tellJson(batch)
+      if (options['json'] === true) tellJson(batch)
       else for (const line of cancelling(batch)) print(line)
       return 0
     } catch (error) {
       if (!(error instanceof GatewayFault) || error.status !== 409) throw error
       const { batch } = await readBatch(client, id, { onResults: () => true }).catch(named(id))
-      if (given['json'] === true) tellJson(batch)
+      if (options['json'] === true) tellJson(batch)
       complain([notCancelled(batch, systemClock.nowMs())])
       return batch.status === 'cancelled' ? 0 : EXIT_FAILED
     }
@@ -145,16 +145,16 @@ function notCancelled(
   return `${id} has already ended: ${status}${ago}, ${results}; there is nothing to cancel`
 }
 
-function tell(seen: SeenBatch, given: Given, output: string | null): void {
+function printBatch(seen: SeenBatch, options: OptionValues, output: string | null): void {
   const { batch, results } = seen
-  if (given['json'] !== true) for (const text of batchSummary(batch, results, output)) print(text)
+  if (options['json'] !== true) for (const text of batchSummary(batch, results, output)) print(text)
   else print(JSON.stringify({ ...batch.document, error_types: Object.fromEntries(results.errors) }))
 }
 
-function displayOf(given: Given): BatchDisplay {
+function displayOf(options: OptionValues): BatchDisplay {
   const { stdout } = process
   const output = { line: print, note: (text: string) => complain([text]) }
-  if (given['json'] === true) return jsonDisplay(output, waitingClock)
+  if (options['json'] === true) return jsonDisplay(output, waitingClock)
   const environment = processEnvironment()
   if (!drawsOver(stdout, environment)) return textDisplay(output, waitingClock)
   return barDisplay(new ProgressBar(stdout, environment), waitingClock)
@@ -183,10 +183,10 @@ function stopSignal() {
   }
 }
 
-function clientOf(given: Given): GatewayClient {
+function clientOf(options: OptionValues): GatewayClient {
   // A reader that has seen enough, such as head, is no fault.
   process.stdout.on('error', () => process.exit(EXIT_FAILED))
-  return new GatewayClient(gatewayOf(given))
+  return new GatewayClient(gatewayOf(options))
 }
 
 /** @throws UsageError: anything else may be a secret, or change the terminal */
@@ -205,20 +205,20 @@ function named(id: string): (error: unknown) => never {
   }
 }
 
-function limitOf({ limit }: Given): number {
+function limitOf({ limit }: OptionValues): number {
   if (limit === undefined) return LIST_DEFAULT
   const value = Number(limit)
   if (Number.isInteger(value) && value >= 1 && value <= LIST_MAX) return value
   throw new UsageError(`--limit: expects a number from 1 to ${count(LIST_MAX)}`)
 }
 
-function filterOf(given: Given): URLSearchParams {
+function filterOf(options: OptionValues): URLSearchParams {
   const filter = new URLSearchParams()
   for (const name of ['after', 'created-after', 'created-before']) {
-    const value = given[name]
+    const value = options[name]
     if (typeof value === 'string') filter.set(name.replace('-', '_'), value)
   }
-  const { status } = given
+  const { status } = options
   if (typeof status === 'string') for (const each of status.split(',')) filter.append('status', plain(each))
   return filter
 }

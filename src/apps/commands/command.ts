@@ -13,7 +13,7 @@ export interface Option {
 }
 
 /** The options that were given: the text of those with a value, true for the others. */
-export type Given = Readonly<Record<string, string | true>>
+export type OptionValues = Readonly<Record<string, string | true>>
 
 /** A row of the command line. */
 export interface Command {
@@ -28,7 +28,7 @@ export interface Command {
    * @param argument empty for a command without one
    * @throws UsageError, or CommandError
    */
-  run(given: Given, argument: string): Promise<number>
+  run(options: OptionValues, argument: string): Promise<number>
 }
 
 /** The command line is invalid; one line for each fault. */
@@ -45,7 +45,12 @@ export class CommandError extends Error {
 export type Read =
   | { readonly asks: 'help'; readonly command: Command | null }
   | { readonly asks: 'version' }
-  | { readonly asks: 'run'; readonly command: Command; readonly given: Given; readonly argument: string }
+  | {
+      readonly asks: 'run'
+      readonly command: Command
+      readonly options: OptionValues
+      readonly argument: string
+    }
 
 export const CONFIG_OPTION: Option = {
   value: 'FILE',
@@ -83,18 +88,18 @@ export function readWords(words: readonly string[], commands: readonly Command[]
     asks: 'run',
     command,
     argument,
-    given: givenOf(options, command),
+    options: givenOf(options, command),
   }
 }
 
 /** Of an option that was given again, the last value counts, or all do. */
-function givenOf(options: readonly GivenOption[], command: Command): Given {
-  const given: Record<string, string | true> = {}
+function givenOf(options: readonly GivenOption[], command: Command): OptionValues {
+  const values: Record<string, string | true> = {}
   for (const { name, value = true } of options) {
-    const before = command.options[name]?.repeats === true ? given[name] : undefined
-    given[name] = typeof before === 'string' ? `${before}\n${value}` : value
+    const before = command.options[name]?.repeats === true ? values[name] : undefined
+    values[name] = typeof before === 'string' ? `${before}\n${value}` : value
   }
-  return given
+  return values
 }
 
 interface GivenOption {
@@ -166,9 +171,9 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   if (words.length === 1 && beginnings.length > 0) {
     return `${first}: is not a complete command; the commands are: ${beginnings.join(', ')}`
   }
-  const asked = words.slice(0, 2).map(safe).join(' ')
+  const named = words.slice(0, 2).map(safe).join(' ')
   const hint = didYouMean(words.slice(0, 2).join(' '), names) || didYouMean(first, names)
-  return `${asked}: there is no such command${hint || '; sluice --help lists them'}`
+  return `${named}: there is no such command${hint || '; sluice --help lists them'}`
 }
 
 function optionFault({ written, name, value }: GivenOption, { name: command, options }: Command): string[] {

@@ -3,7 +3,7 @@
 import { didYouMean } from '../../base/did-you-mean.ts'
 import { findConfig, processEnvironment } from '../../process/config/config.ts'
 import { checkStart } from '../../process/start/start-failure.ts'
-import { CONFIG_OPTION, type Command, type Given, UsageError } from './command.ts'
+import { CONFIG_OPTION, type Command, type OptionValues, UsageError } from './command.ts'
 import { CLIENTS, type ConnectModel } from './connect/clients.ts'
 import { addressOf } from './gateway-client.ts'
 import { configWords, print } from './outcome.ts'
@@ -18,7 +18,7 @@ export const connect: Command = {
     model: { value: 'ID', does: 'the model to use; default: the first one in the configuration' },
     config: CONFIG_OPTION,
   },
-  async run(given, name) {
+  async run(options, name) {
     if (name === '') {
       const width = Math.max(...CLIENTS.map(client => client.name.length))
       for (const { name, title, api } of CLIENTS) print(`${name.padEnd(width)}   ${title}: ${api}`)
@@ -31,18 +31,18 @@ export const connect: Command = {
         `CLIENT: there is no such client${didYouMean(name, names) || `; the clients are ${names.join(', ')}`}`,
       )
     }
-    const facts = { url: addressOf(given).replace(/\/v1$/, ''), model: modelOf(given) }
+    const facts = { url: addressOf(options).replace(/\/v1$/, ''), model: modelOf(options) }
     // Comments in shells and in the files, and no part of what is piped.
-    told(`${client.title} (${client.api}): ${client.place}`)
-    told(`$KEY is an API key: export KEY=$(npx sluice keys create --name ${client.name})`)
+    printLine(`${client.title} (${client.api}): ${client.place}`)
+    printLine(`$KEY is an API key: export KEY=$(npx sluice keys create --name ${client.name})`)
     for (const line of client.lines(facts)) print(line)
-    for (const note of client.notes(facts)) told(note)
+    for (const note of client.notes(facts)) printLine(note)
     return 0
   },
 }
 
 /** @throws UsageError if the configuration has no such model */
-function modelOf({ model: id, config }: Given): ConnectModel {
+function modelOf({ model: id, config }: OptionValues): ConnectModel {
   const found = findConfig(configWords(config), processEnvironment())
   const { config: settings, catalog } = checkStart(found, { readKeyFile: false, certificate: false })
   const first = catalog.models().find(({ outputModalities }) => outputModalities.includes('text'))
@@ -54,6 +54,6 @@ function modelOf({ model: id, config }: Given): ConnectModel {
   return { id: name, contextLength: null, maxOutputTokens: null }
 }
 
-function told(text: string): void {
+function printLine(text: string): void {
   process.stderr.write(`# ${text}\n`)
 }

@@ -4,8 +4,8 @@
  */
 import type { Readable } from 'node:stream'
 import { systemCode } from '../../base/errors.ts'
-import { type AskedPort, askedAddress, askedPort, type PortTerms } from './asked-port.ts'
-import { CommandError, type Given, type Option, UsageError } from './command.ts'
+import { askedAddress, askedPort, type PortAddress, type PortTerms } from './asked-port.ts'
+import { CommandError, type Option, type OptionValues, UsageError } from './command.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
@@ -66,13 +66,13 @@ const GATEWAY_PORT = {
 } as const satisfies PortTerms
 
 /** Address, with `/v1`, and key of the gateway. @throws UsageError, ConfigError, CommandError */
-export function gatewayOf(given: Given): AskedPort {
-  const { url, key } = askedPort(given, GATEWAY_PORT)
+export function gatewayOf(options: OptionValues): PortAddress {
+  const { url, key } = askedPort(options, GATEWAY_PORT)
   return { url: versioned(url), key }
 }
 
 /** The address alone, with `/v1`. @throws UsageError, ConfigError */
-export const addressOf = (given: Given): string => versioned(askedAddress(given, GATEWAY_PORT))
+export const addressOf = (options: OptionValues): string => versioned(askedAddress(options, GATEWAY_PORT))
 
 const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
 
@@ -80,7 +80,7 @@ export class GatewayClient {
   readonly url: string
   readonly #key: string
 
-  constructor({ url, key }: AskedPort) {
+  constructor({ url, key }: PortAddress) {
     this.url = url
     this.#key = key
   }
@@ -159,12 +159,12 @@ export class GatewayClient {
   async #refusal(status: number, waitMs: number | null, body: Readable): Promise<CommandError> {
     const message = messageOf(await textOf(body, FAILURE_MAX_BYTES))
     if (message === null && status < 500 && status !== 429) return this.stranger()
-    const said = this.#quoted(message ?? 'no reason given')
+    const quoted = this.#quoted(message ?? 'no reason given')
     const wait = waitMs === null ? 'try again later' : `try again in ${Math.ceil(waitMs / 1000)} s`
-    if (status === 400) return new UsageError(asOption(said))
-    if (status === 403 && /management key/i.test(said)) return new CommandError(GATEWAY_PORT.otherKind)
+    if (status === 400) return new UsageError(asOption(quoted))
+    if (status === 403 && /management key/i.test(quoted)) return new CommandError(GATEWAY_PORT.otherKind)
     const sentence = REFUSALS.get(status) ?? (status >= 500 ? FAILED : OTHER)
-    const reason = `${status}, ${said}`
+    const reason = `${status}, ${quoted}`
     return new GatewayFault(sentence(reason, wait), reason, status, waitMs)
   }
 
@@ -174,18 +174,18 @@ export class GatewayClient {
   }
 }
 
-type Sentence = (said: string, wait: string) => string
+type Sentence = (message: string, wait: string) => string
 
-const FAILED: Sentence = (said, wait) => `the gateway cannot answer at the moment (${said}): ${wait}`
-const OTHER: Sentence = said => `the gateway refused the request (${said})`
+const FAILED: Sentence = (message, wait) => `the gateway cannot answer at the moment (${message}): ${wait}`
+const OTHER: Sentence = message => `the gateway refused the request (${message})`
 const REFUSALS: ReadonlyMap<number, Sentence> = new Map([
   [
     401,
-    said =>
-      `the gateway does not accept the key (${said}): pass another one with --key KEY or GATEWAY_API_KEY`,
+    message =>
+      `the gateway does not accept the key (${message}): pass another one with --key KEY or GATEWAY_API_KEY`,
   ],
-  [404, said => `the gateway did not find it (${said})`],
-  [429, (said, wait) => `this key has sent too many requests (${said}): ${wait}`],
+  [404, message => `the gateway did not find it (${message})`],
+  [429, (message, wait) => `this key has sent too many requests (${message}): ${wait}`],
 ] satisfies [number, Sentence][])
 
 /** The parameter at fault as the option that it came from. */

@@ -8,7 +8,7 @@ import { KEY_OVERLAP_MAX_SECONDS, KEY_SECRETS_MAX } from '../../protocol/limits.
 import type { AuditAction, AuditEntry, AuditObject } from '../../storage/audit.ts'
 import { openStore } from '../../storage/open.ts'
 import { ConflictError, DEFAULT_ORGANIZATION_ID, type KeyRecord, type Store } from '../../storage/store.ts'
-import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
+import { CONFIG_OPTION, type Command, CommandError, type OptionValues, UsageError } from './command.ts'
 import { configWords, print } from './outcome.ts'
 import { plain, table } from './terminal/text.ts'
 
@@ -24,11 +24,11 @@ export const keysCreate: Command = {
     },
     config: CONFIG_OPTION,
   },
-  async run(given) {
-    const { name, management } = given
+  async run(options) {
+    const { name, management } = options
     if (typeof name !== 'string' || name.trim() === '') throw new UsageError('--name: must not be empty')
-    const role = roleFrom(given)
-    await withStore(given, async store => {
+    const role = roleFrom(options)
+    await withStore(options, async store => {
       const { key, record } = createKey({
         kind: management === true ? 'management' : 'inference',
         name,
@@ -50,8 +50,8 @@ export const keysList: Command = {
   name: 'keys list',
   does: 'list the hashes, labels and states of all keys',
   options: { config: CONFIG_OPTION },
-  async run(given) {
-    await withStore(given, async store => {
+  async run(options) {
+    await withStore(options, async store => {
       const keys = await store.keys.list(DEFAULT_ORGANIZATION_ID)
       for (const line of keyTable(keys, process.stdout.isTTY)) print(line)
     })
@@ -86,9 +86,9 @@ export const keysRotate: Command = {
     },
     config: CONFIG_OPTION,
   },
-  async run(given, argument) {
-    const overlapSeconds = overlapFrom(given)
-    await withStore(given, async store => {
+  async run(options, argument) {
+    const overlapSeconds = overlapFrom(options)
+    await withStore(options, async store => {
       const found = keyNamed(await store.keys.list(DEFAULT_ORGANIZATION_ID), argument)
       const { hash, kind, name } = found
       if (found.identity !== null) throw new CommandError('the key of a console session cannot be rotated')
@@ -115,7 +115,7 @@ export const keysRotate: Command = {
 }
 
 /** @throws UsageError */
-function roleFrom({ role, management }: Given): KeyRecord['role'] {
+function roleFrom({ role, management }: OptionValues): KeyRecord['role'] {
   if (role === undefined) return null
   if (management !== true) throw new UsageError('--role: only management keys have a role: add --management')
   const known = KEY_ROLES.find(each => each === role)
@@ -126,7 +126,7 @@ function roleFrom({ role, management }: Given): KeyRecord['role'] {
 const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 }
 
 /** Seconds. @throws UsageError */
-function overlapFrom({ overlap }: Given): number {
+function overlapFrom({ overlap }: OptionValues): number {
   // Without a unit only 0 is clear.
   const [, number, unit = ''] = /^(\d{1,7})([smhd])$/.exec(overlap === '0' ? '0s' : String(overlap)) ?? []
   const seconds = Number(number) * (UNIT_SECONDS[unit] ?? Number.NaN)
@@ -162,7 +162,10 @@ export function auditEntry(action: AuditAction, object: AuditObject): AuditEntry
 }
 
 /** Opens the store of the configuration for as long as it is used. */
-export async function withStore({ config }: Given, use: (store: Store) => Promise<void>): Promise<void> {
+export async function withStore(
+  { config }: OptionValues,
+  use: (store: Store) => Promise<void>,
+): Promise<void> {
   const { storage } = loadConfig(configWords(config), processEnvironment())
   const store = await openStore(storage.url)
   try {

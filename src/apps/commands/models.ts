@@ -5,7 +5,7 @@ import { loadConfig, processEnvironment } from '../../process/config/config.ts'
 import { IMPORT_SOURCE, sourceOf } from '../../process/services/catalogue-keeper.ts'
 import { configuredParts } from '../../process/wiring/catalog.ts'
 import { ImportError, type KnownModel, readModels } from '../../providers/known-models.ts'
-import { CONFIG_OPTION, type Command, CommandError, type Given } from './command.ts'
+import { CONFIG_OPTION, type Command, CommandError, type OptionValues } from './command.ts'
 import { auditEntry, withStore } from './keys.ts'
 import { complain, configWords, print } from './outcome.ts'
 import { count } from './terminal/text.ts'
@@ -15,19 +15,19 @@ export const modelsImport: Command = {
   does: 'import models from a JSON file in the format of GET /models; they replace those imported earlier',
   argument: 'FILE',
   options: { config: CONFIG_OPTION },
-  async run(given, file) {
+  async run(options, file) {
     const models = modelsOf(file)
     const priced = models.filter(({ pricing }) => pricing !== undefined).length
-    tell(`${count(models.length)} models read, ${count(priced)} of them with prices`)
+    printLine(`${count(models.length)} models read, ${count(priced)} of them with prices`)
     const list = sourceOf(IMPORT_SOURCE, models, systemClock)
-    await withStore(given, async store => {
+    await withStore(options, async store => {
       await store.audited(
         ({ catalogue }) => catalogue.put(list),
         () => auditEntry('models.import', { kind: 'models', id: IMPORT_SOURCE, name: null }),
       )
     })
-    tell('they are in the store; running gateways load them within 5 s')
-    const served = servedOf(given, models)
+    printLine('they are in the store; running gateways load them within 5 s')
+    const served = servedOf(options, models)
     print(`imported ${count(models.length)} models; ${count(served)} of them have a provider here`)
     if (served < models.length)
       complain([
@@ -41,8 +41,8 @@ export const modelsSources: Command = {
   name: 'models sources',
   does: 'show the lists of models in the store, with their size and date',
   options: { config: CONFIG_OPTION },
-  async run(given) {
-    await withStore(given, async ({ catalogue }) => {
+  async run(options) {
+    await withStore(options, async ({ catalogue }) => {
       for (const { source, models, updatedAt } of await catalogue.list())
         print([source, models, updatedAt].join('\t'))
     })
@@ -72,7 +72,7 @@ function modelsOf(file: string): readonly KnownModel[] {
 }
 
 /** The number of models that have a provider in this configuration. */
-function servedOf({ config }: Given, models: readonly KnownModel[]): number {
+function servedOf({ config }: OptionValues, models: readonly KnownModel[]): number {
   const loaded = loadConfig(configWords(config), processEnvironment())
   const known = { imported: models, discovered: new Map<string, readonly KnownModel[]>() }
   const parts = configuredParts(loaded, { simUrl: 'http://127.0.0.1:1', known })
@@ -81,6 +81,6 @@ function servedOf({ config }: Given, models: readonly KnownModel[]): number {
 }
 
 /** Progress goes to stderr, so that scripts read the result alone. */
-function tell(line: string): void {
+function printLine(line: string): void {
   process.stderr.write(`${line}\n`)
 }

@@ -5,7 +5,7 @@ import { didYouMean } from '../../base/did-you-mean.ts'
 import { systemCode } from '../../base/errors.ts'
 import { processEnvironment } from '../../process/config/config.ts'
 import { CLIENT_NAMES, type ProvedClientName } from '../prove/clients/names.ts'
-import { type Command, CommandError, type Given, type Option, UsageError } from './command.ts'
+import { type Command, CommandError, type Option, type OptionValues, UsageError } from './command.ts'
 import { EXIT_FAILED, print } from './outcome.ts'
 import { planText, reportText } from './prove/view.ts'
 import { ProgressBar } from './terminal/progress-bar.ts'
@@ -60,10 +60,10 @@ export const prove: Command = {
     direct: { value: 'URL', does: 'address of the provider behind the gateway, to compare timings with' },
     pid: { value: 'PID', does: 'process id of the gateway on this machine, to measure its CPU time' },
   },
-  async run(given, argument) {
-    const options = optionsOf(given, argument)
-    const port = number(given, 'provider-port', 1, PORT_MAX)
-    const file = text(given, 'json')
+  async run(values, argument) {
+    const options = optionsOf(values, argument)
+    const port = number(values, 'provider-port', 1, PORT_MAX)
+    const file = text(values, 'json')
     // It is known before anything is sent that the report can be kept.
     if (file !== null) write(file, '')
     const environment = processEnvironment()
@@ -72,22 +72,22 @@ export const prove: Command = {
     const provider = port === null ? null : new FaultProvider(waitingClock)
     try {
       await provider?.listen(port ?? 0)
-      tell(
+      printRow(
         `sends at most ${count(options.limits.requests)} requests to ${options.url}, ${options.limits.concurrency} at a time, for at most ${count(options.limits.seconds)} s; each asks for at most 256 tokens`,
       )
       if (provider !== null)
-        tell(`the scripted provider is ${provider.url}: configure the gateway to call it`)
+        printRow(`the scripted provider is ${provider.url}: configure the gateway to call it`)
       const report = await run(
         { ...options, provider },
         {
-          begins: plan => tell(planText(plan)),
+          begins: plan => printRow(planText(plan)),
           made: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
         },
       )
       bar.clear()
       for (const row of reportText(report)) print(row)
       if (file !== null) write(file, `${JSON.stringify(report, null, 2)}\n`)
-      if (provider !== null && given['keep-provider'] === true) await untilStopped(provider.url)
+      if (provider !== null && values['keep-provider'] === true) await untilStopped(provider.url)
       return report.summary.fail > 0 ? EXIT_FAILED : 0
     } catch (error) {
       bar.clear()
@@ -102,48 +102,48 @@ export const prove: Command = {
   },
 }
 
-function optionsOf(given: Given, argument: string) {
-  const key = text(given, 'key') ?? processEnvironment()['GATEWAY_API_KEY'] ?? ''
+function optionsOf(options: OptionValues, argument: string) {
+  const key = text(options, 'key') ?? processEnvironment()['GATEWAY_API_KEY'] ?? ''
   if (key === '') throw new UsageError('an API key is missing: pass --key KEY, or set GATEWAY_API_KEY')
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
-  const direct = text(given, 'direct')
+  const direct = text(options, 'direct')
   return {
     url: address(argument, 'URL'),
     key,
-    headers: (text(given, 'header') ?? '').split('\n').filter(Boolean).map(header),
-    model: text(given, 'model'),
+    headers: (text(options, 'header') ?? '').split('\n').filter(Boolean).map(header),
+    model: text(options, 'model'),
     limits: {
-      requests: bounded(given, 'requests'),
-      concurrency: bounded(given, 'concurrency'),
-      seconds: bounded(given, 'seconds'),
+      requests: bounded(options, 'requests'),
+      concurrency: bounded(options, 'concurrency'),
+      seconds: bounded(options, 'seconds'),
     },
-    only: onlyOf(text(given, 'only')),
-    client: clientOf(text(given, 'as')),
-    restartCommand: text(given, 'restart-command'),
+    only: onlyOf(text(options, 'only')),
+    client: clientOf(text(options, 'as')),
+    restartCommand: text(options, 'restart-command'),
     directUrl: direct === null ? null : address(direct, '--direct'),
-    pid: number(given, 'pid', 1, 2 ** 31),
+    pid: number(options, 'pid', 1, 2 ** 31),
     version: version(),
     plain,
     clock: waitingClock,
   }
 }
 
-function text(given: Given, name: string): string | null {
-  const value = given[name]
+function text(options: OptionValues, name: string): string | null {
+  const value = options[name]
   return typeof value === 'string' ? value : null
 }
 
-function number(given: Given, name: string, least: number, most: number): number | null {
-  const value = text(given, name)
+function number(options: OptionValues, name: string, least: number, most: number): number | null {
+  const value = text(options, name)
   if (value === null) return null
   const read = /^\d+$/.test(value) ? Number(value) : Number.NaN
   if (read >= least && read <= most) return read
   throw new UsageError(`--${name}: expects a number from ${count(least)} to ${count(most)}`)
 }
 
-function bounded(given: Given, name: keyof typeof LIMITS): number {
+function bounded(options: OptionValues, name: keyof typeof LIMITS): number {
   const { least, most, default: usual } = LIMITS[name]
-  return number(given, name, least, most) ?? usual
+  return number(options, name, least, most) ?? usual
 }
 
 /** Beginnings of ids; null: all. @throws UsageError */
@@ -194,11 +194,11 @@ function write(file: string, content: string): void {
 
 /** Resolves at the first signal. */
 async function untilStopped(url: string): Promise<void> {
-  tell(`the scripted provider keeps running at ${url}; stop it with Ctrl-C`)
+  printRow(`the scripted provider keeps running at ${url}; stop it with Ctrl-C`)
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
 }
 
 /** Progress goes to stderr, so that scripts read the report alone. */
-function tell(row: string): void {
+function printRow(row: string): void {
   process.stderr.write(`${row}\n`)
 }

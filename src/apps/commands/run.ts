@@ -19,7 +19,7 @@ export async function run(words: readonly string[]): Promise<number> {
     const taken = takenByNpm(words)
     if (taken !== null) throw new UsageError(taken)
     const read = readWords(words, commands)
-    if (read.asks === 'run') return await read.command.run(read.given, read.argument)
+    if (read.asks === 'run') return await read.command.run(read.options, read.argument)
     process.stdout.write(read.asks === 'help' ? usage(read.command, commands) : `${version()}\n`)
     return 0
   } catch (error) {

@@ -4,7 +4,7 @@ import { missingKeyIds, type RotationProgress, rotate } from '../../providers/cr
 import { createVault, type Vault } from '../../providers/credentials/vault.ts'
 import { loadVaultRing } from '../../providers/credentials/vault-keys.ts'
 import type { Store } from '../../storage/store.ts'
-import { CONFIG_OPTION, type Command, type Given } from './command.ts'
+import { CONFIG_OPTION, type Command, type OptionValues } from './command.ts'
 import { auditEntry, withStore } from './keys.ts'
 import { complain, configWords, EXIT_BAD_CONFIGURATION, print } from './outcome.ts'
 import { ProgressBar, percent } from './terminal/progress-bar.ts'
@@ -14,8 +14,8 @@ export const vaultStatus: Command = {
   name: 'vault status',
   does: 'count credentials by the master key that encrypts them',
   options: { config: CONFIG_OPTION },
-  async run(given) {
-    await withVault(given, async (store, vault) => {
+  async run(options) {
+    await withVault(options, async (store, vault) => {
       const counts = await store.credentials.countByKeyId()
       const keyIds = new Set([vault.currentKeyId, ...[...counts.keys()].sort()])
       for (const keyId of keyIds) {
@@ -31,9 +31,9 @@ export const vaultRotate: Command = {
   name: 'vault rotate',
   does: 'encrypt all credentials with the first master key',
   options: { config: CONFIG_OPTION },
-  async run(given) {
+  async run(options) {
     let failed: readonly string[] = []
-    await withVault(given, async (store, vault) => {
+    await withVault(options, async (store, vault) => {
       const bar = rotationBar()
       const rotation = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
       // The rotation itself is many transactions, so that the gateway goes on meanwhile.
@@ -52,9 +52,9 @@ export const vaultRotate: Command = {
   },
 }
 
-function withVault(given: Given, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
-  const ring = loadVaultRing(loadConfig(configWords(given['config']), processEnvironment()))
-  return withStore(given, async store => {
+function withVault(options: OptionValues, use: (store: Store, vault: Vault) => Promise<void>): Promise<void> {
+  const ring = loadVaultRing(loadConfig(configWords(options['config']), processEnvironment()))
+  return withStore(options, async store => {
     const vault = createVault(ring.keys)
     if ((await missingKeyIds(store, vault)).size === 0) ring.keep()
     await use(store, vault)

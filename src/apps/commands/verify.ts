@@ -4,7 +4,7 @@ import { systemCode } from '../../base/errors.ts'
 import { loadConfig, processEnvironment } from '../../process/config/config.ts'
 import type { ProofCall, ProofStatement } from '../../protocol/management/proof.ts'
 import { ProofKeyError, readProofRing } from '../../providers/credentials/proof-keys.ts'
-import { CONFIG_OPTION, type Command, CommandError, type Given, UsageError } from './command.ts'
+import { CONFIG_OPTION, type Command, CommandError, type OptionValues, UsageError } from './command.ts'
 import { GATEWAY_OPTIONS, GatewayClient, gatewayOf } from './gateway-client.ts'
 import { configWords, print } from './outcome.ts'
 import { counted, plain } from './terminal/text.ts'
@@ -34,17 +34,17 @@ export const verify: Command = {
     json: { does: 'print the signed statement as one line of JSON' },
     config: CONFIG_OPTION,
   },
-  async run(given, file) {
+  async run(options, file) {
     const reply = readSavedReply(read(file, 'FILE').toString('utf8'))
     if (typeof reply === 'string') throw new CommandError(`${plain(file)}: ${reply}`)
-    const body = typeof given['request'] === 'string' ? read(given['request'], '--request') : null
-    const keys = await keysOf(given)
+    const body = typeof options['request'] === 'string' ? read(options['request'], '--request') : null
+    const keys = await keysOf(options)
     const checked = await checkProof(reply, keys, body).catch((error: unknown) => {
       throw error instanceof ProofFault
         ? new CommandError(`${plain(file)}: the proof is invalid: ${error.message}`)
         : error
     })
-    if (given['json'] === true) print(JSON.stringify(checked.statement))
+    if (options['json'] === true) print(JSON.stringify(checked.statement))
     else for (const line of sentences(checked, reply.isStream, body !== null)) print(line)
     return 0
   },
@@ -60,11 +60,11 @@ function read(path: string, option: string): Buffer {
   }
 }
 
-async function keysOf(given: Given): Promise<readonly ProofJwk[]> {
-  const { keys: source } = given
-  if (typeof source !== 'string') return localKeys(given)
+async function keysOf(options: OptionValues): Promise<readonly ProofJwk[]> {
+  const { keys: source } = options
+  if (typeof source !== 'string') return localKeys(options)
   const isUrl = /^https?:\/\//.test(source)
-  const set = isUrl ? await fetchedKeys(given, source) : parsed(read(source, '--keys').toString('utf8'))
+  const set = isUrl ? await fetchedKeys(options, source) : parsed(read(source, '--keys').toString('utf8'))
   const keys = publicKeysOf(set)
   if (keys === null || keys.length === 0) {
     throw new UsageError('--keys: expects a JWK set with Ed25519 keys, as returned by GET /v1/proof-keys')
@@ -72,8 +72,8 @@ async function keysOf(given: Given): Promise<readonly ProofJwk[]> {
   return keys
 }
 
-function localKeys(given: Given): readonly ProofJwk[] {
-  const { keyFile } = loadConfig(configWords(given['config']), processEnvironment()).proof
+function localKeys(options: OptionValues): readonly ProofJwk[] {
+  const { keyFile } = loadConfig(configWords(options['config']), processEnvironment()).proof
   try {
     return readProofRing(keyFile).keys
   } catch (error) {
@@ -83,9 +83,9 @@ function localKeys(given: Given): readonly ProofJwk[] {
 }
 
 /** `url`: of a gateway, with or without the path of its keys. */
-function fetchedKeys(given: Given, url: string): Promise<unknown> {
-  const asked = gatewayOf({ ...given, url: url.replace(/\/proof-keys\/?$/, '') })
-  return new GatewayClient(asked).json('GET', '/proof-keys')
+function fetchedKeys(options: OptionValues, url: string): Promise<unknown> {
+  const port = gatewayOf({ ...options, url: url.replace(/\/proof-keys\/?$/, '') })
+  return new GatewayClient(port).json('GET', '/proof-keys')
 }
 
 function parsed(text: string): unknown {

@@ -96,7 +96,7 @@ export class Feed {
     const nowMs = this.#deps.clock.nowMs()
     for (const record of records) {
       const organization = this.#organizations.get(record.organizationId)
-      if (organization !== undefined) this.#take(organization, record, nowMs)
+      if (organization !== undefined) this.#add(organization, record, nowMs)
     }
   }
 
@@ -223,7 +223,7 @@ export class Feed {
     organization.rows = new Map()
     const nowMs = this.#deps.clock.nowMs()
     for (const record of records.toReversed()) {
-      if ((live.get(record.id)?.cost ?? null) === null) this.#take(organization, record, nowMs)
+      if ((live.get(record.id)?.cost ?? null) === null) this.#add(organization, record, nowMs)
     }
     for (const [id, row] of live) {
       const stored = organization.rows.get(id)
@@ -234,7 +234,7 @@ export class Feed {
     organization.series.takeChanged()
   }
 
-  #take(organization: Organization, record: UsageRecord, nowMs: number): void {
+  #add(organization: Organization, record: UsageRecord, nowMs: number): void {
     const { rows, series } = organization
     if (isFee(record)) {
       series.addCost(toUsd(record.cost), record.createdAt, nowMs)

@@ -44,7 +44,7 @@ export function forward(
       return
     }
     const ask = certificateFile === null ? askPlainly : askSecurely
-    const asked = ask(new URL(path, publicUrl), {
+    const request = ask(new URL(path, publicUrl), {
       method,
       agent: false,
       ...(certificateFile === null ? {} : trustOnly(certificateFile)),
@@ -53,17 +53,17 @@ export function forward(
         ...(body === null ? {} : { 'content-type': 'application/json', 'content-length': body.length }),
       },
     })
-    const timer = clock.after(timeoutMs, () => asked.destroy())
+    const timer = clock.after(timeoutMs, () => request.destroy())
     response.on('close', () => {
       timer.cancel()
-      asked.destroy()
+      request.destroy()
       resolve()
     })
-    asked.on('error', () => {
+    request.on('error', () => {
       if (response.headersSent) response.destroy()
       else reject(new GatewayError('service_unavailable', 'The public port does not answer'))
     })
-    asked.on('response', answer => {
+    request.on('response', answer => {
       const headers = PASSED.flatMap(name => {
         const value = answer.headers[name]
         return value === undefined ? [] : [[name, value] as const]
@@ -78,7 +78,7 @@ export function forward(
       answer.on('aborted', () => response.destroy())
       answer.pipe(response)
     })
-    asked.end(body ?? undefined)
+    request.end(body ?? undefined)
   })
 }
 

@@ -64,14 +64,14 @@ export class ManagementCalls {
       const hasBody = method === 'POST' || method === 'PATCH'
       const body = hasBody ? await readBody(request, GUARDRAIL_BODY_MAX_BYTES, 'A request of the page') : null
       const query = url.indexOf('?')
-      const asked = {
+      const options = {
         method,
         path: `/v1/${path}${query === -1 ? '' : url.slice(query)}`,
         authorization,
         body,
         timeoutMs: CALL_MS,
       }
-      await forward(this.#clock, this.#port, asked, response)
+      await forward(this.#clock, this.#port, options, response)
     } finally {
       this.#open--
     }

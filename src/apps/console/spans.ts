@@ -37,7 +37,7 @@ interface LongSpan extends SpanFigures {
 }
 
 export function createSpans({ store, clock }: SpansDeps): View {
-  const kept = new LRUCache<string, LongSpan>({
+  const cache = new LRUCache<string, LongSpan>({
     max: KEPT_MAX,
     ttl: KEPT_MS,
     // Otherwise a timer of the library would cache the answer of the clock.
@@ -69,10 +69,10 @@ export function createSpans({ store, clock }: SpansDeps): View {
     const spans: LongSpan[] = []
     for (let from = first; from <= last; from += step) {
       const name = `${organizationId}\n${step}\n${from}`
-      let span = kept.get(name)
+      let span = cache.get(name)
       if (span === undefined) {
         span = await read(organizationId, from, Math.min(from + step, Math.ceil(now)))
-        if (from + step + SETTLED_SECONDS <= now) kept.set(name, span)
+        if (from + step + SETTLED_SECONDS <= now) cache.set(name, span)
       }
       if (span.requests > 0 || span.cost > 0) spans.push(span)
     }

@@ -42,14 +42,14 @@ export class Trials {
     this.#open++
     try {
       const body = await readBody(request, BODY_MAX_BYTES, 'A playground request')
-      const asked = {
+      const options = {
         method: 'POST',
         path: '/v1/responses',
         authorization: `Bearer ${key}`,
         body,
         timeoutMs: TRIAL_MS,
       }
-      await forward(this.#clock, this.#port, asked, response)
+      await forward(this.#clock, this.#port, options, response)
     } finally {
       this.#open--
     }

@@ -7,21 +7,21 @@ const FINISHES = new Set(['stop', 'length', 'tool_calls', 'content_filter', 'fun
 /** The violations of a stream that ended well and was asked for usage. */
 export function chatViolations(seen: readonly SeenEvent[]): Violation[] {
   const found: Violation[] = []
-  const tell = (rule: string, what: string): void => void found.push({ rule, what })
+  const report = (rule: string, what: string): void => void found.push({ rule, what })
   const chunks = seen.flatMap(({ json }) => (json === undefined ? [] : [json]))
   const dones = seen.flatMap(({ data }, at) => (data === DONE ? [at] : []))
-  if (dones.length !== 1) tell('done', `[DONE] came ${dones.length} times`)
-  else if (dones[0] !== seen.length - 1) tell('done', 'events follow [DONE]')
+  if (dones.length !== 1) report('done', `[DONE] came ${dones.length} times`)
+  else if (dones[0] !== seen.length - 1) report('done', 'events follow [DONE]')
 
   for (const name of ['id', 'created', 'model'] as const) {
     const values = new Set(chunks.map(chunk => chunk[name]))
-    if (values.has(undefined)) tell('chunks', `a chunk has no ${name}`)
+    if (values.has(undefined)) report('chunks', `a chunk has no ${name}`)
     else if (values.size > 1 && name !== 'model')
-      tell('chunks', `chunks differ in ${name}: ${[...values].slice(0, 3).join(', ')}`)
+      report('chunks', `chunks differ in ${name}: ${[...values].slice(0, 3).join(', ')}`)
   }
   for (const chunk of chunks) {
-    if (chunk['object'] !== 'chat.completion.chunk') tell('chunks', `object is ${String(chunk['object'])}`)
-    if (!Array.isArray(chunk['choices'])) tell('chunks', 'a chunk has no choices')
+    if (chunk['object'] !== 'chat.completion.chunk') report('chunks', `object is ${String(chunk['object'])}`)
+    if (!Array.isArray(chunk['choices'])) report('chunks', 'a chunk has no choices')
   }
 
   let hasRole = false
@@ -31,19 +31,19 @@ export function chatViolations(seen: readonly SeenEvent[]): Violation[] {
       const delta = fields(choice['delta'])
       const says = string(delta['content']) !== '' || list(delta['tool_calls']).length > 0
       if (delta['role'] === 'assistant') hasRole = true
-      else if (!hasRole && says) tell('role', 'content comes before the role')
-      if (says && finishes.length > 0) tell('finish', 'content follows the finish_reason')
-      if (!Number.isInteger(choice['index'])) tell('chunks', 'a choice has no index')
+      else if (!hasRole && says) report('role', 'content comes before the role')
+      if (says && finishes.length > 0) report('finish', 'content follows the finish_reason')
+      if (!Number.isInteger(choice['index'])) report('chunks', 'a choice has no index')
       if (typeof choice['finish_reason'] === 'string') finishes.push(choice['finish_reason'])
     }
   }
-  if (!hasRole) tell('role', 'no delta has the role')
-  if (finishes.length !== 1) tell('finish', `${finishes.length} chunks have a finish_reason`)
-  for (const finish of finishes) if (!FINISHES.has(finish)) tell('finish', `finish_reason is ${finish}`)
+  if (!hasRole) report('role', 'no delta has the role')
+  if (finishes.length !== 1) report('finish', `${finishes.length} chunks have a finish_reason`)
+  for (const finish of finishes) if (!FINISHES.has(finish)) report('finish', `finish_reason is ${finish}`)
 
   const usages = chunks.filter(chunk => chunk['usage'] !== undefined && chunk['usage'] !== null)
-  if (usages.length !== 1) tell('usage', `${usages.length} chunks have usage`)
-  else if (list(usages[0]?.['choices']).length > 0) tell('usage', 'the chunk with usage has choices')
-  else if (chunks.at(-1) !== usages[0]) tell('usage', 'the chunk with usage is not the last one')
+  if (usages.length !== 1) report('usage', `${usages.length} chunks have usage`)
+  else if (list(usages[0]?.['choices']).length > 0) report('usage', 'the chunk with usage has choices')
+  else if (chunks.at(-1) !== usages[0]) report('usage', 'the chunk with usage is not the last one')
   return found
 }

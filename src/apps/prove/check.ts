@@ -1,6 +1,6 @@
 /** The contract of a check: one promise of a public interface, how it is tested, and what was observed. */
 import type { Proved, ProvedName } from './dialects.ts'
-import type { Asked, Tester } from './tester.ts'
+import type { ProbeAnswer, Tester } from './tester.ts'
 
 export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
 
@@ -65,7 +65,7 @@ export function skip(why: string): CheckVerdict {
 }
 
 /** Judges a reply by its status alone. */
-export function byStatus({ status }: Asked['reply'], isRight: boolean): CheckVerdict {
+export function byStatus({ status }: ProbeAnswer['reply'], isRight: boolean): CheckVerdict {
   return isRight ? pass(`${status}`) : fail(`status ${status}`)
 }
 
@@ -77,7 +77,7 @@ export function faultless(faults: readonly string[], seen: string): CheckVerdict
 }
 
 /** Words for a reply whose status surprises: `status 500: the message`. */
-export function statusOf({ reply, document }: Pick<Asked, 'reply' | 'document'>): string {
+export function statusOf({ reply, document }: Pick<ProbeAnswer, 'reply' | 'document'>): string {
   const error = (document as { error?: { message?: unknown } | null } | undefined)?.error
   const message = typeof error?.message === 'string' ? error.message : ''
   return `status ${reply.status}${message === '' ? '' : `: ${message}`}`

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Proved } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
-import type { Asked, Tester } from './tester.ts'
+import type { ProbeAnswer, Tester } from './tester.ts'
 
 export interface Spread {
   readonly samples: number
@@ -89,8 +89,8 @@ export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): 
   if (beforeMs === null) return null
   let events = 0
   for (let at = 0; at < CPU_STREAMS; at++) {
-    const asked: Asked = await tester.ask(proved, { stream: true, script: 'many' })
-    events += asked.stream.events.length
+    const answer: ProbeAnswer = await tester.ask(proved, { stream: true, script: 'many' })
+    events += answer.stream.events.length
   }
   const afterMs = cpuMs(pid)
   if (afterMs === null || events === 0) return null

@@ -86,7 +86,7 @@ export class FaultProvider {
   readonly #server: Server
   readonly #gates = new Map<string, Gate>()
   /** Requests for replies so far. */
-  asked = 0
+  answer = 0
   url = ''
 
   /** @param gateMs how long a piece waits for its reader */
@@ -145,7 +145,7 @@ export class FaultProvider {
     if (String(body['model']).includes(UNKNOWN_MODEL)) return refuse(404, 'The model does not exist')
     const fault = isChat ? chatFault(body) : responsesFault(body)
     if (fault !== null) return refuse(400, fault)
-    this.asked++
+    this.answer++
     const ask = READERS[isChat ? 'openai-chat' : 'openai-responses'](body, { model: '', stream: false })
     const [, script = 'plain', id = 'plain'] = /\[prove:([a-z-]+):([a-z0-9]+)\]/.exec(ask.lastUser) ?? []
     const speaker = isChat ? chatSpeaker : responsesSpeaker
@@ -268,12 +268,12 @@ const FAULTY_REPLIES: Readonly<Partial<Record<Script, FaultyReply>>> = {
 const FAULTY_STREAMS: Readonly<
   Partial<Record<Script, (frames: readonly Frame[], speaker: Speaker) => readonly Frame[]>>
 > = {
-  cut: begun,
-  stops: begun,
-  'broken-event': frames => [...begun(frames), other('data: {"id": "broken", "choices": [\n\n')],
+  cut: firstFrames,
+  stops: firstFrames,
+  'broken-event': frames => [...firstFrames(frames), other('data: {"id": "broken", "choices": [\n\n')],
   'error-event': (frames, speaker) => [
-    ...begun(frames),
-    other(speaker.failureFrame({ status: 500, message: 'Scripted failure' }, begun(frames).length)),
+    ...firstFrames(frames),
+    other(speaker.failureFrame({ status: 500, message: 'Scripted failure' }, firstFrames(frames).length)),
   ],
   comments: frames =>
     frames.flatMap(frame => [
@@ -283,7 +283,7 @@ const FAULTY_STREAMS: Readonly<
 }
 
 /** Up to the third piece of text. */
-function begun(frames: readonly Frame[]): readonly Frame[] {
+function firstFrames(frames: readonly Frame[]): readonly Frame[] {
   const tokens = frames.flatMap(({ kind }, at) => (kind === 'token' ? [at] : []))
   return frames.slice(0, (tokens[2] ?? 0) + 1)
 }

@@ -56,43 +56,43 @@ class Reading {
     const events = this.#seen.map(({ json }) => fields(json))
     for (const [at, { name }] of this.#seen.entries()) {
       const type = string(events[at]?.['type'])
-      if (type === '') this.#tell('names', `event ${at} has no type`)
-      else if (name === null) this.#tell('names', `event ${at} (${type}) has no event: field`)
-      else if (name !== type) this.#tell('names', `event ${at}: event: ${name}, but type ${type}`)
+      if (type === '') this.#report('names', `event ${at} has no type`)
+      else if (name === null) this.#report('names', `event ${at} (${type}) has no event: field`)
+      else if (name !== type) this.#report('names', `event ${at}: event: ${name}, but type ${type}`)
     }
     this.#numbers(events)
     this.#lifecycle(events)
     for (const event of events) this.#read(event)
-    for (const id of this.#open.keys()) this.#tell('items', `item ${id} was added and is never done`)
-    for (const key of this.#openParts) this.#tell('parts', `part ${key} was added and is never done`)
+    for (const id of this.#open.keys()) this.#report('items', `item ${id} was added and is never done`)
+    for (const key of this.#openParts) this.#report('parts', `part ${key} was added and is never done`)
     for (const [key, text] of this.#texts)
       if (text !== '' && !this.#wholes.has(key))
-        this.#tell('deltas', `the deltas of ${key} have no done event`)
+        this.#report('deltas', `the deltas of ${key} have no done event`)
     this.#final(fields(events.findLast(event => isTerminal(string(event['type'])))?.['response']))
     return this.#found
   }
 
-  #tell(rule: string, what: string): void {
+  #report(rule: string, what: string): void {
     this.#found.push({ rule, what })
   }
 
   #numbers(events: readonly Event[]): void {
     let last = -1
     for (const { sequence_number: number, type } of events) {
-      if (!Number.isInteger(number)) this.#tell('sequence', `${string(type)} has no sequence_number`)
+      if (!Number.isInteger(number)) this.#report('sequence', `${string(type)} has no sequence_number`)
       else if ((number as number) <= last || (last === -1 && number !== 0))
-        this.#tell('sequence', `${number} at ${string(type)} follows ${last === -1 ? 'nothing' : last}`)
+        this.#report('sequence', `${number} at ${string(type)} follows ${last === -1 ? 'nothing' : last}`)
       if (Number.isInteger(number)) last = number as number
     }
   }
 
   #lifecycle(events: readonly Event[]): void {
     if (events[0]?.['type'] !== 'response.created')
-      this.#tell('opening', `the first event is ${string(events[0]?.['type']) || 'none'}`)
+      this.#report('opening', `the first event is ${string(events[0]?.['type']) || 'none'}`)
     const ends = events.flatMap(({ type }, at) => (isTerminal(string(type)) ? [at] : []))
-    if (ends.length !== 1) this.#tell('terminal', `${ends.length} terminal events`)
+    if (ends.length !== 1) this.#report('terminal', `${ends.length} terminal events`)
     else if (ends[0] !== events.length - 1)
-      this.#tell('terminal', `${string(events.at(-1)?.['type'])} follows the terminal event`)
+      this.#report('terminal', `${string(events.at(-1)?.['type'])} follows the terminal event`)
     const ids = new Set<string>()
     for (const event of events) {
       if (!LIFECYCLE.has(string(event['type']))) continue
@@ -101,10 +101,10 @@ class Reading {
       const status = string(response['status'])
       const wanted = string(event['type']).slice('response.'.length)
       if (isTerminal(string(event['type'])) && status !== wanted)
-        this.#tell('terminal', `${string(event['type'])} carries the status ${status || 'none'}`)
+        this.#report('terminal', `${string(event['type'])} carries the status ${status || 'none'}`)
     }
     if (ids.size > 1 || ids.has(''))
-      this.#tell('ids', `the response has the ids ${[...ids].map(id => id || 'none').join(', ')}`)
+      this.#report('ids', `the response has the ids ${[...ids].map(id => id || 'none').join(', ')}`)
   }
 
   #read(event: Event): void {
@@ -124,10 +124,10 @@ class Reading {
 
   #added(item: Event, place: number): void {
     const id = string(item['id'])
-    if (id === '') this.#tell('items', `the item at ${place} has no id`)
-    if (this.#places.has(place)) this.#tell('items', `two items have the output_index ${place}`)
+    if (id === '') this.#report('items', `the item at ${place} has no id`)
+    if (this.#places.has(place)) this.#report('items', `two items have the output_index ${place}`)
     else if (place !== this.#places.size)
-      this.#tell('items', `the item after ${this.#places.size} others has the output_index ${place}`)
+      this.#report('items', `the item after ${this.#places.size} others has the output_index ${place}`)
     this.#places.add(place)
     this.#open.set(id, place)
   }
@@ -135,7 +135,7 @@ class Reading {
   #itemDone(item: Event, place: number): void {
     const id = string(item['id'])
     if (this.#open.get(id) !== place)
-      this.#tell('items', `item ${id || 'without id'} is done at ${place}, where it was never added`)
+      this.#report('items', `item ${id || 'without id'} is done at ${place}, where it was never added`)
     this.#open.delete(id)
     this.#done.push({ place, item })
     for (const [at, part] of list(item['content']).entries())
@@ -146,13 +146,13 @@ class Reading {
   #same(key: string, part: Event): void {
     const text = part['text'] ?? part['refusal']
     if (this.#texts.has(key) && typeof text === 'string' && text !== this.#texts.get(key))
-      this.#tell('deltas', `the text of ${key} differs from its deltas`)
+      this.#report('deltas', `the text of ${key} differs from its deltas`)
   }
 
   #belongs(event: Event, place: number): void {
     const id = string(event['item_id'])
     if (this.#open.get(id) !== place)
-      this.#tell(
+      this.#report(
         'items',
         `${string(event['type'])} belongs to ${id || 'no item'} at ${place}, which is not open`,
       )
@@ -160,10 +160,10 @@ class Reading {
 
   #part(verb: string, key: string): void {
     if (verb === 'added') {
-      if (this.#openParts.has(key)) this.#tell('parts', `part ${key} was added twice`)
+      if (this.#openParts.has(key)) this.#report('parts', `part ${key} was added twice`)
       this.#openParts.add(key)
     } else if (verb === 'done' && !this.#openParts.delete(key))
-      this.#tell('parts', `part ${key} is done, but was never added`)
+      this.#report('parts', `part ${key} is done, but was never added`)
   }
 
   #text(
@@ -174,14 +174,14 @@ class Reading {
     const key = index === null ? string(event['item_id']) : partKey(event, index)
     const isPart = index === 'content_index' && !string(event['type']).startsWith('response.reasoning')
     if (verb === 'delta') {
-      if (typeof event['delta'] !== 'string') this.#tell('deltas', `a delta of ${key} is not text`)
+      if (typeof event['delta'] !== 'string') this.#report('deltas', `a delta of ${key} is not text`)
       if (isPart && !this.#openParts.has(key))
-        this.#tell('parts', `a delta belongs to part ${key}, which is not open`)
+        this.#report('parts', `a delta belongs to part ${key}, which is not open`)
       this.#texts.set(key, (this.#texts.get(key) ?? '') + string(event['delta']))
     } else if (verb === 'done') {
       this.#wholes.add(key)
       if (event[whole] !== (this.#texts.get(key) ?? ''))
-        this.#tell('deltas', `${string(event['type'])} of ${key} differs from its deltas`)
+        this.#report('deltas', `${string(event['type'])} of ${key} differs from its deltas`)
     }
   }
 
@@ -191,14 +191,14 @@ class Reading {
       .toSorted((one, other) => one.place - other.place)
       .map(({ item }) => string(item['id']))
     if (output.join() !== done.join())
-      this.#tell(
+      this.#report(
         'final',
         `output has ${output.join(', ') || 'no items'}; ${done.join(', ') || 'no items'} were done`,
       )
     for (const [at, item] of list(response['output']).entries()) {
       const ended = this.#done.find(({ place }) => place === at)?.item
       if (ended !== undefined && textIn(fields(item)) !== textIn(ended))
-        this.#tell('final', `the text of item ${at} differs from that of its done event`)
+        this.#report('final', `the text of item ${at} differs from that of its done event`)
     }
     const status = response['status']
     const { input_tokens: input, output_tokens: output_, total_tokens: total } = fields(response['usage'])
@@ -206,7 +206,7 @@ class Reading {
       status !== 'failed' &&
       !(Number.isInteger(input) && Number.isInteger(output_) && Number.isInteger(total))
     )
-      this.#tell('usage', 'the terminal event has no usage')
+      this.#report('usage', 'the terminal event has no usage')
   }
 }
 

@@ -24,7 +24,7 @@ export function shapeFaults(document: unknown, rows: readonly ShapeRow[]): strin
       if (value === undefined) return isOptional ? [] : [`${at} is missing`]
       return kinds.some(kind => fits(value, kind))
         ? []
-        : [`${at} is ${told(value)}, not ${kinds.join(' or ')}`]
+        : [`${at} is ${shown(value)}, not ${kinds.join(' or ')}`]
     })
   })
 }
@@ -57,7 +57,7 @@ function valuesAt(document: unknown, parts: readonly string[]): Found[] {
   return found
 }
 
-function told(value: unknown): string {
+function shown(value: unknown): string {
   const text = JSON.stringify(value) ?? 'undefined'
   return text.length <= 40 ? text : `${text.slice(0, 37)}...`
 }

@@ -3,7 +3,7 @@ import { PROVED, type Proved } from './dialects.ts'
 import { isNoAnswer } from './faults.ts'
 import { PROVIDER_MODEL } from './provider.ts'
 import { fields, list, objectOf, string } from './sse.ts'
-import { type Asked, Samples, Tester, type TesterDeps } from './tester.ts'
+import { type ProbeAnswer, Samples, Tester, type TesterDeps } from './tester.ts'
 
 /** The gateway cannot be proved: it is away, refuses the key, or has no model. */
 export class ProveFault extends Error {
@@ -19,10 +19,10 @@ export interface Surveyed {
 }
 
 /** For checks that ask in their own way: no more than the model is found out. @throws ProveFault, RationSpent */
-export async function surveyModel(given: TesterDeps): Promise<Surveyed> {
-  const model = given.target.model || (await firstModel(given))
+export async function surveyModel(testerDeps: TesterDeps): Promise<Surveyed> {
+  const model = testerDeps.target.model || (await firstModel(testerDeps))
   return {
-    deps: { ...given, target: { ...given.target, model } },
+    deps: { ...testerDeps, target: { ...testerDeps.target, model } },
     samples: new Samples(),
     proved: [],
     absent: [],
@@ -30,26 +30,28 @@ export async function surveyModel(given: TesterDeps): Promise<Surveyed> {
 }
 
 /** @param deps with the model that was asked for, or an empty one @throws ProveFault, RationSpent */
-export async function survey(given: TesterDeps): Promise<Surveyed> {
-  const model = given.target.model || (await firstModel(given))
-  let deps: TesterDeps = { ...given, target: { ...given.target, model } }
+export async function survey(testerDeps: TesterDeps): Promise<Surveyed> {
+  const model = testerDeps.target.model || (await firstModel(testerDeps))
+  let deps: TesterDeps = { ...testerDeps, target: { ...testerDeps.target, model } }
   const samples = new Samples()
   const proved: Proved[] = []
   const absent: { proved: Proved; why: string }[] = []
   for (const each of PROVED) {
-    let asked = await tried(new Tester(deps, new Samples()), each)
-    const isField = each.name === 'chat' && asked.reply.status === 400 && /max_tokens/.test(asked.reply.text)
+    let answer = await tried(new Tester(deps, new Samples()), each)
+    const isField =
+      each.name === 'chat' && answer.reply.status === 400 && /max_tokens/.test(answer.reply.text)
     if (isField) {
       deps = { ...deps, target: { ...deps.target, maxTokensField: 'max_completion_tokens' } }
-      asked = await tried(new Tester(deps, new Samples()), each)
+      answer = await tried(new Tester(deps, new Samples()), each)
     }
-    const { status } = asked.reply
-    const known = asked
-    if (status === 401 || status === 403) throw new ProveFault(`the gateway refused the key: ${told(asked)}`)
+    const { status } = answer.reply
+    const known = answer
+    if (status === 401 || status === 403)
+      throw new ProveFault(`the gateway refused the key: ${shown(answer)}`)
     if (status === 200) {
       proved.push(each)
       await samples.of(`${each.name} whole`, () => Promise.resolve(known))
-    } else absent.push({ proved: each, why: told(asked) })
+    } else absent.push({ proved: each, why: shown(answer) })
   }
   if (proved.length > 0) return { deps, samples, proved, absent }
   const why = absent.map(({ proved: { path }, why: reason }) => `${path}: ${reason}`).join('; ')
@@ -58,7 +60,7 @@ export async function survey(given: TesterDeps): Promise<Surveyed> {
   )
 }
 
-async function tried(tester: Tester, proved: Proved): Promise<Asked> {
+async function tried(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
   try {
     return await tester.ask(proved)
   } catch (error) {
@@ -91,7 +93,7 @@ async function firstModel(deps: TesterDeps): Promise<string> {
   }
 }
 
-function told({ reply, document }: Asked): string {
+function shown({ reply, document }: ProbeAnswer): string {
   const { message } = fields(fields(document)['error'])
   return `status ${reply.status}${typeof message === 'string' ? `, ${message}` : ''}`
 }

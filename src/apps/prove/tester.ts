@@ -61,7 +61,7 @@ export interface AskOptions extends ReadOptions {
 type KeyHeader = 'authorization' | 'x-goog-api-key'
 type HeadOptions = Pick<AskOptions, 'key' | 'isRoot' | 'keyHeader' | 'headers'>
 
-export interface Asked {
+export interface ProbeAnswer {
   /** In the mark of its prompt. */
   readonly id: string
   readonly reply: SeenReply
@@ -95,9 +95,9 @@ export class Samples {
 
   /** The names of one type begin alike. */
   of<T>(name: string, ask: () => Promise<T>): Promise<T> {
-    const asked = (this.#asked.get(name) as Promise<T> | undefined) ?? ask()
-    this.#asked.set(name, asked)
-    return asked
+    const answer = (this.#asked.get(name) as Promise<T> | undefined) ?? ask()
+    this.#asked.set(name, answer)
+    return answer
   }
 }
 
@@ -130,16 +130,16 @@ export class Tester {
   }
 
   /** A reply that several checks look at. */
-  async sample(proved: Proved, name: SampleName): Promise<Asked>
-  async sample(proved: Proved, name: string, options: AskOptions): Promise<Asked>
+  async sample(proved: Proved, name: SampleName): Promise<ProbeAnswer>
+  async sample(proved: Proved, name: string, options: AskOptions): Promise<ProbeAnswer>
   async sample(
     proved: Proved,
     name: string,
     options = SAMPLES[name as SampleName] as AskOptions,
-  ): Promise<Asked> {
-    const asked = await this.#samples.of(`${proved.name} ${name}`, () => this.ask(proved, options))
-    this.repeat = asked.repeat
-    return asked
+  ): Promise<ProbeAnswer> {
+    const answer = await this.#samples.of(`${proved.name} ${name}`, () => this.ask(proved, options))
+    this.repeat = answer.repeat
+    return answer
   }
 
   /** Asks once, however many checks look at it. */
@@ -164,7 +164,7 @@ export class Tester {
   }
 
   /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
-  async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<Asked> {
+  async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<ProbeAnswer> {
     const body = this.body(proved, options, id)
     const repeat = this.#curl(proved.path, 'POST', body, options)
     const reply = await this.request('POST', proved.path, body, options)

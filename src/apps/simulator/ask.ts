@@ -51,7 +51,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
     ask(body, {
       model: textOf(body['model']),
       stream: body['stream'] === true,
-      said: [{ by: 'system', text: textOf(body['instructions']) }, ...responsesInput(body['input'])],
+      parts: [{ by: 'system', text: textOf(body['instructions']) }, ...responsesInput(body['input'])],
       tools: choose(listOf(body['tools']).flatMap(responsesTool), body['tool_choice']),
       json: jsonFormat(fieldsOf(fieldsOf(body['text'])['format'])),
       maxTokens: numberOf(body['max_output_tokens']),
@@ -60,7 +60,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
     ask(body, {
       model: textOf(body['model']),
       stream: body['stream'] === true,
-      said: listOf(body['messages']).map(chatMessage),
+      parts: listOf(body['messages']).map(chatMessage),
       tools: choose(listOf(body['tools']).flatMap(chatTool), body['tool_choice']),
       json: chatJson(fieldsOf(body['response_format'])),
       maxTokens: numberOf(body['max_completion_tokens']) ?? numberOf(body['max_tokens']),
@@ -69,7 +69,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
     ask(body, {
       model: textOf(body['model']),
       stream: body['stream'] === true,
-      said: [
+      parts: [
         { by: 'system', text: partsText(body['system']) },
         ...listOf(body['messages']).flatMap(anthropicMessage),
       ],
@@ -81,7 +81,7 @@ export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFac
     ask(body, {
       model: path.model,
       stream: path.stream,
-      said: [
+      parts: [
         {
           by: 'system',
           text: partsText(fieldsOf(body['systemInstruction'] ?? body['system_instruction'])['parts']),
@@ -101,10 +101,10 @@ interface PathFacts {
 }
 
 type Parsed = Pick<SimAsk, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> & {
-  readonly said: readonly Said[]
+  readonly parts: readonly Said[]
 }
 
-function ask(body: SimFields, { said, ...rest }: Parsed): SimAsk {
+function ask(body: SimFields, { parts: said, ...rest }: Parsed): SimAsk {
   const lastUserAt = said.findLastIndex(step => step.by === 'user')
   return {
     ...rest,
@@ -158,25 +158,25 @@ function chatMessage(raw: unknown): Said {
 
 function anthropicMessage(raw: unknown): Said[] {
   const message = fieldsOf(raw)
-  const said: Said[] = listOf(message['content'])
+  const parts: Said[] = listOf(message['content'])
     .map(fieldsOf)
     .filter(part => part['type'] === 'tool_result')
     .map(part => ({ by: 'tool', text: partsText(part['content']) }))
   const text = partsText(message['content'])
   // Tool results travel as a user message; one without words of its own is no user turn.
-  if (text !== '' || said.length === 0) said.unshift({ by: speaker(message['role']), text })
-  return said
+  if (text !== '' || parts.length === 0) parts.unshift({ by: speaker(message['role']), text })
+  return parts
 }
 
 function geminiContent(raw: unknown): Said[] {
   const content = fieldsOf(raw)
-  const said: Said[] = listOf(content['parts'])
+  const parts: Said[] = listOf(content['parts'])
     .map(part => fieldsOf(fieldsOf(part)['functionResponse']))
     .filter(part => 'response' in part)
     .map(part => ({ by: 'tool', text: geminiOutput(fieldsOf(part['response'])) }))
   const text = partsText(content['parts'])
-  if (text !== '' || said.length === 0) said.unshift({ by: speaker(content['role']), text })
-  return said
+  if (text !== '' || parts.length === 0) parts.unshift({ by: speaker(content['role']), text })
+  return parts
 }
 
 function geminiOutput(response: SimFields): string {

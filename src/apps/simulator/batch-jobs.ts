@@ -44,7 +44,7 @@ export interface SimJob {
   readonly createdMs: number
   readonly lines: readonly SimJobLine[]
   /** The client's own words: metadata, or a name. */
-  readonly given: SimFields
+  readonly fields: SimFields
   readonly inputFile: string | null
   readonly fault: SimJobFault
   /** Questions for its state so far. */
@@ -101,7 +101,7 @@ export class SimBatches {
   }
 
   addJob(
-    made: Pick<SimJob, 'api' | 'lines' | 'given' | 'inputFile' | 'fault'> & { readonly prefix: string },
+    made: Pick<SimJob, 'api' | 'lines' | 'fields' | 'inputFile' | 'fault'> & { readonly prefix: string },
   ): SimJob {
     const { prefix, ...job } = made
     const added: SimJob = {
@@ -167,8 +167,8 @@ function endOf({ end }: SimJobFault): SimJobEnd {
   return end === 'busy' ? 'failed' : (end ?? 'completed')
 }
 
-function keep<Kept extends { readonly id: string }>(map: Map<string, Kept>, kept: Kept): void {
-  map.set(kept.id, kept)
+function keep<Kept extends { readonly id: string }>(map: Map<string, Kept>, value: Kept): void {
+  map.set(value.id, value)
   const [oldest] = map.keys()
   if (map.size > KEPT_MAX && oldest !== undefined) map.delete(oldest)
 }

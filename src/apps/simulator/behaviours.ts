@@ -111,9 +111,9 @@ export function behaviourOf(model: string): ((ask: SimAsk) => SimReply) | null {
   if (match === null) return null
   const known = SIM_MODELS.find(row => row.name === match[1])
   if (known === undefined) return null
-  const given = (match[2] ?? '').split('-').slice(1).map(Number)
-  if (given.length > known.numbers.length) return null
-  const numbers = known.numbers.map((number, at) => Math.min(given[at] ?? number.byDefault, number.max))
+  const figures = (match[2] ?? '').split('-').slice(1).map(Number)
+  if (figures.length > known.numbers.length) return null
+  const numbers = known.numbers.map((number, at) => Math.min(figures[at] ?? number.byDefault, number.max))
   return ask => ANSWERS[known.name](ask, numbers)
 }
 
@@ -252,8 +252,8 @@ const MAX_DIMENSIONS = 4096
 export function embeddingsReply(model: string, body: SimFields): unknown {
   const match = /^embed(?:-(\d{1,4}))?$/.exec(model)
   if (match === null) return null
-  const asked = numberOf(body['dimensions']) ?? Number(match[1] ?? DEFAULT_DIMENSIONS)
-  const dimensions = Math.min(Math.max(1, Math.floor(asked)), MAX_DIMENSIONS)
+  const length = numberOf(body['dimensions']) ?? Number(match[1] ?? DEFAULT_DIMENSIONS)
+  const dimensions = Math.min(Math.max(1, Math.floor(length)), MAX_DIMENSIONS)
   const input: unknown = body['input']
   // A list of numbers is one text given as tokens.
   const texts = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]

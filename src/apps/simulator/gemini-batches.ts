@@ -41,8 +41,8 @@ export function makeOperation(
   )
   const fault = batches.faultOf(model)
   if (fault.status !== undefined) return refused(fault.status, 'Simulated failure')
-  const given = { displayName: textOf(batch['displayName']) }
-  return ok(operation(batches.addJob({ prefix: 'gem', api: 'gemini', lines, given, inputFile, fault })))
+  const fields = { displayName: textOf(batch['displayName']) }
+  return ok(operation(batches.addJob({ prefix: 'gem', api: 'gemini', lines, fields, inputFile, fault })))
 }
 
 const GEMINI_STATES = {
@@ -59,7 +59,7 @@ export function operation(job: SimJob): unknown {
     name: `batches/${job.id}`,
     metadata: {
       '@type': 'type.googleapis.com/google.ai.generativelanguage.v1main.GenerateContentBatch',
-      ...job.given,
+      ...job.fields,
       createTime: iso(job.createdMs),
       inputConfig: { fileName: job.inputFile },
       state: end === null ? `BATCH_STATE_${job.polls === 0 ? 'PENDING' : 'RUNNING'}` : GEMINI_STATES[end],

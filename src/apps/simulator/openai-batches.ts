@@ -44,8 +44,8 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
   if (lines.some(({ path }) => path !== body['endpoint'])) return refused(400, 'Another endpoint in a line')
   const fault = batches.faultOf(textOf(lines[0]?.body['model']))
   if (fault.status !== undefined) return refused(fault.status, 'Simulated failure')
-  const given = fieldsOf(body['metadata'])
-  return ok(openaiBatch(batches.addJob({ prefix: 'batch_', api: 'openai', lines, given, inputFile, fault })))
+  const fields = fieldsOf(body['metadata'])
+  return ok(openaiBatch(batches.addJob({ prefix: 'batch_', api: 'openai', lines, fields, inputFile, fault })))
 }
 
 const OPENAI_STATES = ['validating', 'in_progress', 'finalizing'] as const
@@ -65,7 +65,7 @@ export function openaiBatch(job: SimJob): unknown {
       ? { output_file_id: `file-${OUTPUT}${job.id}`, error_file_id: `file-err-${job.id}` }
       : { output_file_id: null, error_file_id: null }),
     request_counts: { total: job.lines.length, completed: 0, failed: 0 },
-    metadata: job.given,
+    metadata: job.fields,
     errors:
       job.end === 'failed'
         ? { object: 'list', data: [{ code: failureCode(job), message: 'Simulated failure', line: null }] }

@@ -213,8 +213,8 @@ class Simulation implements Sim {
     const behaviour = behaviourOf(model)
     const fault = this.#faultOf(model)
     const proper = ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
-    const said = fault?.reply ?? proper
-    const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, said, this.#clock), response, this.#clock)
+    const sent = fault?.reply ?? proper
+    const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, sent, this.#clock), response, this.#clock)
     this.#watch(reply, noted)
 
     const refuse = (status: number, message: string): void =>

@@ -24,9 +24,9 @@ export const responsesSpeaker: Speaker = {
     let sequence = 0
     const emit: Emit = (kind, type, fields) =>
       namedFrame(kind, type, { type, ...fields, sequence_number: sequence++ })
-    const begun = resource(speech, { status: 'in_progress', output: [], usage: null })
-    yield emit('open', 'response.created', { response: begun })
-    yield emit('open', 'response.in_progress', { response: begun })
+    const opening = resource(speech, { status: 'in_progress', output: [], usage: null })
+    yield emit('open', 'response.created', { response: opening })
+    yield emit('open', 'response.in_progress', { response: opening })
     const output: Item[] = []
     for (const plan of plans(speech)) output.push(yield* itemFrames(plan, speech, emit))
     const ended = finishResource(speech, output)
@@ -145,7 +145,7 @@ function doneItem(plan: Plan, speech: Speech): Item {
 }
 
 function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech | null = null): Item {
-  const begun = speech === null
+  const isFirst = speech === null
   if (part.kind === 'call') {
     const callId = `call_${id.slice(id.indexOf('_') + 1)}`
     return part.custom
@@ -153,7 +153,13 @@ function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech
       : { id, type: 'function_call', status, call_id: callId, name: part.name, arguments: text }
   }
   if (part.kind !== 'reasoning') {
-    return { id, type: 'message', status, role: 'assistant', content: begun ? [] : [contentPart(part, text)] }
+    return {
+      id,
+      type: 'message',
+      status,
+      role: 'assistant',
+      content: isFirst ? [] : [contentPart(part, text)],
+    }
   }
   const include = speech?.ask.body['include']
   const sealed = Array.isArray(include) && include.includes('reasoning.encrypted_content')
@@ -161,8 +167,8 @@ function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech
     id,
     type: 'reasoning',
     ...(part.form === 'summary'
-      ? { summary: begun ? [] : [{ type: 'summary_text', text }] }
-      : { summary: [], content: begun ? [] : [contentPart(part, text)] }),
+      ? { summary: isFirst ? [] : [{ type: 'summary_text', text }] }
+      : { summary: [], content: isFirst ? [] : [contentPart(part, text)] }),
     ...(sealed ? { encrypted_content: Buffer.from(text).toString('base64') } : {}),
   }
 }

@@ -25,7 +25,7 @@ function completed(family: MetricFamily, declaration: Declaration): MetricFamily
   for (const { labels, metricName } of family.values)
     if (metricName === undefined || metricName.endsWith('_count')) seen.set(keyOf(names, labels), labels)
   const zeros: MetricSample[] = []
-  const begun = new Set<string>()
+  const started = new Set<string>()
   const begin = (known: Labels): void => {
     // Labels with another value than those of the declaration keep it: a route or a provider that was seen.
     const choices = names.map(name => {
@@ -34,8 +34,8 @@ function completed(family: MetricFamily, declaration: Declaration): MetricFamily
       return value === undefined || values.includes(String(value)) ? values : [value]
     })
     const group = choices.map(values => (values.length === 1 ? values[0] : '')).join('\n')
-    if (begun.has(group)) return
-    begun.add(group)
+    if (started.has(group)) return
+    started.add(group)
     for (const labels of combinations(names, choices))
       if (!seen.has(keyOf(names, labels))) addZeros(zeros, declaration, labels)
   }

@@ -60,8 +60,8 @@ export const gemini: BatchService = {
     const job = await calls.get({ path: `/${jobOf(name)}` })
     const file = responsesFileOf(job)
     if (file === null) return
-    const place = { root: '/download', path: `/${file}:download`, query: { alt: 'media' } }
-    for await (const page of calls.lines(place)) yield page.map(lineOf).filter(line => line !== null)
+    const call = { root: '/download', path: `/${file}:download`, query: { alt: 'media' } }
+    for await (const page of calls.lines(call)) yield page.map(lineOf).filter(line => line !== null)
   },
   async remove(calls, name) {
     const job = await jobOrNull(calls, name)

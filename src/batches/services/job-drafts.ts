@@ -146,12 +146,12 @@ export class JobDrafts {
   lost(lines: readonly HeldLine[]): void {
     const names = new Set(lines.map(nameOf))
     for (const draft of this.#all()) {
-      const kept = draft.lines.filter(({ line }) => !names.has(nameOf(line)))
-      if (kept.length === draft.lines.length) continue
+      const rest = draft.lines.filter(({ line }) => !names.has(nameOf(line)))
+      if (rest.length === draft.lines.length) continue
       for (const { line, reservation } of draft.lines) {
         if (names.has(nameOf(line))) reservation?.settle(NOTHING)
       }
-      draft.lines.splice(0, draft.lines.length, ...kept)
+      draft.lines.splice(0, draft.lines.length, ...rest)
     }
   }
 

@@ -146,7 +146,7 @@ export class JobWork {
       this.#lines.mayBeRecorded ||= claim.fence !== this.#claim.fence
       this.#claim = claim
       this.#access = null
-      this.#held ??= await this.#hold()
+      this.#held ??= await this.#reserve()
       try {
         await this.#advance(await this.#open())
         this.#failures = 0
@@ -234,8 +234,8 @@ export class JobWork {
   ): Promise<void> {
     const { service, calls } = access
     const seen = new Set<number>()
-    const told = state.error === null ? null : calls.told(state.error)
-    if (told === null || told.metadata?.['provider_status'] !== GONE) {
+    const failure = state.error === null ? null : calls.shownError(state.error)
+    if (failure === null || failure.metadata?.['provider_status'] !== GONE) {
       for await (const page of service.lines(calls, name)) {
         const ends = new Map<number, LineEnd>()
         for (const { id, end } of page) {
@@ -254,10 +254,10 @@ export class JobWork {
     }
     await this.#takeRest(
       access,
-      told === null ? { kind: state.unrun ?? 'missing' } : { kind: 'error', error: told },
+      failure === null ? { kind: state.unrun ?? 'missing' } : { kind: 'error', error: failure },
     )
     if (this.#deps.signal.aborted || this.isOver) return
-    await this.#close(told === null ? 'ended' : 'failed')
+    await this.#close(failure === null ? 'ended' : 'failed')
   }
 
   /** Fails all lines because the service does not take the job. */
@@ -279,7 +279,7 @@ export class JobWork {
   }
 
   /** Reserves again what the job may cost, after a restart. */
-  async #hold(): Promise<Reservation> {
+  async #reserve(): Promise<Reservation> {
     const { reserved, credentialId } = this.job
     if (reserved === '0') return FREE
     const { caller } = await this.#lines.caller()

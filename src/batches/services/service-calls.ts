@@ -73,7 +73,7 @@ export class ServiceCalls {
   }
 
   /** A failure that was told in a reply, without secrets and with the name of its provider. */
-  told(error: GatewayError): GatewayError {
+  shownError(error: GatewayError): GatewayError {
     const { provider, key } = this.#deps
     return failureInReply(error, { secrets: key.secrets, providerName: provider.name })
   }

@@ -37,9 +37,9 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
       ending.abort(new GatewayError('provider_unavailable', 'it did not answer within 5 s')),
     )
     const job = { provider: provider.slug, credentialId: credential?.id ?? null, upstreamModel, format }
-    const asked = AbortSignal.any([signal, ending.signal])
+    const bounded = AbortSignal.any([signal, ending.signal])
     try {
-      const { service, calls } = await accessService(deps, batch, job, asked)
+      const { service, calls } = await accessService(deps, batch, job, bounded)
       await service.find(calls, { mark: MARK, sinceMs: deps.clock.nowMs(), lines: 0, known: new Set() })
     } catch (thrown) {
       signal.throwIfAborted()

@@ -159,8 +159,8 @@ export class ServiceRunner {
   }
 
   #maySubmit(provider: string): boolean {
-    const asked = [...this.#submitting.keys()].map(({ facts }) => facts.provider)
-    return hasPlace(asked, provider, SUBMISSIONS_MAX)
+    const providers = [...this.#submitting.keys()].map(({ facts }) => facts.provider)
+    return hasPlace(providers, provider, SUBMISSIONS_MAX)
   }
 
   /** Rejects with the error of the Store: the draft stays. */
@@ -189,7 +189,7 @@ export class ServiceRunner {
     }
     const taken = new Set(opened.lines.map(({ number }) => number))
     const texts = drafted.filter(({ line }) => taken.has(line.number)).map(({ text }) => text)
-    const held = await this.#hold(draft, reserved)
+    const held = await this.#reserve(draft, reserved)
     const { job, claim } = opened
     const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, { job, claim, held })
     this.#works.set(nameOf(job), work)
@@ -201,7 +201,7 @@ export class ServiceRunner {
   }
 
   /** One reservation in place of those of all lines. Null: the next visit makes it. */
-  async #hold(draft: JobDraft, reserved: bigint): Promise<Reservation | null> {
+  async #reserve(draft: JobDraft, reserved: bigint): Promise<Reservation | null> {
     const { quota, keyOf, log } = this.#deps
     try {
       if (reserved === 0n) return null

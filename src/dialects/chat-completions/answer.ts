@@ -36,12 +36,12 @@ export function inputOf(item: CallItem): string {
   return item.type === 'custom_tool_call' ? item.input : item.arguments
 }
 
-/** A call of the client's; `said`: its arguments or input so far. */
-export function chatCall(item: CallItem, index: number, said: string): ChatFields {
+/** A call of the client's; `argumentsText`: its arguments or input so far. */
+export function chatCall(item: CallItem, index: number, argumentsText: string): ChatFields {
   const { call_id: id, name } = item
   return item.type === 'custom_tool_call'
-    ? { index, id, type: 'custom', custom: { name, input: said } }
-    : { index, id, type: 'function', function: { name, arguments: said } }
+    ? { index, id, type: 'custom', custom: { name, input: argumentsText } }
+    : { index, id, type: 'function', function: { name, arguments: argumentsText } }
 }
 
 /** Calls count whatever the provider said of its end: clients run tools for this reason alone. */
@@ -119,14 +119,14 @@ export function serverToolCall(item: HostedItem): ChatFields | null {
   if (ours === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
   if (ours?.name === 'image_generation') return null
   const { asked, gave } = askedAndGave(item)
-  const told = item['arguments']
+  const argumentsText = item['arguments']
   const id = item['call_id']
   const mcp = item.type === 'mcp_call' ? item['name'] : null
   return {
     type: 'reasoning.server_tool_call',
     tool_name: typeof mcp === 'string' ? mcp : (ours?.name ?? item.type.replace(/_call$/, '')),
-    arguments: typeof told === 'string' ? told : JSON.stringify(asked),
-    result: JSON.stringify(typeof told === 'string' ? { ...asked, ...gave } : gave),
+    arguments: typeof argumentsText === 'string' ? argumentsText : JSON.stringify(asked),
+    result: JSON.stringify(typeof argumentsText === 'string' ? { ...asked, ...gave } : gave),
     tool_call_id: typeof id === 'string' ? id : item.id,
   }
 }

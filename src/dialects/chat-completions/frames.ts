@@ -158,10 +158,10 @@ export class ChatFrames implements FrameWriter {
     return this.#open(outputIndex, item, '')
   }
 
-  #open(outputIndex: number, item: CallItem, said: string): string {
+  #open(outputIndex: number, item: CallItem, argumentsText: string): string {
     const index = this.#calls.size
     this.#calls.set(outputIndex, index)
-    return this.#fields({ tool_calls: [chatCall(item, index, said)] })
+    return this.#fields({ tool_calls: [chatCall(item, index, argumentsText)] })
   }
 
   #input(outputIndex: number, kind: string, field: string, delta: string): string {
@@ -279,13 +279,13 @@ class ReasoningFrames {
   /** Members of a delta as JSON, without braces. */
   piece(item: OutputItem | undefined, kind: Entry['kind'], part: number, delta: string): string {
     let entry = this.#current
-    let told = delta
+    let text = delta
     if (entry === null || entry.item !== item || entry.kind !== kind || entry.part !== part) {
       entry = this.#open(item, kind, part)
-      if (this.#spoke) told = REASONING_BREAK + delta
+      if (this.#spoke) text = REASONING_BREAK + delta
       this.#spoke = true
     }
-    return `"reasoning":${JSON.stringify(told)},"reasoning_details":[${entry.before}${JSON.stringify(delta)}${entry.after}]`
+    return `"reasoning":${JSON.stringify(text)},"reasoning_details":[${entry.before}${JSON.stringify(delta)}${entry.after}]`
   }
 
   /** The entry with the next number. */
@@ -294,11 +294,11 @@ class ReasoningFrames {
   }
 
   /** Signature and encrypted part of a finished reasoning item. `begun`: the item as it was announced. */
-  seals(begun: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
+  seals(firstForm: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
     const { signature, encrypted } = reasoningSeals(item)
     const details: ChatFields[] = []
     if (signature !== null) {
-      const index = begun === undefined ? undefined : this.#lastText.get(begun)
+      const index = firstForm === undefined ? undefined : this.#lastText.get(firstForm)
       details.push(index === undefined ? this.numbered(signature) : { ...signature, index })
     }
     if (encrypted !== null) details.push(this.numbered(encrypted))

@@ -55,8 +55,8 @@ export class ChatConversation {
     const calls = message.tool_calls ?? []
     const { signatures, found } = reasoningItems(message, calls)
     if (found.length > 0) items.push(...found)
-    const said = assistantContent(message, index)
-    if (said !== null) items.push({ type: 'message', role: 'assistant', content: said })
+    const parts = assistantContent(message, index)
+    if (parts !== null) items.push({ type: 'message', role: 'assistant', content: parts })
     for (const image of message.images ?? []) items.push(drawnItem(image.image_url.url, items.length))
     for (const call of calls) {
       const item = this.#call(call)

@@ -39,7 +39,7 @@ export function reasoningItems(message: ChatAssistantMessage, calls: readonly Ch
   if (details == null || details.length === 0)
     return words === '' ? NOTHING : { ...NOTHING, found: [plain(words)] }
   const reader = new DetailReader(new Set(calls.map(call => call.id)))
-  for (const detail of details) reader.take(detail)
+  for (const detail of details) reader.add(detail)
   const { found, signatures, reasoned } = reader.finish()
   return { found: reasoned || words === '' ? found : [plain(words), ...found], signatures }
 }
@@ -59,18 +59,19 @@ class DetailReader {
     this.#callIds = callIds
   }
 
-  take(detail: ReasoningDetail): void {
+  add(detail: ReasoningDetail): void {
     switch (detail.type) {
       case 'reasoning.text': {
         const { signature } = detail
-        if (detail.text != null && detail.text !== '') this.#say('reasoning_text', detail.text, detail)
+        if (detail.text != null && detail.text !== '') this.#addText('reasoning_text', detail.text, detail)
         if (signature == null || signature === '') return
         const open = this.#sealable(detail, 'signature')
         open.signature = signature
         return
       }
       case 'reasoning.summary':
-        if (detail.summary != null && detail.summary !== '') this.#say('summary_text', detail.summary, detail)
+        if (detail.summary != null && detail.summary !== '')
+          this.#addText('summary_text', detail.summary, detail)
         return
       case 'reasoning.encrypted': {
         if (detail.id != null && this.#callIds.has(detail.id)) {
@@ -94,7 +95,7 @@ class DetailReader {
     return { found: this.#found, signatures: this.#signatures, reasoned: this.#reasoned }
   }
 
-  #say(type: Piece['type'], text: string, detail: Origin): void {
+  #addText(type: Piece['type'], text: string, detail: Origin): void {
     const open = this.#opened(detail, false)
     const index = detail.index ?? null
     const last = open.pieces.at(-1)

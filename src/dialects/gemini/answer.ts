@@ -37,7 +37,7 @@ export class SealCarrier {
     return this.#items.length === 0
   }
 
-  take(item: OutputItem): void {
+  add(item: OutputItem): void {
     const carried = carriedItem(item)
     if (carried !== null) this.#items.push(carried)
   }
@@ -60,14 +60,14 @@ export class SealCarrier {
 export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean): readonly AnswerPart[] {
   switch (item.type) {
     case 'message': {
-      const said = (item as MessageItem).content
+      const content = (item as MessageItem).content
         .map(part => (part.type === 'output_text' ? part.text : ''))
         .join('')
-      return said === '' ? [] : [{ text: said, ...carrier.release() }]
+      return content === '' ? [] : [{ text: content, ...carrier.release() }]
     }
     case 'reasoning': {
       const thought = shows ? thoughtText(item as ReasoningItem) : ''
-      carrier.take(item)
+      carrier.add(item)
       return thought === '' ? [] : [{ text: thought, thought: true }]
     }
     case 'function_call':
@@ -108,7 +108,7 @@ export function hostedParts(item: HostedItem, carrier: SealCarrier): readonly An
   const image = drawnImage(item)
   if (image !== null) return [{ ...imagePart(image, item), ...carrier.release() }]
   if (item.type === 'code_interpreter_call') return codeParts(item, carrier)
-  carrier.take(item)
+  carrier.add(item)
   return []
 }
 
@@ -174,11 +174,11 @@ export function endOf(response: ResponseResource): GeminiFields {
 function finishOf(reason: string | undefined, native: string, output: readonly OutputItem[]): GeminiFields {
   if (reason === 'max_output_tokens') return { finishReason: 'MAX_TOKENS' }
   const refusal = refusalIn(output)
-  const said = refusal === '' ? {} : { finishMessage: refusal }
+  const finishMessage = refusal === '' ? {} : { finishMessage: refusal }
   if (reason === 'content_filter')
-    return { finishReason: NATIVE_FILTERS.has(native) ? native : 'SAFETY', ...said }
+    return { finishReason: NATIVE_FILTERS.has(native) ? native : 'SAFETY', ...finishMessage }
   if (output.some(isCall)) return { finishReason: 'STOP' }
-  if (refusal !== '') return { finishReason: 'SAFETY', ...said }
+  if (refusal !== '') return { finishReason: 'SAFETY', ...finishMessage }
   return { finishReason: NATIVE_ENDS.has(native) ? native : 'STOP' }
 }
 

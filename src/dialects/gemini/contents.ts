@@ -49,11 +49,11 @@ export class GeminiConversation {
     if (!ROLES.has(role)) throw refuseField(`contents[${index}].role`, 'must be user or model')
     const parts = content.parts ?? []
     if (parts.length === 0) {
-      const said = role === 'model' ? 'assistant' : 'user'
-      this.#push({ type: 'message', role: said, content: '' }, index, null)
+      const itemRole = role === 'model' ? 'assistant' : 'user'
+      this.#push({ type: 'message', role: itemRole, content: '' }, index, null)
     } else if (parts.length === 1 && role !== 'model' && isPlainText(parts[0])) {
       this.#push({ type: 'message', role: 'user', content: parts[0]?.text }, index, 0)
-    } else if (role === 'model') new ModelTurn(this.#said(index), this.#open, index).take(parts)
+    } else if (role === 'model') new ModelTurn(this.#said(index), this.#open, index).add(parts)
     else this.#user(parts, index)
   }
 
@@ -79,9 +79,9 @@ export class GeminiConversation {
 
   #result(result: NonNullable<Part['functionResponse']>, index: number, at: number): PartItem {
     const { id, name, response, parts } = result
-    const said = responseText(response ?? {})
+    const outputText = responseText(response ?? {})
     const media = (parts ?? []).map(part => mediaPart(part) ?? unknownPart(part as Part, 'input_text'))
-    const output = media.length === 0 ? said : [{ type: 'input_text', text: said }, ...media]
+    const output = media.length === 0 ? outputText : [{ type: 'input_text', text: outputText }, ...media]
     return { type: 'function_call_output', call_id: this.#callOf(id ?? '', name, index, at), output }
   }
 
@@ -127,7 +127,7 @@ class ModelTurn {
     this.#index = index
   }
 
-  take(parts: readonly Part[]): void {
+  add(parts: readonly Part[]): void {
     const carried = parts.map(({ thoughtSignature }) =>
       thoughtSignature == null || thoughtSignature === '' ? null : itemsIn(thoughtSignature),
     )
@@ -173,10 +173,10 @@ class ModelTurn {
       this.#add(ownThought(signature), at)
     }
     if (text === '') return
-    this.#say({ type: 'output_text', text }, at)
+    this.#addPart({ type: 'output_text', text }, at)
   }
 
-  #say(part: PartItem, at: number): void {
+  #addPart(part: PartItem, at: number): void {
     if (this.#run === null) {
       const run: PartItem[] = []
       this.#add({ type: 'message', role: 'assistant', content: run }, at, true)
@@ -226,7 +226,7 @@ class ModelTurn {
       // The provider ran it itself; others need not know of it.
       const id = `ws_${this.#index}_${at}`
       this.#add({ type: 'web_search_call', id, status: 'completed', native: { parts: [part] } }, at)
-    } else this.#say(unknownPart(part, 'output_text'), at)
+    } else this.#addPart(unknownPart(part, 'output_text'), at)
   }
 }
 

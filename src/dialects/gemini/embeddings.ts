@@ -45,9 +45,9 @@ export function createGeminiEmbeddings(offered: Offered, isBatch: boolean): Embe
       else checkSpellingOfOne(value)
       const body = spelled(inUsualSpelling(value))
       const requests = isBatch ? checkBatch(body).requests : [checkOne(body)]
-      const asked = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>
-      for (const name of Object.keys(Request.properties)) delete asked[name]
-      const { requests: _, ...fields } = asked
+      const merged = { ...(body as object), ...settingsOf(requests) } as Record<string, unknown>
+      for (const name of Object.keys(Request.properties)) delete merged[name]
+      const { requests: _, ...fields } = merged
       try {
         return parse({ ...fields, input: inputOf(requests, isBatch) })
       } catch (thrown) {

@@ -143,17 +143,17 @@ export class GeminiFrames implements FrameWriter {
 
   #think(item: number, piece: string, delta: string): string {
     if (delta === '' || !this.#shows) return ''
-    let told = delta
+    let text = delta
     if (this.#thoughtItem !== item || this.#thought !== piece) {
       // Some providers say the same as text and as summary: what came first is told.
       const isText = piece.startsWith('text')
       if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
       this.#thoughts.set(item, isText)
-      if (this.#thought !== '') told = THOUGHT_BREAK + delta
+      if (this.#thought !== '') text = THOUGHT_BREAK + delta
       this.#thoughtItem = item
       this.#thought = piece
     }
-    return this.#chunk(`${HEAD}${JSON.stringify(told)}${THOUGHT_TAIL}${this.#rest}`)
+    return this.#chunk(`${HEAD}${JSON.stringify(text)}${THOUGHT_TAIL}${this.#rest}`)
   }
 
   /** Writes what an item has at its end only. */

@@ -56,8 +56,8 @@ function inlinePart({ mimeType, data, displayName }: NonNullable<Part['inlineDat
     return format === undefined ? null : { type: 'input_audio', input_audio: { data, format } }
   }
   if (TEXTS.test(mimeType)) {
-    const said = Buffer.from(data, 'base64').toString('utf8')
-    const text = displayName == null ? said : `${displayName}\n\n${said}`
+    const decoded = Buffer.from(data, 'base64').toString('utf8')
+    const text = displayName == null ? decoded : `${displayName}\n\n${decoded}`
     return { type: 'input_text', text, native: { part: { inlineData: { mimeType, data } } } }
   }
   return {

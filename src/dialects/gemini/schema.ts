@@ -22,10 +22,10 @@ const COUNTS: ReadonlySet<string> = new Set([
 /** Hints that other providers refuse in a strict schema. */
 const HINTS: ReadonlySet<string> = new Set(['propertyOrdering', 'nullable'])
 
-export function jsonSchema(given: unknown): Schema {
-  if (!isObject(given)) return {}
+export function jsonSchema(source: unknown): Schema {
+  if (!isObject(source)) return {}
   const schema: Schema = {}
-  for (const [spelling, value] of Object.entries(given)) {
+  for (const [spelling, value] of Object.entries(source)) {
     const name = camel(spelling)
     if (value === null || value === undefined || HINTS.has(name)) continue
     if (name === 'type' && typeof value === 'string') {
@@ -43,7 +43,7 @@ export function jsonSchema(given: unknown): Schema {
     // An enumeration is one of texts; `format: enum` says nothing more.
     else if (name !== 'format' || value !== 'enum') schema[name] = value
   }
-  return given['nullable'] === true ? orNull(schema) : schema
+  return source['nullable'] === true ? orNull(schema) : schema
 }
 
 function orNull(schema: Schema): Schema {

@@ -117,8 +117,8 @@ const NO_USAGE: ResponseUsage = {
 }
 
 /** Input without what the cache was asked for, as the API counts it. Counts that are not reported are 0. */
-export function messagesUsage(told: ResponseUsage | null, serviceTier: string | null): MessageFields {
-  const usage = told ?? NO_USAGE
+export function messagesUsage(reported: ResponseUsage | null, serviceTier: string | null): MessageFields {
+  const usage = reported ?? NO_USAGE
   const { cost, cost_details, is_byok, server_tool_use_details: tools } = usage
   return {
     ...inputUsage(usage),

@@ -54,8 +54,8 @@ export function failureHeaders({
   metadata,
   headers,
 }: GatewayError): Readonly<Record<string, string>> {
-  const told = metadata?.['provider_status']
-  if (isFinal(status) || isFinal(told)) return FINAL
+  const providerStatus = metadata?.['provider_status']
+  if (isFinal(status) || isFinal(providerStatus)) return FINAL
   return status === 429 && headers !== undefined ? refusedRates(headers) : NONE
 }
 

@@ -45,7 +45,7 @@ const TAIL = '}}\n\n'
 
 /** A text of the answer, as far as it is known. */
 interface SaidText {
-  said: string
+  text: string
   /** Annotations that were told. */
   annotations: number
 }
@@ -76,7 +76,7 @@ export class MessagesFrames implements FrameWriter {
       else waiting.push(event)
       return ''
     }
-    const frames = this.#tell(event)
+    const frames = this.#frameOf(event)
     return this.#waiting.size === 0 ? frames : frames + this.#goOn()
   }
 
@@ -88,7 +88,7 @@ export class MessagesFrames implements FrameWriter {
     return this.#fail(messagesFailure(error, { ...details, request: this.#request }))
   }
 
-  #tell(event: StreamEvent): string {
+  #frameOf(event: StreamEvent): string {
     switch (event.type) {
       case 'response.output_text.delta':
         return this.#text(event)
@@ -128,7 +128,7 @@ export class MessagesFrames implements FrameWriter {
     // Texts of tools that talk, such as the advisor, are not the answer's.
     if (delta === '' || this.#items[item]?.type !== 'message') return ''
     const head = this.#openText(item, index, event.cut === true)
-    this.#textAt(item, index).said += delta
+    this.#textAt(item, index).text += delta
     return `${head}${this.#open?.head ?? ''}${JSON.stringify(delta)}${TAIL}`
   }
 
@@ -143,7 +143,7 @@ export class MessagesFrames implements FrameWriter {
     const key = `${item}:${index}`
     let text = this.#texts.get(key)
     if (text === undefined) {
-      text = { said: '', annotations: 0 }
+      text = { text: '', annotations: 0 }
       this.#texts.set(key, text)
     }
     return text
@@ -163,7 +163,7 @@ export class MessagesFrames implements FrameWriter {
   #cite(
     item: number,
     index: number,
-    { said }: SaidText,
+    { text: said }: SaidText,
     annotations: readonly AnnotationAddedEvent['annotation'][],
   ) {
     let frames = ''
@@ -179,7 +179,7 @@ export class MessagesFrames implements FrameWriter {
   #think(item: number, part: string, delta: string): string {
     if (delta === '') return ''
     let head = ''
-    let told = delta
+    let text = delta
     const open = this.#open
     if (open?.kind !== 'thinking' || open.item !== item || open.part !== part) {
       // Some providers say the same as text and as summary: what came first is told.
@@ -190,10 +190,10 @@ export class MessagesFrames implements FrameWriter {
         head = this.#start('thinking', item, { type: 'thinking', thinking: '', signature: '' }, part)
       } else {
         open.part = part
-        told = THOUGHT_BREAK + delta
+        text = THOUGHT_BREAK + delta
       }
     }
-    return `${head}${this.#open?.head ?? ''}${JSON.stringify(told)}${TAIL}`
+    return `${head}${this.#open?.head ?? ''}${JSON.stringify(text)}${TAIL}`
   }
 
   #input(item: number, delta: string): string {
@@ -260,7 +260,7 @@ export class MessagesFrames implements FrameWriter {
     for (const [item, events] of this.#waiting) {
       if (this.#open?.kind === 'tool_use' || this.#finished) break
       this.#waiting.delete(item)
-      frames += events.map(event => this.#tell(event)).join('')
+      frames += events.map(event => this.#frameOf(event)).join('')
     }
     return frames
   }

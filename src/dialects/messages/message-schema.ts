@@ -175,7 +175,7 @@ const CompactionBlock = kind('compaction', {
   encrypted_content: maybe(Type.String()),
 })
 
-const said = {
+const shared = {
   text: TextBlock,
   image: ImageBlock,
   thinking: ThinkingBlock,
@@ -186,10 +186,10 @@ const said = {
   compaction: CompactionBlock,
 }
 /** Without the results of server tools, whose types are no closed list for the compiler. */
-export type AssistantBlock = Static<(typeof said)[keyof typeof said]>
+export type AssistantBlock = Static<(typeof shared)[keyof typeof shared]>
 
 const AssistantBlock = variants(
-  { ...said, ...serverToolResults },
+  { ...shared, ...serverToolResults },
   { noun: 'content block', otherNames: CHAT_NAMES },
 )
 

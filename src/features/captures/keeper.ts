@@ -91,7 +91,7 @@ export class CaptureKeeper {
   }
 
   /** Takes a record; `done` is called with its bytes when it waits no more, written or not. */
-  take({ capture, record }: CapturedRequest, done: (bytes: number) => void): void {
+  store({ capture, record }: CapturedRequest, done: (bytes: number) => void): void {
     if (this.#isClosed) return
     this.#waiting.push({ capture, record, done })
     this.#writing ??= this.#write()
@@ -149,7 +149,7 @@ export class CaptureKeeper {
         this.#open = open.filter(
           ({ id, expiresAt }) => !this.#over.has(id) && Date.parse(expiresAt) > clock.nowMs(),
         )
-        this.#tell()
+        this.#logLosses()
         for (const [id, file] of this.#files) {
           if (this.#open.some(each => each.id === id)) continue
           await file.end()
@@ -168,7 +168,7 @@ export class CaptureKeeper {
     }
   }
 
-  #tell(): void {
+  #logLosses(): void {
     const nowMs = this.#options.clock.nowMs()
     const running = this.#open
       .map(({ id, organizationId, keyHash, workspaceId, endsAt }) => ({
@@ -256,7 +256,7 @@ export class CaptureKeeper {
     if (await file.add(batch.map(each => each.record))) return
     this.#over = new Set([...this.#over, id])
     this.#open = this.#open.filter(each => each.id !== id)
-    this.#tell()
+    this.#logLosses()
     this.#files.delete(id)
     const { store, clock } = this.#options
     await store.captures.end(id, 'size', isoInstant(clock.nowMs()))

@@ -41,7 +41,7 @@ export interface CallFacts {
 }
 
 export interface RecordingFacts {
-  readonly asked: ClientRequest
+  readonly clientRequest: ClientRequest
   /** Unix milliseconds. */
   readonly startedMs: number
   readonly durationMs: number
@@ -65,7 +65,7 @@ export function recordOf(
   end: ObservedEnd,
 ): Uint8Array<ArrayBuffer> | null {
   const remover = new SecretScan(secretsOf(recording, exchange))
-  const { asked, calls, moreCalls, startedMs } = recording
+  const { clientRequest: asked, calls, moreCalls, startedMs } = recording
   const { error, output } = end
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
   const fields: Readonly<Record<string, Raw | undefined>> = {
@@ -96,7 +96,10 @@ export function recordOf(
 }
 
 /** Everything that was sent to name who asks, and every part of a key, sent or not. */
-function* secretsOf({ calls, asked }: RecordingFacts, { attempts, request }: Exchange): Generator<string> {
+function* secretsOf(
+  { calls, clientRequest: asked }: RecordingFacts,
+  { attempts, request }: Exchange,
+): Generator<string> {
   for (const { secrets, sent } of calls) {
     yield* secrets
     yield* gatewayKeysIn(sent.beginning().toString('latin1'))
@@ -190,10 +193,10 @@ function headersIn(remover: SecretScan, headers: ShownHeaders): Raw {
 }
 
 function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
-  const kept = body.beginning()
-  const cut = kept.length < body.bytes ? { cut_after: kept.length } : {}
-  const clean = remover.bytes(kept)
-  const text = textOf(clean, kept.length < body.bytes)
+  const beginning = body.beginning()
+  const cut = beginning.length < body.bytes ? { cut_after: beginning.length } : {}
+  const clean = remover.bytes(beginning)
+  const text = textOf(clean, beginning.length < body.bytes)
   const content = text === null ? { base64: clean.toString('base64') } : { text }
   return raw({ bytes: body.bytes, ...content, ...cut })
 }

@@ -43,8 +43,8 @@ export class Recording implements Observation {
   #bytes = 0
   #hasRoom = true
 
-  constructor(asked: ClientRequest, deps: RecordingDeps) {
-    this.#asked = asked
+  constructor(request: ClientRequest, deps: RecordingDeps) {
+    this.#asked = request
     this.#deps = deps
     this.#startedMs = deps.clock.nowMs()
   }
@@ -101,7 +101,7 @@ export class Recording implements Observation {
 
   #facts(): RecordingFacts {
     return {
-      asked: this.#asked,
+      clientRequest: this.#asked,
       startedMs: this.#startedMs,
       durationMs: this.nowMs(),
       calls: this.#calls,

@@ -88,12 +88,12 @@ export class RunningCaptures implements Observer {
   }
 
   /** Begins to record a request; null: no capture takes it, or its data must not be kept. */
-  open(asked: ClientRequest): Recording | null {
-    const { caller, request } = asked
+  open(clientRequest: ClientRequest): Recording | null {
+    const { caller, request } = clientRequest
     const { organizationId } = caller
     const captures = this.of(organizationId, caller.workspaceId, caller.keyHash)
     if (captures.length === 0 || forbids(request)) return null
-    return new Recording(asked, {
+    return new Recording(clientRequest, {
       clock: this.#deps.clock,
       hold: bytes => this.#held.take(organizationId, bytes),
       release: bytes => this.#held.give(organizationId, bytes),
@@ -135,9 +135,9 @@ class SharedRoom {
 
   give(organizationId: string, bytes: number): void {
     const own = this.#held.get(organizationId) ?? 0
-    const given = Math.min(own, bytes)
-    this.#bytes -= given
-    if (own > given) this.#held.set(organizationId, own - given)
+    const released = Math.min(own, bytes)
+    this.#bytes -= released
+    if (own > released) this.#held.set(organizationId, own - released)
     else this.#held.delete(organizationId)
   }
 }

@@ -115,13 +115,13 @@ function runThrough(text: Buffer, at: number, places: readonly GramPlace[]): Ran
 }
 
 function without(bytes: Buffer, ranges: readonly Range[]): Buffer {
-  const kept: Buffer[] = []
+  const pieces: Buffer[] = []
   let from = 0
   for (const [begin, end] of ranges.toSorted(([a], [b]) => a - b)) {
-    if (begin > from || kept.length === 0) kept.push(bytes.subarray(from, begin), REDACTED)
+    if (begin > from || pieces.length === 0) pieces.push(bytes.subarray(from, begin), REDACTED)
     from = Math.max(from, end)
   }
-  return Buffer.concat([...kept, bytes.subarray(from)])
+  return Buffer.concat([...pieces, bytes.subarray(from)])
 }
 
 function withoutShort(bytes: Buffer, secret: string): Buffer {

@@ -173,11 +173,11 @@ function explainedAttempts(
   since: (ms: number) => number,
 ): ExplainedAttempt[] {
   const raced = new Set(attempts.filter(({ isOutrun }) => isOutrun === true).map(({ turn }) => turn))
-  const begun = new Set<number>()
+  const callsOfTurn = new Set<number>()
   return attempts.slice(0, LIST_MAX).map((attempt, at) => {
     const { turn, startedMs, endedMs, error } = attempt
-    const isFirst = !begun.has(turn)
-    begun.add(turn)
+    const isFirst = !callsOfTurn.has(turn)
+    callsOfTurn.add(turn)
     // Only the last attempt of a turn was charged.
     const isCharged = attempts[at + 1]?.turn !== turn
     return {
@@ -267,20 +267,20 @@ function explainedAction({ type, name, guardrail_id, summary, data }: PipelineSt
   const facts = data as Readonly<Record<string, unknown>> | undefined
   const action = facts?.['action']
   const model = facts?.['resolved_to']
-  const told = SUMMARIZED.has(type) ? summary : typeof model === 'string' ? `chose ${model}` : undefined
+  const text = SUMMARIZED.has(type) ? summary : typeof model === 'string' ? `chose ${model}` : undefined
   return {
     type,
     name,
     ...(guardrail_id === undefined ? {} : { guardrail_id }),
     ...(typeof action === 'string' && REASON.test(action) ? { action } : {}),
-    ...(told === undefined ? {} : { summary: told.slice(0, TEXT_MAX_CHARS) }),
+    ...(text === undefined ? {} : { summary: text.slice(0, TEXT_MAX_CHARS) }),
   }
 }
 
-function preferencesOf(said: Readonly<Record<string, unknown>> | null): Record<string, unknown> {
+function preferencesOf(preferences: Readonly<Record<string, unknown>> | null): Record<string, unknown> {
   const shown: Record<string, unknown> = {}
   for (const name of PREFERENCES) {
-    const value = said?.[name]
+    const value = preferences?.[name]
     if (value != null) shown[name] = shownValue(value)
   }
   return shown

@@ -149,8 +149,8 @@ function endOf({ error, status, cause }: Attempt): string {
   if (error === 'client_closed') return 'ended because the caller disconnected.'
   if (error === 'deadline_exceeded') return 'ended because the total time of the request had passed.'
   if (error === 'permission_denied' && status === 200) return 'was answered; a guardrail blocked the reply.'
-  const said = status === null ? error : `${status} ${error}`
-  return `failed (${said}${cause === null ? '' : `, ${cause}`}).`
+  const reply = status === null ? error : `${status} ${error}`
+  return `failed (${reply}${cause === null ? '' : `, ${cause}`}).`
 }
 
 function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Explanation): string {
@@ -165,10 +165,10 @@ function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Expl
 
 function guards({ actions }: Explanation): string[] {
   // Without a word of what was done, the tools below say more.
-  const told = actions.filter(
+  const shown = actions.filter(
     each => each.type !== 'server_tools' || each.summary !== undefined || each.action !== undefined,
   )
-  return told.map(({ type, name, guardrail_id, action, summary }) => {
+  return shown.map(({ type, name, guardrail_id, action, summary }) => {
     const who =
       type === 'guardrail' ? `Guardrail ${guardrail_id ?? ''} (${name})` : `${capital(type)} ${name}`
     return `${who}: ${summary ?? action ?? 'took part'}.`
@@ -247,10 +247,10 @@ const FROM_RECORD =
   'Made from the usage record: stages and reasons were not kept, or not yet. They are stored two seconds after the answer.'
 
 function footnotes({ unkept_before: unkept, source, preferences, parent }: Explanation): string[] {
-  const asked = Object.entries(preferences).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
+  const fields = Object.entries(preferences).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return [
     ...(parent === null ? [] : [`Made for the request ${parent}.`]),
-    ...(asked.length === 0 ? [] : [`The request asked for provider: ${asked.join(' ')}`]),
+    ...(fields.length === 0 ? [] : [`The request asked for provider: ${fields.join(' ')}`]),
     ...(unkept === 0 ? [] : [`${unkept} earlier requests from the same key or address were not kept.`]),
     ...(source === 'whole' ? [] : [FROM_RECORD]),
   ]

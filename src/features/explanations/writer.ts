@@ -99,10 +99,10 @@ export class ExplanationWriter {
       !watch.hasWaited
     if (isPlain) {
       const organization = line.organization ?? ''
-      const kept = this.#plainOf.get(organization) ?? 0
+      const written = this.#plainOf.get(organization) ?? 0
       // Not counted: their usage records explain them.
-      if (kept === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
-      this.#plainOf.set(organization, kept + 1)
+      if (written === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
+      this.#plainOf.set(organization, written + 1)
       this.#plainLeft--
     } else {
       // A request that asks no model is explained only if it was refused.

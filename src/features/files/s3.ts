@@ -106,14 +106,14 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
 
   async function* readObject(id: string): AsyncIterable<Uint8Array> {
     const { reply, silence } = await tried(() => ask('GET', id, NO_BYTES))
-    const kept = reply.headers[KEPT_HASH]
+    const storedHash = reply.headers[KEPT_HASH]
     const hash = createHash('sha256')
     try {
       for await (const chunk of silence.read(reply)) {
         hash.update(chunk)
         yield chunk
       }
-      if (kept !== undefined && hash.digest('hex') !== kept)
+      if (storedHash !== undefined && hash.digest('hex') !== storedHash)
         throw new Error('the bucket returned different bytes from those it was given')
     } catch (error) {
       throw serviceUnavailable(error)

@@ -99,7 +99,7 @@ export function sweep(
   text: string,
   from: number,
   until: number,
-  tell: (hit: Hit, shape: Shape) => boolean,
+  report: (hit: Hit, shape: Shape) => boolean,
 ): number {
   const next: (Hit | null | undefined)[] = shapes.map(() => undefined)
   let at = from
@@ -120,7 +120,7 @@ export function sweep(
     }
     if (best === null || by === null) break
     at = best.end
-    if (!tell(best, by)) break
+    if (!report(best, by)) break
   }
   return at
 }
@@ -161,6 +161,6 @@ const NUMBERED =
 
 /** True if the text before `start` names an order, a part, a version or something similar. */
 export function isNumbered(text: string, start: number): boolean {
-  const said = before(text, start, 32)
-  return said.endsWith('#') || NUMBERED.test(said)
+  const context = before(text, start, 32)
+  return context.endsWith('#') || NUMBERED.test(context)
 }

@@ -161,9 +161,11 @@ function intersection<Name extends string>(
   lists: readonly (readonly Name[] | null)[],
   isWithin: (one: string, other: string) => boolean,
 ): readonly Name[] | null {
-  const given = lists.filter(list => list !== null)
-  if (given.length === 0) return null
-  const allowed = given.flat().filter(name => given.every(list => list.some(other => isWithin(name, other))))
+  const present = lists.filter(list => list !== null)
+  if (present.length === 0) return null
+  const allowed = present
+    .flat()
+    .filter(name => present.every(list => list.some(other => isWithin(name, other))))
   return [...new Set(allowed)].toSorted(compare)
 }
 
@@ -197,15 +199,16 @@ function mergeRules(sides: readonly Side[]): SourcedRules {
     for (const { pattern, action, label } of side.contentFilters)
       custom.push({ rule: { pattern, action, label }, source })
   }
-  const keptBuiltins = withoutWeaker(builtins, (kept, rule) => {
-    if (kept.slug !== rule.slug) return false
+  const keptBuiltins = withoutWeaker(builtins, (stricter, rule) => {
+    if (stricter.slug !== rule.slug) return false
     return (
-      (kept.scope === 'all_messages' || rule.scope === 'user_only') && !isStricter(rule.action, kept.action)
+      (stricter.scope === 'all_messages' || rule.scope === 'user_only') &&
+      !isStricter(rule.action, stricter.action)
     )
   }).toSorted((a, b) => compare(builtinKey(a.rule), builtinKey(b.rule)))
   const keptCustom = withoutWeaker(
     custom,
-    (kept, rule) => kept.pattern === rule.pattern && !isStricter(rule.action, kept.action),
+    (stricter, rule) => stricter.pattern === rule.pattern && !isStricter(rule.action, stricter.action),
   ).toSorted((a, b) => compare(a.rule.pattern, b.rule.pattern))
   if (keptBuiltins.length + keptCustom.length === 0) return { rules: NO_RULES, sources: [] }
   return {
@@ -219,7 +222,7 @@ const builtinKey = ({ slug, scope }: BuiltinRule): string => `${slug} ${scope}`
 /** Drops every rule that another one covers; of two rules that cover each other, keeps the first. */
 function withoutWeaker<Rule>(
   all: readonly { readonly rule: Rule; readonly source: SourceGuardrail }[],
-  covers: (kept: Rule, rule: Rule) => boolean,
+  covers: (stricter: Rule, rule: Rule) => boolean,
 ): { readonly rule: Rule; readonly source: SourceGuardrail }[] {
   return all.filter(({ rule }, index) =>
     all.every(

@@ -96,9 +96,9 @@ export function extractMessage(output: readonly OutputItem[], withReasoning = fa
     } else if (item.type === 'reasoning') {
       if (withReasoning) thoughts.push(...reasoningTexts(item as ReasoningItem))
     } else {
-      const told = SAID_BY_MODELS.has(item.type) ? toldByModels(item as HostedItem) : null
-      if (told !== null) texts.push(...told.texts)
-      const call = callOf(told?.rest ?? item)
+      const report = SAID_BY_MODELS.has(item.type) ? toldByModels(item as HostedItem) : null
+      if (report !== null) texts.push(...report.texts)
+      const call = callOf(report?.rest ?? item)
       if (call !== null) calls.push(call)
       const image = imageOf(item)
       if (image !== null) images.push(image)
@@ -176,8 +176,8 @@ function toldByModels(item: HostedItem): { readonly texts: readonly string[]; re
     ? responses.map(each => (each as { content?: unknown }).content)
     : []
   const found = [analysis, sources].flatMap(each => (each === undefined ? [] : [JSON.stringify(each)]))
-  const said = [prompt, task_name, task_description, advice, outcome, ...answers, ...found]
-  const texts = said.filter((text): text is string => typeof text === 'string' && text !== '')
+  const shownTexts = [prompt, task_name, task_description, advice, outcome, ...answers, ...found]
+  const texts = shownTexts.filter((text): text is string => typeof text === 'string' && text !== '')
   return { texts, rest: rest as OutputItem }
 }
 
@@ -185,8 +185,8 @@ function hostedCall(item: HostedItem): JudgedCall | null {
   const field = HOSTED_SAID[item.type]
   if (field !== undefined) return judgedCall(item['name'] ?? item.type, item[field], item['server_label'])
   if (RESULTS.has(item.type)) return null
-  const said = Object.entries(item).filter(([key]) => !SILENT.has(key) && !isPicture(item.type, key))
-  return said.length === 0 ? null : judgedCall(item.type, Object.fromEntries(said), undefined)
+  const fields = Object.entries(item).filter(([key]) => !SILENT.has(key) && !isPicture(item.type, key))
+  return fields.length === 0 ? null : judgedCall(item.type, Object.fromEntries(fields), undefined)
 }
 
 /** True if the field is an image, which is judged as such. */
@@ -198,10 +198,10 @@ function asText(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value ?? null) ?? '')
 }
 
-function judgedCall(name: unknown, said: unknown, namespace: unknown): JudgedCall {
+function judgedCall(name: unknown, callArguments: unknown, namespace: unknown): JudgedCall {
   return {
     name: String(name),
-    arguments: asText(said),
+    arguments: asText(callArguments),
     ...(typeof namespace === 'string' ? { namespace } : {}),
   }
 }
@@ -286,11 +286,11 @@ export function askAgain(
   withheld: JudgedMessage,
   broken: readonly string[],
 ): ResponsesRequest {
-  const { role: _role, reasoning: _reasoning, annotations: _annotations, ...said } = withheld
+  const { role: _role, reasoning: _reasoning, annotations: _annotations, ...rest } = withheld
   const text = `Your last message was withheld because it breaks these rules:
 ${broken.map(rule => `- ${rule}`).join('\n')}
 The message was:
-${JSON.stringify(said)}
+${JSON.stringify(rest)}
 Write it again so that it follows every rule. Answer with the new message alone.`
   return { ...request, input: [...itemsOf(request), { type: 'message', role: 'user', content: text }] }
 }

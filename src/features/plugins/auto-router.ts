@@ -76,18 +76,18 @@ class ActiveAutoRouter implements ActivePlugin {
     const { classifier } = this.#deps
     const { slug, variants } = this.#slug
     exchange.strategy = 'auto'
-    const wish = { include: this.#allowed, exclude: this.#excluded, variants }
-    const pool = await poolOf(this.#deps, exchange, wish)
+    const filter = { include: this.#allowed, exclude: this.#excluded, variants }
+    const pool = await poolOf(this.#deps, exchange, filter)
     if (pool.length === 0) throw noModels(slug)
     let type = classifier.quick(exchange.prompt)
     let order = this.#order(pool, type)
     const pinned = await this.#pinned(exchange)
-    let asked: TaskType | null = null
+    let task: TaskType | null = null
     if (pinned === null && classifier.hasModel) {
       await admitWith(exchange, chosenNames(order.ids, variants))
-      asked = await classifier.ask(exchange)
-      if (asked !== null && asked !== type) {
-        type = asked
+      task = await classifier.ask(exchange)
+      if (task !== null && task !== type) {
+        type = task
         order = this.#order(pool, type)
       }
     }
@@ -101,7 +101,7 @@ class ActiveAutoRouter implements ActivePlugin {
       summary: `${type}: ${names[0]}`,
       data: {
         task_type: type,
-        classifier: asked === null ? 'weights' : 'model',
+        classifier: task === null ? 'weights' : 'model',
         resolved_to: names[0],
         fallback_models: names.slice(1),
         ...(pinned === null ? {} : { pinned: true }),

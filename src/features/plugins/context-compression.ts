@@ -63,9 +63,9 @@ class ActiveCompression implements ActivePlugin {
     readonly tokens: number
   } | null = null
 
-  constructor(deps: ContextCompressionDeps, wish: Wish) {
+  constructor(deps: ContextCompressionDeps, settings: Wish) {
     this.#deps = deps
-    this.#wish = wish
+    this.#wish = settings
   }
 
   /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */

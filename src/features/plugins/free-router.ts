@@ -18,7 +18,7 @@ export function createFreeRouter(deps: FreeRouterDeps): BuiltInRouter {
   }
 }
 
-function free(deps: FreeRouterDeps, slug: string, asked: string): ActivePlugin {
+function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
   return {
     id: 'free',
     // A choice that was drawn anew would be another one.
@@ -26,14 +26,14 @@ function free(deps: FreeRouterDeps, slug: string, asked: string): ActivePlugin {
     async route(exchange: Exchange) {
       exchange.strategy = 'free'
       // The variant keeps the request away from endpoints of the model that cost something.
-      const variants = asked.split(':').includes('free') ? asked : `${asked}:free`
+      const variants = model.split(':').includes('free') ? model : `${model}:free`
       const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
       const pool = found.filter(({ isFree, fits }) => isFree && fits)
       if (pool.length === 0) throw noModels(slug)
       const drawn = shuffled(pool, deps.draw).slice(0, CHOSEN_MAX)
       const last = await deps.lastModels.of(exchange, 'free')
-      const kept = pool.find(({ id }) => id === last)
-      const ids = [...(kept === undefined ? [] : [kept.id]), ...drawn.map(({ id }) => id)]
+      const sticky = pool.find(({ id }) => id === last)
+      const ids = [...(sticky === undefined ? [] : [sticky.id]), ...drawn.map(({ id }) => id)]
       const { ids: ordered } = await stayWith(deps, exchange, 'free', [...new Set(ids)], { top: CHOSEN_MAX })
       const names = chosenNames(ordered, variants)
       exchange.pipeline.push({

@@ -91,23 +91,23 @@ class ActiveJevRouter implements ActivePlugin {
     let choice = this.#choice(exchange, pool, all, agentic(classifier.quick(exchange.prompt), isAgentic))
     if (classifier.hasModel) {
       await admitWith(exchange, chosenNames(choice.ids, variants))
-      const asked = await classifier.ask(exchange)
-      if (asked !== null) choice = this.#choice(exchange, pool, all, agentic(asked, isAgentic))
+      const task = await classifier.ask(exchange)
+      if (task !== null) choice = this.#choice(exchange, pool, all, agentic(task, isAgentic))
     }
     const { top, candidates, type, level } = choice
     const { ids } = await stayWith(this.#deps, exchange, this.id, choice.ids, {
       top: Math.min(top, CHOSEN_MAX),
     })
     const names = chosenNames(ids, variants)
-    const told = ids.slice(0, CHOSEN_MAX).flatMap(id => candidates.filter(({ model }) => model === id))
-    const isOther = settings?.cost_tier != null && include !== null && told[0]?.tier !== settings.cost_tier
+    const chosen = ids.slice(0, CHOSEN_MAX).flatMap(id => candidates.filter(({ model }) => model === id))
+    const isOther = settings?.cost_tier != null && include !== null && chosen[0]?.tier !== settings.cost_tier
     exchange.pipeline.push({
       type: 'plugin',
       name: this.id,
       summary: `${level}: ${names[0]}`,
       data: {
         resolved_models: names,
-        candidates: told,
+        candidates: chosen,
         reason: `${type} asks for the level ${level}`,
         task_type: type,
         pipeline: isAgentic ? 'agentic' : 'default',
@@ -115,7 +115,7 @@ class ActiveJevRouter implements ActivePlugin {
         models: [...(settings?.models ?? []), ...(settings?.allowed_models ?? [])].slice(0, TOLD_MAX),
         excluded_models: (settings?.excluded_models ?? []).slice(0, TOLD_MAX),
         ...(isIgnored ? { list_fallback: 'models_ignored' } : {}),
-        ...(isOther && !isIgnored ? { list_tier_cap: told[0]?.tier } : {}),
+        ...(isOther && !isIgnored ? { list_tier_cap: chosen[0]?.tier } : {}),
         max_fallback: 'deep',
       },
     })

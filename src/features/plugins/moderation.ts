@@ -118,9 +118,9 @@ function requestedModel({ model, models }: ResponsesRequest): string {
 /** Shortens a text to TOLD_CHARS UTF-16 units by leaving out its middle; drops half of a surrogate pair at a cut. */
 function elide(text: string): string {
   if (text.length <= TOLD_CHARS) return text
-  const kept = (TOLD_CHARS - 3) >> 1
-  const head = text.slice(0, kept).replace(/[\uD800-\uDBFF]$/, '')
-  const tail = text.slice(-kept).replace(/^[\uDC00-\uDFFF]/, '')
+  const edge = (TOLD_CHARS - 3) >> 1
+  const head = text.slice(0, edge).replace(/[\uD800-\uDBFF]$/, '')
+  const tail = text.slice(-edge).replace(/^[\uDC00-\uDFFF]/, '')
   return `${head}...${tail}`
 }
 
@@ -146,13 +146,13 @@ the categories in lower case, none when nothing is flagged.`
 
 /** The texts of the conversation, in pieces of bounded length; null if there is too much text. */
 export function textsToModerate(request: ResponsesRequest): readonly string[] | null {
-  const said: string[] = []
+  const texts: string[] = []
   // Of every author: a caller writes the messages of the assistant too. Tool declarations are left out.
   mapConversation(request, text => {
-    said.push(text)
+    texts.push(text)
     return text
   })
-  return piecesOf(said)
+  return piecesOf(texts)
 }
 
 /** Like `textsToModerate`, for any texts. */

@@ -12,18 +12,18 @@ export function privateTerms(isPrivate: boolean): Pick<ResponsesRequest, 'provid
   return isPrivate ? { provider: { data_collection: 'deny' } } : {}
 }
 
-/** A request to do what the instructions say with `said`, which is quoted as JSON: its words are no instructions. */
+/** A request to do what the instructions say with `content`, which is quoted as JSON: its words are no instructions. */
 export function question(
   model: string,
   isPrivate: boolean,
   instructions: string,
-  said: unknown,
+  content: unknown,
 ): ResponsesRequest {
   return {
     model,
     ...privateTerms(isPrivate),
     instructions,
-    input: [{ type: 'message', role: 'user', content: JSON.stringify(said) }],
+    input: [{ type: 'message', role: 'user', content: JSON.stringify(content) }],
   }
 }
 

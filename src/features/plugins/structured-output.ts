@@ -71,13 +71,13 @@ class Check {
       )
       if (valid) return null
       const misfit = faults[0] ?? { path: '', keyword: 'schema' }
-      tell(exchange, 'the answer does not match the requested schema', { valid: false, ...misfit })
+      note(exchange, 'the answer does not match the requested schema', { valid: false, ...misfit })
       return misfit
     } catch (thrown) {
       exchange.signal.throwIfAborted()
       if (!(thrown instanceof TaskError)) throw thrown
       const reason = thrown.failure?.code ?? thrown.outcome
-      tell(exchange, 'the answer was not checked against the requested schema', { checked: false, reason })
+      note(exchange, 'the answer was not checked against the requested schema', { checked: false, reason })
       return null
     }
   }
@@ -116,6 +116,6 @@ function isEnforced({ attempt: { endpoint } }: Turn): boolean {
   return supported === null || supported.has('structured_outputs')
 }
 
-function tell(exchange: Exchange, summary: string, data: Readonly<Record<string, unknown>>): void {
+function note(exchange: Exchange, summary: string, data: Readonly<Record<string, unknown>>): void {
   exchange.pipeline.push({ type: 'plugin', name: 'structured-output', summary, data })
 }

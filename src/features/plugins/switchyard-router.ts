@@ -33,7 +33,7 @@ export function createSwitchyardRouter(deps: PluginDeps): Plugin<'switchyard-rou
 interface Tiers {
   readonly byPrice: readonly string[]
   /** In the caller's order. */
-  readonly asked: readonly string[]
+  readonly models: readonly string[]
   /** The reason that no choice by price is possible; null if it is. */
   readonly degraded: 'single_candidate' | 'equal_pricing' | null
 }
@@ -84,8 +84,8 @@ class ActiveSwitchyard implements ActivePlugin {
 
   async #candidates(exchange: Exchange): Promise<readonly RoutableModel[]> {
     const { models, rankings } = this.#deps
-    const asked = [...new Set(exchange.prompt.models ?? [])]
-    if (asked.length === 0) {
+    const named = [...new Set(exchange.prompt.models ?? [])]
+    if (named.length === 0) {
       const ranked = models.ids().filter(id => rankings.overall(id) > 0)
       const ids = ranked.toSorted((a, b) => rankings.overall(b) - rankings.overall(a))
       const found = await models.of(exchange, ids, this.#variants)
@@ -93,10 +93,10 @@ class ActiveSwitchyard implements ActivePlugin {
       if (pool.length === 0) throw noModels(SLUG)
       return pool.slice(0, 2)
     }
-    if (asked.length > CANDIDATES_MAX) {
+    if (named.length > CANDIDATES_MAX) {
       throw refuseField('models', `must have at most ${CANDIDATES_MAX} models for ${SLUG}`)
     }
-    for (const [at, name] of asked.entries()) {
+    for (const [at, name] of named.entries()) {
       const kind = models.kindOf(name)
       if (kind === null)
         throw refuseField(`models[${at}]`, 'is not a text model: GET /v1/models lists all ids')
@@ -104,30 +104,30 @@ class ActiveSwitchyard implements ActivePlugin {
         throw refuseField(`models[${at}]`, `${SLUG} accepts model ids, not aliases, variants or routers`)
       }
     }
-    const found = await models.of(exchange, asked, this.#variants)
+    const found = await models.of(exchange, named, this.#variants)
     const usable = new Set(found.map(({ id }) => id))
-    const missing = asked.findIndex(name => !usable.has(name))
+    const missing = named.findIndex(name => !usable.has(name))
     if (missing !== -1) {
       throw refuseField(`models[${missing}]`, 'no endpoint of this model may serve the request')
     }
     return found
   }
 
-  async #choice(exchange: Exchange, { byPrice, asked, degraded }: Tiers): Promise<Choice> {
+  async #choice(exchange: Exchange, { byPrice, models: asked, degraded }: Tiers): Promise<Choice> {
     if (degraded !== null) return { ids: asked, strategy: 'caller_order' }
     const algorithm = this.#algorithm
     if (algorithm === 'passthrough') return { ids: asked, strategy: algorithm }
     const { lastModels, draw } = this.#deps
     const isTools = isToolTurn(exchange.prompt)
     const last = await lastModels.of(exchange, this.id)
-    const kept = last !== null && asked.includes(last) ? last : null
+    const current = last !== null && asked.includes(last) ? last : null
     const signal = isTools ? sideOf(recentResults(exchange.prompt)) : null
     // The choice of the user's turn holds for the turns of its tools.
     const remember = (id: string): void => lastModels.keep(exchange, this.id, id, IDLE_MS)
     const decided = (side: ModelRole, judged?: Judged): Choice => {
       const ids = side === 'efficient' ? byPrice : byPrice.toReversed()
-      if (!isTools || kept === null) remember(ids[0] ?? '')
-      else remember(kept)
+      if (!isTools || current === null) remember(ids[0] ?? '')
+      else remember(current)
       return { ids, strategy: algorithm, ...(judged === undefined ? {} : { judged }) }
     }
     const pinned = (id: string): Choice => {
@@ -137,7 +137,7 @@ class ActiveSwitchyard implements ActivePlugin {
     if (algorithm === 'stage' && signal !== null) return decided(signal)
     if (algorithm === 'auto') return decided(signal ?? 'efficient')
     if (algorithm === 'composite' && signal !== null) return decided(signal)
-    if (algorithm !== 'stage' && isTools && kept !== null) return pinned(kept)
+    if (algorithm !== 'stage' && isTools && current !== null) return pinned(current)
     if (algorithm === 'random') return decided(draw() < 0.5 ? 'efficient' : 'capable')
     const judged = await judge(this.#deps, exchange)
     return decided(judged.side, judged)
@@ -154,7 +154,7 @@ function tiersOf(candidates: readonly RoutableModel[]): Tiers {
   const isEqual = sorted[0]?.price === sorted.at(-1)?.price
   return {
     byPrice: sorted.map(({ id }) => id),
-    asked: candidates.map(({ id }) => id),
+    models: candidates.map(({ id }) => id),
     degraded: candidates.length === 1 ? 'single_candidate' : isEqual ? 'equal_pricing' : null,
   }
 }

@@ -24,7 +24,7 @@ export function createWebFetchPlugin(): Plugin<'web-fetch'> {
   }
 }
 
-function toolOf({ id: _, ...given }: Settings): Tool {
-  const parameters = Object.fromEntries(Object.entries(given).filter(([, value]) => value != null))
+function toolOf({ id: _, ...settings }: Settings): Tool {
+  const parameters = Object.fromEntries(Object.entries(settings).filter(([, value]) => value != null))
   return { type: 'gateway:web_fetch', parameters } as unknown as Tool
 }

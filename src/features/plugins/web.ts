@@ -134,7 +134,7 @@ function parametersOf({
   user_location,
   x_search,
 }: Settings) {
-  const given = {
+  const settings = {
     engine,
     mode,
     max_results,
@@ -143,7 +143,7 @@ function parametersOf({
     user_location,
     x_search,
   }
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value != null))
+  return Object.fromEntries(Object.entries(settings).filter(([, value]) => value != null))
 }
 
 function defaultPrompt(clock: Clock): string {

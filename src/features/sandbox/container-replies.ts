@@ -38,8 +38,8 @@ export function replyOf(
   limits: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): RunReply {
   const shown = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
-  const said = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
-  return { outputs: shown.map(output => cutOutput(output, maxOutputLength)), notice: said }
+  const notice = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
+  return { outputs: shown.map(output => cutOutput(output, maxOutputLength)), notice: notice }
 }
 
 const LOST = {

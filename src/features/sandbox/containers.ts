@@ -118,7 +118,7 @@ class HeldContainers implements Containers {
 
   async run(owner: ContainerOwner, id: string, run: RunRequest, signal: AbortSignal): Promise<RunReply> {
     const { timeoutMs, outputBytes, ...limits } = this.#options.settings
-    const asked = {
+    const engineRun = {
       codes: run.codes,
       timeoutMs: Math.max(1, Math.min(run.timeoutMs ?? timeoutMs, timeoutMs)),
       outputBytes,
@@ -126,7 +126,7 @@ class HeldContainers implements Containers {
     const held = this.#get(owner, id)
     const result = await this.#inTurn(held, async () => {
       const ending = AbortSignal.any([signal, this.#ending.signal])
-      const queued = this.#queue.run(held.workspace, ending, () => held.engine.run(asked, ending))
+      const queued = this.#queue.run(held.workspace, ending, () => held.engine.run(engineRun, ending))
       if (queued === null) throw busy()
       return await queued
     })

@@ -121,11 +121,11 @@ function createContainer(
 ): EngineContainer {
   const { limits, clock, openTunnel } = options
 
-  async function run(asked: EngineRun, signal: AbortSignal): Promise<EngineResult> {
-    if (allowedDomains === null || openTunnel === null) return await runCodes(asked, null, signal)
+  async function run(engineRun: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+    if (allowedDomains === null || openTunnel === null) return await runCodes(engineRun, null, signal)
     const network = await openNetwork(openTunnel, allowedDomains, options.user, SOCKET_PREFIX)
     try {
-      return await runCodes(asked, network, signal)
+      return await runCodes(engineRun, network, signal)
     } finally {
       await network.close()
     }

@@ -125,10 +125,10 @@ class BoundedOutput {
 
   add(piece: Buffer): void {
     const room = this.#maxBytes - this.#bytes
-    const kept = piece.length > room ? piece.subarray(0, room) : piece
-    if (kept.length > 0) this.#pieces.push(Buffer.from(kept))
-    this.#bytes += kept.length
-    if (kept.length < piece.length) this.#onFull()
+    const fitting = piece.length > room ? piece.subarray(0, room) : piece
+    if (fitting.length > 0) this.#pieces.push(Buffer.from(fitting))
+    this.#bytes += fitting.length
+    if (fitting.length < piece.length) this.#onFull()
   }
 
   bytes(): Buffer {

@@ -34,7 +34,7 @@ const VALUES_MAX = 100
 
 /** The filter of a request. `refuse` names a member of it, e.g. `.filters[1].key`. */
 export function attributeFilter(
-  given: unknown,
+  filter: unknown,
   refuse: (member: string, why: string) => never,
 ): AttributeFilter {
   let left = FILTERS_MAX
@@ -66,7 +66,7 @@ export function attributeFilter(
       )
     return { type: comparison, key, values: values as Value[] }
   }
-  return read(given, '', 1)
+  return read(filter, '', 1)
 }
 
 function isAttribute(key: unknown): key is AttributeName {

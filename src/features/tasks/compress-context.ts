@@ -56,11 +56,11 @@ export function compressContext(input: CompressContextInput): CompressContextOut
     const all = items.flatMap((item, at) => (at === place ? [long] : dropped.has(at) ? [] : [item]))
     return { items: all, fits: true, changed: true }
   }
-  const kept = items.filter((_, place) => !dropped.has(place))
+  const rest = items.filter((_, place) => !dropped.has(place))
   if (count > itemsMax) return { items, fits: false, changed: false }
-  if (total <= tokensMax) return { items: kept, fits: true, changed: true }
+  if (total <= tokensMax) return { items: rest, fits: true, changed: true }
   const cut = cutTexts({
-    items: kept.map(each => ({ item: each, fixed: isSystem(each) })),
+    items: rest.map(each => ({ item: each, fixed: isSystem(each) })),
     tokensMax,
     tokensOf,
   })
@@ -181,26 +181,26 @@ function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | 
 
 /** The item with as much of the text as fits, or with the least that may remain. */
 function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) => boolean): InputItem {
-  const withKept = (kept: number) => replaceAt(item, path, middleCut(text, kept)) as InputItem
+  const withKept = (length: number) => replaceAt(item, path, middleCut(text, length)) as InputItem
   let least = KEPT_MIN
   let most = text.length - CUT_MARK.length - 1
   let best = withKept(least)
   if (!fits(best)) return best
   while (least < most) {
-    const kept = Math.ceil((least + most) / 2)
-    const cut = withKept(kept)
+    const length = Math.ceil((least + most) / 2)
+    const cut = withKept(length)
     if (fits(cut)) {
       best = cut
-      least = kept
-    } else most = kept - 1
+      least = length
+    } else most = length - 1
   }
   return best
 }
 
 /** Keeps half of `kept` at each end and never splits a character. */
-function middleCut(text: string, kept: number): string {
-  let head = Math.ceil(kept / 2)
-  let tail = text.length - Math.floor(kept / 2)
+function middleCut(text: string, length: number): string {
+  let head = Math.ceil(length / 2)
+  let tail = text.length - Math.floor(length / 2)
   if (isLow(text.charCodeAt(head))) head--
   if (isLow(text.charCodeAt(tail))) tail++
   return text.slice(0, head) + CUT_MARK + text.slice(tail)

@@ -29,10 +29,10 @@ const ANOTHER = /["'`]\s*probabilities\s*["'`]\s*[:=]|probabilities\s*[:=]\s*\[/
 export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly number[] | null {
   if (text.length > ANSWER_MAX_CHARS) return null
   const whole = text.trimEnd()
-  const said = whole.endsWith(FENCE) ? whole.slice(0, -FENCE.length).trimEnd() : whole
-  const verdict = [...said.matchAll(VERDICT)].at(-1)
-  if (verdict === undefined || verdict.index + verdict[0].length !== said.length) return null
-  const before = said.slice(0, verdict.index).replace(OPENING_FENCE, '')
+  const inner = whole.endsWith(FENCE) ? whole.slice(0, -FENCE.length).trimEnd() : whole
+  const verdict = [...inner.matchAll(VERDICT)].at(-1)
+  if (verdict === undefined || verdict.index + verdict[0].length !== inner.length) return null
+  const before = inner.slice(0, verdict.index).replace(OPENING_FENCE, '')
   if (ANOTHER.test(unescaped(before)) || WITHIN_SOMETHING.test(before)) return null
   const probabilities = numbers(verdict[1] ?? '', rules)
   if (probabilities === null) return null

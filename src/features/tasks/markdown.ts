@@ -138,8 +138,8 @@ function fenced(node: MarkdownNode): readonly Piece[] {
   const text = node.textContent.replace(/^\n|\n$/g, '')
   if (text.trim() === '') return []
   const classes = [node, ...Array.from(node.childNodes).filter(({ nodeName }) => nodeName === 'CODE')]
-  const said = classes.map(one => one.getAttribute('class') ?? '').join(' ')
-  const [, language = ''] = /(?:^|\s)lang(?:uage)?-([\w+#.-]{1,40})/.exec(said) ?? []
+  const names = classes.map(one => one.getAttribute('class') ?? '').join(' ')
+  const [, language = ''] = /(?:^|\s)lang(?:uage)?-([\w+#.-]{1,40})/.exec(names) ?? []
   const fence = '`'.repeat(Math.max(3, longestTicks(text) + 1))
   return [block(`${fence}${language}\n${text}\n${fence}`)]
 }

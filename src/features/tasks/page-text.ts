@@ -165,8 +165,8 @@ function resolveLink(link: Node, base: string): void {
 }
 
 function titleOf(tree: Tree): string {
-  const said = tree.querySelector('meta[property="og:title"]')?.getAttribute('content')
-  return tree.querySelector('title')?.textContent || said || tree.querySelector('h1')?.textContent || ''
+  const title = tree.querySelector('meta[property="og:title"]')?.getAttribute('content')
+  return tree.querySelector('title')?.textContent || title || tree.querySelector('h1')?.textContent || ''
 }
 
 function plainTitle(html: string): string {

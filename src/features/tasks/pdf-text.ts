@@ -148,7 +148,7 @@ class BufferCount {
    * A buffer of `bytes`, of which `added` are new.
    * @throws RangeError as for a buffer that does not fit in memory.
    */
-  take(bytes: number, added = bytes): void {
+  add(bytes: number, added = bytes): void {
     if (bytes > this.#limits.countedBytes) this.#bytes += added
     if (bytes <= this.#limits.singleBytes && this.#bytes <= this.#limits.totalBytes) return
     this.exceeded = true
@@ -188,7 +188,7 @@ async function withBoundedBuffers<Output>(
 function countArrays(usual: Uint8ArrayConstructor, count: BufferCount): Uint8ArrayConstructor {
   const counted: Uint8ArrayConstructor = new Proxy(usual, {
     construct(target, made: readonly unknown[], newTarget) {
-      if (typeof made[0] === 'number') count.take(made[0])
+      if (typeof made[0] === 'number') count.add(made[0])
       return Reflect.construct(target, made, newTarget === counted ? target : newTarget) as object
     },
   })
@@ -203,7 +203,7 @@ function countStreams(usual: typeof DecompressionStream, count: BufferCount): ty
       const counting = new TransformStream<Uint8Array, Uint8Array>({
         transform(chunk, controller) {
           bytes += chunk.byteLength
-          count.take(bytes, chunk.byteLength)
+          count.add(bytes, chunk.byteLength)
           controller.enqueue(chunk)
         },
       })

@@ -107,13 +107,13 @@ async function carryOut(batches: Store['batches'], input: StoreBatchInput): Prom
   }
 }
 
-async function accept(batches: Store['batches'], asked: AcceptedBatch): Promise<StoreBatchOutput> {
+async function accept(batches: Store['batches'], accepted: AcceptedBatch): Promise<StoreBatchOutput> {
   try {
-    const batch = await batches.accept(asked)
+    const batch = await batches.accept(accepted)
     return batch === null ? { outcome: 'lost' } : { outcome: 'accepted', batch }
   } catch (thrown) {
     // It may be accepted, and only the answer lost.
-    const batch = await batches.find(asked.organizationId, asked.workspaceId, asked.id)
+    const batch = await batches.find(accepted.organizationId, accepted.workspaceId, accepted.id)
     if (batch === null) throw thrown
     return { outcome: 'accepted', batch }
   }
@@ -178,9 +178,9 @@ async function addGroup(
  * its check refuses it; a group ends with it. Credentials of MCP servers are not stored: their check refuses them too.
  */
 function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly NewLine[] {
-  const kept = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
-  const start = kept[0]?.from ?? 0
-  const bytes = Buffer.allocUnsafe((kept.at(-1)?.to ?? 0) - start)
+  const fitting = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
+  const start = fitting[0]?.from ?? 0
+  const bytes = Buffer.allocUnsafe((fitting.at(-1)?.to ?? 0) - start)
   readFully(source, bytes, start)
   return group.map(({ number, customId, from, to }) => ({
     number,

@@ -22,23 +22,23 @@ function readable(item: InputItem): readonly InputItem[] {
         ? []
         : [{ type: 'message', role: item.role, content: item.content } as InputItem]
     case 'function_call':
-      return [said(`[Calls ${item.name} with ${item.arguments}]`)]
+      return [assistantMessage(`[Calls ${item.name} with ${item.arguments}]`)]
     case 'custom_tool_call':
-      return [said(`[Calls ${item.name} with ${item.input}]`)]
+      return [assistantMessage(`[Calls ${item.name} with ${item.input}]`)]
     case 'function_call_output':
     case 'custom_tool_call_output':
-      return [given(item.output)]
+      return [outputContent(item.output)]
     default:
       return []
   }
 }
 
-function said(content: string): InputItem {
+function assistantMessage(content: string): InputItem {
   return { type: 'message', role: 'assistant', content }
 }
 
 /** The output of a call, with its images and files. */
-function given(output: Extract<InputItem, { type: 'function_call_output' }>['output']): InputItem {
+function outputContent(output: Extract<InputItem, { type: 'function_call_output' }>['output']): InputItem {
   if (typeof output === 'string')
     return { type: 'message', role: 'user', content: `[The call gave: ${output}]` }
   return {

@@ -48,9 +48,9 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
 
 /** The zone of the call, else that of the request; null where it is no time zone. */
 function zoneOf(call: ToolCall): string | null {
-  const asked = call.arguments['timezone']
-  if (asked === undefined || asked === null || asked === '') return defaultZone(call.tool)
-  return typeof asked === 'string' && isTimeZone(asked) ? asked : null
+  const zone = call.arguments['timezone']
+  if (zone === undefined || zone === null || zone === '') return defaultZone(call.tool)
+  return typeof zone === 'string' && isTimeZone(zone) ? zone : null
 }
 
 /** The zone that the request names, or UTC. */

@@ -240,6 +240,6 @@ function failed(
   error: string,
   more: Readonly<Record<string, unknown>> = {},
 ): ToolOutcome {
-  const told = { error, failure_reason: reason, ...more }
-  return { item: { status: 'incomplete', ...told }, result: JSON.stringify({ status: 'error', ...told }) }
+  const fields = { error, failure_reason: reason, ...more }
+  return { item: { status: 'incomplete', ...fields }, result: JSON.stringify({ status: 'error', ...fields }) }
 }

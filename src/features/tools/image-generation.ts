@@ -95,7 +95,7 @@ function openSession(
     async run(call, progress, signal) {
       const prompt = promptOf(call)
       if (prompt === '') return failed(call, 'prompt: must say what the image shows')
-      const tell = (stage: string): void => progress({ name: `${NAME}_call.${stage}`, fields: {} })
+      const report = (stage: string): void => progress({ name: `${NAME}_call.${stage}`, fields: {} })
       return await makeImage(
         call,
         () =>
@@ -103,7 +103,7 @@ function openSession(
             deadlineMs: ASK_MS,
             signal,
           }),
-        tell,
+        report,
         signal,
       )
     },
@@ -113,16 +113,16 @@ function openSession(
 async function makeImage(
   call: ToolCall,
   ask: () => ReturnType<AskAs>,
-  tell: (stage: string) => void,
+  report: (stage: string) => void,
   signal: AbortSignal,
 ): Promise<ToolOutcome> {
-  tell('in_progress')
-  tell('generating')
+  report('in_progress')
+  report('generating')
   try {
     const { output } = await ask()
     const image = imageIn(output)
     if (image === null) return failed(call, 'The model generated no image')
-    tell('completed')
+    report('completed')
     return {
       item: { ...image, status: 'completed' },
       result: JSON.stringify({ status: 'ok', imageUrl: 'The user sees the image beside this answer' }),
@@ -177,15 +177,15 @@ function modelByDefault(catalog: Catalog): string | null {
 
 /** The id of the model for an entry. @throws GatewayError where the catalogue has none that makes images */
 function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
-  const asked = isNative(tool) ? tool['model'] : tool.parameters?.['model']
+  const named = isNative(tool) ? tool['model'] : tool.parameters?.['model']
   const field = isNative(tool) ? `${path}.model` : `${path}.parameters.model`
-  if (typeof asked !== 'string') {
+  if (typeof named !== 'string') {
     const id = modelByDefault(catalog)
     if (id === null) throw new GatewayError('invalid_request', `${field}: ${NO_MODEL}`)
     return id
   }
   // Providers name their models without an author.
-  const model = catalog.model(asked) ?? (isNative(tool) ? catalog.model(`openai/${asked}`) : undefined)
+  const model = catalog.model(named) ?? (isNative(tool) ? catalog.model(`openai/${named}`) : undefined)
   if (model === undefined) throw new GatewayError('invalid_request', `${field}: is not in the catalogue`)
   if (!model.outputModalities.includes('image'))
     throw new GatewayError('invalid_request', `${field}: this model does not generate images`)

@@ -120,7 +120,7 @@ const VERBS: Readonly<
   },
   async write({ store, clock }, place, args) {
     const key = checkedKey(requiredArgument(args, 'key'))
-    const value = kept(requiredArgument(args, 'value'), 'value', VALUE_MAX_CHARS)
+    const value = stored(requiredArgument(args, 'value'), 'value', VALUE_MAX_CHARS)
     const entry = { key, value, updatedAt: isoInstant(clock.nowMs()) }
     if (!(await store.memory.write(place, entry, ROOM)))
       throw new TextFault('The memory is full: delete entries that are no longer needed')
@@ -134,11 +134,11 @@ const VERBS: Readonly<
 
 function checkedKey(key: string): string {
   if (key === '') throw new TextFault('key: is required')
-  return kept(key, 'key', KEY_MAX_CHARS)
+  return stored(key, 'key', KEY_MAX_CHARS)
 }
 
 /** Text as databases keep it. */
-function kept(text: string, name: string, maxChars: number): string {
+function stored(text: string, name: string, maxChars: number): string {
   if (text.length > maxChars) throw new TextFault(`${name}: must have at most ${maxChars} characters`)
   return text.replaceAll('\0', '').toWellFormed()
 }

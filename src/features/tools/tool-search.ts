@@ -267,6 +267,6 @@ function referenced(part: object): readonly string[] {
 }
 
 function resultsOf(tool: RequestedTool | undefined): number {
-  const asked = tool?.parameters?.['max_results']
-  return typeof asked === 'number' ? Math.min(asked, RESULTS_MAX) : RESULTS_DEFAULT
+  const wanted = tool?.parameters?.['max_results']
+  return typeof wanted === 'number' ? Math.min(wanted, RESULTS_MAX) : RESULTS_DEFAULT
 }

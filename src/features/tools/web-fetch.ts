@@ -141,13 +141,13 @@ class WebFetchSession implements ToolSession {
   }
 
   /** Null: the gateway fetches itself. @throws GatewayError invalid_request */
-  #engineOf({ engine: asked, path }: Fetching): WebEngine | null {
-    if (asked === 'auto' || asked === 'gateway' || asked === 'openrouter') return null
-    const engine = this.#deps.webEngines.named(asked)
+  #engineOf({ engine: named, path }: Fetching): WebEngine | null {
+    if (named === 'auto' || named === 'gateway' || named === 'openrouter') return null
+    const engine = this.#deps.webEngines.named(named)
     if (engine === null || PAGE_ENGINES[engine.kind] === undefined)
       throw refuseField(
         `${path}.engine`,
-        `the ${asked} engine is not configured; the operator can set tools.webSearch.engines`,
+        `the ${named} engine is not configured; the operator can set tools.webSearch.engines`,
       )
     return engine
   }
@@ -190,19 +190,19 @@ class WebFetchSession implements ToolSession {
 }
 
 function fetchingOf(tool: RequestedTool, path: string): Fetching {
-  const given = tool.parameters ?? {}
-  const allowed = texts(given['allowed_domains'])
-  const blocked = texts(given['blocked_domains'])
+  const parameters = tool.parameters ?? {}
+  const allowed = texts(parameters['allowed_domains'])
+  const blocked = texts(parameters['blocked_domains'])
   for (const [name, list] of [['allowed_domains', allowed] as const, ['blocked_domains', blocked] as const]) {
     const why = domainsRefusal(list)
     if (why !== null) throw refuseField(`${path}.${name}`, why)
   }
-  const maxUses = Math.min(USES_MAX, count(given['max_uses']) ?? USES_MAX)
-  const tokens = count(given['max_content_tokens'])
+  const maxUses = Math.min(USES_MAX, count(parameters['max_uses']) ?? USES_MAX)
+  const tokens = count(parameters['max_content_tokens'])
   return {
     tool,
     path,
-    engine: typeof given['engine'] === 'string' ? given['engine'] : 'auto',
+    engine: typeof parameters['engine'] === 'string' ? parameters['engine'] : 'auto',
     maxUses,
     maxChars: tokens === null ? CONTENT_MAX_CHARS : Math.min(CONTENT_MAX_CHARS, tokens * CHARS_PER_TOKEN),
     admits: createAdmits(allowed, blocked),

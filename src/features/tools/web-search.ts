@@ -111,8 +111,8 @@ class WebSearchSession implements ToolSession {
     const searching = this.#searching.find(({ tool }) => tool === call.tool)
     if (searching?.engine == null || searching.usesLeft <= 0) return 0
     const { settings, engine, resultsLeft } = searching
-    const asked = askedOf({ settings, engine }, call, Math.min(settings.maxResults, resultsLeft))
-    return this.#deps.webEngines.searchFee(engine, asked.query)
+    const query = askedOf({ settings, engine }, call, Math.min(settings.maxResults, resultsLeft))
+    return this.#deps.webEngines.searchFee(engine, query.query)
   }
 
   begun(call: ToolCall): Readonly<Record<string, unknown>> {
@@ -137,9 +137,9 @@ class WebSearchSession implements ToolSession {
       progress({ name: 'web_search_call.in_progress', fields: {} })
       progress({ name: 'web_search_call.searching', fields: {} })
     }
-    const asked = askedOf({ settings, engine }, call, maxResults)
+    const searched = askedOf({ settings, engine }, call, maxResults)
     try {
-      const { results, cost } = await this.#deps.webEngines.search(engine, asked.query, asked.admits, {
+      const { results, cost } = await this.#deps.webEngines.search(engine, searched.query, searched.admits, {
         keyHash: this.#keyHash,
         signal,
       })
@@ -198,8 +198,8 @@ function queryOf({ arguments: { query } }: ToolCall): string {
   return typeof query === 'string' ? query.trim().slice(0, QUERY_MAX_CHARS).toWellFormed() : ''
 }
 
-function dayOf({ arguments: given }: ToolCall, name: string): string | null {
-  const day = given[name]
+function dayOf({ arguments: callArguments }: ToolCall, name: string): string | null {
+  const day = callArguments[name]
   return typeof day === 'string' && /^\d{4}-\d\d-\d\d$/.test(day) && !Number.isNaN(Date.parse(day))
     ? day
     : null

@@ -165,7 +165,7 @@ export class Relay {
     const passed = this.#passed
     if (active === null || passed === 0) return
     const { pattern } = active
-    const data = pattern.tell(this.untold.take().toString())
+    const data = pattern.frameWith(this.untold.take().toString())
     this.#passed = 0
     this.hasDecoded = true
     this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))

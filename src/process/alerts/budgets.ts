@@ -147,25 +147,25 @@ export class BudgetWatch {
       }
       // One that was told before takes no room of those of this hour.
       const id = alertId(event)
-      if (!(await store.alerts.isKnown(id))) this.#tell(organizationId, type, event, id)
+      if (!(await store.alerts.isKnown(id))) this.#announce(organizationId, type, event, id)
     }
   }
 
-  #tell(organizationId: string, type: BudgetType, event: AlertEvent, id: string): void {
-    let told = this.#told.get(organizationId)
-    if (told === undefined) {
-      told = { raised: new Set(), leftOut: new Map() }
-      this.#told.set(organizationId, told)
+  #announce(organizationId: string, type: BudgetType, event: AlertEvent, id: string): void {
+    let announced = this.#told.get(organizationId)
+    if (announced === undefined) {
+      announced = { raised: new Set(), leftOut: new Map() }
+      this.#told.set(organizationId, announced)
     }
     // It may not be in the Store yet.
-    if (told.raised.has(id)) return
-    if (told.raised.size < TOLD_PER_HOUR) {
-      if (this.#options.raise(event)) told.raised.add(id)
+    if (announced.raised.has(id)) return
+    if (announced.raised.size < TOLD_PER_HOUR) {
+      if (this.#options.raise(event)) announced.raised.add(id)
       return
     }
-    const hashes = told.leftOut.get(type) ?? new Set()
+    const hashes = announced.leftOut.get(type) ?? new Set()
     hashes.add(event.object.id)
-    told.leftOut.set(type, hashes)
+    announced.leftOut.set(type, hashes)
   }
 
   /** With a new hour, tells how many alerts the last one had no room for, and looks at their keys again. */

@@ -28,11 +28,11 @@ export function variable(environment: Environment, name: string): string | null 
 export function readSetting(environment: Environment, { schema, notes }: Setting): FromEnvironment | null {
   if (notes.env === undefined) return null
   const names = notes.anyCase === true ? [notes.env.toLowerCase(), notes.env] : [notes.env]
-  const given = firstOf(names, name => textOf(environment, name, notes.secret === true))
-  if (given === null) return null
-  const value = parse(schema, given.text)
-  if (!Value.Check(schema, value)) throw new ConfigError(`${given.name}: expected ${expected(schema)}`)
-  return { name: given.name, value }
+  const text = firstOf(names, name => textOf(environment, name, notes.secret === true))
+  if (text === null) return null
+  const value = parse(schema, text.text)
+  if (!Value.Check(schema, value)) throw new ConfigError(`${text.name}: expected ${expected(schema)}`)
+  return { name: text.name, value }
 }
 
 function firstOf<Value>(names: readonly string[], read: (name: string) => Value | null): Value | null {

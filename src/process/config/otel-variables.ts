@@ -81,8 +81,8 @@ function readSampler(environment: Environment, put: (name: string, value: unknow
   const sampler = variable(environment, 'OTEL_TRACES_SAMPLER')
   const fixed = sampler === null ? undefined : SAMPLERS[sampler]
   if (fixed === undefined || sampler === null) return
-  const told = variable(environment, 'OTEL_TRACES_SAMPLER_ARG')
-  const share = fixed ?? (told === null ? 1 : Number(told))
+  const ratio = variable(environment, 'OTEL_TRACES_SAMPLER_ARG')
+  const share = fixed ?? (ratio === null ? 1 : Number(ratio))
   if (share >= 0 && share <= 1) put('share', share)
   if (sampler.startsWith('parentbased_')) put('trust', 'always')
 }

@@ -90,7 +90,7 @@ export class UsageExport {
   }
 
   /** Never throws: what the disk does not take waits in memory, up to a limit. */
-  take(records: readonly UsageRecord[]): void {
+  add(records: readonly UsageRecord[]): void {
     const [first] = records
     if (first === undefined) return
     const lines = records.map(usageRow).join('')

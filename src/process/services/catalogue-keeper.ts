@@ -123,8 +123,8 @@ export class CatalogueKeeper {
   async start(): Promise<void> {
     await this.#readStore()
     const isNew = this.#asked().some(({ slug }) => !this.#lists.has(providerSource(slug)))
-    const asked = this.#askAll()
-    if (isNew) await this.#briefly(asked)
+    const update = this.#askAll()
+    if (isNew) await this.#briefly(update)
     this.#lookLater()
   }
 
@@ -134,7 +134,7 @@ export class CatalogueKeeper {
     const parts = this.#compose(config, file)
     this.#config = config
     this.#file = file
-    this.#take(parts)
+    this.#replace(parts)
     this.#asksAgain = true
     void this.#askAll()
   }
@@ -177,7 +177,7 @@ export class CatalogueKeeper {
 
   #recompose(): void {
     try {
-      this.#take(this.#compose(this.#config, this.#file))
+      this.#replace(this.#compose(this.#config, this.#file))
     } catch (error) {
       // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
       const reason = error instanceof ConfigError ? error.message : 'unknown'
@@ -185,7 +185,7 @@ export class CatalogueKeeper {
     }
   }
 
-  #take(parts: CatalogParts): void {
+  #replace(parts: CatalogParts): void {
     this.#parts = parts
     this.#packed = this.#deps.reading.packParts(parts)
     this.#deps.onChange(this.#packed)

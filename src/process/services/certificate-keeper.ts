@@ -80,19 +80,19 @@ export class CertificateKeeper {
     this.#timer = this.#deps.clock.after(POLL_MS, () => void this.#look(false))
   }
 
-  #look(asked: boolean): Promise<void> {
-    this.#judging ??= this.#judge(asked).finally(() => {
+  #look(isRequested: boolean): Promise<void> {
+    this.#judging ??= this.#judge(isRequested).finally(() => {
       this.#judging = null
       this.#lookLater()
     })
     return this.#judging
   }
 
-  async #judge(asked: boolean): Promise<void> {
+  async #judge(isRequested: boolean): Promise<void> {
     const { files, clock, log } = this.#deps
     const trace = certificateTrace(files)
     const isDue = this.#fault !== null && clock.monotonicMs() >= this.#againMs
-    if (this.#closed || (!asked && !isDue && trace === this.#judged)) return
+    if (this.#closed || (!isRequested && !isDue && trace === this.#judged)) return
     const isSame = trace === this.#judged
     let fault: string | null = null
     try {
@@ -108,10 +108,10 @@ export class CertificateKeeper {
       fault = error instanceof ConfigError ? error.message : NOT_TAKEN
     }
     // Half of a file, or one of the two, may be there: a fault counts if nothing has changed at the next look.
-    const isFirst = fault !== null && !asked && this.#suspect !== trace
+    const isFirst = fault !== null && !isRequested && this.#suspect !== trace
     this.#suspect = fault === null ? null : trace
     this.#judged = isFirst ? null : trace
-    const isLogged = isSame && !asked && fault === this.#fault
+    const isLogged = isSame && !isRequested && fault === this.#fault
     this.#fault = isFirst ? null : fault
     this.#againMs = clock.monotonicMs() + AGAIN_MS
     if (fault === null || isFirst || isLogged) return

@@ -44,7 +44,7 @@ export class ExplanationKeeper {
   }
 
   /** Takes explanations of a thread. */
-  take(explanations: readonly NewExplanation[]): void {
+  add(explanations: readonly NewExplanation[]): void {
     this.#waiting.push(...explanations)
     const surplus = this.#waiting.length - WAITING_MAX
     if (surplus > 0) this.#waiting.splice(0, surplus)

@@ -34,7 +34,7 @@ export interface Retention {
 /** One kind of records to remove, and the interval of the search for them. */
 interface Removal {
   readonly everyMs: number
-  readonly told: string
+  readonly label: string
   /** Remove up to `limit` records and return their number. */
   readonly lists: readonly ((limit: number) => Promise<number>)[]
 }
@@ -56,7 +56,7 @@ export function startRetention(options: RetentionOptions): Retention {
   const removals = [
     startRemoval(options, {
       everyMs: INTERVAL_MS,
-      told: 'expired records',
+      label: 'expired records',
       lists: [
         limit => store.ledger.prune(before(retention.usageDays), limit),
         limit => store.audit.prune(before(retention.auditDays), limit),
@@ -68,7 +68,7 @@ export function startRetention(options: RetentionOptions): Retention {
     }),
     startRemoval(options, {
       everyMs: UNASKED_INTERVAL_MS,
-      told: 'excess records of requests that never reached a model',
+      label: 'excess records of requests that never reached a model',
       lists: [limit => store.ledger.pruneUnasked(retention.unaskedRecords, limit)],
     }),
   ]
@@ -81,7 +81,7 @@ export function startRetention(options: RetentionOptions): Retention {
 
 function startRemoval(
   { clock, log, shipped }: RetentionOptions,
-  { everyMs, told, lists }: Removal,
+  { everyMs, label: told, lists }: Removal,
 ): Retention {
   let running: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_MS, run)

@@ -218,12 +218,12 @@ export class ThreadLoop {
       this.#failed = true
       void this.stop(0)
     })
-    const told = new ThreadAnswers<ThreadQuestion, ThreadAnswer>(
+    const answering = new ThreadAnswers<ThreadQuestion, ThreadAnswer>(
       question => answerTo(work, question),
       answers => this.send({ type: 'told', answers }),
     )
     this.#port.on('message', (message: ToThread) => {
-      if (message.type === 'ask') told.receive(message.calls)
+      if (message.type === 'ask') answering.receive(message.calls)
       else this.#receive(work, message)
     })
     this.#pulse = setInterval(() => this.send({ type: 'pulse', load: work.load?.() ?? null }), PULSE_MS)

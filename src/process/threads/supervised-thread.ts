@@ -181,7 +181,7 @@ export class SupervisedThread {
 
   #keepCaptured(request: CapturedRequest): void {
     const { organizationId } = request
-    this.#keeper?.take(request, bytes => this.#send({ type: 'capture-kept', organizationId, bytes }))
+    this.#keeper?.store(request, bytes => this.#send({ type: 'capture-kept', organizationId, bytes }))
   }
 
   #receive(message: FromThread): void {

@@ -58,7 +58,7 @@ export interface SupervisorOptions {
   /** All master keys; the first one encrypts. */
   readonly vaultKeys: readonly VaultKey[]
   /** Takes explanations of requests. Default: none are kept. */
-  readonly explanations?: Pick<ExplanationKeeper, 'take'>
+  readonly explanations?: Pick<ExplanationKeeper, 'add'>
   /** The form of threads' log lines. Default: JSON. */
   readonly logForm?: LogForm
   /** Folder in which threads spool their usage records. */

@@ -43,9 +43,9 @@ const STOP_MS = 5_000
 const FREE_PORT_TRIES = 5
 
 /** Starts the threads. @throws StartError; nothing is then left running. */
-export async function startSupervisor(asked: SupervisorOptions): Promise<Supervisor> {
-  const { config, front } = await chooseFront(asked.config, asked.log)
-  const options = { ...asked, config, front }
+export async function startSupervisor(given: SupervisorOptions): Promise<Supervisor> {
+  const { config, front } = await chooseFront(given.config, given.log)
+  const options = { ...given, config, front }
   const { host, port, tls } = config.listen
   const supervisor = await startOnPort(options, port === 0 ? FREE_PORT_TRIES : 1)
   return {
@@ -279,9 +279,9 @@ class ThreadSupervisor {
         onCalls: ({ channel, calls }) => channels[channel].receive(calls as never),
         onTranscribe: actions => transcribing.receive(actions),
         onHealth: notes => health.receive(notes),
-        onTraces: (traces, dropped) => this.#traces?.take(traces, dropped),
+        onTraces: (traces, dropped) => this.#traces?.add(traces, dropped),
         onEnded: requests => this.#console?.ended(requests),
-        onExplained: explanations => this.#options.explanations?.take(explanations),
+        onExplained: explanations => this.#options.explanations?.add(explanations),
       },
       this.#workerOf(kind, settings),
     )

@@ -50,7 +50,7 @@ export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault
       return sumOf(running, each => each.lostRecords)
     },
     take(records) {
-      for (const each of running) each.take(records)
+      for (const each of running) each.add(records)
     },
     async close() {
       await Promise.all(running.map(each => each.close()))

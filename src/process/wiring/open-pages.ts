@@ -38,10 +38,10 @@ export class OpenPages {
    */
   #urlFor(host: string | undefined): string {
     const { host: own, tls } = this.#listen
-    const asked = host?.replace(/:\d+$/, '') ?? ''
+    const hostname = host?.replace(/:\d+$/, '') ?? ''
     const fallback = reachable(own)
-    const isWide = fallback !== own && asked !== ''
-    const name = isWide ? asked : fallback.includes(':') ? `[${fallback}]` : fallback
+    const isWide = fallback !== own && hostname !== ''
+    const name = isWide ? hostname : fallback.includes(':') ? `[${fallback}]` : fallback
     return readerUrl(`${name}:${this.#port}`, tls !== null)
   }
 }

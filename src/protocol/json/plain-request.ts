@@ -56,11 +56,11 @@ export function isPlain(request: ResponsesRequest): boolean {
     }
     if (type === 'function_call' || type === 'reasoning') continue
     if (type !== undefined && type !== 'message' && type !== 'function_call_output') return false
-    const said = type === 'function_call_output' ? output : content
-    if (typeof said === 'string') continue
-    if (!Array.isArray(said)) return false
-    for (let part = 0; part < said.length; part++) {
-      const { type: kind, native } = said[part] as Part
+    const parts = type === 'function_call_output' ? output : content
+    if (typeof parts === 'string') continue
+    if (!Array.isArray(parts)) return false
+    for (let part = 0; part < parts.length; part++) {
+      const { type: kind, native } = parts[part] as Part
       // A kind of part that only providers of the caller's own API know.
       if (!TEXTS.has(kind) || native?.unknown !== undefined) return false
     }

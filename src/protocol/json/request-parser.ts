@@ -183,8 +183,8 @@ function nothingStored(request: ResponsesRequest): string | null {
 /** A reply has one answer: the caller would pay for other choices and never get them. */
 function oneChoice(request: ResponsesRequest): string | null {
   for (const field of ['n', 'best_of'] as const) {
-    const asked = (request as Readonly<Record<string, unknown>>)[field]
-    if (asked != null && asked !== 1) return `${field}: must be 1: a response has one answer`
+    const value = (request as Readonly<Record<string, unknown>>)[field]
+    if (value != null && value !== 1) return `${field}: must be 1: a response has one answer`
   }
   return null
 }

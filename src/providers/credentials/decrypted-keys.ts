@@ -167,8 +167,8 @@ export class OpenedKeys {
     const { store, clock, lookupMs } = this.#options
     let record: CredentialRecord | null
     try {
-      const asked = store.credentials.find(credential.organizationId, credential.id)
-      record = await within(clock, lookupMs, asked)
+      const lookup = store.credentials.find(credential.organizationId, credential.id)
+      record = await within(clock, lookupMs, lookup)
     } catch (error) {
       throw storeUnavailable(error)
     }

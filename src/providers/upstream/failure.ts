@@ -54,8 +54,8 @@ export function failureInReply(
 /** Creates the error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
-  const { code, message: said, metadata = {} } = failureInReply(failure, refusal)
-  const message = refusesKey(refusal.status) ? keyRefused(refusal, said) : said
+  const { code, message: text, metadata = {} } = failureInReply(failure, refusal)
+  const message = refusesKey(refusal.status) ? keyRefused(refusal, text) : text
   // For other failures, `Retry-After` would be misleading.
   if (failure.meaning.isBusy !== true) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
@@ -72,9 +72,9 @@ function refusesKey(status: number): boolean {
 }
 
 /** Without this error, callers would look for the fault in their own key, which the provider has never seen. */
-function keyRefused({ status, providerName, keyOwner }: Refusal, said: string): string {
+function keyRefused({ status, providerName, keyOwner }: Refusal, providerText: string): string {
   const refused = `${providerName} refused ${keyOwner}${status === 403 ? ', or the key lacks permission for this call' : ''}`
-  return said === NO_MESSAGE ? refused : `${refused}: ${said}`
+  return providerText === NO_MESSAGE ? refused : `${refused}: ${providerText}`
 }
 
 function interpret({ format, status, headers, body }: Refusal): GatewayError {

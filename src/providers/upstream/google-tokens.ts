@@ -110,7 +110,7 @@ export class GoogleTokens {
   }
 
   /** Joins the running exchange, or begins one. `kept`: the entry that stays in use if it fails. */
-  #exchange(name: string, account: ServiceAccount, place: TokenPlace, kept: Entry | null): Promise<string> {
+  #exchange(name: string, account: ServiceAccount, place: TokenPlace, known: Entry | null): Promise<string> {
     const running = this.#exchanges.get(name)
     if (running !== undefined) return running
     const exchange = this.#ask(account, place)
@@ -130,9 +130,9 @@ export class GoogleTokens {
           const until = this.#options.clock.monotonicMs() + PAUSE_MS
           this.#entries.set(
             name,
-            kept === null
+            known === null
               ? { token: null, error, renewAtMs: until, endsAtMs: until }
-              : { ...kept, renewAtMs: until },
+              : { ...known, renewAtMs: until },
           )
           throw error
         },

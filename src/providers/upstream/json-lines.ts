@@ -127,7 +127,7 @@ class PageReader implements UpstreamHandler {
       return
     }
     if (this.#isSkipping) this.#terms.onSkipped()
-    else if (this.#carried > 0) this.#take(this.#carry.subarray(0, this.#carried))
+    else if (this.#carried > 0) this.#addLine(this.#carry.subarray(0, this.#carried))
     this.#finish(null)
   }
 
@@ -180,14 +180,14 @@ class PageReader implements UpstreamHandler {
     if (this.#isSkipping) {
       this.#isSkipping = false
       this.#terms.onSkipped()
-    } else if (this.#carried === 0) this.#take(rest)
+    } else if (this.#carried === 0) this.#addLine(rest)
     else {
       this.#keep(rest)
       if (this.#isSkipping) {
         this.#endLine(rest)
         return
       }
-      this.#take(this.#carry.subarray(0, this.#carried))
+      this.#addLine(this.#carry.subarray(0, this.#carried))
       if (this.#carry.length > CARRY_KEPT_BYTES) this.#carry = EMPTY
     }
     this.#carried = 0
@@ -213,7 +213,7 @@ class PageReader implements UpstreamHandler {
     this.#carried = length
   }
 
-  #take(line: Buffer): void {
+  #addLine(line: Buffer): void {
     if (line.length > this.#terms.maxLineBytes || !this.#terms.accepts(line)) {
       this.#terms.onSkipped()
       return

@@ -28,18 +28,18 @@ export function throughProxy(proxy: string, target: string, signal: AbortSignal)
   // The credentials are sent in their own field only.
   url.username = ''
   url.password = ''
-  const asked = (url.protocol === 'https:' ? httpsRequest : httpRequest)(url, options)
-  asked.once('error', error => reject(signal.aborted ? (signal.reason as Error) : error))
-  asked.once('response', reply => {
+  const request = (url.protocol === 'https:' ? httpsRequest : httpRequest)(url, options)
+  request.once('error', error => reject(signal.aborted ? (signal.reason as Error) : error))
+  request.once('response', reply => {
     reply.destroy()
     reject(new Error('no tunnel'))
   })
-  asked.once('connect', (reply, socket, head) => {
+  request.once('connect', (reply, socket, head) => {
     socket.on('error', () => undefined)
     if (reply.statusCode === 200 && head.length === 0) return resolve(socket)
     socket.destroy()
     reject(new Error('no tunnel'))
   })
-  asked.end()
+  request.end()
   return promise
 }

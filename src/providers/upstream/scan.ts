@@ -139,7 +139,7 @@ export class FramePattern {
   }
 
   /** The data of a frame of this kind with `delta` as its text, in JSON without the quotes. */
-  tell(delta: string): string {
+  frameWith(delta: string): string {
     let frame = ''
     textsOf(this.#fixed).forEach((piece, index) => {
       const slot = this.#slots[index]

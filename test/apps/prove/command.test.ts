@@ -90,7 +90,7 @@ t.test('with a port it starts the provider, and keeps it if it is told to', asyn
 
 async function wordsRun(words: readonly string[]): Promise<unknown> {
   const read = readWords(words, [prove])
-  return read.asks === 'run' ? await read.command.run(read.given, read.argument) : read
+  return read.asks === 'run' ? await read.command.run(read.options, read.argument) : read
 }
 
 t.test('wrong words are told before anything is sent, and without the key', async t => {

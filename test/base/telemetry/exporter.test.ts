@@ -67,7 +67,7 @@ function start(
 t.test('spans leave in batches of at most 512, in their order', async t => {
   const collector = await startCollector()
   const { exporter, counts, lines } = start(collector.url)
-  exporter.take(traces(1_100), 0)
+  exporter.add(traces(1_100), 0)
   await until('all spans', () => counts.sent === 1_100)
   t.equal(collector.bodies.length, 3)
   t.same(
@@ -82,7 +82,7 @@ t.test('spans leave in batches of at most 512, in their order', async t => {
 t.test('a dead collector costs the spans that do not fit, which are counted, and one log line', async t => {
   const clock = new TestClock(0)
   const { exporter, counts, lines } = start(`http://127.0.0.1:${await freePort()}`, clock)
-  for (let round = 0; round < 40; round++) exporter.take(traces(500), 0)
+  for (let round = 0; round < 40; round++) exporter.add(traces(500), 0)
   t.ok(exporter.waiting <= 17_000, 'bounded')
   t.ok(counts.dropped >= 20_000 - 17_000)
   const before = counts.dropped
@@ -105,11 +105,11 @@ t.test('a collector that refuses gets nothing twice; one that is busy is asked a
   const clock = new TestClock(0)
   const { exporter, counts, lines } = start(collector.url, clock, 86_400_000)
   collector.statuses.push(400)
-  exporter.take(traces(512), 0)
+  exporter.add(traces(512), 0)
   await until('the refusal', () => counts.refused === 512)
   t.equal(collector.headers.length, 1)
   collector.statuses.push(503, 429)
-  exporter.take(traces(512), 0)
+  exporter.add(traces(512), 0)
   await until('the batch is taken', () => {
     clock.advance(1_000)
     return counts.sent === 512
@@ -125,7 +125,7 @@ t.test('a collector that hangs is left after its time, and the process ends with
   const clock = new TestClock(0)
   const { exporter, counts } = start(collector.url, clock)
   collector.statuses.push('hang', 'hang', 'hang', 'hang')
-  exporter.take(traces(512), 7)
+  exporter.add(traces(512), 7)
   t.equal(counts.dropped, 7, 'those that the thread had no room for')
   await until('the first try', () => collector.headers.length === 1)
   await until('the batch is dropped', () => {
@@ -142,7 +142,7 @@ t.test('a collector that fails gets each batch once, and its spans count as refu
   const { exporter, counts, lines } = start(collector.url)
   collector.statuses.push(500, 404, 301)
   for (let batch = 1; batch <= 3; batch++) {
-    exporter.take(traces(512), 0)
+    exporter.add(traces(512), 0)
     await until('the refusal', () => counts.refused === batch * 512)
   }
   t.equal(collector.headers.length, 3)
@@ -161,7 +161,7 @@ t.test('an answer in many short chunks is dropped before it ends', async t => {
   })
   const { url } = await listening(server, t)
   const { exporter, counts } = start(url, new TestClock(0))
-  exporter.take(traces(512), 0)
+  exporter.add(traces(512), 0)
   await awaited('the end of the connection', left.promise)
   await until('the batch', () => counts.sent === 512)
   await exporter.close()
@@ -172,10 +172,10 @@ t.test('spans that a collector leaves out of a batch that it takes count as refu
   const { exporter, counts } = start(collector.url)
   // rejected_spans 300 and a message; then more than were sent.
   collector.answers.push(Buffer.from('0a0608ac0212016e', 'hex'), Buffer.from('0a0408ffff03', 'hex'))
-  exporter.take(traces(512), 0)
+  exporter.add(traces(512), 0)
   await until('the first batch', () => counts.sent + counts.refused === 512)
   t.same(counts, { sent: 212, refused: 300, dropped: 0 })
-  exporter.take(traces(512), 0)
+  exporter.add(traces(512), 0)
   await until('the second batch', () => counts.sent + counts.refused === 1_024)
   t.same(counts, { sent: 212, refused: 812, dropped: 0 })
   await exporter.close()
@@ -226,7 +226,7 @@ t.test(
     const clock = new TestClock(0)
     const { exporter, counts } = start(collector.url, clock)
     collector.statuses.push('hang', 'hang', 'hang', 'hang')
-    for (let message = 0; message < 100; message++) exporter.take(traces(1_000), 0)
+    for (let message = 0; message < 100; message++) exporter.add(traces(1_000), 0)
     await until('the first try', () => collector.headers.length === 1)
     t.ok(exporter.waiting <= 16_384 + 1_000, `${exporter.waiting} wait`)
     const { sent, refused, dropped } = counts
@@ -248,7 +248,7 @@ t.test('headers that no request can have cost the traces, and not the process', 
   const { exporter, counts, lines } = start('http://127.0.0.1:1', systemClock, 1_000, {
     authorization: 'Bearer x\n',
   })
-  exporter.take(traces(512), 0)
+  exporter.add(traces(512), 0)
   await until('all are refused', () => counts.refused === 512)
   t.equal(lines.length, 1)
   t.match(lines[0], 'cannot send traces to the collector')

@@ -183,7 +183,8 @@ for (const format of BATCH_FORMATS) {
       const ended = { status: 'failed', errors: { data: [{ code: SECRET, message }] }, done: true, error }
       const second = await serve(t, format, json(ended))
       const state = await second.service.state(second.calls, name)
-      const told = state.kind === 'ended' && state.error !== null ? second.calls.told(state.error) : null
+      const told =
+        state.kind === 'ended' && state.error !== null ? second.calls.shownError(state.error) : null
       if (format === 'anthropic-messages') t.equal(told, null)
       else {
         t.notMatch(JSON.stringify([told?.message, told?.metadata]), SECRET)

@@ -81,7 +81,7 @@ async function start(t: Test, overrides: { captures?: Partial<Store['captures']>
     },
     take: (capture, record) =>
       new Promise(done =>
-        keeper.take(
+        keeper.store(
           {
             type: 'captured',
             capture,
@@ -294,7 +294,9 @@ t.test('a second process writes a file of its own, and both have one bound', asy
   await take(record.id, 'one\n')
   const line = new Uint8Array(Buffer.from(`${'y'.repeat(40_000)}\n`))
   await new Promise<void>(done =>
-    other.take({ type: 'captured', capture: record.id, organizationId: 'org_1', record: line }, () => done()),
+    other.store({ type: 'captured', capture: record.id, organizationId: 'org_1', record: line }, () =>
+      done(),
+    ),
   )
   t.equal((await store.captures.parts(record.id)).length, 2)
   await take(record.id, `${'z'.repeat(40_000)}\n`)

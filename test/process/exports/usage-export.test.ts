@@ -79,11 +79,11 @@ t.test('a folder gets the records, and nothing that callers named', async t => {
   const out = join(root, 'out')
   const { start, clock } = world(t, { url: `file:${out}` }, root)
   const first = start()
-  first.take([record('gen-1'), record('gen-2')])
+  first.add([record('gen-1'), record('gen-2')])
   t.equal(first.lagSeconds, 5, 'since the record was made')
   await first.run()
   t.equal(first.lagSeconds, 0)
-  first.take([record('gen-3')])
+  first.add([record('gen-3')])
   clock.advance(1_000)
   await first.close()
   const names = readdirSync(out).toSorted()
@@ -114,9 +114,9 @@ t.test('an address that is down gets all of it when it is back, also over a rest
   const root = t.testdir({ secret: 's\n' })
   const { start, lines, clock } = world(t, { url, secretFile: join(root, 'secret') }, root)
   const first = start()
-  first.take([record('gen-1')])
+  first.add([record('gen-1')])
   await first.run()
-  first.take([record('gen-2')])
+  first.add([record('gen-2')])
   clock.advance(600_000)
   t.equal(first.lagSeconds, 605)
   await first.close()
@@ -124,7 +124,7 @@ t.test('an address that is down gets all of it when it is back, also over a rest
 
   const second = start()
   t.equal(second.lagSeconds, 605, 'a restart does not make it younger')
-  second.take([record('gen-3')])
+  second.add([record('gen-3')])
   status = 200
   await second.run()
   t.same(new Set(ids(got.map(({ body }) => body))), new Set(['gen-1', 'gen-2', 'gen-3']))
@@ -154,7 +154,7 @@ t.test('a bucket is asked with a signature, one object below the prefix', async 
   const files = { accessKeyIdFile: join(root, 'id'), secretAccessKeyFile: join(root, 'key') }
   const { start } = world(t, { url: 's3://billing/sluice', endpoint, region: 'eu-central-1', ...files }, root)
   const running = start()
-  running.take([record('gen-1')])
+  running.add([record('gen-1')])
   await running.close()
   t.match(asked, [
     {
@@ -171,7 +171,7 @@ t.test('a file that another process has named is no failure of this one', async 
   const out = join(root, 'out')
   const { start, lines } = world(t, { url: `file:${out}` }, root)
   const first = start()
-  first.take([record('gen-1')])
+  first.add([record('gen-1')])
   const state = join(root, 'state')
   const open = readdirSync(state).find(name => name.startsWith('open-')) ?? ''
   renameSync(join(state, open), join(state, 'other-gen-1-00000000.jsonl'))
@@ -201,11 +201,11 @@ t.test(
     const killed = () => {
       for (const name of readdirSync(state)) utimesSync(join(state, name), 1, 1)
     }
-    start().take([record('gen-1'), record('gen-2'), record('gen-3')])
+    start().add([record('gen-1'), record('gen-2'), record('gen-3')])
     killed()
     // Records that were not yet removed from the spool come again, with others.
     const second = start()
-    second.take([record('gen-1'), record('gen-2'), record('gen-3'), record('gen-4')])
+    second.add([record('gen-1'), record('gen-2'), record('gen-3'), record('gen-4')])
     await second.close()
     const full = objects(out)
     t.same(
@@ -217,12 +217,12 @@ t.test(
     )
 
     const third = start()
-    third.take([record('gen-1')])
+    third.add([record('gen-1')])
     await third.run()
     for (const [name, had] of full) t.same(objects(out).get(name), had, `${name} is as it was`)
     t.equal(objects(out).size, 3)
 
-    third.take([record('gen-1'), record('gen-2'), record('gen-3'), record('gen-4')])
+    third.add([record('gen-1'), record('gen-2'), record('gen-3'), record('gen-4')])
     await third.close()
     t.equal(objects(out).size, 3, 'the same records have the same name')
   },
@@ -234,19 +234,19 @@ t.test('a disk that takes nothing costs a bounded memory, and no line is torn', 
   const state = join(root, 'state')
   const { start, lines, clock } = world(t, { url: `file:${out}` }, root, { maxHeldBytes: 20_000 })
   const running = start()
-  running.take([record('gen-0')])
+  running.add([record('gen-0')])
   const open = join(state, readdirSync(state).find(name => name.startsWith('open-')) ?? '')
   await running.run()
   mkdirSync(open)
   const sent = 200
-  for (let n = 1; n <= sent; n++) running.take([record(`gen-${n}`)])
+  for (let n = 1; n <= sent; n++) running.add([record(`gen-${n}`)])
   t.ok(running.waitingBytes <= 20_000 && running.waitingBytes > 10_000)
   t.ok(running.lostRecords > 0)
   t.equal(running.lagSeconds, 5)
   clock.advance(1_000)
   await running.run()
   rmdirSync(open)
-  running.take([record('gen-last')])
+  running.add([record('gen-last')])
   await running.run()
   const told = [...objects(out).values()].flat()
   t.equal(told.length + running.lostRecords, sent + 2, 'each is there or counted')
@@ -276,7 +276,7 @@ t.test('a destination that is away costs a bounded part of the disk', async t =>
   })
   const running = start()
   for (let n = 0; n < 300; n++) {
-    running.take([record(`gen-${n}`)])
+    running.add([record(`gen-${n}`)])
     if (n % 10 === 0) await running.run()
   }
   const bytes = readdirSync(join(root, 'state'))
@@ -287,7 +287,7 @@ t.test('a destination that is away costs a bounded part of the disk', async t =>
   isAway = false
   await running.run()
   t.equal(ids(put).length + running.lostRecords, 300)
-  running.take([record('gen-after')])
+  running.add([record('gen-after')])
   await running.close()
   t.ok(ids(put).includes('gen-after'), 'and it goes on')
 })
@@ -296,7 +296,7 @@ t.test('an empty secret signs nothing, and nothing is sent without a signature',
   const root = t.testdir({ secret: '\n' })
   const { start, lines } = world(t, { url: 'http://127.0.0.1:9/x', secretFile: join(root, 'secret') }, root)
   const running = start()
-  running.take([record('gen-1')])
+  running.add([record('gen-1')])
   await running.close()
   t.equal(running.lostRecords, 0)
   t.same(lines, ['cannot export usage; records are kept on disk'])

@@ -53,13 +53,13 @@ function setUp() {
 
 t.test('what threads bring is written together', async t => {
   const { clock, keeper, added } = setUp()
-  keeper.take([some('a')])
-  keeper.take([some('b')])
+  keeper.add([some('a')])
+  keeper.add([some('b')])
   t.same(added, [])
   clock.advance(500)
   await turns()
   t.same(added, [['a', 'b']])
-  keeper.take([some('c')])
+  keeper.add([some('c')])
   await keeper.close()
   t.same(added, [['a', 'b'], ['c']], 'at the end too')
   t.equal(clock.armed, 0)
@@ -68,7 +68,7 @@ t.test('what threads bring is written together', async t => {
 t.test('a store that is away is tried again, and the oldest ones are dropped', async t => {
   const { clock, keeper, added, faults, away } = setUp()
   away(true)
-  keeper.take(Array.from({ length: 2_100 }, (_, n) => some(`e${n}`)))
+  keeper.add(Array.from({ length: 2_100 }, (_, n) => some(`e${n}`)))
   clock.advance(500)
   await turns()
   clock.advance(5_000)

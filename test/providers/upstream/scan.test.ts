@@ -193,7 +193,7 @@ t.test('a text that has to stand twice matches only where both are the same', as
   t.notOk(match('', ''), 'an empty text does not match here')
   t.equal(pattern.deltaOf('', model, 0), 'ab')
   t.equal(pattern.deltaOf('x', model, 0), null)
-  t.equal(pattern.tell('q'), model.replaceAll('"ab"', '"q"'))
+  t.equal(pattern.frameWith('q'), model.replaceAll('"ab"', '"q"'))
 })
 
 t.test('blanks in their place match, however many there are, and nothing else does', async t => {
@@ -213,12 +213,12 @@ t.test('blanks in their place match, however many there are, and nothing else do
   t.notOk(match('{"type":"a", "text":"xyz"}'), 'elsewhere they do not')
   const cut = Buffer.from('data: {"type":"a","text":"xyz"    ')
   t.equal(pattern.match(cut, 0, 0), -1, 'a frame that is cut within them is not complete')
-  t.equal(pattern.tell('q'), '{"type":"a","text":"q"}')
+  t.equal(pattern.frameWith('q'), '{"type":"a","text":"q"}')
 })
 
 t.test('the pattern tells several texts as one frame', async t => {
   const pattern = learned()
-  const told = JSON.parse(pattern.tell('a\\n"'.replace('"', '\\"'))) as Record<string, unknown>
+  const told = JSON.parse(pattern.frameWith('a\\n"'.replace('"', '\\"'))) as Record<string, unknown>
   t.same(told, { ...(JSON.parse(data()) as object), delta: 'a\n"', obfuscation: '', sequence_number: 0 })
   t.equal(pattern.event, EVENT)
 })

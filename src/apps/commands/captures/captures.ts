@@ -7,7 +7,7 @@ import { loadConfig, processEnvironment } from '../../../process/config/config.t
 import { loadVaultRing, type VaultKey } from '../../../providers/credentials/vault-keys.ts'
 import type { CapturePart, CaptureRecord } from '../../../storage/captures/captures.ts'
 import type { Store } from '../../../storage/store.ts'
-import { CONFIG_OPTION, type Command, CommandError, type Given } from '../command.ts'
+import { CONFIG_OPTION, type Command, CommandError, type OptionValues } from '../command.ts'
 import { auditEntry, withStore } from '../keys.ts'
 import { complain, configWords, print } from '../outcome.ts'
 import { escaped, shownRecord } from './shown-record.ts'
@@ -18,11 +18,11 @@ export const capturesList: Command = {
   name: 'captures list',
   does: 'list the captures: whose requests they hold, how many, and until when',
   options: { config: CONFIG_OPTION },
-  async run(given) {
-    await withStore(given, async ({ captures }) => {
-      const kept = (await captures.list()).filter(isKept)
-      if (kept.length === 0) return print('There are no captures.')
-      const rows = kept.map(each => [
+  async run(options) {
+    await withStore(options, async ({ captures }) => {
+      const current = (await captures.list()).filter(isKept)
+      if (current.length === 0) return print('There are no captures.')
+      const rows = current.map(each => [
         each.id,
         isRunning(each) ? 'running' : 'ended',
         subjectOf(each),
@@ -47,19 +47,19 @@ export const capturesShow: Command = {
     json: { does: 'one line of JSON for each request' },
     config: CONFIG_OPTION,
   },
-  async run(given, id) {
-    const config = loadConfig(configWords(given['config']), processEnvironment())
+  async run(options, id) {
+    const config = loadConfig(configWords(options['config']), processEnvironment())
     const { keys } = loadVaultRing(config)
     const folder = capturesFolder(config.storage.url)
-    await withStore(given, async store => {
+    await withStore(options, async store => {
       const record = await findKept(store, id)
       const parts = await store.captures.parts(record.id)
-      if (given['json'] !== true) {
+      if (options['json'] !== true) {
         print(
           `${record.id} of ${subjectOf(record)}: ${counted(record.requests)}, ${count(record.leftOut)} left out, ${count(record.bytes)} of ${count(record.maxBytes)} bytes`,
         )
       }
-      const shown = new PartReader(folder, keys, record, given)
+      const shown = new PartReader(folder, keys, record, options)
       for (const part of parts) await shown.show(part)
       if (parts.length === 0) complain(['nothing has been captured yet'])
     })
@@ -72,9 +72,9 @@ export const capturesDelete: Command = {
   does: 'end a capture and delete what it recorded; other nodes follow within a minute',
   argument: ARGUMENT,
   options: { config: CONFIG_OPTION },
-  async run(given, id) {
-    const config = loadConfig(configWords(given['config']), processEnvironment())
-    await withStore(given, async store => {
+  async run(options, id) {
+    const config = loadConfig(configWords(options['config']), processEnvironment())
+    await withStore(options, async store => {
       const record = await findKept(store, id)
       await store.audited(
         verbs => verbs.captures.remove(record.organizationId, record.id),
@@ -102,14 +102,14 @@ class PartReader {
   readonly #folder: string
   readonly #keys: readonly VaultKey[]
   readonly #record: CaptureRecord
-  readonly #given: Given
+  readonly #given: OptionValues
   readonly #node: string | null
 
-  constructor(folder: string, keys: readonly VaultKey[], record: CaptureRecord, given: Given) {
+  constructor(folder: string, keys: readonly VaultKey[], record: CaptureRecord, options: OptionValues) {
     this.#folder = folder
     this.#keys = keys
     this.#record = record
-    this.#given = given
+    this.#given = options
     this.#node = readNode(folder)
   }
 

@@ -133,8 +133,8 @@ function partsOf(explanation: Explanation): Part[] {
 function attemptsOf({ attempts, duration_ms: duration }: Explanation): Part[] {
   return attempts.flatMap(({ provider, start_ms: start, end_ms: end, status, error, outrun, cost }, at) => {
     if (start === null) return []
-    const said = outrun ? 'outrun' : error === null ? (status ?? 'ok') : (status ?? error)
-    const name = `attempt ${at + 1} ${provider} ${said}`
+    const outcome = outrun ? 'outrun' : error === null ? (status ?? 'ok') : (status ?? error)
+    const name = `attempt ${at + 1} ${provider} ${outcome}`
     return [{ name, startMs: start, ms: (end ?? duration) - start, cost }]
   })
 }

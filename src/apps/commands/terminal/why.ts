@@ -20,15 +20,15 @@ export const why: Command = {
     json: { does: 'print the explanation as one line of JSON' },
     config: CONFIG_OPTION,
   },
-  async run(given, id) {
-    await withStore(given, async store => {
+  async run(options, id) {
+    await withStore(options, async store => {
       const [found, ...others] = await explanations(store, id)
       if (found === undefined) {
         throw new CommandError(
           `${plain(id, 128)}: there is no request with this id. Explanations appear two seconds after the answer and are kept for a day; usage records are kept for retention.usageDays`,
         )
       }
-      if (given['json'] === true) {
+      if (options['json'] === true) {
         print(JSON.stringify({ ...found, reasons: reasonsOf(found) }))
         return
       }

@@ -1,7 +1,7 @@
 /** Client for the admin port of a gateway, with a management key. Each failure is one sentence, without the key. */
 import { systemCode } from '../../../base/errors.ts'
-import { type AskedPort, askedPort, type PortTerms } from '../asked-port.ts'
-import { CommandError, type Given, type Option } from '../command.ts'
+import { askedPort, type PortAddress, type PortTerms } from '../asked-port.ts'
+import { CommandError, type Option, type OptionValues } from '../command.ts'
 import { messageOf } from '../gateway-client.ts'
 import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
@@ -34,27 +34,27 @@ const ADMIN_PORT = {
 } as const satisfies PortTerms
 
 /** Address and key of the admin port. @throws UsageError, ConfigError, CommandError */
-export const adminPortOf = (given: Given): AskedPort => askedPort(given, ADMIN_PORT)
+export const adminPortOf = (options: OptionValues): PortAddress => askedPort(options, ADMIN_PORT)
 
 /** The summary of now. @throws CommandError; AdminFault where another try may help; the reason of the abort */
-export async function askSummary({ url, key }: AskedPort, signal: AbortSignal): Promise<Summary> {
-  const reply = await asked(url, key, signal)
+export async function askSummary({ url, key }: PortAddress, signal: AbortSignal): Promise<Summary> {
+  const reply = await request(url, key, signal)
   const text = await textOf(reply, url, signal)
   if (reply.ok) {
     const summary = readSummary(text)
     if (summary === null) throw stranger(url)
     return summary
   }
-  const said = saidBy(text, key)
+  const message = saidBy(text, key)
   switch (reply.status) {
     case 401:
       throw new CommandError(
-        `the gateway does not accept the key (${said ?? '401'}): pass another management key with --key KEY or GATEWAY_MANAGEMENT_KEY`,
+        `the gateway does not accept the key (${message ?? '401'}): pass another management key with --key KEY or GATEWAY_MANAGEMENT_KEY`,
       )
     case 403:
-      throw said !== null && /management key is required/.test(said)
+      throw message !== null && /management key is required/.test(message)
         ? new CommandError(ADMIN_PORT.otherKind)
-        : new CommandError(`the gateway refused this key (${said ?? '403'})`)
+        : new CommandError(`the gateway refused this key (${message ?? '403'})`)
     case 404:
       throw new CommandError(
         `${url} has no console: pass the address of the admin port with --url URL (port 9090 unless admin.port is set); console.enabled must be true there`,
@@ -62,16 +62,16 @@ export async function askSummary({ url, key }: AskedPort, signal: AbortSignal): 
     default:
       if (reply.status >= 500 || reply.status === 429) {
         throw new AdminFault(
-          `the gateway cannot answer at the moment (${reply.status}, ${said ?? 'no reason given'}): try again later`,
+          `the gateway cannot answer at the moment (${reply.status}, ${message ?? 'no reason given'}): try again later`,
         )
       }
-      throw said === null
+      throw message === null
         ? stranger(url)
-        : new CommandError(`the gateway refused the request (${reply.status}, ${said})`)
+        : new CommandError(`the gateway refused the request (${reply.status}, ${message})`)
   }
 }
 
-async function asked(url: string, key: string, signal: AbortSignal): Promise<Response> {
+async function request(url: string, key: string, signal: AbortSignal): Promise<Response> {
   try {
     return await fetch(`${url}${PATH}`, {
       headers: { authorization: `Bearer ${key}`, accept: 'application/json' },

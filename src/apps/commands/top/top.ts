@@ -3,8 +3,8 @@
  */
 import { setTimeout as after } from 'node:timers/promises'
 import { processEnvironment } from '../../../process/config/config.ts'
-import type { AskedPort } from '../asked-port.ts'
-import { CONFIG_OPTION, type Command, type Given, UsageError } from '../command.ts'
+import type { PortAddress } from '../asked-port.ts'
+import { CONFIG_OPTION, type Command, type OptionValues, UsageError } from '../command.ts'
 import { EXIT_FAILED, print } from '../outcome.ts'
 import { drawsOver } from '../terminal/progress-bar.ts'
 import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
@@ -28,23 +28,25 @@ export const top: Command = {
     ...ADMIN_OPTIONS,
     config: CONFIG_OPTION,
   },
-  async run(given) {
-    const everyMs = everyMsOf(given)
-    const port = adminPortOf(given)
+  async run(options) {
+    const everyMs = everyMsOf(options)
+    const port = adminPortOf(options)
     const stop = new AbortController()
     const { stdout } = process
     // A reader that has seen enough, such as head, is no fault.
     stdout.on('error', () => process.exit(EXIT_FAILED))
     const isScreen = drawsOver(stdout, processEnvironment())
-    if (given['once'] === true || (!isScreen && given['json'] !== true)) {
+    if (options['once'] === true || (!isScreen && options['json'] !== true)) {
       const summary = await askSummary(port, stop.signal)
-      if (given['json'] === true) print(JSON.stringify(summary))
+      if (options['json'] === true) print(JSON.stringify(summary))
       else for (const line of screenOf(summary, { ...styleOf(), rows: Number.POSITIVE_INFINITY })) print(line)
       return 0
     }
     for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort())
     try {
-      await (given['json'] === true ? tellJson(port, everyMs, stop.signal) : draw(port, everyMs, stop.signal))
+      await (options['json'] === true
+        ? tellJson(port, everyMs, stop.signal)
+        : draw(port, everyMs, stop.signal))
     } catch (error) {
       if (!stop.signal.aborted) throw error
     }
@@ -52,7 +54,7 @@ export const top: Command = {
   },
 }
 
-function everyMsOf({ every }: Given): number {
+function everyMsOf({ every }: OptionValues): number {
   const seconds = every === undefined ? EVERY.usual : Number(every)
   if (!(seconds >= EVERY.min && seconds <= EVERY.max)) {
     throw new UsageError(`--every: expects a number of seconds from ${EVERY.min} to ${EVERY.max}`)
@@ -60,7 +62,7 @@ function everyMsOf({ every }: Given): number {
   return seconds * 1_000
 }
 
-async function tellJson(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
+async function tellJson(port: PortAddress, everyMs: number, signal: AbortSignal): Promise<never> {
   for (;;) {
     print(JSON.stringify(await askSummary(port, signal)))
     await after(everyMs, undefined, { signal })
@@ -68,7 +70,7 @@ async function tellJson(port: AskedPort, everyMs: number, signal: AbortSignal): 
 }
 
 /** Draws over what it drew before, and goes on when the gateway has been away. @throws CommandError */
-async function draw(port: AskedPort, everyMs: number, signal: AbortSignal): Promise<never> {
+async function draw(port: PortAddress, everyMs: number, signal: AbortSignal): Promise<never> {
   const { stdout } = process
   // A fault of the first request is reported on the usual screen.
   let lines = screenOf(await askSummary(port, signal), styleOf())
@@ -84,14 +86,18 @@ async function draw(port: AskedPort, everyMs: number, signal: AbortSignal): Prom
   }
 }
 
-async function nextLines(port: AskedPort, before: readonly string[], signal: AbortSignal): Promise<string[]> {
+async function nextLines(
+  port: PortAddress,
+  before: readonly string[],
+  signal: AbortSignal,
+): Promise<string[]> {
   try {
     return screenOf(await askSummary(port, signal), styleOf())
   } catch (error) {
     if (!(error instanceof AdminFault)) throw error
     const { columns } = styleOf()
-    const told = `! ${error.message}`
-    return [told.length <= columns ? told : `${told.slice(0, columns - 1)}~`, ...before.slice(1)]
+    const line = `! ${error.message}`
+    return [line.length <= columns ? line : `${line.slice(0, columns - 1)}~`, ...before.slice(1)]
   }
 }
 

@@ -275,16 +275,16 @@ interface LibraryError {
 
 function refusalOf(thrown: unknown): SignInError {
   const { name, code = '', error = '', cause } = thrown as LibraryError
-  const said = CODE.test(error) ? error : 'an error'
+  const shown = CODE.test(error) ? error : 'an error'
   if (name === 'AuthorizationResponseError')
-    return new SignInError(403, said, `The provider refused the sign-in (${said}).`)
-  if (name === 'ResponseBodyError' && said === 'invalid_grant')
-    return new SignInError(400, said, 'This sign-in has already been used, or took too long. Sign in again.')
+    return new SignInError(403, shown, `The provider refused the sign-in (${shown}).`)
+  if (name === 'ResponseBodyError' && shown === 'invalid_grant')
+    return new SignInError(400, shown, 'This sign-in has already been used, or took too long. Sign in again.')
   if (name === 'ResponseBodyError' || name === 'WWWAuthenticateChallengeError') {
     return new SignInError(
       502,
-      said,
-      `The provider does not accept this gateway (${said}): its id, its secret or its redirect address is wrong. Contact its operator.`,
+      shown,
+      `The provider does not accept this gateway (${shown}): its id, its secret or its redirect address is wrong. Contact its operator.`,
     )
   }
   if (NO_ANSWER.has(code)) return unreachable(code)

@@ -4,7 +4,7 @@
  */
 import { BASIS, BOTH, byStatus, type Check, checksOf, fail, pass, statusOf } from '../check.ts'
 import { objectOf } from '../sse.ts'
-import { type Asked, type AskOptions, newId } from '../tester.ts'
+import { type AskOptions, newId, type ProbeAnswer } from '../tester.ts'
 import { restarted } from './restart.ts'
 
 const ABORTS = 8
@@ -29,10 +29,10 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     matters: 'people close windows all the time',
     async run(tester, proved) {
       await tester.ask(proved, LEAVING)
-      const asked = await tester.ask(proved, { stream: true })
-      return asked.reply.status === 200 && asked.understood.end === 'ended'
+      const answer = await tester.ask(proved, { stream: true })
+      return answer.reply.status === 200 && answer.understood.end === 'ended'
         ? pass('200')
-        : fail(statusOf(asked))
+        : fail(statusOf(answer))
     },
   },
   {
@@ -44,9 +44,9 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       const firstMs = async (): Promise<number> => {
         const times: number[] = []
         for (let at = 0; at < SAMPLES; at++) {
-          const asked = await tester.ask(proved, { stream: true })
-          if (asked.reply.status !== 200) return Number.POSITIVE_INFINITY
-          times.push(asked.reply.firstMs)
+          const answer = await tester.ask(proved, { stream: true })
+          if (answer.reply.status !== 200) return Number.POSITIVE_INFINITY
+          times.push(answer.reply.firstMs)
         }
         return median(times)
       }
@@ -75,9 +75,9 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
       slow.send(tester.bytes(proved.path, body))
       for (let at = 0; at < OTHERS; at++) {
-        const asked = await tester.ask(proved, { stream: true })
-        if (asked.understood.end !== 'ended')
-          return fail(`request ${at + 1} alongside it: ${statusOf(asked)}`)
+        const answer = await tester.ask(proved, { stream: true })
+        if (answer.understood.end !== 'ended')
+          return fail(`request ${at + 1} alongside it: ${statusOf(answer)}`)
       }
       return pass(`${OTHERS} streams alongside it`)
     },
@@ -88,16 +88,16 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     matters: 'one customer reads what another was told',
     sends: 8,
     async run(tester, proved) {
-      const asked = await Promise.all(
+      const answer = await Promise.all(
         Array.from({ length: tester.others }, () => tester.ask(proved, { stream: true })),
       )
-      const bad = asked.find(({ understood }) => understood.end !== 'ended')
+      const bad = answer.find(({ understood }) => understood.end !== 'ended')
       if (bad !== undefined) return fail(statusOf(bad))
-      const ids = new Set(asked.map(({ stream }) => idOf(stream.events[0]?.data ?? '')))
-      if (ids.size < asked.length) return fail('two streams have the same id')
-      const mixed = tester.deps.provider === null ? undefined : asked.find(each => !hasOwnText(each, asked))
+      const ids = new Set(answer.map(({ stream }) => idOf(stream.events[0]?.data ?? '')))
+      if (ids.size < answer.length) return fail('two streams have the same id')
+      const mixed = tester.deps.provider === null ? undefined : answer.find(each => !hasOwnText(each, answer))
       return mixed === undefined
-        ? pass(`${asked.length} streams`)
+        ? pass(`${answer.length} streams`)
         : fail('a stream contains text that belongs to another stream')
     },
   },
@@ -156,7 +156,7 @@ function idOf(data: string): unknown {
 }
 
 /** The scripted provider says the mark of the prompt. */
-function hasOwnText({ id, understood }: Asked, all: readonly Asked[]): boolean {
+function hasOwnText({ id, understood }: ProbeAnswer, all: readonly ProbeAnswer[]): boolean {
   return (
     understood.text.includes(id) && !all.some(other => other.id !== id && understood.text.includes(other.id))
   )

@@ -23,7 +23,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
 
   async function replay(tester: Tester, at: number, model: string, key?: string): Promise<Replayed> {
     const request = asking[at]
-    const body = client.asked(request?.body ?? {}, model, MAX_TOKENS)
+    const body = client.bodyFor(request?.body ?? {}, model, MAX_TOKENS)
     const reply = await tester.request(
       request?.method ?? '',
       named(request?.path ?? '', model),

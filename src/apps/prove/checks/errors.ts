@@ -15,7 +15,7 @@ import type { Proved } from '../dialects.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
 import { shapeFaults } from '../shape.ts'
 import { objectOf } from '../sse.ts'
-import type { Asked, AskOptions, Tester } from '../tester.ts'
+import type { AskOptions, ProbeAnswer, Tester } from '../tester.ts'
 
 interface Refusal {
   readonly name: string
@@ -81,7 +81,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ]
 
-function refused(tester: Tester, proved: Proved, { name, options }: Refusal): Promise<Asked> {
+function refused(tester: Tester, proved: Proved, { name, options }: Refusal): Promise<ProbeAnswer> {
   return tester.sample(proved, name, options(proved))
 }
 
@@ -94,8 +94,10 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
       asserts: refusal.asserts,
       matters: refusal.matters,
       async run(tester, proved) {
-        const asked = await refused(tester, proved, refusal)
-        return refusal.statuses.includes(asked.reply.status) ? pass(statusOf(asked)) : fail(statusOf(asked))
+        const answer = await refused(tester, proved, refusal)
+        return refusal.statuses.includes(answer.reply.status)
+          ? pass(statusOf(answer))
+          : fail(statusOf(answer))
       },
     }),
   ),
@@ -106,8 +108,8 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     sends: 0,
     async run(tester, proved) {
       for (const refusal of REFUSALS) {
-        const asked = await refused(tester, proved, refusal)
-        const faults = envelopeFaults(asked)
+        const answer = await refused(tester, proved, refusal)
+        const faults = envelopeFaults(answer)
         if (faults.length > 0)
           return faultless(
             faults.map(fault => `${refusal.name}: ${fault}`),
@@ -126,8 +128,8 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     sends: 0,
     async run(tester, proved) {
       for (const refusal of REFUSALS) {
-        const asked = await refused(tester, proved, refusal)
-        const { text } = asked.reply
+        const answer = await refused(tester, proved, refusal)
+        const { text } = answer.reply
         if (text.includes(UNKNOWN_KEY) || text.includes(tester.deps.target.key))
           return fail(`${refusal.name}: the key is sent back`)
         if (/node_modules\/|\bat [\w.<>]+ \(?(?:file:|\/)|Traceback \(most recent/.test(text))
@@ -180,7 +182,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
 
 const REFUSES_MS = 5_000
 
-function envelopeFaults({ reply }: Asked): readonly string[] {
+function envelopeFaults({ reply }: ProbeAnswer): readonly string[] {
   const type = reply.headers.get('content-type') ?? 'none'
   const document = objectOf(reply.text)
   if (document === undefined) return [`the body is not JSON (${type})`]

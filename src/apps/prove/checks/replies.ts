@@ -13,7 +13,7 @@ import {
 } from '../check.ts'
 import { FUNCTION_NAME } from '../dialects.ts'
 import { objectOf } from '../sse.ts'
-import type { Asked, Tester } from '../tester.ts'
+import type { ProbeAnswer, Tester } from '../tester.ts'
 
 /** These look at samples that several checks share. */
 export const SAMPLED = { group: 'conformance', dialects: BOTH, basis: BASIS.api, sends: 0 } as const
@@ -24,9 +24,9 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     asserts: 'a valid request is answered with 200 and an application/json body',
     matters: 'clients choose their parser by status and type',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'whole')
-      const type = asked.reply.headers.get('content-type') ?? 'none'
-      if (asked.reply.status !== 200) return fail(statusOf(asked))
+      const answer = await tester.sample(proved, 'whole')
+      const type = answer.reply.headers.get('content-type') ?? 'none'
+      if (answer.reply.status !== 200) return fail(statusOf(answer))
       return /^application\/json\b/i.test(type) ? pass(`200, ${type}`) : fail(`Content-Type is ${type}`)
     },
   },
@@ -35,9 +35,9 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     asserts: 'the reply has the fields that the reference requires, with their types',
     matters: 'typed clients read these fields without asking whether they are there',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'whole')
-      return whenOk(asked, () =>
-        faultless(proved.wholeFaults(asked.document), 'all required fields are there'),
+      const answer = await tester.sample(proved, 'whole')
+      return whenOk(answer, () =>
+        faultless(proved.wholeFaults(answer.document), 'all required fields are there'),
       )
     },
   },
@@ -46,11 +46,11 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     asserts: 'the reply has text, and ends as a finished one',
     matters: 'an empty answer with status 200 is taken for what the model said',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'whole')
-      return whenOk(asked, ({ understood: { text, end } }) => {
+      const answer = await tester.sample(proved, 'whole')
+      return whenOk(answer, ({ understood: { text, end } }) => {
         if (end !== 'ended') return fail('the reply says that it failed')
         // A model that thinks may spend all its tokens before it says anything.
-        if (text === '' && isCut(asked)) return skip('the model spent its tokens before its first word')
+        if (text === '' && isCut(answer)) return skip('the model spent its tokens before its first word')
         return text === '' ? fail('the text is empty') : pass(`${text.length} characters`)
       })
     },
@@ -60,8 +60,8 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     asserts: 'usage is there, and input and output tokens add up to the total',
     matters: 'callers are billed, and set limits, by these numbers',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'whole')
-      return whenOk(asked, ({ understood: { usage } }) => {
+      const answer = await tester.sample(proved, 'whole')
+      return whenOk(answer, ({ understood: { usage } }) => {
         if (usage === null) return fail('there is no usage')
         const [input, output, total] = usage
         const sum = `${input} + ${output}`
@@ -87,10 +87,10 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
     asserts: 'a forced function call arrives as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'called')
-      return calling(tester, asked, ({ understood }) => [
-        ...(proved.wholeFaults(asked.document) ?? []),
-        ...callFaults(understood.call, isCut(asked)),
+      const answer = await tester.sample(proved, 'called')
+      return calling(tester, answer, ({ understood }) => [
+        ...(proved.wholeFaults(answer.document) ?? []),
+        ...callFaults(understood.call, isCut(answer)),
       ])
     },
   },
@@ -102,17 +102,17 @@ export const NO_CALLS = 'the model calls no functions: name another one, or star
 /** Judges a reply with the status 200; models and gateways without functions are no fault. */
 export function calling(
   { deps }: Tester,
-  asked: Asked,
-  faults: (asked: Asked) => readonly string[],
+  answer: ProbeAnswer,
+  faults: (answer: ProbeAnswer) => readonly string[],
 ): CheckVerdict {
-  if (asked.reply.status >= 400 && asked.reply.status < 500)
-    return skip(`function calls are not supported here: ${statusOf(asked)}`)
-  if (asked.reply.status === 200 && asked.understood.call === null && deps.provider === null)
+  if (answer.reply.status >= 400 && answer.reply.status < 500)
+    return skip(`function calls are not supported here: ${statusOf(answer)}`)
+  if (answer.reply.status === 200 && answer.understood.call === null && deps.provider === null)
     return skip(NO_CALLS)
-  return whenOk(asked, () => faultless(faults(asked), `a call of ${FUNCTION_NAME}`))
+  return whenOk(answer, () => faultless(faults(answer), `a call of ${FUNCTION_NAME}`))
 }
 
-export function callFaults(call: Asked['understood']['call'], isCut: boolean): readonly string[] {
+export function callFaults(call: ProbeAnswer['understood']['call'], isCut: boolean): readonly string[] {
   if (isCut) return []
   if (call === null) return ['there is no call']
   return [
@@ -125,11 +125,11 @@ export function callFaults(call: Asked['understood']['call'], isCut: boolean): r
   ]
 }
 
-export function whenOk(asked: Asked, judge: (asked: Asked) => CheckVerdict): CheckVerdict {
-  return asked.reply.status === 200 ? judge(asked) : fail(statusOf(asked))
+export function whenOk(answer: ProbeAnswer, judge: (asked: ProbeAnswer) => CheckVerdict): CheckVerdict {
+  return answer.reply.status === 200 ? judge(answer) : fail(statusOf(answer))
 }
 
 /** True if the bound of tokens ended the reply. */
-export function isCut({ reply }: Asked): boolean {
+export function isCut({ reply }: ProbeAnswer): boolean {
   return /"finish_reason":\s*"length"|"status":\s*"incomplete"/.test(reply.text)
 }

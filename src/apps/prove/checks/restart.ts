@@ -4,7 +4,7 @@ import { type CheckVerdict, fail, pass, skip } from '../check.ts'
 import type { Proved } from '../dialects.ts'
 import { RationSpent } from '../ration.ts'
 import { readStream } from '../sse.ts'
-import { type Asked, newId, type Tester } from '../tester.ts'
+import { newId, type ProbeAnswer, type Tester } from '../tester.ts'
 
 const STREAMS = 4
 /** New requests have a minute to come back. */
@@ -13,18 +13,18 @@ const BACK = { tries: 60, pauseMs: 1_000 } as const
 export async function restarted(tester: Tester, proved: Proved): Promise<CheckVerdict> {
   const command = tester.deps.restartCommand ?? ''
   const count = Math.min(STREAMS, tester.others)
-  let begun = 0
+  let started = 0
   let allBegun: () => void = () => undefined
   const underWay = new Promise<void>(done => {
     allBegun = done
   })
   const note = (): void => {
-    if (++begun === count) allBegun()
+    if (++started === count) allBegun()
   }
   const streams = Array.from({ length: count }, () => streamed(tester, proved, note))
   const settled = Promise.allSettled(streams)
   await Promise.race([underWay, settled])
-  if (begun < count) return fail('the streams before the restart did not begin')
+  if (started < count) return fail('the streams before the restart did not begin')
   const isEarly = await Promise.race([settled.then(() => true), Promise.resolve(false)])
   if (isEarly) return skip('the streams ended before the restart: use a slower model, or --provider-port')
   const ended = await run(command, tester)
@@ -39,7 +39,7 @@ export async function restarted(tester: Tester, proved: Proved): Promise<CheckVe
 }
 
 /** A stream that is under way while the command runs. */
-async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Promise<Asked> {
+async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Promise<ProbeAnswer> {
   const id = newId()
   let seen = 0
   return await tester.ask(
@@ -60,7 +60,7 @@ async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Pr
 }
 
 /** The client can neither tell that the answer is whole nor that it failed. */
-function isSilent({ understood, reply }: Asked): boolean {
+function isSilent({ understood, reply }: ProbeAnswer): boolean {
   return reply.status === 200 && understood.end === 'open'
 }
 

@@ -31,10 +31,10 @@ const ROWS: readonly Row[] = [
           ...chatBody(tester),
           stream: false,
         })
-        return said(choices[0]?.message.content, usage?.total_tokens)
+        return verdictOf(choices[0]?.message.content, usage?.total_tokens)
       }
       const reply = await client.responses.create({ ...responsesBody(tester), stream: false })
-      return said(reply.output_text, reply.usage?.total_tokens)
+      return verdictOf(reply.output_text, reply.usage?.total_tokens)
     },
   },
   {
@@ -52,7 +52,7 @@ const ROWS: readonly Row[] = [
         })
         const { choices, usage } = await stream.finalChatCompletion()
         if (choices[0]?.message.content !== text) return fail('the deltas differ from the final message')
-        return said(text, usage?.total_tokens)
+        return verdictOf(text, usage?.total_tokens)
       }
       const stream = client.responses.stream({ ...responsesBody(tester), stream: true })
       let text = ''
@@ -61,7 +61,7 @@ const ROWS: readonly Row[] = [
       })
       const reply = await stream.finalResponse()
       if (reply.output_text !== text) return fail('the deltas differ from the final response')
-      return said(text, reply.usage?.total_tokens)
+      return verdictOf(text, reply.usage?.total_tokens)
     },
   },
   {
@@ -80,12 +80,12 @@ const ROWS: readonly Row[] = [
     name: 'error',
     asserts: 'the official client throws a typed error with a message for a model that does not exist',
     async run(client, proved, tester, { APIError }) {
-      const asked =
+      const answer =
         proved.name === 'chat'
           ? client.chat.completions.create({ ...chatBody(tester), model: UNKNOWN_MODEL })
           : client.responses.create({ ...responsesBody(tester), model: UNKNOWN_MODEL })
       try {
-        await asked
+        await answer
         return fail('no error was thrown')
       } catch (error) {
         if (!(error instanceof APIError)) throw error
@@ -238,7 +238,7 @@ async function responsesCall(client: Client, tester: Tester) {
   return output.find(item => item.type === 'function_call')
 }
 
-function said(text: string | null | undefined, tokens: number | undefined): CheckVerdict {
+function verdictOf(text: string | null | undefined, tokens: number | undefined): CheckVerdict {
   if (text === null || text === undefined || text === '') return fail('the text is empty')
   return tokens === undefined
     ? fail('there is no usage')

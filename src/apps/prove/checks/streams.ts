@@ -117,9 +117,9 @@ const GRAMMAR_CHECKS = RULES.map(
       const text = await tester.sample(proved, 'stream')
       const called = await tester.sample(proved, 'called-stream')
       // Of the two samples, the request of the one at fault is repeated.
-      for (const asked of called.reply.status === 200 ? [called, text] : [text]) {
-        tester.repeat = asked.repeat
-        const judged = whenOk(asked, ({ stream }) => {
+      for (const answer of called.reply.status === 200 ? [called, text] : [text]) {
+        tester.repeat = answer.repeat
+        const judged = whenOk(answer, ({ stream }) => {
           if (stream.events.length === 0) return fail('there are no events')
           const faults = proved.violations(stream.events).filter(violation => violation.rule === rule)
           return faultless(
@@ -127,7 +127,7 @@ const GRAMMAR_CHECKS = RULES.map(
             `${stream.events.length} events`,
           )
         })
-        if (judged.outcome !== 'pass' || asked === text) return judged
+        if (judged.outcome !== 'pass' || answer === text) return judged
       }
       return skip('there is no stream')
     },
@@ -141,9 +141,9 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     matters: 'EventSource and SDKs refuse a stream of another type',
     basis: BASIS.sse,
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'stream')
-      const type = asked.reply.headers.get('content-type') ?? 'none'
-      return whenOk(asked, () =>
+      const answer = await tester.sample(proved, 'stream')
+      const type = answer.reply.headers.get('content-type') ?? 'none'
+      return whenOk(answer, () =>
         /^text\/event-stream\b/i.test(type) ? pass(type) : fail(`Content-Type is ${type}`),
       )
     },
@@ -154,8 +154,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     matters: 'parsers throw, or drop the last event',
     basis: BASIS.sse,
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'stream')
-      return whenOk(asked, ({ stream }) => {
+      const answer = await tester.sample(proved, 'stream')
+      return whenOk(answer, ({ stream }) => {
         const bad = stream.events.find(({ json, data }) => json === undefined && data !== DONE)
         if (bad !== undefined) return fail(`an event is not JSON: ${bad.data.slice(0, 60)}`)
         if (!stream.isClosed) return fail('no blank line follows the last event')
@@ -182,11 +182,11 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     asserts: 'the stream contains text, and ends as a finished answer',
     matters: 'an empty stream is taken for what the model said',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'stream')
-      return whenOk(asked, ({ understood: { text, end } }) => {
+      const answer = await tester.sample(proved, 'stream')
+      return whenOk(answer, ({ understood: { text, end } }) => {
         if (end === 'failed') return fail('the stream ends with a failure')
         if (end === 'open') return fail('the stream ends without an end of the answer')
-        if (text === '' && isCut(asked)) return skip('the model spent its tokens before its first word')
+        if (text === '' && isCut(answer)) return skip('the model spent its tokens before its first word')
         return text === '' ? fail('the text is empty') : pass(`${text.length} characters`)
       })
     },
@@ -196,8 +196,8 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     asserts: 'a forced function call is streamed as a call, with its name and arguments that are JSON',
     matters: 'agents run what the arguments say',
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'called-stream')
-      return calling(tester, asked, ({ understood }) => callFaults(understood.call, isCut(asked)))
+      const answer = await tester.sample(proved, 'called-stream')
+      return calling(tester, answer, ({ understood }) => callFaults(understood.call, isCut(answer)))
     },
   },
   ...GRAMMAR_CHECKS,

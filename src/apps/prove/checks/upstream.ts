@@ -14,7 +14,7 @@ import {
 import type { Proved } from '../dialects.ts'
 import { piecesFor, type Script } from '../provider.ts'
 import { DONE, readStream } from '../sse.ts'
-import { type Asked, type AskOptions, newId, type Tester } from '../tester.ts'
+import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
 
 type Row = CheckRow & {
   /** The provider fails: the gateway may leave it alone for a while, and the next check waits until it asks again. */
@@ -45,9 +45,9 @@ const ROWS: readonly Row[] = [
     matters: 'callers are billed, and set limits, by these numbers',
     sends: 0,
     async run(tester, proved) {
-      const asked = await tester.sample(proved, 'whole')
-      const { usage } = asked.understood
-      const output = piecesFor('plain', asked.id).length
+      const answer = await tester.sample(proved, 'whole')
+      const { usage } = answer.understood
+      const output = piecesFor('plain', answer.id).length
       if (usage === null) return fail('there is no usage')
       return usage[1] === output
         ? pass(`${output} output tokens`)
@@ -130,11 +130,11 @@ const ROWS: readonly Row[] = [
     asserts: 'an event from the provider that is not JSON does not reach the client',
     matters: "the client's parser throws, in the middle of an answer",
     async run(tester, proved) {
-      const asked = await tester.ask(proved, { script: 'broken-event', stream: true })
-      if (asked.reply.status !== 200) return pass(statusOf(asked))
-      const bad = asked.stream.events.find(({ json, data }) => json === undefined && data !== DONE)
+      const answer = await tester.ask(proved, { script: 'broken-event', stream: true })
+      if (answer.reply.status !== 200) return pass(statusOf(answer))
+      const bad = answer.stream.events.find(({ json, data }) => json === undefined && data !== DONE)
       if (bad !== undefined) return fail(`the client gets: ${bad.data.slice(0, 60)}`)
-      return judgeEnd(asked)
+      return judgeEnd(answer)
     },
   },
   {
@@ -146,8 +146,8 @@ const ROWS: readonly Row[] = [
       const connection = await tester.open()
       tester.deps.ration.take(1)
       connection.send(tester.bytes(proved.path, tester.body(proved, { script: 'silent' }, newId())))
-      const asked = await tester.ask(proved)
-      return asked.reply.status === 200 ? pass('200 alongside it') : fail(statusOf(asked))
+      const answer = await tester.ask(proved)
+      return answer.reply.status === 200 ? pass('200 alongside it') : fail(statusOf(answer))
     },
   },
   {
@@ -156,8 +156,8 @@ const ROWS: readonly Row[] = [
     asserts: 'status 429 from the provider becomes 429 (or 503)',
     matters: 'clients slow down on 429, and give up on other statuses',
     async run(tester, proved) {
-      const asked = await limited(tester, proved)
-      return refusedWith(asked, status => status === 429 || status === 503)
+      const answer = await limited(tester, proved)
+      return refusedWith(answer, status => status === 429 || status === 503)
     },
   },
   {
@@ -201,7 +201,7 @@ async function settled(tester: Tester, proved: Proved): Promise<void> {
   tester.repeat = repeat
 }
 
-function limited(tester: Tester, proved: Proved): Promise<Asked> {
+function limited(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
   return tester.sample(proved, 'limited', { script: 'limited' })
 }
 
@@ -211,12 +211,12 @@ async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> 
   const ends = pieces.map((_, at) => pieces.slice(0, at + 1).join('').length)
   let seen = 0
   const onText = (text: string): undefined => {
-    const said = proved.stream(readStream(text)).text.length
-    seen = Math.max(seen, ends.findLastIndex(end => said >= end) + 1)
+    const length = proved.stream(readStream(text)).text.length
+    seen = Math.max(seen, ends.findLastIndex(end => length >= end) + 1)
     tester.deps.provider?.saw(id, seen)
   }
-  const asked = await tester.ask(proved, { script: 'gated', stream: true, onText }, id)
-  if (asked.reply.status !== 200) return fail(statusOf(asked))
+  const answer = await tester.ask(proved, { script: 'gated', stream: true, onText }, id)
+  if (answer.reply.status !== 200) return fail(statusOf(answer))
   const late = tester.deps.provider?.late(id) ?? null
   return late === null
     ? pass(`${pieces.length} pieces, each before the next`)
@@ -225,20 +225,20 @@ async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> 
 
 function intact(script: Script): Check['run'] {
   return async (tester, proved) => {
-    const asked = await tester.ask(proved, { script, stream: true })
-    const same = sameText(asked, script)
+    const answer = await tester.ask(proved, { script, stream: true })
+    const same = sameText(answer, script)
     if (same.outcome !== 'pass') return same
     return faultless(
-      proved.violations(asked.stream.events).map(({ what }) => what),
+      proved.violations(answer.stream.events).map(({ what }) => what),
       same.seen,
     )
   }
 }
 
-function sameText(asked: Asked, script: Script = 'plain'): CheckVerdict {
-  if (asked.reply.status !== 200) return fail(statusOf(asked))
-  const wanted = piecesFor(script, asked.id).join('')
-  const { text } = asked.understood
+function sameText(answer: ProbeAnswer, script: Script = 'plain'): CheckVerdict {
+  if (answer.reply.status !== 200) return fail(statusOf(answer))
+  const wanted = piecesFor(script, answer.id).join('')
+  const { text } = answer.understood
   if (text === wanted) return pass(`${text.length} characters`)
   let at = 0
   while (at < wanted.length && wanted[at] === text[at]) at++
@@ -248,12 +248,12 @@ function sameText(asked: Asked, script: Script = 'plain'): CheckVerdict {
   )
 }
 
-function refusedWith(asked: Asked, isRight: (status: number) => boolean): CheckVerdict {
-  if (!isRight(asked.reply.status)) return fail(statusOf(asked))
-  const error = asked.document?.['error'] as { message?: unknown } | undefined
+function refusedWith(answer: ProbeAnswer, isRight: (status: number) => boolean): CheckVerdict {
+  if (!isRight(answer.reply.status)) return fail(statusOf(answer))
+  const error = answer.document?.['error'] as { message?: unknown } | undefined
   return typeof error?.message === 'string'
-    ? pass(statusOf(asked))
-    : fail(`${asked.reply.status} without error.message`)
+    ? pass(statusOf(answer))
+    : fail(`${answer.reply.status} without error.message`)
 }
 
 function refusedWith500(options: AskOptions): Check['run'] {
@@ -262,13 +262,13 @@ function refusedWith500(options: AskOptions): Check['run'] {
 
 function toldOfFailure(script: Script): Check['run'] {
   return async (tester, proved) => {
-    const asked = await tester.ask(proved, { script, stream: true })
-    return asked.reply.status === 200 ? judgeEnd(asked) : pass(statusOf(asked))
+    const answer = await tester.ask(proved, { script, stream: true })
+    return answer.reply.status === 200 ? judgeEnd(answer) : pass(statusOf(answer))
   }
 }
 
 /** The end of a stream whose provider failed: an event says so, or the connection breaks. */
-function judgeEnd({ understood, reply }: Asked): CheckVerdict {
+function judgeEnd({ understood, reply }: ProbeAnswer): CheckVerdict {
   if (understood.end === 'failed') return pass('an event reports the failure')
   if (understood.end === 'ended') return fail('the client sees a normal end')
   if (reply.end === 'cut' || reply.end === 'reset') return pass('the connection is cut, which clients report')

@@ -41,7 +41,7 @@ export interface ProvedClient {
   readonly requests: readonly RecordedRequest[]
   readonly keyHeader: 'authorization' | 'x-goog-api-key'
   /** The same body with the model, and so many output tokens at most. */
-  asked(body: Fields, model: string, maxTokens: number): Fields
+  bodyFor(body: Fields, model: string, maxTokens: number): Fields
   /** Tools that the request declares, as `ClientCall` names them. */
   declared(body: Fields): readonly string[]
   read(stream: SeenStream): ClientReply
@@ -232,7 +232,7 @@ const toolNames = (tools: unknown): readonly string[] => list(tools).map(tool =>
 const GRAMMARS: Readonly<Record<ProvedClientName, Grammar>> = {
   'claude-code': {
     keyHeader: 'authorization',
-    asked: (body, model, maxTokens) => ({ ...body, model, max_tokens: maxTokens }),
+    bodyFor: (body, model, maxTokens) => ({ ...body, model, max_tokens: maxTokens }),
     declared: body => toolNames(body['tools']),
     read: messagesReply,
     errorFault(document) {
@@ -243,7 +243,7 @@ const GRAMMARS: Readonly<Record<ProvedClientName, Grammar>> = {
   },
   codex: {
     keyHeader: 'authorization',
-    asked: (body, model, maxTokens) => ({ ...body, model, max_output_tokens: maxTokens }),
+    bodyFor: (body, model, maxTokens) => ({ ...body, model, max_output_tokens: maxTokens }),
     declared: body =>
       list(body['tools'])
         .map(fields)
@@ -257,7 +257,7 @@ const GRAMMARS: Readonly<Record<ProvedClientName, Grammar>> = {
   },
   'gemini-cli': {
     keyHeader: 'x-goog-api-key',
-    asked: (body, _, maxTokens) => ({
+    bodyFor: (body, _, maxTokens) => ({
       ...body,
       generationConfig: { ...fields(body['generationConfig']), maxOutputTokens: maxTokens },
     }),
@@ -271,7 +271,7 @@ const GRAMMARS: Readonly<Record<ProvedClientName, Grammar>> = {
   },
   opencode: {
     keyHeader: 'authorization',
-    asked: (body, model, maxTokens) => ({ ...body, model, max_tokens: maxTokens }),
+    bodyFor: (body, model, maxTokens) => ({ ...body, model, max_tokens: maxTokens }),
     declared: body => list(body['tools']).flatMap(tool => toolNames([fields(tool)['function']])),
     read: chatReply,
     errorFault: openaiError,

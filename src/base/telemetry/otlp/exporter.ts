@@ -62,8 +62,8 @@ export class TraceExporter {
   constructor(deps: TraceExporterDeps, terms: ExportTerms) {
     this.#deps = deps
     this.#terms = terms
-    const kept = { keepAlive: true, maxSockets: 1 }
-    this.#agent = terms.url.protocol === 'https:' ? new TlsAgent(kept) : new PlainAgent(kept)
+    const agentOptions = { keepAlive: true, maxSockets: 1 }
+    this.#agent = terms.url.protocol === 'https:' ? new TlsAgent(agentOptions) : new PlainAgent(agentOptions)
   }
 
   /** Spans that wait. */
@@ -72,7 +72,7 @@ export class TraceExporter {
   }
 
   /** Takes traces of a thread; `dropped`: it had no room for so many more. */
-  take(traces: readonly EndedTrace[], dropped: number): void {
+  add(traces: readonly EndedTrace[], dropped: number): void {
     let left = dropped
     for (const trace of traces) {
       if (this.#waiting.length >= WAITING_MAX) {
@@ -136,10 +136,10 @@ export class TraceExporter {
         this.#count('refused', rejected)
         this.#onTheWay -= rejected
         this.#settle('sent')
-        this.#tell(verdict === REFUSED)
+        this.#logState(verdict === REFUSED)
         return
       }
-      this.#tell(true)
+      this.#logState(true)
       if (this.#isClosing || left === 1) break
       await this.#pause(Math.min(verdict.againMs ?? pauseMs, AGAIN_MAX_MS))
       pauseMs *= 2
@@ -154,7 +154,7 @@ export class TraceExporter {
   }
 
   /** One line for each change. */
-  #tell(isAway: boolean): void {
+  #logState(isAway: boolean): void {
     if (isAway === this.#isAway) return
     this.#isAway = isAway
     const { host } = this.#terms.url
@@ -186,7 +186,7 @@ export class TraceExporter {
     const { url, headers, protocol, compression, timeoutMs } = this.#terms
     return new Promise(resolve => {
       const ask = url.protocol === 'https:' ? tlsRequest : plainRequest
-      const asked = ask(url, {
+      const request = ask(url, {
         method: 'POST',
         agent: this.#agent,
         headers: {
@@ -196,18 +196,18 @@ export class TraceExporter {
           ...(compression === 'gzip' ? { 'content-encoding': 'gzip' } : {}),
         },
       })
-      const timer = this.#deps.clock.after(timeoutMs, () => asked.destroy(new Error('late')))
-      asked.on('error', () => {
+      const timer = this.#deps.clock.after(timeoutMs, () => request.destroy(new Error('late')))
+      request.on('error', () => {
         timer.cancel()
         resolve({ againMs: null })
       })
-      asked.on('response', answer => {
-        void bodyOf(answer).then(told => {
+      request.on('response', answer => {
+        void bodyOf(answer).then(text => {
           timer.cancel()
-          resolve(verdictOf(answer, rejectedSpans(told, protocol)))
+          resolve(verdictOf(answer, rejectedSpans(text, protocol)))
         })
       })
-      asked.end(body)
+      request.end(body)
     })
   }
 }

@@ -102,8 +102,8 @@ const PHONE_SHAPES = [
     'phone_introduced',
     /(?<![\w.+/-])[(]?\d(?:[ ./()-]{0,2}\d){6,13}(?![\w-]|[.,]\d)/g,
     (text, start, end) => {
-      const said = text.slice(start, end)
-      if (DATE.test(said) || /^\d{1,3}(?:\.\d{1,3}){3}$/.test(said)) return false
+      const number = text.slice(start, end)
+      if (DATE.test(number) || /^\d{1,3}(?:\.\d{1,3}){3}$/.test(number)) return false
       return digitsOf(text, start, end).length <= 14 && isCalled(text, start) && !isNumbered(text, start)
     },
   ),

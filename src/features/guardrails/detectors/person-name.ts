@@ -143,13 +143,13 @@ const INTRODUCES_ASIAN = /我叫|我是|名字|姓名|名叫|名前|わたしは
 
 export const detectPersonName: Detect = text => {
   const shapes: Shape[] = []
-  const given = givenNames(text)
-  if (given.length > 0) {
+  const names = givenNames(text)
+  if (names.length > 0) {
     shapes.push(
-      { find: (_text, from) => firstOf(given, from, 'full_name', one => endOfName(text, one)) },
+      { find: (_text, from) => firstOf(names, from, 'full_name', one => endOfName(text, one)) },
       {
         find: (_text, from) =>
-          firstOf(given, from, 'addressed_name', ({ start, end }) =>
+          firstOf(names, from, 'addressed_name', ({ start, end }) =>
             GREETS.test(before(text, start, 16)) ? end : null,
           ),
       },

@@ -113,10 +113,10 @@ const pem: Shape = {
     for (;;) {
       const match = BEGIN.exec(text)
       if (match === null) return null
-      const begun = match.index + match[0].length
-      const { end } = body(text, begun)
+      const start = match.index + match[0].length
+      const { end } = body(text, start)
       // The words alone, in a sentence about such files, are no key.
-      if (/[A-Za-z0-9+/]{16}/.test(text.slice(begun, begun + 400)) && end > begun) {
+      if (/[A-Za-z0-9+/]{16}/.test(text.slice(start, start + 400)) && end > start) {
         return { start: match.index, end, name: 'private_key' }
       }
     }

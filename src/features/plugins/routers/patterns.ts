@@ -9,11 +9,11 @@ export interface Patterns {
 
 /** Null if no patterns were given. */
 export function patternsOf(...lists: readonly (readonly string[] | null | undefined)[]): Patterns | null {
-  const given = lists.flatMap(list => list ?? [])
-  if (given.length === 0) return null
+  const patterns = lists.flatMap(list => list ?? [])
+  if (patterns.length === 0) return null
   const whole = new Set<string>()
   const starred = new Map<string, readonly string[]>()
-  for (const pattern of given) {
+  for (const pattern of patterns) {
     if (pattern.includes('*')) starred.set(pattern, pattern.split(/\*+/))
     else whole.add(pattern)
   }

@@ -93,15 +93,15 @@ export function chosenNames(ids: readonly string[], variants: string): readonly 
 
 /** Checks the limits of the caller before a model is called to make the choice. Rejects with the refusal. */
 export async function admitWith(exchange: Exchange, names: readonly string[]): Promise<void> {
-  const asked = exchange.prompt
+  const prompt = exchange.prompt
   const [first, ...others] = names
   if (first === undefined) return
-  const { models: _models, ...rest } = asked
+  const { models: _models, ...rest } = prompt
   exchange.prompt = { ...rest, model: first, ...(others.length === 0 ? {} : { models: others }) }
   try {
     await exchange.admitEarly?.()
   } finally {
-    exchange.prompt = asked
+    exchange.prompt = prompt
   }
 }
 

@@ -98,8 +98,8 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
   let entries: readonly Entry[] = []
   const bytes = (): number => entries.reduce((sum, { content }) => sum + content.length, 0)
 
-  async function run(asked: EngineRun, signal: AbortSignal): Promise<EngineResult> {
-    const request: ChildRequest = { ...asked, fileBytes: limits.fileBytes, files: limits.files }
+  async function run(engineRun: EngineRun, signal: AbortSignal): Promise<EngineResult> {
+    const request: ChildRequest = { ...engineRun, fileBytes: limits.fileBytes, files: limits.files }
     const end = await runProgram(
       {
         file: process.execPath,
@@ -108,7 +108,7 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
         stdoutBytes: replyMaxBytes(request),
         stderrBytes: 0,
         cutsOutput: false,
-        timeoutMs: asked.timeoutMs + START_MS,
+        timeoutMs: engineRun.timeoutMs + START_MS,
         memoryBytes: limits.memoryBytes,
         cpuSeconds: limits.cpuSeconds,
         limits: { cpuSeconds: limits.cpuSeconds + 1, fileBytes: 0 },

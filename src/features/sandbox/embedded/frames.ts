@@ -123,10 +123,10 @@ export function readRequest(bytes: Buffer): { request: ChildRequest; entries: re
 /** Null: the child did not keep to the form, or passed a limit of the request. */
 export function readReply(bytes: Buffer, request: ChildRequest): ChildReply | null {
   const frame = readFrame(bytes)
-  const said = frame?.head['outputs']
-  if (frame === null || !Array.isArray(said) || said.length > request.codes.length) return null
+  const listed = frame?.head['outputs']
+  if (frame === null || !Array.isArray(listed) || listed.length > request.codes.length) return null
   const outputs: ChildOutput[] = []
-  for (const each of said as unknown[]) {
+  for (const each of listed as unknown[]) {
     if (typeof each !== 'object' || each === null) return null
     const { stdout, stderr, exitCode, timedOut } = each as Head
     if (typeof stdout !== 'string' || typeof stderr !== 'string' || !isCount(exitCode)) return null

@@ -228,7 +228,7 @@ export class BatchReader {
     let customId: string | null = null
     let from = -1
     let to = -1
-    const given = new Set<string>()
+    const names = new Set<string>()
     if (scanner.peek() !== CLOSE_BRACE) {
       do {
         this.#field = ''
@@ -247,8 +247,8 @@ export class BatchReader {
           this.#readBody()
           to = scanner.offset
         } else if (more.some(each => each === name)) {
-          if (given.has(name)) throw this.#problem('must not be given twice')
-          given.add(name)
+          if (names.has(name)) throw this.#problem('must not be given twice')
+          names.add(name)
           this.#checkField(name)
         } else throw this.#problem(`is not a known field; the known ones are ${known.join(', ')}`)
       } while (!this.#isLast(CLOSE_BRACE))
@@ -260,7 +260,7 @@ export class BatchReader {
     if (from === -1) throw this.#problem('is required and must be an object')
     for (const name of more) {
       this.#field = name
-      if (!given.has(name)) throw this.#problem('is required')
+      if (!names.has(name)) throw this.#problem('is required')
     }
     this.#terms.onRequest({ number: this.#number, customId, from, to })
     this.#requests++

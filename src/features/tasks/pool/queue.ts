@@ -250,7 +250,7 @@ export class TaskQueue {
     } else if (worker.state !== 'dead') {
       this.#settle(job, 'failed')
       job.reject(fromPlain({ code: 'uncopyable', message: 'the input cannot be copied to another thread' }))
-    } else if (worker.begun || job.retried) {
+    } else if (worker.hasStarted || job.retried) {
       this.#fail(job, 'crashed')
     } else {
       job.worker = null

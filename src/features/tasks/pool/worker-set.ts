@@ -13,7 +13,7 @@ import { JOB_PHASES, type PoolName, type TaskMessage, type TaskReply, type Worke
 export interface WorkerSlot {
   readonly state: 'starting' | 'ready' | 'dead'
   /** True if the worker has begun the last job that was posted. */
-  readonly begun: boolean
+  readonly hasStarted: boolean
   /** Rejects if the worker dies or the input cannot be copied. Call only when ready, for one job at a time. */
   post(task: string, input: unknown): Promise<TaskReply>
   /**
@@ -194,7 +194,7 @@ class PiscinaSlot implements WorkerSlot {
     this.#run = run
   }
 
-  get begun(): boolean {
+  get hasStarted(): boolean {
     return Atomics.load(this.#phase, 0) > JOB_PHASES.posted
   }
 

@@ -50,10 +50,10 @@ export function createBash(deps: ContainerDeps): ServerTool {
         run(call, _, signal) {
           const use = uses.get(call.tool)
           if (use !== undefined) return runBash(call, use, signal)
-          const begun = begunFields(call)
+          const fields = begunFields(call)
           return isCommand(call.arguments)
-            ? { item: begun, result: '', next: 'end-turn' }
-            : failedOutcome(begun, BAD_COMMAND)
+            ? { item: fields, result: '', next: 'end-turn' }
+            : failedOutcome(fields, BAD_COMMAND)
         },
       }
     },
@@ -104,24 +104,24 @@ function isCommand(args: ToolCall['arguments']): boolean {
 const BAD_COMMAND = 'command: must be a string'
 
 async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
-  const begun = begunFields(call)
+  const fields = begunFields(call)
   const commands = commandsOf(call.arguments)
   if (commands === null) {
     // Each command has a new shell in any case.
-    if (call.arguments['restart'] === true) return outcomeOf(begun, { stdout: '', stderr: '', exitCode: 0 })
-    return failedOutcome(begun, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
+    if (call.arguments['restart'] === true) return outcomeOf(fields, { stdout: '', stderr: '', exitCode: 0 })
+    return failedOutcome(fields, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
   }
   try {
     const code = { language: 'shell', text: commands.join('\n') } as const
     const done = await use.run([code], boundsOf(call.arguments), signal)
     const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
     return outcomeOf(
-      { ...begun, ...placeFields(done) },
+      { ...fields, ...placeFields(done) },
       { stdout, stderr: timedOut ? stderr + TIMED_OUT : stderr, exitCode },
       done.reply.notice,
     )
   } catch (thrown) {
-    return failedOutcome(begun, failureText(thrown, signal))
+    return failedOutcome(fields, failureText(thrown, signal))
   }
 }
 
@@ -138,8 +138,8 @@ function outcomeOf(
   result: BashResult,
   notice: string | null = null,
 ): ToolOutcome {
-  const told = notice === null ? {} : { error: notice }
-  return { item: { ...fields, ...result, ...told }, result: JSON.stringify({ ...result, ...told }) }
+  const failure = notice === null ? {} : { error: notice }
+  return { item: { ...fields, ...result, ...failure }, result: JSON.stringify({ ...result, ...failure }) }
 }
 
 function failedOutcome(fields: Readonly<Record<string, unknown>>, error: string): ToolOutcome {

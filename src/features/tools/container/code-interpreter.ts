@@ -126,8 +126,8 @@ const NO_BOUNDS = { timeoutMs: null, maxOutputLength: null }
 async function python(code: string, use: ContainerUse, signal: AbortSignal) {
   const done = await use.run([{ language: 'python', text: code }], NO_BOUNDS, signal)
   const { stdout, stderr, exitCode, timedOut } = onlyOutput(done)
-  const told = done.reply.notice ?? (timedOut ? 'The run took too long and was stopped' : null)
-  return { done, printed: { stdout, stderr: told === null ? stderr : `${stderr}${told}\n`, exitCode } }
+  const notice = done.reply.notice ?? (timedOut ? 'The run took too long and was stopped' : null)
+  return { done, printed: { stdout, stderr: notice === null ? stderr : `${stderr}${notice}\n`, exitCode } }
 }
 
 async function runPython(code: string, use: ContainerUse, signal: AbortSignal): Promise<ToolOutcome> {
@@ -153,16 +153,16 @@ async function runNative(
   use: ContainerUse,
   { display, progress, signal }: NativeShow,
 ): Promise<ToolOutcome> {
-  const tell = (name: string, fields: Readonly<Record<string, unknown>> = {}): void =>
+  const report = (name: string, fields: Readonly<Record<string, unknown>> = {}): void =>
     progress({ name: `code_interpreter_call${name}`, fields })
-  tell('.in_progress')
-  tell('_code.delta', { delta: code })
-  tell('_code.done', { code })
-  tell('.interpreting')
+  report('.in_progress')
+  report('_code.delta', { delta: code })
+  report('_code.done', { code })
+  report('.interpreting')
   try {
     const { done, printed } = await python(code, use, signal)
     const { containerId, files } = done
-    tell('.completed')
+    report('.completed')
     if (files.length > 0) display.annotate(files)
     const logs = printed.stdout + printed.stderr
     return {

@@ -119,9 +119,9 @@ export function wantedContainer(fields: Readonly<Record<string, unknown>>, path:
 
 /** Null: no network. @throws GatewayError that names the field */
 export function allowedDomains(policy: unknown, path: string): readonly string[] | null {
-  const { type, allowed_domains: given } = recordOrEmpty(policy)
+  const { type, allowed_domains: allowed } = recordOrEmpty(policy)
   if (type !== 'allowlist') return null
-  const domains = texts(given)
+  const domains = texts(allowed)
   const at = `${path}.allowed_domains`
   if (domains.length === 0) throw refuseField(at, 'must name at least one domain')
   const why = domainsRefusal(domains)
@@ -285,9 +285,9 @@ export function commandsOf({
   command,
   commands,
 }: Readonly<Record<string, unknown>>): readonly string[] | null {
-  const given = Array.isArray(commands) ? (commands as unknown[]) : [command]
-  const texts = given.filter(each => typeof each === 'string')
-  const fits = texts.length === given.length && texts.length > 0 && texts.length <= COMMANDS_MAX
+  const list = Array.isArray(commands) ? (commands as unknown[]) : [command]
+  const texts = list.filter(each => typeof each === 'string')
+  const fits = texts.length === list.length && texts.length > 0 && texts.length <= COMMANDS_MAX
   return fits ? texts : null
 }
 

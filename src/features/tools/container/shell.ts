@@ -140,9 +140,9 @@ async function runShell(
     const done = await use.run(codes, bounds, signal)
     const { reply, files } = done
     const output = reply.outputs.map(outputOf)
-    const told = reply.notice === null ? {} : { error: reply.notice }
-    const shown = { ...placeFields(done), ...told }
-    const result = JSON.stringify({ output, ...told, files: files.map(({ filename }) => filename) })
+    const failure = reply.notice === null ? {} : { error: reply.notice }
+    const shown = { ...placeFields(done), ...failure }
+    const result = JSON.stringify({ output, ...failure, files: files.map(({ filename }) => filename) })
     if (!isNative(call.tool)) return { item: { ...begunFields(call), output, ...shown }, result }
     display.item({
       type: 'shell_call_output',

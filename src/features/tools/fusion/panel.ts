@@ -58,11 +58,11 @@ export async function askPanel(
   const maxChars = Math.floor(PANEL_MAX_CHARS / models.length)
   const members = await Promise.all(
     models.map(async (model): Promise<Member> => {
-      const tell = (name: string, fields: object): void =>
+      const report = (name: string, fields: object): void =>
         progress?.({ name: `fusion_call.panel.${name}`, fields: { model, ...fields } })
-      const said = new PieceWriter(maxChars, delta => tell('delta', { delta }))
-      const thought = new PieceWriter(maxChars, delta => tell('reasoning.delta', { delta }))
-      tell('added', {})
+      const writer = new PieceWriter(maxChars, delta => report('delta', { delta }))
+      const thought = new PieceWriter(maxChars, delta => report('reasoning.delta', { delta }))
+      report('added', {})
       try {
         const reply = await askAs(
           exchange,
@@ -70,19 +70,19 @@ export async function askPanel(
           {
             deadlineMs: MEMBER_MS,
             signal,
-            ...(progress === null ? {} : { onEvent: textEvents(said, thought) }),
+            ...(progress === null ? {} : { onEvent: textEvents(writer, thought) }),
           },
         )
         thought.end()
-        said.end()
+        writer.end()
         const content = cutText(replyText(reply), maxChars)
         if (content === '') throw EMPTY
-        tell('completed', { content })
+        report('completed', { content })
         return { kind: 'answered', response: { model, content }, sources: sourcesOf(reply) }
       } catch (thrown) {
         exchange.signal.throwIfAborted()
         const { code, ...failure } = thrown === EMPTY ? SAID_NOTHING : innerFailure(thrown)
-        tell('failed', failure)
+        report('failed', failure)
         return { kind: 'failed', code, failure: { model, ...failure } }
       }
     }),

@@ -104,7 +104,7 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
     )
     return opening
   }
-  const asked = async (
+  const call = async (
     { limitMs, signal }: McpTerms,
     ask: (client: Client, terms: { signal: AbortSignal; timeout: number }) => Promise<McpResult>,
   ): Promise<McpResult> => {
@@ -122,12 +122,12 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
   }
   return {
     listPage: (cursor, terms) =>
-      asked(terms, (client, options) => {
+      call(terms, (client, options) => {
         const params = cursor === null ? {} : { cursor }
         return client.request({ method: 'tools/list', params }, ANY_RESULT, options)
       }),
     call: ({ name, input_schema }, args, terms) =>
-      asked(terms, (client, options) => {
+      call(terms, (client, options) => {
         const { parent } = terms
         const meta = parent === undefined ? {} : { _meta: { traceparent: parent } }
         const params = { name, arguments: { ...args }, ...meta }

@@ -103,9 +103,9 @@ function isSchema(value: unknown): value is Readonly<Record<string, unknown>> {
 
 function hintsOf(annotations: unknown): McpTool['annotations'] {
   if (typeof annotations !== 'object' || annotations === null) return null
-  const given = annotations as Record<string, unknown>
+  const hints = annotations as Record<string, unknown>
   return Object.fromEntries(
-    HINTS.flatMap(hint => (typeof given[hint] === 'boolean' ? [[hint, given[hint]] as const] : [])),
+    HINTS.flatMap(hint => (typeof hints[hint] === 'boolean' ? [[hint, hints[hint]] as const] : [])),
   )
 }
 
@@ -115,14 +115,14 @@ function plainText(text: string): string {
 }
 
 /** The filter of `allowed_tools`, or of one side of `require_approval`: by name, and as read-only as it says. */
-export function toolFilter(asked: ToolSelection): ToolFilter {
-  const { tool_names = null, read_only = null } = isNames(asked) ? { tool_names: asked } : asked
+export function toolFilter(selection: ToolSelection): ToolFilter {
+  const { tool_names = null, read_only = null } = isNames(selection) ? { tool_names: selection } : selection
   const names = tool_names === null ? null : new Set(tool_names)
   return ({ name, annotations }) =>
     names?.has(name) !== false &&
     (read_only === null || (annotations?.['readOnlyHint'] === true) === read_only)
 }
 
-function isNames(asked: ToolSelection): asked is readonly string[] {
-  return Array.isArray(asked)
+function isNames(selection: ToolSelection): selection is readonly string[] {
+  return Array.isArray(selection)
 }

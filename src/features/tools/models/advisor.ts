@@ -71,13 +71,13 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
       const advisors = entries.map(({ tool, path }, at): Advisor => {
         const settings = (tool.parameters ?? {}) as AdvisorSettings
         const { model, max_completion_tokens, reasoning, temperature } = settings
-        const asked = { model, max_completion_tokens, reasoning, temperature } as InnerSettings
+        const inner = { model, max_completion_tokens, reasoning, temperature } as InnerSettings
         const name = names[at] ?? null
         return {
           tool,
           name,
           settings,
-          terms: termsOf(asked, `${path}.parameters`),
+          terms: termsOf(inner, `${path}.parameters`),
           memory: replayed(exchange, name),
         }
       })
@@ -187,8 +187,8 @@ function modelOf({ settings }: Advisor, exchange: Exchange): string {
   return settings.model ?? outerModel(exchange)
 }
 
-function textArgument({ arguments: said }: ToolCall, name: string): string | null {
-  const value = said[name]
+function textArgument({ arguments: callArguments }: ToolCall, name: string): string | null {
+  const value = callArguments[name]
   return typeof value === 'string' && value.trim() !== '' ? value : null
 }
 
@@ -219,11 +219,11 @@ function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor
 /** The latest ones that fit. */
 function remembered(memory: Advisor['memory']): readonly InputItem[] {
   let left = MEMORY_MAX_CHARS
-  const kept = memory.toReversed().filter(({ prompt, advice }) => {
+  const recent = memory.toReversed().filter(({ prompt, advice }) => {
     left -= prompt.length + advice.length
     return left >= 0
   })
-  return kept.toReversed().flatMap(({ prompt, advice }): InputItem[] => [
+  return recent.toReversed().flatMap(({ prompt, advice }): InputItem[] => [
     { type: 'message', role: 'user', content: prompt },
     { type: 'message', role: 'assistant', content: advice },
   ])

@@ -48,14 +48,14 @@ const PIECE_CHARS = 64
 
 /** Reports a text in pieces of a least size, up to the length that its reader keeps. */
 export class PieceWriter {
-  readonly #tell: (piece: string) => void
+  readonly #send: (piece: string) => void
   readonly #maxChars: number
   #waiting = ''
   #said = 0
 
-  constructor(maxChars: number, tell: (piece: string) => void) {
+  constructor(maxChars: number, send: (piece: string) => void) {
     this.#maxChars = maxChars
-    this.#tell = tell
+    this.#send = send
   }
 
   /** True once something was added. */
@@ -73,21 +73,21 @@ export class PieceWriter {
   /** Tells what waits. */
   end(): void {
     if (this.#waiting === '') return
-    this.#tell(this.#waiting)
+    this.#send(this.#waiting)
     this.#waiting = ''
   }
 }
 
 /** Hands the texts in the events of a reply on to their writers. */
-export function textEvents(said: PieceWriter, thought: PieceWriter | null): (event: StreamEvent) => void {
+export function textEvents(text: PieceWriter, thought: PieceWriter | null): (event: StreamEvent) => void {
   return event => {
     switch (event.type) {
       case 'response.content_part.added':
-        if (said.any && event.part.type !== 'reasoning_text') said.add(GAP)
+        if (text.any && event.part.type !== 'reasoning_text') text.add(GAP)
         break
       case 'response.output_text.delta':
       case 'response.refusal.delta':
-        said.add(event.delta)
+        text.add(event.delta)
         break
       case 'response.reasoning_text.delta':
       case 'response.reasoning_summary_text.delta':

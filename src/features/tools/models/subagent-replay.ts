@@ -70,7 +70,7 @@ export function resumptionsOf(
           : 'tools: no subagent has the name with which the suspended task was started',
       )
     }
-    resumptions.set(state.callId, { state, subagent, input: [...state.items, ...given(state, outputs)] })
+    resumptions.set(state.callId, { state, subagent, input: [...state.items, ...resultOf(state, outputs)] })
   }
   const projected = new Set([...states.values()].flatMap(({ calls }) => calls.map(({ callId }) => callId)))
   const rest = input.flatMap((item): readonly InputItem[] => {
@@ -97,7 +97,7 @@ function latestOf(states: ReadonlyMap<string, SuspendedSubagent>): Iterable<Susp
 }
 
 /** The outputs of the client's functions, under the ids of the subagent's calls. */
-function given(
+function resultOf(
   { calls }: SuspendedSubagent,
   outputs: ReadonlyMap<string, FunctionOutput>,
 ): readonly InputItem[] {
@@ -127,7 +127,7 @@ function isEnded(item: InputItem): item is SubagentItem {
 function asCall(item: SubagentItem): readonly InputItem[] {
   const { call_id, task_name, task_description, outcome, model, error, instance_name } = item
   if (typeof call_id !== 'string') return [item]
-  const said =
+  const result =
     error == null ? { status: 'ok', model, task_name, outcome } : { status: 'error', task_name, error }
   const name =
     typeof instance_name === 'string' ? `subagent_${instance_name.replaceAll(' ', '_')}` : 'subagent'
@@ -138,6 +138,6 @@ function asCall(item: SubagentItem): readonly InputItem[] {
       name: name.slice(0, 60),
       arguments: JSON.stringify({ task_name, task_description }),
     } as InputItem,
-    { type: 'function_call_output', call_id, output: JSON.stringify(said) } as InputItem,
+    { type: 'function_call_output', call_id, output: JSON.stringify(result) } as InputItem,
   ]
 }

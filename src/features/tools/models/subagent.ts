@@ -93,13 +93,13 @@ function subagentOf(
 ): Subagent {
   const settings = (tool.parameters ?? {}) as SubagentSettings
   const { model, tools, max_tool_calls, max_completion_tokens, reasoning, temperature } = settings
-  const asked = { model, tools, max_completion_tokens, reasoning, temperature } as InnerSettings
+  const inner = { model, tools, max_completion_tokens, reasoning, temperature } as InnerSettings
   return {
     tool,
     name,
     settings,
     terms: {
-      ...termsOf(asked, `${path}.parameters`),
+      ...termsOf(inner, `${path}.parameters`),
       max_tool_calls: max_tool_calls ?? TOOL_STEPS_DEFAULT,
     },
     functions: inherited(settings, exchange, `${path}.parameters`),
@@ -236,8 +236,8 @@ function shown(call: ToolCall, { name }: Subagent): Fields {
   }
 }
 
-function textArgument({ arguments: said }: ToolCall, name: string): string {
-  const value = said[name]
+function textArgument({ arguments: callArguments }: ToolCall, name: string): string {
+  const value = callArguments[name]
   return typeof value === 'string' ? value.trim() : ''
 }
 

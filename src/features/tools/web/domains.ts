@@ -64,9 +64,9 @@ function trimPath(path: string): string {
 }
 
 function matches({ host, below, path }: Entry, url: URL): boolean {
-  const asked = bare(url.hostname)
-  const isBelow = asked.endsWith(`.${host}`)
-  if (below ? !isBelow : !isBelow && asked !== host) return false
+  const hostname = bare(url.hostname)
+  const isBelow = hostname.endsWith(`.${host}`)
+  if (below ? !isBelow : !isBelow && hostname !== host) return false
   return path === '' || url.pathname === path || url.pathname.startsWith(`${path}/`)
 }
 

@@ -102,7 +102,7 @@ export class WebEngines {
     )
     const results = row.read(reply)
     if (results === null) throw unreadable(engine)
-    return { results: kept(results, query, admits), cost: this.searchFee(engine, query) }
+    return { results: admitted(results, query, admits), cost: this.searchFee(engine, query) }
   }
 
   /** Null: the engine has no API for pages. Rejects as `search` does. */
@@ -160,7 +160,7 @@ function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: Sea
 }
 
 /** Results with a web address that the lists admit, each address once. */
-function kept(results: readonly SearchResult[], query: SearchQuery, admits: Admits): SearchResult[] {
+function admitted(results: readonly SearchResult[], query: SearchQuery, admits: Admits): SearchResult[] {
   const seen = new Set<string>()
   const left: SearchResult[] = []
   for (const { title, url: address, text, publishedAt } of results) {

@@ -76,11 +76,11 @@ export function searchPlace(
   engines: Pick<WebEngines, 'byDefault' | 'named'>,
   place: ToolPlace,
 ): SearchPlace {
-  const { engine: asked, path } = settings
+  const { engine, path } = settings
   const limitsDomains = settings.allowedDomains.length + settings.excludedDomains.length > 0
   const hosted = place.hosts('web_search')
   const canLimit = !limitsDomains || place.searchesDomains !== false
-  if (asked === 'native') {
+  if (engine === 'native') {
     if (!hosted)
       throw refuseField(`${path}.engine`, 'the provider of this model has no web search of its own')
     if (!canLimit)
@@ -89,8 +89,8 @@ export function searchPlace(
   }
   // No provider's web search takes the settings of x_search.
   const searchesX = settings.xSearch === null || engines.byDefault === null
-  if (asked === 'auto' && hosted && canLimit && searchesX) return { native: true }
-  const isMissing = asked === 'auto' && engines.byDefault === null
+  if (engine === 'auto' && hosted && canLimit && searchesX) return { native: true }
+  const isMissing = engine === 'auto' && engines.byDefault === null
   return { native: false, engine: isMissing ? null : engineFor(settings, engines) }
 }
 
@@ -99,11 +99,11 @@ export function engineFor(
   settings: SearchSettings,
   engines: Pick<WebEngines, 'byDefault' | 'named'>,
 ): WebEngine {
-  const { engine: asked, path, allowedDomains, excludedDomains } = settings
-  const engine = asked === 'auto' ? engines.byDefault : engines.named(asked)
+  const { engine: named, path, allowedDomains, excludedDomains } = settings
+  const engine = named === 'auto' ? engines.byDefault : engines.named(named)
   if (engine === null) {
-    const which = asked === 'auto' ? 'no search engine' : `the ${asked} search engine`
-    const not = asked === 'auto' ? 'is configured' : 'is not configured'
+    const which = named === 'auto' ? 'no search engine' : `the ${named} search engine`
+    const not = named === 'auto' ? 'is configured' : 'is not configured'
     throw refuseField(`${path}.engine`, `${which} ${not}; the operator can set tools.webSearch.engines`)
   }
   const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
@@ -116,12 +116,12 @@ export function engineFor(
 export function searchQuery(
   settings: SearchSettings,
   { kind }: WebEngine,
-  asked: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
+  wanted: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
 ): { query: SearchQuery; admits: Admits } {
   const { mode, maxChars, allowedDomains, location } = settings
   // Perplexity takes one list: the allowed domains win.
   const excludedDomains = kind === 'perplexity' && allowedDomains.length > 0 ? [] : settings.excludedDomains
-  const query = { ...asked, mode, maxChars, allowedDomains, excludedDomains, location }
+  const query = { ...wanted, mode, maxChars, allowedDomains, excludedDomains, location }
   if (settings.xSearch !== null) return xQuery(settings.xSearch, query)
   return { query, admits: createAdmits(allowedDomains, excludedDomains) }
 }

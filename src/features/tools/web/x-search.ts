@@ -26,13 +26,13 @@ const DAY_MS = 86_400_000
 /** Null: the setting is absent. `refuse` names a field below it. */
 export function xSearchOf(value: unknown, refuse: (field: string, why: string) => never): XSearch | null {
   if (typeof value !== 'object' || value === null) return null
-  const given = value as Readonly<Record<string, unknown>>
+  const fields = value as Readonly<Record<string, unknown>>
   const handles = (name: string): ReadonlySet<string> => {
-    const list = given[name]
+    const list = fields[name]
     return new Set(Array.isArray(list) ? list.map(each => String(each).replace(/^@/, '').toLowerCase()) : [])
   }
   const day = (name: string): string | null => {
-    const text = given[name]
+    const text = fields[name]
     if (typeof text !== 'string' || text === '') return null
     const found = /^\d{4}-\d\d-\d\d(?=T|$)/.exec(text)?.[0] ?? ''
     return Number.isNaN(Date.parse(found)) ? refuse(name, 'must be a day as YYYY-MM-DD') : found

@@ -75,11 +75,11 @@ export class RequestHeads {
     return target
   }
 
-  #headersOf(given: UpstreamRequest['headers']): Headers {
-    let headers = this.#headers.get(given)
+  #headersOf(ownHeaders: UpstreamRequest['headers']): Headers {
+    let headers = this.#headers.get(ownHeaders)
     if (headers === undefined) {
-      headers = makeHeaders(given, this.#userAgent)
-      this.#headers.set(given, headers)
+      headers = makeHeaders(ownHeaders, this.#userAgent)
+      this.#headers.set(ownHeaders, headers)
     }
     return headers
   }
@@ -94,16 +94,16 @@ function makeTarget(url: URL): Target {
 }
 
 /**
- * `given` may replace `content-type` and `user-agent`.
+ * `headers` may replace `content-type` and `user-agent`.
  * @throws GatewayError `provider_unavailable`, without echoing the header's value.
  */
-function makeHeaders(given: UpstreamRequest['headers'], userAgent: string): Headers {
+function makeHeaders(headers: UpstreamRequest['headers'], userAgent: string): Headers {
   const all = new Map([
     ['accept-encoding', 'identity'],
     ['content-type', 'application/json'],
     ['user-agent', userAgent],
   ])
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(headers)) {
     const lower = name.toLowerCase()
     if (!TOKEN.test(name) || RESERVED.has(lower)) throw invalidHeader()
     if (typeof value !== 'string' || !VALUE.test(value)) throw invalidHeader()

@@ -105,10 +105,10 @@ function responseOf(
   { maxReplyBytes }: CheckedFetchTerms,
   bytes: { left: number },
 ): Response {
-  const kept = new Headers()
+  const sent = new Headers()
   for (const name of KEPT_HEADERS) {
     const value = headers[name]
-    if (typeof value === 'string') kept.set(name, value)
+    if (typeof value === 'string') sent.set(name, value)
   }
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {
@@ -121,9 +121,9 @@ function responseOf(
   }
   if (BODILESS.has(statusCode)) {
     body.destroy()
-    return new Response(null, { status: statusCode, headers: kept })
+    return new Response(null, { status: statusCode, headers: sent })
   }
-  return new Response(countedStream(body, maxReplyBytes, bytes), { status: statusCode, headers: kept })
+  return new Response(countedStream(body, maxReplyBytes, bytes), { status: statusCode, headers: sent })
 }
 
 /** The body, which fails after `maxBytes`, or when all bodies together exceed their limit. */

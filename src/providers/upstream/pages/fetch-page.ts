@@ -336,8 +336,8 @@ async function read(
 ): Promise<Omit<FetchedPage, 'url'>> {
   if (statusCode !== 200)
     throw new PageError('unreachable', `the link answered with status ${statusCode}`, statusCode)
-  const said = firstOf(headers['content-type'], '')
-  const type = said.split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  const contentType = firstOf(headers['content-type'], '')
+  const type = contentType.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   if (!types.includes(type))
     throw new PageError('wrong_type', `the link does not point to a document of type ${types[0]}`)
   // The gateway asked for no compression, and the decompressed size is unknown.
@@ -361,7 +361,7 @@ async function read(
     bytes.set(chunk, at)
     at += chunk.length
   }
-  return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(said)?.[1] ?? null }
+  return { bytes, type, charset: /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(contentType)?.[1] ?? null }
 }
 
 /** The first value of a repeated header. */

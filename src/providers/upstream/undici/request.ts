@@ -109,7 +109,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   readOn(): void {
     this.#isWaiting = false
     this.#controller?.resume()
-    this.#tell()
+    this.#wakeReader()
   }
 
   onRequestStart(controller: Controller): void {
@@ -129,13 +129,13 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
       return
     }
     if (this.#joined.length >= TURN_BYTES) controller.pause()
-    this.#tell()
+    this.#wakeReader()
   }
 
   onResponseEnd(): void {
     this.#isEnded = true
     this.#signal?.removeEventListener('abort', this.#leave)
-    this.#tell()
+    this.#wakeReader()
   }
 
   onResponseError(_: Controller | null, error: Error): void {
@@ -154,7 +154,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   }
 
   /** Wakes the reader once: Node reports each further call of the function that resolves a promise, which is dear. */
-  #tell(): void {
+  #wakeReader(): void {
     const wake = this.#wake
     this.#wake = noReader
     wake()
@@ -164,7 +164,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
     this.#error = error
     this.#signal?.removeEventListener('abort', this.#leave)
     this.#onError(error)
-    this.#tell()
+    this.#wakeReader()
   }
 }
 

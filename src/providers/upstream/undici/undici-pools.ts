@@ -236,10 +236,10 @@ export class UndiciPool {
       connectTimeout: connectTimeoutMs,
       requestTls: tls,
       proxyTls: { allowH2: false, rejectUnauthorized: true },
-      factory: (origin: string | URL, given: object) => new Pool(origin, { ...given, factory }),
+      factory: (origin: string | URL, poolOptions: object) => new Pool(origin, { ...poolOptions, factory }),
       // The proxy gets only CONNECT, and has to answer it within the time limit for connecting.
-      clientFactory: (origin: URL, given: object) =>
-        new Pool(origin, { ...given, allowH2: false, headersTimeout: connectTimeoutMs }),
+      clientFactory: (origin: URL, clientOptions: object) =>
+        new Pool(origin, { ...clientOptions, allowH2: false, headersTimeout: connectTimeoutMs }),
     } as ProxyAgent.Options)
   }
 

@@ -9,7 +9,7 @@ import { TestClock } from '../../../support/test-clock.ts'
 /** A worker that answers, or dies, when the test says so. */
 class ScriptedSlot implements WorkerSlot {
   state: WorkerSlot['state'] = 'ready'
-  begun = false
+  hasStarted = false
   readonly posted: string[] = []
   #reply: PromiseWithResolvers<TaskReply> | null = null
 
@@ -24,7 +24,7 @@ class ScriptedSlot implements WorkerSlot {
   }
 
   die(begun: boolean): void {
-    this.begun = begun
+    this.hasStarted = begun
     this.state = 'dead'
     this.#reply?.reject(new Error('the worker died'))
   }
