@@ -28,7 +28,7 @@ export function makeMessageBatch(batches: SimBatches, call: SimBatchCall): SimBa
   if (lines.some(({ body }) => body['stream'] === true)) return refused(400, 'stream is not supported')
   const fault = batches.faultOf(textOf(lines[0]?.body['model']))
   if (fault.status !== undefined) return refused(fault.status, 'Simulated failure')
-  const made = { prefix: 'msgbatch_', api: 'anthropic', lines, given: {}, inputFile: null, fault } as const
+  const made = { prefix: 'msgbatch_', api: 'anthropic', lines, fields: {}, inputFile: null, fault } as const
   return ok(messageBatch(batches.addJob(made), call))
 }
 
