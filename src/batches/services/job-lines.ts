@@ -26,6 +26,8 @@ export interface JobLinesDeps {
   /** Unix milliseconds by a clock that goes on evenly: for leases and the queue. */
   readonly nowMs: () => number
   readonly log: Pick<Log, 'fault' | 'notice'>
+  /** Counts memory; negative when it is free again. */
+  readonly hold: (bytes: number) => void
   /** Called with results that were stored. */
   readonly onStored: (results: readonly LineResult[]) => void
   /** Ends all work. */
@@ -39,6 +41,9 @@ interface JobLinesTerms {
   readonly isEnding: () => boolean
   readonly mayBeRecorded: boolean
 }
+
+/** Bytes of a character of a reply in memory. */
+const CHAR_BYTES = 2
 
 export const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
 
@@ -62,8 +67,24 @@ export class JobLines {
     for (const run of this.#running) run.stop('returned')
   }
 
-  /** Runs lines with their ends, and stores what they come to. */
+  /** Runs lines with their ends, and stores what they come to. The replies count as held until then. */
   async take(
+    access: ServiceAccess,
+    lines: readonly ClaimedLine[],
+    ends: ReadonlyMap<number, LineEnd>,
+  ): Promise<void> {
+    const { hold } = this.#deps
+    let bytes = 0
+    for (const end of ends.values()) if (end.kind === 'reply') bytes += CHAR_BYTES * end.body.length
+    hold(bytes)
+    try {
+      await this.#take(access, lines, ends)
+    } finally {
+      hold(-bytes)
+    }
+  }
+
+  async #take(
     access: ServiceAccess,
     lines: readonly ClaimedLine[],
     ends: ReadonlyMap<number, LineEnd>,

@@ -20,8 +20,6 @@ export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'
   readonly catalog: Pick<Catalog, 'model'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** Counts memory; negative when it is free again. */
-  readonly hold: (bytes: number) => void
   /** Puts lines back into the queue. */
   readonly giveBack: (lines: readonly Pick<ClaimedLine, 'batchId' | 'number' | 'fence' | 'tries'>[]) => void
   /** Called when a job is over. */

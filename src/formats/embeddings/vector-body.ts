@@ -24,6 +24,8 @@ const LONG_TEXT_BYTES = 256
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 /** Beside the vectors a reply may have a few other lists of numbers. */
 const VECTORS_MAX = 2 * EMBEDDING_INPUTS_MAX
+/** Memory of a vector beside its bytes. */
+const VECTOR_BYTES = 160
 /** Texts and lists, each of which costs a little: as many as other replies may have values. */
 const PIECES_MAX = REPLY_MAX_COMMAS
 
@@ -51,7 +53,7 @@ export class VectorBody {
 
   /** Bytes that are kept, the vectors included. */
   get lengthBytes(): number {
-    return this.#length + this.#vectorBytes
+    return this.#length + this.#vectorBytes + VECTOR_BYTES * this.#vectors.length
   }
 
   /**

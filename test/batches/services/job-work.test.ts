@@ -124,6 +124,28 @@ t.test('a job has all of its lines although their leases seem to be lost just th
   t.equal(sim.batches.jobs.size, 1)
 })
 
+t.test('the replies of a job count as held until they are stored', async t => {
+  const text = 'x'.repeat(100_000)
+  const held: number[] = []
+  const state: { world: BatchWorld | null } = { world: null }
+  const { world } = await startServed(t, 'openai-chat', {
+    between: store => {
+      const { batches } = store
+      const { work } = batches
+      const finish: typeof work.finish = (...given) => {
+        held.push(state.world?.batching.load.bufferedBytes ?? 0)
+        return work.finish(...given)
+      }
+      return { ...store, batches: { ...batches, work: { ...work, finish } } }
+    },
+  })
+  state.world = world
+  const { id } = await world.put({ model: 'served/echo', lines: [text, text, text] })
+  t.match(await ends(world, id, 'completed'), { completed: 3 })
+  t.ok(Math.max(...held) >= 2 * text.length, `${held} bytes`)
+  await world.until(() => world.batching.load.bufferedBytes === 0, 100)
+})
+
 for (const tookEffect of [false, true]) {
   t.test(
     `results that the store refuses, ${tookEffect ? 'after' : 'before'} it has them, count once`,

@@ -150,5 +150,8 @@ t.test('everything has a bound', async t => {
   body.push(Buffer.from('{"a":[1,2'))
   t.equal(body.lengthBytes, 9)
   body.push(Buffer.from(',3]}'))
-  t.equal(body.lengthBytes, '{"a":[0]}'.length + '[1,2,3]'.length)
+  t.ok(
+    body.lengthBytes > '{"a":[0]}'.length + '[1,2,3]'.length,
+    'with the memory of a vector beside its bytes',
+  )
 })
