@@ -1,88 +1,148 @@
 /**
- * Calls between threads: all calls made in one turn of the event loop are sent as one message, and so are all answers
- * that are ready at the same time. `ThreadCalls` is the calling end, `ThreadAnswers` the answering one; only plain data
- * passes between them.
+ * Calls between two threads. Each end serves an API: an object of services, whose methods the other end calls by name.
+ * All calls and answers of one turn of the event loop travel as one message, in order. Only plain data passes.
  */
 import type { Clock, Timer } from './clock.ts'
 import { isPending } from './maybe-promise.ts'
 
-export interface Call<Question> {
+type Method = (...args: never[]) => unknown
+type Args<Service, Name extends keyof Service> = Service[Name] extends (...args: infer A) => unknown
+  ? A
+  : never
+type Answer<Service, Name extends keyof Service> = Service[Name] extends (...args: never[]) => infer R
+  ? Awaited<R>
+  : never
+
+/** The methods of a service that another thread may call. */
+type MethodName<Service> = {
+  [Name in keyof Service]: Service[Name] extends Method ? Name : never
+}[keyof Service] &
+  string
+
+/** The services that one end serves, by name. A method must not throw or reject. */
+export type ThreadApi = Readonly<Record<string, object>>
+
+interface Call {
+  readonly service: string
+  readonly method: string
+  readonly args: readonly unknown[]
   /** Null: nobody waits for an answer. */
   readonly number: number | null
-  readonly question: Question
 }
 
-export interface CallAnswer<Answer> {
-  readonly number: number
-  readonly answer: Answer
+/** All that one end sends in one turn. */
+export interface LinkMessage {
+  readonly calls: readonly Call[]
+  readonly answers: readonly { readonly number: number; readonly answer: unknown }[]
 }
 
-interface Asked<Answer> {
-  /** Names the call at both ends. */
-  readonly number: number
-  /** Undefined: it came too late, or the other thread has ended. */
-  readonly answer: Promise<Answer | undefined>
+/** Arguments, and the memory in them that moves to the other thread and is not copied. */
+export interface MovedArgs<Values> {
+  readonly args: Values
+  readonly moved: readonly ArrayBuffer[]
 }
 
-interface Waiting<Answer> {
+interface QueuedCall extends Omit<Call, 'args'> {
+  /** Makes the arguments when the call is sent. */
+  readonly make: () => MovedArgs<readonly unknown[]>
+}
+
+interface Waiting {
   readonly timer: Timer | null
-  readonly resolve: (answer: Answer | undefined) => void
+  readonly resolve: (answer: unknown) => void
 }
 
-/** The end that asks. */
-export class ThreadCalls<Question, Answer> {
-  readonly #send: (calls: readonly Call<Question>[]) => void
+/** One end of the link between two threads. `Theirs`: the API that the other end serves. */
+export class ThreadLink<Theirs extends object> {
   readonly #clock: Clock
-  readonly #waiting = new Map<number, Waiting<Answer>>()
-  #calls: Call<Question>[] = []
+  readonly #post: (message: LinkMessage, moved: readonly ArrayBuffer[]) => void
+  readonly #waiting = new Map<number, Waiting>()
+  #api: ThreadApi = {}
+  #calls: QueuedCall[] = []
+  #answers: { readonly number: number; readonly answer: unknown }[] = []
   #lastNumber = 0
+  #isClosed = false
 
-  constructor(send: (calls: readonly Call<Question>[]) => void, clock: Clock) {
-    this.#send = send
+  /** @param post sends a message to the other end, and moves this memory */
+  constructor(clock: Clock, post: (message: LinkMessage, moved: readonly ArrayBuffer[]) => void) {
     this.#clock = clock
+    this.#post = post
   }
 
-  /** @param limitMs how long it waits for the answer; null: until it comes */
-  ask(question: Question, limitMs: number | null): Asked<Answer> {
-    const number = ++this.#lastNumber
-    this.#push({ number, question })
-    const answer = new Promise<Answer | undefined>(resolve => {
-      const timer =
-        limitMs === null ? null : this.#clock.after(limitMs, () => this.#settle(number, undefined))
-      this.#waiting.set(number, { timer, resolve })
-    })
-    return { number, answer }
+  /** Sets what the other end may call. Call it before the first message is received. */
+  serve(api: ThreadApi): void {
+    this.#api = api
   }
 
-  /** Asks for no answer. */
-  tell(question: Question): void {
-    this.#push({ number: null, question })
+  /** A service of the other end. */
+  service<Name extends keyof Theirs & string>(name: Name): RemoteService<Theirs[Name]> {
+    return new RemoteService(this as ThreadLink<object>, name)
   }
 
-  /** Settles calls with the answers of the other thread. */
-  receive(answers: readonly CallAnswer<Answer>[]): void {
+  receive({ calls, answers }: LinkMessage): void {
     for (const { number, answer } of answers) this.#settle(number, answer)
+    if (this.#isClosed) return
+    for (const { service, method, args, number } of calls) {
+      const target = this.#api[service] as Readonly<Record<string, (...args: unknown[]) => unknown>>
+      const answer = target[method]?.(...args)
+      if (number === null) continue
+      if (isPending(answer)) void answer.then(late => this.#answer(number, late))
+      else this.#answers.push({ number, answer })
+    }
+    this.flush()
   }
 
   /** Sends at once, without waiting for the end of the turn. */
   flush(): void {
-    if (this.#calls.length === 0) return
-    const calls = this.#calls
+    if (this.#isClosed || this.#calls.length + this.#answers.length === 0) return
+    const queued = this.#calls
+    const answers = this.#answers
     this.#calls = []
-    this.#send(calls)
+    this.#answers = []
+    const memory: ArrayBuffer[] = []
+    const calls = queued.map(({ service, method, number, make }) => {
+      const { args, moved } = make()
+      memory.push(...moved)
+      return { service, method, args, number }
+    })
+    this.#post({ calls, answers }, memory)
   }
 
-  /** Call it when the other thread has ended: nobody waits any longer. */
+  /** Call it when the other thread has ended: nobody waits any longer, and nothing is done for it any more. */
   close(): void {
+    this.#isClosed = true
     for (const number of [...this.#waiting.keys()]) this.#settle(number, undefined)
   }
 
-  #push(call: Call<Question>): void {
-    if (this.#calls.length === 0) setImmediate(() => this.flush())
+  /** Only for `RemoteService`. */
+  ask(service: string, method: string, args: readonly unknown[], limitMs: number | null): Promise<unknown> {
+    const number = ++this.#lastNumber
+    this.send({ service, method, number, make: () => ({ args, moved: [] }) })
+    return new Promise(resolve => {
+      if (this.#isClosed) return resolve(undefined)
+      const timer =
+        limitMs === null ? null : this.#clock.after(limitMs, () => this.#settle(number, undefined))
+      this.#waiting.set(number, { timer, resolve })
+    })
+  }
+
+  /** Only for `RemoteService`. */
+  send(call: QueuedCall): void {
+    if (this.#isClosed) return
+    this.#sendLater()
     this.#calls.push(call)
   }
 
-  #settle(number: number, answer: Answer | undefined): void {
+  #answer(number: number, answer: unknown): void {
+    this.#sendLater()
+    this.#answers.push({ number, answer })
+  }
+
+  #sendLater(): void {
+    if (this.#calls.length + this.#answers.length === 0) setImmediate(() => this.flush())
+  }
+
+  #settle(number: number, answer: unknown): void {
     const waiting = this.#waiting.get(number)
     if (waiting === undefined) return
     this.#waiting.delete(number)
@@ -91,47 +151,47 @@ export class ThreadCalls<Question, Answer> {
   }
 }
 
-/** The end that answers one thread. */
-export class ThreadAnswers<Question, Answer> {
-  readonly #answer: (question: Question, number: number) => Answer | Promise<Answer>
-  readonly #reply: (answers: readonly CallAnswer<Answer>[]) => void
-  #answers: CallAnswer<Answer>[] = []
-  #isClosed = false
+/** A service in the other thread, as this thread calls it. */
+export class RemoteService<Service> {
+  readonly #link: ThreadLink<object>
+  readonly #name: string
 
-  /** @param answer must not reject; `number` is 0 where nobody waits */
-  constructor(
-    answer: (question: Question, number: number) => Answer | Promise<Answer>,
-    reply: (answers: readonly CallAnswer<Answer>[]) => void,
-  ) {
-    this.#answer = answer
-    this.#reply = reply
+  constructor(link: ThreadLink<object>, name: string) {
+    this.#link = link
+    this.#name = name
   }
 
-  receive(calls: readonly Call<Question>[]): void {
-    if (this.#isClosed) return
-    for (const { number, question } of calls) {
-      const answer = this.#answer(question, number ?? 0)
-      if (number === null) continue
-      if (isPending<Answer>(answer)) void answer.then(late => this.#answerLate(number, late))
-      else this.#answers.push({ number, answer })
-    }
-    this.#flush()
+  /**
+   * Calls a method and waits for its answer; undefined if it comes too late, or the other thread has ended.
+   * @param limitMs null: waits until the answer comes
+   */
+  ask<Name extends MethodName<Service>>(
+    method: Name,
+    args: Args<Service, Name>,
+    limitMs: number | null,
+  ): Promise<Answer<Service, Name> | undefined> {
+    return this.#link.ask(this.#name, method, args, limitMs) as Promise<Answer<Service, Name> | undefined>
   }
 
-  /** Call it when the thread has ended: nothing is done for it any more. */
-  close(): void {
-    this.#isClosed = true
+  /** Calls a method without waiting for an answer. */
+  tell<Name extends MethodName<Service>>(
+    method: Name,
+    args: Args<Service, Name>,
+    moved: readonly ArrayBuffer[] = [],
+  ): void {
+    this.tellLater(method, () => ({ args, moved }))
   }
 
-  #answerLate(number: number, answer: Answer): void {
-    if (this.#answers.length === 0) setImmediate(() => this.#flush())
-    this.#answers.push({ number, answer })
+  /** Like `tell`; the arguments are made when the call is sent, at the end of the turn. */
+  tellLater<Name extends MethodName<Service>>(
+    method: Name,
+    make: () => MovedArgs<Args<Service, Name>>,
+  ): void {
+    this.#link.send({ service: this.#name, method, number: null, make })
   }
 
-  #flush(): void {
-    if (this.#answers.length === 0) return
-    const answers = this.#answers
-    this.#answers = []
-    if (!this.#isClosed) this.#reply(answers)
+  /** Sends all calls at once, without waiting for the end of the turn. */
+  flush(): void {
+    this.#link.flush()
   }
 }

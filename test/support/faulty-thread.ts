@@ -3,7 +3,7 @@
  * product has no such hook. Used as `SupervisorOptions.entry`.
  */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
-import type { ThreadSettings } from '../../src/process/threads/messages.ts'
+import type { ThreadSettings } from '../../src/process/threads/thread-loop.ts'
 
 export interface Order {
   readonly thread: string

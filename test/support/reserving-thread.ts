@@ -2,18 +2,16 @@
  * A serve thread that makes a reservation and then ends silently, as if killed. Used as `SupervisorOptions.entries`.
  */
 import { parentPort } from 'node:worker_threads'
-import type { FromThread, ToThread } from '../../src/process/threads/messages.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { type LinkMessage, ThreadLink } from '../../src/base/thread-rpc.ts'
+import type { MainApi } from '../../src/process/threads/thread-apis.ts'
 
-const send = (message: FromThread): void => parentPort?.postMessage(message)
-
-parentPort?.on('message', (message: ToThread) => {
-  if (message.type === 'answers') process.exit(1)
-  if (message.type === 'drain') process.exit(0)
+const link = new ThreadLink<MainApi>(systemClock, message => parentPort?.postMessage(message))
+link.serve({ work: { drain: () => process.exit(0) } })
+parentPort?.on('message', (message: LinkMessage) => {
+  if (message.answers.length > 0) process.exit(1)
+  link.receive(message)
 })
 const entry = { id: 'requests/k/1', amount: 1, ceiling: 10, origin: null, endsMs: 60_000 }
-send({ type: 'started' })
-send({
-  type: 'calls',
-  channel: 'counters',
-  calls: [{ number: 1, question: { kind: 'take', entries: [entry] } }],
-})
+link.service('supervisor').tell('started', [])
+void link.service('counters').ask('take', [1, [entry]], null)

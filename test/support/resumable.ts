@@ -2,12 +2,9 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { MessageChannel } from 'node:worker_threads'
-import {
-  TranscriptClient,
-  type TranscriptReply,
-  type TranscriptRequest,
-  TranscriptServer,
-} from '../../src/storage/transcripts/transcript-channel.ts'
+import { systemClock } from '../../src/base/clock.ts'
+import { type LinkMessage, ThreadLink } from '../../src/base/thread-rpc.ts'
+import { TranscriptClient, TranscriptServer } from '../../src/storage/transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../../src/storage/transcripts/transcript-store.ts'
 
 /** A piece of a stream: its whole frames. */
@@ -147,10 +144,18 @@ export function counted(frames: readonly string[]): boolean {
 /** The ends of a thread and of the main thread, with a real channel between them. */
 export function joinThread(store: TranscriptStore) {
   const { port1, port2 } = new MessageChannel()
-  const client = new TranscriptClient((message, moved) => port1.postMessage(message, moved))
-  const server = new TranscriptServer(store, (message, moved) => port2.postMessage(message, moved))
-  port1.on('message', (reply: TranscriptReply) => client.receive(reply))
-  port2.on('message', ({ actions }: TranscriptRequest) => server.receive(actions))
+  const thread = new ThreadLink<{ readonly transcripts: TranscriptServer }>(systemClock, (message, moved) =>
+    port1.postMessage(message, moved),
+  )
+  const main = new ThreadLink<{ readonly transcripts: TranscriptClient }>(systemClock, (message, moved) =>
+    port2.postMessage(message, moved),
+  )
+  const client = new TranscriptClient(thread.service('transcripts'))
+  const server = new TranscriptServer(store, main.service('transcripts'))
+  thread.serve({ transcripts: client })
+  main.serve({ transcripts: server })
+  port1.on('message', (message: LinkMessage) => thread.receive(message))
+  port2.on('message', (message: LinkMessage) => main.receive(message))
   return {
     client,
     server,

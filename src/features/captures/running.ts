@@ -22,24 +22,10 @@ export interface CaptureTerms {
 
 /** From a thread: the record of one request, for one capture; null: there was no room for it. */
 export interface CapturedRequest {
-  readonly type: 'captured'
   readonly capture: string
   readonly organizationId: string
   /** A line of JSON with its end. */
   readonly record: Uint8Array<ArrayBuffer> | null
-}
-
-/** From the main thread: which captures run. */
-export interface CapturesMessage {
-  readonly type: 'captures'
-  readonly running: readonly CaptureTerms[]
-}
-
-/** From the main thread: so many bytes of records wait no more. */
-export interface CaptureReply {
-  readonly type: 'capture-kept'
-  readonly organizationId: string
-  readonly bytes: number
 }
 
 interface RunningCapturesDeps {
@@ -65,12 +51,13 @@ export class RunningCaptures implements Observer {
     this.#deps = deps
   }
 
+  /** Called by the main thread: these captures run. */
   set(running: readonly CaptureTerms[]): void {
     this.#running = Map.groupBy(running, ({ organizationId }) => organizationId)
     this.isIdle = running.length === 0
   }
 
-  /** The main thread has written, or dropped, so many bytes of a capture of the organization. */
+  /** Called by the main thread: it has written, or dropped, this many bytes of a capture of the organization. */
   kept(organizationId: string, bytes: number): void {
     this.#waiting.give(organizationId, bytes)
   }
@@ -104,12 +91,12 @@ export class RunningCaptures implements Observer {
   #send(captures: readonly CaptureTerms[], record: Uint8Array<ArrayBuffer> | null): void {
     for (const { id: capture, organizationId } of captures) {
       if (record === null || !this.#waiting.take(organizationId, record.length)) {
-        this.#deps.send({ type: 'captured', capture, organizationId, record: null }, [])
+        this.#deps.send({ capture, organizationId, record: null }, [])
         continue
       }
       // Several captures may take it, and memory moves once.
       const copy = captures.length === 1 ? record : record.slice()
-      this.#deps.send({ type: 'captured', capture, organizationId, record: copy }, [copy.buffer])
+      this.#deps.send({ capture, organizationId, record: copy }, [copy.buffer])
     }
   }
 }

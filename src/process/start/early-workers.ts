@@ -5,7 +5,7 @@
 import { once } from 'node:events'
 import { MessageChannel, type MessagePort, SHARE_ENV, Worker } from 'node:worker_threads'
 import type { Config } from '../config/config.ts'
-import type { ThreadSettings } from '../threads/messages.ts'
+import type { ThreadSettings } from '../threads/thread-loop.ts'
 import { makeCompileCache } from './compile-cache.ts'
 
 /** The initial data of such a thread. */

@@ -7,7 +7,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { snapshotOf } from '../../base/metrics/exposition.ts'
 import { lowerThread } from '../../features/tasks/pool/priority.ts'
 import { buildBatching } from '../wiring/batch.ts'
-import { ThreadLoop } from './messages.ts'
+import { ThreadLoop } from './thread-loop.ts'
 
 /** The same as for documents: nobody waits for a batch line, and it gets all of an idle core. */
 const STEPS_DOWN = 10
@@ -50,4 +50,4 @@ loop.follow({
 })
 load.start()
 runner.wake()
-loop.send({ type: 'started' })
+loop.started()

@@ -12,14 +12,14 @@ import { settingsOf } from '../start/early-workers.ts'
 import { buildServing } from '../wiring/wiring.ts'
 import { IdleWatch } from './idle-watch.ts'
 import { followMcpHint } from './mcp-hint.ts'
-import { ThreadLoop } from './messages.ts'
+import { ThreadLoop } from './thread-loop.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
 const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
-const ended = new EndedRequests(systemClock, requests => loop.send({ type: 'ended-requests', requests }))
+const ended = new EndedRequests(systemClock, requests => loop.reports.tell('ended', [requests]))
 const explanations = new ExplanationWriter({
   clock: systemClock,
-  send: made => loop.send({ type: 'explanations', explanations: made }),
+  send: made => loop.reports.tell('explained', [made]),
   count: outcome => metrics.explanations.of(outcome).inc(),
 })
 const mcpLibrary = new McpLibrary()
@@ -36,7 +36,7 @@ const serving = await buildServing({
   explanations,
   ...(tracing === undefined ? {} : { tracing }),
   mcpLibrary,
-  publish: change => loop.send({ type: 'changed', change }),
+  publish: change => loop.publish(change),
 })
 const { server, metrics } = serving
 const stopping = new AbortController()
@@ -84,16 +84,16 @@ loop.follow({
 try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
-  loop.send({ type: 'started' })
+  loop.started()
   const isBusy = () => server.openRequests > 0
   warming = import('../start/warm-up.ts').then(({ warmUp }) =>
     warmUp({ ...settings, log, isBusy, signal: stopping.signal }),
   )
 } catch (error) {
   if (error instanceof CertificateError) {
-    loop.send({ type: 'refused', reason: `listen.tls: ${error.message}`, portTaken: false })
+    loop.refused(`listen.tls: ${error.message}`, false)
   } else if (error instanceof ListenError) {
-    loop.send({ type: 'refused', reason: `listen.port: ${error.message}`, portTaken: true })
+    loop.refused(`listen.port: ${error.message}`, true)
   } else throw error
   await loop.stop(0)
 }

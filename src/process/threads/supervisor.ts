@@ -7,6 +7,7 @@ import { randomText } from '../../base/ids.ts'
 import { endsWithin } from '../../base/maybe-promise.ts'
 import { TraceExporter } from '../../base/telemetry/otlp/exporter.ts'
 import { exportTerms, isTraced } from '../../base/telemetry/otlp/terms.ts'
+import type { ThreadLink } from '../../base/thread-rpc.ts'
 import type { LiveLoad } from '../../batches/pressure.ts'
 import { CounterServer } from '../../callers/limits/counter-channel.ts'
 import type { Counters } from '../../callers/limits/counters.ts'
@@ -16,7 +17,6 @@ import { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { FrontName } from '../../server/http-libraries.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
-import { PinServer } from '../../storage/session-affinity/affinity-channel.ts'
 import { createPins, type Pins } from '../../storage/session-affinity/session-affinity.ts'
 import { TranscriptServer } from '../../storage/transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
@@ -28,13 +28,13 @@ import { OpenPages } from '../wiring/open-pages.ts'
 import { requestCounts, showFigures } from '../wiring/process-figures.ts'
 import { PulseWatch } from '../wiring/pulse-watch.ts'
 import type { AdminServer } from './admin.ts'
-import type { ChannelEnds } from './channels.ts'
 import { PULSE_MS, THREAD_KINDS, type ThreadKind, type ThreadKindName } from './kinds.ts'
-import type { ThreadSettings } from './messages.ts'
 import { createProcessMetrics, type ProcessMetrics, Scraper } from './process-metrics.ts'
 import { sandboxTunnels } from './sandbox-tunnels.ts'
 import { StartError, SupervisedThread, startWorker } from './supervised-thread.ts'
 import type { Supervisor, SupervisorOptions } from './supervision.ts'
+import type { SharedServices, WorkerApi } from './thread-apis.ts'
+import type { ThreadSettings } from './thread-loop.ts'
 import { createTranscripts } from './transcripts.ts'
 
 const STOP_MS = 5_000
@@ -146,7 +146,7 @@ class ThreadSupervisor {
     this.#prepared = options.prepared === undefined
     void options.prepared?.then(() => {
       this.#prepared = true
-      for (const thread of this.#alive) thread.prepared()
+      for (const thread of this.#alive) thread.work.tell('prepared', [])
     })
     this.#pulses = new PulseWatch(this.#threads, options)
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
@@ -220,12 +220,12 @@ class ThreadSupervisor {
   }
 
   changed(change: Invalidation): void {
-    for (const thread of this.#alive) thread.changed(change)
+    for (const thread of this.#alive) thread.work.tell('changed', [change])
     this.#console?.changed(change)
   }
 
   exchangeCatalogue(packed: PackedCatalogue): void {
-    for (const thread of this.#alive) thread.catalogue(packed)
+    for (const thread of this.#alive) thread.work.tell('catalogue', [packed])
   }
 
   async renewCertificate(version: string): Promise<boolean> {
@@ -255,51 +255,47 @@ class ThreadSupervisor {
   async #run(kind: ThreadKind, name: string, deaths: number): Promise<void> {
     const { counters = NO_COUNTERS, log } = this.#options
     const spoolWriter = randomText(12)
-    const channels = {
-      counters: new CounterServer(counters, log, answers =>
-        thread.answered({ channel: 'counters', answers }),
-      ),
-      pins: new PinServer(this.#pins, answers => thread.answered({ channel: 'pins', answers })),
-      sandbox: new SandboxServer(this.#containers, log, answers =>
-        thread.answered({ channel: 'sandbox', answers }),
-      ),
-    } satisfies ChannelEnds<'answers'>
-    const transcribing = new TranscriptServer(this.#transcripts, (reply, moved) =>
-      thread.transcribed(reply, moved),
-    )
-    const health = this.#health.connect(notes => thread.health(notes))
+    const counting = new CounterServer(counters, log)
+    const sandbox = new SandboxServer(this.#containers, log)
     const settings = this.#settings(name, spoolWriter)
-    const thread: SupervisedThread = new SupervisedThread(
-      kind,
-      settings,
-      {
-        onChange: this.#publish,
-        onLoad: load => this.#tellLoad(name, load),
-        // Channel and calls belong together in each message.
-        onCalls: ({ channel, calls }) => channels[channel].receive(calls as never),
-        onTranscribe: actions => transcribing.receive(actions),
-        onHealth: notes => health.receive(notes),
-        onTraces: (traces, dropped) => this.#traces?.add(traces, dropped),
-        onEnded: requests => this.#console?.ended(requests),
-        onExplained: explanations => this.#options.explanations?.add(explanations),
-      },
-      this.#workerOf(kind, settings),
-    )
+    const ending: (() => void)[] = [() => sandbox.close()]
+    const serviced = (link: ThreadLink<WorkerApi>): SharedServices => {
+      const transcripts = new TranscriptServer(this.#transcripts, link.service('transcripts'))
+      const healthOf = link.service('health')
+      const health = this.#health.connect(notes => healthOf.tell('apply', [notes]))
+      ending.push(
+        () => transcripts.close(),
+        () => health.close(),
+      )
+      return {
+        counters: counting,
+        pins: this.#pins,
+        sandbox,
+        transcripts,
+        health,
+        reports: {
+          changed: this.#publish,
+          ended: requests => this.#console?.ended(requests),
+          explained: explanations => this.#options.explanations?.add(explanations),
+          traced: (traces, dropped) => this.#traces?.add(traces, dropped),
+          loaded: load => this.#tellLoad(name, load),
+        },
+      }
+    }
+    const thread = new SupervisedThread(kind, settings, serviced, this.#workerOf(kind, settings))
     this.#alive.add(thread)
     void thread.exited().then(() => {
       this.#alive.delete(thread)
-      health.close()
-      channels.sandbox.close()
-      transcribing.close()
+      for (const end of ending) end()
       this.#options.writerGone?.(spoolWriter)
     })
     await thread.started()
-    if (this.#isWatched) thread.watched(true)
+    if (this.#isWatched) thread.work.tell('watched', [true])
     thread.captureFor(this.#options.captures)
     const sinceMs = performance.now()
     this.#threads.push(thread)
     void thread.exited().then(exitCode => {
-      channels.counters.close()
+      counting.close()
       this.#forget(thread)
       if (this.#draining) return
       const again = performance.now() - sinceMs < kind.restart.settledMs ? deaths + 1 : 1
@@ -328,14 +324,14 @@ class ThreadSupervisor {
       publish: this.#publish,
       onWatched: isWatched => {
         this.#isWatched = isWatched
-        for (const thread of this.#alive) thread.watched(isWatched)
+        for (const thread of this.#alive) thread.work.tell('watched', [isWatched])
       },
     })
     return console?.(source) ?? null
   }
 
   #tellLoad(name: string, load: LiveLoad): void {
-    for (const thread of this.#alive) if (thread.kind.yields) thread.live(name, load)
+    for (const thread of this.#alive) if (thread.kind.yields) thread.work.tell('live', [name, load])
   }
 
   #settings(thread: string, spoolWriter: string): ThreadSettings {

@@ -1,13 +1,9 @@
 /** Counting between a serve thread and the main thread: what is said, answered, late, or left behind. */
 import t from 'tap'
-import type { Call } from '../../../src/base/thread-rpc.ts'
-import {
-  CounterClient,
-  type CounterQuestion,
-  CounterServer,
-} from '../../../src/callers/limits/counter-channel.ts'
+import { CounterClient, CounterServer } from '../../../src/callers/limits/counter-channel.ts'
 import type { CounterEntry, Counters, Taking } from '../../../src/callers/limits/counters.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { linkedEnds } from '../../support/thread-link.ts'
 
 const entry = (id: string): readonly CounterEntry[] => [
   { id, amount: 5, ceiling: 10, origin: null, endsMs: Number.POSITIVE_INFINITY },
@@ -19,18 +15,12 @@ const turn = () => new Promise(resolve => setImmediate(resolve))
 
 function pair(take: Counters['take'] = () => TAKEN) {
   const given: [string | undefined, readonly number[]][] = []
-  const messages: (readonly Call<CounterQuestion>[])[] = []
   const faults: string[] = []
   const clock = new TestClock()
   const counters: Counters = { take, give: (entries, used) => void given.push([entries[0]?.id, used]) }
-  const client = new CounterClient(message => {
-    messages.push(message)
-    // As between threads: nothing but plain data arrives.
-    server.receive(structuredClone(message))
-  }, clock)
-  const server = new CounterServer(counters, { fault: (_, message) => void faults.push(message) }, answers =>
-    client.receive(structuredClone(answers)),
-  )
+  const server = new CounterServer(counters, { fault: (_, message) => void faults.push(message) })
+  const { caller, sent: messages } = linkedEnds({ api: { counters: server }, clock })
+  const client = new CounterClient(caller.service('counters'))
   return { client, server, given, messages, faults, clock }
 }
 

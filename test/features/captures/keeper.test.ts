@@ -83,7 +83,6 @@ async function start(t: Test, overrides: { captures?: Partial<Store['captures']>
       new Promise(done =>
         keeper.store(
           {
-            type: 'captured',
             capture,
             organizationId: 'org_1',
             record: record === null ? null : new Uint8Array(Buffer.from(record)),
@@ -294,9 +293,7 @@ t.test('a second process writes a file of its own, and both have one bound', asy
   await take(record.id, 'one\n')
   const line = new Uint8Array(Buffer.from(`${'y'.repeat(40_000)}\n`))
   await new Promise<void>(done =>
-    other.store({ type: 'captured', capture: record.id, organizationId: 'org_1', record: line }, () =>
-      done(),
-    ),
+    other.store({ capture: record.id, organizationId: 'org_1', record: line }, () => done()),
   )
   t.equal((await store.captures.parts(record.id)).length, 2)
   await take(record.id, `${'z'.repeat(40_000)}\n`)

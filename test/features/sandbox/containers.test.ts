@@ -17,6 +17,7 @@ import {
   withoutEngine,
 } from '../../support/sandbox.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { linkedEnds } from '../../support/thread-link.ts'
 
 const BYTES = Buffer.from('x'.repeat(1_000_000))
 
@@ -151,11 +152,9 @@ t.test('another thread uses containers by messages', async t => {
   const world = sandboxWorld()
   t.teardown(() => world.close())
   const log = { fault: (_component: string, _message: string, thrown: unknown) => t.fail(String(thrown)) }
-  const client: SandboxClient = new SandboxClient(calls => {
-    const copy = structuredClone(calls)
-    setImmediate(() => server.receive(copy))
-  }, new TestClock())
-  const server = new SandboxServer(world.containers, log, answers => client.receive(structuredClone(answers)))
+  const server = new SandboxServer(world.containers, log)
+  const { caller } = linkedEnds({ api: { sandbox: server }, isSlow: true })
+  const client = new SandboxClient(caller.service('sandbox'))
   const sandbox = sandboxOf(client)
   await sandbox.check(TERMS)
   const container = await sandbox.open(OWNER, null, TERMS)

@@ -1,31 +1,22 @@
 import t from 'tap'
 import { systemClock } from '../../../src/base/clock.ts'
-import type { Call } from '../../../src/base/thread-rpc.ts'
-import {
-  PinClient,
-  type PinQuestion,
-  PinServer,
-} from '../../../src/storage/session-affinity/affinity-channel.ts'
+import { type LinkMessage, ThreadLink } from '../../../src/base/thread-rpc.ts'
+import { PinClient } from '../../../src/storage/session-affinity/affinity-channel.ts'
 import { RedisPins } from '../../../src/storage/session-affinity/redis-affinity.ts'
 import { createPins, type Pins } from '../../../src/storage/session-affinity/session-affinity.ts'
 import { ownRedis, WITHOUT_REDIS } from '../../support/redis-server.ts'
 import { eventually } from '../../support/stream-probe.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { linkedEnds } from '../../support/thread-link.ts'
 
 const MINUTE_MS = 60_000
 
 /** Clients of two threads with one store; messages travel as they do between threads, one turn later. */
 function setup(pins: Pins, clock = new TestClock()) {
-  const sent: (readonly Call<PinQuestion>[])[] = []
+  const sent: LinkMessage[] = []
   const thread = (): PinClient => {
-    const client: PinClient = new PinClient(calls => {
-      sent.push(calls)
-      setImmediate(() => server.receive(calls))
-    }, clock)
-    const server = new PinServer(pins, answers => {
-      setImmediate(() => client.receive(answers))
-    })
-    return client
+    const ends = linkedEnds({ api: { pins }, clock, isSlow: true, sent })
+    return new PinClient(ends.caller.service('pins'))
   }
   return { clock, sent, one: thread(), two: thread() }
 }
@@ -46,7 +37,9 @@ t.test('two threads know the same pins, and the first claim holds', async t => {
 
 t.test('a main thread that does not answer costs a pin, no request', async t => {
   const clock = new TestClock()
-  const client = new PinClient(() => undefined, clock)
+  const client = new PinClient(
+    new ThreadLink<{ readonly pins: Pins }>(clock, () => undefined).service('pins'),
+  )
   const got = client.get('k')
   const claimed = client.claim('k', 'mine', MINUTE_MS, 'key')
   clock.advance(500)
