@@ -5,6 +5,12 @@
 import type { MicroUsd } from '../base/money.ts'
 import type { Credential } from '../protocol/management/byok.ts'
 import type { KeyChange, KeyRecord } from '../protocol/management/keys.ts'
+import type {
+  EndUserChange,
+  EndUserRecord,
+  WorkspaceChange,
+  WorkspaceRecord,
+} from '../protocol/management/management.ts'
 import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
 import type { CaptureStore } from './captures/captures.ts'
@@ -23,6 +29,7 @@ import type { BatchStore } from './service-jobs.ts'
 
 export type { DeclaredRegion } from '../protocol/management/byok.ts'
 export type { KeyChange, KeyKind, KeyRecord, KeyRole, LimitReset } from '../protocol/management/keys.ts'
+export type { EndUserRecord, WorkspaceRecord } from '../protocol/management/management.ts'
 export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
 
 /** A part of a list, with the length of the whole list. */
@@ -100,20 +107,6 @@ export interface KeyAdministration {
   known(organizationId: string, hashes: readonly string[], workspaceId?: string): Promise<ReadonlySet<string>>
 }
 
-export interface WorkspaceRecord {
-  /** `ws_default` or a random UUID. */
-  readonly id: string
-  readonly organizationId: string
-  readonly name: string
-  /** Unique within the organization. */
-  readonly slug: string
-  readonly description: string | null
-  /** Names of server tools without a prefix that its requests cannot use; null: none. */
-  readonly disabledTools: readonly string[] | null
-  readonly createdAt: string
-  readonly updatedAt: string
-}
-
 export interface WorkspaceStore {
   page(organizationId: string, page: PageRequest): Promise<Page<WorkspaceRecord>>
   find(organizationId: string, id: string): Promise<WorkspaceRecord | null>
@@ -124,7 +117,7 @@ export interface WorkspaceStore {
   change(
     organizationId: string,
     id: string,
-    change: Partial<Pick<WorkspaceRecord, 'name' | 'slug' | 'description' | 'disabledTools'>>,
+    change: WorkspaceChange,
     updatedAt: string,
   ): Promise<WorkspaceRecord | null>
   /**
@@ -139,16 +132,6 @@ export interface WorkspaceStore {
   ): Promise<{ readonly keyHashes: readonly string[]; readonly credentialIds: readonly string[] } | null>
 }
 
-export interface EndUserRecord {
-  readonly organizationId: string
-  readonly user: string
-  readonly isActive: boolean
-  /** Shares of an API key at its limit: 1 to 100. */
-  readonly weight: number
-  readonly createdAt: string
-  readonly updatedAt: string
-}
-
 export interface EndUserStore {
   /** Oldest first. `user` filters exactly. */
   page(
@@ -158,11 +141,11 @@ export interface EndUserStore {
   find(organizationId: string, user: string): Promise<EndUserRecord | null>
   /** Returns false if the user is already registered, active or not. */
   add(record: EndUserRecord): Promise<boolean>
-  /** Absent fields keep their value. Null: there is no such user. */
+  /** Null: there is no such user. */
   change(
     organizationId: string,
     user: string,
-    fields: Partial<Pick<EndUserRecord, 'isActive' | 'weight'>>,
+    change: EndUserChange,
     updatedAt: string,
   ): Promise<EndUserRecord | null>
 }

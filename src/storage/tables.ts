@@ -4,6 +4,7 @@ import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.
 import type { CREDENTIAL } from '../protocol/management/byok.ts'
 import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'
 import type { KEY } from '../protocol/management/keys.ts'
+import type { END_USER, WORKSPACE } from '../protocol/management/management.ts'
 import type { BigInteger, RowOf } from '../protocol/management/record.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
@@ -34,26 +35,9 @@ interface RemovedKeysTable {
   hash: string
 }
 
-export interface WorkspacesTable {
-  organizationId: string
-  id: string
-  name: string
-  slug: string
-  description: string | null
-  createdAt: string
-  updatedAt: string
-  /** JSON list of names; null: none. */
-  disabledTools: string | null
-}
+export type WorkspacesTable = RowOf<(typeof WORKSPACE)['fields']>
 
-export interface EndUsersTable {
-  organizationId: string
-  endUser: string
-  isActive: Flag
-  weight: number
-  createdAt: string
-  updatedAt: string
-}
+export type EndUsersTable = RowOf<(typeof END_USER)['fields']>
 
 export interface CredentialsTable extends RowOf<(typeof CREDENTIAL)['fields']> {
   sealVersion: number

@@ -21,13 +21,7 @@ import {
   MemberAssignees,
 } from '../../src/protocol/management/guardrails.ts'
 import { KeyCreation, KeyRotation, KeyUpdate } from '../../src/protocol/management/keys.ts'
-import {
-  CreditCreation,
-  EndUserCreation,
-  EndUserUpdate,
-  WorkspaceCreation,
-  WorkspaceUpdate,
-} from '../../src/protocol/management/management.ts'
+import { CreditCreation, END_USER, WORKSPACE } from '../../src/protocol/management/management.ts'
 import { ResponsesRequest } from '../../src/protocol/request.ts'
 import type { Ask } from './canary-client.ts'
 import type { Secrets } from './canary-secrets.ts'
@@ -78,12 +72,12 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'POST /keys': [KeyCreation, { name: 'made' }],
   'PATCH /keys/{hash}': [KeyUpdate, {}],
   'POST /keys/{hash}/rotate': [KeyRotation, { overlap_seconds: 60 }],
-  'POST /workspaces': [WorkspaceCreation, { name: 'made', slug: 'made' }],
-  'PATCH /workspaces/{ref}': [WorkspaceUpdate, {}],
+  'POST /workspaces': [WORKSPACE.creation, { name: 'made', slug: 'made' }],
+  'PATCH /workspaces/{ref}': [WORKSPACE.update, {}],
   'POST /credits': [CreditCreation, { amount: 1 }],
-  'POST /end-users': [EndUserCreation, { user: 'somebody' }],
-  'PATCH /end-users': [EndUserUpdate, { is_active: true }],
-  'PATCH /end-users/{user}': [EndUserUpdate, { is_active: true }],
+  'POST /end-users': [END_USER.creation, { user: 'somebody' }],
+  'PATCH /end-users': [END_USER.update, { is_active: true }],
+  'PATCH /end-users/{user}': [END_USER.update, { is_active: true }],
   'POST /captures': [CaptureCreation, { workspace_id: 'ws_nothing', minutes: 1 }],
   'POST /byok': [CredentialCreation, { provider: 'groq', key: 'a-good-key-of-somebody' }],
   'PATCH /byok/{id}': [CredentialUpdate, {}],

@@ -8,6 +8,8 @@ import { END_USER_WEIGHT_DEFAULT, IDENTIFIER_MAX_CHARS } from '../../protocol/li
 import {
   checkEndUserCreation,
   checkEndUserUpdate,
+  END_USER,
+  type EndUserChange,
   isEndUserName,
 } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
@@ -35,11 +37,11 @@ type EndUserNaming = (request: ApiRequest) => string
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
 export function registerEndUser(deps: EndUserDeps): Handler {
   return async (request, reply) => {
-    const { user, weight: wanted } = checkEndUserCreation(request.body)
-    const weight = wanted ?? END_USER_WEIGHT_DEFAULT
+    const created = END_USER.created(checkEndUserCreation(request.body))
+    const { user, weight } = created
     const now = isoNow(deps.clock)
     const { organizationId } = request.key
-    const record = { organizationId, user, isActive: true, weight, createdAt: now, updatedAt: now }
+    const record = { ...created, organizationId, createdAt: now, updatedAt: now }
     const added = await audited(
       deps,
       request,
@@ -50,7 +52,7 @@ export function registerEndUser(deps: EndUserDeps): Handler {
     if (!added) throw new GatewayError('conflict', 'user: already registered')
     // An end user without a record has the default weight already.
     if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
-    reply.json(201, { data: toDocument(record) })
+    reply.json(201, { data: END_USER.document(record) })
   }
 }
 
@@ -65,27 +67,23 @@ export function listEndUsers({ store: { endUsers } }: Pick<EndUserDeps, 'store'>
       user === undefined ? filter : { ...filter, user: checkName(user) },
       page,
     )
-    reply.json(200, { data: items.map(toDocument), total_count: total })
+    reply.json(200, { data: items.map(record => END_USER.document(record)), total_count: total })
   }
 }
 
 export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
   return async (request, reply) => {
     const record = await endUsers.find(request.key.organizationId, byPath(request))
-    reply.json(200, { data: toDocument(requireFound(record)) })
+    reply.json(200, { data: END_USER.document(requireFound(record)) })
   }
 }
 
 export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     const user = naming(request)
-    const { is_active: isActive, weight } = checkEndUserUpdate(request.body)
-    if (isActive === undefined && weight === undefined) {
+    const fields = END_USER.changed(checkEndUserUpdate(request.body))
+    if (Object.keys(fields).length === 0) {
       throw refuseField('is_active', 'is required, unless weight is given')
-    }
-    const fields = {
-      ...(isActive === undefined ? {} : { isActive }),
-      ...(weight === undefined ? {} : { weight }),
     }
     reply.json(200, { data: await change(deps, request, user, fields, 'end_user.update') })
   }
@@ -104,7 +102,7 @@ async function change(
   deps: EndUserDeps,
   request: ApiRequest,
   user: string,
-  fields: Parameters<Store['endUsers']['change']>[2],
+  fields: EndUserChange,
   action: 'end_user.update' | 'end_user.delete',
 ) {
   const { organizationId } = request.key
@@ -118,7 +116,7 @@ async function change(
   )
   const found = requireFound(record)
   deps.changes.publish({ kind: 'end-user', organizationId, user })
-  return toDocument(found)
+  return END_USER.document(found)
 }
 
 function toObject(user: string): AuditObject {
@@ -146,8 +144,4 @@ function requireFound(record: EndUserRecord | null): EndUserRecord {
 
 function isoNow(clock: Clock): string {
   return isoInstant(clock.nowMs())
-}
-
-function toDocument({ user, isActive, weight, createdAt, updatedAt }: EndUserRecord) {
-  return { user, is_active: isActive, weight, created_at: createdAt, updated_at: updatedAt }
 }

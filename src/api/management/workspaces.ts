@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
-import { WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
+import { WORKSPACE } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
 import { defaultGuardrailId } from '../../storage/guardrails.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
@@ -18,11 +18,10 @@ export interface WorkspaceDeps {
   readonly changes: InvalidationBus
 }
 
-const checkCreation = bodyCheck(WorkspaceCreation)
-const checkUpdate = bodyCheck(WorkspaceUpdate)
+const checkCreation = bodyCheck(WORKSPACE.creation)
+const checkUpdate = bodyCheck(WORKSPACE.update)
 /** The form of ids and slugs. */
 const REF = /^[A-Za-z0-9_-]{1,64}$/
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 export function listWorkspaces({ store }: WorkspaceDeps): Handler {
   return async (request, reply) => {
@@ -34,15 +33,11 @@ export function listWorkspaces({ store }: WorkspaceDeps): Handler {
 export function createWorkspace(deps: WorkspaceDeps): Handler {
   const { clock } = deps
   return async (request, reply) => {
-    const body = checkCreation(request.body)
     const createdAt = isoInstant(clock.nowMs())
     const record: WorkspaceRecord = {
+      ...WORKSPACE.created(checkCreation(request.body)),
       id: randomUUID(),
       organizationId: request.key.organizationId,
-      name: body.name,
-      slug: slugOf(body.slug),
-      description: body.description ?? null,
-      disabledTools: toolNames(body.disabled_server_tools),
       createdAt,
       updatedAt: createdAt,
     }
@@ -67,15 +62,7 @@ export function findWorkspace(deps: WorkspaceDeps): Handler {
 export function changeWorkspace(deps: WorkspaceDeps): Handler {
   const { clock, changes } = deps
   return async (request, reply) => {
-    const body = checkUpdate(request.body)
-    const change = {
-      ...(body.name === undefined ? {} : { name: body.name }),
-      ...(body.slug === undefined ? {} : { slug: slugOf(body.slug) }),
-      ...(body.description === undefined ? {} : { description: body.description }),
-      ...(body.disabled_server_tools === undefined
-        ? {}
-        : { disabledTools: toolNames(body.disabled_server_tools) }),
-    }
+    const change = WORKSPACE.changed(checkUpdate(request.body))
     const { organizationId, id } = await findNamedWorkspace(deps.store, request)
     const now = isoInstant(clock.nowMs())
     const record = await rejectTaken(
@@ -144,12 +131,6 @@ export async function findNamedWorkspace(
   return record
 }
 
-/** @throws GatewayError `invalid_request` for a slug of the form of an id, which could name two workspaces. */
-function slugOf(slug: string): string {
-  if (UUID.test(slug)) throw refuseField('slug', 'must not look like an id')
-  return slug
-}
-
 /** @throws GatewayError `conflict` when a unique field is taken */
 async function rejectTaken<T>(writing: Promise<T>): Promise<T> {
   try {
@@ -168,33 +149,10 @@ function notFound(): GatewayError {
   return new GatewayError('not_found', 'Workspace not found')
 }
 
-/** Names without a prefix, each once; null: none. */
-function toolNames(list: readonly string[] | null | undefined): readonly string[] | null {
-  if (list == null || list.length === 0) return null
-  return [...new Set(list.map(name => name.replace(/^(?:gateway|openrouter):/, '')))]
-}
-
-/** Settings that this version does not have are told as unset, because clients of the interface expect the fields. */
 function toDocument(workspace: WorkspaceRecord) {
-  return {
-    id: workspace.id,
-    name: workspace.name,
-    slug: workspace.slug,
-    description: workspace.description,
-    is_default: workspace.id === DEFAULT_WORKSPACE_ID,
-    created_by: null,
-    default_guardrail_id: defaultGuardrailId(workspace.organizationId, workspace.id),
-    default_text_model: null,
-    default_image_model: null,
-    default_provider_sort: null,
-    disabled_server_tools: workspace.disabledTools?.map(name => `gateway:${name}`) ?? null,
-    include_byok_in_budgets: false,
-    io_logging_api_key_ids: null,
-    io_logging_sampling_rate: 0,
-    is_data_discount_logging_enabled: false,
-    is_observability_broadcast_enabled: false,
-    is_observability_io_logging_enabled: false,
-    created_at: workspace.createdAt,
-    updated_at: workspace.updatedAt,
-  }
+  const { organizationId, id } = workspace
+  return WORKSPACE.document(workspace, {
+    is_default: id === DEFAULT_WORKSPACE_ID,
+    default_guardrail_id: defaultGuardrailId(organizationId, id),
+  })
 }

@@ -2,7 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
 import { CaptureCreation } from '../../protocol/management/captures.ts'
-import { CreditCreation, WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
+import { CreditCreation, WORKSPACE } from '../../protocol/management/management.ts'
 import {
   answer,
   DELETED,
@@ -15,71 +15,38 @@ import {
   tagged,
 } from './description.ts'
 import { HASH } from './keys.ts'
-import { alike, count, flagged, orNoText, text } from './response.ts'
+import { alike, count, orNoText, text } from './response.ts'
 
 // Workspaces
 
-export const Workspace = Type.Object({
-  id: text,
-  name: text,
-  slug: text,
-  description: orNoText,
-  is_default: flagged,
-  created_by: Type.Null(),
-  default_guardrail_id: text,
-  default_text_model: Type.Null(),
-  default_image_model: Type.Null(),
-  default_provider_sort: Type.Null(),
-  disabled_server_tools: nullable(Type.Array(text)),
-  include_byok_in_budgets: flagged,
-  io_logging_api_key_ids: Type.Null(),
-  io_logging_sampling_rate: Type.Number(),
-  is_data_discount_logging_enabled: flagged,
-  is_observability_broadcast_enabled: flagged,
-  is_observability_io_logging_enabled: flagged,
-  created_at: instant,
-  updated_at: instant,
-})
-
-const WORKSPACE = {
+const EXAMPLE = WORKSPACE.example({
   id: '3b241101-e2bb-4255-8caf-4136c566a962',
   name: 'Research',
   slug: 'research',
-  description: null,
   is_default: false,
-  created_by: null,
   default_guardrail_id: '9d1b8e0a-5c0b-5b6a-8f7e-3c2f1f0e9d8c',
-  default_text_model: null,
-  default_image_model: null,
-  default_provider_sort: null,
   disabled_server_tools: ['gateway:web_search'],
-  include_byok_in_budgets: false,
-  io_logging_api_key_ids: null,
-  io_logging_sampling_rate: 0,
-  is_data_discount_logging_enabled: false,
-  is_observability_broadcast_enabled: false,
-  is_observability_io_logging_enabled: false,
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
-}
+})
 
 const workspaces = tagged('Workspaces', {
-  listWorkspaces: { parameters: PAGE, answers: { 200: listOf(Workspace, WORKSPACE) } },
+  listWorkspaces: { parameters: PAGE, answers: { 200: listOf(WORKSPACE.answer, EXAMPLE) } },
   createWorkspace: {
     body: {
-      schema: WorkspaceCreation,
+      schema: WORKSPACE.creation,
       examples: {
         workspace: { name: 'Research', slug: 'research', disabled_server_tools: ['gateway:web_search'] },
       },
     },
-    answers: { 201: oneRecord(Workspace, 'The new workspace.', WORKSPACE) },
+    answers: { 201: oneRecord(WORKSPACE.answer, 'The new workspace.', EXAMPLE) },
     failures: ['conflict'],
   },
-  getWorkspace: { answers: { 200: oneRecord(Workspace, 'The workspace.', WORKSPACE) } },
+  getWorkspace: { answers: { 200: oneRecord(WORKSPACE.answer, 'The workspace.', EXAMPLE) } },
   updateWorkspace: {
     text: 'Absent fields keep their value; null clears the description and the disabled tools.',
-    body: { schema: WorkspaceUpdate, examples: { rename: { name: 'Research' } } },
-    answers: { 200: oneRecord(Workspace, 'The changed workspace.', WORKSPACE) },
+    body: { schema: WORKSPACE.update, examples: { rename: { name: 'Research' } } },
+    answers: { 200: oneRecord(WORKSPACE.answer, 'The changed workspace.', EXAMPLE) },
     failures: ['conflict'],
   },
   deleteWorkspace: {

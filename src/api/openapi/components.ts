@@ -9,7 +9,7 @@ import { CREDENTIAL, CredentialCreation, CredentialUpdate } from '../../protocol
 import { CaptureCreation } from '../../protocol/management/captures.ts'
 import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
-import { WorkspaceCreation, WorkspaceUpdate } from '../../protocol/management/management.ts'
+import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
 import {
   AgentPart,
   AssistantPart,
@@ -37,14 +37,7 @@ import {
   TextFormat,
 } from '../../protocol/request.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import {
-  ActivityDay,
-  ActivitySum,
-  AuditEntryAnswer,
-  Capture,
-  CreditEntryAnswer,
-  Workspace,
-} from './account.ts'
+import { ActivityDay, ActivitySum, AuditEntryAnswer, Capture, CreditEntryAnswer } from './account.ts'
 import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
 import { EndpointAnswer, ModelAnswer, ProviderAnswer } from './catalogue.ts'
 import {
@@ -56,7 +49,6 @@ import {
   EmbeddingsList,
   ReasoningEntry,
 } from './chat.ts'
-import { EndUser } from './end-users.ts'
 import { ResponseEvent } from './events.ts'
 import { ENVELOPES } from './failures.ts'
 import { FileAnswer } from './files.ts'
@@ -131,8 +123,8 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   KeyCreation,
   KeyUpdate,
   KeyRotation,
-  WorkspaceCreation,
-  WorkspaceUpdate,
+  WorkspaceCreation: WORKSPACE.creation,
+  WorkspaceUpdate: WORKSPACE.update,
   CredentialCreation,
   CredentialUpdate,
   GuardrailCreation,
@@ -180,12 +172,12 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   ApiKey: KEY.answer,
   ApiKeyDetail: KeyDetail,
   CurrentKey: OwnKey,
-  Workspace,
+  Workspace: WORKSPACE.answer,
   CreditEntry: CreditEntryAnswer,
   ActivityDay,
   ActivitySum,
   AuditEntry: AuditEntryAnswer,
-  EndUser,
+  EndUser: END_USER.answer,
   Capture,
   ProviderCredential: CREDENTIAL.answer,
   Guardrail,

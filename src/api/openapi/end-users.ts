@@ -1,42 +1,32 @@
 /** The interface description of end users. Pure. */
-import { Type } from '@sinclair/typebox'
-import { instant } from '../../protocol/json/schema.ts'
-import { EndUserCreation, EndUserUpdate } from '../../protocol/management/management.ts'
+import { END_USER } from '../../protocol/management/management.ts'
 import { flag, listOf, oneRecord, PAGE, query, tagged, type UntaggedDescription } from './description.ts'
 import { text } from './response.ts'
 
-export const EndUser = Type.Object({
-  user: text,
-  is_active: Type.Boolean(),
-  weight: Type.Integer(),
-  created_at: instant,
-  updated_at: instant,
-})
-const USER = {
+const { creation, update, answer } = END_USER
+const USER = END_USER.example({
   user: 'customer/42',
-  is_active: true,
-  weight: 1,
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',
-}
+})
 
 const change: Omit<UntaggedDescription, 'parameters'> = {
-  body: { schema: EndUserUpdate, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
-  answers: { 200: oneRecord(EndUser, 'The changed end user.', USER) },
+  body: { schema: update, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
+  answers: { 200: oneRecord(answer, 'The changed end user.', USER) },
 }
 const deactivation: Omit<UntaggedDescription, 'parameters'> = {
   text: 'The record stays, so that its usage can still be identified.',
-  answers: { 200: oneRecord(EndUser, 'The inactive end user.', { ...USER, is_active: false }) },
+  answers: { 200: oneRecord(answer, 'The inactive end user.', { ...USER, is_active: false }) },
 }
 const named = [query('user', text, 'The tracking string, for those that cannot be part of a path.', true)]
 
 export const END_USERS = tagged('End users', {
   createEndUser: {
     body: {
-      schema: EndUserCreation,
+      schema: creation,
       examples: { user: { user: 'customer/42' }, weighted: { user: 'customer/43', weight: 3 } },
     },
-    answers: { 201: oneRecord(EndUser, 'The new end user.', USER) },
+    answers: { 201: oneRecord(answer, 'The new end user.', USER) },
     failures: ['conflict'],
   },
   listEndUsers: {
@@ -46,9 +36,9 @@ export const END_USERS = tagged('End users', {
       query('user', text, 'Only this one, exactly.'),
       query('include_inactive', flag, 'true: also inactive ones.'),
     ],
-    answers: { 200: listOf(EndUser, USER) },
+    answers: { 200: listOf(answer, USER) },
   },
-  getEndUser: { answers: { 200: oneRecord(EndUser, 'The end user.', USER) } },
+  getEndUser: { answers: { 200: oneRecord(answer, 'The end user.', USER) } },
   updateEndUser: change,
   updateEndUserByQuery: { ...change, parameters: named, failures: ['not_found'] },
   deleteEndUser: deactivation,

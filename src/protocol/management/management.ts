@@ -1,12 +1,12 @@
 /**
- * Bodies of the management operations on workspaces, end users and credits, and the dates and times in them.
- * Pure.
+ * Workspaces and end users, the bodies of credits, and the dates and times in bodies. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
+import { refuseField } from '../../base/errors.ts'
 import { AMOUNT_MAX_USD } from '../../base/money.ts'
 import { SERVER_TOOL_PATTERN } from '../gateway-tools.ts'
 import { bodyCheck } from '../json/body.ts'
-import { compile, maybe, nullable, text } from '../json/schema.ts'
+import { compile, instant, maybe, nullable, text } from '../json/schema.ts'
 import {
   CREDIT_NOTE_MAX_CHARS,
   END_USER_WEIGHT_DEFAULT,
@@ -16,6 +16,15 @@ import {
   WORKSPACE_NAME_MAX_CHARS,
   WORKSPACE_SLUG_PATTERN,
 } from '../limits.ts'
+import {
+  both,
+  type ChangeOf,
+  computed,
+  Declaration,
+  fixed,
+  type ReadingPlace,
+  type RecordOf,
+} from './record.ts'
 
 // Workspaces
 
@@ -24,61 +33,100 @@ const slug = Type.String({
   pattern: WORKSPACE_SLUG_PATTERN,
   description: '1 to 50 lowercase letters and digits, with single hyphens between them',
 })
-const description = text({ max: WORKSPACE_DESCRIPTION_MAX_CHARS, storable: true })
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Server tools by `gateway:<name>`, `openrouter:<name>` or their bare name. */
-const disabledTools = maybe(
-  Type.Array(
-    Type.String({
-      pattern: SERVER_TOOL_PATTERN,
-      description: 'the name of a server tool, such as gateway:web_search',
-    }),
-    { maxItems: 100 },
-  ),
-)
-
-export const WorkspaceCreation = Type.Object(
-  { name: workspaceName, slug, description: maybe(description), disabled_server_tools: disabledTools },
-  { additionalProperties: false },
-)
-export type WorkspaceCreation = Static<typeof WorkspaceCreation>
-
-/** Absent fields keep their value; null clears the description. */
-export const WorkspaceUpdate = Type.Object(
-  {
-    name: Type.Optional(workspaceName),
-    slug: Type.Optional(slug),
-    description: Type.Optional(nullable(description)),
-    disabled_server_tools: disabledTools,
+const workspaceFields = {
+  /** `ws_default` or a random UUID. */
+  id: { schema: Type.String() },
+  name: { schema: Type.String(), ...both(workspaceName) },
+  /** Unique within the organization. */
+  slug: {
+    schema: Type.String(),
+    ...both(slug),
+    // One of the form of an id could name two workspaces.
+    read(slug: string, { field }: ReadingPlace): string {
+      if (UUID.test(slug)) throw refuseField(field, 'must not look like an id')
+      return slug
+    },
   },
-  { additionalProperties: false },
-)
-export type WorkspaceUpdate = Static<typeof WorkspaceUpdate>
+  description: {
+    schema: nullable(Type.String()),
+    initial: null,
+    ...both(maybe(text({ max: WORKSPACE_DESCRIPTION_MAX_CHARS, storable: true }))),
+  },
+  ...computed(Type.Boolean(), 'isDefault'),
+  ...fixed(Type.Null(), null, 'createdBy'),
+  ...computed(Type.String(), 'defaultGuardrailId'),
+  // Settings that this version does not have are told as unset, because clients of the interface expect the fields.
+  ...fixed(Type.Null(), null, 'defaultTextModel', 'defaultImageModel', 'defaultProviderSort'),
+  /** Names of server tools without a prefix that its requests cannot use; null: none. */
+  disabledTools: {
+    schema: nullable(Type.Array(Type.String())),
+    column: 'json',
+    wire: 'disabled_server_tools',
+    initial: null,
+    ...both(
+      maybe(
+        Type.Array(
+          Type.String({
+            pattern: SERVER_TOOL_PATTERN,
+            description: 'the name of a server tool, such as gateway:web_search',
+          }),
+          { maxItems: 100 },
+        ),
+      ),
+    ),
+    /** By `gateway:<name>`, `openrouter:<name>` or their bare name. */
+    read: (tools: readonly string[]): readonly string[] | null =>
+      tools.length === 0
+        ? null
+        : [...new Set(tools.map(name => name.replace(/^(?:gateway|openrouter):/, '')))],
+    write: (tools: readonly string[] | null) => tools?.map(name => `gateway:${name}`) ?? null,
+  },
+  ...fixed(Type.Boolean(), false, 'includeByokInBudgets'),
+  ...fixed(Type.Null(), null, 'ioLoggingApiKeyIds'),
+  ...fixed(Type.Number(), 0, 'ioLoggingSamplingRate'),
+  ...fixed(Type.Boolean(), false, 'isDataDiscountLoggingEnabled', 'isObservabilityBroadcastEnabled'),
+  ...fixed(Type.Boolean(), false, 'isObservabilityIoLoggingEnabled'),
+  createdAt: { schema: instant },
+  updatedAt: { schema: instant },
+  organizationId: { schema: Type.String(), only: 'stored' },
+} as const
+
+export const WORKSPACE = new Declaration(workspaceFields)
+export type WorkspaceRecord = RecordOf<typeof workspaceFields>
+/** Absent fields keep their value. */
+export type WorkspaceChange = ChangeOf<typeof workspaceFields>
 
 // End users
 
 /** The same string that inference requests carry as `user`. Nothing is trimmed, folded or normalized. */
 export const EndUserName = text({ min: 1, max: IDENTIFIER_MAX_CHARS, noControls: true })
-
-/** Shares of an API key at its limit; default 1. */
 const weight = Type.Integer({ minimum: END_USER_WEIGHT_DEFAULT, maximum: END_USER_WEIGHT_MAX })
 
-export const EndUserCreation = Type.Object(
-  { user: EndUserName, weight: maybe(weight) },
-  { additionalProperties: false },
-)
-export type EndUserCreation = Static<typeof EndUserCreation>
+const endUserFields = {
+  user: { schema: Type.String(), as: 'endUser', create: EndUserName },
+  isActive: { schema: Type.Boolean(), column: 'flag', initial: true, change: Type.Boolean() },
+  /** Shares of an API key at its limit. */
+  weight: {
+    schema: Type.Integer(),
+    initial: END_USER_WEIGHT_DEFAULT,
+    create: maybe(weight),
+    change: weight,
+  },
+  createdAt: { schema: instant },
+  updatedAt: { schema: instant },
+  organizationId: { schema: Type.String(), only: 'stored' },
+} as const
 
-/** Absent fields keep their value; one of them is there. */
-export const EndUserUpdate = Type.Object(
-  { is_active: Type.Optional(Type.Boolean()), weight: Type.Optional(weight) },
-  { additionalProperties: false },
-)
-export type EndUserUpdate = Static<typeof EndUserUpdate>
+export const END_USER = new Declaration(endUserFields)
+export type EndUserRecord = RecordOf<typeof endUserFields>
+/** Absent fields keep their value. */
+export type EndUserChange = ChangeOf<typeof endUserFields>
 
 /** Each throws GatewayError `invalid_request` that names the field. */
-export const checkEndUserCreation = bodyCheck(EndUserCreation)
-export const checkEndUserUpdate = bodyCheck(EndUserUpdate)
+export const checkEndUserCreation = bodyCheck(END_USER.creation)
+export const checkEndUserUpdate = bodyCheck(END_USER.update)
 
 /** True if a tracking string may be registered as an end user. */
 export const isEndUserName = compile(EndUserName)

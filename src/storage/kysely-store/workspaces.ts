@@ -1,5 +1,6 @@
 /** Workspaces and registered end users in the database. */
 import type { Kysely, Selectable } from 'kysely'
+import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
 import type { Engine } from '../engine.ts'
 import { defaultGuardrail } from '../guardrails.ts'
 import {
@@ -14,7 +15,7 @@ import { credentialPlace, wipeCredentials } from './credentials.ts'
 import { removeFilesOf } from './files.ts'
 import { guardrailPlace, insertGuardrail } from './guardrails.ts'
 import { removeMemoryOf } from './memory.ts'
-import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
 export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): WorkspaceStore {
   const workspacesOf = (organizationId: string) =>
@@ -36,24 +37,18 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
       await inTransaction(db, async transaction => {
         const result = await transaction
           .insertInto('workspaces')
-          .values({ ...record, disabledTools: listText(record.disabledTools) })
+          .values(cellsOf(WORKSPACE, record))
           .onConflict(conflict => conflict.columns(['organizationId', 'slug']).doNothing())
           .executeTakeFirst()
         if ((result.numInsertedOrUpdatedRows ?? 0n) === 0n) throw new ConflictError('slug')
         await insertGuardrail(transaction, defaultGuardrail(record))
       })
     },
-    async change(organizationId, id, { name, slug, description, disabledTools }, updatedAt) {
+    async change(organizationId, id, change, updatedAt) {
       try {
         const query = db
           .updateTable('workspaces')
-          .set({
-            name,
-            slug,
-            description,
-            updatedAt,
-            ...(disabledTools === undefined ? {} : { disabledTools: listText(disabledTools) }),
-          })
+          .set({ ...cellsOf(WORKSPACE, change), updatedAt })
           .where(where => where.and({ organizationId, id }))
           .returningAll()
         return await firstOf(query, workspaceOf)
@@ -101,14 +96,7 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
 }
 
 function workspaceOf(row: Selectable<WorkspacesTable>): WorkspaceRecord {
-  return {
-    ...row,
-    disabledTools: row.disabledTools === null ? null : (JSON.parse(row.disabledTools) as string[]),
-  }
-}
-
-function listText(list: readonly string[] | null): string | null {
-  return list === null ? null : JSON.stringify(list)
+  return recordOf(WORKSPACE, row)
 }
 
 export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
@@ -121,38 +109,34 @@ export function createEndUserStore(db: Kysely<Tables>): EndUserStore {
       }
       const matched = db.selectFrom('endUsers').where(where => where.and(matching))
       const listed = matched.selectAll().orderBy('createdAt').orderBy('endUser')
-      return pageOf(listed, matched.select(COUNTED), page, recordOf)
+      return pageOf(listed, matched.select(COUNTED), page, endUserOf)
     },
     async find(organizationId, user) {
       const query = db
         .selectFrom('endUsers')
         .selectAll()
         .where(where => where.and({ organizationId, endUser: user }))
-      return await firstOf(query, recordOf)
+      return await firstOf(query, endUserOf)
     },
-    async add({ user, isActive, ...same }) {
+    async add(record) {
       const result = await db
         .insertInto('endUsers')
-        .values({ ...same, endUser: user, isActive: flag(isActive) })
+        .values(cellsOf(END_USER, record))
         .onConflict(conflict => conflict.columns(['organizationId', 'endUser']).doNothing())
         .executeTakeFirst()
       return (result.numInsertedOrUpdatedRows ?? 0n) > 0n
     },
-    async change(organizationId, user, { isActive, weight }, updatedAt) {
+    async change(organizationId, user, change, updatedAt) {
       const query = db
         .updateTable('endUsers')
-        .set({
-          updatedAt,
-          ...(isActive === undefined ? {} : { isActive: flag(isActive) }),
-          ...(weight === undefined ? {} : { weight }),
-        })
+        .set({ ...cellsOf(END_USER, change), updatedAt })
         .where(where => where.and({ organizationId, endUser: user }))
         .returningAll()
-      return await firstOf(query, recordOf)
+      return await firstOf(query, endUserOf)
     },
   }
 }
 
-function recordOf({ endUser, isActive, ...same }: Selectable<EndUsersTable>): EndUserRecord {
-  return { ...same, user: endUser, isActive: isActive !== 0 }
+function endUserOf(row: Selectable<EndUsersTable>): EndUserRecord {
+  return recordOf(END_USER, row)
 }
