@@ -13,7 +13,7 @@ import type {
 } from '../protocol/management/management.ts'
 import type { AlertStore } from './alerts.ts'
 import type { AuditEntry, AuditRecord } from './audit.ts'
-import type { CaptureStore } from './captures/captures.ts'
+import type { CaptureStore } from './captures.ts'
 import type { CatalogueStore } from './catalogue.ts'
 import type { FileStore, MemoryStore } from './files.ts'
 import type {

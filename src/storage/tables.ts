@@ -2,6 +2,7 @@
 import type { Generated } from 'kysely'
 import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
 import type { CREDENTIAL } from '../protocol/management/byok.ts'
+import type { CAPTURE } from '../protocol/management/captures.ts'
 import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'
 import type { KEY } from '../protocol/management/keys.ts'
 import type { END_USER, WORKSPACE } from '../protocol/management/management.ts'
@@ -9,7 +10,6 @@ import type { BigInteger, RowOf } from '../protocol/management/record.ts'
 import type { Accounting } from '../protocol/records.ts'
 import type { AuditAction, AuditObject } from './audit.ts'
 import type { LineOutcome } from './batches.ts'
-import type { CapturePartsTable, CapturesTable } from './captures/tables.ts'
 import type { FileText } from './files.ts'
 import type { NewExplanation } from './ledger.ts'
 import type { UsageOutcome } from './usage.ts'
@@ -300,6 +300,18 @@ interface MemoryTable {
   key: string
   value: string
   updatedAt: string
+}
+
+export type CapturesTable = RowOf<(typeof CAPTURE)['fields']>
+
+interface CapturePartsTable {
+  captureId: string
+  name: string
+  node: string
+  host: string
+  bytes: BigInteger
+  requests: BigInteger
+  leftOut: BigInteger
 }
 
 interface AlertDeliveriesTable {

@@ -12,7 +12,7 @@ import {
   CredentialUpdate,
   ProviderCheck,
 } from '../../src/protocol/management/byok.ts'
-import { CaptureCreation } from '../../src/protocol/management/captures.ts'
+import { CAPTURE } from '../../src/protocol/management/captures.ts'
 import {
   GuardrailCheck,
   GuardrailCreation,
@@ -78,7 +78,7 @@ const BODIES: Readonly<Record<string, readonly [TSchema, Readonly<Record<string,
   'POST /end-users': [END_USER.creation, { user: 'somebody' }],
   'PATCH /end-users': [END_USER.update, { is_active: true }],
   'PATCH /end-users/{user}': [END_USER.update, { is_active: true }],
-  'POST /captures': [CaptureCreation, { workspace_id: 'ws_nothing', minutes: 1 }],
+  'POST /captures': [CAPTURE.creation, { workspace_id: 'ws_nothing', minutes: 1 }],
   'POST /byok': [CredentialCreation, { provider: 'groq', key: 'a-good-key-of-somebody' }],
   'PATCH /byok/{id}': [CredentialUpdate, {}],
   'POST /byok/{id}/check': [CredentialCheck, {}],

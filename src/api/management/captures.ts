@@ -8,8 +8,13 @@ import { GatewayError, refuseField } from '../../base/errors.ts'
 import { captureId, isCaptureId } from '../../base/ids.ts'
 import { LATE_MS, removeFiles } from '../../features/captures/folder.ts'
 import type { RunningCaptures } from '../../features/captures/running.ts'
-import { type CaptureCreation, checkCaptureCreation } from '../../protocol/management/captures.ts'
-import type { CapturePart, CaptureRecord, NewCapture } from '../../storage/captures/captures.ts'
+import {
+  CAPTURE,
+  type CaptureCreation,
+  type CaptureRecord,
+  checkCaptureCreation,
+} from '../../protocol/management/captures.ts'
+import type { CapturePart, NewCapture } from '../../storage/captures.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import type { KeyRecord, Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
@@ -189,21 +194,8 @@ function statusOf({ endsAt, endedAt }: CaptureRecord, nowMs: number): 'running' 
 }
 
 function toDocument(record: CaptureRecord, parts: readonly CapturePart[], nowMs: number) {
-  return {
-    id: record.id,
+  return CAPTURE.document(record, {
     status: statusOf(record, nowMs),
-    key_hash: record.keyHash,
-    workspace_id: record.workspaceId,
-    created_by: record.createdBy,
-    max_bytes: record.maxBytes,
-    bytes: record.bytes,
-    requests: record.requests,
-    left_out: record.leftOut,
-    created_at: record.createdAt,
-    ends_at: record.endsAt,
-    ended_at: record.endedAt,
-    ended_by: record.endedBy,
-    expires_at: record.expiresAt,
     parts: parts.map(({ node, host, bytes, requests, leftOut }) => ({
       node,
       host,
@@ -211,5 +203,5 @@ function toDocument(record: CaptureRecord, parts: readonly CapturePart[], nowMs:
       requests,
       left_out: leftOut,
     })),
-  }
+  })
 }

@@ -1,7 +1,7 @@
 /** The interface description of workspaces, credits, activity, audit and captures. Pure. */
 import { Type } from '@sinclair/typebox'
-import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
-import { CaptureCreation } from '../../protocol/management/captures.ts'
+import { instant, oneOf, usd } from '../../protocol/json/schema.ts'
+import { CAPTURE } from '../../protocol/management/captures.ts'
 import { CreditCreation, WORKSPACE } from '../../protocol/management/management.ts'
 import {
   answer,
@@ -186,38 +186,17 @@ const account = tagged('Account', {
 
 // Captures
 
-export const Capture = Type.Object({
-  id: text,
-  status: oneOf('running', 'ending', 'ended'),
-  key_hash: orNoText,
-  workspace_id: orNoText,
-  created_by: text,
-  ...alike(count, 'max_bytes', 'bytes', 'requests', 'left_out'),
-  created_at: instant,
-  ends_at: instant,
-  ended_at: nullable(instant),
-  ended_by: nullable(oneOf('size')),
-  expires_at: instant,
-  parts: Type.Array(Type.Object({ node: text, host: text, bytes: count, requests: count, left_out: count })),
-})
-
-const NEW_CAPTURE = {
+const NEW_CAPTURE = CAPTURE.example({
   id: 'cap_4Kq7TzN1xWc8Bv2LsRd9Fh3M',
   status: 'running',
   key_hash: HASH,
-  workspace_id: null,
   created_by: 'sk-gw-mgmt-0e6…1c2',
   max_bytes: 10_485_760,
-  bytes: 0,
-  requests: 0,
-  left_out: 0,
   created_at: '2026-07-16T12:00:00.000Z',
   ends_at: '2026-07-16T12:10:00.000Z',
-  ended_at: null,
-  ended_by: null,
   expires_at: '2026-07-17T12:00:00.000Z',
   parts: [],
-}
+})
 const ENDED_CAPTURE = {
   ...NEW_CAPTURE,
   status: 'ended',
@@ -230,21 +209,21 @@ const captures = tagged('Captures', {
   createCapture: {
     text: 'Name a key or a workspace, not both. No operation returns what was captured: sluice captures show reads it.',
     body: {
-      schema: CaptureCreation,
+      schema: CAPTURE.creation,
       examples: {
         key: { key_hash: HASH, minutes: 10, max_bytes: 10_485_760 },
         workspace: { workspace_id: 'ws_default', minutes: 5 },
       },
     },
-    answers: { 201: oneRecord(Capture, 'The capture, which runs from now on.', NEW_CAPTURE) },
+    answers: { 201: oneRecord(CAPTURE.answer, 'The capture, which runs from now on.', NEW_CAPTURE) },
     failures: ['permission_denied', 'conflict'],
   },
   listCaptures: {
     text: 'Newest first. Captures that have ended are kept until 24 hours after they began.',
     parameters: PAGE,
-    answers: { 200: listOf(Capture, ENDED_CAPTURE) },
+    answers: { 200: listOf(CAPTURE.answer, ENDED_CAPTURE) },
   },
-  getCapture: { answers: { 200: oneRecord(Capture, 'The capture.', ENDED_CAPTURE) } },
+  getCapture: { answers: { 200: oneRecord(CAPTURE.answer, 'The capture.', ENDED_CAPTURE) } },
   deleteCapture: {
     text: 'Ends it, and removes its files: at once on this node, within a second on all others.',
     answers: { 200: DELETED },

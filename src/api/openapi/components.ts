@@ -6,7 +6,7 @@ import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-s
 import { MessageInput } from '../../dialects/messages/message-schema.ts'
 import { InputItem } from '../../protocol/items.ts'
 import { CREDENTIAL, CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
-import { CaptureCreation } from '../../protocol/management/captures.ts'
+import { CAPTURE } from '../../protocol/management/captures.ts'
 import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
@@ -37,7 +37,7 @@ import {
   TextFormat,
 } from '../../protocol/request.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
-import { ActivityDay, ActivitySum, AuditEntryAnswer, Capture, CreditEntryAnswer } from './account.ts'
+import { ActivityDay, ActivitySum, AuditEntryAnswer, CreditEntryAnswer } from './account.ts'
 import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
 import { EndpointAnswer, ModelAnswer, ProviderAnswer } from './catalogue.ts'
 import {
@@ -129,7 +129,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   CredentialUpdate,
   GuardrailCreation,
   GuardrailUpdate,
-  CaptureCreation,
+  CaptureCreation: CAPTURE.creation,
   // Answers
   OutputMessage,
   OutputReasoning,
@@ -178,7 +178,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   ActivitySum,
   AuditEntry: AuditEntryAnswer,
   EndUser: END_USER.answer,
-  Capture,
+  Capture: CAPTURE.answer,
   ProviderCredential: CREDENTIAL.answer,
   Guardrail,
   GuardrailBudget,

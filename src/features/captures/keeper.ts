@@ -3,12 +3,13 @@
  * and removes expired files. Nothing waits for it: records that a slow disk or database does not take in time are
  * dropped and counted. Main thread.
  */
+
 import { hostname } from 'node:os'
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import { randomText } from '../../base/ids.ts'
 import type { Log } from '../../base/log/log.ts'
+import type { CaptureRecord } from '../../protocol/management/captures.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
-import type { CaptureRecord } from '../../storage/captures/captures.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import type { Store } from '../../storage/store.ts'
 import { captureIdsIn, expiryOf, LATE_MS, nodeOf, removeFiles } from './folder.ts'

@@ -3,12 +3,13 @@
  * stay within the capture's size limit. After a failed write, requests are only counted, because nothing written later
  * could be read. Main thread.
  */
+
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Log } from '../../base/log/log.ts'
+import type { CaptureRecord } from '../../protocol/management/captures.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
-import type { CaptureRecord } from '../../storage/captures/captures.ts'
 import { makeFolder } from '../../storage/data-folder.ts'
 import type { Store } from '../../storage/store.ts'
 import { partPath } from './folder.ts'

@@ -1,26 +1,75 @@
-/** Bodies of capture operations. Pure. */
+/** Records and bodies of captures. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import { bodyCheck } from '../json/body.ts'
-import { maybe, text } from '../json/schema.ts'
+import { instant, maybe, nullable, oneOf, text } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../limits.ts'
 import { KeyHash } from './byok.ts'
+import { computed, Declaration, type RecordOf } from './record.ts'
 
 /** Whoever wants to see one fault needs minutes; the docs promise that a forgotten capture ends. */
 const CAPTURE_MINUTES_MAX = 60
 /** A few requests. */
 const CAPTURE_MIN_BYTES = 65_536
 
-/** One of `key_hash` and `workspace_id`. */
-export const CaptureCreation = Type.Object(
-  {
-    key_hash: maybe(KeyHash),
-    workspace_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
-    minutes: Type.Integer({ minimum: 1, maximum: CAPTURE_MINUTES_MAX }),
-    max_bytes: maybe(Type.Integer({ minimum: CAPTURE_MIN_BYTES, maximum: Number.MAX_SAFE_INTEGER })),
+const counted = { schema: Type.Integer({ minimum: 0 }), column: 'big', initial: 0 } as const
+
+const fields = {
+  id: { schema: Type.String() },
+  ...computed(oneOf('running', 'ending', 'ended'), 'status'),
+  /** Hash of the API key whose requests it has; null: those of a workspace. */
+  keyHash: { schema: nullable(Type.String()), initial: null, create: maybe(KeyHash) },
+  /** Null: those of an API key. */
+  workspaceId: {
+    schema: nullable(Type.String()),
+    initial: null,
+    create: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
   },
-  { additionalProperties: false },
-)
-export type CaptureCreation = Static<typeof CaptureCreation>
+  /** Label of the key that has asked for it. */
+  createdBy: { schema: Type.String() },
+  maxBytes: {
+    schema: Type.Integer({ minimum: 0 }),
+    column: 'big',
+    create: maybe(Type.Integer({ minimum: CAPTURE_MIN_BYTES, maximum: Number.MAX_SAFE_INTEGER })),
+  },
+  /** Of all files together. */
+  bytes: counted,
+  /** Requests in it. */
+  requests: counted,
+  /** Requests for which there was no room. */
+  leftOut: counted,
+  createdAt: { schema: instant },
+  /** Requests that begin later are not in it. */
+  endsAt: { schema: instant },
+  /** Before `endsAt`; null: it was not ended early. */
+  endedAt: { schema: nullable(instant), initial: null },
+  /** Why it has ended before its time: it was full. */
+  endedBy: { schema: nullable(oneOf('size')), initial: null },
+  /** Its files and rows are removed then. */
+  expiresAt: { schema: instant },
+  parts: {
+    schema: Type.Array(
+      Type.Object({
+        node: Type.String(),
+        host: Type.String(),
+        bytes: counted.schema,
+        requests: counted.schema,
+        left_out: counted.schema,
+      }),
+    ),
+    only: 'answer',
+  },
+  organizationId: { schema: Type.String(), only: 'stored' },
+  minutes: {
+    schema: Type.Null(),
+    only: 'body',
+    create: Type.Integer({ minimum: 1, maximum: CAPTURE_MINUTES_MAX }),
+  },
+} as const
+
+/** A body has one of `key_hash` and `workspace_id`. */
+export const CAPTURE = new Declaration(fields, ['key_hash', 'workspace_id', 'minutes'])
+export type CaptureRecord = RecordOf<typeof fields>
+export type CaptureCreation = Static<typeof CAPTURE.creation>
 
 /** Throws GatewayError `invalid_request` that names the field. */
-export const checkCaptureCreation = bodyCheck(CaptureCreation)
+export const checkCaptureCreation = bodyCheck(CAPTURE.creation)

@@ -1,10 +1,11 @@
 /** Captures and their parts in the database. */
+
 import type { Kysely, Selectable } from 'kysely'
-import type { CaptureRecord, CaptureStore } from '../captures/captures.ts'
-import type { CapturesTable } from '../captures/tables.ts'
+import { CAPTURE, type CaptureRecord } from '../../protocol/management/captures.ts'
+import type { CaptureStore } from '../captures.ts'
 import type { Engine } from '../engine.ts'
-import type { Tables } from '../tables.ts'
-import { COUNTED, firstOf, inRelaxedTransaction, inTransaction, pageOf } from './rows.ts'
+import type { CapturesTable, Tables } from '../tables.ts'
+import { COUNTED, cellsOf, firstOf, inRelaxedTransaction, inTransaction, pageOf, recordOf } from './rows.ts'
 
 export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureStore {
   return {
@@ -25,7 +26,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         if (Number(running.counted) >= room.running) return 'running'
         await transaction
           .insertInto('captures')
-          .values({ ...record, bytes: 0, requests: 0, leftOut: 0, endedAt: null, endedBy: null })
+          .values(cellsOf(CAPTURE, { ...CAPTURE.initial(), ...record }))
           .execute()
         return null
       })
@@ -33,14 +34,14 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
     page(organizationId, page) {
       const matched = db.selectFrom('captures').where('organizationId', '=', organizationId)
       const listed = matched.selectAll().orderBy('createdAt', 'desc').orderBy('id')
-      return pageOf(listed, matched.select(COUNTED), page, recordOf)
+      return pageOf(listed, matched.select(COUNTED), page, captureOf)
     },
     async find(organizationId, id) {
       const query = db
         .selectFrom('captures')
         .selectAll()
         .where(where => where.and({ id, organizationId }))
-      return await firstOf(query, recordOf)
+      return await firstOf(query, captureOf)
     },
     async list() {
       const rows = await db
@@ -49,7 +50,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         .orderBy('createdAt', 'desc')
         .orderBy('id')
         .execute()
-      return rows.map(recordOf)
+      return rows.map(captureOf)
     },
     async known(ids) {
       if (ids.length === 0) return new Set()
@@ -64,7 +65,13 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         .orderBy('node')
         .orderBy('name')
         .execute()
-      return rows.map(row => ({ ...row, ...numbersOf(row) }))
+      // PostgreSQL gives 64 bits as text.
+      return rows.map(({ bytes, requests, leftOut, ...same }) => ({
+        ...same,
+        bytes: Number(bytes),
+        requests: Number(requests),
+        leftOut: Number(leftOut),
+      }))
     },
     async open(since) {
       const rows = await db
@@ -74,7 +81,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         .where('endedAt', 'is', null)
         .orderBy('id')
         .execute()
-      return rows.map(recordOf)
+      return rows.map(captureOf)
     },
     grow(id, { name, node, host, bytes, requests, leftOut }) {
       return inRelaxedTransaction(db, engine, async transaction => {
@@ -141,13 +148,6 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
   }
 }
 
-function recordOf(row: Selectable<CapturesTable>): CaptureRecord {
-  return { ...row, ...numbersOf(row), maxBytes: Number(row.maxBytes) }
-}
-
-type Counts = Pick<Selectable<CapturesTable>, 'bytes' | 'requests' | 'leftOut'>
-
-/** PostgreSQL gives 64 bits as text. */
-function numbersOf({ bytes, requests, leftOut }: Counts) {
-  return { bytes: Number(bytes), requests: Number(requests), leftOut: Number(leftOut) }
+function captureOf(row: Selectable<CapturesTable>): CaptureRecord {
+  return recordOf(CAPTURE, row)
 }

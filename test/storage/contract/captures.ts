@@ -1,6 +1,6 @@
 /** The contract of captures and their parts. */
 import type { Test } from 'tap'
-import type { CapturePart, NewCapture } from '../../../src/storage/captures/captures.ts'
+import type { CapturePart, NewCapture } from '../../../src/storage/captures.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS } from '../records.ts'
 

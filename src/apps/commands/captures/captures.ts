@@ -1,11 +1,13 @@
 /** `sluice captures`: lists, shows and deletes captures, in the store and data folder of the configuration. */
+
 import { existsSync } from 'node:fs'
 import { systemClock } from '../../../base/clock.ts'
 import { capturesFolder, partPath, readNode, removeFiles } from '../../../features/captures/folder.ts'
 import { openSealedFile, SealedFileError } from '../../../features/captures/sealed-file.ts'
 import { loadConfig, processEnvironment } from '../../../process/config/config.ts'
+import type { CaptureRecord } from '../../../protocol/management/captures.ts'
 import { loadVaultRing, type VaultKey } from '../../../providers/credentials/vault-keys.ts'
-import type { CapturePart, CaptureRecord } from '../../../storage/captures/captures.ts'
+import type { CapturePart } from '../../../storage/captures.ts'
 import type { Store } from '../../../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError, type OptionValues } from '../command.ts'
 import { auditEntry, withStore } from '../keys.ts'

@@ -1,34 +1,5 @@
 /** Captures and their parts, which all instances share. The captured data itself is in sealed files. Types only. */
-
-/** Why a capture has ended before its time: it was full. */
-export type CaptureEnding = 'size'
-
-export interface CaptureRecord {
-  readonly id: string
-  readonly organizationId: string
-  /** Hash of the API key whose requests it has; null: those of a workspace. */
-  readonly keyHash: string | null
-  /** Null: those of an API key. */
-  readonly workspaceId: string | null
-  /** Label of the key that has asked for it. */
-  readonly createdBy: string
-  readonly maxBytes: number
-  /** Of all files together. */
-  readonly bytes: number
-  /** Requests in it. */
-  readonly requests: number
-  /** Requests for which there was no room. */
-  readonly leftOut: number
-  /** ISO 8601 UTC, as all times. */
-  readonly createdAt: string
-  /** Requests that begin later are not in it. */
-  readonly endsAt: string
-  /** Before `endsAt`; null: it was not ended early. */
-  readonly endedAt: string | null
-  readonly endedBy: CaptureEnding | null
-  /** Its files and rows are removed then. */
-  readonly expiresAt: string
-}
+import type { CaptureRecord } from '../protocol/management/captures.ts'
 
 export type NewCapture = Omit<CaptureRecord, 'bytes' | 'requests' | 'leftOut' | 'endedAt' | 'endedBy'>
 
@@ -75,7 +46,7 @@ export interface CaptureStore {
    */
   grow(id: string, part: CapturePart): Promise<boolean>
   /** Ends it early, if it was not ended before. */
-  end(id: string, by: CaptureEnding, at: string): Promise<void>
+  end(id: string, by: NonNullable<CaptureRecord['endedBy']>, at: string): Promise<void>
   /** Returns true if there was one. */
   remove(organizationId: string, id: string): Promise<boolean>
   /** Removes up to `limit` that have expired at a time. Returns their ids. */
