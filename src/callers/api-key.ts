@@ -66,7 +66,7 @@ interface ApiKeyOptions {
 export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): KeyRecord {
   const now = isoInstant(settings.clock.nowMs())
   return {
-    ...KEY.initial(),
+    ...KEY.initial,
     hash: hashKey(key),
     kind,
     name: settings.name,

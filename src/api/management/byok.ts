@@ -180,5 +180,5 @@ function whyUnusable({ providerName }: ByokDeps, slug: string): string | null {
 
 function toDocument(deps: ByokDeps, record: CredentialRecord) {
   const unusable = whyUnusable(deps, record.provider)
-  return CREDENTIAL.document(record, { usable: unusable === null, unusable_reason: unusable })
+  return CREDENTIAL.toDocument(record, { usable: unusable === null, unusable_reason: unusable })
 }

@@ -194,7 +194,7 @@ function statusOf({ endsAt, endedAt }: CaptureRecord, nowMs: number): 'running' 
 }
 
 function toDocument(record: CaptureRecord, parts: readonly CapturePart[], nowMs: number) {
-  return CAPTURE.document(record, {
+  return CAPTURE.toDocument(record, {
     status: statusOf(record, nowMs),
     parts: parts.map(({ node, host, bytes, requests, leftOut }) => ({
       node,

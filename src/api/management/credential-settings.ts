@@ -35,7 +35,7 @@ export function newCredential(
   if (!PROVIDER_SLUGS.has(provider) && deps.providerName(provider) === null) {
     throw refuseField('provider', 'must be the slug of a known provider')
   }
-  const settings = CREDENTIAL.created(body)
+  const settings = CREDENTIAL.readNew(body)
   refuse(flagsRefusal(settings))
   const { label, region } = deps.describeKey(provider, body.key)
   const declaredRegion = body.declared_region === undefined ? region : body.declared_region
@@ -61,7 +61,7 @@ export function credentialChange(
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
-  const { declaredRegion: _, ...settings } = CREDENTIAL.changed(body)
+  const { declaredRegion: _, ...settings } = CREDENTIAL.readChange(body)
   const change: CredentialChange = { ...settings, ...keyAndRegion(deps, current, body) }
   refuse(flagsRefusal({ ...current, ...change }))
   return change

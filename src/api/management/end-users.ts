@@ -37,7 +37,7 @@ type EndUserNaming = (request: ApiRequest) => string
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
 export function registerEndUser(deps: EndUserDeps): Handler {
   return async (request, reply) => {
-    const created = END_USER.created(checkEndUserCreation(request.body))
+    const created = END_USER.readNew(checkEndUserCreation(request.body))
     const { user, weight } = created
     const now = isoNow(deps.clock)
     const { organizationId } = request.key
@@ -52,7 +52,7 @@ export function registerEndUser(deps: EndUserDeps): Handler {
     if (!added) throw new GatewayError('conflict', 'user: already registered')
     // An end user without a record has the default weight already.
     if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
-    reply.json(201, { data: END_USER.document(record) })
+    reply.json(201, { data: END_USER.toDocument(record) })
   }
 }
 
@@ -67,21 +67,21 @@ export function listEndUsers({ store: { endUsers } }: Pick<EndUserDeps, 'store'>
       user === undefined ? filter : { ...filter, user: checkName(user) },
       page,
     )
-    reply.json(200, { data: items.map(record => END_USER.document(record)), total_count: total })
+    reply.json(200, { data: items.map(record => END_USER.toDocument(record)), total_count: total })
   }
 }
 
 export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
   return async (request, reply) => {
     const record = await endUsers.find(request.key.organizationId, byPath(request))
-    reply.json(200, { data: END_USER.document(requireFound(record)) })
+    reply.json(200, { data: END_USER.toDocument(requireFound(record)) })
   }
 }
 
 export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     const user = naming(request)
-    const fields = END_USER.changed(checkEndUserUpdate(request.body))
+    const fields = END_USER.readChange(checkEndUserUpdate(request.body))
     if (Object.keys(fields).length === 0) {
       throw refuseField('is_active', 'is required, unless weight is given')
     }
@@ -116,7 +116,7 @@ async function change(
   )
   const found = requireFound(record)
   deps.changes.publish({ kind: 'end-user', organizationId, user })
-  return END_USER.document(found)
+  return END_USER.toDocument(found)
 }
 
 function toObject(user: string): AuditObject {

@@ -90,7 +90,7 @@ export function findKey(deps: KeyDeps): Handler {
 export function changeKey(deps: KeyDeps): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
-    const change = KEY.changed(checkUpdate(request.body), clock.nowMs())
+    const change = KEY.readChange(checkUpdate(request.body), clock.nowMs())
     const hash = hashOf(request)
     const { organizationId } = request.key
     const other = requireFound(await store.keys.findIn(organizationId, hash))
@@ -167,7 +167,7 @@ async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
   }
   const { organizationId } = request.key
   const workspace = await workspaceOf(store, organizationId, body.workspace_id)
-  const settings = KEY.created(body, clock.nowMs())
+  const settings = KEY.readNew(body, clock.nowMs())
   refuseLongerLife(request.key, settings.expiresAt)
   const { key, record } = createKey({
     kind: role === null ? 'inference' : 'management',
@@ -218,7 +218,7 @@ type UsageFields = Awaited<ReturnType<KeyUsage['fields']>>
 
 function toDocument(key: KeyRecord, usage: UsageFields) {
   const isManagement = key.kind === 'management'
-  return KEY.document(key, {
+  return KEY.toDocument(key, {
     ...usage,
     is_management_key: isManagement,
     role: isManagement ? roleOf(key) : null,

@@ -35,7 +35,7 @@ export function createWorkspace(deps: WorkspaceDeps): Handler {
   return async (request, reply) => {
     const createdAt = isoInstant(clock.nowMs())
     const record: WorkspaceRecord = {
-      ...WORKSPACE.created(checkCreation(request.body)),
+      ...WORKSPACE.readNew(checkCreation(request.body)),
       id: randomUUID(),
       organizationId: request.key.organizationId,
       createdAt,
@@ -62,7 +62,7 @@ export function findWorkspace(deps: WorkspaceDeps): Handler {
 export function changeWorkspace(deps: WorkspaceDeps): Handler {
   const { clock, changes } = deps
   return async (request, reply) => {
-    const change = WORKSPACE.changed(checkUpdate(request.body))
+    const change = WORKSPACE.readChange(checkUpdate(request.body))
     const { organizationId, id } = await findNamedWorkspace(deps.store, request)
     const now = isoInstant(clock.nowMs())
     const record = await rejectTaken(
@@ -151,7 +151,7 @@ function notFound(): GatewayError {
 
 function toDocument(workspace: WorkspaceRecord) {
   const { organizationId, id } = workspace
-  return WORKSPACE.document(workspace, {
+  return WORKSPACE.toDocument(workspace, {
     is_default: id === DEFAULT_WORKSPACE_ID,
     default_guardrail_id: defaultGuardrailId(organizationId, id),
   })

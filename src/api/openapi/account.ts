@@ -19,7 +19,7 @@ import { alike, count, orNoText, text } from './response.ts'
 
 // Workspaces
 
-const EXAMPLE = WORKSPACE.example({
+const EXAMPLE = WORKSPACE.toExample({
   id: '3b241101-e2bb-4255-8caf-4136c566a962',
   name: 'Research',
   slug: 'research',
@@ -186,7 +186,7 @@ const account = tagged('Account', {
 
 // Captures
 
-const NEW_CAPTURE = CAPTURE.example({
+const NEW_CAPTURE = CAPTURE.toExample({
   id: 'cap_4Kq7TzN1xWc8Bv2LsRd9Fh3M',
   status: 'running',
   key_hash: HASH,

@@ -4,7 +4,7 @@ import { flag, listOf, oneRecord, PAGE, query, tagged, type UntaggedDescription 
 import { text } from './response.ts'
 
 const { creation, update, answer } = END_USER
-const USER = END_USER.example({
+const USER = END_USER.toExample({
   user: 'customer/42',
   created_at: '2026-07-16T12:00:00.000Z',
   updated_at: '2026-07-16T12:00:00.000Z',

@@ -52,7 +52,7 @@ export const OwnKey = Type.Object({
 })
 
 export const HASH = '5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef'
-const EXAMPLE = KEY.example({
+const EXAMPLE = KEY.toExample({
   hash: HASH,
   label: 'sk-gw-v1-0e6…1c2',
   name: 'CI',

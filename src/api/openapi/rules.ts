@@ -26,7 +26,7 @@ const ID = '3b241101-e2bb-4255-8caf-4136c566a962'
 
 // Credentials
 
-const EXAMPLE = CREDENTIAL.example({
+const EXAMPLE = CREDENTIAL.toExample({
   id: ID,
   name: 'Production',
   provider: 'mistral',

@@ -7,7 +7,7 @@ import { bodyCheck } from '../json/body.ts'
 import { instant, maybe, nullable, oneOf, text } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
 import { EndUserName } from './management.ts'
-import { both, Declaration, type RecordOf } from './record.ts'
+import { Declaration, inBodies, type RecordOf } from './record.ts'
 
 /** Elements of each list of restrictions. */
 const RESTRICTION_MAX_ITEMS = 100
@@ -54,7 +54,7 @@ const fields = {
   name: {
     schema: nullable(Type.String()),
     initial: null,
-    ...both(maybe(text({ max: RECORD_NAME_MAX_CHARS, storable: true }))),
+    ...inBodies(maybe(text({ max: RECORD_NAME_MAX_CHARS, storable: true }))),
   },
   /** Slug. */
   provider: { schema: Type.String(), create: text({ min: 1, max: IDENTIFIER_MAX_CHARS }) },
@@ -71,15 +71,15 @@ const fields = {
   /** Credentials of a workspace and provider are tried in ascending order. */
   sortOrder: { schema: Type.Integer() },
   /** Null: no restriction; so in the next two. */
-  allowedApiKeyHashes: { ...list, ...both(restriction(KeyHash)) },
-  allowedModels: { ...list, ...both(restriction(ModelSlug)) },
-  allowedUserIds: { ...list, ...both(restriction(EndUserName)) },
-  declaredRegion: { schema: nullable(region), initial: null, ...both(maybe(region)) },
+  allowedApiKeyHashes: { ...list, ...inBodies(restriction(KeyHash)) },
+  allowedModels: { ...list, ...inBodies(restriction(ModelSlug)) },
+  allowedUserIds: { ...list, ...inBodies(restriction(EndUserName)) },
+  declaredRegion: { schema: nullable(region), initial: null, ...inBodies(maybe(region)) },
   declaredZdr: {
     schema: nullable(Type.Boolean()),
     column: 'flag',
     initial: null,
-    ...both(maybe(Type.Boolean())),
+    ...inBodies(maybe(Type.Boolean())),
   },
   usable: {
     schema: Type.Boolean({
@@ -95,7 +95,7 @@ const fields = {
   /** 1 for the first key, one more for each that replaces it: an older sealed key does not open in its place. */
   keyRevision: { schema: Type.Integer(), only: 'stored' },
   updatedAt: { schema: instant, only: 'stored' },
-  key: { schema: Type.Null(), only: 'body', ...both(key) },
+  key: { schema: Type.Null(), only: 'body', ...inBodies(key) },
 } as const
 
 export const CREDENTIAL = new Declaration(fields, [

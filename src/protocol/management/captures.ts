@@ -4,7 +4,7 @@ import { bodyCheck } from '../json/body.ts'
 import { instant, maybe, nullable, oneOf, text } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../limits.ts'
 import { KeyHash } from './byok.ts'
-import { computed, Declaration, type RecordOf } from './record.ts'
+import { computedFields, Declaration, type RecordOf } from './record.ts'
 
 /** Whoever wants to see one fault needs minutes; the docs promise that a forgotten capture ends. */
 const CAPTURE_MINUTES_MAX = 60
@@ -15,7 +15,7 @@ const counted = { schema: Type.Integer({ minimum: 0 }), column: 'big', initial: 
 
 const fields = {
   id: { schema: Type.String() },
-  ...computed(oneOf('running', 'ending', 'ended'), 'status'),
+  ...computedFields(oneOf('running', 'ending', 'ended'), 'status'),
   /** Hash of the API key whose requests it has; null: those of a workspace. */
   keyHash: { schema: nullable(Type.String()), initial: null, create: maybe(KeyHash) },
   /** Null: those of an API key. */

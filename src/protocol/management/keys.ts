@@ -5,7 +5,14 @@ import { AMOUNT_MAX_USD, type MicroUsd, toMicroUsd } from '../../base/money.ts'
 import { AnyObject, instant, maybe, nullable, oneOf, text, usd } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, KEY_OVERLAP_MAX_SECONDS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
 import { parseInstant } from './management.ts'
-import { type ChangeOf, computed, Declaration, fixed, type ReadingPlace, type RecordOf } from './record.ts'
+import {
+  type ChangeOf,
+  computedFields,
+  Declaration,
+  fixedFields,
+  type ReadingPlace,
+  type RecordOf,
+} from './record.ts'
 
 const name = text({ min: 1, max: RECORD_NAME_MAX_CHARS, storable: true, singleLine: true })
 const limit = Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD })
@@ -56,8 +63,8 @@ const fields = {
     create: maybe(Type.Boolean()),
     change: Type.Boolean(),
   },
-  ...computed(usd, 'usage', 'usageDaily', 'usageWeekly', 'usageMonthly'),
-  ...computed(usd, 'byokUsage', 'byokUsageDaily', 'byokUsageWeekly', 'byokUsageMonthly'),
+  ...computedFields(usd, 'usage', 'usageDaily', 'usageWeekly', 'usageMonthly'),
+  ...computedFields(usd, 'byokUsage', 'byokUsageDaily', 'byokUsageWeekly', 'byokUsageMonthly'),
   createdAt: { schema: instant },
   updatedAt: { schema: instant },
   /** When its newest secret was made; null: it has its first one. */
@@ -75,7 +82,7 @@ const fields = {
     initial: null,
     create: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true, singleLine: true })),
   },
-  ...fixed(Type.Null(), null, 'externalUser'),
+  ...fixedFields(Type.Null(), null, 'externalUser'),
   workspaceId: {
     schema: nullable(Type.String()),
     initial: null,

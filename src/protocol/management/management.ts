@@ -17,11 +17,11 @@ import {
   WORKSPACE_SLUG_PATTERN,
 } from '../limits.ts'
 import {
-  both,
   type ChangeOf,
-  computed,
+  computedFields,
   Declaration,
-  fixed,
+  fixedFields,
+  inBodies,
   type ReadingPlace,
   type RecordOf,
 } from './record.ts'
@@ -38,11 +38,11 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const workspaceFields = {
   /** `ws_default` or a random UUID. */
   id: { schema: Type.String() },
-  name: { schema: Type.String(), ...both(workspaceName) },
+  name: { schema: Type.String(), ...inBodies(workspaceName) },
   /** Unique within the organization. */
   slug: {
     schema: Type.String(),
-    ...both(slug),
+    ...inBodies(slug),
     // One of the form of an id could name two workspaces.
     read(slug: string, { field }: ReadingPlace): string {
       if (UUID.test(slug)) throw refuseField(field, 'must not look like an id')
@@ -52,20 +52,20 @@ const workspaceFields = {
   description: {
     schema: nullable(Type.String()),
     initial: null,
-    ...both(maybe(text({ max: WORKSPACE_DESCRIPTION_MAX_CHARS, storable: true }))),
+    ...inBodies(maybe(text({ max: WORKSPACE_DESCRIPTION_MAX_CHARS, storable: true }))),
   },
-  ...computed(Type.Boolean(), 'isDefault'),
-  ...fixed(Type.Null(), null, 'createdBy'),
-  ...computed(Type.String(), 'defaultGuardrailId'),
+  ...computedFields(Type.Boolean(), 'isDefault'),
+  ...fixedFields(Type.Null(), null, 'createdBy'),
+  ...computedFields(Type.String(), 'defaultGuardrailId'),
   // Settings that this version does not have are told as unset, because clients of the interface expect the fields.
-  ...fixed(Type.Null(), null, 'defaultTextModel', 'defaultImageModel', 'defaultProviderSort'),
+  ...fixedFields(Type.Null(), null, 'defaultTextModel', 'defaultImageModel', 'defaultProviderSort'),
   /** Names of server tools without a prefix that its requests cannot use; null: none. */
   disabledTools: {
     schema: nullable(Type.Array(Type.String())),
     column: 'json',
     wire: 'disabled_server_tools',
     initial: null,
-    ...both(
+    ...inBodies(
       maybe(
         Type.Array(
           Type.String({
@@ -83,11 +83,11 @@ const workspaceFields = {
         : [...new Set(tools.map(name => name.replace(/^(?:gateway|openrouter):/, '')))],
     write: (tools: readonly string[] | null) => tools?.map(name => `gateway:${name}`) ?? null,
   },
-  ...fixed(Type.Boolean(), false, 'includeByokInBudgets'),
-  ...fixed(Type.Null(), null, 'ioLoggingApiKeyIds'),
-  ...fixed(Type.Number(), 0, 'ioLoggingSamplingRate'),
-  ...fixed(Type.Boolean(), false, 'isDataDiscountLoggingEnabled', 'isObservabilityBroadcastEnabled'),
-  ...fixed(Type.Boolean(), false, 'isObservabilityIoLoggingEnabled'),
+  ...fixedFields(Type.Boolean(), false, 'includeByokInBudgets'),
+  ...fixedFields(Type.Null(), null, 'ioLoggingApiKeyIds'),
+  ...fixedFields(Type.Number(), 0, 'ioLoggingSamplingRate'),
+  ...fixedFields(Type.Boolean(), false, 'isDataDiscountLoggingEnabled', 'isObservabilityBroadcastEnabled'),
+  ...fixedFields(Type.Boolean(), false, 'isObservabilityIoLoggingEnabled'),
   createdAt: { schema: instant },
   updatedAt: { schema: instant },
   organizationId: { schema: Type.String(), only: 'stored' },

@@ -96,7 +96,7 @@ type InitialOf<Of extends Fields> = {
     Of[Name]
   >
 }
-type CreatedOf<Of extends Fields> = {
+type NewOf<Of extends Fields> = {
   readonly [Name in keyof Of as Of[Name] extends NotStored
     ? never
     : Of[Name] extends { readonly initial: unknown } | { readonly create: TSchema }
@@ -126,7 +126,9 @@ export class Declaration<Of extends Fields> {
   readonly creation: BodyOf<CreationOf<Of>>
   readonly update: BodyOf<ChangeBodyOf<Of>>
   readonly answer: TObject
-  /** Those that are stored. */
+  /** The values of a new record that need not be given. */
+  readonly initial: InitialOf<Of>
+  /** The fields that are stored. */
   readonly stored: readonly Entry[]
   readonly fields: Of
   readonly #entries: readonly Entry[]
@@ -139,6 +141,9 @@ export class Declaration<Of extends Fields> {
       wire: field.wire ?? name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`),
       field,
     }))
+    this.initial = Object.fromEntries(
+      this.#entries.filter(({ field }) => 'initial' in field).map(({ name, field }) => [name, field.initial]),
+    ) as InitialOf<Of>
     this.stored = this.#entries.filter(({ field: { only } }) => only === undefined || only === 'stored')
     const placeOf = ({ wire }: Entry): number => bodyOrder.indexOf(wire) + 1 || Number.POSITIVE_INFINITY
     const inBodies = this.#entries.toSorted((a, b) => placeOf(a) - placeOf(b) || 0)
@@ -160,23 +165,17 @@ export class Declaration<Of extends Fields> {
     return this.#entries.filter(({ field: { only } }) => only === undefined || only === 'answer')
   }
 
-  /** The fields of a new record that have a value without being given one. */
-  initial(): InitialOf<Of> {
-    const known = this.#entries.filter(({ field }) => 'initial' in field)
-    return Object.fromEntries(known.map(({ name, field }) => [name, field.initial])) as InitialOf<Of>
-  }
-
   /**
    * What a body says of a new record.
    * @param nowMs for fields that are times
    * @throws GatewayError `invalid_request`
    */
-  created(body: object, nowMs = 0): CreatedOf<Of> {
-    return { ...this.initial(), ...this.#read(body, 'create', nowMs) } as unknown as CreatedOf<Of>
+  readNew(body: object, nowMs = 0): NewOf<Of> {
+    return { ...this.initial, ...this.#read(body, 'create', nowMs) } as unknown as NewOf<Of>
   }
 
   /** What a body changes, in the same way. @throws GatewayError `invalid_request` */
-  changed(body: object, nowMs = 0): ChangeOf<Of> {
+  readChange(body: object, nowMs = 0): ChangeOf<Of> {
     return this.#read(body, 'change', nowMs) as ChangeOf<Of>
   }
 
@@ -197,7 +196,7 @@ export class Declaration<Of extends Fields> {
   }
 
   /** The document for clients. @param computed by their names there; they go before fields of the record */
-  document(record: RecordOf<Of>, computed: Values = {}): Values {
+  toDocument(record: RecordOf<Of>, computed: Values = {}): Values {
     const values: Record<string, unknown> = {}
     for (const { name, wire, field } of this.#served()) {
       const { fixed, write } = field
@@ -212,13 +211,13 @@ export class Declaration<Of extends Fields> {
   }
 
   /** An example of the document: fields that are not given have the value of a new record. */
-  example(given: Values): Values {
-    return this.document(this.initial() as unknown as RecordOf<Of>, given)
+  toExample(given: Values): Values {
+    return this.toDocument(this.initial as unknown as RecordOf<Of>, given)
   }
 }
 
 /** Fields of answers that are computed, all of one type. */
-export function computed<Schema extends TSchema, Name extends string>(
+export function computedFields<Schema extends TSchema, Name extends string>(
   schema: Schema,
   ...names: readonly Name[]
 ) {
@@ -227,7 +226,7 @@ export function computed<Schema extends TSchema, Name extends string>(
 }
 
 /** Fields of answers that have the same value in all of them: this version does not have what they say. */
-export function fixed<Schema extends TSchema, Name extends string>(
+export function fixedFields<Schema extends TSchema, Name extends string>(
   schema: Schema,
   value: Static<Schema>,
   ...names: readonly Name[]
@@ -237,6 +236,6 @@ export function fixed<Schema extends TSchema, Name extends string>(
 }
 
 /** The schema of a field in bodies that create a record and in those that change it. */
-export function both<Schema extends TSchema>(schema: Schema) {
+export function inBodies<Schema extends TSchema>(schema: Schema) {
   return { create: schema, change: schema } as const
 }

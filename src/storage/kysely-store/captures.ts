@@ -26,7 +26,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         if (Number(running.counted) >= room.running) return 'running'
         await transaction
           .insertInto('captures')
-          .values(cellsOf(CAPTURE, { ...CAPTURE.initial(), ...record }))
+          .values(cellsOf(CAPTURE, { ...CAPTURE.initial, ...record }))
           .execute()
         return null
       })

@@ -1,14 +1,14 @@
 import { Type } from '@sinclair/typebox'
 import t from 'tap'
 import { maybe, nullable } from '../../../src/protocol/json/schema.ts'
-import { computed, Declaration } from '../../../src/protocol/management/record.ts'
+import { computedFields, Declaration } from '../../../src/protocol/management/record.ts'
 import { cellsOf, recordOf } from '../../../src/storage/kysely-store/rows.ts'
 
 const text = Type.String()
 const BOX = new Declaration(
   {
     id: { schema: text },
-    ...computed(Type.Integer(), 'openLids'),
+    ...computedFields(Type.Integer(), 'openLids'),
     ownerName: { schema: text, only: 'stored', initial: 'nobody' },
     isOpen: { schema: Type.Boolean(), column: 'flag', initial: false, change: Type.Boolean() },
     isRound: {
@@ -56,29 +56,29 @@ t.test('bodies have the fields that they may have, those of the given order firs
 })
 
 t.test('a body is read into a new record: what is missing or null has its initial value', async t => {
-  t.same(BOX.created({ secret: 's', kilograms: 2, marks: null }, 0), {
+  t.same(BOX.readNew({ secret: 's', kilograms: 2, marks: null }, 0), {
     ownerName: 'nobody',
     isOpen: false,
     isRound: null,
     weight: 2_000,
     marks: null,
   })
-  t.match(BOX.created({ kilograms: 2 }, 5), { weight: 'kilograms'.length }, 'the place is known')
+  t.match(BOX.readNew({ kilograms: 2 }, 5), { weight: 'kilograms'.length }, 'the place is known')
 })
 
 t.test('a body is read into a change: what is missing stays', async t => {
-  t.strictSame(BOX.changed({}, 0), {})
-  t.strictSame(BOX.changed({ is_open: true, marks: null, secret: 's' }, 0), { isOpen: true, marks: null })
+  t.strictSame(BOX.readChange({}, 0), {})
+  t.strictSame(BOX.readChange({ is_open: true, marks: null, secret: 's' }, 0), { isOpen: true, marks: null })
 })
 
 t.test('a document has the served fields in their order', async t => {
-  const document = BOX.document(RECORD, { open_lids: 3 })
+  const document = BOX.toDocument(RECORD, { open_lids: 3 })
   t.equal(
     JSON.stringify(document),
     '{"id":"a","open_lids":3,"is_open":true,"is_round":null,"kilograms":2,"marks":["x","y"]}',
   )
   t.same(Object.keys(BOX.answer.properties), Object.keys(document))
-  t.same(BOX.example({ id: 'b', open_lids: 0, kilograms: 1 }), {
+  t.same(BOX.toExample({ id: 'b', open_lids: 0, kilograms: 1 }), {
     id: 'b',
     open_lids: 0,
     is_open: false,
