@@ -5,10 +5,13 @@
 import assert from 'node:assert/strict'
 import { systemClock } from '../../src/base/clock.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { type RouteScope, route } from '../../src/pipeline/routing/route.ts'
 import { Stickiness } from '../../src/pipeline/routing/sticky.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
-import { CredentialCatalog, NO_CREDENTIALS } from '../../src/providers/credentials/catalog.ts'
+import {
+  CredentialCatalog,
+  NO_CREDENTIALS,
+  type WorkspaceCredentials,
+} from '../../src/providers/credentials/catalog.ts'
 import { OpenedKeys } from '../../src/providers/credentials/decrypted-keys.ts'
 import { OutgoingKeys } from '../../src/providers/credentials/outgoing-key.ts'
 import { createVault } from '../../src/providers/credentials/vault.ts'
@@ -16,6 +19,7 @@ import { createPins } from '../../src/storage/session-affinity/session-affinity.
 import type { CredentialRecord } from '../../src/storage/store.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
 import { credentialOf, sealedRecord } from '../../test/support/own-keys.ts'
+import { type RouteScope, route } from '../../test/support/ranking.ts'
 
 const ROUNDS = 15
 const TIMES = 20_000
@@ -56,7 +60,7 @@ const request = parseResponsesRequest({
 })
 const inSession = parseResponsesRequest({ model: 'm/one', input: 'Hello', session_id: 'a-session' })
 const { organizationId } = record
-const scope = (ownKeys: RouteScope['ownKeys']): RouteScope => ({ ownKeys, keyHash: 'h', dataRegion: null })
+const scope = (ownKeys: WorkspaceCredentials): RouteScope => ({ ownKeys, keyHash: 'h', dataRegion: null })
 
 /** Nanoseconds, the median of the rounds. */
 function measure(name: string, step: () => unknown): number {
@@ -74,7 +78,7 @@ function measure(name: string, step: () => unknown): number {
 }
 
 /** What is known of the workspace; a promise here would be a miss. */
-function known(workspaceId: string): RouteScope['ownKeys'] {
+function known(workspaceId: string): WorkspaceCredentials {
   const found = credentials.of(organizationId, workspaceId)
   if (found instanceof Promise) throw new Error('the workspace is not at hand')
   return found

@@ -13,16 +13,23 @@ import type { Guardrails } from '../callers/guardrails.ts'
 import type { Quota } from '../callers/limits/quota.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { isPlain } from '../protocol/json/plain-request.ts'
+import { makesEmbeddings } from '../protocol/provider.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
 import type { Guardrail } from './guard/guard.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { type PlainRoute, planRoute, type RankDeps } from './routing/rank.ts'
+import { namedModel } from './routing/names.ts'
+import { Needs } from './routing/needs.ts'
+import { type Listing, listModel, type PlainRoute, type RankDeps } from './routing/rank.ts'
+import { rankInput } from './routing/rank-input.ts'
+import type { Group } from './routing/rankers.ts'
 import type { Restrictions } from './routing/restrictions.ts'
 import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
 
 export interface Plan {
   readonly route: PlainRoute
+  /** True if the user that a request names may change the candidates, because there are own keys. */
+  readonly readsUser: boolean
   /** True if guardrails apply to the caller, which check each request. */
   readonly isGuarded: boolean
   /** Of those guardrails; null: every candidate is allowed. */
@@ -85,7 +92,7 @@ export class Plans {
       this.#keep(caller, name, made)
     }
     const { plan } = made
-    return plan?.route.readsUser === true && request.user != null ? null : plan
+    return plan?.readsUser === true && request.user != null ? null : plan
   }
 
   /** Call it after records of the organization have changed, and the caches have dropped them. */
@@ -107,6 +114,7 @@ export class Plans {
   #make(asked: ClientRequest): MadePlan | undefined {
     const deps = this.#deps
     const { caller, request } = asked
+    const { model = '' } = request
     const untilMs = Math.min(
       deps.guardrails.freshUntilMs(caller),
       deps.credentials.freshUntilMs(caller.organizationId, caller.workspaceId),
@@ -115,14 +123,40 @@ export class Plans {
     const guardrail = deps.guardrails.of(caller)
     if (isPending(guardrail)) return undefined
     const restrictions = guardrail?.restrictions ?? null
-    const route = planRoute(deps, asked, restrictions)
-    if (route === null) return undefined
-    const { named } = route
+    const { dialect, dataRegion } = asked
+    // Only the name of the model counts.
+    const plain = { model, input: '' }
+    const input = rankInput(deps, {
+      request: plain,
+      caller,
+      dialect,
+      dataRegion,
+      restrictions,
+      plugins: null,
+    })
+    const named = namedModel(model, deps.catalog, null)
+    if (isPending(input) || named === null || makesEmbeddings(named.model)) return undefined
+    const groups = listModel(named, new Needs(input, false), input)
+    if (groups.length === 0) return undefined
     const hasWork =
       named.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
     if (hasWork) return { plan: null, untilMs }
+    const { leastContext, leastOutput } = deps.routing.shared.of(named.model)
+    const listing = { named, skipped: [], fallbacks: true, exclusions: input.exclusions?.list ?? [] }
+    const route = { ...listing, groups, leastContext, leastOutput, only: this.#onlyOf(listing, groups) }
     const isLimited = deps.quota.limits(caller)
-    return { plan: { route, isGuarded: guardrail !== null, restrictions, isLimited }, untilMs }
+    const readsUser = !input.ownKeys.isEmpty
+    return { plan: { route, readsUser, isGuarded: guardrail !== null, restrictions, isLimited }, untilMs }
+  }
+
+  #onlyOf(listing: Omit<Listing, 'groups'>, groups: readonly Group[]): PlainRoute['only'] {
+    const [candidate, ...others] = groups.flatMap(({ candidates }) => candidates)
+    if (candidate === undefined || others.length > 0) return null
+    const count = this.#deps.metrics.ofProvider(candidate.endpoint.provider.slug).chosen('only')
+    return {
+      ranking: { ...listing, candidates: [candidate], stay: null, choice: 'only', rather: null },
+      count,
+    }
   }
 
   #keep(caller: Caller, name: string, made: MadePlan): void {

@@ -1,7 +1,7 @@
-/** Parses the prices in rows. Pure. */
+/** Prices of endpoints: parsed from rows, for the length of a prompt, or free. Pure. */
 import { type PicoUsd, parseUsd } from '../base/money.ts'
 import type { Faults } from '../base/settings/check.ts'
-import type { PriceOverride, Pricing, TokenPrices } from '../protocol/provider.ts'
+import type { Endpoint, PriceOverride, Pricing, TokenPrices } from '../protocol/provider.ts'
 import type { PricingRow } from './row-schemas.ts'
 
 /** The prices of an endpoint whose row has none. */
@@ -95,4 +95,17 @@ export function pricesFor(pricing: Pricing, promptTokens: number): TokenPrices {
     prices = override
   }
   return prices
+}
+
+/** True if all prices are known and 0 for prompts of any length. */
+export function isFree({ pricing }: Endpoint): boolean {
+  const { request, image, isUnknown, overrides } = pricing
+  if (isUnknown === true || request !== 0 || (image ?? 0) !== 0) return false
+  return costsNothing(pricing) && (overrides == null || overrides.every(costsNothing))
+}
+
+function costsNothing(prices: TokenPrices): boolean {
+  const { prompt, completion, inputCacheRead, inputCacheWrite, inputCacheWrite1h } = prices
+  const others = (inputCacheRead ?? 0) + (inputCacheWrite ?? 0) + (inputCacheWrite1h ?? 0)
+  return prompt + completion + others + (prices.audio ?? 0) + (prices.internalReasoning ?? 0) === 0
 }

@@ -1,12 +1,12 @@
 /** Which keys are tried, in which order: every combination of flags and restrictions against an oracle. */
 import t from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
-import { route } from '../../src/pipeline/routing/route.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { NO_CREDENTIALS, WorkspaceCredentials } from '../../src/providers/credentials/catalog.ts'
 import { CALLER, expected, modelRows, sharedKey, type World, worlds } from '../support/byok-worlds.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 import { credentialOf } from '../support/own-keys.ts'
+import { route } from '../support/ranking.ts'
 
 const providerRow = (slug: string) => ({
   slug,

@@ -1,8 +1,8 @@
 /** The public statement of a provider counts where the row of an endpoint says nothing about data. */
 import t from 'tap'
-import { route } from '../../src/pipeline/routing/route.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
+import { route } from '../support/ranking.ts'
 
 const catalog = createCatalog({
   providers: [

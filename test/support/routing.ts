@@ -2,7 +2,7 @@
 import type { Clock } from '../../src/base/clock.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import { VisibleStreams } from '../../src/pipeline/accounting/account.ts'
-import { Routing } from '../../src/pipeline/routing/rank.ts'
+import { Routing } from '../../src/pipeline/routing/rank-input.ts'
 import { Stickiness } from '../../src/pipeline/routing/sticky.ts'
 import { AbandonedReplies } from '../../src/pipeline/turn/abandoned-replies.ts'
 import { ProviderRequests } from '../../src/pipeline/turn/provider-request.ts'

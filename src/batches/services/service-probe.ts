@@ -5,7 +5,7 @@
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError, toGatewayError } from '../../base/errors.ts'
 import type { Candidate } from '../../exchange/exchange.ts'
-import { namesProvider } from '../../pipeline/routing/filters.ts'
+import { namesProvider } from '../../pipeline/routing/candidate.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
 import { accessService, type JobOwner, type ServiceAccessDeps } from './service-access.ts'

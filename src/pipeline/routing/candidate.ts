@@ -1,11 +1,14 @@
-/** Candidates: ways to serve a request, and those that routing left out, each with its reason. Pure. */
-
+/**
+ * Candidates: ways to serve a request, their names in preferences, those of a model in order of price, and those that
+ * were left out. Hot path.
+ */
 import { hash } from 'node:crypto'
 import type { Candidate } from '../../exchange/exchange.ts'
 import type { Exclusion } from '../../exchange/reasons.ts'
-import type { Endpoint } from '../../protocol/provider.ts'
+import type { Endpoint, Model, Provider } from '../../protocol/provider.ts'
 import type { Credential } from '../../providers/credentials/catalog.ts'
 import type { EndpointState } from '../../providers/health/health.ts'
+import { isTiered, tierSlug } from './service-tiers.ts'
 
 export interface RouteCandidate extends Candidate {
   /** Null: the shared key. */
@@ -19,6 +22,144 @@ const TAG_LENGTH = 10
 export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | 'credential'>): string {
   const id = credential === null ? '' : credential.id
   return hash('sha256', `${endpoint.provider.slug}\n${id}`, 'base64url').slice(0, TAG_LENGTH)
+}
+
+/**
+ * True if a preference names this endpoint. A base slug names every region, variant and service tier of a provider, a
+ * full slug names one; display names are accepted too.
+ */
+export function namesProvider(name: string, endpoint: NamedEndpoint): boolean {
+  return isAskedFor(name.toLowerCase(), endpoint)
+}
+
+/**
+ * True if the lower-case name `asked` names this endpoint. The cheapest comparisons come first, because a request may
+ * have many endpoints.
+ */
+export function isAskedFor(asked: string, endpoint: NamedEndpoint): boolean {
+  const { slug, name } = endpoint.provider
+  if (asked === slug) return true
+  if (slug.length > asked.length && slug[asked.length] === '/' && slug.startsWith(asked)) return true
+  if (name.length === asked.length && name.toLowerCase() === asked) return true
+  return endpoint.serviceTier !== undefined && asked === tierSlug(endpoint)
+}
+
+type NamedEndpoint = Pick<Endpoint, 'provider' | 'serviceTier'>
+
+export function isNamed(names: readonly string[] | null | undefined, endpoint: NamedEndpoint): boolean {
+  if (names == null) return false
+  for (let at = 0; at < names.length; at++) if (namesProvider(names[at] as string, endpoint)) return true
+  return false
+}
+
+// The candidates of a model with the gateway's own keys, computed once.
+
+export interface ModelCandidates {
+  readonly model: Model
+  /** All endpoints, in the order of the catalogue. */
+  readonly all: readonly RouteCandidate[]
+  /** Those that serve a request without special needs. */
+  readonly plain: readonly RouteCandidate[]
+  /** True if some providers are called with own keys only. */
+  readonly lacksKeys: boolean
+  readonly hasTiers: boolean
+  /** True if some endpoints accept longer prompts, or write longer answers, than others. */
+  readonly lengthsDiffer: boolean
+  /** The shortest context of all; infinite if none is known. */
+  readonly leastContext: number
+  /** The shortest output limit of all; infinite if none is known. */
+  readonly leastOutput: number
+  /** True if some provider accepts only a limited number of messages. */
+  readonly capsMessages: boolean
+  /** The kinds of input that the model states it accepts; null if it does not state them. */
+  readonly takes: readonly string[] | null
+}
+
+export class SharedCandidates {
+  readonly #ofModel = new WeakMap<Model, ModelCandidates>()
+  readonly #byPrice = new WeakMap<readonly RouteCandidate[], readonly RouteCandidate[]>()
+
+  of(model: Model): ModelCandidates {
+    let made = this.#ofModel.get(model)
+    if (made === undefined) {
+      made = candidatesOf(model)
+      this.#ofModel.set(model, made)
+      this.#byPrice.set(made.plain, sortedByPrice(made.plain))
+    }
+    return made
+  }
+
+  /** All candidates by price, for lists that are filtered from it. */
+  allByPrice(all: readonly RouteCandidate[]): readonly RouteCandidate[] {
+    let sorted = this.#byPrice.get(all)
+    if (sorted === undefined) {
+      sorted = sortedByPrice(all)
+      this.#byPrice.set(all, sorted)
+    }
+    return sorted
+  }
+
+  /** Records that a list is already in the order of prices, so that `byPrice` returns it. */
+  noteSorted(candidates: readonly RouteCandidate[]): void {
+    this.#byPrice.set(candidates, candidates)
+  }
+
+  /** Cheapest first, unknown prices last. Equal prices keep their order. */
+  byPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
+    return this.#byPrice.get(candidates) ?? sortedByPrice(candidates)
+  }
+}
+
+function candidatesOf(model: Model): ModelCandidates {
+  const { endpoints } = model
+  const all = endpoints.map(endpoint => ({ endpoint, credential: null }))
+  return {
+    model,
+    all,
+    plain: all.filter(({ endpoint }) => !isTiered(endpoint) && hasSharedKey(endpoint.provider)),
+    lacksKeys: endpoints.some(({ provider }) => !hasSharedKey(provider)),
+    hasTiers: endpoints.some(isTiered),
+    lengthsDiffer:
+      new Set(endpoints.map(({ contextLength, maxOutputTokens }) => `${contextLength} ${maxOutputTokens}`))
+        .size > 1,
+    leastContext: leastOf(endpoints.map(({ contextLength }) => contextLength)),
+    leastOutput: leastOf(endpoints.map(({ maxOutputTokens }) => maxOutputTokens)),
+    capsMessages: endpoints.some(({ provider }) => provider.messagesMax !== undefined),
+    takes: takenInput(model),
+  }
+}
+
+function leastOf(lengths: readonly (number | null)[]): number {
+  return Math.min(...lengths.map(length => length ?? Number.POSITIVE_INFINITY))
+}
+
+/** The kinds of input that a model states it accepts; null if it does not state them. */
+export function takenInput({ isInputStated, inputModalities }: Model): readonly string[] | null {
+  return isInputStated ? inputModalities : null
+}
+
+/** True if the operator's key can be used, or no key is needed. Otherwise the provider is called with own keys only. */
+export function hasSharedKey({ auth, apiKey }: Provider): boolean {
+  return auth === 'none' || apiKey !== null
+}
+
+/** The price for comparisons: one input token plus one output token. Infinite if unknown. */
+export function priceOf({ pricing }: Endpoint): number {
+  return pricing.isUnknown === true ? Number.POSITIVE_INFINITY : pricing.prompt + pricing.completion
+}
+
+function sortedByPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
+  return candidates.toSorted((a, b) => {
+    const [of, than] = [priceOf(a.endpoint), priceOf(b.endpoint)]
+    return of === than ? 0 : of - than
+  })
+}
+
+/** A reason to leave out candidates. */
+export interface Filter {
+  /** Its name in `availability.excluded_by`. */
+  readonly excludedBy: string
+  readonly admits: (candidate: RouteCandidate) => boolean
 }
 
 /** Candidates that are kept with their reason: more than people read. */
@@ -48,16 +189,8 @@ export class Exclusions {
   }
 
   /** Notes candidates that would have served too, but fit less well than others. */
-  prefer(
-    by: string,
-    fits: (candidate: RouteCandidate) => boolean,
-    ...groups: readonly (readonly RouteCandidate[])[]
-  ): void {
-    for (const group of groups) {
-      for (const candidate of group) {
-        if (!fits(candidate)) this.#note(candidate, by)
-      }
-    }
+  prefer(candidates: readonly RouteCandidate[], { admits, excludedBy }: Filter): void {
+    for (const candidate of candidates) if (!admits(candidate)) this.#note(candidate, excludedBy)
   }
 
   /** Called when candidates are listed again. */

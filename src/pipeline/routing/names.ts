@@ -1,8 +1,14 @@
-/** Resolves model names: names with a variant (`:nitro`), latest names (`~vendor/family-latest`), and modes. Pure. */
+/**
+ * Resolves the models that a request names: names with a variant (`:nitro`), latest names (`~vendor/family-latest`),
+ * and modes. Pure.
+ */
 
 import type { Model } from '../../protocol/provider.ts'
+import type { DialectName, ResponsesRequest } from '../../protocol/request.ts'
+import { routerOf } from '../../protocol/routers.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { Variant } from '../../providers/variants.ts'
+import { unknownModel } from './refusal.ts'
 
 /** The sort orders that a request may ask for. */
 export type SortBy = 'price' | 'throughput' | 'latency' | 'exacto'
@@ -35,6 +41,53 @@ const WISHES: Readonly<Record<Variant, Wish>> = {
   online: {},
 }
 const WISH_OF: ReadonlyMap<string, Wish> = new Map(Object.entries(WISHES))
+
+type NamedModels = readonly [NamedModel, ...NamedModel[]]
+
+const NONE: readonly string[] = []
+
+/**
+ * The models of a request: `model` first, then `models`, each once. An unknown model of `models` is skipped as long as
+ * another one is left; an unknown `model` is an error.
+ */
+export function namedModels(
+  request: ResponsesRequest,
+  catalog: Catalog,
+  dialect: DialectName,
+): { readonly models: NamedModels; readonly skipped: readonly string[] } {
+  const mode = request.reasoning?.mode
+  const { model, models: list } = request
+  if (model !== undefined && (list === undefined || list.length === 0)) {
+    const named = namedModel(model, catalog, mode)
+    if (named === null) throw unknownModel(model, catalog, dialect)
+    return { models: [named], skipped: NONE }
+  }
+  const found: NamedModel[] = []
+  const skipped: string[] = []
+  for (const id of new Set([...(model === undefined ? [] : [model]), ...(list ?? [])])) {
+    const named = namedModel(id, catalog, mode)
+    if (named !== null) {
+      if (!found.some(known => known.model === named.model)) found.push(named)
+    } else if (id === model) throw unknownModel(id, catalog, dialect)
+    else skipped.push(id)
+  }
+  const [first, ...others] = found
+  if (first === undefined) throw unknownModel(skipped[0] ?? '', catalog, dialect)
+  return { models: [first, ...others], skipped }
+}
+
+/** The id of the model, or the router, that a request names first. @throws GatewayError for an unknown model */
+export function modelAskedFor(request: ResponsesRequest, catalog: Catalog, dialect: DialectName): string {
+  const router = routerOf(request)
+  return router === null ? namedModels(request, catalog, dialect).models[0].model.id : router.slug
+}
+
+/** True for one order over all models of a request, false for model by model. `route: "sort"` is the old spelling. */
+export function isAcrossModels({ provider, route }: ResponsesRequest): boolean {
+  const sort = provider?.sort
+  const partition = typeof sort === 'object' ? sort?.partition : null
+  return partition == null ? route === 'sort' : partition === 'none'
+}
 
 const PLAIN = { sort: null, tier: null, isFree: false, isThinking: false } as const
 /** Maximum number of variants in a name. */

@@ -1,39 +1,19 @@
 /**
- * Requirements of a request, checked against the catalogue: kinds of input, prompt length, output length. Pure. Hot
- * path. Endpoints whose rows do not state what they accept are never left out. Prompt lengths are estimates: an
- * endpoint is left out only if even the lowest estimate is too long for it, and comes after the others if the likely
- * length is too long.
+ * Needs of a request, checked against the catalogue: parts that only some formats can express, kinds of input, length of
+ * the prompt and of the output. Hot path. Endpoints whose rows do not state what they accept are never left out. Prompt
+ * lengths are estimates: an endpoint is left out only if even the lowest estimate is too long for it, and comes after
+ * the others if the likely length is too long.
  */
 
-import type { Endpoint } from '../../protocol/provider.ts'
-import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Filter } from './filters.ts'
-import type { ModelCandidates } from './shared-candidates.ts'
+import { type Special, says, specialParts } from '../../formats/format-abilities.ts'
+import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
+import { type Endpoint, textFormat } from '../../protocol/provider.ts'
+import { honours, usedOf } from '../../providers/parameters.ts'
+import type { Filter, ModelCandidates } from './candidate.ts'
+import type { RankInput } from './rank-input.ts'
 
-/** Functions that measure a request. */
-export interface Measures {
-  /** Approximate tokens of the input. Absent: lengths are not compared. */
-  readonly inputTokens?: ((request: ResponsesRequest) => number) | undefined
-  /** Minimum tokens of the input. Default: `inputTokens`. */
-  readonly leastTokens?: ((request: ResponsesRequest) => number) | undefined
-  /**
-   * True if `inputTokens` is certain to be at most this number; costs next to nothing. Default: `inputTokens` is
-   * compared.
-   */
-  readonly isInputBelow?: ((request: ResponsesRequest, tokens: number) => boolean) | undefined
-}
-
-/** The plugins of a request that can make it fit an endpoint. */
-export interface FittingPlugins {
-  /** `cut`: a plugin makes the prompt fit this endpoint. */
-  fitting(endpoint: Endpoint, prompt: ResponsesRequest): 'whole' | 'cut' | 'refused'
-  /** True if a plugin turns this part of the input into text. */
-  reads(part: object): boolean
-}
-
-export const CONTEXT_LENGTH = 'context_length'
-export const MAX_OUTPUT_TOKENS = 'max_output_tokens'
-export const INPUT_MODALITIES = 'input_modalities'
+/** If some endpoints honour these parameters, only those are called, even without `require_parameters`. */
+const PREFERRED_PARAMETERS = ['tools', 'response_format', 'verbosity'] as const
 
 /** The modality of a content part, by its type. */
 const MODALITIES: Readonly<Record<string, string>> = {
@@ -44,14 +24,16 @@ const MODALITIES: Readonly<Record<string, string>> = {
 }
 
 const NONE: readonly never[] = []
-const NOBODY = (): boolean => false
 
 /** The needs of one request. Each is computed when a model first asks for it. */
 export class Needs {
-  readonly #request: ResponsesRequest
-  readonly #measures: Measures
-  readonly #plugins: FittingPlugins | null
-  readonly #isCapped: boolean
+  /** False if lengths and kinds of input are not compared. */
+  readonly isCompared: boolean
+  /** Filters for parts of the request that only some formats can express; usually none. */
+  readonly special: readonly SpecialFilter[]
+  /** Parameters that an endpoint should honour. */
+  readonly used: readonly string[]
+  readonly #input: RankInput
   #modalities: readonly string[] | null = null
   #tokens: number | null = null
   #least: number | null = null
@@ -61,45 +43,32 @@ export class Needs {
   /** The longest context that was too short, in tokens. */
   longestRefused = 0
 
-  /** `isCapped`: the caller has spending limits, so its output is capped to what the endpoint can write. */
-  constructor(
-    request: ResponsesRequest,
-    measures: Measures,
-    plugins: FittingPlugins | null,
-    isCapped: boolean,
-  ) {
-    this.#request = request
-    this.#measures = measures
-    this.#plugins = plugins
-    this.#isCapped = isCapped
+  /** Routers and plans compare lengths and kinds of input themselves (`isCompared` is false); embeddings never do. */
+  constructor(input: RankInput, isCompared: boolean) {
+    const { embeds } = DIALECT_ABILITIES[input.dialect]
+    this.#input = input
+    this.isCompared = isCompared && !embeds
+    this.special = embeds ? NONE : specialFilters(input)
+    this.used = usedOf(input.request, PREFERRED_PARAMETERS)
+    // Prices of embeddings do not depend on the length.
+    if (embeds) this.#tokens = 0
   }
 
   /** Output tokens that the caller requests; 0 if unspecified. */
   get output(): number {
-    return this.#request.max_output_tokens ?? 0
+    return this.#input.request.max_output_tokens ?? 0
+  }
+
+  /** Approximate tokens of the input. */
+  get tokens(): number {
+    this.#tokens ??= this.#input.routing.inputTokens?.(this.#input.request) ?? 0
+    return this.#tokens
   }
 
   /** Kinds of input other than text that no plugin turns into text. */
   get modalities(): readonly string[] {
-    this.#modalities ??= modalitiesIn(this.#request, this.#plugins)
+    this.#modalities ??= modalitiesIn(this.#input)
     return this.#modalities
-  }
-
-  /** The filters that leave out endpoints of this model; usually none. */
-  filters({ leastContext, leastOutput, takes, capsMessages }: ModelCandidates): readonly Filter[] {
-    let filters: Filter[] | null = null
-    const add = (excludedBy: string, admits: Filter['admits']): void => {
-      filters ??= []
-      filters.push({ excludedBy, applies: () => true, admits })
-    }
-    const hasParts = typeof this.#request.input !== 'string'
-    if (hasParts && takes !== null && this.modalities.some(each => !takes.includes(each)))
-      add(INPUT_MODALITIES, NOBODY)
-    if (this.output > leastOutput && !this.#isCapped)
-      add(MAX_OUTPUT_TOKENS, ({ endpoint }) => this.output <= (endpoint.maxOutputTokens ?? this.output))
-    if (this.#mayExceed(leastContext) || (capsMessages && this.#plugins !== null))
-      add(CONTEXT_LENGTH, ({ endpoint }) => this.#hasRoom(endpoint))
-    return filters ?? NONE
   }
 
   /**
@@ -112,44 +81,53 @@ export class Needs {
     return this.#cuts
   }
 
-  /** True if the endpoint can probably take the whole request. */
-  fits({ contextLength, maxOutputTokens }: Endpoint): boolean {
-    const { inputTokens } = this.#measures
-    if (maxOutputTokens !== null && this.output > maxOutputTokens) return false
-    if (contextLength === null || inputTokens === undefined) return true
-    this.#tokens ??= inputTokens(this.#request)
-    return this.#tokens + this.output <= contextLength
+  /** True if the request has a kind of input that the model does not state it accepts. */
+  hasOtherThan({ takes }: ModelCandidates): boolean {
+    if (typeof this.#input.request.input === 'string' || takes === null) return false
+    return this.modalities.some(each => !takes.includes(each))
   }
 
-  #mayExceed(leastContext: number): boolean {
-    const { inputTokens, isInputBelow } = this.#measures
+  /** True if the prompt may be too long for some endpoint of the model. */
+  mayExceed({ leastContext, capsMessages }: ModelCandidates): boolean {
+    const { plugins, request, routing } = this.#input
+    const { inputTokens, isInputBelow } = routing
+    if (capsMessages && plugins !== null) return true
     if (leastContext === Number.POSITIVE_INFINITY || inputTokens === undefined) return false
     // A plugin reserves space for the answer itself, at most half of the context.
-    const most = this.#plugins === null ? leastContext : leastContext / 2
+    const most = plugins === null ? leastContext : leastContext / 2
     const room = Math.min(leastContext - this.output, most)
-    if (isInputBelow !== undefined) return !isInputBelow(this.#request, room)
-    return inputTokens(this.#request) > room
+    return isInputBelow === undefined ? this.tokens > room : !isInputBelow(request, room)
   }
 
-  #hasRoom(endpoint: Endpoint): boolean {
+  /** False if even the lowest estimate of the prompt is too long for the endpoint. */
+  hasRoom(endpoint: Endpoint): boolean {
     const { contextLength, maxOutputTokens } = endpoint
-    const output = this.#isCapped ? Math.min(this.output, maxOutputTokens ?? this.output) : this.output
-    if (this.#plugins?.fitting(endpoint, this.#request) === 'cut') {
+    const { isLimited, plugins, request, routing } = this.#input
+    // The output of a caller with spending limits is capped to what the endpoint can write.
+    const output = isLimited ? Math.min(this.output, maxOutputTokens ?? this.output) : this.output
+    if (plugins?.fitting(endpoint, request) === 'cut') {
       this.longestRefused = Math.max(this.longestRefused, contextLength ?? 0)
       if (output >= (contextLength ?? Number.POSITIVE_INFINITY)) return false
       this.#couldCut = true
       return this.#cuts
     }
     if (contextLength === null) return true
-    const { inputTokens, leastTokens = inputTokens } = this.#measures
-    this.#least ??= leastTokens?.(this.#request) ?? 0
+    const { inputTokens, leastTokens = inputTokens } = routing
+    this.#least ??= leastTokens?.(request) ?? 0
     if (this.#least + output <= contextLength) return true
     this.longestRefused = Math.max(this.longestRefused, contextLength)
     return false
   }
+
+  /** True if the endpoint can probably take the whole request. */
+  fits({ contextLength, maxOutputTokens }: Endpoint): boolean {
+    if (maxOutputTokens !== null && this.output > maxOutputTokens) return false
+    if (contextLength === null || this.#input.routing.inputTokens === undefined) return true
+    return this.tokens + this.output <= contextLength
+  }
 }
 
-function modalitiesIn({ input }: ResponsesRequest, plugins: FittingPlugins | null): readonly string[] {
+function modalitiesIn({ plugins, request: { input } }: RankInput): readonly string[] {
   if (typeof input === 'string') return NONE
   let found: Set<string> | null = null
   for (const item of input) {
@@ -174,4 +152,45 @@ function* partsOf(item: object): Generator<readonly Part[]> {
   const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
   if (Array.isArray(content)) yield content as readonly Part[]
   if (Array.isArray(output)) yield output as readonly Part[]
+}
+
+// Parts of a request that only some formats can express (formats/format-abilities.ts).
+
+interface SpecialFilter extends Filter {
+  /** Message for the caller if no endpoint is left. */
+  readonly message: string
+}
+
+const RESPONSES_ONLY = 'can be sent only to providers that speak the Responses format'
+
+/** The advice for each part. */
+const ADVICE: Readonly<Record<Special, string>> = {
+  prompt:
+    'a stored prompt belongs to an account, so it needs a BYOK credential of the workspace for a provider that speaks the Responses format; no such provider serves this model. Send its text in instructions and input instead',
+  modalities:
+    'no provider of this model generates images through this gateway. Choose a model whose output_modalities include image',
+  agent_message: `${RESPONSES_ONLY}, but none of them serves this model. Send the text as a message instead`,
+  context_compaction: `${RESPONSES_ONLY}, but none of them serves this model. Send the conversation itself instead`,
+  configuration_update: 'no provider of this model accepts a reasoning effort. Leave the item out',
+  mcp_servers:
+    'can be sent only to providers that speak the Messages format, but none of them serves this model. Use the mcp tool of POST /v1/responses or /v1/chat/completions instead',
+  computer_use:
+    'only providers that speak the Responses format or the Messages format have computer use, but none of them serves this model. Choose a model by OpenAI or Anthropic',
+  own_kind:
+    'is known only to providers that speak the Gemini format, but none of them serves this model. Leave it out, or choose a model by Google',
+  context_management:
+    'this provider of the model cannot summarize the conversation. Leave these edits out, or use the context-compression plugin',
+}
+
+function specialFilters({ dialect, request }: RankInput): readonly SpecialFilter[] {
+  const parts = specialParts(request, dialect)
+  if (parts.length === 0) return NONE
+  return parts.map(({ special, path }) => ({
+    excludedBy: special,
+    message: `${path}: ${ADVICE[special]}`,
+    admits: ({ endpoint, credential }) =>
+      (special !== 'prompt' || credential !== null) &&
+      (special !== 'configuration_update' || honours(endpoint, 'reasoning')) &&
+      says(textFormat(endpoint), special, dialect),
+  }))
 }

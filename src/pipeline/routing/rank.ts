@@ -1,12 +1,19 @@
-/** Ranking: lists the candidates of a request in the order in which they are tried. Hot path. */
-import type { Clock } from '../../base/clock.ts'
+/**
+ * Ranking: finds the candidates of a request, in the order in which they are tried. Hot path.
+ *
+ * names -> endpoints and own keys -> filters -> groups -> rankers -> readers of sealed content -> session affinity ->
+ * order of plugins -> reason
+ *
+ * Models keep the order of the request. Within a model, own keys come first, even before the caller's `order`; then the
+ * shared endpoints; then own keys that are fallbacks. Within such a group the rankers order the endpoints. Several keys
+ * for one endpoint keep their sort order. Plain requests begin at the rankers: their plan has the groups (plans.ts).
+ */
 import { GatewayError } from '../../base/errors.ts'
-import { isPending, whenReady } from '../../base/maybe-promise.ts'
+import { whenReady } from '../../base/maybe-promise.ts'
 import type { EndpointChoice, Metrics } from '../../base/metrics/metrics.ts'
 import type { Count } from '../../base/metrics/series.ts'
-import type { Quota } from '../../callers/limits/quota.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { RankingNotes } from '../../exchange/reasons.ts'
+import type { Exclusion, RankingNotes } from '../../exchange/reasons.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { COMPACTED_BY, type CompactedBy, type NotedItem } from '../../protocol/json/request-notes.ts'
@@ -14,76 +21,29 @@ import { makesEmbeddings } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { lastMaker } from '../../protocol/sealed-content.ts'
-import type { Catalog } from '../../providers/catalog.ts'
-import type { CredentialCatalog } from '../../providers/credentials/catalog.ts'
-import type { EndpointHealth, HealthCaller } from '../../providers/health/health.ts'
-import { Exclusions, makerOf, type RouteCandidate } from './candidate.ts'
-import { type NamedModel, namedModel } from './names.ts'
-import type { FittingPlugins, Measures } from './needs.ts'
-import type { Group, RankTerms } from './rankers.ts'
+import { type Filter, makerOf, type RouteCandidate, SharedCandidates } from './candidate.ts'
+import { filtersFor, NO_SHARED_KEY, preferredFor } from './filters.ts'
+import { isAcrossModels, type NamedModel, namedModels } from './names.ts'
+import { Needs } from './needs.ts'
+import {
+  type FittingPlugins,
+  NO_PREFERENCES,
+  type RankInput,
+  type RankInputDeps,
+  type RankTerms,
+  type Routing,
+  rankInput,
+} from './rank-input.ts'
+import { type Group, rankGroups, wantsPrice } from './rankers.ts'
+import { nothingLeft, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
-import { listGroups, ranked, route } from './route.ts'
-import { SharedCandidates } from './shared-candidates.ts'
+import { tierWish } from './service-tiers.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 
-interface RoutingOptions extends Measures {
-  readonly clock: Clock
-  readonly health: EndpointHealth
-  /** From 0 (inclusive) to 1 (exclusive). */
-  readonly random: () => number
-  /** True: requests without preferences are distributed by price. False: the order of the catalogue is kept. */
-  readonly balances: boolean
-  /** Approximate tokens of a request. */
-  readonly inputTokens: (request: ResponsesRequest) => number
-  /** Silence of an endpoint after which a second one is called too. Default null: never. */
-  readonly hedgeAfterMs?: number | null
-}
-
-/** Everything that ranking needs in one thread. */
-export class Routing {
-  readonly health: EndpointHealth
-  readonly measures: Measures & Pick<RoutingOptions, 'inputTokens'>
-  readonly balances: boolean
-  readonly hedgeAfterMs: number | null
-  readonly #options: RoutingOptions
-  readonly #shared = new SharedCandidates()
-
-  constructor(options: RoutingOptions) {
-    this.#options = options
-    this.health = options.health
-    const { inputTokens, leastTokens, isInputBelow } = options
-    this.measures = { inputTokens, leastTokens, isInputBelow }
-    this.balances = options.balances
-    this.hedgeAfterMs = options.hedgeAfterMs ?? null
-  }
-
-  /**
-   * @param caller null: no particular caller
-   * @param nowMs monotonic
-   */
-  terms(caller: HealthCaller | null, nowMs = this.#options.clock.monotonicMs()): RankTerms {
-    const { health, random, balances } = this.#options
-    return { shared: this.#shared, health, nowMs, caller, random, balances }
-  }
-}
-
-export interface RankDeps {
-  readonly catalog: Catalog
-  readonly credentials: Pick<CredentialCatalog, 'of'>
+export interface RankDeps extends RankInputDeps {
   readonly stickiness: Stickiness
-  readonly quota: Pick<Quota, 'limitsMoney'>
   readonly routing: Routing
   readonly metrics: Metrics
-}
-
-export interface Ranking extends RankingNotes {
-  readonly candidates: readonly RouteCandidate[]
-  /** True if a failure may move on to the next candidate. */
-  readonly fallbacks: boolean
-  /** The model that the request names first, as resolved. */
-  readonly named: NamedModel
-  /** Pins the candidate that succeeds; null if nothing is pinned. */
-  readonly stay: Stay | null
 }
 
 /** The exchange as ranking needs it. */
@@ -92,148 +52,244 @@ interface RankedExchange extends Exchange {
   readonly guarding: { readonly restrictions: Restrictions | null } | null
   readonly plugins:
     | (FittingPlugins & {
-        order(candidates: readonly RouteCandidate[], exchange: Exchange): readonly RouteCandidate[]
+        order(candidates: Candidates, exchange: Exchange): Candidates
       })
     | null
 }
 
+type Candidates = readonly RouteCandidate[]
+
+/** The endpoints and own keys that may serve a request. */
+export interface Listing {
+  /** The model that the request names first, as resolved. */
+  readonly named: NamedModel
+  /** Models of the request that the catalogue does not have. */
+  readonly skipped: readonly string[]
+  /** In order; the candidates of each are not ranked. None is empty. */
+  readonly groups: readonly Group[]
+  /** True if a failure may move on to the next candidate. */
+  readonly fallbacks: boolean
+  readonly exclusions: readonly Exclusion[]
+}
+
+export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
+  readonly candidates: Candidates
+  /** Pins the candidate that succeeds; null if nothing is pinned. */
+  readonly stay: Stay | null
+}
+
 /**
- * Filters and sorts the endpoints, moves pinned ones to the front, and lets plugins reorder them. Returns a promise
- * only if own keys or pins have to be fetched.
+ * Finds the candidates of an exchange. Returns a promise only if limits, own keys or pins have to be fetched.
  * @throws (or rejects with) GatewayError of `route`.
  */
 export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
-  const { caller, dataRegion, guarding, prompt } = exchange
-  const { organizationId, workspaceId, keyHash } = caller
-  const { routing } = deps
+  const { caller, dataRegion, dialect, guarding, plugins, prompt: request } = exchange
   const restrictions = guarding?.restrictions ?? null
-  return whenReady(deps.quota.limitsMoney(caller), isLimited =>
-    whenReady(deps.credentials.of(organizationId, workspaceId), ownKeys => {
-      const { dialect, plugins } = exchange
-      const { embeds } = DIALECT_ABILITIES[dialect]
-      const exclusions = new Exclusions()
+  return whenReady(
+    rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins }),
+    input => {
       // A request that is refused here has exclusions too.
-      exchange.ranking = { ...exchange.ranking, exclusions: exclusions.list }
-      const scope = {
-        exclusions,
-        ownKeys,
-        keyHash,
-        dataRegion,
-        restrictions,
-        isLimited,
-        embeds,
-        dialect,
-        plugins,
-        ...routing.measures,
-      }
-      const terms = routing.terms(caller)
-      const { candidates: all, fallbacks, skipped, named } = route(prompt, deps.catalog, scope, terms)
-      const ranked = readersOnly(all, prompt)
-      const found =
-        exchange.batch === undefined
-          ? deps.stickiness.order(exchange, ranked, terms.nowMs)
-          : { candidates: ranked, stay: null }
-      return whenReady(found, ({ candidates: stuck, stay }) => {
-        const pinned = readersFirst(stuck, prompt)
-        const candidates = exchange.plugins?.order(pinned, exchange) ?? pinned
-        const choice = countChoice(deps, prompt, ranked, pinned, candidates)
-        const rather = ratherThan(candidates, ranked)
-        return { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions: exclusions.list }
-      })
-    }),
+      exchange.ranking = { ...exchange.ranking, exclusions: input.exclusions?.list ?? [] }
+      return rank(deps, exchange, listCandidates(input), input)
+    },
   )
 }
 
-/** The part of the candidates of plain requests for one model that does not depend on their bytes. */
-export interface PlainRoute extends Pick<RankingNotes, 'exclusions'> {
-  readonly named: NamedModel
-  /** In order; the candidates of each are not ranked. */
-  readonly groups: readonly Group[]
+/** The listing of plain requests for one model, which does not depend on their bytes. */
+export interface PlainRoute extends Listing {
   /** A request with up to this many tokens fits all of them; infinite if any request does. */
   readonly leastContext: number
   /** An answer with up to this many tokens fits all of them; infinite if any answer does. */
   readonly leastOutput: number
-  /** Counts requests of a route with a single candidate; null if there are several, from which each request chooses. */
-  readonly only: Count | null
-  /** True if the user that a request names may change the candidates, because there are own keys. */
-  readonly readsUser: boolean
-}
-
-/**
- * Plans the route of all plain requests of a caller for a model; null if they have to be routed one by one. Call it
- * only when own keys are loaded.
- * @param restrictions of guardrails; null: none
- */
-export function planRoute(
-  { catalog, credentials, metrics, quota, routing }: RankDeps,
-  { caller, dataRegion, dialect, request }: Pick<Exchange, 'caller' | 'dataRegion' | 'dialect' | 'request'>,
-  restrictions: Restrictions | null,
-): PlainRoute | null {
-  const { model } = request
-  const isLimited = quota.limitsMoney(caller)
-  const ownKeys = credentials.of(caller.organizationId, caller.workspaceId)
-  if (model === undefined || isPending(isLimited) || isPending(ownKeys)) return null
-  const scope = { ownKeys, keyHash: caller.keyHash, dataRegion, restrictions, isLimited, dialect }
-  const named = namedModel(model, catalog, null)
-  if (named === null || makesEmbeddings(named.model)) return null
-  const terms = routing.terms(caller)
-  const exclusions = new Exclusions()
-  const { groups } = listGroups(named, { model, input: '' }, {}, scope, null, [], terms, exclusions)
-  if (groups.length === 0) return null
-  const { leastContext, leastOutput } = terms.shared.of(named.model)
-  const alone =
-    groups.length === 1 && groups[0]?.candidates.length === 1 ? groups[0].candidates[0] : undefined
-  const only = alone === undefined ? null : metrics.ofProvider(alone.endpoint.provider.slug).chosen('only')
-  const readsUser = !ownKeys.isEmpty
-  return { named, groups, leastContext, leastOutput, only, readsUser, exclusions: exclusions.list }
+  /** The ranking if there is a single candidate, and its count; null if each request chooses from several. */
+  readonly only: { readonly ranking: Ranking; readonly count: Count } | null
 }
 
 /** Ranks planned candidates; null if this request may not fit all of them. Otherwise like `rankCandidates`. */
 export function rankPlanned(
   deps: RankDeps,
   exchange: RankedExchange,
-  { groups, leastContext, leastOutput, named, only, exclusions }: PlainRoute,
+  plan: PlainRoute,
 ): Ranking | Promise<Ranking> | null {
-  const { prompt, caller } = exchange
-  const output = prompt.max_output_tokens ?? 0
+  const { caller, prompt: request, watch } = exchange
+  const { leastContext, leastOutput } = plan
+  const { routing } = deps
+  const output = request.max_output_tokens ?? 0
   if (output > leastOutput) return null
   if (leastContext !== Number.POSITIVE_INFINITY) {
-    const { isInputBelow } = deps.routing.measures
-    if (isInputBelow?.(prompt, leastContext - output) !== true) return null
+    if (routing.isInputBelow?.(request, leastContext - output) !== true) return null
   }
-  if (only !== null) {
-    only.inc()
-    const candidates = groups[0]?.candidates ?? []
-    return {
-      candidates,
-      fallbacks: true,
-      skipped: NONE,
-      named,
-      stay: null,
-      choice: 'only',
-      rather: null,
-      exclusions,
-    }
+  if (plan.only !== null) {
+    plan.only.count.inc()
+    return plan.only.ranking
   }
-  const terms = deps.routing.terms(caller, exchange.watch.enteredMs)
-  const candidates = ranked(groups, terms)
-  return whenReady(
-    deps.stickiness.order(exchange, candidates, terms.nowMs),
-    ({ candidates: stuck, stay }) => {
-      const pinned = readersFirst(stuck, prompt)
-      const choice = countChoice(deps, prompt, candidates, pinned, pinned)
-      const rather = ratherThan(pinned, candidates)
-      return { candidates: pinned, fallbacks: true, skipped: NONE, named, stay, choice, rather, exclusions }
-    },
-  )
+  const terms = { routing, request, preferences: NO_PREFERENCES, caller, nowMs: watch.enteredMs }
+  return rank(deps, exchange, plan, terms)
 }
 
-const NONE: readonly string[] = []
+/** Orders the candidates of a listing. */
+function rank(
+  deps: RankDeps,
+  exchange: RankedExchange,
+  { groups, named, skipped, fallbacks, exclusions }: Listing,
+  terms: RankTerms,
+): Ranking | Promise<Ranking> {
+  const { plugins, prompt } = exchange
+  const ranked = readersOnly(rankGroups(groups, terms), prompt)
+  const found =
+    exchange.batch === undefined
+      ? deps.stickiness.order(exchange, ranked, terms.nowMs)
+      : { candidates: ranked, stay: null }
+  return whenReady(found, ({ candidates: stuck, stay }) => {
+    const pinned = readersFirst(stuck, prompt)
+    const candidates = plugins?.order(pinned, exchange) ?? pinned
+    const [first] = candidates
+    let choice: EndpointChoice | null = null
+    if (first !== undefined) {
+      if (candidates.length === 1) choice = 'only'
+      else if (first !== pinned[0]) choice = 'plugin'
+      else if (first !== ranked[0]) choice = 'pinned'
+      else choice = reasonOf(first, terms)
+      deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice).inc()
+    }
+    const rather = first === ranked[0] ? null : (ranked[0] ?? null)
+    return { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions }
+  })
+}
 
-type Candidates = readonly RouteCandidate[]
+/** The reason that the rankers put a candidate first. */
+function reasonOf(
+  { endpoint, credential, state }: RouteCandidate,
+  { preferences: { order, sort }, routing }: RankTerms,
+): EndpointChoice {
+  if (credential !== null) return 'own_key'
+  if (state?.isOpen === true) return 'probe'
+  if ((order?.length ?? 0) > 0 || sort != null) return 'preference'
+  return routing.balances && endpoint.pricing.isUnknown !== true ? 'price' : 'order'
+}
 
-function ratherThan([first]: Candidates, [ranked]: Candidates): RouteCandidate | null {
-  return ranked === undefined || ranked === first ? null : ranked
+/**
+ * Lists the candidates of all models of a request.
+ * @throws GatewayError `model_not_found`, or the dialect's own error, for a model that the catalogue does not have;
+ * `wrong_endpoint` for a model with another kind of output; `permission_denied` if guardrails leave nothing;
+ * `constraint_filtered` if preferences or the data region do, or if no endpoint accepts the input or so long an answer;
+ * `context_length_exceeded` if no endpoint has room for the prompt; `no_endpoints` if no usable key is left.
+ */
+export function listCandidates(input: RankInput): Listing {
+  const { catalog, dialect, exclusions, preferences, request } = input
+  const { models, skipped } = namedModels(request, catalog, dialect)
+  const { embeds } = DIALECT_ABILITIES[dialect]
+  for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
+  const needs = new Needs(input, true)
+  let groups = listModels(models, needs, input)
+  if (groups.length === 0 && needs.admitCuts()) {
+    exclusions?.clear()
+    groups = listModels(models, needs, input)
+  }
+  if (groups.length === 0) {
+    const named = models.map(({ model }) => model)
+    throw nothingLeft(named, preferences, needs, exclusions?.reasons ?? new Set())
+  }
+  return {
+    named: models[0],
+    skipped,
+    groups,
+    fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
+    exclusions: exclusions?.list ?? [],
+  }
+}
+
+function listModels(models: readonly NamedModel[], needs: Needs, input: RankInput): readonly Group[] {
+  const [only] = models
+  if (only !== undefined && models.length === 1) return listModel(only, needs, input)
+  const groups = models.flatMap(named => listModel(named, needs, input))
+  const [first] = groups
+  if (first === undefined || !isAcrossModels(input.request)) return groups
+  return (['own', 'shared', 'fallback'] as const).flatMap(kind => {
+    const candidates = groups.flatMap(group => (group.kind === kind ? group.candidates : []))
+    return candidates.length === 0 ? [] : [{ ...first, kind, candidates }]
+  })
+}
+
+/** The candidates of one model that may serve the request, in groups without empty ones. */
+export function listModel(named: NamedModel, needs: Needs, input: RankInput): readonly Group[] {
+  const { exclusions, preferences, request, routing } = input
+  const candidates = routing.shared.of(named.model)
+  const tiers = tierWish(request.service_tier, named.tier)
+  const sort = (typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort) ?? named.sort
+  const wish = { input, needs, candidates, isFree: named.isFree, tiers }
+  const filters = filtersFor(wish)
+  const wanted = { sort, tiers }
+  // Those at hand all have shared keys.
+  const isPlain =
+    (filters.length === 0 || (filters.length === 1 && filters[0]?.excludedBy === NO_SHARED_KEY)) &&
+    input.restrictions === null &&
+    candidates.plain.length > 0
+  let groups: readonly Group[] = isPlain
+    ? [{ kind: 'shared', candidates: candidates.plain, ...wanted }]
+    : filtered(candidates.all, filters, wanted, input)
+  for (const preferred of preferredFor(wish)) {
+    const fitting = groups.map(group => fittingOf(group, preferred))
+    const left = fitting.filter(group => group.candidates.length > 0)
+    if (left.length === 0) continue
+    for (const group of groups) if (!fitting.includes(group)) exclusions?.prefer(group.candidates, preferred)
+    groups = left
+  }
+  return groups
+}
+
+/** The same group if all its candidates fit, because the order of its list by price is cached. */
+function fittingOf(group: Group, { admits }: Filter): Group {
+  const candidates = group.candidates.filter(admits)
+  return candidates.length === group.candidates.length ? group : { ...group, candidates }
+}
+
+/** Puts the endpoints, and the own keys for them, through the filters. */
+function filtered(
+  all: Candidates,
+  filters: readonly Filter[],
+  wanted: Pick<Group, 'sort' | 'tiers'>,
+  input: RankInput,
+): readonly Group[] {
+  const { caller, exclusions, ownKeys, request, restrictions } = input
+  const { shared } = input.routing
+  const own: RouteCandidate[] = []
+  const open: RouteCandidate[] = []
+  const fallback: RouteCandidate[] = []
+  const offer = (candidate: RouteCandidate): void => {
+    // Guardrails come last, so that they are named only if the candidate would have served otherwise.
+    const by = refusedBy(filters, candidate) ?? restrictions?.excludedBy(candidate) ?? null
+    if (by !== null) exclusions?.add(candidate, by)
+    else if (candidate.credential === null) open.push(candidate)
+    else if (candidate.credential.isFallback) fallback.push(candidate)
+    else own.push(candidate)
+  }
+  const asker = { keyHash: caller.keyHash, user: request.user ?? null }
+  // A list that is filtered in the order of prices need not be sorted. Own keys keep the order of the file.
+  const isByPrice = ownKeys.isEmpty && wantsPrice({ kind: 'shared', ...wanted }, input)
+  for (const candidate of isByPrice ? shared.allByPrice(all) : all) {
+    const { endpoint } = candidate
+    offer(candidate)
+    if (ownKeys.isEmpty) continue
+    for (const credential of ownKeys.select(endpoint, asker)) offer({ endpoint, credential })
+    exclusions?.restrict(endpoint, ownKeys.unfit(endpoint, asker))
+  }
+  if (isByPrice) shared.noteSorted(open)
+  const groups: readonly Group[] = [
+    { kind: 'own', candidates: own, ...wanted },
+    { kind: 'shared', candidates: open, ...wanted },
+    { kind: 'fallback', candidates: fallback, ...wanted },
+  ]
+  return groups.filter(group => group.candidates.length > 0)
+}
+
+/** The first filter that leaves the candidate out. Not `find`, because a closure for each candidate takes time. */
+function refusedBy(filters: readonly Filter[], candidate: RouteCandidate): string | null {
+  for (let at = 0; at < filters.length; at++) {
+    const { admits, excludedBy } = filters[at] as Filter
+    if (!admits(candidate)) return excludedBy
+  }
+  return null
 }
 
 /**
@@ -275,36 +331,7 @@ function noReader(at: number, { provider }: CompactedBy): GatewayError {
   )
 }
 
-/** Determines and counts the reason that the first candidate is first; null if there is no candidate. */
-function countChoice(
-  { routing, metrics }: RankDeps,
-  request: ResponsesRequest,
-  ranked: Candidates,
-  pinned: Candidates,
-  candidates: Candidates,
-): EndpointChoice | null {
-  const [first] = candidates
-  if (first === undefined) return null
-  const series = metrics.ofProvider(first.endpoint.provider.slug)
-  const choice = reasonOf(first)
-  series.chosen(choice).inc()
-  return choice
-
-  function reasonOf({ endpoint, credential, state }: RouteCandidate): EndpointChoice {
-    if (candidates.length === 1) return 'only'
-    if (first !== pinned[0]) return 'plugin'
-    if (first !== ranked[0]) return 'pinned'
-    if (credential !== null) return 'own_key'
-    if (state?.isOpen === true) return 'probe'
-    const { order, sort } = request.provider ?? {}
-    if ((order?.length ?? 0) > 0 || sort != null) return 'preference'
-    return routing.balances && endpoint.pricing.isUnknown !== true ? 'price' : 'order'
-  }
-}
-
-export interface ExplainRefusedDeps {
-  readonly catalog: Catalog
-  readonly credentials: Pick<CredentialCatalog, 'of'>
+export interface ExplainRefusedDeps extends Pick<RankInputDeps, 'catalog' | 'credentials'> {
   readonly guard: {
     restrictions(caller: Caller): Restrictions | null | Promise<Restrictions | null>
   }
@@ -313,17 +340,27 @@ export interface ExplainRefusedDeps {
 /** The candidates that could have served the request, in order; empty if there are none. Never rejects. */
 export async function explainRefused(
   { catalog, credentials, guard }: ExplainRefusedDeps,
-  { prompt, dataRegion, caller, dialect }: Exchange,
-): Promise<readonly RouteCandidate[]> {
-  const { organizationId, workspaceId, keyHash } = caller
+  { prompt: request, dataRegion, caller, dialect }: Exchange,
+): Promise<Candidates> {
+  const quota = { limitsMoney: () => false }
   try {
-    const ownKeys = await credentials.of(organizationId, workspaceId)
     const restrictions = await guard.restrictions(caller)
-    const { embeds } = DIALECT_ABILITIES[dialect]
-    const scope = { ownKeys, keyHash, dataRegion, restrictions, dialect, embeds }
-    return route(prompt, catalog, scope).candidates
+    const asked = { request, caller, dialect, dataRegion, restrictions, plugins: null }
+    const input = await rankInput({ catalog, credentials, quota, routing: nothingKnown() }, asked)
+    return rankGroups(listCandidates(input).groups, input)
   } catch {
     // The caller gets the refusal of the request, not this error.
     return []
+  }
+}
+
+/** The order of the catalogue: no health, no draw, no lengths. */
+function nothingKnown(): RankInputDeps['routing'] {
+  return {
+    clock: { monotonicMs: () => 0 },
+    shared: new SharedCandidates(),
+    health: null,
+    random: () => 0,
+    balances: false,
   }
 }

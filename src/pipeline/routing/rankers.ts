@@ -11,42 +11,21 @@ import {
   type EndpointHealth,
   type EndpointState,
   FAILING,
-  type HealthCaller,
   type Percentiles,
   PROBE_DUE,
   STEADY,
 } from '../../providers/health/health.ts'
-import type { RouteCandidate } from './candidate.ts'
-import { isAskedFor, type Preferences } from './filters.ts'
+import { isAskedFor, priceOf, type RouteCandidate } from './candidate.ts'
 import type { SortBy } from './names.ts'
+import type { Preferences, RankTerms } from './rank-input.ts'
 import { type TierWish, tierRank } from './service-tiers.ts'
-import { priceOf, type SharedCandidates } from './shared-candidates.ts'
-
-type GroupKind = 'own' | 'shared' | 'fallback'
 
 export interface Group {
-  readonly kind: GroupKind
+  readonly kind: 'own' | 'shared' | 'fallback'
   readonly candidates: readonly RouteCandidate[]
-  readonly preferences: Preferences
   /** The sort order that the caller asks for; null if none. */
   readonly sort: SortBy | null
   readonly tiers: TierWish
-  /** True if the request declares tools. */
-  readonly hasTools: boolean
-}
-
-/** Everything that rankers need besides the group. */
-export interface RankTerms {
-  readonly shared: SharedCandidates
-  /** Null if nothing is known about any endpoint. */
-  readonly health: EndpointHealth | null
-  readonly nowMs: number
-  /** The caller; null for no particular one. */
-  readonly caller: HealthCaller | null
-  /** From 0 (inclusive) to 1 (exclusive). */
-  readonly random: () => number
-  /** True: requests without an order are distributed by price. False: the order of the catalogue is kept. */
-  readonly balances: boolean
 }
 
 interface Ranker {
@@ -67,8 +46,14 @@ const RANKERS: readonly Ranker[] = [
   { name: 'health', rank: byHealth },
 ]
 
-/** The candidates of a group in the order in which they are tried. */
-export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
+/** The candidates of groups in the order in which they are tried. */
+export function rankGroups(groups: readonly Group[], terms: RankTerms): readonly RouteCandidate[] {
+  const [only] = groups
+  if (only !== undefined && groups.length === 1) return rankGroup(only, terms)
+  return groups.flatMap(group => rankGroup(group, terms))
+}
+
+function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
   let { candidates } = group
   if (candidates.length < 2) return candidates
   for (const { rank } of RANKERS) candidates = rank(candidates, group, terms)
@@ -77,10 +62,11 @@ export function rankGroup(group: Group, terms: RankTerms): readonly RouteCandida
 
 /** True if the first candidate is drawn at random by price, because the caller asks for no order. */
 function isDistributed(
-  { kind, preferences, sort, tiers }: Omit<Group, 'candidates'>,
-  { balances }: RankTerms,
+  { kind, sort, tiers }: Omit<Group, 'candidates'>,
+  { routing, preferences }: RankTerms,
 ): boolean {
-  return balances && kind === 'shared' && sort === null && tiers.first.length === 0 && !hasOrder(preferences)
+  const isAsked = sort !== null || tiers.first.length > 0 || hasOrder(preferences)
+  return routing.balances && kind === 'shared' && !isAsked
 }
 
 function hasOrder({ order }: Preferences): boolean {
@@ -92,7 +78,7 @@ function byPrice(
   group: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  return wantsPrice(group, terms) ? terms.shared.byPrice(candidates) : candidates
+  return wantsPrice(group, terms) ? terms.routing.shared.byPrice(candidates) : candidates
 }
 
 /** True if the candidates of the group are sorted by price first. */
@@ -106,7 +92,8 @@ function bySpeed(
   { sort, tiers }: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  const { health, nowMs } = terms
+  const { nowMs, routing } = terms
+  const { health } = routing
   const by = tiers.first.length > 0 && sort === null ? 'throughput' : sort
   if (health === null || by === null || by === 'price') return candidates
   const slowness = new Float64Array(candidates.length)
@@ -138,7 +125,7 @@ function byShares(
   terms: RankTerms,
 ): readonly RouteCandidate[] {
   if (!isDistributed(group, terms)) return candidates
-  const drawn = drawnOf(candidates, group, terms)
+  const drawn = drawnOf(candidates, terms)
   if (drawn <= 0) return candidates
   const ordered = [...candidates]
   const first = candidates[drawn]
@@ -149,13 +136,11 @@ function byShares(
 }
 
 /** The index of the drawn candidate; -1 if none may be drawn. */
-function drawnOf(
-  candidates: readonly RouteCandidate[],
-  { preferences, hasTools }: Group,
-  terms: RankTerms,
-): number {
-  const { random } = terms
-  const wanted = wantsSpeed(preferences) ? preferences : null
+function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): number {
+  const { caller, nowMs, preferences, routing } = terms
+  const { health } = routing
+  const checksSpeed = wantsSpeed(preferences)
+  const checksCalls = hasTools(terms)
   const weights = new Float64Array(candidates.length)
   let total = 0
   let known = 0
@@ -165,15 +150,19 @@ function drawnOf(
     const price = priceOf(candidate.endpoint)
     // Candidates are sorted by price, so all further prices are unknown. If there are free ones, only they are drawn.
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
-    if (!mayBeDrawn(candidate, terms, wanted)) continue
-    if (hasTools && isPoor(candidate, terms)) continue
+    if (health !== null) {
+      const state = stateOf(health, candidate)
+      if (state.standing(nowMs, caller) !== STEADY) continue
+      if (checksSpeed && misses(state, preferences, nowMs)) continue
+      if (checksCalls && state.calls?.isPoor(nowMs) === true) continue
+    }
     isFree ||= price === 0
     const weight = price === 0 ? 1 : 1 / (price * price)
     weights[known] = weight
     total += weight
   }
   if (total === 0) return -1
-  let left = random() * total
+  let left = routing.random() * total
   let last = -1
   for (let at = 0; at < known; at++) {
     const weight = weights[at] ?? 0
@@ -185,18 +174,6 @@ function drawnOf(
   return last
 }
 
-function mayBeDrawn(
-  candidate: RouteCandidate,
-  { health, nowMs, caller }: RankTerms,
-  preferences: Preferences | null,
-): boolean {
-  if (health === null) return true
-  const state = stateOf(health, candidate)
-  return (
-    state.standing(nowMs, caller) === STEADY && (preferences === null || !misses(state, preferences, nowMs))
-  )
-}
-
 function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Preferences): boolean {
   return preferred_max_latency != null || preferred_min_throughput != null
 }
@@ -204,8 +181,8 @@ function wantsSpeed({ preferred_max_latency, preferred_min_throughput }: Prefere
 /** Moves candidates that miss a threshold to the end. */
 function byThresholds(
   candidates: readonly RouteCandidate[],
-  { preferences }: Group,
-  { health, nowMs }: RankTerms,
+  _: Group,
+  { nowMs, preferences, routing: { health } }: RankTerms,
 ): readonly RouteCandidate[] {
   if (health === null || !wantsSpeed(preferences)) return candidates
   return groupedBy(candidates, candidate => (misses(stateOf(health, candidate), preferences, nowMs) ? 1 : 0))
@@ -239,19 +216,22 @@ function exceeds(
   })
 }
 
-/** True if too many tool calls of its model are faulty. */
-function isPoor(candidate: RouteCandidate, { health, nowMs }: RankTerms): boolean {
-  return health !== null && stateOf(health, candidate).calls?.isPoor(nowMs) === true
+function hasTools({ request: { tools } }: RankTerms): boolean {
+  return tools != null && tools.length > 0
 }
 
 /** If the caller sets no order, endpoints whose tool calls are often faulty come after the others. */
 function byToolCalls(
   candidates: readonly RouteCandidate[],
-  { hasTools, sort, preferences }: Group,
+  { sort }: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  if (!hasTools || terms.health === null || sort !== null || hasOrder(preferences)) return candidates
-  return groupedBy(candidates, candidate => (isPoor(candidate, terms) ? 1 : 0))
+  const { nowMs, preferences, routing } = terms
+  const { health } = routing
+  if (health === null || !hasTools(terms) || sort !== null || hasOrder(preferences)) return candidates
+  return groupedBy(candidates, candidate =>
+    stateOf(health, candidate).calls?.isPoor(nowMs) === true ? 1 : 0,
+  )
 }
 
 function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group): readonly RouteCandidate[] {
@@ -259,7 +239,11 @@ function byServiceTier(candidates: readonly RouteCandidate[], { tiers }: Group):
   return groupedBy(candidates, ({ endpoint }) => tierRank(endpoint, tiers))
 }
 
-function byOrder(candidates: readonly RouteCandidate[], { preferences }: Group): readonly RouteCandidate[] {
+function byOrder(
+  candidates: readonly RouteCandidate[],
+  _: Group,
+  { preferences }: RankTerms,
+): readonly RouteCandidate[] {
   if (!hasOrder(preferences)) return candidates
   const order = (preferences.order ?? []).map(name => name.toLowerCase())
   return groupedBy(candidates, ({ endpoint }) => {
@@ -278,9 +262,10 @@ function byHealth(
   group: Group,
   terms: RankTerms,
 ): readonly RouteCandidate[] {
-  const { health, nowMs, caller } = terms
+  const { caller, nowMs, preferences, routing } = terms
+  const { health } = routing
   if (health === null) return candidates
-  const isFree = group.sort === null && !hasOrder(group.preferences)
+  const isFree = group.sort === null && !hasOrder(preferences)
   let isMixed = false
   for (let at = 0; at < candidates.length && !isMixed; at++) {
     isMixed = stateOf(health, candidates[at] as RouteCandidate).standing(nowMs, caller) !== STEADY

@@ -5,15 +5,18 @@ import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { SpecialFilter } from './filters.ts'
-import { type Filter, type Preferences, UNKNOWN_PRICE } from './filters.ts'
-import { CONTEXT_LENGTH, INPUT_MODALITIES, MAX_OUTPUT_TOKENS, type Needs } from './needs.ts'
+import { takenInput } from './candidate.ts'
+import {
+  BYOK_REQUIRED,
+  CONTEXT_LENGTH,
+  INPUT_MODALITIES,
+  MAX_OUTPUT_TOKENS,
+  NO_SHARED_KEY,
+  UNKNOWN_PRICE,
+} from './filters.ts'
+import type { Needs } from './needs.ts'
+import type { Preferences } from './rank-input.ts'
 import { RESTRICTIONS } from './restrictions.ts'
-import { takenInput } from './shared-candidates.ts'
-
-/** Further reasons, besides the filters, to leave out the shared endpoints of a model. */
-export const BYOK_REQUIRED = 'byok_required'
-export const NO_SHARED_KEY = 'no_shared_key'
 
 export function wrongEndpoint(model: Model): GatewayError {
   const message = makesEmbeddings(model)
@@ -47,20 +50,13 @@ function adviceFor(id: string, catalog: Catalog): string {
   return `${question}${question === '' ? ':' : ''} GET /v1/models lists all ids`
 }
 
-/** A request that no endpoint may serve, and the candidates that were left out. */
-interface Refused {
-  readonly models: readonly Model[]
-  readonly preferences: Preferences
-  readonly filters: readonly Filter[]
-  readonly excludedBy: ReadonlySet<string>
-  /** Null for embeddings, which have their own check. */
-  readonly needs: Needs | null
-  /** Filters for parts of the request that only some providers accept. */
-  readonly special: readonly SpecialFilter[]
-}
-
-export function nothingLeft(refused: Refused): GatewayError {
-  const { models, preferences, filters, excludedBy } = refused
+/** The error for a request that no endpoint may serve. `excludedBy`: the filters that left out candidates. */
+export function nothingLeft(
+  models: readonly Model[],
+  { only }: Preferences,
+  needs: Needs,
+  excludedBy: ReadonlySet<string>,
+): GatewayError {
   const ids = models.map(model => model.id)
   const reasons = [...excludedBy]
   const forbidden = RESTRICTIONS.filter(restriction => excludedBy.has(restriction))
@@ -72,18 +68,17 @@ export function nothingLeft(refused: Refused): GatewayError {
     const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or a BYOK credential, or have the operator set its pricing.`
     return unavailable('permission_denied', message, ids, reasons)
   }
-  const unsaid = refused.special.find(filter => excludedBy.has(filter.excludedBy))
+  const unsaid = needs.special.find(filter => excludedBy.has(filter.excludedBy))
   if (unsaid !== undefined) return new GatewayError('invalid_request', unsaid.message)
-  if (!filters.some(filter => excludedBy.has(filter.excludedBy))) {
+  if (reasons.every(reason => reason === BYOK_REQUIRED || reason === NO_SHARED_KEY)) {
     return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
   }
-  const only = preferences.only ?? []
-  if (only.length > 0 && excludedBy.has('allowed_providers')) {
+  if (only != null && only.length > 0 && excludedBy.has('allowed_providers')) {
     const serving = new Set(models.flatMap(model => model.endpoints.map(({ provider }) => provider.slug)))
     const message = `No allowed providers are available for the selected model. Providers serving ${ids.join(', ')}: ${[...serving].join(', ')}, but your request's provider.only preference permits only: ${only.join(', ')}.`
     return unavailable('constraint_filtered', message, ids, reasons)
   }
-  const unmet = unmetNeed(refused, reasons)
+  const unmet = unmetNeed(models, needs, reasons)
   if (unmet !== null) return unmet
   const message = `No endpoint of ${ids.join(', ')} may serve this request: ${reasons.map(reason => WORDS[reason] ?? reason).join('; ')}.`
   return unavailable('constraint_filtered', message, ids, reasons)
@@ -110,11 +105,11 @@ const WORDS: Readonly<Record<string, string>> = {
 }
 
 /** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */
-function unmetNeed({ models, needs }: Refused, reasons: readonly string[]): GatewayError | null {
+function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly string[]): GatewayError | null {
   const [first, second] = reasons.filter(each => each !== NO_SHARED_KEY)
   // Length is the last of the filters: an endpoint that it leaves out would have served the request otherwise.
   const reason = reasons.includes(CONTEXT_LENGTH) ? CONTEXT_LENGTH : second === undefined ? first : undefined
-  if (needs === null || reason === undefined) return null
+  if (!needs.isCompared || reason === undefined) return null
   const ids = models.map(model => model.id)
   const names = ids.join(', ')
   const endpoints = models.flatMap(model => model.endpoints)

@@ -3,32 +3,21 @@
  * in short slices, because a catalogue has thousands of models and other requests wait in the meantime.
  */
 import { setImmediate as turn } from 'node:timers/promises'
-import type { Quota } from '../../callers/limits/quota.ts'
-import type { Exchange } from '../../exchange/exchange.ts'
 import type { RoutableModel, RoutableModels } from '../../exchange/plugin.ts'
 import { type Endpoint, type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf, withVariants } from '../../protocol/routers.ts'
-import type { Catalog } from '../../providers/catalog.ts'
-import type { CredentialCatalog } from '../../providers/credentials/catalog.ts'
 import { honours, usedOf } from '../../providers/parameters.ts'
-import type { RouteCandidate } from './candidate.ts'
-import { isFree } from './filters.ts'
+import { isFree } from '../../providers/pricing.ts'
+import { priceOf, type RouteCandidate } from './candidate.ts'
 import { namedModel } from './names.ts'
-import type { Measures } from './needs.ts'
-import type { RankTerms } from './rankers.ts'
+import { Needs } from './needs.ts'
+import { listModel } from './rank.ts'
+import { type RankInput, type RankInputDeps, type Routing, rankInput } from './rank-input.ts'
 import type { Restrictions } from './restrictions.ts'
-import { type RouteScope, servable } from './route.ts'
-import { priceOf } from './shared-candidates.ts'
 
-interface RoutableDeps {
-  readonly catalog: Catalog
-  readonly credentials: Pick<CredentialCatalog, 'of'>
-  readonly quota: Pick<Quota, 'limitsMoney'>
-  readonly routing: {
-    readonly measures: Measures & { readonly inputTokens: (request: ResponsesRequest) => number }
-    terms(caller: null): RankTerms
-  }
+interface RoutableDeps extends RankInputDeps {
+  readonly routing: Routing
 }
 
 /** The parts that every routed exchange has. */
@@ -59,8 +48,10 @@ export function createRoutableModels(deps: RoutableDeps): RoutableModels {
       return model.id === name ? 'plain' : 'other'
     },
     async of(exchange, ids, variants) {
-      const scope = await scopeOf(deps, exchange)
-      const test = testOf(deps, exchange.prompt, scope)
+      const { prompt: request, caller, dialect, dataRegion } = exchange
+      const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
+      const asked = { request, caller, dialect, dataRegion, restrictions, plugins: null }
+      const test = testOf(deps, { ...(await rankInput(deps, asked)), exclusions: null })
       const found: RoutableModel[] = []
       for (const [at, id] of ids.entries()) {
         if (at % PART === PART - 1) {
@@ -92,26 +83,15 @@ function makesText(model: Model): boolean {
   return !makesEmbeddings(model) && model.outputModalities.includes('text')
 }
 
-async function scopeOf(
-  { credentials, quota, routing }: RoutableDeps,
-  exchange: Exchange,
-): Promise<RouteScope> {
-  const { caller, dataRegion, dialect } = exchange
-  const isLimited = await quota.limitsMoney(caller)
-  const ownKeys = await credentials.of(caller.organizationId, caller.workspaceId)
-  const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
-  const { keyHash } = caller
-  return { ownKeys, keyHash, dataRegion, dialect, restrictions, isLimited, ...routing.measures }
-}
-
 type Test = (id: string, variants: string) => RoutableModel | null
 
-function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, scope: RouteScope): Test {
-  const terms = routing.terms(null)
+function testOf({ catalog, routing }: RoutableDeps, input: RankInput): Test {
+  const { request, nowMs } = input
+  const needs = new Needs(input, false)
   const { needed, files } = modalitiesOf(request)
   const outputs = request.modalities ?? []
   const used = usedOf(request, FEATURES)
-  const tokens = routing.measures.inputTokens(request) + (request.max_output_tokens ?? 0)
+  const tokens = routing.inputTokens(request) + (request.max_output_tokens ?? 0)
   const mode = request.reasoning?.mode
   return (id, variants) => {
     const named = namedModel(withVariants(id, variants), catalog, mode)
@@ -119,7 +99,7 @@ function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, s
     const { inputModalities, outputModalities } = named.model
     if (!needed.every(kind => inputModalities.includes(kind))) return null
     if (!outputs.every(kind => outputModalities.includes(kind))) return null
-    const candidates = servable(named, request, scope, terms)
+    const candidates = listModel(named, needs, input).flatMap(group => group.candidates)
     if (candidates.length === 0) return null
     const takesFiles = !files || inputModalities.includes('file')
     return {
@@ -132,8 +112,7 @@ function testOf({ catalog, routing }: RoutableDeps, request: ResponsesRequest, s
   }
 
   function throughputOf(candidates: readonly RouteCandidate[]): number | null {
-    const { health, nowMs } = terms
-    if (health === null) return null
+    const { health } = routing
     let fastest: number | null = null
     for (const { endpoint, credential } of candidates) {
       const speed = health.of(endpoint, credential?.id ?? null).throughput?.percentiles(nowMs)?.p50 ?? null

@@ -13,7 +13,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { endpointKey, type HealthCaller, PROBE_DUE } from '../../providers/health/health.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { RouteCandidate } from './candidate.ts'
-import { isAcrossModels } from './route.ts'
+import { isAcrossModels } from './names.ts'
 
 /** Most providers keep a cached prompt for five to ten minutes after its last use. */
 const IDLE_MS = 600_000

@@ -7,7 +7,7 @@ import type { ClientRequest } from '../../exchange/exchange.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { echoRequest, type Sink } from '../answer/answer.ts'
-import { modelAskedFor } from '../routing/route.ts'
+import { modelAskedFor } from '../routing/names.ts'
 
 interface EmptyAnswerDeps {
   readonly catalog: Catalog

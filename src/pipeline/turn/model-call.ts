@@ -22,7 +22,7 @@ import {
 } from '../accounting/account.ts'
 import type { RoutedExchange } from '../exchange-stages.ts'
 import type { RouteCandidate } from '../routing/candidate.ts'
-import type { Routing } from '../routing/rank.ts'
+import type { Routing } from '../routing/rank-input.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import {

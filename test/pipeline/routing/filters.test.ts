@@ -2,11 +2,17 @@
 import t from 'tap'
 import { mergeGuardrails, type PolicyRestrictions } from '../../../src/features/guardrails/policy.ts'
 import { createPolicyAgainst } from '../../../src/pipeline/guard/guard.ts'
-import { filtersFor, isFree } from '../../../src/pipeline/routing/filters.ts'
+import { SharedCandidates } from '../../../src/pipeline/routing/candidate.ts'
+import { filtersFor } from '../../../src/pipeline/routing/filters.ts'
+import { Needs } from '../../../src/pipeline/routing/needs.ts'
 import { restrictionsOf } from '../../../src/pipeline/routing/restrictions.ts'
 import { tierWish } from '../../../src/pipeline/routing/service-tiers.ts'
-import type { Pricing } from '../../../src/protocol/provider.ts'
+import type { Endpoint, Pricing } from '../../../src/protocol/provider.ts'
+import type { ResponsesRequest } from '../../../src/protocol/request.ts'
+import { createCatalog } from '../../../src/providers/catalog.ts'
+import { isFree } from '../../../src/providers/pricing.ts'
 import { credentialOf } from '../../support/own-keys.ts'
+import { type RouteScope, rankInputOf } from '../../support/ranking.ts'
 import { scriptedEndpoint, scriptedExchange } from '../../support/scripted-attempt.ts'
 
 const ruled = (rules: Partial<PolicyRestrictions>) =>
@@ -16,6 +22,26 @@ const endpoint = scriptedEndpoint('openai-chat')
 const { provider } = endpoint
 const candidate = { endpoint, credential: null }
 const { caller } = scriptedExchange()
+
+/** The filters of a request with these preferences, for a model with this endpoint. */
+function filtersOf(
+  of: Endpoint,
+  provider: NonNullable<ResponsesRequest['provider']> | null,
+  scope: RouteScope = {},
+) {
+  const request = { ...scriptedExchange().request, provider }
+  const input = rankInputOf(request, createCatalog({ providers: [], models: [] }), scope)
+  const model = { inputModalities: [], isInputStated: false, endpoints: [of] } as never
+  const candidates = new SharedCandidates().of(model)
+  return filtersFor({
+    input,
+    needs: new Needs(input, true),
+    candidates,
+    isFree: false,
+    tiers: tierWish(null, null),
+  })
+}
+
 const FREE: Pricing = { prompt: 0, completion: 0, request: 0, inputCacheRead: null, inputCacheWrite: null }
 
 t.test('rules about models are those of the caller alone', async t => {
@@ -82,14 +108,12 @@ t.test('a helper is forbidden when none of its endpoints is left', async t => {
 })
 
 t.test('an unknown price leaves the service out for whom limits hold, and own credentials in', t => {
-  const { request } = scriptedExchange()
-  const wish = { request, preferences: {}, dataRegion: null, isFree: false, tiers: tierWish(null, null) }
-  t.same(filtersFor({ ...wish, isLimited: false }), [])
-  const [filter, ...others] = filtersFor({ ...wish, isLimited: true })
+  t.same(filtersOf(endpoint, null), [])
+  const [filter, ...others] = filtersOf(endpoint, null, { isLimited: true })
   t.same([filter?.excludedBy, others], ['unknown_price', []])
   const unknown = { ...endpoint, pricing: { ...endpoint.pricing, isUnknown: true as const } }
   const admits = (each: typeof endpoint, credential: ReturnType<typeof credentialOf> | null) =>
-    filter?.admits({ endpoint: each, credential }, { ...wish, isLimited: true })
+    filter?.admits({ endpoint: each, credential })
   t.equal(admits(endpoint, null), true)
   t.equal(admits(unknown, null), false)
   t.equal(admits(unknown, credentialOf(provider.slug)), true, 'its provider bills the rest')
@@ -110,29 +134,18 @@ t.test('an endpoint is free if nothing of it costs anything', t => {
 })
 
 t.test('a limit of price holds for the prices of a prompt of this length', t => {
-  const { request } = scriptedExchange()
   const overrides = [{ ...FREE, minPromptTokens: 1_000, prompt: 3_000_000, completion: 9_000_000 }]
   const dear = { ...endpoint, pricing: { ...FREE, prompt: 1_000_000, completion: 1_000_000, overrides } }
-  const admits = (tokens: number, max_price: object) => {
-    const wish = {
-      request: { ...request, provider: { max_price } },
-      preferences: { max_price },
-      dataRegion: null,
-      isLimited: false,
-      isFree: false,
-      tiers: tierWish(null, null),
-      inputTokens: () => tokens,
-    }
-    return filtersFor(wish).every(filter => filter.admits({ endpoint: dear, credential: null }, wish))
-  }
+  const admits = (tokens: number, max_price: object) =>
+    filtersOf(dear, { max_price }, { inputTokens: () => tokens }).every(filter =>
+      filter.admits({ endpoint: dear, credential: null }),
+    )
   t.equal(admits(1_000, { prompt: 2 }), true)
   t.equal(admits(1_001, { prompt: 2 }), false)
   t.equal(admits(1_001, { prompt: 3, completion: 9 }), true)
   const thinking = { ...endpoint, pricing: { ...FREE, completion: 1_000_000, internalReasoning: 4_000_000 } }
-  const wish = { request, preferences: {}, dataRegion: null, isLimited: false, isFree: false }
-  const limit = { ...wish, tiers: tierWish(null, null), preferences: { max_price: { completion: 2 } } }
-  const [filter] = filtersFor({ ...limit, request: { ...request, provider: limit.preferences } })
-  t.equal(filter?.admits({ endpoint: thinking, credential: null }, limit), false, 'reasoning is output')
+  const [filter] = filtersOf(thinking, { max_price: { completion: 2 } })
+  t.equal(filter?.admits({ endpoint: thinking, credential: null }), false, 'reasoning is output')
   t.end()
 })
 
@@ -151,17 +164,9 @@ t.test(
     ] as const) {
       const one = { endpoint: each, credential }
       t.equal(restrictions?.excludedBy(one), isExcluded ? 'guardrail:training' : null)
-      const { request } = scriptedExchange()
-      const preferences = { data_collection: 'deny' } as const
-      const wish = {
-        request: { ...request, provider: preferences },
-        preferences,
-        dataRegion: null,
-        isFree: false,
-      }
-      const asked = { ...wish, isLimited: false, tiers: tierWish(null, null) }
+      const asked = filtersOf(each, { data_collection: 'deny' })
       t.equal(
-        filtersFor(asked).every(filter => filter.admits(one, asked)),
+        asked.every(filter => filter.admits(one)),
         !isExcluded,
       )
     }

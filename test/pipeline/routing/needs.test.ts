@@ -1,10 +1,10 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { inputTokensOf, isInputBelow, leastInputTokensOf } from '../../../src/pipeline/accounting/account.ts'
-import { type RouteScope, route } from '../../../src/pipeline/routing/route.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { NO_CREDENTIALS } from '../../../src/providers/credentials/catalog.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
+import { type RouteScope, route } from '../../support/ranking.ts'
 
 const provider = (slug: string) => ({
   slug,
@@ -163,7 +163,7 @@ t.test('several reasons are told together', async t => {
 
 t.test('embeddings have a check of their own', async t => {
   const body = { model: 'm/vectors', input: 'word'.repeat(1_000) }
-  t.same(ids(body, { embeds: true }), ['vectors@a'])
+  t.same(ids(body, { dialect: 'embeddings' }), ['vectors@a'])
 })
 
 t.test('attachments count by their least, and long texts are bounded without reading them', async t => {

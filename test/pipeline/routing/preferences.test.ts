@@ -1,14 +1,13 @@
 /** Names of models, service tiers and soft preferences: what they leave, and in which order. */
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import type { RankTerms } from '../../../src/pipeline/routing/rankers.ts'
-import { route } from '../../../src/pipeline/routing/route.ts'
-import { SharedCandidates } from '../../../src/pipeline/routing/shared-candidates.ts'
+import { SharedCandidates } from '../../../src/pipeline/routing/candidate.ts'
 import type { ServiceTier } from '../../../src/protocol/provider.ts'
 import { type Catalog, createCatalog } from '../../../src/providers/catalog.ts'
 import { NO_CREDENTIALS } from '../../../src/providers/credentials/catalog.ts'
 import { EndpointHealth } from '../../../src/providers/health/health.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
+import { type RouteTerms, route } from '../../support/ranking.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 type Body = Record<string, unknown>
@@ -79,11 +78,10 @@ const scope = { ownKeys: NO_CREDENTIALS, keyHash: 'k', dataRegion: null }
 function setup() {
   const clock = new TestClock()
   const health = new EndpointHealth({ clock })
-  const terms = (): RankTerms => ({
+  const terms = (): RouteTerms => ({
     shared: new SharedCandidates(),
     health,
     nowMs: clock.monotonicMs(),
-    caller: null,
     random: () => 0.999_999,
     balances: true,
   })

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { route } from '../../../src/pipeline/routing/route.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { NO_CREDENTIALS } from '../../../src/providers/credentials/catalog.ts'
 import { fitRequest } from '../../../src/providers/parameters.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
+import { route } from '../../support/ranking.ts'
 
 const provider = (slug: string) => ({
   slug,

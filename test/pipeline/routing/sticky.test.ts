@@ -1,7 +1,6 @@
 import t from 'tap'
 import type { Usage } from '../../../src/formats/format.ts'
 import type { RouteCandidate } from '../../../src/pipeline/routing/candidate.ts'
-import { route } from '../../../src/pipeline/routing/route.ts'
 import { type Found, Stickiness } from '../../../src/pipeline/routing/sticky.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { WorkspaceCredentials } from '../../../src/providers/credentials/catalog.ts'
@@ -9,6 +8,7 @@ import { EndpointHealth, type EndpointState } from '../../../src/providers/healt
 import { createPins, type Pins } from '../../../src/storage/session-affinity/session-affinity.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { credentialOf } from '../../support/own-keys.ts'
+import { route } from '../../support/ranking.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const provider = (slug: string) => ({
