@@ -59,8 +59,8 @@ export interface ResponseSocket extends PausableSocket {
 export interface SocketObserver {
   countStream(change: 1 | -1): void
   /**
-   * Bytes that are kept for a slow reader, even of a complete answer; negative when they are released. `key`: the
-   * request's key; null if none is known.
+   * Bytes that are kept for a slow reader, even of a complete answer, or of a message that is no request yet; negative
+   * when they are released. `key`: the request's key; null if none is known.
    */
   hold(bytes: number, key: Holder | null): void
   /** Called when an answer is complete but has not left the process yet. */

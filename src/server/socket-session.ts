@@ -5,7 +5,7 @@
 import type { Clock, Timer } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import type { Holder } from '../base/fairness/held-share.ts'
-import { PerSecond } from '../base/fairness/pieces.ts'
+import { BODY_PIECES, PerSecond, PieceCount } from '../base/fairness/pieces.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
@@ -44,6 +44,10 @@ const IDLE_FRAME_MS = 0.01
 /** Maximum number of messages of lanes that wait for the response in flight, and maximum of their bytes together. */
 const WAITING_MAX = 8
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
+/** Head of a frame of a client without an extended length. */
+const CONTROL_HEAD_BYTES = 6
+/** Memory of a read beside its bytes. */
+const READ_BYTES = 256
 /** A message that only reports on a response is shorter. */
 const NOTE_MAX_BYTES = 1024
 const LANE_MAX_CHARS = 256
@@ -116,6 +120,13 @@ export class SocketSession implements AnsweringSocket {
   #stuckMs = 0
   /** See UNREAD_MAX. */
   #unread = 0
+  /** Memory of the message that has begun, as far as the front tells of its reads; null: none has begun. */
+  #arriving: PieceCount | null = null
+  #arrivingBytes = 0
+  /** A message has ended in the read that is being processed. */
+  #hasEnded = false
+  /** Bytes of control frames in that read. */
+  #controlBytes = 0
   /** See IDLE_FRAMES_PER_SECOND. */
   readonly #idleFrames = new PerSecond(IDLE_FRAMES_PER_SECOND)
   /** Monotonic: time of the last whole message, ping or pong of the client. */
@@ -159,6 +170,7 @@ export class SocketSession implements AnsweringSocket {
   /** Takes a message of the client; its memory is valid only during the call. Runs inside the library's callback. */
   take(message: ArrayBuffer, isBinary: boolean): void {
     if (this.#isClosed) return
+    this.#hasEnded = true
     this.#heard()
     if (isBinary) {
       this.#socket.end(NO_TEXT, 'Messages must be JSON text')
@@ -172,6 +184,30 @@ export class SocketSession implements AnsweringSocket {
     if (this.#waiting.length === 0 && this.#running?.isComplete !== false) this.#start(message.slice(0))
     else if (namesLane(message)) this.#wait(message)
     else this.#refuse('A response is still in progress on this connection; wait for it to end', NO_LANE)
+  }
+
+  /**
+   * Called after each read of a front that knows of them, when its frames have been handled. What a message without an
+   * end has brought so far counts for the key; one that comes in too short pieces ends the socket.
+   */
+  read(bytes: number): void {
+    const more = bytes - this.#controlBytes
+    this.#controlBytes = 0
+    if (this.#hasEnded) {
+      this.#hasEnded = false
+      this.#arriving = null
+      this.#setArriving(0)
+    } else if (more > 0) {
+      this.#arriving ??= new PieceCount(BODY_PIECES)
+      if (this.#arriving.add(more)) this.#setArriving(this.#arrivingBytes + more + READ_BYTES)
+      else this.drop()
+    }
+  }
+
+  #setArriving(bytes: number): void {
+    if (bytes === this.#arrivingBytes) return
+    this.#deps.observer.hold(bytes - this.#arrivingBytes, this.key)
+    this.#arrivingBytes = bytes
   }
 
   #wait(message: ArrayBuffer): void {
@@ -269,15 +305,17 @@ export class SocketSession implements AnsweringSocket {
     this.#countIdle()
   }
 
-  /** Called when the client has sent a ping, which the library has answered. */
-  pinged(): void {
+  /** Called when the client has sent a ping with so many bytes, which the library has answered. */
+  pinged(bytes: number): void {
+    this.#controlBytes += CONTROL_HEAD_BYTES + bytes
     if (!this.#countIdle()) return
     this.#heard()
     this.#boundUnread()
   }
 
   /** Called when the client has sent a pong. */
-  ponged(): void {
+  ponged(bytes: number): void {
+    this.#controlBytes += CONTROL_HEAD_BYTES + bytes
     if (this.#countIdle()) this.#heard()
   }
 
@@ -331,6 +369,7 @@ export class SocketSession implements AnsweringSocket {
     this.#watch.cancel()
     this.#handshake.peer?.ended(true)
     this.#setUnsent(0)
+    this.#setArriving(0)
     this.#memory.clear()
     while (this.#nextWaiting() !== null);
     const running = this.#running

@@ -18,8 +18,8 @@ import { SocketMemories } from './socket-memory.ts'
 import { type Handshake, type MessageSocket, messageHead, SocketSession } from './socket-session.ts'
 
 /**
- * Largest message of a client. Fronts collect messages without counting them, so each key has a limited number of
- * sockets.
+ * Largest message of a client. Not every front tells what it has collected of a message, so each key has a limited
+ * number of sockets.
  */
 export const MESSAGE_MAX_BYTES = 4 * 1024 * 1024
 /**

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { loadFront } from '../../src/server/http-libraries.ts'
 import { addressBytes, addressText } from '../../src/server/node/address.ts'
 import type { ServerOptions } from '../../src/server/server.ts'
+import { until } from '../support/patience.ts'
 import { exchange, parseReplies, RawClient, request, turns } from '../support/raw-http.ts'
 import { INFERENCE, startFrontEnd } from './front-end.ts'
 
@@ -124,4 +125,85 @@ t.test('an address has the bytes and the text that the other front gives', async
     t.equal(Buffer.from(addressBytes(text)).toString('hex'), hex)
     t.equal(addressText(addressBytes(text)), shown)
   }
+})
+
+const CONTINUATION = 0
+const TEXT = 1
+const PING = 9
+const FINAL = 0x80
+const MEGABYTE = 1_048_576
+
+/** A frame of a client with a mask of zeros. `length`: as it is announced. */
+function frame(first: number, text: string, length = text.length): Buffer {
+  const head = Buffer.alloc(length < 126 ? 6 : 14)
+  head[0] = first
+  head[1] = 0x80 | (length < 126 ? length : 127)
+  if (length >= 126) head.writeBigUInt64BE(BigInt(length), 2)
+  return Buffer.concat([head, Buffer.from(text)])
+}
+
+async function openSocket(port: number): Promise<RawClient> {
+  const client = new RawClient(port)
+  const headers = {
+    Authorization: INFERENCE,
+    Connection: 'Upgrade',
+    Upgrade: 'websocket',
+    'Sec-WebSocket-Version': '13',
+    'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==',
+  }
+  await client.send(request('GET', '/v1/responses', headers))
+  await client.until(text => text.startsWith('HTTP/1.1 101 '))
+  return client
+}
+
+t.test('a message counts for its key while it arrives', async t => {
+  const front = await start(t)
+  const held = async () => (await front.metrics.unreadBytes.get()).values[0]?.value ?? 0
+  const client = await openSocket(front.port)
+  const holds = (bytes: number) =>
+    until(`${bytes} bytes`, async () => (await held()) >= bytes && (await held()) < bytes * 1.2)
+  const part = 'x'.repeat(MEGABYTE)
+  await client.send(frame(FINAL | TEXT, part, 3 * MEGABYTE))
+  await holds(MEGABYTE)
+  await client.send(part)
+  await holds(2 * MEGABYTE)
+  await client.send(part)
+  await client.until(text => text.includes('"error"'))
+  await until('nothing', async () => (await held()) === 0)
+  await client.send(frame(TEXT, part))
+  await client.send(frame(CONTINUATION, part))
+  for (let pings = 0; pings < 100; pings++) await client.send(frame(FINAL | PING, 'x'.repeat(125)))
+  await holds(2 * MEGABYTE)
+  client.destroy()
+  await until('nothing', async () => (await held()) === 0)
+  t.same(front.faults, [])
+})
+
+t.test('control frames and whole messages leave nothing behind', async t => {
+  const front = await start(t)
+  const client = await openSocket(front.port)
+  for (let round = 0; round < 100; round++) {
+    await client.send(frame(FINAL | PING, `${round}!`))
+    await client.until(text => text.includes(`${round}!`))
+    t.match((await front.metrics.unreadBytes.get()).values, [{ value: 0 }])
+  }
+  client.destroy()
+})
+
+t.test('a message in pieces of a few bytes ends its socket', async t => {
+  const front = await start(t)
+  const client = await openSocket(front.port)
+  await client.send(frame(FINAL | TEXT, '', MEGABYTE))
+  // The system may join some of them.
+  await until('the end', async () => {
+    if (!client.closed) await client.send('x')
+    await turns(1)
+    return client.closed
+  })
+  const fragments = await openSocket(front.port)
+  const wire = [frame(TEXT, 'x'), ...new Array<Buffer>(5_000).fill(frame(CONTINUATION, 'x'))]
+  await fragments.send(Buffer.concat(wire))
+  await fragments.untilClosed()
+  await until('nothing', async () => (await front.metrics.unreadBytes.get()).values[0]?.value === 0)
+  t.same(front.faults, [])
 })

@@ -40,7 +40,7 @@ t.test('a key above its share is refused, and the way out is said', async t => {
   control.holdUnread(1, key('a'))
   t.throws(() => control.enter(key('a'), 0, false), {
     code: 'rate_limit_exceeded',
-    message: /have not read 251 bytes of their answers: read them/,
+    message: /have not read 251 bytes of their answers, or not ended their messages: read or end them/,
     metadata: { limit: 'limits.bytesInFlightPerKey' },
     retryAfterSeconds: 1,
   })
@@ -116,7 +116,8 @@ t.test(
     control.holdUnread(100, key('a', 'other'))
     t.throws(() => control.enter(key('new'), 0, false), {
       code: 'rate_limit_exceeded',
-      message: /^Clients of this API key's organization have left most of the answers unread.*read them/,
+      message:
+        /^Clients of this API key's organization have left most of the answers unread.*read or end them/,
       retryAfterSeconds: 1,
     })
     t.equal(codeOf('a', 'other'), 'admitted')

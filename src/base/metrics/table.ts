@@ -213,7 +213,7 @@ export const METRICS = {
   unreadBytes: {
     kind: 'gauge',
     name: 'gateway_unread_bytes',
-    help: 'Bytes of answers that wait for their readers',
+    help: 'Bytes of answers that wait for their readers, and of WebSocket messages that are no requests yet',
     labels: [],
   },
   openSockets: {

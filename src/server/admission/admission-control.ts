@@ -59,8 +59,8 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   /**
-   * Counts bytes of answers that wait for their readers; negative when they have been sent. Without a key only
-   * documents are long, and all who ask for one share its bytes: they are no load.
+   * Counts bytes of answers that wait for their readers, and of messages that are not requests yet; negative when they
+   * have left. Without a key only documents are long, and all who ask for one share its bytes: they are no load.
    */
   holdUnread(bytes: number, key: Holder | null): void {
     this.deps.metrics.unreadBytes.inc(bytes)
@@ -110,12 +110,12 @@ export class AdmissionControl implements KeyedRequests {
     if (taken !== 'key-full' && taken !== 'organization-full') return
     const unread =
       taken === 'key-full'
-        ? `this API key have not read ${this.#unread.held(key)} bytes of their answers`
-        : "this API key's organization have left most of the answers unread that wait in the gateway"
+        ? `this API key have not read ${this.#unread.held(key)} bytes of their answers, or not ended their messages`
+        : "this API key's organization have left most of the answers unread, or messages without an end, that wait in the gateway"
     throw this.#shares.refusal(
       'key_unread',
       'bytesInFlightPerKey',
-      `Clients of ${unread}: read them, or close the connections`,
+      `Clients of ${unread}: read or end them, or close the connections`,
     )
   }
 

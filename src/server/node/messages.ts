@@ -11,6 +11,8 @@ import type { NodeConnection, RunningAnswer } from './connection.ts'
 import { headOf } from './head.ts'
 import { NodeSocket } from './socket.ts'
 
+/** Of one message. No client cuts a message into frames of less than a kilobyte. */
+const FRAGMENTS_MAX = MESSAGE_MAX_BYTES / 1024
 /** Maximum number of frames that a client sends before it sees the close frame; what follows is discarded unread. */
 const LATE_MAX = 200
 const KEY = /^[+/0-9A-Za-z]{22}==$/
@@ -41,6 +43,7 @@ export function createSocketServer(): WebSocketServer {
     noServer: true,
     clientTracking: false,
     perMessageDeflate: false,
+    maxFragments: FRAGMENTS_MAX,
     maxPayload: MESSAGE_MAX_BYTES,
   })
 }
@@ -120,8 +123,12 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
       if (messages.accepts()) sockets.guard(session, action)
     }
     socket.on('message', (data, isBinary) => guard(open => open.take(memoryOf(data), isBinary)))
-    socket.on('ping', () => guard(open => open.pinged()))
-    socket.on('pong', () => guard(open => open.ponged()))
+    socket.on('ping', ({ length }) => guard(open => open.pinged(length)))
+    socket.on('pong', ({ length }) => guard(open => open.ponged(length)))
+    // After the package's own listener: the frames of the read have been handled.
+    this.#socket.on('data', ({ length }: Buffer) => {
+      if (socket.readyState === socket.OPEN) sockets.guard(session, open => open.read(length))
+    })
     // An error also closes the socket, and that is reported.
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.closed(session))

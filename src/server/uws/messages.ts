@@ -55,8 +55,8 @@ export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
       handshake.session = sockets.opened(socket, handshake)
     },
     message: (socket, message, isBinary) => guard(socket, session => session.take(message, isBinary)),
-    ping: socket => guard(socket, session => session.pinged()),
-    pong: socket => guard(socket, session => session.ponged()),
+    ping: (socket, { byteLength }) => guard(socket, session => session.pinged(byteLength)),
+    pong: (socket, { byteLength }) => guard(socket, session => session.ponged(byteLength)),
     drain: socket => guard(socket, session => session.drained()),
     close(socket) {
       const { session } = socket.getUserData()
