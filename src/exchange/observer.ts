@@ -16,8 +16,8 @@ export interface Observer {
 
 /** One watched request. Exactly one of `end` and `drop` is called. */
 export interface Observation {
-  /** The same dependencies, with a transport whose calls are watched. */
-  within<Deps extends { readonly client: Transport }>(deps: Deps): Deps
+  /** The same transport, whose calls are watched. */
+  overheard(transport: Transport): Transport
   /** The request is over. */
   end(exchange: Exchange, end: ObservedEnd): void
   /** Forgets the request: another exchange answers it. Does nothing after `end`. */

@@ -100,12 +100,12 @@ const STAGES: readonly ExchangeStage<EmbedDeps, EmbeddingsExchange>[] = [
 
 /** Runs an embeddings call; never rejects. `recording` is null if no capture includes it. */
 export async function embed(
-  shared: EmbedDeps,
+  deps: EmbedDeps,
   call: EmbeddingsCall,
   recording: Observation | null,
 ): Promise<EmbeddingsOutcome> {
-  const deps = recording === null ? shared : recording.within(shared)
   const exchange = new EmbeddingsExchange(call, unixSeconds(deps.clock))
+  if (recording !== null) exchange.transport = recording.overheard(deps.client)
   let conclusion: Conclusion = null
   try {
     await runStages(STAGES, deps, exchange)
@@ -294,6 +294,7 @@ class EmbeddingsModelCall implements CallSubject<EmbeddingsFormat> {
       body: answer.body,
       debug: null,
       meter: null,
+      transport: exchange.transport,
     })
     answer.follow(attempt)
     return attempt

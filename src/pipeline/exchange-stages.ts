@@ -9,6 +9,7 @@ import type { Stage } from '../base/metrics/stages.ts'
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
 import type { Observation } from '../exchange/observer.ts'
 import { type RankingNotes, UNRANKED } from '../exchange/reasons.ts'
+import type { Transport } from '../providers/upstream/transport.ts'
 import { type Answer, DebugNotes } from './answer/answer.ts'
 import type { Guard, Guarding } from './guard/guard.ts'
 import type { Plan } from './plans.ts'
@@ -32,6 +33,8 @@ export class RoutedExchange extends Exchange {
   override ranking: RoutedNotes = UNROUTED
   /** Null if no capture includes it. */
   recording: Observation | null = null
+  /** The way to its providers; null: the usual one. */
+  transport: Transport | null = null
   /**
    * True if a batch service has taken its model call: it ends without accounting, and another exchange gets the reply.
    */

@@ -39,9 +39,9 @@ import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
 import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
 import { openServerTools, type ServerToolDeps } from './tool-calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './tool-calls/tool-ways.ts'
-import { recorded, tellRecorded } from './turn/captured-exchange.ts'
-import { collecting } from './turn/collection.ts'
+import { openRecording, tellRecorded } from './turn/captured-exchange.ts'
 import { answerEmpty } from './turn/empty-answer.ts'
+import { StoredTransport } from './turn/stored-transport.ts'
 import { noteCalls } from './turn/tool-call-quality.ts'
 import { runTurns, type TurnsDeps } from './turn/tool-loop.ts'
 
@@ -83,14 +83,14 @@ export interface GatewayDeps
   readonly captures?: Observer
 }
 
-export function createGateway(shared: GatewayDeps): Gateway {
-  const counter = new TokenCounter(shared)
+export function createGateway(deps: GatewayDeps): Gateway {
+  const counter = new TokenCounter(deps)
   return {
     respond(asked, sink) {
-      const exchange = open(shared, asked, sink, shared.plans?.of(asked) ?? null)
+      const exchange = open(deps, asked, sink, deps.plans?.of(asked) ?? null)
       const collected = asked.batch?.collected
-      let deps = collected === undefined ? shared : collecting(shared, collected)
-      if (shared.captures?.isIdle === false) deps = recorded(shared.captures, deps, exchange, asked)
+      if (collected !== undefined) exchange.transport = new StoredTransport(collected.reply)
+      if (deps.captures?.isIdle === false) openRecording(deps.captures, deps.client, exchange, asked)
       let running: void | Promise<void>
       try {
         running = runStages(phasesOf(exchange), deps, exchange)
@@ -103,9 +103,9 @@ export function createGateway(shared: GatewayDeps): Gateway {
         thrown => failed(deps, exchange, thrown),
       )
     },
-    answerEmpty: (call, sink) => answerEmpty(shared, call, sink),
-    embed: call => embed(shared, call, shared.captures?.isIdle === false ? shared.captures.open(call) : null),
-    count: call => countTokens(shared, counter, call),
+    answerEmpty: (call, sink) => answerEmpty(deps, call, sink),
+    embed: call => embed(deps, call, deps.captures?.isIdle === false ? deps.captures.open(call) : null),
+    count: call => countTokens(deps, counter, call),
   }
 }
 

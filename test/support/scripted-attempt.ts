@@ -170,7 +170,7 @@ export function startScripted(
       ? null
       : lessonsFor(format.dialect, relays)
   const debug = new DebugNotes(exchange)
-  const run = new Attempt(deps, exchange, record, { format, body: null, debug: null, meter })
+  const run = new Attempt(deps, exchange, record, { format, body: null, debug: null, transport: null, meter })
   const target = new AnswerTarget({
     clock: systemClock,
     exchange: Object.assign(exchange, { debug }),

@@ -49,15 +49,10 @@ export class Recording implements Observation {
     this.#startedMs = deps.clock.nowMs()
   }
 
-  /** The dependencies of the exchange, with a transport that is overheard. */
-  within<Deps extends { readonly client: Transport }>(deps: Deps): Deps {
-    const { client } = deps
+  overheard(transport: Transport): Transport {
     return {
-      ...deps,
-      client: {
-        start: (request: UpstreamRequest, handler: UpstreamHandler) => this.#start(client, request, handler),
-        close: () => client.close(),
-      },
+      start: (request: UpstreamRequest, handler: UpstreamHandler) => this.#start(transport, request, handler),
+      close: () => transport.close(),
     }
   }
 

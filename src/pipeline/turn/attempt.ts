@@ -49,6 +49,8 @@ interface AttemptTerms extends Pick<ReadingTerms, 'format' | 'body'> {
   readonly debug: DebugNotes | null
   /** Tracks the cost of the reply; null if the caller has no spending limit. */
   readonly meter: Meter | null
+  /** Null: the usual one. */
+  readonly transport: Transport | null
 }
 
 export class Attempt implements UpstreamHandler, MeteredReply {
@@ -62,6 +64,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   readonly #exchange: Exchange
   readonly #record: AttemptRecord
   readonly #debug: DebugNotes | null
+  readonly #transport: Transport
   /** Null if there is no spending limit. */
   readonly #metered: MeteredDeltas | null
   readonly #reply = Promise.withResolvers<Finish>()
@@ -83,6 +86,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#exchange = exchange
     this.#record = record
     this.#debug = terms.debug
+    this.#transport = terms.transport ?? deps.client
     this.#metered = meter === null ? null : new MeteredDeltas(meter, this)
     const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
     const take = this.#metered?.take ?? this.take
@@ -94,7 +98,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
    * @throws the reason of the exchange's signal, and GatewayError `overloaded`
    */
   run(request: UpstreamRequest, target: AttemptTarget): Promise<Finish> {
-    const { clock, client } = this.#deps
+    const { clock } = this.#deps
+    const transport = this.#transport
     const { signal, watch } = this.#exchange
     const record = this.#record
     if (signal.aborted) throw signal.reason
@@ -111,7 +116,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       watch.enter('upstream_first_byte', this.#sentMs)
       this.#debug?.note('adapter_request', clock, watch.startedMs)
     }
-    this.#call = request.body === '' ? client.start(request, this) : client.start(request, this, this.#sentMs)
+    this.#call =
+      request.body === '' ? transport.start(request, this) : transport.start(request, this, this.#sentMs)
     return this.#reply.promise
   }
 

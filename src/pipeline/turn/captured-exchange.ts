@@ -6,22 +6,22 @@
 import type { GatewayError } from '../../base/errors.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
 import type { Observation, Observer } from '../../exchange/observer.ts'
+import type { Transport } from '../../providers/upstream/transport.ts'
 import type { Outcome } from '../answer/answer.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
-import type { ModelCallDeps } from './model-call.ts'
 
-/** The dependencies of an exchange, with its transport observed if a capture includes it. */
-export function recorded<Deps extends ModelCallDeps>(
+/** Opens the recording of an exchange, if a capture includes it. */
+export function openRecording(
   captures: Observer,
-  deps: Deps,
+  client: Transport,
   exchange: RunningExchange,
-  asked: ClientRequest,
-): Deps {
-  const recording = captures.open(asked)
-  if (recording === null) return deps
+  request: ClientRequest,
+): void {
+  const recording = captures.open(request)
+  if (recording === null) return
   exchange.recording = recording
   exchange.answer.isRead = true
-  return recording.within(deps)
+  exchange.transport = recording.overheard(exchange.transport ?? client)
 }
 
 /** Reports the end of an exchange, and creates its record. */

@@ -50,13 +50,12 @@ import {
   type RetryBudget,
   type Waiting,
 } from './retry.ts'
+import { NO_REQUEST } from './stored-transport.ts'
 
 export interface ModelCallDeps extends AttemptDeps {
   /** Opens keys; a promise only if a key is not in memory. Fails with a GatewayError. */
   readonly providerKeys: ProviderKeys
   readonly requests: Pick<ProviderRequests, 'encode' | 'address' | 'endUserOf'>
-  /** Null: outcomes say nothing about the health of endpoints now. Absent: routing's health is used. */
-  readonly health?: null
   readonly routing: Routing
   readonly retries: RetryBudget
   readonly visibleStreams: VisibleStreams
@@ -180,7 +179,9 @@ function runAttempt<Terms, Then>(
   const { credential, endpoint } = candidate
   const record = openRecord(candidate, bill.turns)
   const running: RunningAttempt<Terms> = { candidate, record, race, terms: null, figures: NOTHING_SAID }
-  if (deps.health !== null && !beginHealth(call, candidate, record))
+  const collected = exchange.batch?.collected
+  // A stored reply says nothing about the health of its endpoint now.
+  if (collected === undefined && !beginHealth(call, candidate, record))
     return resolved(() => ended({ asked: candidate, error: null }))
   record.startedMs = record.health?.beganMs ?? deps.clock.monotonicMs()
   const isBeside = race?.isRunning === true
@@ -190,7 +191,11 @@ function runAttempt<Terms, Then>(
   let outcome: Unanswered | Promise<Finish | Unanswered>
   try {
     const key =
-      credential === null ? deps.providerKeys.shared(endpoint) : deps.providerKeys.own(credential, endpoint)
+      collected !== undefined
+        ? collected.providerKey
+        : credential === null
+          ? deps.providerKeys.shared(endpoint)
+          : deps.providerKeys.own(credential, endpoint)
     outcome =
       key instanceof Promise
         ? key.then(opened => prepare(call, running, opened))
@@ -229,6 +234,7 @@ function send<Terms>(
   if (signal.aborted) throw signal.reason
   // Nothing is encoded if the thread's memory is already full.
   if (!held.hold(0)) throw overloaded()
+  if (batch?.collected !== undefined) return receive(call, running, terms, NO_REQUEST)
   const wire = subject.encode(record, terms)
   if (batch !== undefined && subject.submits?.(record, terms, wire) === true) {
     exchange.isSubmitted = true

@@ -186,6 +186,7 @@ class TurnCall implements CallSubject<TurnTerms> {
         calls === null && fitted === null && !exchange.answer.live && isUnseen(exchange, record.endpoint),
       debug: exchange.request.debug?.timings === true ? exchange.debug : null,
       meter: limit?.meter ?? null,
+      transport: exchange.transport,
     })
   }
 
