@@ -50,12 +50,14 @@ export class LocalCounters implements Counters {
   }
 
   give(entries: readonly CounterEntry[], used: readonly number[]): void {
+    const nowMs = this.#options.clock.monotonicMs()
     for (const [index, { id, amount }] of entries.entries()) {
       const count = this.#counts.get(id)
       if (count === undefined) continue
       count.total += (used[index] ?? 0) - amount
       count.reserved -= amount
       count.gives++
+      count.usedMs = nowMs
     }
   }
 

@@ -7,11 +7,15 @@
  * reservations are dropped, and the ledger has its spending. One Redis server, not a cluster, because an operation
  * touches several keys.
  *
- * Redis may lose its data while requests run: it is flushed, or a replica without data takes over. A node takes from a
- * counter only while its own field is there, so whatever it sent before the loss changes nothing after it. It then
- * writes what it has reserved, as it knows it, and until every node that was alive before the loss has done so, nobody
- * reserves money. Each connection has a node name of its own, so commands of a lost connection that Redis reads late
- * change nothing either.
+ * Redis may lose its data while requests run: it is flushed, or a replica without data takes over. A money counter then
+ * begins again with readings of the ledger. A reading has all that the reading node has spent, as it ships its records
+ * first, and of others an unknown part, so nothing can be added to it. Until every node has read:
+ *
+ * - the counter has field `l`, the highest reading, in place of `s`, and nobody reserves money in it;
+ * - a node that has to read is awaited, or has field `?name` in place of `name`; a reply that ends makes it so again.
+ *
+ * Then `l` is the used amount, exactly, and becomes `s`. Each connection has a node name of its own, so commands of a
+ * lost connection that Redis reads late change nothing.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../../base/clock.ts'
@@ -21,19 +25,45 @@ import { openRedis, type Redis } from '../../storage/redis.ts'
 import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
 import { IDLE_MS, type LocalCounters } from './local-counters.ts'
 
-/** Reads a counter into `used`, `reserved` (by others) and `own`; drops the reservations of dead nodes. */
-const READ = `
-local function read(key, node, alive)
+/** A name is alive until its heartbeat expires or its node has another one, and awaited until a time of its own. */
+const NAMES = `
+local function lives(alive, name) return redis.call('GET', alive .. name) == '1' end
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function await(awaited, name, ms)
+  redis.call('ZADD', awaited, now() + ms, name)
+  redis.call('PEXPIRE', awaited, ms)
+end
+`
+
+/**
+ * Reads a counter into `used`, `reserved` (by others), `own` (nil if the node has to read the ledger), whether the
+ * counter has begun, and whether reservations of dead nodes were dropped. It begins when no node has to read any more.
+ */
+const READ = `${NAMES}
+local function read(key, node, alive, awaited)
   local fields = redis.call('HGETALL', key)
-  local used, reserved, own, died = nil, 0, nil, false
+  local used, reading, reserved, own, isBehind, died = nil, nil, 0, nil, false, false
   for at = 1, #fields, 2 do
     local name, amount = fields[at], tonumber(fields[at + 1])
+    local owner = string.match(name, '[^?]+')
     if name == 's' then used = amount
+    elseif name == 'l' then reading = amount
     elseif name == node then own = amount
-    elseif redis.call('EXISTS', alive .. name) == 1 then reserved = reserved + amount
+    elseif owner == node then isBehind = true
+    elseif lives(alive, owner) then
+      reserved = reserved + amount
+      isBehind = isBehind or owner ~= name
     else redis.call('HDEL', key, name); died = died or amount > 0 end
   end
-  return used, reserved, own, died
+  if reading and not isBehind and not died and redis.call('ZCOUNT', awaited, now(), '+inf') == 0 then
+    used = reading
+    redis.call('HSET', key, 's', redis.call('HGET', key, 'l'))
+    redis.call('HDEL', key, 'l')
+  end
+  return used or reading, reserved, own, used ~= nil, died
 end
 local function whole(number) return string.format('%.0f', number) end
 `
@@ -47,26 +77,25 @@ const READ_AGAIN = -4
 /**
  * KEYS counters; ARGV node, prefix of the heartbeats, key of the awaited nodes, then for each counter amount, ceiling,
  * milliseconds to keep it, and 1 when it begins with the ledger. Returns 0 when all was taken, the number of the
- * counter that did not fit, -1 when counters have to be aligned with the ledger first, or -3 when nodes are awaited;
- * then for each counter its total before (-1 for those to align), and for each its used amount. Only -2 if Redis does
- * not know the node.
+ * counter that did not fit, -1 when counters have to be aligned with the ledger first, or -3 when other nodes have to
+ * read it; then for each counter its total before (-1 for those to align), and for each its used amount. Only -2 if
+ * Redis does not know the node.
  */
 const TAKE = `${READ}
-local node, alive = ARGV[1], ARGV[2]
-if redis.call('EXISTS', alive .. node) == 0 then return { -2 } end
-local awaited = redis.call('EXISTS', ARGV[3]) == 1
+local node, alive, awaited = ARGV[1], ARGV[2], ARGV[3]
+if not lives(alive, node) then return { -2 } end
 local answer, unsure, refused = {}, false, 0
 for i, key in ipairs(KEYS) do
   local at = 3 + (i - 1) * 4
   local amount, isMoney = tonumber(ARGV[at + 1]), ARGV[at + 4] == '1'
-  local used, reserved, own, died = read(key, node, alive)
+  local used, reserved, own, begun, died = read(key, node, alive, awaited)
   local total = (used or 0) + reserved + (own or 0)
   if isMoney and (used == nil or own == nil or died) then
     unsure = true
     total = -1
   elseif amount > 0 then
     if refused <= 0 and total + amount > tonumber(ARGV[at + 2]) then refused = i
-    elseif refused == 0 and awaited and isMoney then refused = -3 end
+    elseif refused == 0 and isMoney and not begun then refused = -3 end
   end
   answer[i] = total
   answer[#KEYS + i] = used or 0
@@ -81,57 +110,62 @@ end
 return { 0, unpack(answer) }`
 
 /**
- * KEYS counters; ARGV node, then for each counter the taken amount, the used part of it, and 1 when it begins with the
- * ledger. Returns the numbers of the counters whose used amount was not changed, because they do not know the node or
- * have not begun.
+ * KEYS counters; ARGV node, prefix of the heartbeats, key of the awaited nodes, then for each counter the taken amount,
+ * the used part of it, and 1 when it begins with the ledger. Returns the numbers of the counters that did not count the
+ * used part, because they have not begun or do not know the node: it has to read the ledger.
  */
 const GIVE = `${READ}
-local unknown = {}
+local node, alive, awaited = ARGV[1], ARGV[2], ARGV[3]
+local uncounted = {}
 for i, key in ipairs(KEYS) do
-  local own, at = redis.call('HGET', key, ARGV[1]), 1 + (i - 1) * 3
-  if own then redis.call('HSET', key, ARGV[1], whole(math.max(0, tonumber(own) - tonumber(ARGV[at + 1])))) end
-  if own and (ARGV[at + 3] == '0' or redis.call('HEXISTS', key, 's') == 1) then
+  local own, at = redis.call('HGET', key, node), 3 + (i - 1) * 3
+  local rest = whole(math.max(0, tonumber(own or 0) - tonumber(ARGV[at + 1])))
+  local isMoney = ARGV[at + 3] == '1'
+  if own and (not isMoney or redis.call('HEXISTS', key, 's') == 1 or select(4, read(key, node, alive, awaited))) then
+    redis.call('HSET', key, node, rest)
     redis.call('HINCRBY', key, 's', ARGV[at + 2])
-  else unknown[#unknown + 1] = i end
-end
-return unknown`
-
-/**
- * KEYS one counter, the awaited nodes; ARGV node, prefix of the heartbeats, spending in the ledger, 1 if reservations
- * were given back since the ledger was read, reserved amount of the node, 1 if that holds although Redis has another
- * one, milliseconds to keep it, milliseconds to await nodes, and the nodes to await if the counter is missing. Returns
- * the total, which is at least the spending in the ledger; -2 if Redis does not know the node; -4 if neither the ledger
- * nor the counter may have what was given back, so that the ledger has to be read again.
- */
-const ALIGN = `${READ}
-local key, awaited, node, alive = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-if redis.call('EXISTS', alive .. node) == 0 then return -2 end
-local spent, own = tonumber(ARGV[3]), tonumber(ARGV[5])
-local used, reserved, written = read(key, node, alive)
-if ARGV[4] == '1' and (used == nil or not written) then return -4 end
-if written and ARGV[6] == '0' then own = written end
-if used == nil then
-  for at = 9, #ARGV do
-    if ARGV[at] ~= node then
-      redis.call('SADD', awaited, ARGV[at])
-      redis.call('PEXPIRE', awaited, ARGV[8])
+  elseif isMoney then
+    uncounted[#uncounted + 1] = i
+    if redis.call('EXISTS', key) == 1 then
+      redis.call('HSETNX', key, '?' .. node, rest)
+      redis.call('HDEL', key, node)
     end
   end
 end
-used = math.max(used or 0, spent)
-redis.call('HSET', key, 's', whole(used), node, whole(own))
+return uncounted`
+
+/**
+ * KEYS one counter, the awaited nodes, the nodes; ARGV node, prefix of the heartbeats, spending in the ledger, 1 if
+ * reservations were given back since the ledger was read, reserved amount of the node, 1 if that holds although Redis
+ * has another one, milliseconds to keep it, 1 if all nodes have to read the ledger should the counter be missing, and
+ * milliseconds to await them. Returns the total, which is at least the spending in the ledger; -2 if Redis does not know
+ * the node; -4 if what was given back may be in neither, so that the ledger has to be read again.
+ */
+const ALIGN = `${READ}
+local key, awaited, node, alive = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+if not lives(alive, node) then return -2 end
+local used, _, written, begun = read(key, node, alive, awaited)
+if ARGV[4] == '1' and not written then return -4 end
+if used == nil and ARGV[8] == '1' then
+  for _, name in ipairs(redis.call('SMEMBERS', KEYS[3])) do
+    if name ~= node and lives(alive, name) then await(awaited, name, ARGV[9]) end
+  end
+end
+redis.call('HSET', key, begun and 's' or 'l', whole(math.max(used or 0, tonumber(ARGV[3]))))
+if not written or ARGV[6] == '1' then redis.call('HSET', key, node, ARGV[5]) end
+redis.call('HDEL', key, '?' .. node)
 redis.call('PEXPIRE', key, ARGV[7])
-return used + reserved + own`
+local total, reserved, own = read(key, node, alive, awaited)
+return total + reserved + own`
 
 /**
  * Makes the node known, with everything that it has reserved. KEYS nodes, awaited nodes, generation of the data, then
  * counters; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows, a new one,
  * the number of former names of the node and these, the number of its peers and these, then for each counter the
- * reserved amount and milliseconds to keep it. If the data was lost, the node itself is awaited too. Returns the
- * generation.
+ * reserved amount and milliseconds to keep it. If the data was lost, the node itself is awaited too. In counters that
+ * have not begun the node has to read the ledger. Returns the generation.
  */
-const ENTER = `
-local node, alive, ms = ARGV[1], ARGV[2], ARGV[3]
+const ENTER = `${NAMES}local node, alive, ms = ARGV[1], ARGV[2], ARGV[3]
 local generation = redis.call('GET', KEYS[3])
 local lost = ARGV[4] ~= '' and generation ~= ARGV[4]
 if not generation then
@@ -143,29 +177,25 @@ for n = 1, tonumber(ARGV[at]) do former[n] = ARGV[at + n] end
 at = at + #former + 1
 for n = 1, tonumber(ARGV[at]) do
   local peer = ARGV[at + n]
-  if lost and redis.call('EXISTS', alive .. peer) == 0 then
-    redis.call('SADD', KEYS[2], peer)
-    redis.call('PEXPIRE', KEYS[2], ms)
-  end
+  if lost and redis.call('EXISTS', alive .. peer) == 0 then await(KEYS[2], peer, ms) end
 end
 at = at + tonumber(ARGV[at])
 for i = 4, #KEYS do
-  redis.call('HSET', KEYS[i], node, ARGV[at + 1])
-  for _, name in ipairs(former) do redis.call('HDEL', KEYS[i], name) end
+  local begun = redis.call('HEXISTS', KEYS[i], 's') == 1
+  for _, name in ipairs(former) do redis.call('HDEL', KEYS[i], name, '?' .. name) end
+  redis.call('HDEL', KEYS[i], node, '?' .. node)
+  redis.call('HSET', KEYS[i], begun and node or '?' .. node, ARGV[at + 1])
   redis.call('PEXPIRE', KEYS[i], ARGV[at + 2])
   at = at + 2
 end
 for _, name in ipairs(former) do
-  redis.call('DEL', alive .. name)
+  redis.call('SET', alive .. name, '0', 'PX', ms)
   redis.call('SREM', KEYS[1], name)
-  redis.call('SREM', KEYS[2], name)
+  redis.call('ZREM', KEYS[2], name)
 end
 redis.call('SET', alive .. node, '1', 'PX', ms)
 redis.call('SADD', KEYS[1], node)
-if lost then
-  redis.call('SADD', KEYS[2], node)
-  redis.call('PEXPIRE', KEYS[2], ms)
-end
+if lost then await(KEYS[2], node, ms) end
 return generation`
 
 /**
@@ -175,8 +205,7 @@ return generation`
  * 1 if the node is still awaited, the numbers of those counters, and the nodes that are alive or awaited; only -2 if
  * Redis does not know the node, or has lost its data.
  */
-const BEAT = `
-local node, alive = ARGV[1], ARGV[2]
+const BEAT = `${NAMES}local node, alive = ARGV[1], ARGV[2]
 if redis.call('GET', KEYS[3]) ~= ARGV[4] then return { -2 } end
 if redis.call('PEXPIRE', alive .. node, ARGV[3]) == 0 then return { -2 } end
 local missing, names = {}, {}
@@ -185,12 +214,13 @@ for i = 4, #KEYS do
   else redis.call('PEXPIRE', KEYS[i], ARGV[i + 2]) end
 end
 for _, name in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-  if redis.call('EXISTS', alive .. name) == 1 then names[#names + 1] = name
+  if lives(alive, name) then names[#names + 1] = name
   else redis.call('SREM', KEYS[1], name) end
 end
-if #missing == 0 and ARGV[5] == '1' then redis.call('SREM', KEYS[2], node) end
-for _, name in ipairs(redis.call('SMEMBERS', KEYS[2])) do names[#names + 1] = name end
-local answer = { #missing, redis.call('SISMEMBER', KEYS[2], node) }
+if #missing == 0 and ARGV[5] == '1' then redis.call('ZREM', KEYS[2], node) end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now())
+for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do names[#names + 1] = name end
+local answer = { #missing, redis.call('ZSCORE', KEYS[2], node) and 1 or 0 }
 for _, number in ipairs(missing) do answer[#answer + 1] = number end
 for _, name in ipairs(names) do answer[#answer + 1] = name end
 return answer`
@@ -216,14 +246,14 @@ const BEAT_MAX_MS = 1_000
 const AFTER_END_MS = 60_000
 /** Older spending is in the ledger. */
 const RECENT_MS = 60_000
-/**
- * A counter may need alignment, and again if a node dies or a reply ends meanwhile; further tries are left to the next
- * request.
- */
+/** A reply may end while the ledger is read. */
 const TRIES = 3
-/** A request waits for awaited nodes as long as its thread waits for the answer, and then counts as one that did not fit. */
-const AWAIT_AGAIN_MS = 100
-const AWAIT_TRIES = 15
+/**
+ * A request asks so often, and waits where others have to read the ledger: as long as its thread waits for the answer.
+ * Then it counts as one that did not fit.
+ */
+const ASK_TRIES = 18
+const ASK_AGAIN_MS = 100
 
 interface Script {
   readonly text: string
@@ -256,10 +286,11 @@ export class RedisCounters implements Counters {
    * periods.
    */
   readonly #diverged = new Map<string, number>()
+  /** Counters for which this instance has to read the ledger; the others wait for it. */
+  readonly #behind = new Map<string, CounterEntry>()
   readonly #alignments = new SingleFlight<void>()
   readonly #entering = new SingleFlight<void>()
-  /** True after a loss, until Redis has everything that is known here. */
-  #isReturning = false
+  readonly #catchingUp = new SingleFlight<void>()
   #heartbeat: Timer | null = null
   #closed = false
 
@@ -292,7 +323,7 @@ export class RedisCounters implements Counters {
   take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     if (!this.#redis.isReady) return this.#takeLocally(entries)
     const diverged = entries.filter(entry => this.#diverged.has(entry.id))
-    if (diverged.length === 0) return this.#ask(entries, TRIES, AWAIT_TRIES)
+    if (diverged.length === 0) return this.#ask(entries, ASK_TRIES)
     // The local share is good enough; the request does not wait for the ledger.
     for (const entry of diverged) this.#align(entry).catch(() => undefined)
     return this.#takeLocally(entries)
@@ -310,12 +341,10 @@ export class RedisCounters implements Counters {
     }
     if (given.length === 0) return
     const keys = given.map(({ id }) => prefix + id)
-    this.#run(SCRIPTS.give, keys, amounts).then(
-      unknown => {
-        const numbers = unknown as readonly number[]
-        if (numbers.length === 0) return
-        const missing = numbers.flatMap(number => given[number - 1] ?? [])
-        this.#alignSoon(missing).catch(() => undefined)
+    this.#run(SCRIPTS.give, keys, [this.#heartbeatPrefix, this.#awaitedKey, ...amounts]).then(
+      uncounted => {
+        const numbers = uncounted as readonly number[]
+        if (numbers.length > 0) this.#catchUp(numbers.flatMap(number => given[number - 1] ?? []))
       },
       () => this.#markDiverged(given),
     )
@@ -334,7 +363,7 @@ export class RedisCounters implements Counters {
     this.#redis.close()
   }
 
-  async #ask(entries: readonly CounterEntry[], tries: number, awaitTries: number): Promise<Taking> {
+  async #ask(entries: readonly CounterEntry[], tries: number): Promise<Taking> {
     const { local, prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     let reply: readonly number[]
@@ -353,13 +382,10 @@ export class RedisCounters implements Counters {
           ]),
         ],
       )) as readonly number[]
-      if (reply[0] === ENTER_FIRST) await this.#enter()
     } catch {
       return this.#takeLocally(entries)
     }
     const [code = ALIGN_FIRST, ...amounts] = reply
-    if (code === ENTER_FIRST)
-      return tries === 0 ? this.#takeLocally(entries) : this.#askAgain(entries, tries - 1, awaitTries)
     const rooms = entries.map((entry, index) => ({
       used: amounts[entries.length + index] ?? 0,
       total: amounts[index] ?? -1,
@@ -371,20 +397,17 @@ export class RedisCounters implements Counters {
       if (total >= 0) local.observe(entry, total + taken, taken)
     }
     if (code >= 0) return { exceeded: code === 0 ? null : code - 1, rooms }
-    if (code === AWAITED) {
-      if (awaitTries === 0)
-        return { exceeded: entries.findIndex(({ amount, origin }) => amount > 0 && origin !== null), rooms }
-      await new Promise<void>(resolve => clock.after(AWAIT_AGAIN_MS, resolve))
-      return this.#askAgain(entries, tries, awaitTries - 1)
+    if (tries === 0) {
+      const exceeded = entries.findIndex(({ amount, origin }) => amount > 0 && origin !== null)
+      return exceeded === -1 ? this.#takeLocally(entries) : { exceeded, rooms }
     }
-    if (tries === 0) return this.#takeLocally(entries)
-    const unsure = entries.filter((_, index) => rooms[index]?.total === -1)
-    await Promise.all(unsure.map(entry => this.#align(entry)))
-    return this.#askAgain(entries, tries - 1, awaitTries)
-  }
-
-  #askAgain(entries: readonly CounterEntry[], tries: number, awaitTries: number): Taking | Promise<Taking> {
-    return this.#redis.isReady ? this.#ask(entries, tries, awaitTries) : this.#takeLocally(entries)
+    if (code === AWAITED) await new Promise<void>(resolve => clock.after(ASK_AGAIN_MS, resolve))
+    else if (code === ENTER_FIRST) await this.#enter().catch(() => undefined)
+    else {
+      const unsure = entries.filter((_, index) => rooms[index]?.total === -1)
+      await Promise.all(unsure.map(entry => this.#align(entry)))
+    }
+    return this.#redis.isReady ? this.#ask(entries, tries - 1) : this.#takeLocally(entries)
   }
 
   #takeLocally(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
@@ -403,11 +426,19 @@ export class RedisCounters implements Counters {
     for (const [id, endsMs] of this.#diverged) if (endsMs + AFTER_END_MS < nowMs) this.#diverged.delete(id)
   }
 
-  /** Aligns counters for which no request waits. */
-  async #alignSoon(entries: readonly CounterEntry[]): Promise<void> {
-    await Promise.all(entries.map(entry => this.#align(entry)))
-    // Others may await this instance.
-    await this.#beat()
+  /** Reads the ledger for these counters, until no other instance has to wait for it. */
+  #catchUp(entries: readonly CounterEntry[]): void {
+    for (const entry of entries) this.#behind.set(entry.id, { ...entry, amount: 0 })
+    if (this.#behind.size === 0) return
+    // After a failure the next heartbeat goes on.
+    this.#catchingUp.run('', () => this.#catchUpNow()).catch(() => undefined)
+  }
+
+  async #catchUpNow(): Promise<void> {
+    while (this.#behind.size > 0) {
+      await Promise.all([...this.#behind.values()].map(entry => this.#align(entry)))
+      await this.#beat()
+    }
   }
 
   /** Rejects if the ledger cannot be read. If Redis cannot be written, the counter stays diverged. */
@@ -441,7 +472,7 @@ export class RedisCounters implements Counters {
       const total = Number(
         await this.#run(
           SCRIPTS.align,
-          [prefix + id, this.#awaitedKey],
+          [prefix + id, this.#awaitedKey, `${prefix}nodes`],
           [
             this.#heartbeatPrefix,
             String(spent),
@@ -449,9 +480,9 @@ export class RedisCounters implements Counters {
             String(Math.max(0, local.reserved(id))),
             diverged ? '1' : '0',
             String(keepMs(entry, clock.nowMs())),
+            // Others may have spent or reserved in a counter that was there before.
+            local.has(id) ? '1' : '0',
             String(this.#aliveMs),
-            // Others may have reserved in a counter that was there before.
-            ...(local.has(id) ? this.#peers : []),
           ],
         ),
       )
@@ -474,14 +505,14 @@ export class RedisCounters implements Counters {
   }
 
   async #enterNow(): Promise<void> {
-    const { local, prefix, clock } = this.#options
+    const { prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     // Each command before this one was answered, or changes nothing any more: what is reserved is known exactly.
-    const reservations = local.reservations()
+    const open = this.#openCounters()
     const former = [...this.#formerNames]
     const generation = await this.#run(
       SCRIPTS.enter,
-      [...this.#nodeKeys, ...reservations.map(({ id }) => prefix + id)],
+      [...this.#nodeKeys, ...open.map(({ id }) => prefix + id)],
       [
         this.#heartbeatPrefix,
         String(this.#aliveMs),
@@ -491,21 +522,17 @@ export class RedisCounters implements Counters {
         ...former,
         String(this.#peers.length),
         ...this.#peers,
-        ...reservations.flatMap(entry => [String(entry.amount), String(keepMs(entry, nowMs))]),
+        ...open.flatMap(entry => [String(entry.amount), String(keepMs(entry, nowMs))]),
       ],
     )
-    const wasLost = this.#generation !== '' && this.#generation !== String(generation)
     this.#generation = String(generation)
     this.#formerNames = this.#formerNames.filter(name => !former.includes(name))
-    if (wasLost) {
-      // The latest spending of this instance may be in no counter, and not in the ledger yet.
-      this.#isReturning = true
-      const recent = local.inUse(RECENT_MS)
-      await Promise.all(recent.map(entry => this.#align(entry))).finally(() => {
-        this.#isReturning = false
-      })
-    }
     await this.#beat()
+  }
+
+  /** Money counters in which this instance has reserved something, or has to read the ledger. */
+  #openCounters(): CounterEntry[] {
+    return [...this.#behind.values(), ...this.#options.local.reservations()]
   }
 
   /** After an outage: other instances have to count what was spent here meanwhile. */
@@ -519,11 +546,10 @@ export class RedisCounters implements Counters {
 
   /** Renews the heartbeat. If others await this instance, it looks through all its recent counters. */
   async #beat(): Promise<void> {
-    const { local } = this.#options
-    const isAwaited = await this.#beatFor(local.reservations(), false)
+    const isAwaited = await this.#beatFor(this.#openCounters(), false)
     // Counters without reservations count too: their latest spending may not be in the ledger yet.
-    if (isAwaited && !this.#isReturning)
-      await this.#beatFor([...local.reservations(), ...local.inUse(RECENT_MS)], true)
+    if (isAwaited)
+      await this.#beatFor([...this.#openCounters(), ...this.#options.local.inUse(RECENT_MS)], true)
   }
 
   /** True if others await this instance. `isAll`: there are no counters that others could miss. */
@@ -543,13 +569,14 @@ export class RedisCounters implements Counters {
     )) as readonly (number | string)[]
     const [count = ENTER_FIRST, isAwaited, ...rest] = reply
     if (count === ENTER_FIRST) throw new Error('redis has lost its data')
-    const missing = rest.slice(0, Number(count)).flatMap(number => counters[Number(number) - 1] ?? [])
     this.#peers = rest
       .slice(Number(count))
       .map(String)
       .filter(name => name !== this.#node)
-    if (missing.length > 0) this.#alignSoon(missing).catch(() => undefined)
-    return isAwaited === 1 && missing.length === 0
+    const missing = rest.slice(0, Number(count)).flatMap(number => counters[Number(number) - 1] ?? [])
+    for (const { id } of counters) this.#behind.delete(id)
+    this.#catchUp(missing)
+    return isAwaited === 1
   }
 
   get #heartbeatPrefix(): string {

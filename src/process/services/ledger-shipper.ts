@@ -92,6 +92,8 @@ class SpoolShipper implements LedgerShipper {
   readonly #watchers = new Set<{ see(records: readonly UsageRecord[]): void }>()
   #timer: Timer | null = null
   #running: Promise<void> | null = null
+  /** The shipment that has not begun yet. */
+  #next: Promise<boolean> | null = null
   #abandonedMs = Number.NEGATIVE_INFINITY
   #refusal: unknown = null
   #closed = false
@@ -128,13 +130,14 @@ class SpoolShipper implements LedgerShipper {
     this.#gone.add(writer)
   }
 
-  async ship(): Promise<boolean> {
-    await this.#running
+  ship(): Promise<boolean> {
     let whole = false
-    await this.#exclusively(async () => {
+    // One that has begun may be past the newest records.
+    this.#next ??= this.#exclusively(async () => {
+      this.#next = null
       whole = await this.#shipAll()
-    })
-    return whole
+    }).then(() => whole)
+    return this.#next
   }
 
   async close(): Promise<void> {

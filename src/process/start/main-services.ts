@@ -20,7 +20,6 @@ import { placeOf } from '../../storage/data-folder.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../../storage/invalidation/feed.ts'
 import { openRedisCarrier } from '../../storage/invalidation/redis.ts'
-import { SingleFlight } from '../../storage/invalidation/single-flight.ts'
 import { openStore } from '../../storage/open.ts'
 import { RedisPins } from '../../storage/session-affinity/redis-affinity.ts'
 import type { Store } from '../../storage/store.ts'
@@ -289,12 +288,11 @@ interface CountingOptions {
 /** @throws StoreError */
 async function startCounting({ config, shipper, clock, log }: CountingOptions): Promise<Counting> {
   const store = await openStore(config.storage.url, { wait: false })
-  const shipments = new SingleFlight<void>()
   const counters = new SharedCounters({
     redis: config.redis.url === null ? null : { url: config.redis.url, prefix: config.redis.prefix },
     nodes: config.quotas.nodes,
     // Records that an earlier process left in the spool are spending too.
-    spending: createSpending(store, () => shipments.run('spool', async () => void (await shipper.ship()))),
+    spending: createSpending(store, async () => void (await shipper.ship())),
     silenceMs: config.redis.silenceMs,
     clock,
     log,

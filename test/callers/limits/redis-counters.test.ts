@@ -13,6 +13,8 @@ import { TestClock } from '../../support/test-clock.ts'
 
 /** For what comes in a moment on a machine that is not busy; a late answer of Redis is no silence either. */
 const PATIENCE_MS = 60_000
+/** No test waits until an instance counts as dead. */
+const ALIVE_MS = 600_000
 /** After this a Redis that says nothing counts as away, where a test is about that. */
 const SILENCE_MS = 50
 
@@ -144,8 +146,7 @@ t.test(
       ...systemClock,
       after: (ms, callback) => systemClock.after(ms, () => killed || callback()),
     }
-    const aliveMs = 600_000
-    const dead = instance(t, redis, books, { aliveMs, clock })
+    const dead = instance(t, redis, books, { aliveMs: ALIVE_MS, clock })
     t.ok(await ready(dead))
     t.equal(await dead.take([money(10, 10)]), null)
     // As if it had been killed: its connection is gone, nothing follows, and it took no leave.
@@ -161,7 +162,7 @@ t.test(
     books.spent = 3
     t.match(await living.take([money(7, 10)]), { index: 0, total: 13 }, 'until then it counts as alive')
     const left = Number(await ask('PTTL', sign))
-    t.ok(left > 0 && left <= aliveMs, `which ends by itself in ${left} ms`)
+    t.ok(left > 0 && left <= ALIVE_MS, `which ends by itself in ${left} ms`)
     await ask('PEXPIRE', sign, '1')
     t.ok(await eventually(async () => (await living.take([money(7, 10)])) === null, PATIENCE_MS))
     t.match(await living.take([money(1, 10)]), { index: 0, total: 10 }, 'the ledger was read again')
@@ -392,7 +393,7 @@ t.test('replies that end while a missing counter is made anew are counted once',
     one.give(second, [20])
     late.open()
     await waitFor(clock, asking)
-    const spent = async (): Promise<number> => Number(await ask('HGET', 'test:usd/k', 's'))
+    const spent = async () => (await waitFor(clock, one.take([money(100, 100)])))?.total
     t.ok(await eventually(async () => (await spent()) === 60, PATIENCE_MS), lost)
     t.match(await waitFor(clock, one.take([money(41, 100)])), { total: 60 })
   }
@@ -403,20 +404,21 @@ async function twoWithReservations(t: Test) {
   const redis = await ownRedis(t)
   await redis.start()
   const books = newBooks(10)
-  /** What the second instance has spent; it is in the ledger as soon as that instance reads it. */
-  const unshipped = { amount: 0 }
-  const booksOfTwo: Books = {
+  /** What each instance has spent; it is in the ledger as soon as that instance reads it. */
+  const unshipped: [number, number] = [0, 0]
+  const booksOf = (at: 0 | 1): Books => ({
     ...newBooks(),
     get spent() {
-      books.spent += unshipped.amount
-      unshipped.amount = 0
+      books.spent += unshipped[at]
+      unshipped[at] = 0
       return books.spent
     },
-  }
+  })
   const clocks = [new TestClock(), new TestClock()] as const
+  const ledgers = [booksOf(0), booksOf(1)] as const
   const [one, two] = [
-    instance(t, redis, books, { clock: clocks[0] }),
-    instance(t, redis, booksOfTwo, { clock: clocks[1] }),
+    instance(t, redis, ledgers[0], { clock: clocks[0], aliveMs: ALIVE_MS }),
+    instance(t, redis, ledgers[1], { clock: clocks[1], aliveMs: ALIVE_MS }),
   ]
   t.ok(await ready(one, two))
   const [first, second] = [[money(30, 100)], [money(50, 100)]]
@@ -436,7 +438,7 @@ async function twoWithReservations(t: Test) {
   t.ok(await eventually(acquainted, PATIENCE_MS))
   await beat(0)
   await beat(1)
-  return { redis, books, unshipped, clocks, one, two, first, second, beat, ask }
+  return { redis, books, ledgers, unshipped, clocks, one, two, first, second, beat, ask }
 }
 
 /** The answer, while time passes for the instance alone. */
@@ -497,11 +499,31 @@ t.test('a node that does not come back is awaited until it counts as dead', WITH
   await ask('FLUSHALL')
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 })
   const left = Number(await ask('PTTL', 'test:awaited'))
-  t.ok(left > 0 && left <= 30_000, `for ${left} ms more`)
+  t.ok(left > 0 && left <= ALIVE_MS, `for ${left} ms more`)
   await ask('PEXPIRE', 'test:awaited', '1')
   t.ok(await fits(clocks[0], one, 60))
   t.match(await one.take([money(1, 100)]), { total: 100 })
   t.notOk(two.degraded)
+})
+
+t.test('a dead node is awaited no longer because counters begin meanwhile', WITH_REDIS, async t => {
+  const { redis, books, clocks, one, beat, ask } = await twoWithReservations(t)
+  const three = instance(t, redis, books, { clock: clocks[0], aliveMs: ALIVE_MS })
+  t.ok(await ready(three))
+  for (const each of [one, three]) t.equal(await each.take([money(1, 100, 'usd/other')]), null)
+  await ask('FLUSHALL')
+  const awaited = async () => (await ask('ZRANGE', 'test:awaited', '0', '-1', 'WITHSCORES')) as unknown[]
+  /** The first and the third one are back, so that the second one alone is awaited, until a certain time. */
+  const alone = async (): Promise<boolean> => {
+    await beat(0)
+    return Number(await ask('SCARD', 'test:nodes')) === 2 && (await awaited()).length === 1
+  }
+  t.ok(await eventually(alone, PATIENCE_MS))
+  const before = await awaited()
+  await ask('DEL', 'test:usd/other')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100, 'usd/other')])), { index: 0 })
+  t.ok(await eventually(alone, PATIENCE_MS))
+  t.same(await awaited(), before)
 })
 
 t.test('one counter is gone, and both write what they have reserved in it', WITH_REDIS, async t => {
@@ -515,7 +537,7 @@ t.test('one counter is gone, and both write what they have reserved in it', WITH
 
 t.test('one counter is gone in which the other has spent and reserves nothing', WITH_REDIS, async t => {
   const { unshipped, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
-  unshipped.amount = 50
+  unshipped[1] = 50
   two.give(second, [50])
   t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
   await ask('DEL', 'test:usd/k')
@@ -523,6 +545,91 @@ t.test('one counter is gone in which the other has spent and reserves nothing', 
   await beat(1)
   t.ok(await fits(clocks[0], one, 10))
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+})
+
+t.test(
+  'what ends while another node is awaited is counted beside what that one has spent',
+  WITH_REDIS,
+  async t => {
+    for (const lost of ['FLUSHALL', 'DEL test:usd/k']) {
+      const { unshipped, clocks, one, two, first, second, beat, ask } = await twoWithReservations(t)
+      unshipped[1] = 50
+      two.give(second, [50])
+      t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
+      await ask(...lost.split(' '))
+      t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+      unshipped[0] = 30
+      one.give(first, [30])
+      await turns(20)
+      await beat(1)
+      t.ok(await fits(clocks[0], one, 10), lost)
+      t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+    }
+  },
+)
+
+t.test('what both spend while a counter is made anew is counted', WITH_REDIS, async t => {
+  const { unshipped, ledgers, clocks, one, two, first, second, beat, ask } = await twoWithReservations(t)
+  await ask('DEL', 'test:usd/k')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+  // The other one comes back, and spends before and after.
+  const gate = gated(ledgers[1])
+  await beat(1)
+  t.ok(await gate.begun())
+  unshipped[1] = 20
+  two.give(second, [20])
+  await turns(20)
+  gate.open()
+  unshipped[0] = 30
+  one.give(first, [30])
+  t.ok(await fits(clocks[1], two, 40))
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+})
+
+t.test('while one counter is made anew, others go on', WITH_REDIS, async t => {
+  const { clocks, one, two, beat, ask } = await twoWithReservations(t)
+  const other = (amount: number) => money(amount, 1_000, 'usd/other')
+  const [third, fourth] = [[other(100)], [other(200)]]
+  t.equal(await one.take(third), null)
+  t.equal(await two.take(fourth), null)
+  await ask('DEL', 'test:usd/k')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+  t.equal(await waitFor(clocks[0], one.take([other(300)])), null, 'which does not matter here')
+  // Neither is in the ledger yet.
+  one.give(third, [100])
+  two.give(fourth, [200])
+  await beat(1)
+  t.ok(await fits(clocks[0], one, 10))
+  t.match(await waitFor(clocks[1], two.take([other(391)])), { total: 610 })
+})
+
+t.test('a reply of several minutes that has just ended is recent spending', WITH_REDIS, async t => {
+  const { unshipped, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
+  for (let seconds = 0; seconds < 90; seconds++) await beat(1)
+  unshipped[1] = 50
+  two.give(second, [50])
+  t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
+  await ask('DEL', 'test:usd/k')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+  await beat(1)
+  t.ok(await fits(clocks[0], one, 10))
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+})
+
+t.test('a second loss on the way back makes nobody keep to a share', WITH_REDIS, async t => {
+  const { ledgers, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
+  const gate = gated(ledgers[0])
+  await ask('FLUSHALL')
+  const asking = one.take([money(50, 100)])
+  t.ok(await gate.begun())
+  await ask('FLUSHALL')
+  gate.open()
+  t.match(await waitFor(clocks[0], asking), { index: 0 }, 'the other one has not said what it has reserved')
+  await beat(1)
+  t.ok(await fits(clocks[0], one, 10))
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+  two.give(second, [0])
+  t.ok(await fits(clocks[0], one, 50))
 })
 
 t.test('Redis restarts empty: both write again what they have reserved', WITH_REDIS, async t => {

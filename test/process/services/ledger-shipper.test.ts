@@ -120,6 +120,28 @@ t.test('it ships by itself, four times a second', async t => {
   await shipper.close()
 })
 
+t.test('a shipment has what was on disk when it was asked for, not when an earlier one began', async t => {
+  const { store, start, spool } = await setUp(t)
+  const shipper = await start()
+  const [first, second] = [spool(shipper.folder, undefined, 'aaa'), spool(shipper.folder, undefined, 'bbb')]
+  await keep(first, someUsage())
+  await keep(second, someUsage())
+  const [path = ''] = spoolFiles(shipper.folder).map(({ path }) => path)
+  const asked: Promise<boolean>[] = []
+  const leave = shipper.watch(() => {
+    // The file of the first one has been read by the time of the second one's.
+    if (asked.push(shipper.ship()) === 2) appendFileSync(path, `${JSON.stringify(someUsage())}\n`)
+  })
+  await shipper.ship()
+  leave()
+  t.equal(await requests(store), 2)
+  t.same(await Promise.all(asked), [true, true])
+  t.equal(asked[0], asked[1], 'one serves all who ask before it begins')
+  t.equal(await requests(store), 3)
+  for (const each of [first, second]) each.close()
+  await shipper.close()
+})
+
 t.test('what a dead process left is shipped at the start, half-written lines left out', async t => {
   const { store, start, root, lines } = await setUp(t)
   const left = join(root, '4242-dead')
