@@ -6,13 +6,13 @@
 
 import { systemClock } from '../../src/base/clock.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import { Guardrails } from '../../src/callers/guardrails.ts'
 import { Exchange } from '../../src/exchange/exchange.ts'
 import { createGuard, type Guardrail, prepareGuardrail } from '../../src/pipeline/guard/guard.ts'
 import { type GuardedAttempt, OutputGuard } from '../../src/pipeline/guard/reply.ts'
 import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guardrails.ts'
 import { parseResponsesRequest } from '../../test/support/dialects.ts'
+import { scriptedContext } from '../../test/support/scripted-attempt.ts'
 import { DETECTORS, REPLY_DETECTORS } from '../guards.ts'
 
 const ROUNDS = 9
@@ -54,15 +54,12 @@ const request = parseResponsesRequest({ model: 'm/x', input: TEXT })
 const exchange = () =>
   new Exchange(
     {
-      id: 'gen-1-x',
+      context: scriptedContext(),
       caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
       request,
       dialect: 'responses',
       withMetadata: false,
       dataRegion: null,
-      watch: new Stopwatch(0),
-      held: { bytes: 0, hold: () => true },
-      signal: new AbortController().signal,
     },
     1,
   )

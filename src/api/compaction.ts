@@ -24,7 +24,7 @@ import { isObject } from '../protocol/json/schema.ts'
 import type { ResponseResource } from '../protocol/response.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Handler, Reply } from './operation.ts'
-import { type DataRegionOf, factsOf, failureDetails, parseBody } from './request-facts.ts'
+import { callOf, type DataRegionOf, failureDetails, parseBody } from './request-facts.ts'
 
 export interface CompactionDeps {
   readonly gateway: Gateway
@@ -67,7 +67,7 @@ async function compact({ gateway, summaries }: CompactionDeps, call: ClientReque
     return { compacted: { item, response }, outcome }
   } catch (thrown) {
     const error = toGatewayError(thrown)
-    const charged = response?.usage == null ? null : { id: call.id, usage: response.usage }
+    const charged = response?.usage == null ? null : { id: call.context.id, usage: response.usage }
     const metadata = response?.gateway_metadata ?? null
     return {
       error,
@@ -83,7 +83,8 @@ export async function answerTrigger(
   call: ClientRequest,
   reply: Reply,
 ): Promise<void> {
-  const { request, id } = call
+  const { request } = call
+  const { id } = call.context
   const isStreamed = request.stream === true
   const sink = isStreamed ? new EventSink(reply, null, dialect.frames(request), deps.stream) : null
   try {
@@ -155,11 +156,7 @@ function tellOverflow(sink: EventSink, opening: ResponseResource, error: Gateway
 export function compactConversation(dialect: Dialect, deps: CompactionDeps): Handler {
   return async (request, reply) => {
     const parsed = parseBody(dialect, request, reply)
-    const call: ClientRequest = {
-      ...factsOf(request, deps.dataRegionOf, reply),
-      dialect: dialect.name,
-      request: { ...parsed, stream: false },
-    }
+    const call = callOf(dialect, request, reply, deps.dataRegionOf, { ...parsed, stream: false })
     const result = await compact(deps, call)
     reply.summary = result.outcome.summary
     if ('error' in result) {

@@ -6,7 +6,7 @@ import type { EmbeddingsCall } from '../pipeline/embed.ts'
 import type { InferenceDeps } from './inference.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
-import { factsOf, failureDetails, parseBody } from './request-facts.ts'
+import { callOf, failureDetails, parseBody } from './request-facts.ts'
 
 /** `bodyOf`: makes the body for the dialect, where parts of it are in the address. */
 export function createEmbeddingsHandler(
@@ -17,9 +17,10 @@ export function createEmbeddingsHandler(
   return (request, reply) => {
     if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
     const body = bodyOf === null ? request.body : bodyOf(request)
-    const facts = factsOf(request, deps.dataRegionOf, reply)
-    const call = { ...facts, ...parseBody(dialect, request, reply, body), dialect: dialect.name }
-    const waiting = request.waitForPlace(call.request)
+    const parsed = parseBody(dialect, request, reply, body)
+    const { settings } = parsed
+    const call = { ...callOf(dialect, request, reply, deps.dataRegionOf, parsed.request), settings }
+    const waiting = request.context.waitForPlace(call.request)
     if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }
@@ -34,7 +35,7 @@ async function answer(
   const outcome = await gateway.embed(call)
   reply.summary = outcome.summary
   if (outcome.answered) {
-    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
+    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
     reply.written(dialect.document(outcome.result))
   } else if (outcome.error.code !== 'client_closed') {
     const error = dialect.refused?.(outcome.error) ?? outcome.error

@@ -145,10 +145,12 @@ export function readFileContent(deps: FilesApiDeps): Handler {
     const output = await outputOf(deps, request)
     const file = output ?? (await found(deps, request))
     const chunks =
-      output === null ? deps.files.read(file as FileRecord, request.key.hash) : output.chunks(request.signal)
+      output === null
+        ? deps.files.read(file as FileRecord, request.key.hash)
+        : output.chunks(request.context.signal)
     await streamChunks(
       reply,
-      request.signal,
+      request.context.signal,
       'application/octet-stream',
       chunks[Symbol.asyncIterator](),
       () => {

@@ -156,7 +156,7 @@ export function findModel({ listing }: Pick<ListingDeps, 'listing'>): Handler {
     reply.error = error
     reply.json(
       error.status,
-      geminiFailure(error, { id: request.id, metadata: null, usage: null, request: null }),
+      geminiFailure(error, { id: request.context.id, metadata: null, usage: null, request: null }),
     )
   }
 }

@@ -16,7 +16,7 @@ import { answerTrigger, type CompactionDeps, TRIGGER, withoutTrigger } from './c
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
-import { type DataRegionOf, factsOf, failureDetails, parseBody } from './request-facts.ts'
+import { callOf, type DataRegionOf, failureDetails, parseBody } from './request-facts.ts'
 import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
 import type { ResumableSink } from './resumable-sink.ts'
 
@@ -53,7 +53,7 @@ export function createInference(
       answerEmpty(dialect, deps, call, reply)
       return
     }
-    const waiting = request.waitForPlace(call.request)
+    const waiting = request.context.waitForPlace(call.request)
     if (waiting === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
     return whenReady(waiting, () => prove(dialect, deps, request, call, reply))
   }
@@ -82,11 +82,11 @@ function run(
 ): Promise<void> {
   const { gateway } = deps
   if (request.headers.has(RESUMABLE_HEADER)) {
-    const resumable = openResumable(dialect, deps, call, request, reply, {
+    const sink = openResumable(dialect, deps, call, request, reply, {
       relays: proof === null ? dialect.name : null,
       frames: provenFrames(dialect, call, proof),
     })
-    if (resumable !== null) return stream(gateway, resumable.call, resumable.sink, reply)
+    if (sink !== null) return stream(gateway, call, sink, reply)
   }
   if (call.request.stream !== true) return answer(dialect, gateway, call, reply, proof)
   const sink =
@@ -104,7 +104,7 @@ function openCompaction(
   reply: Reply,
 ): ClientRequest {
   const parsed = parseBody(dialect, request, reply, withoutTrigger(request.body))
-  return { ...factsOf(request, dataRegionOf, reply), dialect: dialect.name, request: parsed }
+  return callOf(dialect, request, reply, dataRegionOf, parsed)
 }
 
 /** Answers a request that asks for nothing: no model is called, and nothing is counted but the request. */
@@ -177,7 +177,7 @@ function sendOutcome(
   if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
   if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
   else if (sink.response !== null) {
-    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.watch))
+    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
     const body = dialect.body(sink.response, call.request)
     reply.written(sink.json(proof === null ? body : proof.reply(body)))
   }
@@ -201,6 +201,6 @@ export function openCall(
   body: unknown,
 ): ClientRequest {
   const parsed = parseBody(dialect, request, reply, body)
-  if (request.held.bytes >= RAW_LEAST_HELD_BYTES) carryList(request.body, parsed)
-  return { ...factsOf(request, dataRegionOf, reply), dialect: dialect.name, request: parsed }
+  if (request.context.held.bytes >= RAW_LEAST_HELD_BYTES) carryList(request.body, parsed)
+  return callOf(dialect, request, reply, dataRegionOf, parsed)
 }

@@ -4,20 +4,30 @@
  */
 
 import type { GatewayError } from '../base/errors.ts'
-import type { Stopwatch } from '../base/metrics/stages.ts'
-import type { RequestSignal } from '../base/signal.ts'
-import type { TracePlace } from '../base/telemetry/request-trace.ts'
-import type { CallerContext } from '../base/telemetry/trace-context.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
-import type { Held } from '../exchange/exchange.ts'
+import type { RequestContext } from '../exchange/exchange.ts'
 import type { ExchangeSummary } from '../pipeline/answer/answer.ts'
 import type { RateSink } from '../protocol/rate.ts'
 import type { KeyRecord, KeyRole } from '../storage/store.ts'
 
+/** What a handler may know of the request behind its call, from accept to log line. */
+export interface ApiContext extends RequestContext {
+  /** Address of the client's connection. */
+  readonly address: string
+  /** From here on the signal does not fire when the client goes: `onLeft` is called instead. */
+  outlive(onLeft: () => void): void
+  /** Ends the work on the request for this reason; the first reason counts. */
+  abort(reason: GatewayError): void
+  /**
+   * Call it once the end user is known, before any work: null, or a promise while the API key has all its requests
+   * open. Rejects, or throws, when this one may not wait (longer).
+   */
+  waitForPlace(fields: EndUserFields): Promise<void> | null
+}
+
 /** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
 export interface ApiRequest<Body = unknown, Key = KeyRecord> {
-  /** Sent as `X-Request-Id`, and in the log line; on inference operations also the generation id. */
-  readonly id: string
+  readonly context: ApiContext
   /** By lower-case name; repeated ones joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
   /** As the Host header has it, port included. */
@@ -31,25 +41,6 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly bodyDigest: string | null
   /** Null where the row asks for no key. */
   readonly key: Key
-  /** The place in the caller's own trace; null: it names none. */
-  readonly callerContext: CallerContext | null
-  /** Null while traces are off. */
-  readonly trace: TracePlace | null
-  /** Address of the client's connection. */
-  readonly address: string
-  /** Times of the stages of the request; see base/metrics/stages.ts. */
-  readonly watch: Stopwatch
-  /** Count of the memory that the request holds, until it is over. */
-  readonly held: Held
-  /** Fires when the client has gone or the total deadline has passed; its reason is a GatewayError. */
-  readonly signal: RequestSignal
-  /** From here on the signal does not fire when the client goes: `onLeft` is called instead. */
-  outlive(onLeft: () => void): void
-  /**
-   * Call it once the end user is known, before any work: null, or a promise while the API key has all its requests
-   * open. Rejects, or throws, when this one may not wait (longer).
-   */
-  waitForPlace(fields: EndUserFields): Promise<void> | null
 }
 
 /** The fields by which a request names its end user; the first one counts. */

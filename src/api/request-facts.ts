@@ -7,6 +7,7 @@ import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
 import { keptName } from '../pipeline/accounting/account.ts'
 import type { Outcome } from '../pipeline/answer/answer.ts'
+import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 
 /** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
@@ -17,31 +18,31 @@ export function failureDetails(
   outcome: Extract<Outcome, { answered: false }>,
 ): FailureDetails {
   return {
-    id: call.id,
+    id: call.context.id,
     metadata: call.withMetadata ? outcome.metadata : null,
     usage: outcome.charged?.usage ?? null,
     request: call.request,
   }
 }
 
-/** Terms of a request beside its body, for the pipeline. */
-export function factsOf(
+/** The call of a request, whose body was parsed, for the pipeline. */
+export function callOf<Name extends DialectName, Parsed extends ResponsesRequest>(
+  { name }: { readonly name: Name },
   request: ApiRequest,
-  dataRegionOf: DataRegionOf,
   reply: Reply,
-): Omit<ClientRequest, 'dialect' | 'request'> {
+  dataRegionOf: DataRegionOf,
+  parsed: Parsed,
+): ClientRequest & { readonly dialect: Name; readonly request: Parsed } {
+  const { context, headers } = request
   return {
-    id: request.id,
+    context,
     caller: callerOf(request.key),
-    withMetadata: wantsMetadata(request.headers),
+    dialect: name,
+    request: parsed,
+    withMetadata: wantsMetadata(headers),
     dataRegion: dataRegionOf(request.host),
-    watch: request.watch,
-    held: request.held,
-    signal: request.signal,
-    client: clientOf(request.headers, request.body),
+    client: clientOf(headers, request.body),
     rates: reply,
-    callerContext: request.callerContext,
-    trace: request.trace,
   }
 }
 

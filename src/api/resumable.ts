@@ -4,7 +4,6 @@
  */
 
 import { GatewayError, refuseField } from '../base/errors.ts'
-import { RequestAbort } from '../base/signal.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
@@ -23,12 +22,6 @@ export interface ResumableDeps {
   readonly transcripts: Transcripts
 }
 
-/** The call as the gateway gets it, and where its events go. */
-interface ResumableStream {
-  readonly call: ClientRequest
-  readonly sink: ResumableSink
-}
-
 /**
  * Opens the stream of a request that has the header; null where the header says false.
  * @throws GatewayError `invalid_request` for another value, and for what has no stream to resume
@@ -40,7 +33,7 @@ export function openResumable(
   request: ApiRequest,
   reply: Reply,
   written: WrittenFrames,
-): ResumableStream | null {
+): ResumableSink | null {
   const wanted = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
   if (wanted === 'false') return null
   if (wanted !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
@@ -53,14 +46,11 @@ export function openResumable(
   if (call.request.stream !== true) {
     throw refuseField(SHOWN_HEADER, 'works only with streams: send "stream": true, or leave this header out')
   }
-  const abortion = new RequestAbort()
-  const { signal } = request
-  if (signal.aborted) abortion.abort(signal.reason)
-  signal.addEventListener('abort', () => abortion.abort(signal.reason), { once: true })
+  const { context } = request
   let isKept = true
   let hasLeft = false
   const giveUp = (): void =>
-    abortion.abort(
+    context.abort(
       new GatewayError('client_closed', 'The client disconnected, and the stream was not resumed'),
     )
   const follow = (notice: TranscriptNotice): void => {
@@ -71,12 +61,12 @@ export function openResumable(
     isKept = false
     if (hasLeft) giveUp()
   }
-  const writer = deps.transcripts.open(transcriptId(dialect.name, call.id), call.caller.keyHash, follow)
+  const writer = deps.transcripts.open(transcriptId(dialect.name, context.id), call.caller.keyHash, follow)
   const sink = new ResumableSink(reply, written, writer, deps.stream)
-  request.outlive(() => {
+  context.outlive(() => {
     hasLeft = true
     sink.leave()
     if (!isKept) giveUp()
   })
-  return { call: { ...call, signal: abortion }, sink }
+  return sink
 }

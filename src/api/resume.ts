@@ -50,7 +50,7 @@ export function resumeStream(dialect: Dialect, what: string, deps: ResumeDeps): 
     const id = request.params.get('id') ?? ''
     const question = questionOf(request, transcriptId(dialect.name, id))
     if (!ID.test(id)) throw unknownStream(deps)
-    return new ResumedStream(deps, dialect, question, request.signal, reply).run()
+    return new ResumedStream(deps, dialect, question, request.context.signal, reply).run()
   }
 }
 

@@ -27,7 +27,7 @@ import type { ReadBody, Upload, Uploads } from './uploads.ts'
 
 /** A request to make a batch, before its body is read. */
 export interface IncomingBatch
-  extends Pick<ClientRequest, 'id' | 'caller' | 'withMetadata' | 'dataRegion' | 'watch' | 'held' | 'signal'> {
+  extends Pick<ClientRequest, 'context' | 'caller' | 'withMetadata' | 'dataRegion'> {
   readonly workspaceId: string
   /** Null: the caller gave none. */
   readonly idempotencyKey: string | null
@@ -203,13 +203,13 @@ class Acceptance {
 
   /** Its bytes stand where bodies do, within the share of their key. @throws GatewayError */
   async #readFile(id: string): Promise<Upload> {
-    const { caller, openFile, signal } = this.#incoming
+    const { caller, context, openFile } = this.#incoming
     const input = await openFile(id)
     const owner = { key: holderOf(caller), announcedBytes: input.bytes }
     return await this.#deps.uploads.receive(owner, async reader => {
       let at = 0
       for await (const chunk of input.chunks()) {
-        signal.throwIfAborted()
+        context.signal.throwIfAborted()
         await reader.take(chunk, at)
         at += chunk.byteLength
       }
@@ -219,20 +219,17 @@ class Acceptance {
   /** @throws GatewayError of a live request that cannot be served, or of a batch service that does not answer */
   async #admit({ fields, model }: CheckedBatch): Promise<void> {
     const { endpoint, provider } = fields
-    const { id, caller, workspaceId, dataRegion, watch, held, signal } = this.#incoming
+    const { context, caller, workspaceId, dataRegion } = this.#incoming
     const request: ResponsesRequest = { model, input: '', ...(provider == null ? {} : { provider }) }
     let first: Candidate | null = null
     try {
       first = await this.#deps.admit({
-        id,
+        context,
         caller,
         dialect: DIALECTS[endpoint],
         request,
         withMetadata: false,
         dataRegion,
-        watch,
-        held,
-        signal,
       })
     } catch (refused) {
       // Its requests wait for their turn; only money that is spent never comes back.
@@ -240,7 +237,7 @@ class Acceptance {
     }
     const owner = { organizationId: caller.organizationId, workspaceId }
     const batch = { ...owner, model, preferences: preferencesOf(fields) }
-    await this.#deps.probe(batch, first, abortSignalOf(signal))
+    await this.#deps.probe(batch, first, abortSignalOf(context.signal))
   }
 
   /** Takes room for the batch in its workspace, before the first line is stored. @throws GatewayError `conflict` */
@@ -323,7 +320,7 @@ class Acceptance {
     name: Name,
     input: InputOf<Table[Name]>,
   ): Promise<OutputOf<Table[Name]>> {
-    this.#incoming.signal.throwIfAborted()
+    this.#incoming.context.signal.throwIfAborted()
     try {
       return await this.#deps.tasks.run(name, input, this.#terms())
     } catch (thrown) {

@@ -40,10 +40,10 @@ export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
     const { summary } = outcome
     if (outcome.answered) {
       if (sink.response !== null) return { summary, error: null, body: dialect.body(sink.response, request) }
-      const error = outcome.refused ?? (call.signal.reason as GatewayError)
+      const error = outcome.refused ?? (call.context.signal.reason as GatewayError)
       return { summary, error, message: error.message }
     }
-    const details: FailureDetails = { id: call.id, metadata: null, usage: null, request }
+    const details: FailureDetails = { id: call.context.id, metadata: null, usage: null, request }
     return { summary, error: outcome.error, message: messageOf(dialect, outcome.error, details) }
   }
 }
@@ -63,7 +63,7 @@ export function runEmbeddings(dialect: EmbeddingsDialect, gateway: Gateway): Run
     if (outcome.answered) {
       return { summary, error: null, body: JSON.parse(dialect.document(outcome.result).toString()) }
     }
-    const details: FailureDetails = { id: call.id, metadata: null, usage: null, request }
+    const details: FailureDetails = { id: call.context.id, metadata: null, usage: null, request }
     return { summary, error: outcome.error, message: messageOf(dialect, outcome.error, details) }
   }
 }

@@ -18,9 +18,9 @@ import { callerOf } from '../callers/keys.ts'
 import type {
   AttemptRecord,
   BatchTerms,
-  ClientRequest,
   CollectedReply,
   Exchange,
+  RequestContext,
 } from '../exchange/exchange.ts'
 import type { Ledger } from '../pipeline/accounting/account.ts'
 import type { ExchangeSummary } from '../pipeline/answer/answer.ts'
@@ -44,19 +44,19 @@ export interface EndedRun {
 }
 
 /** A line that was admitted: what bounds it, and what tells of it. */
-export interface AdmittedLine extends Pick<ClientRequest, 'id' | 'watch' | 'held' | 'signal' | 'trace'> {
+export interface AdmittedLine extends RequestContext {
   /** Names the key in the log line. */
   owned(key: KeyRecord): void
   /** Starts the total deadline. */
-  begin(): void
+  startDeadline(): void
   /** Ends the work for this reason. */
   abort(reason: GatewayError): void
   /** Ends it as for a caller who left. */
-  leave(): void
+  gone(): void
   /** Rejects when the work does not react to the end that it was given. */
   readonly givenUp: Promise<never>
   /** Counts and logs the run. */
-  finish(run: EndedRun): void
+  report(run: EndedRun): void
   /** Ends it without a word: another run of the line tells. */
   drop(): void
 }
@@ -187,7 +187,7 @@ export class LineRun {
       const reply = await Promise.race([this.#answer(admitted), admitted.givenUp])
       summary = reply.summary
       if (reply.error === null) {
-        admitted.finish({ status: 200, error: null, summary })
+        admitted.report({ status: 200, error: null, summary })
         return this.#result('completed', null, answeredLine(batch.id, line.number, admitted.id, reply.body))
       }
       error = reply.error
@@ -202,7 +202,7 @@ export class LineRun {
       admitted.drop()
       return { kind: 'deferred', attempts: [], error: null }
     }
-    admitted.finish({ status: error.status, error, summary })
+    admitted.report({ status: error.status, error, summary })
     const fate = this.#fate ?? this.#fateOf(error, this.#exchange)
     if (fate === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
     if (fate === 'failed') {
@@ -221,18 +221,13 @@ export class LineRun {
   async #answer(admitted: AdmittedLine): Promise<LineReply> {
     const { batch, line } = this
     const { endpoints } = this.#deps
-    admitted.begin()
+    admitted.startDeadline()
     const caller = await this.#callerOf(admitted)
     admitted.signal.throwIfAborted()
     const run = endpoints[batch.endpoint]
     if (!admitted.held.hold(HELD_PER_CHAR * line.body.length)) throw overloaded()
-    const { id, watch, held, signal, trace = null } = admitted
     const call: LineCall = {
-      id,
-      watch,
-      trace,
-      held,
-      signal,
+      context: admitted,
       caller,
       withMetadata: batch.withMetadata,
       dataRegion: batch.dataRegion,
@@ -328,7 +323,7 @@ export class LineRun {
 
 function end(admitted: AdmittedLine, why: RunStop): void {
   if (why === 'cancelled') {
-    admitted.leave()
+    admitted.gone()
     return
   }
   const { code, message } = STOP_ERRORS[why]

@@ -97,10 +97,25 @@ export type StoredReply =
   | { readonly status: number; readonly body: string }
   | { readonly error: GatewayError }
 
+/** The facts of one request from accept to log line, whatever its source. One object, passed on by reference. */
+export interface RequestContext {
+  /** Names the request in replies, logs and usage records; the generation id of inference requests. */
+  readonly id: string
+  /** Times of its stages; see base/metrics/stages.ts. */
+  readonly watch: Stopwatch
+  /** Counts the memory that the request holds, until it is over. */
+  readonly held: Held
+  /** Fires when the client has disconnected or the total deadline has passed; its reason is a GatewayError. */
+  readonly signal: RequestSignal
+  /** The place in the caller's own trace; null if the caller names none. */
+  readonly callerContext: CallerContext | null
+  /** The destination of its spans; null while tracing is off. */
+  readonly trace: TracePlace | null
+}
+
 /** A client's request as the operation passes it in, before any decision about it. */
 export interface ClientRequest {
-  /** Generation id: identifies the exchange in the reply, the `X-Generation-Id` header, logs and usage records. */
-  readonly id: string
+  readonly context: RequestContext
   readonly caller: Caller
   /** The client's dialect: its unknown fields are passed on only to a provider with the same API. */
   readonly dialect: DialectName
@@ -109,11 +124,6 @@ export interface ClientRequest {
   readonly withMetadata: boolean
   /** The region in which the data must stay, according to the host that was called; null: any. */
   readonly dataRegion: DataRegion | null
-  readonly watch: Stopwatch
-  /** Counts the memory of the exchange until the request is over. */
-  readonly held: Held
-  /** Fires when the client has disconnected or the total deadline has passed; its reason is a GatewayError. */
-  readonly signal: RequestSignal
   /** Id of the exchange for which the gateway makes this call; absent for requests of clients. */
   readonly parent?: string | undefined
   /** Absent outside batches. Pins of conversations do not apply in batches. */
@@ -124,10 +134,6 @@ export interface ClientRequest {
   readonly client?: ClientFacts | undefined
   /** Absent if nobody needs to know the limits. */
   readonly rates?: RateSink | undefined
-  /** The place in the caller's own trace; absent or null if the caller names none. */
-  readonly callerContext?: CallerContext | null
-  /** The destination of its spans; absent or null while tracing is off. */
-  readonly trace?: TracePlace | null
 }
 
 /** Facts that a client states about itself, in headers. */
@@ -148,9 +154,8 @@ export interface Witness {
 
 interface AskTerms {
   /** The exchange for which the gateway makes the call. */
-  readonly parent: Pick<ClientRequest, 'id' | 'signal' | 'caller' | 'held' | 'witness'> & {
-    readonly spans?: ExchangeSpans | null
-  }
+  readonly parent: Pick<Exchange, 'id' | 'signal' | 'caller' | 'held'> &
+    Partial<Pick<Exchange, 'spans' | 'witness'>>
   /** Milliseconds from now until the call is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
@@ -251,12 +256,14 @@ export interface Turn {
 const NO_NAMES: ReadonlySet<string> = new Set()
 const NOBODY: readonly never[] = []
 
-function openSpans(asked: ClientRequest, { request, parentId }: TracePlace): ExchangeSpans {
-  const operation = DIALECT_ABILITIES[asked.dialect].embeds ? 'embeddings' : 'chat'
-  return request.open(asked, operation, parentId)
+function openSpans(exchange: Exchange, { request, parentId }: TracePlace): ExchangeSpans {
+  const operation = DIALECT_ABILITIES[exchange.dialect].embeds ? 'embeddings' : 'chat'
+  return request.open(exchange, operation, parentId)
 }
 
-export class Exchange implements ClientRequest {
+export class Exchange {
+  /** The request as it came in. */
+  readonly asked: ClientRequest
   readonly id: string
   readonly caller: Caller
   readonly dialect: DialectName
@@ -324,23 +331,24 @@ export class Exchange implements ClientRequest {
   admitEarly: (() => Promise<void>) | null = null
 
   constructor(asked: ClientRequest, createdAt: number) {
-    this.id = asked.id
+    const { context } = asked
+    this.asked = asked
+    this.id = context.id
+    this.watch = context.watch
+    this.held = context.held
+    this.signal = context.signal
+    this.callerContext = context.callerContext
     this.caller = asked.caller
     this.dialect = asked.dialect
     this.request = asked.request
     this.withMetadata = asked.withMetadata
     this.dataRegion = asked.dataRegion
-    this.watch = asked.watch
-    this.held = asked.held
-    this.signal = asked.signal
     this.parent = asked.parent
     this.batch = asked.batch
     this.witness = asked.witness
     this.client = asked.client
     this.rates = asked.rates
-    this.callerContext = asked.callerContext ?? null
-    const { trace } = asked
-    this.spans = trace == null ? null : openSpans(asked, trace)
+    this.spans = context.trace === null ? null : openSpans(this, context.trace)
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request

@@ -11,9 +11,10 @@ import { generationId } from '../base/ids.ts'
 import { Stopwatch } from '../base/metrics/stages.ts'
 import { UNITS_PER_USD } from '../base/money.ts'
 import { abortSignalOf, type RequestSignal } from '../base/signal.ts'
+import type { TracePlace } from '../base/telemetry/request-trace.ts'
 import { FREE, type Quota } from '../callers/limits/quota.ts'
 import type { InnerUse } from '../exchange/bill.ts'
-import type { Ask, AskAs, Exchange } from '../exchange/exchange.ts'
+import type { Ask, AskAs, Exchange, Held, RequestContext } from '../exchange/exchange.ts'
 import { NOTED_CALLS_MAX } from '../exchange/reasons.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
@@ -68,7 +69,7 @@ export function createAsk(deps: AskDeps): Ask {
       const gateway = restrictions === null ? unguarded : gatewayWith(dataGuard(restrictions))
       const outcome = await gateway.respond(
         {
-          id: generationId(clock.nowMs()),
+          context: contextOf(clock, parent.held, signal, trace),
           parent: parent.id,
           witness: parent.witness,
           caller: SERVICE,
@@ -76,10 +77,6 @@ export function createAsk(deps: AskDeps): Ask {
           request: { ...request, stream: false },
           withMetadata: false,
           dataRegion: null,
-          watch: new Stopwatch(clock.monotonicMs()),
-          held: parent.held,
-          signal,
-          trace,
         },
         sink,
       )
@@ -97,11 +94,10 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
       const sink = new FinalSink(onEvent)
-      const innerId = generationId(clock.nowMs())
-      const startedMs = clock.monotonicMs()
+      const context = contextOf(clock, held, signal, trace)
       const outcome = await gateway().respond(
         {
-          id: innerId,
+          context,
           parent: id,
           witness,
           caller,
@@ -109,10 +105,6 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
           request: { ...onBehalf(exchange, request), stream: onEvent !== undefined },
           withMetadata: false,
           dataRegion,
-          watch: new Stopwatch(startedMs),
-          held,
-          signal,
-          trace,
         },
         sink,
       )
@@ -123,11 +115,23 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
       if (exchange.innerCalls.length < NOTED_CALLS_MAX) {
         const { model = null, error = null } = outcome.summary ?? {}
         const endedMs = clock.monotonicMs()
-        exchange.innerCalls.push({ id: innerId, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
+        const { startedMs } = context.watch
+        exchange.innerCalls.push({ id: context.id, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
       }
       return responseOf(outcome, sink.response, signal)
     })
   }
+}
+
+/** An inner call has a name and times of its own; its memory counts for the request that it is made for. */
+function contextOf(
+  clock: Clock,
+  held: Held,
+  signal: RequestSignal,
+  trace: TracePlace | null,
+): RequestContext {
+  const watch = new Stopwatch(clock.monotonicMs())
+  return { id: generationId(clock.nowMs()), watch, held, signal, callerContext: null, trace }
 }
 
 /** The request with the caller's data policy and end user. */

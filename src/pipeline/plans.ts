@@ -86,7 +86,7 @@ export class Plans {
     const known = this.#ofCaller.get(caller)
     const name = `${asked.dialect} ${asked.dataRegion} ${request.stream === true} ${request.model}`
     let made = known === undefined || known.organization.isVoid ? undefined : known.plans.get(name)
-    if (made === undefined || asked.watch.enteredMs >= made.untilMs) {
+    if (made === undefined || asked.context.watch.enteredMs >= made.untilMs) {
       made = this.#make(asked)
       if (made === undefined) return null
       this.#keep(caller, name, made)

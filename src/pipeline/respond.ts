@@ -242,9 +242,13 @@ const SUBMITTED: Outcome = {
 }
 
 function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
-  const { id, request } = asked
+  const { context, request } = asked
   const createdAt = unixSeconds(clock)
-  const answer = new Answer(sink, echoRequest(request, { id, createdAt, model: '' }), asked.held)
+  const answer = new Answer(
+    sink,
+    echoRequest(request, { id: context.id, createdAt, model: '' }),
+    context.held,
+  )
   return new RunningExchange(asked, createdAt, answer, plan)
 }
 

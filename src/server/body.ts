@@ -3,13 +3,14 @@
  * after each chunk, so chunks are copied. Memory grows with the bytes received: never with the announced length, nor
  * with the number of chunks.
  */
-import type { ApiRequest, BodyReader, RawBody } from '../api/operation.ts'
+import type { BodyReader, RawBody } from '../api/operation.ts'
 import type { Clock, Timer } from '../base/clock.ts'
 import { GatewayError, overloaded } from '../base/errors.ts'
+import type { Held } from '../exchange/exchange.ts'
 import { tooLarge } from './head-checks.ts'
 
 /** Counts bytes in memory. */
-export type ByteCount = Pick<ApiRequest['held'], 'hold'>
+export type ByteCount = Pick<Held, 'hold'>
 
 /** The reading side of a connection. */
 export interface PausableSocket {

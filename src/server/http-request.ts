@@ -1,9 +1,11 @@
 /**
- * One HTTP request from its copied head to its answer: gate, route, key (its kind and role), body, handler. Independent
- * of the HTTP library. Code inside the library's callbacks only records state; every answer is sent in a later turn.
+ * One HTTP request from its copied head to its answer: head, key, share, rate, body, parse, handler. Independent of the
+ * HTTP library. Code inside the library's callbacks only records state; every answer is sent in a later turn. A phase
+ * returns a promise only if it has to wait, and none is an async function, whose frame would keep the request while its
+ * stream is open.
  */
 
-import type { ApiRequest, Operation } from '../api/operation.ts'
+import type { ApiContext, ApiRequest, EndUserFields, Operation, Reply } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../base/errors.ts'
 import type { LoopWork } from '../base/fairness/loop-share.ts'
@@ -11,52 +13,48 @@ import { BODY_CUT_TOO_FINE, BODY_PIECES, DISCARDED_PIECES, PieceCount } from '..
 import { shownPath } from '../base/log/log.ts'
 import { isPending } from '../base/maybe-promise.ts'
 import { callerRequestId } from '../base/telemetry/caller-names.ts'
-import type { RequestTrace } from '../base/telemetry/request-trace.ts'
 import { type CallerContext, callerContext } from '../base/telemetry/trace-context.ts'
 import { requireRole } from '../callers/key-roles.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
 import type { RateRoom } from '../protocol/rate.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
-import { AcceptedRequest, OTHER, openBody, routeHead } from './accepted-request.ts'
-import { Admission, type AdmissionOwner } from './admission/admission.ts'
+import { AdmittedRequest } from './admission/admission.ts'
 import type { KeyPlace } from './admission/key-shares.ts'
 import { workInTurn } from './admission/large-body-queue.ts'
-import { HeldBytes, UNKNOWN_BYTES } from './admission/load.ts'
+import { UNKNOWN_BYTES } from './admission/load.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { type AcceptedHead, authorizationOf, type RequestHead } from './head-checks.ts'
+import { authorizationOf, inspect, type RequestHead } from './head-checks.ts'
 import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import type { RouteMatch } from './router.ts'
-import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS } from './unknown-path.ts'
+import { decodeParams, type RouteMatch } from './router.ts'
+import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS, mismatch } from './unknown-path.ts'
 
 /** Bytes that a client may still send after its answer (`LINGER_MS` of the front says for how long). */
 const LINGER_MAX_BYTES = 128 * 1024 * 1024
 /** The methods in the answer to a preflight of an unknown path. */
 const ANY_METHOD = 'GET, HEAD, POST, PATCH, DELETE, OPTIONS'
 
+/** Label of paths that match no route, and method of unknown ones. */
+const OTHER = 'other'
+const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
+const NO_HEADERS: ReadonlyMap<string, string> = new Map()
+/** Few requests have one. */
+const NO_QUERY = new URLSearchParams()
+
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
 
-interface Accepted<Key> {
-  readonly match: RouteMatch
-  readonly accepted: AcceptedHead
-  readonly key: Key
-}
-/** Facts of a request once its key is known. */
-interface Known extends Accepted<KeyRecord> {
-  readonly place: KeyPlace
+interface HandlerOf<Body, Key> extends Pick<Operation, 'times'> {
+  readonly handler: (request: ApiRequest<Body, Key>, reply: Reply) => void | Promise<void>
 }
 
-export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, LoopWork {
-  readonly id: string
+export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwner, JsonWeigher, LoopWork {
   readonly method: string
-  readonly client: string
+  readonly address: string
   readonly route: string
   readonly path: string | undefined
-  /** Null before the key was accepted. */
-  key: KeyRecord | null = null
   readonly generates: boolean
   readonly isQuiet: boolean
   readonly dialect: Operation['dialect']
@@ -68,25 +66,23 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   readonly requestId: string | undefined
   readonly userAgent: string | undefined
   readonly callerContext: CallerContext | null
-  readonly trace: RequestTrace | null
   readonly #deps: HttpRequestDeps
   readonly #adapt: AdaptBody | null
   readonly #query: string
   readonly #socket: ResponseSocket
-  readonly #admission: Admission
-  readonly #held: HeldBytes
   readonly #match: RouteMatch | null
   readonly #operation: Operation | undefined
-  /** Dropped once the handler has it. */
-  #accepted: AcceptedHead | null
+  /** Dropped once the handler has them. */
+  #headers: ReadonlyMap<string, string>
+  /** Null if the head states no length. */
+  readonly #contentLength: number | null
   /** Null if the body is not discarded. */
   #discarded: DiscardedUpload | null = null
   /** True if the connection closes after the answer. */
   readonly #isLast: boolean
-  /** True if a body was announced, or may have been. */
-  readonly #hasBody: boolean
   #isSent = false
   readonly #refusal: GatewayError | null
+  /** Null if no body is read. */
   readonly #body: BodyBuffer | BodyStream | null
   /** Null before the first chunk that is not the last one. */
   #pieces: PieceCount | null = null
@@ -98,7 +94,6 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   #found: KeyRecord | Promise<KeyRecord> | null = null
   /** Null before the key was accepted, and if none is needed. */
   #place: KeyPlace | null = null
-  #bodyDigest: string | null = null
   /** True once the handler was called, so that there has to be an answer. */
   #handled = false
 
@@ -112,39 +107,55 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     socket: ResponseSocket,
     adapt: AdaptBody | null = null,
   ) {
+    super(deps.admissions)
     this.#deps = deps
     this.#adapt = adapt
-    this.#query = head.query
     this.#socket = socket
-    this.client = socket.address
-    this.#admission = new Admission(deps.admissions, this)
-    this.trace = this.#admission.trace
-    this.#held = new HeldBytes(deps.admissions.load)
-    const routed = routeHead(deps, head)
-    this.method = routed.method
-    this.#match = routed.match
-    this.id = this.#admission.id
-    this.route = this.#match?.resource.template ?? OTHER
-    this.path = this.#match === null ? shownPath(head.path) : undefined
-    this.generates = this.#match?.resource.generates === true
-    this.isQuiet = this.#match?.resource.isQuiet === true
-    this.dialect = this.#match === null ? deps.router.dialectAbove(head.path) : this.#match.resource.dialect
+    this.#query = head.query
+    this.address = socket.address
     this.bodiless = head.method === 'HEAD'
-    this.#operation = routed.operation
-    this.#accepted = routed.accepted
-    this.#refusal = routed.refusal
-    const headers = this.#accepted?.headers
-    const requestId = headers?.get('x-request-id')
-    const parent = headers?.get('traceparent')
+    this.method = KNOWN_METHODS.has(head.method) ? head.method : OTHER
+
+    const match = deps.router.find(head.path)
+    const operation = match?.resource.operations.get(head.method)
+    this.#match = match
+    this.#operation = operation
+    this.route = match?.resource.template ?? OTHER
+    this.path = match === null ? shownPath(head.path) : undefined
+    this.generates = match?.resource.generates === true
+    this.isQuiet = match?.resource.isQuiet === true
+    this.dialect = match === null ? deps.router.dialectAbove(head.path) : match.resource.dialect
+
+    // The error for an upload to an unknown path is about the path, not about its media type.
+    const anyMedia = match === null || (operation?.accept === 'raw' && operation.media === 'any')
+    const verdict = deps.admissions.shed() ?? inspect(head, deps, match?.freeText, anyMedia)
+    const accepted = verdict instanceof GatewayError ? null : verdict
+    const isUsual =
+      operation !== undefined &&
+      head.query === '' &&
+      (accepted?.contentLength ?? 0) <= operation.bodyLimitBytes
+    if (verdict instanceof GatewayError) this.#refusal = verdict
+    else this.#refusal = isUsual ? null : mismatch(head, verdict, match, deps.router)
+    const headers = accepted?.headers ?? NO_HEADERS
+    const requestId = headers.get('x-request-id')
+    const parent = headers.get('traceparent')
+    this.#headers = headers
     this.requestId = requestId === undefined ? undefined : callerRequestId(requestId)
-    this.userAgent = headers?.get('user-agent')
-    this.callerContext = parent === undefined ? null : callerContext(parent, headers?.get('tracestate'))
-    if (this.callerContext !== null) this.#admission.trace?.join(this.callerContext)
-    this.#isLast = this.#accepted?.closes ?? true
-    this.#hasBody = this.#accepted?.hasBody ?? true
-    this.hasBody = this.#accepted?.hasBody === true
-    this.#body = openBody(routed, socket, this.#held)
-    this.#isDiscarding = routed.refusal !== null
+    this.userAgent = headers.get('user-agent')
+    this.callerContext = parent === undefined ? null : callerContext(parent, headers.get('tracestate'))
+    if (this.callerContext !== null) this.trace?.request.join(this.callerContext)
+
+    this.#contentLength = accepted?.contentLength ?? null
+    this.#isLast = accepted?.closes ?? true
+    this.hasBody = accepted?.hasBody === true
+    this.#isDiscarding = this.#refusal !== null
+    if (this.#isDiscarding || operation === undefined) this.#body = null
+    else if (operation.accept === 'raw') {
+      const bytes = this.hasBody ? this.#contentLength : 0
+      this.#body = new BodyStream(socket, bytes, operation.bodyLimitBytes, this.held)
+    } else if (this.hasBody) {
+      this.#body = new BodyBuffer(this.#contentLength ?? operation.bodyLimitBytes, this.held)
+    } else this.#body = null
     this.reply = new HttpReply(socket, this)
   }
 
@@ -168,7 +179,7 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
     if (body === null) return
     if (!this.#isLookedUp && body.receivedBytes + bytes.length > UNKNOWN_BYTES) this.#knowKey(body)
     body.push(bytes, isLast)
-    if (this.#accepted?.contentLength !== null || body instanceof BodyStream) return
+    if (this.#contentLength !== null || body instanceof BodyStream) return
     try {
       this.#place?.add(bytes.length)
     } catch (thrown) {
@@ -196,61 +207,52 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
 
   /** Nothing more of a long body is kept for a caller whose key is not valid. */
   #knowKey(body: BodyBuffer | BodyStream): void {
-    if (this.#accepted === null) return
     try {
-      const found = this.#findKey(this.#accepted)
+      const found = this.#findKey()
       // Its failure is the answer of the request, in a later turn.
       if (isPending(found)) found.catch(() => undefined)
-      else this.#held.belongTo(found)
+      else this.held.belongTo(found)
     } catch (thrown) {
       body.fail(toGatewayError(thrown))
     }
   }
 
   /** Looks up the key, once. @throws GatewayError `authentication` */
-  #findKey({ headers }: AcceptedHead): KeyRecord | Promise<KeyRecord> {
+  #findKey(): KeyRecord | Promise<KeyRecord> {
     this.#isLookedUp = true
-    this.#found ??= this.#deps.keys.authenticate(authorizationOf(headers))
+    this.#found ??= this.#deps.keys.authenticate(authorizationOf(this.#headers))
     return this.#found
   }
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
-  gone(): void {
+  override gone(): void {
     this.#discarded?.end()
-    this.#admission.clientGone()
+    super.gone()
   }
 
-  onAbort(reason: GatewayError): void {
+  protected onAbort(reason: GatewayError): void {
     this.#body?.fail(reason)
     this.#place?.giveUp(reason)
   }
 
-  giveUp(): void {
+  protected onGivenUp(reason: GatewayError): void {
     if (this.reply.started) this.#socket.abort()
-    else {
-      this.reply.failure(
-        this.#admission.reason ?? new GatewayError('deadline_exceeded', 'Operation timed out'),
-      )
-    }
-    this.#letGo()
+    else this.reply.failure(reason)
   }
 
   closesAfter(status: number): boolean {
     if (this.#isLast || this.#deps.closing()) return true
     // The parser would read the rest of an unread body as the next request, or drop it for minutes.
-    return (this.#hasBody && this.#body?.whole !== true) || status === 500
+    return (this.hasBody && this.#body?.whole !== true) || status === 500
   }
 
   /** Counts the request for shedding and drain; the work starts in a later turn. */
   begin(): void {
-    this.#deps.admissions.add(this.#admission)
+    this.#deps.admissions.add(this)
     this.#deps.loopShare.add(this)
   }
 
-  /**
-   * Only for `begin`. Uses callbacks, because they need less memory than an async function that waits while the stream
-   * is open.
-   */
+  /** Only for `begin`. */
   proceed(): void {
     try {
       const serving = this.#serve()
@@ -268,188 +270,177 @@ export class HttpRequest implements AdmissionOwner, ReplyOwner, JsonWeigher, Loo
   #served(): void {
     if (this.#handled && !this.reply.ended && !this.#socket.dead)
       this.#fail(new Error('handler ended without an answer'))
-    this.#letGo()
-    this.#admission.finish()
+    this.finish()
   }
 
   #failed(thrown: unknown): void {
     this.#fail(thrown)
-    this.#letGo()
-    this.#admission.finish()
+    this.finish()
+  }
+
+  /** Releases everything that is counted for the request. */
+  override finish(): void {
+    this.#body?.release()
+    this.#place?.leave()
+    super.finish()
+  }
+
+  /** Head and key: answers what needs no key, and finds the key for the rest. */
+  #serve(): void | Promise<void> {
+    if (this.#socket.dead) return
+    if (this.#refusal !== null) return this.#refuse(this.#refusal)
+    const operation = this.#operation
+    if (this.method === 'OPTIONS') {
+      this.reply.options(this.#match?.resource.allow ?? ANY_METHOD)
+      return
+    }
+    if (operation === undefined) return
+    const nowMs = this.#deps.admissions.deps.clock.monotonicMs()
+    if (operation.key === 'none') return this.#handle(operation, this.#requestOf(undefined), nowMs)
+    this.watch.enter('auth', nowMs)
+    const key = this.#findKey()
+    return key instanceof Promise
+      ? key.then(found => this.#enter(operation, found))
+      : this.#enter(operation, key)
+  }
+
+  /** Refuses immediately or, if an upload was sent to an unknown path, when it has arrived. @throws GatewayError */
+  #refuse(refusal: GatewayError): Promise<void> {
+    if (this.#match !== null || !this.isSending || (this.#contentLength ?? 0) > DISCARDED_MAX_BYTES)
+      throw refusal
+    this.#discarded = new DiscardedUpload(this.#deps.admissions.deps.clock, refusal)
+    return this.#discarded.ended
+  }
+
+  /** Share and rate: takes a place among the requests of the key, and counts the request in this minute. */
+  #enter(operation: KeyedOperation, key: KeyRecord): void | Promise<void> {
+    this.key = key
+    if (this.trace !== null) this.trace.request.isTrusted = key.traceTrusted
+    const need = operation.key
+    if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
+    if (operation.key === 'management') requireRole(key, operation.role)
+    this.held.belongTo(key)
+    const buffer = this.#body instanceof BodyBuffer ? this.#body : null
+    // Counts the length stated in the head or, if there is none, the bytes that have arrived.
+    const announced = this.#contentLength ?? buffer?.receivedBytes ?? 0
+    const mayWait = this.generates && buffer !== null
+    this.#place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
+    const room = this.generates ? this.#deps.rate?.enter(key) : undefined
+    return room instanceof Promise
+      ? room.then(counted => this.#receive(operation, counted))
+      : this.#receive(operation, room)
+  }
+
+  /** Body: goes on when all of it has arrived. A handler that reads it as it arrives gets it at once. */
+  #receive(operation: KeyedOperation, room: RateRoom | undefined): void | Promise<void> {
+    const { clock } = this.#deps.admissions.deps
+    if (room !== undefined) this.reply.tellRate('requests', room, clock.nowMs())
+    const nowMs = clock.monotonicMs()
+    this.watch.enter('upload', nowMs)
+    const body = this.#body
+    if (operation.accept === 'raw') {
+      if (this.#socket.dead || !(body instanceof BodyStream)) return
+      body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
+      return this.#handle(operation, this.#requestOf(body), nowMs)
+    }
+    if (!(body instanceof BodyBuffer)) return this.#read(operation, null, nowMs)
+    // A short body has arrived together with its head.
+    if (body.whole) return this.#read(operation, body.take(), nowMs)
+    return body
+      .collect(clock, this.#deps.uploadMs)
+      .then(bytes => (this.#socket.dead ? undefined : this.#read(operation, bytes, clock.monotonicMs())))
+  }
+
+  /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
+  #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
+    const place = this.#place as KeyPlace
+    const turn = bytes === null ? null : place.turn(bytes.byteLength + (this.#adapt?.addsBytes ?? 0))
+    if (turn !== null) {
+      return workInTurn(turn, place, this.#deps.admissions.deps.clock, {
+        isOver: () => this.#socket.dead,
+        begin: startedMs => this.#parse(bytes, startedMs),
+        goOn: (request, startedMs) => this.#handle(operation, request, startedMs),
+      })
+    }
+    try {
+      return this.#handle(operation, this.#parse(bytes, sinceMs), sinceMs)
+    } finally {
+      place.spend(sinceMs)
+    }
+  }
+
+  #parse(bytes: Uint8Array | null, nowMs: number): ApiRequest {
+    let body: unknown
+    let digest: string | null = null
+    if (bytes !== null) {
+      this.watch.enter('parse', nowMs)
+      if (this.#headers.has(PROOF_HEADER)) digest = sha256(bytes)
+      body = parseJson(bytes, this)
+    }
+    if (this.#adapt !== null) body = this.#adapt(body, this)
+    return this.#requestOf(body, digest)
   }
 
   /** The body is replaced by its value; its texts are needed once more for the provider. */
   weigh(valueBytes: number, textBytes: number): void {
-    if (!this.#held.canHold(valueBytes + textBytes)) {
+    if (!this.held.canHold(valueBytes + textBytes)) {
       throw new GatewayError(
         'payload_too_large',
         'The request body needs more memory than a single request may use',
       )
     }
     this.#body?.release()
-    if (!this.#held.hold(valueBytes)) throw overloaded()
+    if (!this.held.hold(valueBytes)) throw overloaded()
   }
 
-  /** Releases everything that is counted for the request. */
-  #letGo(): void {
-    this.#body?.release()
-    this.#held.release()
-    this.#place?.leave()
-  }
-
-  /** Returns the handler's own promise, so that no frame keeps the request while it is answered. */
-  #serve(): void | Promise<void> {
-    if (this.#socket.dead) return
-    if (this.#refusal !== null) return this.#refuse(this.#refusal)
-    const match = this.#match
-    const accepted = this.#accepted
-    const operation = this.#operation
-    if (accepted === null) return
-    if (this.method === 'OPTIONS') {
-      this.reply.options(match?.resource.allow ?? ANY_METHOD)
-      return
-    }
-    if (match === null || operation === undefined) return
-    const { clock } = this.#deps.admissions.deps
-    const nowMs = clock.monotonicMs()
-    if (operation.key === 'none') {
-      this.#beginHandling(operation, nowMs)
-      return operation.handler(this.#request({ match, accepted, key: null }, undefined), this.reply)
-    }
-    this.#admission.watch.enter('auth', nowMs)
-    const key = this.#findKey(accepted)
-    return key instanceof Promise
-      ? key.then(found => this.#enter(operation, match, accepted, found))
-      : this.#enter(operation, match, accepted, key)
-  }
-
-  /** Refuses immediately or, if an upload was sent to an unknown path, when it has arrived. @throws GatewayError */
-  #refuse(refusal: GatewayError): Promise<void> {
-    if (this.#match !== null || !this.isSending || (this.#accepted?.contentLength ?? 0) > DISCARDED_MAX_BYTES)
-      throw refusal
-    this.#discarded = new DiscardedUpload(this.#deps.admissions.deps.clock, refusal)
-    return this.#discarded.ended
-  }
-
-  /** Takes a place among the requests of the key. */
-  #enter(
-    operation: KeyedOperation,
-    match: RouteMatch,
-    accepted: AcceptedHead,
-    key: KeyRecord,
-  ): void | Promise<void> {
-    this.key = key
-    if (this.trace !== null) this.trace.isTrusted = key.traceTrusted
-    const need = operation.key
-    if (need !== 'any' && key.kind !== need) throw new GatewayError('permission_denied', KEY_REFUSALS[need])
-    if (operation.key === 'management') requireRole(key, operation.role)
-    const mayWait = this.generates && this.#body instanceof BodyBuffer
-    this.#held.belongTo(key)
-    // Counts the length stated in the head or, if there is none, the bytes that have arrived.
-    const announced =
-      accepted.contentLength ?? (this.#body instanceof BodyBuffer ? this.#body.receivedBytes : 0)
-    const place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
-    this.#place = place
-    const known: Known = { match, accepted, key, place }
-    const counted = this.generates ? this.#deps.rate?.enter(key) : undefined
-    return counted instanceof Promise
-      ? counted.then(room => this.#takeBody(operation, known, room))
-      : this.#takeBody(operation, known, counted)
-  }
-
-  #takeBody(operation: KeyedOperation, known: Known, room: RateRoom | undefined): void | Promise<void> {
-    const { clock } = this.#deps.admissions.deps
-    if (room !== undefined) this.reply.tellRate('requests', room, clock.nowMs())
-    const nowMs = clock.monotonicMs()
-    this.#admission.watch.enter('upload', nowMs)
-    const body = this.#body
-    if (operation.accept === 'raw') {
-      if (this.#socket.dead || !(body instanceof BodyStream)) return
-      body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
-      this.#beginHandling(operation, nowMs)
-      return operation.handler(this.#request(known, body), this.reply)
-    }
-    if (!(body instanceof BodyBuffer)) {
-      const adapted = this.#adapt === null ? undefined : this.#adapt(undefined, this)
-      return this.#call(operation, known, adapted, nowMs)
-    }
-    // A short body has arrived together with its head.
-    if (body.whole) return this.#handle(operation, known, body.take(), nowMs)
-    return body
-      .collect(clock, this.#deps.uploadMs)
-      .then(bytes =>
-        this.#socket.dead ? undefined : this.#handle(operation, known, bytes, clock.monotonicMs()),
-      )
-  }
-
-  #handle(operation: BodyOperation, known: Known, bytes: Uint8Array, nowMs: number): void | Promise<void> {
-    const turn = known.place.turn(bytes.byteLength + (this.#adapt?.addsBytes ?? 0))
-    if (turn !== null) {
-      return workInTurn(turn, known.place, this.#deps.admissions.deps.clock, {
-        isOver: () => this.#socket.dead,
-        begin: startedMs => this.#parse(bytes, known, startedMs),
-        goOn: (body, startedMs) => this.#call(operation, known, body, startedMs),
-      })
-    }
-    let body: unknown
-    try {
-      body = this.#parse(bytes, known, nowMs)
-    } catch (thrown) {
-      known.place.spend(nowMs)
-      throw thrown
-    }
-    return this.#call(operation, known, body, nowMs)
-  }
-
-  #parse(bytes: Uint8Array, { accepted }: Known, nowMs: number): unknown {
-    this.#admission.watch.enter('parse', nowMs)
-    if (accepted.headers.has(PROOF_HEADER)) this.#bodyDigest = sha256(bytes)
-    const body = parseJson(bytes, this)
-    return this.#adapt === null ? body : this.#adapt(body, this)
-  }
-
-  /** Calls the handler. Its synchronous part, since `sinceMs`, counts towards the key's share of the event loop. */
-  #call(operation: BodyOperation, known: Known, body: unknown, sinceMs: number): void | Promise<void> {
-    try {
-      this.#beginHandling(operation, sinceMs)
-      return operation.handler(this.#request(known, body), this.reply)
-    } finally {
-      known.place.spend(sinceMs)
-    }
-  }
-
-  #beginHandling({ times }: Operation, nowMs: number): void {
-    this.#admission.startDeadline(times?.requestMs, nowMs)
-    this.#handled = true
-    this.#accepted = null
-  }
-
-  #request<Body, Key extends KeyRecord | null>(
-    { match, accepted, key }: Accepted<Key>,
+  /** The request as its handler sees it, which alone has the headers from here on. */
+  #requestOf<Body, Key extends KeyRecord | null>(
     body: Body,
+    bodyDigest: string | null = null,
   ): ApiRequest<Body, Key> {
-    return new AcceptedRequest(
-      this.#admission,
-      this.#held,
-      accepted.headers,
-      match,
-      this.#query,
+    const headers = this.#headers
+    this.#headers = NO_HEADERS
+    const params = this.#match?.params ?? NO_HEADERS
+    return {
+      context: this,
+      headers,
+      host: headers.get('host') ?? '',
+      params: params.size === 0 ? params : decodeParams(params),
+      query: this.#query === '' ? NO_QUERY : new URLSearchParams(this.#query),
       body,
-      this.#bodyDigest,
-      key,
-      this.#socket.address,
-      this.#place?.isLate === true ? this.#place : null,
-      this.#deps.admissions.deps.clock,
-      this.callerContext,
-    )
+      bodyDigest,
+      // Its phase comes before this one in every operation that asks for a key.
+      key: this.key as Key,
+    }
+  }
+
+  /** Returns the handler's own promise. */
+  #handle<Body, Key>(
+    { handler, times }: HandlerOf<Body, Key>,
+    request: ApiRequest<Body, Key>,
+    nowMs: number,
+  ): void | Promise<void> {
+    this.startDeadline(times?.requestMs, nowMs)
+    this.#handled = true
+    return handler(request, this.reply)
+  }
+
+  waitForPlace({ user, safety_identifier }: EndUserFields): Promise<void> | null {
+    const place = this.#place
+    if (place?.isLate !== true) return null
+    const waiting = place.wait(safety_identifier ?? user ?? null, this.key?.organizationId ?? null)
+    if (waiting === null) return null
+    const { clock } = this.#deps.admissions.deps
+    this.watch.enter('queue', clock.monotonicMs())
+    return waiting.then(() => this.watch.enter('parse', clock.monotonicMs()))
   }
 
   #fail(thrown: unknown): void {
     const error = thrown instanceof StoreError ? storeUnavailable(thrown) : toGatewayError(thrown)
-    if (!(thrown instanceof GatewayError))
-      this.#deps.admissions.deps.log.fault('server', 'request failed', thrown)
-    if (error.code === 'overloaded') this.#deps.admissions.deps.metrics.shed.inc({ reason: 'buffered' })
-    if (this.#admission.over || this.#socket.dead) return
+    const { log, metrics } = this.#deps.admissions.deps
+    if (!(thrown instanceof GatewayError)) log.fault('server', 'request failed', thrown)
+    if (error.code === 'overloaded') metrics.shed.inc({ reason: 'buffered' })
+    if (this.isOver || this.#socket.dead) return
     if (this.reply.started) {
       this.reply.error = error
       this.#socket.abort()

@@ -127,7 +127,6 @@ function basesOf(byMethod: ReadonlyMap<string, Operation>): readonly string[] {
 
 /** @throws GatewayError `invalid_request` if an escape is not UTF-8 */
 export function decodeParams(params: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
-  if (params.size === 0) return params
   const decoded = new Map<string, string>()
   for (const [name, value] of params) {
     try {

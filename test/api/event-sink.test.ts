@@ -64,7 +64,7 @@ async function start(t: Test, script: (sink: EventSink, handled: ApiRequest) => 
 }
 
 /** Keeps the stream until the client or the deadline ends it. */
-const untilAborted = ({ signal }: ApiRequest): Promise<void> =>
+const untilAborted = ({ context: { signal } }: ApiRequest): Promise<void> =>
   new Promise(resolve => signal.addEventListener('abort', () => resolve()))
 
 t.test('the turn in which a reader turns slow may bring any number of large events', async t => {
@@ -152,7 +152,7 @@ t.test(
 
 t.test('they keep their place when the stream goes on or fails', async t => {
   for (const isFailing of [false, true]) {
-    const front = await start(t, async (sink, { id }) => {
+    const front = await start(t, async (sink, { context: { id } }) => {
       sink.write(event(0, LARGE))
       await turns(3)
       sink.write(repeat(1))
@@ -203,7 +203,7 @@ t.test('a reader that leaves instead takes them along', async t => {
 
 t.test('who goes on turn after turn for a slow reader is stopped when 4 MiB have piled up', async t => {
   let written = 0
-  const front = await start(t, async (sink, { signal }) => {
+  const front = await start(t, async (sink, { context: { signal } }) => {
     sink.write(event(0, LARGE))
     while (!signal.aborted && written < 100) {
       await turns(2)
@@ -217,7 +217,7 @@ t.test('who goes on turn after turn for a slow reader is stopped when 4 MiB have
 })
 
 t.test('large events that were held back reach a reader that is slow at first', async t => {
-  const front = await start(t, async (sink, { signal }) => {
+  const front = await start(t, async (sink, { context: { signal } }) => {
     const asked = parseResponsesRequest({ model: 'acme/fast-1', input: 'hi' })
     const answer = new Answer(sink, echoRequest(asked, { id: 'gen-1-x', createdAt: 1, model: '' }))
     answer.openTurn(true)
@@ -262,7 +262,7 @@ t.test('what piles up is forgotten when the reader has taken all', async t => {
 t.test('a reader that takes nothing of a large event is dropped by its deadline', async t => {
   const written = Promise.withResolvers<boolean>()
   const front = await start(t, async (sink, handled) => {
-    const { signal } = handled
+    const { signal } = handled.context
     const aborted = untilAborted(handled)
     written.resolve(sink.write(event(0, LARGE)))
     await aborted

@@ -130,7 +130,7 @@ t.test('one JSON document', async t => {
     const front = await start(t, (call, sink) => {
       t.equal(sink.live, false)
       sink.write(delta(0))
-      sink.write(completed(1, call.id))
+      sink.write(completed(1, call.context.id))
       sink.end()
       return {
         answered: true,
@@ -441,7 +441,7 @@ t.test('an event stream', async t => {
       let number = 0
       while (sink.write(delta(number, 'z'.repeat(64 * 1024)))) number++
       stalled.resolve()
-      await new Promise<void>(resolve => call.signal.addEventListener('abort', () => resolve()))
+      await new Promise<void>(resolve => call.context.signal.addEventListener('abort', () => resolve()))
       return { answered: true }
     })
     const client = new RawClient(front.port)
@@ -450,9 +450,9 @@ t.test('an event stream', async t => {
     await stalled.promise
     front.clock.advance(STALL_MS - 1)
     t.equal(front.server.openStreams, 1)
-    t.equal(front.calls[0]?.signal.aborted, false, 'nor is it sent comments')
+    t.equal(front.calls[0]?.context.signal.aborted, false, 'nor is it sent comments')
     front.clock.advance(1)
-    t.equal(front.calls[0]?.signal.aborted, true)
+    t.equal(front.calls[0]?.context.signal.aborted, true)
     t.equal(front.server.openStreams, 0)
     await front.logged(1)
     t.match(front.lines[0], { outcome: 'aborted', status: 499 })
@@ -462,11 +462,11 @@ t.test('an event stream', async t => {
 
   t.test('drops a reader when a pipeline does not stop for it', async t => {
     const front = await start(t, async (call, sink) => {
-      for (let number = 0; number < 2000 && !call.signal.aborted; number++) {
+      for (let number = 0; number < 2000 && !call.context.signal.aborted; number++) {
         sink.write(delta(number, 'w'.repeat(64 * 1024)))
         if (number % 50 === 0) await turns(1)
       }
-      t.equal(call.signal.aborted, true)
+      t.equal(call.context.signal.aborted, true)
       return { answered: true }
     })
     const client = new RawClient(front.port)
@@ -501,7 +501,7 @@ t.test('an event stream', async t => {
     const CLIENTS = 50
     const front = await start(t, async (call, sink) => {
       sink.write(delta(0))
-      await new Promise<void>(resolve => call.signal.addEventListener('abort', () => resolve()))
+      await new Promise<void>(resolve => call.context.signal.addEventListener('abort', () => resolve()))
       t.equal(sink.write(delta(1)), true, 'what is written to nobody is no back-pressure')
       sink.end()
       return { answered: true }
@@ -516,7 +516,7 @@ t.test('an event stream', async t => {
       else client.reset()
     }
     await front.logged(CLIENTS)
-    t.ok(front.calls.every(call => (call.signal.reason as GatewayError).code === 'client_closed'))
+    t.ok(front.calls.every(call => (call.context.signal.reason as GatewayError).code === 'client_closed'))
     t.equal(front.server.openStreams, 0)
     t.equal((await front.metrics.openStreams.get()).values[0]?.value, 0)
     t.equal(front.server.openRequests, 0)

@@ -3,6 +3,7 @@ import t from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
 import { awayError, fullDiskError } from '../support/failing-store.ts'
 import { startInlineAcceptance } from '../support/inline-acceptance.ts'
+import { scriptedContext } from '../support/scripted-attempt.ts'
 
 const request = (id: string, body = '{"input":"x"}') => `{"custom_id":"${id}","body":${body}}`
 const batch = (requests: readonly string[], fields = '') =>
@@ -237,7 +238,14 @@ t.test('a client that leaves before any job leaves nothing', async t => {
       },
     })
     if (at === 0) leaving.abort(reason)
-    t.equal(await inline.refused(BATCH, { idempotencyKey: 'k', signal: leaving.signal }), reason, job)
+    t.equal(
+      await inline.refused(BATCH, {
+        idempotencyKey: 'k',
+        context: scriptedContext({ signal: leaving.signal }),
+      }),
+      reason,
+      job,
+    )
     t.same(await inline.visible(), [], job)
     t.equal(inline.uploads.bytes, 0)
     t.equal(inline.jobs.includes('store-batch abandon'), at >= 1, job)

@@ -4,7 +4,6 @@ import { systemClock } from '../../src/base/clock.ts'
 import { GatewayError } from '../../src/base/errors.ts'
 import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import { FREE } from '../../src/callers/limits/quota.ts'
 import { createEmbeddings } from '../../src/dialects/embeddings.ts'
 import type { EmbeddingsCall } from '../../src/pipeline/embed.ts'
@@ -18,6 +17,7 @@ import type { UsageRecord } from '../../src/storage/usage.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { startEmbeddingsProvider } from '../support/embeddings-provider.ts'
 import { plainCalls } from '../support/routing.ts'
+import { scriptedContext } from '../support/scripted-attempt.ts'
 
 const dialect = createEmbeddings(OFFERED)
 
@@ -56,23 +56,23 @@ async function start(t: Test) {
   })
   let held = 0
   const callOf = (body: object, more: Partial<EmbeddingsCall> = {}): EmbeddingsCall => ({
-    id: 'gen-1-line',
+    context: scriptedContext({
+      id: 'gen-1-line',
+      held: {
+        get bytes() {
+          return held
+        },
+        hold(bytes) {
+          held += bytes
+          return true
+        },
+      },
+    }),
     caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
     ...dialect.parse({ model: 'acme/vectors', input: ['a', 'b'], ...body }),
     dialect: 'embeddings',
     withMetadata: false,
     dataRegion: null,
-    watch: new Stopwatch(0),
-    held: {
-      get bytes() {
-        return held
-      },
-      hold(bytes) {
-        held += bytes
-        return true
-      },
-    },
-    signal: new AbortController().signal,
     ...more,
   })
   return { provider, gateway, records, callOf }
@@ -143,16 +143,19 @@ t.test('a failure is an outcome, and leaves a record', async t => {
 t.test('the end of its time ends it wherever it is', async t => {
   const { provider, gateway, records, callOf } = await start(t)
   const late = new GatewayError('deadline_exceeded', 'Operation timed out')
-  t.match(await gateway.embed(callOf({}, { signal: AbortSignal.abort(late) })), {
-    answered: false,
-    error: { code: 'deadline_exceeded' },
-  })
+  t.match(
+    await gateway.embed(callOf({}, { context: scriptedContext({ signal: AbortSignal.abort(late) }) })),
+    {
+      answered: false,
+      error: { code: 'deadline_exceeded' },
+    },
+  )
   t.equal(provider.asked.length, 0)
   provider.answer = () => () => undefined
   const ending = new AbortController()
   const asked = provider.nextAsked()
   const left = provider.nextLeft()
-  const running = gateway.embed(callOf({}, { signal: ending.signal }))
+  const running = gateway.embed(callOf({}, { context: scriptedContext({ signal: ending.signal }) }))
   await asked
   ending.abort(new GatewayError('client_closed', 'The batch was cancelled'))
   t.match(await running, { answered: false, error: { code: 'client_closed' } })

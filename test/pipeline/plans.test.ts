@@ -2,7 +2,6 @@
 import t from 'tap'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import { Stopwatch } from '../../src/base/metrics/stages.ts'
-import { RequestAbort } from '../../src/base/signal.ts'
 import { Guardrails } from '../../src/callers/guardrails.ts'
 import { createQuota } from '../../src/callers/limits/quota.ts'
 import { type ClientRequest, UNCOUNTED } from '../../src/exchange/exchange.ts'
@@ -30,6 +29,7 @@ import { type AppliedGuardrail, defaultGuardrail } from '../../src/storage/guard
 import { createPins } from '../../src/storage/session-affinity/session-affinity.ts'
 import type { CredentialRecord } from '../../src/storage/store.ts'
 import { credentialOf } from '../support/own-keys.ts'
+import { scriptedContext } from '../support/scripted-attempt.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 /** For so long a record counts as fresh when nobody tells of a change. */
@@ -140,15 +140,12 @@ async function setup() {
     request: Readonly<Record<string, unknown>>,
     more: Partial<ClientRequest> = {},
   ): ClientRequest => ({
-    id: 'gen-1',
+    context: scriptedContext({ watch: new Stopwatch(clock.monotonicMs()) }),
     caller,
     dialect: 'responses',
     request: { input: 'Hi', ...request } as unknown as ResponsesRequest,
     withMetadata: false,
     dataRegion: null,
-    watch: new Stopwatch(clock.monotonicMs()),
-    held: UNCOUNTED,
-    signal: new RequestAbort(),
     ...more,
   })
   /** As the general way does, so that the records are at hand. */

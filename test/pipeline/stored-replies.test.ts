@@ -25,6 +25,7 @@ import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { giveGuardrail } from '../support/guardrail.ts'
+import { scriptedContext } from '../support/scripted-attempt.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 
 const KEY = keyRecord(`sk-gw-v1-${randomBytes(32).toString('hex')}`, 'inference', {
@@ -78,15 +79,12 @@ async function start(t: Test) {
     const id = `gen-1-${++count}`
     const outcome = await built.gateway.respond(
       {
-        id,
+        context: scriptedContext({ id, watch: new Stopwatch(systemClock.monotonicMs()) }),
         caller: more.caller ?? CALLER,
         request: parse(body),
         dialect: 'responses',
         withMetadata: more.withMetadata ?? false,
         dataRegion: null,
-        watch: new Stopwatch(systemClock.monotonicMs()),
-        held: { bytes: 0, hold: () => true },
-        signal: new AbortController().signal,
         batch,
       },
       sink,

@@ -12,7 +12,7 @@ const SLOW = request('GET', '/v1/slow', { Authorization: INFERENCE })
 async function start(t: Test) {
   const clock = new TestClock()
   let finish = (): void => undefined
-  const slow: Handler = async ({ signal }, reply) => {
+  const slow: Handler = async ({ context: { signal } }, reply) => {
     await new Promise<void>((resolve, reject) => {
       finish = resolve
       signal.addEventListener('abort', () => reject(signal.reason))

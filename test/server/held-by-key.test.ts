@@ -2,7 +2,7 @@
 import t from 'tap'
 import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { Admission, type AdmissionOwner } from '../../src/server/admission/admission.ts'
+import { BatchAdmission } from '../../src/process/threads/batch-admission.ts'
 import { AdmissionControl } from '../../src/server/admission/admission-control.ts'
 import { HeldBytes } from '../../src/server/admission/load.ts'
 import { someKey } from '../storage/records.ts'
@@ -17,18 +17,6 @@ const LIMITS = {
   waitingPerKey: 0,
   waitMs: 1_000,
   bytesInFlightPerKey: 25 * MIB,
-}
-
-const OWNER: AdmissionOwner = {
-  method: 'POST',
-  route: '/test',
-  path: undefined,
-  client: undefined,
-  key: null,
-  reply: { status: 0, ended: false, error: null, summary: undefined },
-  isAwaited: false,
-  onAbort: () => undefined,
-  giveUp: () => undefined,
 }
 
 const key = (hash: string, organizationId = 'one') => someKey({ hash, organizationId })
@@ -54,7 +42,7 @@ function start() {
       } catch (thrown) {
         return (thrown as { code: string }).code
       }
-      new Admission(control, OWNER).open()
+      new BatchAdmission(control, '/test', 'gen-1-x')
       return null
     },
   }

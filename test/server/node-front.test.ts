@@ -26,7 +26,7 @@ async function start(t: Test, overrides: Partial<ServerOptions> = {}) {
         path: '/held',
         bodyLimitBytes: 0,
         key: 'inference',
-        async handler({ signal }, reply) {
+        async handler({ context: { signal } }, reply) {
           held.resolve()
           await new Promise<void>(resolve => signal.addEventListener('abort', () => resolve()))
           reply.json(200, {})

@@ -203,9 +203,14 @@ t.test('every answer names its request; of an inference operation it is the gene
       ...row,
       path: '/generate',
       key: 'inference',
-      handler: (handled, reply) => reply.json(200, { id: handled.id }),
+      handler: (handled, reply) => reply.json(200, { id: handled.context.id }),
     },
-    { ...row, path: '/read', key: 'any', handler: (handled, reply) => reply.json(200, { id: handled.id }) },
+    {
+      ...row,
+      path: '/read',
+      key: 'any',
+      handler: (handled, reply) => reply.json(200, { id: handled.context.id }),
+    },
   ])
   const ids = new Set<string>()
   for (const [line, generates] of [

@@ -41,13 +41,13 @@ const handlers: Readonly<Record<string, Handler>> = {
   'streaming until the client leaves': (request, reply) => {
     reply.openStream(BEGUN)
     return new Promise((_resolve, reject) => {
-      request.signal.addEventListener('abort', () => reject(request.signal.reason))
+      request.context.signal.addEventListener('abort', () => reject(request.context.signal.reason))
     })
   },
   'failing after the client has left': (request, reply) => {
     reply.openStream(BEGUN)
     return new Promise(resolve => {
-      request.signal.addEventListener('abort', () => {
+      request.context.signal.addEventListener('abort', () => {
         reply.error = new GatewayError('provider_unavailable', 'away')
         resolve()
       })

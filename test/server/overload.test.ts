@@ -246,7 +246,7 @@ t.test('what a slow reader has not taken counts as held until it takes it, or go
         let flowing = opened.openStream(chunk)
         while (flowing) flowing = opened.writeStream(chunk)
         opened.writeStream(chunk)
-        await new Promise<void>(resolve => handled.signal.addEventListener('abort', () => resolve()))
+        await new Promise<void>(resolve => handled.context.signal.addEventListener('abort', () => resolve()))
       },
     },
   ])

@@ -462,8 +462,8 @@ t.test('the deadline of a request', async t => {
       route('/obeys', request => {
         handled++
         return new Promise((_resolve, reject) => {
-          request.signal.addEventListener('abort', () => {
-            reason = request.signal.reason
+          request.context.signal.addEventListener('abort', () => {
+            reason = request.context.signal.reason
             reject(reason)
           })
         })
@@ -518,9 +518,9 @@ t.test('a client that leaves ends the work', async t => {
       '/waits',
       request =>
         new Promise((_resolve, reject) => {
-          request.signal.addEventListener('abort', () => {
-            reasons.push(request.signal.reason)
-            reject(request.signal.reason)
+          request.context.signal.addEventListener('abort', () => {
+            reasons.push(request.context.signal.reason)
+            reject(request.context.signal.reason)
           })
           started.shift()?.()
         }),
@@ -654,7 +654,7 @@ t.test('draining', async t => {
         route('/obeys', request => {
           handled++
           return new Promise((_resolve, reject) => {
-            request.signal.addEventListener('abort', () => reject(request.signal.reason))
+            request.context.signal.addEventListener('abort', () => reject(request.context.signal.reason))
           })
         }),
         route('/hangs', () => {

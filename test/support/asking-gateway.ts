@@ -5,11 +5,10 @@ import { createSecretKey, randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
 import { systemClock } from '../../src/base/clock.ts'
 import { createLog } from '../../src/base/log/log.ts'
-import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import { toMicroUsd } from '../../src/base/money.ts'
 import { keyRecord } from '../../src/callers/api-key.ts'
 import { callerOf } from '../../src/callers/keys.ts'
-import { type ClientRequest, Exchange, UNCOUNTED } from '../../src/exchange/exchange.ts'
+import { type ClientRequest, Exchange } from '../../src/exchange/exchange.ts'
 import { createAskAs } from '../../src/pipeline/inner-call.ts'
 import { loadConfig } from '../../src/process/config/config.ts'
 import { startShipper } from '../../src/process/services/ledger-shipper.ts'
@@ -22,6 +21,7 @@ import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { giveGuardrail } from './guardrail.ts'
 import { newDatabase } from './new-database.ts'
+import { scriptedContext } from './scripted-attempt.ts'
 import { ScriptedProvider } from './scripted-provider.ts'
 import { TestClock } from './test-clock.ts'
 
@@ -81,15 +81,12 @@ export async function startAsking(t: Pick<Test, 'teardown'>, limit: number | nul
   const outer = new AbortController()
   const caller = callerOf(key)
   const call = (request: Partial<ResponsesRequest> = {}): ClientRequest => ({
-    id: 'gen-1-outer',
+    context: scriptedContext({ id: 'gen-1-outer', signal: outer.signal }),
     caller,
     dialect: 'responses',
     request: { model: 'acme/side', input: 'Outer', ...request },
     withMetadata: false,
     dataRegion: null,
-    watch: new Stopwatch(0),
-    held: UNCOUNTED,
-    signal: outer.signal,
   })
   return {
     provider,

@@ -25,7 +25,7 @@ import { NO_CREDENTIALS } from '../../src/providers/credentials/catalog.ts'
 import { EndpointHealth } from '../../src/providers/health/health.ts'
 import { createPins } from '../../src/storage/session-affinity/session-affinity.ts'
 import { parseResponsesRequest } from './dialects.ts'
-import { ScriptedClient, scriptedExchange } from './scripted-attempt.ts'
+import { ScriptedClient, scriptedContext, scriptedExchange } from './scripted-attempt.ts'
 import { TestClock } from './test-clock.ts'
 
 /** How an endpoint answers one request. */
@@ -154,7 +154,11 @@ export class Fleet {
   async ask(body: Readonly<Record<string, unknown>> = {}, signal?: AbortSignal): Promise<void> {
     const request = parseResponsesRequest({ model: 'fleet/model', input: 'hi', ...body })
     const exchange = new RoutedExchange(
-      { ...scriptedExchange(), request, ...(signal === undefined ? {} : { signal }) },
+      {
+        ...scriptedExchange().asked,
+        request,
+        context: scriptedContext(signal === undefined ? {} : { signal }),
+      },
       1,
     )
     const atMs = this.clock.monotonicMs()

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type GatewayError, toGatewayError } from '../../src/base/errors.ts'
-import { Stopwatch } from '../../src/base/metrics/stages.ts'
 import {
   type AcceptDeps,
   BatchAcceptances,
@@ -15,7 +14,6 @@ import {
 } from '../../src/batches/accept.ts'
 import { Uploads } from '../../src/batches/uploads.ts'
 import type { ClientRequest } from '../../src/exchange/exchange.ts'
-import { UNCOUNTED } from '../../src/exchange/exchange.ts'
 import { checkBatch } from '../../src/features/tasks/check-batch.ts'
 import { hashFile } from '../../src/features/tasks/hash-file.ts'
 import { createBatchStoring } from '../../src/features/tasks/store-batch.ts'
@@ -24,6 +22,7 @@ import type { BatchRecord } from '../../src/storage/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { Store } from '../../src/storage/store.ts'
 import { type Fails, failingStore } from './failing-store.ts'
+import { scriptedContext } from './scripted-attempt.ts'
 import { TestClock } from './test-clock.ts'
 
 const ORGANIZATION = 'org'
@@ -108,7 +107,7 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
   })
   const accept: InlineAcceptance['accept'] = (body, fields = {}) =>
     acceptances.accept({
-      id: 'gen-1',
+      context: scriptedContext(),
       caller: {
         keyHash: KEY_HASH,
         organizationId: ORGANIZATION,
@@ -123,9 +122,6 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
       openFile: () => Promise.reject(new Error('no file is asked for')),
       read: reader => reader.take(Buffer.from(body), 0),
       announcedBytes: body.length,
-      watch: new Stopwatch(0),
-      held: UNCOUNTED,
-      signal: new AbortController().signal,
       ...fields,
     })
   return {

@@ -4,7 +4,13 @@ import { toGatewayError } from '../../src/base/errors.ts'
 import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import { Stopwatch } from '../../src/base/metrics/stages.ts'
-import { type AttemptRecord, Exchange, type Held, UNCOUNTED } from '../../src/exchange/exchange.ts'
+import {
+  type AttemptRecord,
+  Exchange,
+  type Held,
+  type RequestContext,
+  UNCOUNTED,
+} from '../../src/exchange/exchange.ts'
 import type { Format } from '../../src/formats/format.ts'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { Meter } from '../../src/pipeline/accounting/account.ts'
@@ -96,6 +102,19 @@ export function scriptedRecord(more: Partial<AttemptRecord> = {}): AttemptRecord
   }
 }
 
+/** A request that nobody aborts. */
+export function scriptedContext(more: Partial<RequestContext> = {}): RequestContext {
+  return {
+    id: 'gen-1-x',
+    watch: new Stopwatch(0),
+    held: UNCOUNTED,
+    signal: new AbortController().signal,
+    callerContext: null,
+    trace: null,
+    ...more,
+  }
+}
+
 export function scriptedExchange(
   fields: Readonly<Record<string, unknown>> = {},
   held: Held = UNCOUNTED,
@@ -107,15 +126,12 @@ export function scriptedExchange(
     ...fields,
   })
   const asked = {
-    id: 'gen-1-x',
+    context: scriptedContext({ held }),
     caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
     request,
     dialect: 'responses' as const,
     withMetadata: false,
     dataRegion: null,
-    watch: new Stopwatch(0),
-    held,
-    signal: new AbortController().signal,
   }
   // The same second in each run, so that outcomes can be compared.
   return new Exchange(asked, 1)

@@ -64,10 +64,10 @@ export async function acceptBatch(
   reply: Reply,
   form: 'requests' | 'params',
 ): Promise<BatchRecord> {
-  const { id, body, key, headers, host, watch, held, signal } = request
+  const { context, body, key, headers, host } = request
   refuseProof(headers, 'batches')
   const { batch, isReplayed } = await acceptances.accept({
-    id,
+    context,
     caller: callerOf(key),
     workspaceId: workspaceOf(key),
     idempotencyKey: idempotencyKeyOf(headers),
@@ -77,9 +77,6 @@ export async function acceptBatch(
     form,
     openFile: fileId => openInput(files, batchMaxBytes, key, fileId),
     announcedBytes: body.contentLength,
-    watch,
-    held,
-    signal,
   })
   if (isReplayed) reply.header('Idempotent-Replayed', 'true')
   else changes.publish({ kind: 'batches' })
@@ -196,7 +193,7 @@ async function documentByFile({ store }: BatchDeps, batch: BatchRecord) {
 async function streamBatch(
   { store }: BatchDeps,
   batch: BatchRecord,
-  { signal }: ApiRequest,
+  { context: { signal } }: ApiRequest,
   reply: Reply,
 ): Promise<void> {
   const { results: _, ...document } = batchDocument(batch)

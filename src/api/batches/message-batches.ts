@@ -76,9 +76,9 @@ export function readMessageResults(deps: BatchDeps): Handler {
     }
     await streamChunks(
       reply,
-      request.signal,
+      request.context.signal,
       'application/x-jsonl',
-      resultChunks(deps.store, batch, RESULTS, request.signal),
+      resultChunks(deps.store, batch, RESULTS, request.context.signal),
     )
   }
 }

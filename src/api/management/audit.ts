@@ -10,13 +10,18 @@ export interface AuditDeps {
   readonly clock: Clock
 }
 
+/** The request that makes a change, as far as its record names it. */
+interface AuditedRequest extends Pick<ApiRequest, 'key'> {
+  readonly context: Pick<ApiRequest['context'], 'address'>
+}
+
 /**
  * Makes a change for a request, and keeps who made it in the same transaction. `objectOf` names what was changed; null:
  * nothing was. `change` awaits verbs of the Store alone.
  */
 export function audited<T>(
   { store, clock }: AuditDeps,
-  { key, address }: Pick<ApiRequest, 'key' | 'address'>,
+  { key, context }: AuditedRequest,
   action: AuditAction,
   change: (verbs: StoreVerbs) => Promise<T>,
   objectOf: (result: T) => AuditObject | null,
@@ -30,7 +35,7 @@ export function audited<T>(
       action,
       actor: key.identity ?? key.label,
       object,
-      address,
+      address: context.address,
     }
   })
 }

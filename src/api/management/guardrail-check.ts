@@ -19,7 +19,7 @@ export function checkGuardrailText({ store, checkText }: GuardrailCheckDeps): Ha
   return async (request, reply) => {
     const { text, side = 'input' } = checkGuardrailCheck(request.body)
     const guardrail = await findNamedGuardrail(store, request)
-    const { action, redacted, findings } = await checkText(guardrail, { text, side }, request.signal)
+    const { action, redacted, findings } = await checkText(guardrail, { text, side }, request.context.signal)
     reply.json(200, {
       data: {
         action,

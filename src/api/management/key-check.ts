@@ -63,7 +63,7 @@ async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, que
       same => same,
     )
     const sinceMs = clock.monotonicMs()
-    const verdict = await keyCheck.run(tried, request.signal)
+    const verdict = await keyCheck.run(tried, request.context.signal)
     const isMissing = credential === null && apiKey === null
     const isUnsent = isMissing && auth !== 'none'
     reply.json(200, {

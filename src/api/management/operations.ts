@@ -119,7 +119,7 @@ export function managementRows(deps: ManagementDeps & KeyDeps): Operation[] {
 /** Handles requests in a place, each in a turn of the event loop of its own. */
 function inPlace(places: Places, handler: Handler): Handler {
   return async (request, reply) => {
-    const leave = await places.enter(request.key.hash, abortSignalOf(request.signal))
+    const leave = await places.enter(request.key.hash, abortSignalOf(request.context.signal))
     if (leave === null) throw tooMany()
     try {
       await turn()

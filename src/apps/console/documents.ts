@@ -6,6 +6,7 @@ import type { ApiRequest, Handler, Reply } from '../../api/operation.ts'
 import type { Clock } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import { Stopwatch } from '../../base/metrics/stages.ts'
+import { UNCOUNTED } from '../../exchange/exchange.ts'
 import type { KeyRecord } from '../../storage/store.ts'
 
 /**
@@ -19,22 +20,25 @@ export async function documentOf(
   clock: Clock,
 ): Promise<unknown> {
   const request: ApiRequest = {
-    id: '',
+    context: {
+      id: '',
+      watch: new Stopwatch(clock.monotonicMs()),
+      held: UNCOUNTED,
+      signal: new AbortController().signal,
+      callerContext: null,
+      trace: null,
+      address: '',
+      outlive: () => undefined,
+      abort: () => undefined,
+      waitForPlace: () => null,
+    },
     headers: new Map(),
     host: '',
     params: new Map(),
     query,
     body: undefined,
-    key,
-    address: '',
-    callerContext: null,
-    trace: null,
-    watch: new Stopwatch(clock.monotonicMs()),
-    held: { bytes: 0, hold: () => true },
     bodyDigest: null,
-    waitForPlace: () => null,
-    signal: new AbortController().signal,
-    outlive: () => undefined,
+    key,
   }
   const reply = new DocumentReply()
   await handler(request, reply)

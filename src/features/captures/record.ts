@@ -69,7 +69,7 @@ export function recordOf(
   const { error, output } = end
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
   const fields: Readonly<Record<string, Raw | undefined>> = {
-    generation_id: raw(asked.id),
+    generation_id: raw(asked.context.id),
     parent_id: asked.parent === undefined ? undefined : raw(asked.parent),
     time: raw(isoInstant(startedMs)),
     duration_ms: raw(recording.durationMs),

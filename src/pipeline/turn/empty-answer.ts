@@ -26,12 +26,12 @@ const NO_USAGE: ResponseUsage = {
 /** Writes the events `response.created` and `response.completed`. @throws GatewayError for an unknown model */
 export function answerEmpty(
   { catalog, clock }: EmptyAnswerDeps,
-  { id, request, dialect }: ClientRequest,
+  { context, request, dialect }: ClientRequest,
   sink: Sink,
 ): void {
   const model = modelAskedFor(request, catalog, dialect)
   const createdAt = unixSeconds(clock)
-  const response = echoRequest(request, { id, createdAt, model })
+  const response = echoRequest(request, { id: context.id, createdAt, model })
   sink.hold()
   sink.write({ type: 'response.created', sequence_number: 0, response: { ...response } })
   sink.write({

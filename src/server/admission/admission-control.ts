@@ -3,7 +3,7 @@
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
-import type { Admission, AdmissionDeps } from './admission.ts'
+import type { AdmissionDeps, AdmittedRequest } from './admission.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 import { OpenRequests } from './open-requests.ts'
@@ -26,7 +26,7 @@ export class AdmissionControl implements KeyedRequests {
   readonly #shares: KeyShares
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
-  readonly #open = new OpenRequests<Admission>()
+  readonly #open = new OpenRequests<AdmittedRequest>()
   /** Called each time a request is over; null if nothing waits for that. */
   onOver: (() => void) | null = null
 
@@ -130,7 +130,7 @@ export class AdmissionControl implements KeyedRequests {
 
   /** Aborts every open request for this reason. */
   abortAll(reason: GatewayError): void {
-    for (const admission of this.#open.all()) admission.abort(reason)
+    for (const request of this.#open.all()) request.abort(reason)
   }
 
   openKeys(hashes: Set<string>): void {
@@ -138,24 +138,21 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   endKey(hash: string, reason: GatewayError): void {
-    for (const admission of this.#open.all()) {
-      if (admission.keyHash !== hash) continue
-      admission.abort(reason)
-      admission.expectEnd()
-    }
+    for (const request of this.#open.all()) if (request.keyHash === hash) request.end(reason)
   }
 
   /** Gives up requests that did not react to their abort. */
   giveUpAll(): void {
-    for (const admission of this.#open.all()) admission.giveUp()
+    for (const request of this.#open.all()) request.giveUp()
   }
 
-  add(admission: Admission): void {
-    this.#open.add(admission)
+  /** Counts a request as open; it ends with `finish`. */
+  add(request: AdmittedRequest): void {
+    this.#open.add(request)
   }
 
-  remove(admission: Admission): void {
-    this.#open.remove(admission)
+  remove(request: AdmittedRequest): void {
+    this.#open.remove(request)
     this.onOver?.()
   }
 }

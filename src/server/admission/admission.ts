@@ -1,6 +1,6 @@
 /**
- * Admission of one request, whatever its source: total deadline, abort, metrics and the log line. An HTTP request is
- * one owner of an `Admission`; a WebSocket message or a line of a batch may be others. Hot path.
+ * One admitted request, whatever its source: its facts, its total deadline and abort, metrics and the log line. An HTTP
+ * request is one, also when it comes as a WebSocket message; a line of a batch is another. Hot path.
  */
 import type { Reply } from '../../api/operation.ts'
 import type { Clock, Timer } from '../../base/clock.ts'
@@ -10,15 +10,17 @@ import type { ExchangeLine, Log } from '../../base/log/log.ts'
 import { shownModel } from '../../base/log/shown.ts'
 import { exemplify, type Metrics, observeStages } from '../../base/metrics/metrics.ts'
 import { Stopwatch } from '../../base/metrics/stages.ts'
-import { RequestAbort, type RequestSignal } from '../../base/signal.ts'
+import { RequestAbort } from '../../base/signal.ts'
 import { userAgentFamily } from '../../base/telemetry/caller-names.ts'
-import type { RequestTrace } from '../../base/telemetry/request-trace.ts'
+import type { TracePlace } from '../../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../../base/telemetry/trace-context.ts'
 import { TracedStopwatch, type Tracing } from '../../base/telemetry/tracing.ts'
+import type { RequestContext } from '../../exchange/exchange.ts'
 import type { ExplanationWriter } from '../../features/explanations/writer.ts'
 import type { KeyRecord } from '../../storage/store.ts'
 import type { EndedRequests } from './ended-requests.ts'
 import type { WeightsOfEndUsers } from './key-queue.ts'
+import { HeldBytes, type Load } from './load.ts'
 import type { Chained } from './open-requests.ts'
 
 /** The reply to an admitted request. */
@@ -28,41 +30,6 @@ export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
   /** True once the reply is complete. */
   readonly ended: boolean
   readonly requestedModel?: string | undefined
-}
-
-/** The transport's side of an admitted request. Its properties are read once, when the request is over. */
-export interface AdmissionOwner {
-  /** Method for the log line, out of a closed set. */
-  readonly method: string
-  /** Template of the operation; label of metrics. */
-  readonly route: string
-  /** Path of an unknown route, for the log line; undefined for known ones. */
-  readonly path: string | undefined
-  /** Address of the client's connection; undefined where there is none. */
-  readonly client: string | undefined
-  /** As the caller gave it; absent if there is none, or none that is acceptable. */
-  readonly requestId?: string | undefined
-  /** The header that names the client program. */
-  readonly userAgent?: string | undefined
-  /** The place in the caller's own trace; null if the caller names none. */
-  readonly callerContext?: CallerContext | null
-  /** Null until the key has been accepted, and for operations without a key. */
-  readonly key: Pick<
-    KeyRecord,
-    'hash' | 'kind' | 'label' | 'workspaceId' | 'organizationId' | 'expiresAt'
-  > | null
-  readonly reply: AdmittedReply
-  /** True if a client waits for the answer, so that the times of its stages are observed. */
-  readonly isAwaited: boolean
-  /** True if the request has no line in the log. Absent: it has one. */
-  readonly isQuiet?: boolean
-  /** Ends the work on the request. Called once, with the first reason. */
-  onAbort(reason: GatewayError): void
-  /**
-   * Ends a request whose handler does not answer: sends the reason if that is still possible, otherwise drops the
-   * client.
-   */
-  giveUp(): void
 }
 
 export interface AdmissionDeps {
@@ -84,8 +51,8 @@ export interface AdmissionDeps {
 /** The part of the thread's admission control that one request knows. */
 interface OpenAdmissions {
   readonly deps: AdmissionDeps
-  add(admission: Admission): void
-  remove(admission: Admission): void
+  readonly load: Load
+  remove(request: AdmittedRequest): void
 }
 
 /** Maximum time that a handler may take to answer after its signal has fired. */
@@ -93,55 +60,68 @@ const LAST_WORD_MS = 1000
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 
-/** One request from its head to its log line. */
-export class Admission implements Chained<Admission> {
-  earlier: Admission | null = null
-  later: Admission | null = null
-  /** Names the request in logs and answers; the generation id of inference requests. */
+/** One request from its head to its log line. Every fact of it is here, and nowhere else. */
+export abstract class AdmittedRequest implements RequestContext, Chained<AdmittedRequest> {
+  earlier: AdmittedRequest | null = null
+  later: AdmittedRequest | null = null
   readonly id: string
   readonly watch: Stopwatch
-  /** Null while tracing is off. */
-  readonly trace: RequestTrace | null
+  readonly trace: TracePlace | null
+  readonly held: HeldBytes
+  readonly signal = new RequestAbort()
+  /** Null until the key has been accepted, and for operations without a key. */
+  key: KeyRecord | null = null
+  /** Counted and logged. Written here alone. */
+  isOver = false
   readonly #control: OpenAdmissions
-  readonly #owner: AdmissionOwner
-  readonly #abort = new RequestAbort()
-  readonly signal: RequestSignal = this.#abort
   #deadline: Timer | null = null
   /** True if the client left before the gateway had a reason to stop. */
   #left = false
   /** Called when the client leaves and the work continues; null: the work ends. */
   #onLeft: (() => void) | null = null
-  #over = false
+
+  /** Method for the log line, out of a closed set. */
+  abstract readonly method: string
+  /** Template of the operation; label of metrics. */
+  abstract readonly route: string
+  /** Path of an unknown route, for the log line; undefined for known ones. */
+  abstract readonly path: string | undefined
+  /** Address of the client's connection; undefined where there is none. */
+  abstract readonly address: string | undefined
+  /** As the caller gave it; undefined if there is none, or none that is acceptable. */
+  abstract readonly requestId: string | undefined
+  /** The header that names the client program. */
+  abstract readonly userAgent: string | undefined
+  abstract readonly callerContext: CallerContext | null
+  abstract readonly reply: AdmittedReply
+  /** True if a client waits for the answer, so that the times of its stages are observed. */
+  abstract readonly isAwaited: boolean
+  /** True if the request has no line in the log. */
+  abstract readonly isQuiet: boolean
 
   /** @param id default: a new one */
-  constructor(control: OpenAdmissions, owner: AdmissionOwner, id?: string) {
+  constructor(control: OpenAdmissions, id?: string) {
     const { clock, tracing } = control.deps
     const nowMs = clock.monotonicMs()
     this.watch = tracing === undefined ? new Stopwatch(nowMs) : new TracedStopwatch(nowMs)
-    this.trace = tracing === undefined ? null : tracing.begin()
+    this.trace = tracing === undefined ? null : { request: tracing.begin(), parentId: null }
     this.id = id ?? generationId(clock.nowMs())
+    this.held = new HeldBytes(control.load)
     this.#control = control
-    this.#owner = owner
   }
 
-  /** The reason to end the work; null while it may continue. */
-  get reason(): GatewayError | null {
-    return this.#abort.aborted ? (this.#abort.reason as GatewayError) : null
-  }
+  /** Ends the work on the request. Called once, with the first reason. */
+  protected abstract onAbort(reason: GatewayError): void
+
+  /**
+   * Ends a request whose handler does not answer: sends the reason if that is still possible, otherwise drops the
+   * client.
+   */
+  protected abstract onGivenUp(reason: GatewayError): void
 
   /** Null without an inference key: a request with a management key may delete that key itself. */
   get keyHash(): string | null {
-    const { key } = this.#owner
-    return key?.kind === 'inference' ? key.hash : null
-  }
-
-  get over(): boolean {
-    return this.#over
-  }
-
-  /** Counts the request as open; it ends with `finish`. */
-  open(): void {
-    this.#control.add(this)
+    return this.key?.kind === 'inference' ? this.key.hash : null
   }
 
   /**
@@ -150,31 +130,28 @@ export class Admission implements Chained<Admission> {
    */
   startDeadline(leastMs = 0, atMs = this.#control.deps.clock.monotonicMs()): void {
     const { clock, requestMs } = this.#control.deps
-    const passedMs = atMs - this.watch.startedMs
-    const leftMs = Math.max(0, Math.max(requestMs, leastMs) - passedMs)
-    const { key } = this.#owner
-    if (key !== null && key.expiresAt !== null && this.keyHash !== null) {
-      const validMs = Date.parse(key.expiresAt) - clock.nowMs()
-      if (validMs < leftMs) {
-        this.#deadline = clock.after(Math.max(0, validMs), this.#onExpiry)
-        return
-      }
-    }
-    this.#deadline = clock.after(leftMs, this.#onDeadline)
-  }
-
-  /** Call it after an abort: the request is given up if its handler does not answer. */
-  expectEnd(): void {
-    if (this.#over) return
-    this.#deadline?.cancel()
-    this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
+    const leftMs = Math.max(requestMs, leastMs) - (atMs - this.watch.startedMs)
+    const expiresAt = this.key?.kind === 'inference' ? this.key.expiresAt : null
+    const validMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt) - clock.nowMs()
+    const ending = validMs < leftMs ? KEY_EXPIRED : TIMED_OUT
+    this.#deadline = clock.after(Math.max(0, Math.min(leftMs, validMs)), () =>
+      this.end(new GatewayError(ending.code, ending.message)),
+    )
   }
 
   /** Ends the work on the request for this reason; the first reason counts. */
   abort(reason: GatewayError): void {
-    if (this.#abort.aborted) return
-    this.#abort.abort(reason)
-    this.#owner.onAbort(reason)
+    if (this.signal.aborted) return
+    this.signal.abort(reason)
+    this.onAbort(reason)
+  }
+
+  /** Aborts the request, and gives it up if its handler does not answer. */
+  end(reason: GatewayError): void {
+    this.abort(reason)
+    if (this.isOver) return
+    this.#deadline?.cancel()
+    this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
   }
 
   /** Lets the work continue without its client: `onLeft` is called instead of an abort. */
@@ -183,8 +160,8 @@ export class Admission implements Chained<Admission> {
   }
 
   /** Aborts because the client has disconnected, or was dropped by the gateway. */
-  clientGone(): void {
-    this.#left = !this.#abort.aborted && this.#owner.reply.error === null
+  gone(): void {
+    this.#left = !this.signal.aborted && this.reply.error === null
     if (this.#onLeft !== null) {
       this.#onLeft()
       return
@@ -193,43 +170,48 @@ export class Admission implements Chained<Admission> {
   }
 
   giveUp(): void {
-    if (this.#over) return
-    this.#owner.giveUp()
+    if (this.isOver) return
+    const { aborted, reason } = this.signal
+    this.onGivenUp(aborted ? (reason as GatewayError) : new GatewayError(TIMED_OUT.code, TIMED_OUT.message))
     this.finish()
   }
 
-  /** Ends the request without counting it, because another admission reports it. */
+  /** Ends the request without counting it, because another one reports it. */
   drop(): void {
-    if (this.#over) return
-    this.#over = true
+    if (this.isOver) return
+    this.isOver = true
     this.#deadline?.cancel()
+    this.held.release()
     this.#control.remove(this)
   }
 
   /** Counts and logs the request. Later calls do nothing. */
   finish(): void {
-    if (this.#over) return
-    this.#over = true
+    if (this.isOver) return
+    this.isOver = true
     this.#deadline?.cancel()
+    this.held.release()
     const { clock, log, metrics, ended, tracing, explanations } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
-    const { method, route, path, reply, key, client, isAwaited } = this.#owner
+    const { method, route, reply, key, isAwaited } = this
+    const trace = this.trace?.request ?? null
     const { summary, error, status: sent } = reply
+    const reason = this.signal.aborted ? (this.signal.reason as GatewayError) : null
     const outcome = this.#outcome(reply, sent)
-    const status = outcome === 'aborted' ? 499 : sent || (this.reason?.status ?? 500)
+    const status = outcome === 'aborted' ? 499 : sent || (reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
     if (isAwaited) observeStages(metrics, this.watch, endedMs)
     // Field by field, because spreading an object looks up each field by name.
     const line: ExchangeLine = {
       id: this.id,
-      requestId: this.#owner.requestId,
-      traceId: this.trace?.traceId ?? this.#owner.callerContext?.traceId,
-      spanId: this.trace?.spanId,
+      requestId: this.requestId,
+      traceId: trace?.traceId ?? this.callerContext?.traceId,
+      spanId: trace?.spanId,
       method,
       route,
-      path,
+      path: this.path,
       status,
       outcome,
       durationMs: Math.round(durationMs * 10) / 10,
@@ -252,41 +234,18 @@ export class Admission implements Chained<Admission> {
       agent: summary?.agent,
       parentAgent: summary?.parentAgent,
       endUser: summary?.endUser,
-      userAgent: userAgentFamily(this.#owner.userAgent),
+      userAgent: userAgentFamily(this.userAgent),
       key: key?.label,
       workspace: key?.workspaceId ?? undefined,
       organization: key?.organizationId,
-      client,
+      client: this.address,
     }
-    if (this.#owner.isQuiet !== true) log.exchange(line)
+    if (!this.isQuiet) log.exchange(line)
     if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
-    explanations?.take(
-      line,
-      this.watch,
-      endedMs,
-      key?.hash ?? null,
-      error ?? (this.#abort.aborted ? this.reason : null),
-      summary?.exchange,
-    )
-    const { trace } = this
+    explanations?.take(line, this.watch, endedMs, key?.hash ?? null, error ?? reason, summary?.exchange)
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())
     this.#control.remove(this)
-  }
-
-  readonly #onDeadline = (): void => {
-    this.abort(new GatewayError('deadline_exceeded', 'Operation timed out'))
-    this.expectEnd()
-  }
-
-  readonly #onExpiry = (): void => {
-    this.abort(
-      new GatewayError(
-        'authentication',
-        'The request was ended because its API key is no longer valid: This API key has expired',
-      ),
-    )
-    this.expectEnd()
   }
 
   #outcome(
@@ -298,6 +257,12 @@ export class Admission implements Chained<Admission> {
     return isRefusal(status) ? 'refused' : 'failed'
   }
 }
+
+const TIMED_OUT = { code: 'deadline_exceeded', message: 'Operation timed out' } as const
+const KEY_EXPIRED = {
+  code: 'authentication',
+  message: 'The request was ended because its API key is no longer valid: This API key has expired',
+} as const
 
 function shownOf(model: string | undefined): string | undefined {
   return model === undefined ? undefined : shownModel(model)

@@ -110,9 +110,11 @@ export async function workInTurn<Body>(
   }
   await new Promise(resolve => setImmediate(resolve))
   if (work.isOver()) return
+  const resumedMs = clock.monotonicMs()
   try {
-    return work.goOn(body, clock.monotonicMs())
+    return work.goOn(body, resumedMs)
   } finally {
+    place.spend(resumedMs)
     place.endTurn()
   }
 }

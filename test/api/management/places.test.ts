@@ -22,7 +22,11 @@ async function start(t: Parameters<typeof allOperations>[0]) {
   const operation = operations.find(({ id }) => id === 'getActivity') as Managing
   const ask = (key: string, signal = new RequestAbort()) => {
     const statuses: number[] = []
-    const request = { query: new URLSearchParams(), key: { hash: key, organizationId: key }, signal }
+    const request = {
+      query: new URLSearchParams(),
+      key: { hash: key, organizationId: key },
+      context: { signal },
+    }
     const reply = { json: (status: number) => statuses.push(status) }
     const done = Promise.resolve(
       operation.handler(request as unknown as ApiRequest, reply as unknown as Reply),

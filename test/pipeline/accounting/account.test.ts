@@ -19,7 +19,7 @@ import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
 import { plainCalls } from '../../support/routing.ts'
-import { scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
+import { scriptedContext, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
 const SILENT: CallFigures = {
@@ -115,15 +115,12 @@ t.test('a reply that guardrails could not look at is charged for, although it is
   })
   const outcome = await gateway.respond(
     {
-      id: 'gen-1-x',
+      context: scriptedContext({ watch: new Stopwatch(systemClock.monotonicMs()) }),
       caller: { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null },
       request: { model: 'acme/model', input: 'Hi' },
       dialect: 'responses',
       withMetadata: false,
       dataRegion: null,
-      watch: new Stopwatch(systemClock.monotonicMs()),
-      held: { bytes: 0, hold: () => true },
-      signal: new AbortController().signal,
     },
     new FinalSink(),
   )

@@ -1,7 +1,6 @@
 /** What a provider may charge with the counts that it reports, in every format, streamed and whole. */
 import fc from 'fast-check'
 import t from 'tap'
-import { Exchange } from '../../../src/exchange/exchange.ts'
 import type { Usage } from '../../../src/formats/format.ts'
 import { settle } from '../../../src/pipeline/accounting/account.ts'
 import { EMBEDDING_ESTIMATES } from '../../../src/pipeline/accounting/embeddings.ts'
@@ -235,8 +234,7 @@ async function chargedFor(
   told: Told,
   { stream, ...fields }: { readonly stream: boolean } & Record<string, unknown>,
 ) {
-  const asked = scriptedExchange({ stream, ...fields })
-  const exchange = new Exchange(asked, 1)
+  const exchange = scriptedExchange({ stream, ...fields })
   const { run, handler, record, over } = startScripted(endpointOf(format), new FinalSink() as Sink, exchange)
   handler.onData(stream ? WIRES[format].stream(told) : WIRES[format].whole(told))
   handler.onEnd()

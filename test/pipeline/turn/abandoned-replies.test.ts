@@ -6,7 +6,12 @@ import { Exchange } from '../../../src/exchange/exchange.ts'
 import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
 import { AbandonedReplies, LeftTarget, READING_ON } from '../../../src/pipeline/turn/abandoned-replies.ts'
 import { someKey } from '../../storage/records.ts'
-import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
+import {
+  scriptedContext,
+  scriptedEndpoint,
+  scriptedExchange,
+  startScripted,
+} from '../../support/scripted-attempt.ts'
 
 const key = (hash: string) => someKey({ hash })
 
@@ -33,8 +38,8 @@ t.test('of replies that are read to their end a key has sixteen, and a thread si
 
 t.test('a reply that is read on is closed when it brings too many bytes', async t => {
   const leave = new AbortController()
-  const asked = scriptedExchange({ stream: false })
-  const exchange = new Exchange({ ...asked, signal: leave.signal }, 1)
+  const { asked } = scriptedExchange({ stream: false })
+  const exchange = new Exchange({ ...asked, context: scriptedContext({ signal: leave.signal }) }, 1)
   const endpoint = scriptedEndpoint('openai-chat')
   const { client, handler, over } = startScripted(
     { ...endpoint, provider: { ...endpoint.provider, onAbort: 'drain' } },
@@ -54,8 +59,8 @@ t.test('a reply that is read on is closed when it brings too many bytes', async 
 
 t.test('a reply that is read on to its end leaves its place, and nothing waits for its caller', async t => {
   const leave = new AbortController()
-  const asked = scriptedExchange({ stream: false })
-  const exchange = new Exchange({ ...asked, signal: leave.signal }, 1)
+  const { asked } = scriptedExchange({ stream: false })
+  const exchange = new Exchange({ ...asked, context: scriptedContext({ signal: leave.signal }) }, 1)
   const endpoint = scriptedEndpoint('openai-chat')
   const { run, handler, abandoned, over } = startScripted(
     { ...endpoint, provider: { ...endpoint.provider, onAbort: 'drain' } },

@@ -20,7 +20,7 @@ const anyKey: Authenticator = {
 
 async function start(t: Test, overrides: Partial<ServerOptions> = {}) {
   const waiting: (() => void)[] = []
-  const wait: Handler = async ({ signal }, reply) => {
+  const wait: Handler = async ({ context: { signal } }, reply) => {
     await new Promise<void>(resolve => {
       waiting.push(resolve)
       signal.addEventListener('abort', () => resolve())
@@ -356,7 +356,7 @@ t.test('the loop turns between the parse of a large body and its handler', async
   })
   t.teardown(() => clearImmediate(turning))
   const parsedFor: number[] = []
-  const handler: Handler = ({ watch }, reply) => {
+  const handler: Handler = ({ context: { watch } }, reply) => {
     parsedFor.push(watch.times(clock.monotonicMs()).get('parse') ?? Number.NaN)
     reply.json(200, {})
   }

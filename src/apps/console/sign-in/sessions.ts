@@ -75,7 +75,7 @@ export class ConsoleSessions {
       if (oldest !== undefined) await this.#removeKey(oldest[1].record, address)
       await audited(
         this.#deps,
-        { key: record, address },
+        { key: record, context: { address } },
         'key.create',
         ({ keys }) => keys.add(record),
         isNew => (isNew ? toObject(record) : null),
@@ -108,7 +108,7 @@ export class ConsoleSessions {
     const { organizationId, hash } = record
     await audited(
       this.#deps,
-      { key: record, address },
+      { key: record, context: { address } },
       'key.delete',
       ({ keys }) => keys.remove(organizationId, hash),
       isRemoved => (isRemoved ? toObject(record) : null),
