@@ -37,17 +37,10 @@ import {
 import type { ExchangeSummary, Outcome } from './answer/answer.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import { type Conclusion, details, explain, routingMetadata, summarize } from './ending.ts'
-import {
-  type ExchangeStage,
-  guardRequest,
-  RoutedExchange,
-  routeRequest,
-  runStages,
-  SKIPPED,
-} from './exchange-stages.ts'
+import { type ExchangeStage, guardRequest, RoutedExchange, runStages, SKIPPED } from './exchange-stages.ts'
 import type { Guard } from './guard/guard.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
-import type { RankDeps } from './routing/rank.ts'
+import { type RankDeps, rankCandidates } from './routing/rank.ts'
 import { Attempt } from './turn/attempt.ts'
 import type { AttemptTarget } from './turn/attempt-target.ts'
 import { type CallSubject, callModel, type ModelCallDeps } from './turn/model-call.ts'
@@ -164,7 +157,7 @@ function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
 
 /** Lists the candidates, without those whose API cannot express the request. */
 function route(deps: EmbedDeps, exchange: EmbeddingsExchange) {
-  return whenReady(routeRequest(deps, exchange), () => {
+  return whenReady(rankCandidates(deps, exchange), () => {
     for (const { need, path } of needsOf(exchange)) {
       exchange.candidates = exchange.candidates.filter(({ endpoint }) => takes(deps, endpoint, need))
       if (exchange.candidates.length === 0) throw notTaken(exchange, need, path)

@@ -16,7 +16,7 @@ import type { Plan } from './plans.ts'
 import type { PluginChain } from './plugin-chain.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import type { Prefix } from './routing/prompt-cache-prefix.ts'
-import { type RankDeps, type Ranking, rankCandidates } from './routing/rank.ts'
+import type { Ranking } from './routing/rank.ts'
 import type { ServerTools } from './tool-calls/server-tools.ts'
 
 type RoutedNotes = RankingNotes & Pick<Ranking, 'fallbacks' | 'stay'>
@@ -122,20 +122,4 @@ export function guardBy(exchange: RoutedExchange, guarding: Guarding | null): ty
   exchange.guarding = guarding
   exchange.zeroRetention = guarding.restrictions?.zeroRetention === true
   return undefined
-}
-
-/** Finds the candidates for the prompt in its current form. */
-export function routeRequest(deps: RankDeps, exchange: RoutedExchange): Ranking | Promise<Ranking> {
-  return whenReady(rankCandidates(deps, exchange), (ranking: Ranking) => {
-    noteRanking(exchange, ranking)
-    return ranking
-  })
-}
-
-/** Notes the candidates, their order, and the reasons. */
-export function noteRanking(exchange: RoutedExchange, ranking: Ranking): void {
-  const { kind } = ranking.named
-  exchange.candidates = ranking.candidates
-  exchange.ranking = ranking
-  if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
 }

@@ -10,7 +10,6 @@ import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { Candidate, ClientRequest, CollectedReply } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
-import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
@@ -23,9 +22,7 @@ import {
   type ExchangeStage,
   guardBy,
   guardRequest,
-  noteRanking,
   RunningExchange,
-  routeRequest,
   runStages,
   SKIPPED,
 } from './exchange-stages.ts'
@@ -33,7 +30,7 @@ import type { Guard } from './guard/guard.ts'
 import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
-import { type Ranking, rankPlanned } from './routing/rank.ts'
+import { rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
 import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
 import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
@@ -117,7 +114,7 @@ async function countTokens(deps: GatewayDeps, counter: TokenCounter, asked: Clie
   exchange.plugins = deps.plugins.of(exchange.request)
   if (routerOf(asked.request) === null) {
     await fillStoredFiles(deps, exchange)
-    await route(deps, exchange)
+    await rankCandidates(deps, exchange)
   }
   return await counter.count(exchange)
 }
@@ -180,7 +177,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
       await guardRequest(deps, exchange)
       // Plugins do not run here, but routing must know what they can make fit.
       exchange.plugins = deps.plugins.of(exchange.request)
-      await route(deps, exchange)
+      await rankCandidates(deps, exchange)
       await admit({ ...deps, reservationWait: undefined }, exchange)
       return exchange.candidates[0] ?? null
     } finally {
@@ -211,7 +208,8 @@ interface Phase extends ExchangeStage<GatewayDeps, RunningExchange> {
 const PHASES: readonly Phase[] = [
   { timed: 'guard', run: guard, when: kind => kind.isGuarded },
   { timed: 'tools', run: sumUpIfLong, when: kind => kind.isGeneral && !kind.isCollected },
-  { timed: 'route', run: findCandidates, when: () => true },
+  { timed: 'route', run: rankCandidates, when: kind => !kind.isGeneral },
+  { timed: 'route', run: findCandidates, when: kind => kind.isGeneral },
   { timed: 'admit', run: admit, when: kind => kind.isLimited && !kind.isCollected },
   { timed: null, run: runTurns, when: () => true },
   { timed: null, run: finish, when: kind => kind.isGeneral },
@@ -269,10 +267,9 @@ function guard(deps: GatewayDeps, exchange: RunningExchange) {
 
 /** Finds the candidates for the request in its final form: plugins and tools may change it before. */
 function findCandidates(deps: GatewayDeps, exchange: RunningExchange): unknown {
-  if (exchange.plan !== null) return routePlanned(deps, exchange, exchange.plan)
   const collected = exchange.batch?.collected
   return whenReady(prepare(deps, exchange), () =>
-    collected === undefined ? route(deps, exchange) : continueWith(collected, exchange),
+    collected === undefined ? rankCandidates(deps, exchange) : continueWith(collected, exchange),
   )
 }
 
@@ -308,32 +305,8 @@ function openTools(deps: GatewayDeps, exchange: RunningExchange): void | Promise
  * Runs before routing for a plugin that calls other models; after all plugins, the request is routed in its final form.
  */
 async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise<void> {
-  await route(deps, exchange)
+  await rankCandidates(deps, exchange)
   await admit(deps, exchange)
-}
-
-/** Lists the candidates for the prompt in its current form. */
-function route(deps: GatewayDeps, exchange: RunningExchange) {
-  return whenReady(routeRequest(deps, exchange), ({ named }: Ranking) => {
-    if (named.isThinking) exchange.prompt = withReasoning(exchange.prompt)
-  })
-}
-
-/** Ranks the candidates of the plan. A request that may not fit all of them is routed like any other request. */
-function routePlanned(deps: GatewayDeps, exchange: RunningExchange, plan: Plan) {
-  // Guardrails may have been reloaded since then.
-  const holds = (exchange.guarding?.restrictions ?? null) === plan.restrictions
-  const ranking = holds ? rankPlanned(deps, exchange, plan.route) : null
-  if (ranking === null) return route(deps, exchange)
-  if (!(ranking instanceof Promise)) return noteRanking(exchange, ranking)
-  return ranking.then(found => noteRanking(exchange, found))
-}
-
-/** The prompt with reasoning on, as the name of its model requests; the caller's own setting takes precedence. */
-function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
-  const { effort, max_tokens, enabled } = prompt.reasoning ?? {}
-  if (effort != null || max_tokens != null || enabled != null) return prompt
-  return { ...prompt, reasoning: { ...prompt.reasoning, enabled: true } }
 }
 
 /** Continues with the candidate and the reservation with which the request was submitted. */

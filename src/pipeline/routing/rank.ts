@@ -55,6 +55,8 @@ interface RankedExchange extends Exchange {
         order(candidates: Candidates, exchange: Exchange): Candidates
       })
     | null
+  /** Null or absent if it takes the general path. */
+  readonly plan?: { readonly route: PlainRoute; readonly restrictions: Restrictions | null } | null
 }
 
 type Candidates = readonly RouteCandidate[]
@@ -72,29 +74,6 @@ export interface Listing {
   readonly exclusions: readonly Exclusion[]
 }
 
-export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
-  readonly candidates: Candidates
-  /** Pins the candidate that succeeds; null if nothing is pinned. */
-  readonly stay: Stay | null
-}
-
-/**
- * Finds the candidates of an exchange. Returns a promise only if limits, own keys or pins have to be fetched.
- * @throws (or rejects with) GatewayError of `route`.
- */
-export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
-  const { caller, dataRegion, dialect, guarding, plugins, prompt: request } = exchange
-  const restrictions = guarding?.restrictions ?? null
-  return whenReady(
-    rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins }),
-    input => {
-      // A request that is refused here has exclusions too.
-      exchange.ranking = { ...exchange.ranking, exclusions: input.exclusions?.list ?? [] }
-      return rank(deps, exchange, listCandidates(input), input)
-    },
-  )
-}
-
 /** The listing of plain requests for one model, which does not depend on their bytes. */
 export interface PlainRoute extends Listing {
   /** A request with up to this many tokens fits all of them; infinite if any request does. */
@@ -105,26 +84,52 @@ export interface PlainRoute extends Listing {
   readonly only: { readonly ranking: Ranking; readonly count: Count } | null
 }
 
-/** Ranks planned candidates; null if this request may not fit all of them. Otherwise like `rankCandidates`. */
-export function rankPlanned(
-  deps: RankDeps,
-  exchange: RankedExchange,
-  plan: PlainRoute,
-): Ranking | Promise<Ranking> | null {
-  const { caller, prompt: request, watch } = exchange
-  const { leastContext, leastOutput } = plan
+export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
+  readonly candidates: Candidates
+  /** Pins the candidate that succeeds; null if nothing is pinned. */
+  readonly stay: Stay | null
+}
+
+/**
+ * Finds the candidates of an exchange for its prompt in its current form, and notes them. Returns a promise only if
+ * limits, own keys or pins have to be fetched.
+ * @throws (or rejects with) GatewayError of `route`.
+ */
+export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Ranking | Promise<Ranking> {
+  const { caller, dataRegion, dialect, guarding, plan, plugins, prompt: request } = exchange
   const { routing } = deps
+  const restrictions = guarding?.restrictions ?? null
   const output = request.max_output_tokens ?? 0
-  if (output > leastOutput) return null
-  if (leastContext !== Number.POSITIVE_INFINITY) {
-    if (routing.isInputBelow?.(request, leastContext - output) !== true) return null
+  // Guardrails may have been reloaded since the plan was made, and a long request may not fit all of its endpoints.
+  if (
+    plan != null &&
+    plan.restrictions === restrictions &&
+    output <= plan.route.leastOutput &&
+    (plan.route.leastContext === Number.POSITIVE_INFINITY ||
+      routing.isInputBelow?.(request, plan.route.leastContext - output) === true)
+  ) {
+    const { only } = plan.route
+    if (only === null) {
+      const nowMs = exchange.watch.enteredMs
+      return rank(deps, exchange, plan.route, {
+        routing,
+        request,
+        preferences: NO_PREFERENCES,
+        caller,
+        nowMs,
+      })
+    }
+    only.count.inc()
+    return noted(exchange, only.ranking)
   }
-  if (plan.only !== null) {
-    plan.only.count.inc()
-    return plan.only.ranking
-  }
-  const terms = { routing, request, preferences: NO_PREFERENCES, caller, nowMs: watch.enteredMs }
-  return rank(deps, exchange, plan, terms)
+  return whenReady(
+    rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins }),
+    input => {
+      // A request that is refused here has exclusions too.
+      exchange.ranking = { ...exchange.ranking, exclusions: input.exclusions?.list ?? [] }
+      return rank(deps, exchange, listCandidates(input), input)
+    },
+  )
 }
 
 /** Orders the candidates of a listing. */
@@ -153,8 +158,25 @@ function rank(
       deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice).inc()
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
-    return { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions }
+    return noted(exchange, { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions })
   })
+}
+
+/** Notes the candidates, their order and the reasons, and does what the name of the model asks for. */
+function noted(exchange: RankedExchange, ranking: Ranking): Ranking {
+  const { kind, isThinking, model } = ranking.named
+  exchange.candidates = ranking.candidates
+  exchange.ranking = ranking
+  if (kind !== 'plain' && exchange.strategy === 'direct') exchange.strategy = kind
+  if (isThinking && !makesEmbeddings(model)) exchange.prompt = withReasoning(exchange.prompt)
+  return ranking
+}
+
+/** The prompt with reasoning on; the caller's own setting takes precedence. */
+function withReasoning(prompt: ResponsesRequest): ResponsesRequest {
+  const { effort, max_tokens, enabled } = prompt.reasoning ?? {}
+  if (effort != null || max_tokens != null || enabled != null) return prompt
+  return { ...prompt, reasoning: { ...prompt.reasoning, enabled: true } }
 }
 
 /** The reason that the rankers put a candidate first. */
