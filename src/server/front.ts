@@ -1,5 +1,6 @@
 /** The contract between the server and an HTTP front. A front owns sockets, parsing and framing. Serve threads. */
 import type { Clock } from '../base/clock.ts'
+import type { GatewayError } from '../base/errors.ts'
 import type { LoopShare } from '../base/fairness/loop-share.ts'
 import type { Log } from '../base/log/log.ts'
 import type { CertificateFiles } from './certificate.ts'
@@ -58,9 +59,9 @@ export interface FrontHost {
   readonly sockets: WebSockets
   /**
    * Takes a request with its copied head. Never throws.
-   * @param adapt throws the reason to refuse a handshake; null for ordinary requests
+   * @param refusal of a handshake, told once the key is known; null for ordinary requests
    */
-  take(socket: FrontSocket, head: RequestHead, adapt: (() => never) | null): void
+  take(socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void
   /** Called when a connection that was counted has closed. */
   closed(): void
 }

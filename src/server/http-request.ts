@@ -8,27 +8,28 @@
 import type { ApiContext, ApiRequest, EndUserFields, Operation, Reply } from '../api/operation.ts'
 import { PROOF_HEADER } from '../api/proof.ts'
 import { GatewayError, overloaded, storeUnavailable, toGatewayError } from '../base/errors.ts'
-import type { LoopWork } from '../base/fairness/loop-share.ts'
+import type { LoopShare, LoopWork } from '../base/fairness/loop-share.ts'
 import { BODY_CUT_TOO_FINE, BODY_PIECES, DISCARDED_PIECES, PieceCount } from '../base/fairness/pieces.ts'
 import { shownPath } from '../base/log/log.ts'
 import { isPending } from '../base/maybe-promise.ts'
 import { callerRequestId } from '../base/telemetry/caller-names.ts'
 import { type CallerContext, callerContext } from '../base/telemetry/trace-context.ts'
 import { requireRole } from '../callers/key-roles.ts'
+import type { ApiKeys } from '../callers/keys.ts'
 import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { sha256 } from '../protocol/management/proof.ts'
 import type { RateRoom } from '../protocol/rate.ts'
 import { type KeyRecord, StoreError } from '../storage/store.ts'
 import { AdmittedRequest } from './admission/admission.ts'
+import type { AdmissionControl } from './admission/admission-control.ts'
 import type { KeyPlace } from './admission/key-shares.ts'
 import { workInTurn } from './admission/large-body-queue.ts'
 import { UNKNOWN_BYTES } from './admission/load.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
-import { authorizationOf, inspect, type RequestHead } from './head-checks.ts'
-import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
+import { authorizationOf, type GateRules, inspect, type RequestHead } from './head-checks.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
-import { decodeParams, type RouteMatch } from './router.ts'
+import { decodeParams, type RouteMatch, type Router } from './router.ts'
 import { DISCARDED_MAX_BYTES, DiscardedUpload, KEY_REFUSALS, mismatch } from './unknown-path.ts'
 
 /** Bytes that a client may still send after its answer (`LINGER_MS` of the front says for how long). */
@@ -42,6 +43,43 @@ const KNOWN_METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 
 const NO_HEADERS: ReadonlyMap<string, string> = new Map()
 /** Few requests have one. */
 const NO_QUERY = new URLSearchParams()
+
+/** Authenticates keys; synchronous for known ones. */
+export type Authenticator = Pick<ApiKeys, 'authenticate'>
+
+/** Counts requests per minute. */
+export interface RequestCounter {
+  /**
+   * Counts one inference request of the key, and returns the rest of its limit; undefined if it has none. A promise
+   * only if counters have to be asked.
+   * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
+   */
+  enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
+}
+
+export interface HttpRequestDeps extends GateRules {
+  readonly router: Router
+  readonly keys: Authenticator
+  readonly admissions: AdmissionControl
+  readonly loopShare: LoopShare
+  /** Null if no key has a limit. */
+  readonly rate: RequestCounter | null
+  /** Time limit from the head to the last byte of the body. */
+  readonly uploadMs: number
+  /** True if every connection is closed after its answer. */
+  readonly closing: () => boolean
+}
+
+/** Creates the body of the operation from that of the transport. */
+export interface BodyAdapter {
+  /** Maximum number of bytes that it adds to the body: together they may be a large body. */
+  readonly addsBytes: number
+  /**
+   * `weigher`: counts memory in addition to that.
+   * @throws GatewayError
+   */
+  adapt(body: unknown, weigher: JsonWeigher): unknown
+}
 
 type KeyedOperation = Exclude<Operation, { key: 'none' }>
 type BodyOperation = Exclude<KeyedOperation, { accept: 'raw' }>
@@ -67,7 +105,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   readonly userAgent: string | undefined
   readonly callerContext: CallerContext | null
   readonly #deps: HttpRequestDeps
-  readonly #adapt: AdaptBody | null
+  readonly #adapter: BodyAdapter | null
   readonly #query: string
   readonly #socket: ResponseSocket
   readonly #match: RouteMatch | null
@@ -99,17 +137,17 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   /**
    * Runs inside the library's callback: checks the head, but does not answer. Never throws for input.
-   * @param adapt null: the body of the operation is that of the transport
+   * @param adapter null: the body of the operation is that of the transport
    */
   constructor(
     deps: HttpRequestDeps,
     head: RequestHead,
     socket: ResponseSocket,
-    adapt: AdaptBody | null = null,
+    adapter: BodyAdapter | null = null,
   ) {
     super(deps.admissions)
     this.#deps = deps
-    this.#adapt = adapt
+    this.#adapter = adapter
     this.#socket = socket
     this.#query = head.query
     this.address = socket.address
@@ -354,7 +392,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
   #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
     const place = this.#place as KeyPlace
-    const turn = bytes === null ? null : place.turn(bytes.byteLength + (this.#adapt?.addsBytes ?? 0))
+    const turn = bytes === null ? null : place.turn(bytes.byteLength + (this.#adapter?.addsBytes ?? 0))
     if (turn !== null) {
       return workInTurn(turn, place, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,
@@ -377,7 +415,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       if (this.#headers.has(PROOF_HEADER)) digest = sha256(bytes)
       body = parseJson(bytes, this)
     }
-    if (this.#adapt !== null) body = this.#adapt(body, this)
+    if (this.#adapter !== null) body = this.#adapter.adapt(body, this)
     return this.#requestOf(body, digest)
   }
 

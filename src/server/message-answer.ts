@@ -4,7 +4,8 @@
  */
 import type { MoreChunks } from '../api/operation.ts'
 import type { Holder } from '../base/fairness/held-share.ts'
-import type { HttpRequest } from './http-request.ts'
+import type { JsonWeigher } from '../protocol/json/json.ts'
+import type { BodyAdapter, HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
 import { type Continued, laneIn, NO_LANE } from './socket-memory.ts'
 
@@ -25,6 +26,11 @@ export interface AnsweringSocket {
   /** Bytes that wait for the client, as of the last call of `send` or `progressed`. */
   readonly unsentBytes: number
   send(texts: readonly string[]): void
+  /**
+   * Creates the body of an HTTP request from that of the message, after the conversation that it continues.
+   * @throws GatewayError `invalid_request`
+   */
+  creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown
   /** Called when the message was refused, so that it began no response. */
   refused(): void
   /** Called when all messages of the answer have been created. */
@@ -36,7 +42,7 @@ export interface AnsweringSocket {
 }
 
 /** The answer to one message: receives the frames of an event stream, and sends them as messages. */
-export class MessageAnswer implements ResponseSocket {
+export class MessageAnswer implements ResponseSocket, BodyAdapter {
   readonly #session: AnsweringSocket
   readonly #observer: SocketObserver
   #request: HttpRequest | null = null
@@ -53,15 +59,22 @@ export class MessageAnswer implements ResponseSocket {
   #last = ''
   /** The message, unchanged. */
   readonly message: ArrayBuffer
+  readonly addsBytes: number
   /** The lane of the message; null before it was read. */
   lane: string | null = null
   /** The conversation that the request continues; null if there is none. */
   continued: Continued | null = null
 
-  constructor(session: AnsweringSocket, observer: SocketObserver, message: ArrayBuffer) {
+  /** @param addsBytes the most that the conversation adds to the message */
+  constructor(session: AnsweringSocket, observer: SocketObserver, message: ArrayBuffer, addsBytes: number) {
     this.#session = session
     this.#observer = observer
     this.message = message
+    this.addsBytes = addsBytes
+  }
+
+  adapt(body: unknown, weigher: JsonWeigher): unknown {
+    return this.#session.creationOf(body, this, weigher)
   }
 
   /** The id of the response. */

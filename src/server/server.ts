@@ -4,6 +4,7 @@
 
 import type { Operation } from '../api/operation.ts'
 import type { Clock } from '../base/clock.ts'
+import type { GatewayError } from '../base/errors.ts'
 import { LoopShare } from '../base/fairness/loop-share.ts'
 import type { Log } from '../base/log/log.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
@@ -19,8 +20,7 @@ import { type ClientConnectionLimits, ClientConnections } from './connections.ts
 import { Drain, type Drainable } from './drain.ts'
 import type { CreateFront, Front, FrontSocket } from './front.ts'
 import type { RequestHead } from './head-checks.ts'
-import { HttpRequest } from './http-request.ts'
-import type { Authenticator, HttpRequestDeps, RequestCounter } from './http-request-deps.ts'
+import { type Authenticator, HttpRequest, type HttpRequestDeps, type RequestCounter } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { createRouter } from './router.ts'
 import { type WebSocketLimits, WebSockets } from './websocket.ts'
@@ -94,6 +94,10 @@ export interface HttpServer {
 /** Maximum time for an answer that was not sent at once. Fronts cut off readers that are idle for longer. */
 const LEAVING_MS = 15_000
 
+function refuse(refusal: GatewayError): never {
+  throw refusal
+}
+
 export function createServer(options: ServerOptions): HttpServer {
   return new Server(options)
 }
@@ -147,9 +151,10 @@ class Server implements HttpServer {
   }
 
   /** See FrontHost. */
-  readonly #take = (socket: FrontSocket, head: RequestHead, adapt: (() => never) | null): void => {
+  readonly #take = (socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void => {
     try {
-      const taken = new HttpRequest(this.#deps, head, socket, adapt)
+      const adapter = refusal === null ? null : { addsBytes: 0, adapt: () => refuse(refusal) }
+      const taken = new HttpRequest(this.#deps, head, socket, adapter)
       socket.attach(taken)
       taken.begin()
     } catch (thrown) {

@@ -10,8 +10,7 @@ import { type JsonWeigher, parseJson } from '../protocol/json/json.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
 import type { RequestHead } from './head-checks.ts'
-import { HttpRequest } from './http-request.ts'
-import type { AdaptBody, HttpRequestDeps } from './http-request-deps.ts'
+import { HttpRequest, type HttpRequestDeps } from './http-request.ts'
 import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './message-answer.ts'
 import type { SocketObserver } from './response-socket.ts'
 import {
@@ -258,23 +257,17 @@ export class SocketSession implements AnsweringSocket {
   #start(message: ArrayBuffer): void {
     const { path, headers } = this.#handshake
     const head = messageHead({ method: 'GET', path, query: '', headers }, message.byteLength)
-    const answer = new MessageAnswer(this, this.#deps.observer, message)
-    this.#running = answer
-    const creationOf = (body: unknown, weigher: JsonWeigher) => this.#creationOf(body, answer, weigher)
     const addsBytes = mayContinue(message) ? this.#memory.largestBytes : 0
-    const adapt: AdaptBody = Object.assign(creationOf, { addsBytes })
-    const request = new HttpRequest(this.#deps.requests, head, answer, adapt)
+    const answer = new MessageAnswer(this, this.#deps.observer, message, addsBytes)
+    this.#running = answer
+    const request = new HttpRequest(this.#deps.requests, head, answer, answer)
     answer.attach(request)
     if (request.hasBody) request.chunk(new Uint8Array(message), true)
     request.begin()
   }
 
-  /**
-   * Creates the body of an HTTP request from that of a message: the conversation that it continues is placed before its
-   * own items, so that everything that reads the request sees all of it.
-   * @throws GatewayError `invalid_request`
-   */
-  #creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown {
+  /** The conversation is placed before the items of the message, so that everything that reads the request sees all of it. */
+  creationOf(body: unknown, answer: MessageAnswer, weigher: JsonWeigher): unknown {
     if (!isObject(body) || body['type'] !== 'response.create') {
       throw new GatewayError('invalid_request', 'type: must be response.create')
     }

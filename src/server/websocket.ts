@@ -12,7 +12,7 @@ import { isPending } from '../base/maybe-promise.ts'
 import type { KeyRecord } from '../storage/store.ts'
 import type { KeyedRequests } from './admission/admission-control.ts'
 import { authorizationOf, inspect, type RequestHead } from './head-checks.ts'
-import type { Authenticator, HttpRequestDeps } from './http-request-deps.ts'
+import type { Authenticator, HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
 import { SocketMemories } from './socket-memory.ts'
 import { type Handshake, type MessageSocket, messageHead, SocketSession } from './socket-session.ts'
@@ -63,8 +63,8 @@ export interface WaitingHandshake {
   readonly isGone: boolean
   /** Opens the socket. False if the client has left. */
   open(key: Holder): boolean
-  /** Answers with the error that `adapt` throws, as for a request with this head. */
-  refuse(head: RequestHead, adapt: () => never): void
+  /** Answers with the refusal, as to a request with this head. */
+  refuse(head: RequestHead, refusal: GatewayError): void
   /** Drops the connection. */
   drop(): void
 }
@@ -73,10 +73,6 @@ const NO_SOCKET = new GatewayError(
   'service_unavailable',
   'The gateway is not accepting connections at the moment',
 )
-
-function refused(error: GatewayError): never {
-  throw error
-}
 
 /** All sockets of one thread. */
 export class WebSockets implements KeyedRequests {
@@ -117,7 +113,7 @@ export class WebSockets implements KeyedRequests {
     const accepted = inspect(head, requests)
     if (accepted instanceof GatewayError) {
       // Its head may announce a body, so it is refused unchanged, and the connection closes.
-      this.#attempt(handshake, () => handshake.refuse(head, () => refused(accepted)))
+      this.#attempt(handshake, () => handshake.refuse(head, accepted))
       return
     }
     if (requests.admissions.shed() !== null || requests.closing()) {
@@ -156,7 +152,7 @@ export class WebSockets implements KeyedRequests {
 
   /** Fails the HTTP request with its own error, if it has one. */
   #refuse(handshake: WaitingHandshake, error: GatewayError): void {
-    this.#attempt(handshake, () => handshake.refuse(messageHead(handshake.head, 0), () => refused(error)))
+    this.#attempt(handshake, () => handshake.refuse(messageHead(handshake.head, 0), error))
   }
 
   #attempt(handshake: WaitingHandshake, action: () => void): void {

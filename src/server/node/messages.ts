@@ -2,6 +2,7 @@
 import { type IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type RawData, type WebSocket, WebSocketServer } from 'ws'
+import type { GatewayError } from '../../base/errors.ts'
 import type { Holder } from '../../base/fairness/held-share.ts'
 import type { FrontHost } from '../front.ts'
 import type { RequestHead } from '../head-checks.ts'
@@ -102,8 +103,8 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     return isOpen
   }
 
-  refuse(head: RequestHead, adapt: () => never): void {
-    answerAlone(this.#host, this.#incoming, this.#socket, this.#connection, head, adapt)
+  refuse(head: RequestHead, refusal: GatewayError): void {
+    answerAlone(this.#host, this.#incoming, this.#socket, this.#connection, head, refusal)
   }
 
   drop(): void {
@@ -196,11 +197,11 @@ export function answerAlone(
   socket: Socket,
   connection: NodeConnection,
   head: RequestHead,
-  adapt: (() => never) | null,
+  refusal: GatewayError | null,
 ): void {
   const response = new ServerResponse(incoming)
   response.assignSocket(socket)
-  host.take(new NodeSocket(incoming, response, host, connection), head, adapt)
+  host.take(new NodeSocket(incoming, response, host, connection), head, refusal)
 }
 
 /** Copies a message into its own memory. */

@@ -6,6 +6,7 @@ import type {
   WebSocket,
   WebSocketBehavior,
 } from 'uWebSockets.js'
+import type { GatewayError } from '../../base/errors.ts'
 import type { Holder } from '../../base/fairness/held-share.ts'
 import type { FrontHost } from '../front.ts'
 import type { RequestHead } from '../head-checks.ts'
@@ -106,9 +107,9 @@ class UwsHandshake implements WaitingHandshake {
     return true
   }
 
-  refuse(head: RequestHead, adapt: () => never): void {
+  refuse(head: RequestHead, refusal: GatewayError): void {
     const { connections, take } = this.#host
-    take(new UwsSocket(this.#response, this.#host, connections.begin(this.#response)), head, adapt)
+    take(new UwsSocket(this.#response, this.#host, connections.begin(this.#response)), head, refusal)
   }
 
   drop(): void {
