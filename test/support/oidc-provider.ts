@@ -32,7 +32,7 @@ export class OidcProvider {
     void this.#answer(request, response).catch(() => response.destroy())
   })
   readonly #grants = new Map<string, Grant>()
-  readonly #keys: Awaited<ReturnType<typeof generateKeyPair>>
+  #keys: Awaited<ReturnType<typeof generateKeyPair>>
   readonly #foreign: Awaited<ReturnType<typeof generateKeyPair>>
   readonly #rsa: Awaited<ReturnType<typeof generateKeyPair>>
   #codes = 0
@@ -46,6 +46,11 @@ export class OidcProvider {
   endless: string | null = null
   /** Bytes that its reader has taken. */
   endlessBytes = 0
+  /** It answers with chunks of one byte. */
+  isFine = false
+  /** Keys that it publishes beside its own; `kid` of its own. */
+  otherKeys: readonly Readonly<Record<string, unknown>>[] = []
+  kid: string | undefined = 'one'
   /** Where the path of the metadata leads; null: to the metadata. */
   redirect: string | null = null
   /** Paths that were asked. */
@@ -72,6 +77,12 @@ export class OidcProvider {
     return provider
   }
 
+  /** From now on it has another key, and publishes no other. */
+  async rotate(kid: string | undefined): Promise<void> {
+    this.#keys = await generateKeyPair('ES256')
+    this.kid = kid
+  }
+
   /** Later sign-ins find nobody. */
   async close(): Promise<void> {
     if (!this.#server.listening) return
@@ -88,11 +99,15 @@ export class OidcProvider {
     if (url.pathname === this.endless) {
       request.resume()
       response.writeHead(200, { 'content-type': 'application/json' })
+      response.flushHeaders()
+      // Below HTTP, which would make chunks of its own.
+      const to = this.isFine ? response.socket : response
+      const bytes = this.isFine ? Buffer.from('1\r\n \r\n'.repeat(1_000)) : Buffer.alloc(65_536, ' ')
       const more = () => {
-        if (!response.destroyed && response.write(Buffer.alloc(65_536, ' '))) setImmediate(more)
-        this.endlessBytes += 65_536
+        if (to?.destroyed === false && to.write(bytes)) setImmediate(more)
+        this.endlessBytes += bytes.length
       }
-      response.on('drain', more)
+      to?.on('drain', more)
       more()
       return
     }
@@ -112,7 +127,7 @@ export class OidcProvider {
         })
       case '/jwks': {
         const jwk = await exportJWK(this.#keys.publicKey)
-        return void json(200, { keys: [{ ...jwk, kid: 'one', use: 'sig' }] })
+        return void json(200, { keys: [...this.otherKeys, { ...jwk, kid: this.kid, use: 'sig' }] })
       }
       case '/authorize':
         return void response.writeHead(302, { location: this.#authorize(url.searchParams) }).end()
@@ -185,7 +200,8 @@ export class OidcProvider {
     const { sign = 'ES256' } = this.faults
     if (sign === 'none') return new UnsecuredJWT(claims).encode()
     const alg = sign === 'foreign key' ? 'ES256' : sign
-    const signed = new SignJWT(claims).setProtectedHeader({ alg, kid: 'one' })
+    const named = this.kid === undefined ? {} : { kid: this.kid }
+    const signed = new SignJWT(claims).setProtectedHeader({ alg, ...named })
     if (sign === 'HS256') return await signed.sign(new TextEncoder().encode(CLIENT_SECRET.padEnd(32, 'x')))
     if (sign === 'RS256') return await signed.sign(this.#rsa.privateKey)
     return await signed.sign(sign === 'foreign key' ? this.#foreign.privateKey : this.#keys.privateKey)

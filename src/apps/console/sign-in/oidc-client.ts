@@ -4,8 +4,12 @@
  */
 import { readFile } from 'node:fs/promises'
 import type { ClientAuth, Configuration, CustomFetch, IDToken } from 'openid-client'
+import type { Dispatcher } from 'undici'
 import { systemCode } from '../../../base/errors.ts'
 import { KEY_ROLES } from '../../../callers/key-roles.ts'
+import { ReadTurns } from '../../../providers/upstream/read-turns.ts'
+import { requestWithin } from '../../../providers/upstream/undici/request.ts'
+import { undici } from '../../../providers/upstream/undici/undici.ts'
 import type { KeyRole } from '../../../storage/store.ts'
 
 /** `console.oidc` of the configuration. */
@@ -189,21 +193,51 @@ export class OidcClient {
 }
 
 /**
- * Reads a reply as a whole, up to its bound: the library would take an endless one into memory.
+ * Reads a reply as a whole, within bounds: `fetch` would take an endless one into memory, and seconds for chunks of one
+ * byte. The deadline is the signal's.
  * @throws TypeError as `fetch` does, so that it counts as no reply
  */
-const boundedFetch: CustomFetch = async (url, options) => {
-  const reply = await fetch(url, options as RequestInit)
-  if (reply.body === null) return reply
-  const chunks: Uint8Array<ArrayBuffer>[] = []
-  let bytes = 0
-  for await (const chunk of reply.body) {
-    bytes += chunk.byteLength
-    if (bytes > REPLY_MAX_BYTES) throw new TypeError('The reply of the sign-in provider is too large')
-    chunks.push(chunk)
+const boundedFetch: CustomFetch = async (address, { method, headers, body, signal }) => {
+  const url = new URL(address)
+  const client = new (undici().Client)(url.origin, UNTIMED)
+  try {
+    const request = {
+      path: `${url.pathname}${url.search}`,
+      method: method as Dispatcher.HttpMethod,
+      headers: { ...Object.fromEntries(new Headers(headers)), 'accept-encoding': 'identity' },
+      body: body == null ? null : String(body),
+    }
+    const reply = await requestWithin(client, request, new ReadTurns(), signal ?? null)
+    const parts: Buffer[] = []
+    let bytes = 0
+    for await (const part of reply.body) {
+      bytes += part.length
+      if (bytes > REPLY_MAX_BYTES) throw new Error('The reply of the sign-in provider is too large')
+      parts.push(part)
+    }
+    const { statusCode: status, headers: sent } = reply
+    const kept = KEPT_HEADERS.flatMap((name): [string, string][] =>
+      typeof sent[name] === 'string' ? [[name, sent[name]]] : [],
+    )
+    return new Response(BODILESS.has(status) ? null : Buffer.concat(parts), { status, headers: kept })
+  } catch (cause) {
+    signal?.throwIfAborted()
+    throw new TypeError('The sign-in provider sent no reply', { cause })
+  } finally {
+    client.destroy().catch(() => undefined)
   }
-  return new Response(new Blob(chunks), reply)
 }
+
+/** NODE_TLS_REJECT_UNAUTHORIZED has no effect. */
+const UNTIMED = {
+  allowH2: false,
+  headersTimeout: 0,
+  bodyTimeout: 0,
+  connect: { rejectUnauthorized: true, timeout: 0 },
+} as const
+/** Header fields that the library reads. */
+const KEPT_HEADERS = ['content-type', 'www-authenticate'] as const
+const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
 
 /** Pure. The highest role of the values that a token has. */
 function roleOf({ roleClaim, roles }: OidcSettings, token: IDToken): KeyRole | null {

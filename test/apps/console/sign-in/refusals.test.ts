@@ -212,6 +212,10 @@ t.test('a provider whose answers have no end, or lead elsewhere', async t => {
   provider.endless = '/.well-known/openid-configuration'
   t.equal((await world.browser().call('POST', 'sign-in')).status, 502)
   t.ok(provider.endlessBytes < 3 * 16 * 1024 * 1024, `${provider.endlessBytes} bytes were read of three`)
+  provider.isFine = true
+  provider.endlessBytes = 0
+  t.equal((await world.browser().call('POST', 'sign-in')).status, 502, 'chunks of one byte')
+  t.ok(provider.endlessBytes < 16 * 1024 * 1024, `${provider.endlessBytes} bytes were read of chunks`)
   provider.endless = null
   provider.redirect = `${provider.issuer}/elsewhere`
   t.equal((await world.browser().call('POST', 'sign-in')).status, 502)

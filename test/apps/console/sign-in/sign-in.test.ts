@@ -120,6 +120,24 @@ t.test('an account without a role is told so, and gets nothing', async t => {
   }
 })
 
+t.test('keys of the provider change at any time', async t => {
+  const { provider, browser } = await startSignInWorld(t)
+  const person = browser()
+  const back = await person.visitProvider()
+  await provider.rotate('two')
+  t.equal((await person.comeBack(back)).status, 303, 'between the two steps of a sign-in')
+  await provider.rotate(undefined)
+  t.equal((await browser().signIn()).status, 303, 'to one without a name')
+  await provider.rotate('three')
+  const old = { kty: 'EC', crv: 'P-256', x: 'x'.repeat(43), y: 'y'.repeat(43), use: 'sig' }
+  provider.otherKeys = [
+    ...Array.from({ length: 5_000 }, (_, at) => ({ ...old, kid: `old-${at}` })),
+    { kty: 'oct', k: 'eA', kid: 'three' },
+    { kty: 'odd', kid: 'three' },
+  ]
+  t.equal((await browser().signIn()).status, 303, 'beside thousands of others')
+})
+
 t.test('a session is over after eight hours', async t => {
   const world = await startSignInWorld(t)
   const browser = world.browser()
