@@ -584,7 +584,7 @@ export class RedisCounters implements Counters {
   }
 
   get #awaitedKey(): string {
-    return `${this.#options.prefix}awaited`
+    return `${this.#options.prefix}awaited-until`
   }
 
   get #nodeKeys(): readonly string[] {

@@ -498,9 +498,9 @@ t.test('a node that does not come back is awaited until it counts as dead', WITH
   const { clocks, one, two, ask } = await twoWithReservations(t)
   await ask('FLUSHALL')
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 })
-  const left = Number(await ask('PTTL', 'test:awaited'))
+  const left = Number(await ask('PTTL', 'test:awaited-until'))
   t.ok(left > 0 && left <= ALIVE_MS, `for ${left} ms more`)
-  await ask('PEXPIRE', 'test:awaited', '1')
+  await ask('PEXPIRE', 'test:awaited-until', '1')
   t.ok(await fits(clocks[0], one, 60))
   t.match(await one.take([money(1, 100)]), { total: 100 })
   t.notOk(two.degraded)
@@ -512,7 +512,8 @@ t.test('a dead node is awaited no longer because counters begin meanwhile', WITH
   t.ok(await ready(three))
   for (const each of [one, three]) t.equal(await each.take([money(1, 100, 'usd/other')]), null)
   await ask('FLUSHALL')
-  const awaited = async () => (await ask('ZRANGE', 'test:awaited', '0', '-1', 'WITHSCORES')) as unknown[]
+  const awaited = async () =>
+    (await ask('ZRANGE', 'test:awaited-until', '0', '-1', 'WITHSCORES')) as unknown[]
   /** The first and the third one are back, so that the second one alone is awaited, until a certain time. */
   const alone = async (): Promise<boolean> => {
     await beat(0)
@@ -584,6 +585,21 @@ t.test('what both spend while a counter is made anew is counted', WITH_REDIS, as
   one.give(first, [30])
   t.ok(await fits(clocks[1], two, 40))
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
+})
+
+t.test('nobody reserves before the cost of what has ended is read', WITH_REDIS, async t => {
+  const { unshipped, ledgers, clocks, one, two, first, beat, ask } = await twoWithReservations(t)
+  await ask('DEL', 'test:usd/k')
+  t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
+  const gate = gated(ledgers[0])
+  unshipped[0] = 30
+  one.give(first, [30])
+  t.ok(await gate.begun())
+  await beat(1)
+  t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { index: 0 }, 'which is back')
+  gate.open()
+  t.ok(await fits(clocks[1], two, 10))
+  t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { total: 100 })
 })
 
 t.test('while one counter is made anew, others go on', WITH_REDIS, async t => {
