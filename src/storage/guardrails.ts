@@ -1,98 +1,6 @@
-/**
- * Guardrail records: stored rule sets for the requests of a workspace, a member or an API key. A null field sets no
- * rule. Pure.
- */
+/** Scopes and assignments of guardrails, and the default guardrail of a workspace. Pure. */
 import { createHash } from 'node:crypto'
-import type { MicroUsd } from '../base/money.ts'
-import type {
-  AllowedRegion,
-  BuiltinSlug,
-  FailMode,
-  FilterAction,
-  ResetInterval,
-  ScanScope,
-} from '../protocol/management/guardrails.ts'
-
-/** A built-in detector with its action. */
-export interface BuiltinFilter {
-  readonly slug: BuiltinSlug
-  readonly action: FilterAction
-  readonly scanScope: ScanScope
-}
-
-/** A pattern that the user wrote. */
-export interface CustomFilter {
-  readonly pattern: string
-  readonly action: FilterAction
-  /** Replaces redacted text and names the pattern in records; null: the general label. */
-  readonly label: string | null
-}
-
-/** Rules for the output of models, which is scanned in overlapping windows. */
-export interface OutputRules {
-  /** Each slug once. */
-  readonly contentFilterBuiltins: readonly BuiltinFilter[]
-  readonly contentFilters: readonly CustomFilter[]
-  readonly windowBytes: number
-  readonly overlapBytes: number
-}
-
-/** Requirement of zero data retention (ZDR), by the vendor of the model. */
-export interface ZdrRules {
-  readonly anthropic: boolean | null
-  readonly openai: boolean | null
-  readonly google: boolean | null
-  readonly xai: boolean | null
-  readonly other: boolean | null
-}
-
-/** The rules of a guardrail. */
-export interface GuardrailRules {
-  readonly allowedModels: readonly string[] | null
-  readonly ignoredModels: readonly string[] | null
-  readonly allowedProviders: readonly string[] | null
-  readonly ignoredProviders: readonly string[] | null
-  readonly enforceZdr: ZdrRules
-  readonly enableFreeModelTraining: boolean | null
-  readonly enableFreeModelPublication: boolean | null
-  readonly enablePaidModelTraining: boolean | null
-  /** Regions whose hosts may receive the requests. */
-  readonly allowedDataRegions: readonly AllowedRegion[] | null
-  /** For the input, as `contentFilters`; each slug once. */
-  readonly contentFilterBuiltins: readonly BuiltinFilter[]
-  readonly contentFilters: readonly CustomFilter[]
-  readonly output: OutputRules | null
-  /** Decides whether a request continues if its content could not be scanned. */
-  readonly failMode: FailMode
-}
-
-export interface GuardrailRecord extends GuardrailRules {
-  /** UUID. */
-  readonly id: string
-  readonly organizationId: string
-  /** Null: of the whole organization. */
-  readonly workspaceId: string | null
-  /** True if it applies to its whole workspace, without assignment, as long as the workspace exists. */
-  readonly isWorkspaceDefault: boolean
-  readonly name: string
-  readonly description: string | null
-  /** Spending limit of each assignee within `resetInterval`; both or neither is null. */
-  readonly limit: MicroUsd | null
-  readonly resetInterval: ResetInterval | null
-  readonly includeByokInBudgets: boolean
-  /** Starts at 1 and grows with each change. Id and revision identify the compiled rules. */
-  readonly revision: number
-  readonly createdAt: string
-  readonly updatedAt: string
-}
-
-/** Changes to a guardrail; absent fields stay. */
-export type GuardrailChange = Partial<
-  Omit<
-    GuardrailRecord,
-    'id' | 'organizationId' | 'workspaceId' | 'isWorkspaceDefault' | 'revision' | 'createdAt' | 'updatedAt'
-  >
->
+import { GUARDRAIL, type GuardrailRecord } from '../protocol/management/guardrails.ts'
 
 /** Scopes by which a guardrail applies, from the broadest to the narrowest. */
 export const GUARDRAIL_SCOPES = ['workspace', 'member', 'api-key'] as const
@@ -131,23 +39,6 @@ export interface GuardrailAssignment {
   readonly createdAt: string
 }
 
-/** Rules that restrict nothing. */
-export const NO_RULES: GuardrailRules = {
-  allowedModels: null,
-  ignoredModels: null,
-  allowedProviders: null,
-  ignoredProviders: null,
-  enforceZdr: { anthropic: null, openai: null, google: null, xai: null, other: null },
-  enableFreeModelTraining: null,
-  enableFreeModelPublication: null,
-  enablePaidModelTraining: null,
-  allowedDataRegions: null,
-  contentFilterBuiltins: [],
-  contentFilters: [],
-  output: null,
-  failMode: 'closed',
-}
-
 /** The id of a workspace's default guardrail: a stable UUID (version 8) derived from both ids. */
 export function defaultGuardrailId(organizationId: string, workspaceId: string): string {
   const digest = createHash('sha256')
@@ -169,17 +60,12 @@ export function defaultGuardrail(workspace: {
 }): GuardrailRecord {
   const { organizationId, id, createdAt } = workspace
   return {
-    ...NO_RULES,
+    ...GUARDRAIL.initial,
     id: defaultGuardrailId(organizationId, id),
     organizationId,
     workspaceId: id,
     isWorkspaceDefault: true,
     name: `Workspace ${id} Default`,
-    description: null,
-    limit: null,
-    resetInterval: null,
-    includeByokInBudgets: false,
-    revision: 1,
     createdAt,
     updatedAt: createdAt,
   }

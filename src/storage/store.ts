@@ -4,6 +4,7 @@
  */
 import type { MicroUsd } from '../base/money.ts'
 import type { Credential } from '../protocol/management/byok.ts'
+import type { GuardrailChange, GuardrailRecord } from '../protocol/management/guardrails.ts'
 import type { KeyChange, KeyRecord } from '../protocol/management/keys.ts'
 import type {
   EndUserChange,
@@ -16,14 +17,7 @@ import type { AuditEntry, AuditRecord } from './audit.ts'
 import type { CaptureStore } from './captures.ts'
 import type { CatalogueStore } from './catalogue.ts'
 import type { FileStore, MemoryStore } from './files.ts'
-import type {
-  AppliedGuardrail,
-  AssigneeKind,
-  BudgetOwner,
-  GuardrailAssignment,
-  GuardrailChange,
-  GuardrailRecord,
-} from './guardrails.ts'
+import type { AppliedGuardrail, AssigneeKind, BudgetOwner, GuardrailAssignment } from './guardrails.ts'
 import type { ExplanationStore, LedgerStore } from './ledger.ts'
 import type { BatchStore } from './service-jobs.ts'
 

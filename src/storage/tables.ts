@@ -3,7 +3,7 @@ import type { Generated } from 'kysely'
 import type { BatchEndpoint, BatchStatus } from '../protocol/management/batches.ts'
 import type { CREDENTIAL } from '../protocol/management/byok.ts'
 import type { CAPTURE } from '../protocol/management/captures.ts'
-import type { DataRegion, ResetInterval } from '../protocol/management/guardrails.ts'
+import type { DataRegion, GUARDRAIL } from '../protocol/management/guardrails.ts'
 import type { KEY } from '../protocol/management/keys.ts'
 import type { END_USER, WORKSPACE } from '../protocol/management/management.ts'
 import type { BigInteger, RowOf } from '../protocol/management/record.ts'
@@ -55,23 +55,7 @@ interface CreditsTable {
   createdAt: string
 }
 
-export interface GuardrailsTable {
-  id: string
-  organizationId: string
-  workspaceId: string | null
-  isWorkspaceDefault: Flag
-  name: string
-  description: string | null
-  /** 1e-6 USD. */
-  spendLimit: BigInteger | null
-  resetInterval: ResetInterval | null
-  includeByokInBudgets: Flag
-  /** JSON. */
-  rules: string
-  revision: number
-  createdAt: string
-  updatedAt: string
-}
+export type GuardrailsTable = RowOf<(typeof GUARDRAIL)['fields']>
 
 /** Either `keyHash` or `memberId` is null. */
 interface GuardrailAssignmentsTable {

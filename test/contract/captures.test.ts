@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
-import { type GuardrailRules, NO_RULES } from '../../src/storage/guardrails.ts'
+import { type GuardrailRules, NO_RULES } from '../../src/protocol/management/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import { Scanner } from '../support/canary-scan.ts'

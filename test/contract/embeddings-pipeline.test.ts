@@ -4,9 +4,9 @@
  */
 import { request as httpRequest } from 'node:http'
 import t, { type Test } from 'tap'
+import { NO_RULES } from '../../src/protocol/management/guardrails.ts'
 import { createVault } from '../../src/providers/credentials/vault.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
-import { NO_RULES } from '../../src/storage/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import {
   type AskedEmbeddings,

@@ -1,6 +1,6 @@
 /** Records for storage tests, each unlike all others. */
 import { randomUUID } from 'node:crypto'
-import { type GuardrailRecord, NO_RULES } from '../../src/storage/guardrails.ts'
+import { type GuardrailRecord, NO_RULES } from '../../src/protocol/management/guardrails.ts'
 import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
 import type {
   CredentialRecord,

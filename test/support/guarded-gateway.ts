@@ -2,7 +2,7 @@
 import type { Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
-import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
+import type { GuardrailRecord } from '../../src/protocol/management/guardrails.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseEventStream, startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import { giveGuardrail } from './guardrail.ts'

@@ -1,5 +1,5 @@
 /** Assigns a guardrail to an API key without the management operations. */
-import type { GuardrailRecord } from '../../src/storage/guardrails.ts'
+import type { GuardrailRecord } from '../../src/protocol/management/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../src/storage/store.ts'
 import { someGuardrail } from '../storage/records.ts'
 

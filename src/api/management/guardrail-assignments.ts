@@ -1,8 +1,12 @@
 /** Guardrail assignments: /guardrails/{id}/assignments/keys and /members, and the lists across all guardrails. */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
-import { checkKeyAssignees, checkMemberAssignees } from '../../protocol/management/guardrails.ts'
-import type { AssigneeKind, GuardrailAssignment, GuardrailRecord } from '../../storage/guardrails.ts'
+import {
+  checkKeyAssignees,
+  checkMemberAssignees,
+  type GuardrailRecord,
+} from '../../protocol/management/guardrails.ts'
+import type { AssigneeKind, GuardrailAssignment } from '../../storage/guardrails.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import type { AssignmentPlace, Store } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'

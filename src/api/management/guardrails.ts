@@ -3,22 +3,15 @@ import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
-import { microToUsd } from '../../base/money.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import {
-  BUILTIN_LABELS,
   checkGuardrailCreation,
   checkGuardrailUpdate,
-  INJECTION_SLUG,
+  GUARDRAIL,
+  type GuardrailRecord,
+  type ZdrRules,
 } from '../../protocol/management/guardrails.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type {
-  BuiltinFilter,
-  CustomFilter,
-  GuardrailRecord,
-  OutputRules,
-  ZdrRules,
-} from '../../storage/guardrails.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import { ConflictError, type Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
@@ -187,65 +180,17 @@ function isoNow({ clock }: GuardrailDeps): string {
 
 function toDocument(guardrail: GuardrailRecord) {
   const { enforceZdr: zdr } = guardrail
-  return {
-    id: guardrail.id,
-    name: guardrail.name,
-    description: guardrail.description,
-    workspace_id: guardrail.workspaceId,
-    is_workspace_default: guardrail.isWorkspaceDefault,
-    limit_usd: guardrail.limit === null ? null : microToUsd(guardrail.limit),
-    reset_interval: guardrail.resetInterval,
-    include_byok_in_budgets: guardrail.includeByokInBudgets,
-    allowed_models: guardrail.allowedModels,
-    ignored_models: guardrail.ignoredModels,
-    allowed_providers: guardrail.allowedProviders,
-    ignored_providers: guardrail.ignoredProviders,
+  return GUARDRAIL.toDocument(guardrail, {
     enforce_zdr: commonValue(zdr),
     enforce_zdr_anthropic: zdr.anthropic,
     enforce_zdr_openai: zdr.openai,
     enforce_zdr_google: zdr.google,
     enforce_zdr_xai: zdr.xai,
     enforce_zdr_other: zdr.other,
-    enable_free_model_training: guardrail.enableFreeModelTraining,
-    enable_free_model_publication: guardrail.enableFreeModelPublication,
-    enable_paid_model_training: guardrail.enablePaidModelTraining,
-    allowed_data_regions: guardrail.allowedDataRegions,
-    content_filter_builtins: orNull(guardrail.contentFilterBuiltins.map(toInputBuiltinDocument)),
-    content_filters: orNull(guardrail.contentFilters.map(toFilterDocument)),
-    output: guardrail.output === null ? null : toOutputDocument(guardrail.output),
-    fail_mode: guardrail.failMode,
-    created_at: guardrail.createdAt,
-    updated_at: guardrail.updatedAt,
-  }
+  })
 }
 
 /** The older field without a vendor: the value that all vendors share, or null. */
 function commonValue({ anthropic, openai, google, xai, other }: ZdrRules): boolean | null {
   return [openai, google, xai, other].every(each => each === anthropic) ? anthropic : null
-}
-
-function orNull<T>(list: readonly T[]): readonly T[] | null {
-  return list.length === 0 ? null : list
-}
-
-function toBuiltinDocument({ slug, action }: BuiltinFilter) {
-  return { slug, action, label: BUILTIN_LABELS[slug] }
-}
-
-function toInputBuiltinDocument(filter: BuiltinFilter) {
-  const same = toBuiltinDocument(filter)
-  return filter.slug === INJECTION_SLUG ? { ...same, scan_scope: filter.scanScope } : same
-}
-
-function toFilterDocument({ pattern, action, label }: CustomFilter) {
-  return { pattern, action, label }
-}
-
-function toOutputDocument(output: OutputRules) {
-  return {
-    content_filter_builtins: orNull(output.contentFilterBuiltins.map(toBuiltinDocument)),
-    content_filters: orNull(output.contentFilters.map(toFilterDocument)),
-    window_bytes: output.windowBytes,
-    overlap_bytes: output.overlapBytes,
-  }
 }

@@ -7,7 +7,7 @@ import { MessageInput } from '../../dialects/messages/message-schema.ts'
 import { InputItem } from '../../protocol/items.ts'
 import { CREDENTIAL, CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
 import { CAPTURE } from '../../protocol/management/captures.ts'
-import { GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
+import { GUARDRAIL, GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
 import {
@@ -74,7 +74,7 @@ import {
   ServerToolUseCounts,
   UsageAnswer,
 } from './response.ts'
-import { Guardrail, GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
+import { GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
 
 /**
  * No name is one that TypeScript's own libraries have (`Response`, `File`, `Credential`): generated clients would mix
@@ -180,7 +180,7 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   EndUser: END_USER.answer,
   Capture: CAPTURE.answer,
   ProviderCredential: CREDENTIAL.answer,
-  Guardrail,
+  Guardrail: GUARDRAIL.answer,
   GuardrailBudget,
   KeyAssignment,
   MemberAssignment,

@@ -9,7 +9,7 @@ import {
   ProviderCheck,
 } from '../../protocol/management/byok.ts'
 import {
-  BUILTIN_LABELS,
+  GUARDRAIL,
   GuardrailCheck,
   GuardrailCreation,
   GuardrailUpdate,
@@ -20,7 +20,6 @@ import { answer, DELETED, type Descriptions, listOf, oneRecord, PAGE, query, tag
 import { HASH } from './keys.ts'
 import { alike, count, flagged, orNoText, text } from './response.ts'
 
-const texts = nullable(Type.Array(text))
 const NOW = '2026-07-16T12:00:00.000Z'
 const ID = '3b241101-e2bb-4255-8caf-4136c566a962'
 
@@ -137,63 +136,17 @@ const credentials = tagged('Provider credentials', {
 // Guardrails
 
 const action = oneOf('redact', 'block', 'flag')
-const slug = oneOf(...(Object.keys(BUILTIN_LABELS) as (keyof typeof BUILTIN_LABELS)[]))
-const CustomFilterAnswer = Type.Object({ pattern: text, action, label: orNoText })
-const builtin = { slug, action, label: text }
 
-export const Guardrail = Type.Object({
-  id: text,
-  name: text,
-  description: orNoText,
-  workspace_id: orNoText,
-  is_workspace_default: flagged,
-  limit_usd: nullable(usd),
-  reset_interval: nullable(oneOf('daily', 'weekly', 'monthly')),
-  include_byok_in_budgets: flagged,
-  ...alike(texts, 'allowed_models', 'ignored_models', 'allowed_providers', 'ignored_providers'),
-  ...alike(nullable(flagged), 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
-  ...alike(nullable(flagged), 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
-  ...alike(nullable(flagged), 'enable_free_model_training', 'enable_free_model_publication'),
-  enable_paid_model_training: nullable(flagged),
-  allowed_data_regions: nullable(Type.Array(oneOf('global', 'europe', 'us'))),
-  content_filter_builtins: nullable(
-    Type.Array(Type.Object({ ...builtin, scan_scope: Type.Optional(oneOf('user_only', 'all_messages')) })),
-  ),
-  content_filters: nullable(Type.Array(CustomFilterAnswer)),
-  output: nullable(
-    Type.Object({
-      content_filter_builtins: nullable(Type.Array(Type.Object(builtin))),
-      content_filters: nullable(Type.Array(CustomFilterAnswer)),
-      window_bytes: count,
-      overlap_bytes: count,
-    }),
-  ),
-  fail_mode: oneOf('open', 'closed'),
-  created_at: instant,
-  updated_at: instant,
-})
-
-const GUARDRAIL = {
+const GUARDRAIL_EXAMPLE = GUARDRAIL.toExample({
   id: ID,
   name: 'No customer data',
-  description: null,
-  workspace_id: null,
-  is_workspace_default: false,
-  limit_usd: null,
-  reset_interval: null,
-  include_byok_in_budgets: false,
-  ...alike(null, 'allowed_models', 'ignored_models', 'allowed_providers', 'ignored_providers'),
   ...alike(true, 'enforce_zdr', 'enforce_zdr_anthropic', 'enforce_zdr_openai'),
   ...alike(true, 'enforce_zdr_google', 'enforce_zdr_xai', 'enforce_zdr_other'),
-  ...alike(null, 'enable_free_model_training', 'enable_free_model_publication'),
-  ...alike(null, 'enable_paid_model_training', 'allowed_data_regions'),
   content_filter_builtins: [{ slug: 'email', action: 'redact', label: '[EMAIL]' }],
   content_filters: [{ pattern: 'project [a-z]+', action: 'block', label: null }],
-  output: null,
-  fail_mode: 'closed',
   created_at: NOW,
   updated_at: NOW,
-}
+})
 
 const RULES_EXAMPLE = {
   name: 'No customer data',
@@ -223,21 +176,21 @@ const guardrails = tagged('Guardrails', {
   createGuardrail: {
     text: 'Without a workspace it belongs to the whole organization. It takes effect once it is assigned.',
     body: { schema: GuardrailCreation, examples: { filters: RULES_EXAMPLE } },
-    answers: { 201: oneRecord(Guardrail, 'The new guardrail.', GUARDRAIL) },
+    answers: { 201: oneRecord(GUARDRAIL.answer, 'The new guardrail.', GUARDRAIL_EXAMPLE) },
   },
   listGuardrails: {
     text: 'Oldest first, default ones of workspaces too.',
     parameters: [...PAGE, query('workspace_id', text, 'Only guardrails of this workspace.')],
-    answers: { 200: listOf(Guardrail, GUARDRAIL) },
+    answers: { 200: listOf(GUARDRAIL.answer, GUARDRAIL_EXAMPLE) },
   },
-  getGuardrail: { answers: { 200: oneRecord(Guardrail, 'The guardrail.', GUARDRAIL) } },
+  getGuardrail: { answers: { 200: oneRecord(GUARDRAIL.answer, 'The guardrail.', GUARDRAIL_EXAMPLE) } },
   updateGuardrail: {
     text: 'Absent fields keep their value; null clears one.',
     body: {
       schema: GuardrailUpdate,
       examples: { budget: { limit_usd: 50, reset_interval: 'monthly' } },
     },
-    answers: { 200: oneRecord(Guardrail, 'The changed guardrail.', GUARDRAIL) },
+    answers: { 200: oneRecord(GUARDRAIL.answer, 'The changed guardrail.', GUARDRAIL_EXAMPLE) },
     failures: ['conflict'],
   },
   checkGuardrail: {

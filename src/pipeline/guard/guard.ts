@@ -19,11 +19,12 @@ import {
   withTexts,
 } from '../../features/guardrails/texts/request-texts.ts'
 import { PATIENCE_MS } from '../../features/tasks/pool/pool.ts'
+import type { GuardrailRecord } from '../../protocol/management/guardrails.ts'
 import type { Provider } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import type { AppliedGuardrail, GuardrailRecord } from '../../storage/guardrails.ts'
+import type { AppliedGuardrail } from '../../storage/guardrails.ts'
 import { type Restriction, type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
 import type { ReplyGuarding } from './reply.ts'

@@ -1,11 +1,13 @@
 /**
- * Schemas of the bodies of guardrail operations, and the rules across their fields. Pure. features/guardrails/custom.ts checks
+ * Guardrails: stored rule sets for the requests of a workspace, a member or an API key. Their records and bodies, and
+ * the rules across fields. Pure. features/guardrails/custom.ts checks
  * whether a pattern can be run.
  */
-import { type Static, Type } from '@sinclair/typebox'
-import { AMOUNT_MAX_USD } from '../../base/money.ts'
+import { type Static, type TSchema, Type } from '@sinclair/typebox'
+import { refuseField } from '../../base/errors.ts'
+import { AMOUNT_MAX_USD, type MicroUsd, microToUsd, toMicroUsd } from '../../base/money.ts'
 import { bodyCheck } from '../json/body.ts'
-import { maybe, oneOf, text } from '../json/schema.ts'
+import { instant, maybe, nullable, oneOf, text, usd } from '../json/schema.ts'
 import {
   ASSIGNEES_MAX_ITEMS,
   FILTER_LABEL_MAX_CHARS,
@@ -23,6 +25,7 @@ import {
   OUTPUT_WINDOW_MIN_BYTES,
 } from '../limits.ts'
 import { KeyHash, ModelSlug } from './byok.ts'
+import { type ChangeOf, Declaration, inBodies, type ReadingPlace, type RecordOf } from './record.ts'
 
 /** The built-in detectors, each with its replacement in redacted text. */
 export const BUILTIN_LABELS = {
@@ -64,7 +67,7 @@ const BuiltinEntry = Type.Object(
   },
   { additionalProperties: false },
 )
-export type BuiltinEntry = Static<typeof BuiltinEntry>
+type BuiltinEntry = Static<typeof BuiltinEntry>
 
 /** Without `scan_scope`: output has no author among the callers. */
 const OutputBuiltinEntry = Type.Object(
@@ -80,7 +83,7 @@ const FilterEntry = Type.Object(
   },
   { additionalProperties: false },
 )
-export type FilterEntry = Static<typeof FilterEntry>
+type FilterEntry = Static<typeof FilterEntry>
 
 /** Each slug once. */
 const builtins = <Entry extends typeof BuiltinEntry | typeof OutputBuiltinEntry>(entry: Entry) =>
@@ -98,55 +101,247 @@ const OutputEntry = Type.Object(
 )
 export type OutputEntry = Static<typeof OutputEntry>
 
-/** Null: no restriction. An empty list is refused, since readers could take it for nothing or for everything. */
-const restriction = <Item extends typeof ModelSlug | ReturnType<typeof text>>(item: Item) =>
-  maybe(Type.Array(item, { minItems: 1, maxItems: GUARDRAIL_LIST_MAX_ITEMS }))
-const provider = text({ min: 1, max: IDENTIFIER_MAX_CHARS })
-const flag = maybe(Type.Boolean())
-
-const name = text({ min: 1, max: GUARDRAIL_NAME_MAX_CHARS, storable: true, singleLine: true })
-const settings = {
-  description: maybe(text({ max: GUARDRAIL_DESCRIPTION_MAX_CHARS, storable: true })),
-  /** US dollars. */
-  limit_usd: maybe(Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD })),
-  reset_interval: maybe(oneOf('daily', 'weekly', 'monthly')),
-  include_byok_in_budgets: flag,
-  allowed_models: restriction(ModelSlug),
-  ignored_models: restriction(ModelSlug),
-  allowed_providers: restriction(provider),
-  ignored_providers: restriction(provider),
-  enforce_zdr: flag,
-  enforce_zdr_anthropic: flag,
-  enforce_zdr_openai: flag,
-  enforce_zdr_google: flag,
-  enforce_zdr_xai: flag,
-  enforce_zdr_other: flag,
-  enable_free_model_training: flag,
-  enable_free_model_publication: flag,
-  enable_paid_model_training: flag,
-  allowed_data_regions: maybe(Type.Array(oneOf('global', 'europe', 'us'), { minItems: 1, maxItems: 3 })),
-  content_filter_builtins: builtins(BuiltinEntry),
-  content_filters: filters,
-  output: maybe(OutputEntry),
-  fail_mode: maybe(oneOf('open', 'closed')),
+/** A built-in detector with its action. */
+export interface BuiltinFilter {
+  readonly slug: BuiltinSlug
+  readonly action: FilterAction
+  readonly scanScope: ScanScope
 }
 
-export const GuardrailCreation = Type.Object(
-  {
-    name,
-    workspace_id: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
-    ...settings,
-  },
-  { additionalProperties: false },
-)
-export type GuardrailCreation = Static<typeof GuardrailCreation>
+/** A pattern that the user wrote. */
+export interface CustomFilter {
+  readonly pattern: string
+  readonly action: FilterAction
+  /** Replaces redacted text and names the pattern in records; null: the general label. */
+  readonly label: string | null
+}
 
-/** Absent fields keep their value; null clears one. The workspace of a guardrail never changes. */
-export const GuardrailUpdate = Type.Object(
-  { name: Type.Optional(name), ...settings },
-  { additionalProperties: false },
+/** Rules for the output of models, which is scanned in overlapping windows. */
+export interface OutputRules {
+  /** Each slug once. */
+  readonly contentFilterBuiltins: readonly BuiltinFilter[]
+  readonly contentFilters: readonly CustomFilter[]
+  readonly windowBytes: number
+  readonly overlapBytes: number
+}
+
+/** Requirement of zero data retention (ZDR), by the vendor of the model. */
+export interface ZdrRules {
+  readonly anthropic: boolean | null
+  readonly openai: boolean | null
+  readonly google: boolean | null
+  readonly xai: boolean | null
+  readonly other: boolean | null
+}
+
+const builtinAnswer = { slug: oneOf(...slugs), action, label: Type.String() }
+const filtersAnswer = nullable(
+  Type.Array(Type.Object({ pattern: Type.String(), action, label: nullable(Type.String()) })),
 )
+
+/** Null: no restriction. An empty list is refused, since readers could take it for nothing or for everything. */
+const restriction = <Item extends typeof ModelSlug | ReturnType<typeof text>>(item: Item) => ({
+  schema: nullable(Type.Array(Type.String())),
+  ...rule(maybe(Type.Array(item, { minItems: 1, maxItems: GUARDRAIL_LIST_MAX_ITEMS }))),
+  read: withoutRepetitions,
+})
+const provider = text({ min: 1, max: IDENTIFIER_MAX_CHARS })
+const flag = maybe(Type.Boolean())
+const name = text({ min: 1, max: GUARDRAIL_NAME_MAX_CHARS, storable: true, singleLine: true })
+const region = oneOf('global', 'europe', 'us')
+/** A requirement of zero data retention in bodies and answers: `enforceZdr` has all of them. */
+const zdr = { schema: nullable(Type.Boolean()), only: 'answer', ...inBodies(flag) } as const
+
+/** A rule, which restricts nothing where it is null. */
+function rule<Schema extends TSchema>(schema: Schema) {
+  return { inside: 'rules', initial: null, ...inBodies(schema) } as const
+}
+
+const ruleFields = {
+  allowedModels: restriction(ModelSlug),
+  ignoredModels: restriction(ModelSlug),
+  allowedProviders: restriction(provider),
+  ignoredProviders: restriction(provider),
+  enforceZdr: {
+    schema: Type.Unsafe<ZdrRules>(Type.Object({})),
+    only: 'stored',
+    inside: 'rules',
+    initial: { anthropic: null, openai: null, google: null, xai: null, other: null },
+  },
+  enforceZdrOfAll: { ...zdr, wire: 'enforce_zdr' },
+  enforceZdrAnthropic: zdr,
+  enforceZdrOpenai: zdr,
+  enforceZdrGoogle: zdr,
+  enforceZdrXai: zdr,
+  enforceZdrOther: zdr,
+  enableFreeModelTraining: { schema: nullable(Type.Boolean()), ...rule(flag) },
+  enableFreeModelPublication: { schema: nullable(Type.Boolean()), ...rule(flag) },
+  enablePaidModelTraining: { schema: nullable(Type.Boolean()), ...rule(flag) },
+  /** Regions whose hosts may receive the requests. */
+  allowedDataRegions: {
+    schema: nullable(Type.Array(region)),
+    ...rule(maybe(Type.Array(region, { minItems: 1, maxItems: 3 }))),
+    read: withoutRepetitions,
+  },
+  /** For the input, as `contentFilters`; each slug once. */
+  contentFilterBuiltins: {
+    schema: nullable(
+      Type.Array(
+        Type.Object({ ...builtinAnswer, scan_scope: Type.Optional(oneOf('user_only', 'all_messages')) }),
+      ),
+    ),
+    type: Type.Unsafe<readonly BuiltinFilter[]>(Type.Array(Type.Unknown())),
+    ...rule(builtins(BuiltinEntry)),
+    initial: [],
+    read: readBuiltins,
+    write: (filters: readonly BuiltinFilter[]) => orNull(filters.map(toInputBuiltin)),
+  },
+  contentFilters: {
+    schema: filtersAnswer,
+    type: Type.Unsafe<readonly CustomFilter[]>(Type.Array(Type.Unknown())),
+    ...rule(filters),
+    initial: [],
+    read: readFilters,
+    write: writeFilters,
+  },
+  output: {
+    schema: nullable(
+      Type.Object({
+        content_filter_builtins: nullable(Type.Array(Type.Object(builtinAnswer))),
+        content_filters: filtersAnswer,
+        window_bytes: Type.Integer({ minimum: 0 }),
+        overlap_bytes: Type.Integer({ minimum: 0 }),
+      }),
+    ),
+    type: Type.Unsafe<OutputRules | null>(Type.Unknown()),
+    ...rule(maybe(OutputEntry)),
+    read: readOutput,
+    write: writeOutput,
+  },
+  /** Decides whether a request continues if its content could not be scanned. */
+  failMode: {
+    schema: oneOf('open', 'closed'),
+    ...rule(maybe(oneOf('open', 'closed'))),
+    initial: 'closed',
+  },
+} as const
+
+const fields = {
+  /** UUID. */
+  id: { schema: Type.String() },
+  name: { schema: Type.String(), ...inBodies(name) },
+  description: {
+    schema: nullable(Type.String()),
+    initial: null,
+    ...inBodies(maybe(text({ max: GUARDRAIL_DESCRIPTION_MAX_CHARS, storable: true }))),
+  },
+  /** Null: of the whole organization. */
+  workspaceId: {
+    schema: nullable(Type.String()),
+    initial: null,
+    create: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
+  },
+  /** True if it applies to its whole workspace, without assignment, as long as the workspace exists. */
+  isWorkspaceDefault: { schema: Type.Boolean(), column: 'flag', initial: false },
+  /** Spending limit of each assignee within `resetInterval`; both or neither is null. */
+  limit: {
+    schema: nullable(usd),
+    column: 'big',
+    as: 'spendLimit',
+    wire: 'limit_usd',
+    initial: null,
+    ...inBodies(maybe(Type.Number({ minimum: 0, maximum: AMOUNT_MAX_USD }))),
+    read: readAmount,
+    write: (limit: MicroUsd | null) => (limit === null ? null : microToUsd(limit)),
+  },
+  resetInterval: {
+    schema: nullable(oneOf('daily', 'weekly', 'monthly')),
+    initial: null,
+    ...inBodies(maybe(oneOf('daily', 'weekly', 'monthly'))),
+  },
+  includeByokInBudgets: { schema: Type.Boolean(), column: 'flag', initial: false, ...inBodies(flag) },
+  ...ruleFields,
+  createdAt: { schema: instant },
+  updatedAt: { schema: instant },
+  organizationId: { schema: Type.String(), only: 'stored' },
+  /** Starts at 1 and grows with each change. Id and revision identify the compiled rules. */
+  revision: { schema: Type.Integer(), only: 'stored', initial: 1 },
+} as const
+
+export const GUARDRAIL = new Declaration(fields, ['name', 'workspace_id'])
+export type GuardrailRecord = RecordOf<typeof fields>
+/** The rules of a guardrail. A null field sets no rule. */
+export type GuardrailRules = RecordOf<typeof ruleFields>
+/** Rules that restrict nothing. */
+export const NO_RULES: GuardrailRules = new Declaration(ruleFields).initial
+/** Changes to a guardrail; absent fields stay. */
+export type GuardrailChange = ChangeOf<typeof fields> & Partial<Pick<GuardrailRules, 'enforceZdr'>>
+
+export const GuardrailCreation = GUARDRAIL.creation
+export type GuardrailCreation = Static<typeof GuardrailCreation>
+/** Absent fields keep their value; null clears one. The workspace of a guardrail never changes. */
+export const GuardrailUpdate = GUARDRAIL.update
 export type GuardrailUpdate = Static<typeof GuardrailUpdate>
+
+function readAmount(limit: number, { field }: ReadingPlace): MicroUsd {
+  const micros = toMicroUsd(limit)
+  if (micros === null) throw refuseField(field, 'must have at most 6 decimals')
+  return micros
+}
+
+function withoutRepetitions<Item>(list: readonly Item[]): readonly Item[] {
+  return [...new Set(list)]
+}
+
+function readBuiltins(entries: readonly Omit<BuiltinEntry, 'label'>[]): readonly BuiltinFilter[] {
+  return entries.map(({ slug, action, scan_scope: scope }) => ({
+    slug,
+    action,
+    scanScope: scope ?? 'all_messages',
+  }))
+}
+
+function readFilters(entries: readonly FilterEntry[]): readonly CustomFilter[] {
+  return entries.map(({ pattern, action, label }) => ({ pattern, action, label: label ?? null }))
+}
+
+function readOutput(output: OutputEntry): OutputRules {
+  const windowBytes = output.window_bytes ?? OUTPUT_WINDOW_DEFAULT_BYTES
+  return {
+    contentFilterBuiltins: readBuiltins(output.content_filter_builtins ?? []),
+    contentFilters: readFilters(output.content_filters ?? []),
+    windowBytes,
+    overlapBytes: output.overlap_bytes ?? defaultOverlapBytes(windowBytes),
+  }
+}
+
+function orNull<Item>(list: readonly Item[]): readonly Item[] | null {
+  return list.length === 0 ? null : list
+}
+
+function toBuiltin({ slug, action }: BuiltinFilter) {
+  return { slug, action, label: BUILTIN_LABELS[slug] }
+}
+
+function toInputBuiltin(filter: BuiltinFilter) {
+  const same = toBuiltin(filter)
+  return filter.slug === INJECTION_SLUG ? { ...same, scan_scope: filter.scanScope } : same
+}
+
+function writeFilters(filters: readonly CustomFilter[]) {
+  return orNull(filters.map(({ pattern, action, label }) => ({ pattern, action, label })))
+}
+
+function writeOutput(output: OutputRules | null) {
+  return (
+    output && {
+      content_filter_builtins: orNull(output.contentFilterBuiltins.map(toBuiltin)),
+      content_filters: writeFilters(output.contentFilters),
+      window_bytes: output.windowBytes,
+      overlap_bytes: output.overlapBytes,
+    }
+  )
+}
 
 /** A text to look at: as a request of a user, or as a reply. */
 export const GuardrailCheck = Type.Object(

@@ -25,10 +25,14 @@ export interface ReadingPlace {
 export interface Field {
   /** As clients read it; the record has the same type. */
   readonly schema: TSchema
+  /** The type that it has in the record, if that is another. */
+  readonly type?: TSchema
   /** `stored`: clients do not see it. `answer`: it is computed for each answer. `body`: clients send it, that is all. */
   readonly only?: 'stored' | 'answer' | 'body'
   /** Absent: it is stored as it is. */
   readonly column?: ColumnForm
+  /** The JSON column that it shares with other fields. They are written together. */
+  readonly inside?: string
   /** The name of its column, if it has another. */
   readonly as?: string
   /** The value in every answer. */
@@ -57,7 +61,9 @@ type Wire<Name, Of extends Field> = Of extends { readonly wire: infer Given exte
   : Snake<Name & string>
 type Fixed<Value> = Value extends readonly (infer Item)[] ? readonly Item[] : Value
 /** The type of a field in its record. */
-type ValueOf<Of extends Field> = Fixed<Static<Of['schema']>>
+type ValueOf<Of extends Field> = Fixed<
+  Static<Of extends { readonly type: infer Type extends TSchema } ? Type : Of['schema']>
+>
 type NotStored = { readonly only: 'answer' | 'body' }
 
 /** A record as the code has it. */
@@ -67,15 +73,19 @@ export type RecordOf<Of extends Fields> = {
 
 /** 64 bits, which PostgreSQL returns as text. Values of single rows are safe integers. */
 export type BigInteger = number | string | bigint
-type Cell<Of extends Field> = Of extends { readonly column: infer Form extends ColumnForm }
-  ? (Form extends 'flag' ? number : Form extends 'big' ? BigInteger : string) | Extract<ValueOf<Of>, null>
-  : ValueOf<Of>
+type Cell<Of extends Field> = Of extends { readonly inside: string }
+  ? string
+  : Of extends { readonly column: infer Form extends ColumnForm }
+    ? (Form extends 'flag' ? number : Form extends 'big' ? BigInteger : string) | Extract<ValueOf<Of>, null>
+    : ValueOf<Of>
 
 /** A record as its table has it. */
 export type RowOf<Of extends Fields> = {
   [Name in keyof Of as Of[Name] extends NotStored
     ? never
-    : Of[Name] extends { readonly as: infer Column extends string }
+    : Of[Name] extends
+          | { readonly as: infer Column extends string }
+          | { readonly inside: infer Column extends string }
       ? Column
       : Name]: Cell<Of[Name]>
 }

@@ -1,6 +1,7 @@
 /** Guardrails in the database: the records, their assignments, and which of them apply to a request. */
 import { randomUUID } from 'node:crypto'
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely'
+import { GUARDRAIL, type GuardrailRecord } from '../../protocol/management/guardrails.ts'
 import type { Engine } from '../engine.ts'
 import {
   type AppliedGuardrail,
@@ -8,10 +9,7 @@ import {
   type BudgetOwner,
   GUARDRAIL_SCOPES,
   type GuardrailAssignment,
-  type GuardrailRecord,
-  type GuardrailRules,
   type GuardrailScope,
-  NO_RULES,
 } from '../guardrails.ts'
 import {
   ConflictError,
@@ -20,7 +18,7 @@ import {
   type GuardrailAssignments,
 } from '../store.ts'
 import type { GuardrailsTable, Tables } from '../tables.ts'
-import { COUNTED, firstOf, flag, inTransaction, pageOf } from './rows.ts'
+import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
 /** Columns with required values. */
@@ -32,10 +30,10 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
   return {
     page(filter, page) {
       const listed = matching(filter).selectAll().orderBy('createdAt').orderBy('id')
-      return pageOf(listed, matching(filter).select(COUNTED), page, recordOf)
+      return pageOf(listed, matching(filter).select(COUNTED), page, guardrailOf)
     },
     async find(organizationId, id) {
-      return await firstOf(matching({ organizationId, id }).selectAll(), recordOf)
+      return await firstOf(matching({ organizationId, id }).selectAll(), guardrailOf)
     },
     async add(record) {
       const { organizationId, workspaceId } = record
@@ -58,7 +56,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
       const changed = { ...current, ...change, revision: revision + 1, updatedAt }
       const { numUpdatedRows } = await db
         .updateTable('guardrails')
-        .set(rowOf(changed))
+        .set(cellsOf(GUARDRAIL, changed))
         .where(where => where.and({ organizationId, id, revision }))
         .executeTakeFirst()
       if (numUpdatedRows > 0n) return changed
@@ -103,7 +101,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
         )
       }
       const applied = (await query.execute()).map(
-        ({ scope, ...row }): AppliedGuardrail => ({ scope, guardrail: recordOf(row) }),
+        ({ scope, ...row }): AppliedGuardrail => ({ scope, guardrail: guardrailOf(row) }),
       )
       return applied.sort((a, b) => GUARDRAIL_SCOPES.indexOf(a.scope) - GUARDRAIL_SCOPES.indexOf(b.scope))
     },
@@ -120,7 +118,7 @@ export async function insertGuardrail(
   transaction: Transaction<Tables>,
   record: GuardrailRecord,
 ): Promise<void> {
-  await transaction.insertInto('guardrails').values(rowOf(record)).execute()
+  await transaction.insertInto('guardrails').values(cellsOf(GUARDRAIL, record)).execute()
 }
 
 function selectWithScope(db: Kysely<Tables>, scope: GuardrailScope) {
@@ -130,55 +128,8 @@ function selectWithScope(db: Kysely<Tables>, scope: GuardrailScope) {
     .select(sql<GuardrailScope>`cast(${sql.lit(scope)} as text)`.as('scope'))
 }
 
-function rowOf(record: GuardrailRecord): GuardrailRow {
-  const {
-    id,
-    organizationId,
-    workspaceId,
-    isWorkspaceDefault,
-    name,
-    description,
-    limit,
-    resetInterval,
-    includeByokInBudgets,
-    revision,
-    createdAt,
-    updatedAt,
-    ...rules
-  } = record
-  return {
-    id,
-    organizationId,
-    workspaceId,
-    isWorkspaceDefault: flag(isWorkspaceDefault),
-    name,
-    description,
-    spendLimit: limit,
-    resetInterval,
-    includeByokInBudgets: flag(includeByokInBudgets),
-    rules: JSON.stringify(rules satisfies GuardrailRules),
-    revision,
-    createdAt,
-    updatedAt,
-  }
-}
-
-function recordOf({
-  spendLimit,
-  isWorkspaceDefault,
-  includeByokInBudgets,
-  rules,
-  ...same
-}: GuardrailRow): GuardrailRecord {
-  return {
-    // A record from before a rule existed does not have it.
-    ...NO_RULES,
-    ...(JSON.parse(rules) as Partial<GuardrailRules>),
-    ...same,
-    limit: spendLimit === null ? null : Number(spendLimit),
-    isWorkspaceDefault: isWorkspaceDefault !== 0,
-    includeByokInBudgets: includeByokInBudgets !== 0,
-  }
+function guardrailOf(row: GuardrailRow): GuardrailRecord {
+  return recordOf(GUARDRAIL, row)
 }
 
 const COLUMNS = { 'api-key': 'keyHash', member: 'memberId' } as const satisfies Record<AssigneeKind, string>

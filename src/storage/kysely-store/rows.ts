@@ -67,6 +67,8 @@ export function inRelaxedTransaction<T>(
   return db instanceof Transaction ? work(db) : engine.relax(db, work)
 }
 
+type Values = Readonly<Record<string, unknown>>
+
 /** A declared record, or changes of one, as columns. */
 export function cellsOf<Of extends Fields>(declared: Declaration<Of>, record: RecordOf<Of>): RowOf<Of>
 export function cellsOf<Of extends Fields>(
@@ -75,36 +77,38 @@ export function cellsOf<Of extends Fields>(
 ): Partial<RowOf<Of>>
 export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: object): Partial<RowOf<Of>> {
   const cells: Record<string, unknown> = {}
+  const shared: Record<string, object> = {}
   for (const { name, field } of declared.stored) {
-    const value = (change as Readonly<Record<string, unknown>>)[name]
+    const value = (change as Values)[name]
     if (value === undefined) continue
-    cells[field.as ?? name] =
-      value === null
-        ? null
-        : field.column === 'flag'
-          ? Number(value)
-          : field.column === 'json'
-            ? JSON.stringify(value)
-            : value
+    if (field.inside !== undefined) {
+      shared[field.inside] = { ...shared[field.inside], [name]: value }
+    } else if (value === null) cells[field.as ?? name] = null
+    else if (field.column === 'flag') cells[field.as ?? name] = Number(value)
+    else cells[field.as ?? name] = field.column === 'json' ? JSON.stringify(value) : value
   }
+  for (const [column, values] of Object.entries(shared)) cells[column] = JSON.stringify(values)
   return cells as Partial<RowOf<Of>>
 }
 
 /** A row as the declared record. */
 export function recordOf<Of extends Fields>(declared: Declaration<Of>, row: RowOf<Of>): RecordOf<Of> {
+  const cells = row as Values
+  const shared: Record<string, Values> = {}
   const record: Record<string, unknown> = {}
   for (const { name, field } of declared.stored) {
-    const cell = (row as Readonly<Record<string, unknown>>)[field.as ?? name]
-    record[name] =
-      cell === null
-        ? null
-        : field.column === 'flag'
-          ? cell !== 0
-          : field.column === 'big'
-            ? Number(cell)
-            : field.column === 'json'
-              ? (JSON.parse(cell as string) as unknown)
-              : cell
+    if (field.inside !== undefined) {
+      const values = shared[field.inside] ?? (JSON.parse(cells[field.inside] as string) as Values)
+      shared[field.inside] = values
+      // A record from before the field existed does not have it.
+      record[name] = values[name] === undefined ? field.initial : values[name]
+      continue
+    }
+    const cell = cells[field.as ?? name]
+    if (cell === null) record[name] = null
+    else if (field.column === 'flag') record[name] = cell !== 0
+    else if (field.column === 'big') record[name] = Number(cell)
+    else record[name] = field.column === 'json' ? JSON.parse(cell as string) : cell
   }
   return record as RecordOf<Of>
 }

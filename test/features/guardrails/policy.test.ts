@@ -15,7 +15,7 @@ import {
   redact,
   strictest,
 } from '../../../src/features/guardrails/rules.ts'
-import { NO_RULES } from '../../../src/storage/guardrails.ts'
+import { NO_RULES } from '../../../src/protocol/management/guardrails.ts'
 import { search } from '../../support/property.ts'
 
 const NOTHING: PolicyGuardrail = { id: 'g0', name: 'nothing', ...NO_RULES }

@@ -10,12 +10,9 @@ import type { GuardTasks } from '../../../src/pipeline/guard/evaluate.ts'
 import { createGuard, type Guard, prepareGuardrail } from '../../../src/pipeline/guard/guard.ts'
 import { CompiledRules } from '../../../src/pipeline/guard/rules.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
+import type { GuardrailRecord } from '../../../src/protocol/management/guardrails.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
-import {
-  type AppliedGuardrail,
-  defaultGuardrail,
-  type GuardrailRecord,
-} from '../../../src/storage/guardrails.ts'
+import { type AppliedGuardrail, defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { scriptedExchange } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -34,6 +34,14 @@ const BOX = new Declaration(
       create: maybe(Type.Array(text)),
       change: nullable(Type.Array(text)),
     },
+    shape: { schema: text, only: 'stored', inside: 'looks', initial: 'cube' },
+    size: {
+      schema: Type.Integer(),
+      type: Type.Unsafe<readonly number[]>(Type.Array(Type.Integer())),
+      only: 'stored',
+      inside: 'looks',
+      initial: [],
+    },
     secret: { schema: text, only: 'body', create: text },
   } as const,
   ['secret', 'kilograms'],
@@ -45,6 +53,8 @@ const RECORD = {
   isRound: null,
   weight: 2_000,
   marks: ['x', 'y'],
+  shape: 'ball',
+  size: [1, 2],
 } as const
 
 t.test('bodies have the fields that they may have, those of the given order first', async t => {
@@ -62,6 +72,8 @@ t.test('a body is read into a new record: what is missing or null has its initia
     isRound: null,
     weight: 2_000,
     marks: null,
+    shape: 'cube',
+    size: [],
   })
   t.match(BOX.readNew({ kilograms: 2 }, 5), { weight: 'kilograms'.length }, 'the place is known')
 })
@@ -97,7 +109,9 @@ t.test('a record is a row and comes back from it, also with 64 bits as text', as
     isRound: null,
     grams: 2_000,
     marks: '["x","y"]',
+    looks: '{"shape":"ball","size":[1,2]}',
   })
   t.same(recordOf(BOX, { ...row, grams: '2000' }), RECORD)
+  t.match(recordOf(BOX, { ...row, looks: '{"shape":"ball"}' }), { shape: 'ball', size: [] }, 'an older row')
   t.strictSame(cellsOf(BOX, { isOpen: false }), { isOpen: 0 })
 })

@@ -1,10 +1,7 @@
 /** The contract of guardrails' records. */
 import type { Test } from 'tap'
-import {
-  defaultGuardrail,
-  defaultGuardrailId,
-  type GuardrailRecord,
-} from '../../../src/storage/guardrails.ts'
+import type { GuardrailRecord } from '../../../src/protocol/management/guardrails.ts'
+import { defaultGuardrail, defaultGuardrailId } from '../../../src/storage/guardrails.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../../src/storage/store.ts'
 import type { Opened } from '../contract.ts'
 import { ODD_IDS, ODD_TEXT, someGuardrail, someWorkspace } from '../records.ts'
