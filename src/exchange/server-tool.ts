@@ -127,7 +127,7 @@ export interface ToolSession {
   /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome says another one. */
   fee?(call: ToolCall): PicoUsd
   /** Fields that the item of a call shows while it runs. */
-  begun(call: ToolCall): Readonly<Record<string, unknown>>
+  firstForm(call: ToolCall): Readonly<Record<string, unknown>>
   /**
    * True for a call that the client runs: the turn ends with it. `run` is then asked for the fields of its item only.
    * Absent: none.

@@ -151,8 +151,8 @@ function cut(text: string, limit: number): string {
 export function providerFailure(error: ProviderError): GatewayError {
   const code = failureCode(error)
   const words = error.message?.trim() ?? ''
-  const told = error.isQuoted === true ? wordsOf(words) : tidyMessage(words)
-  const message = told === '' ? NO_MESSAGE : told
+  const text = error.isQuoted === true ? wordsOf(words) : tidyMessage(words)
+  const message = text === '' ? NO_MESSAGE : text
   const metadata: Record<string, unknown> = {}
   if (error.status !== null) metadata['provider_status'] = error.status
   if (error.code !== null) metadata['provider_code'] = tidyMessage(error.code)

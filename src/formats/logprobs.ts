@@ -4,9 +4,9 @@ import type { Logprob } from '../protocol/items.ts'
 
 /** True for what dialects may read as they please: fields of a wrong type make it no log probability. */
 export function isLogprob(value: unknown): value is Logprob {
-  const told = record(value)
-  if (told === null || !isScored(told)) return false
-  const top = told['top_logprobs'] ?? []
+  const fields = record(value)
+  if (fields === null || !isScored(fields)) return false
+  const top = fields['top_logprobs'] ?? []
   return Array.isArray(top) && top.every(each => record(each) !== null)
 }
 

@@ -14,14 +14,14 @@ let lastFlat = ''
 let lastBlock = ''
 
 export class LongText {
-  #told = ''
+  #text = ''
   #block = ''
   #rest = ''
   /** Only written: reading a character is what makes one string of the pieces. */
   protected first = 0
 
   get length(): number {
-    return this.#told.length + this.#block.length + this.#rest.length
+    return this.#text.length + this.#block.length + this.#rest.length
   }
 
   add(piece: string): void {
@@ -40,11 +40,11 @@ export class LongText {
     }
     this.first = block.charCodeAt(0)
     if (block !== lastBlock) lastBlock = block
-    this.#told += lastBlock
+    this.#text += lastBlock
     this.#block = ''
   }
 
   toString(): string {
-    return this.#told + this.#block + this.#rest
+    return this.#text + this.#block + this.#rest
   }
 }

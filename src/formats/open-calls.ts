@@ -51,8 +51,9 @@ function isOpen(item: InputItem): boolean {
 }
 
 function commandWithout(item: Fields, callId: string, isAnswered: boolean): readonly Fields[] {
-  const { command, arguments: said } = item
-  const text = typeof said === 'string' ? said : JSON.stringify(command == null ? {} : { command })
+  const { command, arguments: callArguments } = item
+  const text =
+    typeof callArguments === 'string' ? callArguments : JSON.stringify(command == null ? {} : { command })
   const call = { type: 'function_call', call_id: callId, name: 'bash', arguments: text }
   return isAnswered ? [call] : [call, { type: 'function_call_output', call_id: callId, output: NO_OUTPUT }]
 }

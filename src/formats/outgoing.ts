@@ -140,9 +140,9 @@ function withAnswered(request: ResponsesRequest): ResponsesRequest {
 }
 
 /** Names of a caller's fields that are for a provider, and are not in what goes out. */
-export function leftOutFields(given: ResponsesRequest, outgoing: ResponsesRequest): readonly string[] {
-  if (given === outgoing) return NONE
-  const [before, after] = [given, outgoing] as unknown as [Fields, Fields]
+export function leftOutFields(request: ResponsesRequest, outgoing: ResponsesRequest): readonly string[] {
+  if (request === outgoing) return NONE
+  const [before, after] = [request, outgoing] as unknown as [Fields, Fields]
   return Object.keys(before).filter(
     name => before[name] != null && after[name] == null && FATE_OF.get(name) !== 'gateway',
   )

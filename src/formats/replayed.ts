@@ -104,14 +104,14 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   // A command that was left to the client stays in progress in the item that the client fills.
   if (fields === undefined || (UNFINISHED.has(item.status) && name !== 'bash')) return null
   const call_id = callIdOf(item, index)
-  const { sources, ...asked } = isRecord(item.action) ? item.action : {}
+  const { sources, ...action } = isRecord(item.action) ? item.action : {}
   const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
-  const said = isRecord(whole) ? whole : isRecord(item.action) ? asked : pick(item, fields.said)
+  const sent = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.said)
   const got = pick({ ...item, sources }, fields.got)
   // An item that tells no result has nothing that a later turn could need.
   if (Object.keys(got).length === 0) return null
   return [
-    { type: 'function_call', call_id, name, arguments: JSON.stringify(said) },
+    { type: 'function_call', call_id, name, arguments: JSON.stringify(sent) },
     { type: 'function_call_output', call_id, output: JSON.stringify(got) },
   ]
 }
@@ -121,10 +121,16 @@ function isIdOfOurs(id: unknown): id is string {
   return typeof id === 'string' && id.startsWith('st_')
 }
 
-function replayMcpCall({ id, name, arguments: said, output, error }: Fields): readonly [Call, Output] | null {
+function replayMcpCall({
+  id,
+  name,
+  arguments: callArguments,
+  output,
+  error,
+}: Fields): readonly [Call, Output] | null {
   // Those of providers have other ids, and forms of their own where the format has one.
   if (!isIdOfOurs(id)) return null
-  const text = typeof said === 'string' && isRecord(parseJson(said)) ? said : '{}'
+  const text = typeof callArguments === 'string' && isRecord(parseJson(callArguments)) ? callArguments : '{}'
   const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))
   return [
     { type: 'function_call', call_id: id, name: functionName(String(name)), arguments: text },

@@ -29,9 +29,9 @@ export class TextMark {
     if (only !== null) {
       this.#only = null
       this.#length = 0
-      this.#take(only, only.length)
+      this.#add(only, only.length)
     }
-    this.#take(piece, piece.length)
+    this.#add(piece, piece.length)
   }
 
   /** True if `text` is what was added. */
@@ -45,7 +45,7 @@ export class TextMark {
     if (this.#only !== null) return text.slice(0, this.#only.length) === this.#only
     if (text.length < this.#length) return false
     const start = new TextMark()
-    start.#take(text, this.#length)
+    start.#add(text, this.#length)
     if (start.#a !== this.#a || start.#b !== this.#b) return false
     if (text.length === this.#length) {
       this.#only = text
@@ -60,7 +60,7 @@ export class TextMark {
     this.#only = null
   }
 
-  #take(text: string, length: number): void {
+  #add(text: string, length: number): void {
     let a = this.#a
     let b = this.#b
     for (let at = 0; at < length; at++) {

@@ -243,14 +243,14 @@ export function keptMessages(
   request: ResponsesRequest,
   tokensOf: (request: ResponsesRequest) => number,
 ): readonly object[] {
-  const kept: object[] = []
+  const recent: object[] = []
   let left = KEPT_MAX_TOKENS
   for (const item of itemsOf(request).toReversed()) {
     if (!isMessage(item) || item.role === 'assistant') continue
     left -= tokensOf({ input: [item] })
     if (left < 0) break
     const { content, ...rest } = item as Message & { readonly content: unknown }
-    kept.push({
+    recent.push({
       ...rest,
       type: 'message',
       id: (item as { id?: string | null }).id ?? `msg_${randomText(24)}`,
@@ -258,7 +258,7 @@ export function keptMessages(
       content: typeof content === 'string' ? [{ type: 'input_text', text: content }] : content,
     })
   }
-  return kept.toReversed()
+  return recent.toReversed()
 }
 
 interface Managed {

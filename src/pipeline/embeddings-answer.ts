@@ -102,15 +102,15 @@ export class EmbeddingsAnswer implements AttemptTarget {
 
   /** Vectors of different lengths are useless, and vectors that do not have the requested length would go unnoticed. */
   #check(dimensions: number): void {
-    const asked = this.#deps.terms.dimensions
-    const wanted = asked ?? this.#dimensions ?? dimensions
+    const requested = this.#deps.terms.dimensions
+    const wanted = requested ?? this.#dimensions ?? dimensions
     this.#dimensions = dimensions
     if (dimensions === wanted) return
     throw new GatewayError(
       'provider_unavailable',
-      asked === null
+      requested === null
         ? 'The provider sent vectors of different lengths'
-        : `The provider sent vectors of ${dimensions} dimensions, not ${asked}`,
+        : `The provider sent vectors of ${dimensions} dimensions, not ${requested}`,
     )
   }
 }

@@ -215,7 +215,7 @@ export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome
   const cost = bill.cost
   const hasEndUser = request.user !== undefined || request.safety_identifier != null
   const model = last?.endpoint.modelId ?? null
-  const asked = request.model ?? request.models?.[0]
+  const requested = request.model ?? request.models?.[0]
   const error = outcome.answered ? (outcome.refused ?? last?.error ?? null) : outcome.error
   return {
     // People read log lines, so a microsecond is precise enough.
@@ -224,7 +224,7 @@ export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome
         ? null
         : Math.round((exchange.firstTokenMs - exchange.watch.startedMs) * 1000) / 1000,
     model,
-    requestedModel: asked === undefined || asked === model ? undefined : shownModel(asked),
+    requestedModel: requested === undefined || requested === model ? undefined : shownModel(requested),
     provider: last?.endpoint.provider.slug ?? null,
     attempts: attempts.length,
     failedAttempts: attempts.length > 1 || error !== null ? failedAttempts(attempts) : undefined,

@@ -55,8 +55,8 @@ export class RunningExchange extends RoutedExchange {
   readonly plan: Plan | null
   #debug: DebugNotes | null = null
 
-  constructor(asked: ClientRequest, createdAt: number, answer: Answer, plan: Plan | null = null) {
-    super(asked, createdAt)
+  constructor(request: ClientRequest, createdAt: number, answer: Answer, plan: Plan | null = null) {
+    super(request, createdAt)
     this.answer = answer
     this.plan = plan
   }

@@ -135,9 +135,9 @@ function contextOf(
 }
 
 /** The request with the caller's data policy and end user. */
-function onBehalf({ request: asked }: Exchange, request: ResponsesRequest): ResponsesRequest {
-  const { zdr, data_collection } = asked.provider ?? {}
-  const { user, safety_identifier } = asked
+function onBehalf({ request: parent }: Exchange, request: ResponsesRequest): ResponsesRequest {
+  const { zdr, data_collection } = parent.provider ?? {}
+  const { user, safety_identifier } = parent
   const provider = {
     ...request.provider,
     ...(zdr === true ? { zdr } : {}),

@@ -65,7 +65,7 @@ interface TriedKey {
 
 export interface KeyVerdict {
   /** The call that decided; null if none was made. */
-  readonly asked: 'models' | 'completion' | 'embedding' | null
+  readonly probe: 'models' | 'completion' | 'embedding' | null
   /** Id of the model that was called; null if none was. */
   readonly model: string | null
   /** Null: the key works. Without secrets. */
@@ -161,7 +161,7 @@ export class KeyCheck {
   async #decide(tried: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
     const listed = tried.isNamed ? null : await this.#list(tried, signal)
     if (listed !== null && (listed.isFinal || tried.endpoint === null)) return listed.verdict
-    if (tried.endpoint === null) return { asked: null, model: null, error: nothingToAsk(tried.provider) }
+    if (tried.endpoint === null) return { probe: null, model: null, error: nothingToAsk(tried.provider) }
     return await this.#ask(tried, tried.endpoint, signal)
   }
 
@@ -169,7 +169,7 @@ export class KeyCheck {
   async #list(tried: TriedKey, signal: AbortSignal) {
     const { provider, credential } = tried
     if (!hasList(provider)) return null
-    const verdict = (error: GatewayError | null): KeyVerdict => ({ asked: 'models', model: null, error })
+    const verdict = (error: GatewayError | null): KeyVerdict => ({ probe: 'models', model: null, error })
     try {
       const place = { provider, format: provider.format, modelId: '' } as Endpoint
       const key = await within(
@@ -238,7 +238,7 @@ export class KeyCheck {
   async #ask({ credential }: TriedKey, endpoint: Endpoint, signal: AbortSignal): Promise<KeyVerdict> {
     const { client, providerKeys, requests, clock, log } = this.#deps
     const verdict = (error: GatewayError | null): KeyVerdict => ({
-      asked: isEmbeddingsFormat(endpoint.format) ? 'embedding' : 'completion',
+      probe: isEmbeddingsFormat(endpoint.format) ? 'embedding' : 'completion',
       model: endpoint.modelId,
       error,
     })
@@ -248,15 +248,15 @@ export class KeyCheck {
         signal,
         credential === null ? providerKeys.shared(endpoint) : providerKeys.own(credential, endpoint),
       )
-      const asked = askedEndpoint(attempt)
-      const request = await within(signal, requests.address(attempt, smallestRequest(asked), 0))
+      const calledEndpoint = askedEndpoint(attempt)
+      const request = await within(signal, requests.address(attempt, smallestRequest(calledEndpoint), 0))
       const reply = await wholeReply(client, request, { maxBytes: REPLY_MAX_BYTES, signal })
       if (reply.status < 200 || reply.status > 299) {
         const format = failuresOf(endpoint.format)
         return verdict(refusalIn(reply.text, reply, { format, clock }, attempt))
       }
       try {
-        readSmallest(reply.text, asked)
+        readSmallest(reply.text, calledEndpoint)
         return verdict(null)
       } catch (thrown) {
         return verdict(failureOf(thrown, attempt, log, reply))

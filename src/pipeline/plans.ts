@@ -80,14 +80,14 @@ export class Plans {
   }
 
   /** The plan of a request; null if it takes the general path. */
-  of(asked: ClientRequest): Plan | null {
-    const { caller, request } = asked
-    if (asked.batch !== undefined || asked.parent !== undefined || !isPlain(request)) return null
+  of(call: ClientRequest): Plan | null {
+    const { caller, request } = call
+    if (call.batch !== undefined || call.parent !== undefined || !isPlain(request)) return null
     const known = this.#ofCaller.get(caller)
-    const name = `${asked.dialect} ${asked.dataRegion} ${request.stream === true} ${request.model}`
+    const name = `${call.dialect} ${call.dataRegion} ${request.stream === true} ${request.model}`
     let made = known === undefined || known.organization.isVoid ? undefined : known.plans.get(name)
-    if (made === undefined || asked.context.watch.enteredMs >= made.untilMs) {
-      made = this.#make(asked)
+    if (made === undefined || call.context.watch.enteredMs >= made.untilMs) {
+      made = this.#make(call)
       if (made === undefined) return null
       this.#keep(caller, name, made)
     }
@@ -111,9 +111,9 @@ export class Plans {
   }
 
   /** Undefined if something has to be loaded first, or no endpoint may serve the request. */
-  #make(asked: ClientRequest): MadePlan | undefined {
+  #make(call: ClientRequest): MadePlan | undefined {
     const deps = this.#deps
-    const { caller, request } = asked
+    const { caller, request } = call
     const { model = '' } = request
     const untilMs = Math.min(
       deps.guardrails.freshUntilMs(caller),
@@ -123,7 +123,7 @@ export class Plans {
     const guardrail = deps.guardrails.of(caller)
     if (isPending(guardrail)) return undefined
     const restrictions = guardrail?.restrictions ?? null
-    const { dialect, dataRegion } = asked
+    const { dialect, dataRegion } = call
     // Only the name of the model counts.
     const plain = { model, input: '' }
     const input = rankInput(deps, {

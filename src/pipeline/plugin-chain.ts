@@ -36,10 +36,10 @@ export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock):
       if (concerned.length === 0) return null
       const active: ActivePlugin[] = []
       for (const plugin of concerned) {
-        const given = request.plugins?.find(({ id }) => id === plugin.id) ?? null
+        const ownSettings = request.plugins?.find(({ id }) => id === plugin.id) ?? null
         const isAsked = router !== null && standsFor(plugin, router.name)
         // A router's slug is not a model, so the router runs with its defaults even if the plugin is turned off.
-        const settings = isAsked && given !== null && isOff(given) ? null : given
+        const settings = isAsked && ownSettings !== null && isOff(ownSettings) ? null : ownSettings
         if (!isAsked && (settings === null ? plugin.alwaysOn !== true : isRouter(plugin) || isOff(settings)))
           continue
         const activated = plugin.activate(settings as never, request)

@@ -55,10 +55,10 @@ function withoutLongTexts(value: unknown, mark: string, texts: string[]): unknow
   if (Array.isArray(value)) {
     let list: readonly unknown[] = value
     for (let at = 0; at < value.length; at++) {
-      const given: unknown = value[at]
-      if (typeof given === 'number') continue
-      const member = withoutLongTexts(given, mark, texts)
-      if (member === given) continue
+      const element: unknown = value[at]
+      if (typeof element === 'number') continue
+      const member = withoutLongTexts(element, mark, texts)
+      if (member === element) continue
       if (list === value) list = [...value]
       ;(list as unknown[])[at] = member
     }

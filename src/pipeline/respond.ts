@@ -83,11 +83,11 @@ export interface GatewayDeps
 export function createGateway(deps: GatewayDeps): Gateway {
   const counter = new TokenCounter(deps)
   return {
-    respond(asked, sink) {
-      const exchange = open(deps, asked, sink, deps.plans?.of(asked) ?? null)
-      const collected = asked.batch?.collected
+    respond(call, sink) {
+      const exchange = open(deps, call, sink, deps.plans?.of(call) ?? null)
+      const collected = call.batch?.collected
       if (collected !== undefined) exchange.transport = new StoredTransport(collected.reply)
-      if (deps.captures?.isIdle === false) openRecording(deps.captures, deps.client, exchange, asked)
+      if (deps.captures?.isIdle === false) openRecording(deps.captures, deps.client, exchange, call)
       let running: void | Promise<void>
       try {
         running = runStages(phasesOf(exchange), deps, exchange)
@@ -107,12 +107,12 @@ export function createGateway(deps: GatewayDeps): Gateway {
 }
 
 /** Routers choose a model with the whole pipeline, so no provider is asked for their counts. */
-async function countTokens(deps: GatewayDeps, counter: TokenCounter, asked: ClientRequest) {
-  const exchange = open(deps, asked, new FinalSink(), null)
+async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: ClientRequest) {
+  const exchange = open(deps, call, new FinalSink(), null)
   openSummaries(deps, exchange)
   await guardRequest(deps, exchange)
   exchange.plugins = deps.plugins.of(exchange.request)
-  if (routerOf(asked.request) === null) {
+  if (routerOf(call.request) === null) {
     await fillStoredFiles(deps, exchange)
     await rankCandidates(deps, exchange)
   }
@@ -161,17 +161,17 @@ function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Con
  * Resolves to the candidate that would be called first, or null if there is none. Rejects with the error that the
  * request would get before any model is called; see `createRequestCheck`.
  */
-export type RequestCheck = (asked: ClientRequest) => Promise<Candidate | null>
+export type RequestCheck = (call: ClientRequest) => Promise<Candidate | null>
 
 /**
  * Creates a check that a request would be served now: guardrails, candidates and limits. It calls no model, keeps no
  * reservation, and leaves no usage record.
  */
 export function createRequestCheck(deps: GatewayDeps): RequestCheck {
-  return async asked => {
-    const router = routerOf(asked.request)
+  return async call => {
+    const router = routerOf(call.request)
     if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
-    const exchange = open(deps, asked, new FinalSink(), null)
+    const exchange = open(deps, call, new FinalSink(), null)
     try {
       openSummaries(deps, exchange)
       await guardRequest(deps, exchange)
@@ -239,15 +239,15 @@ const SUBMITTED: Outcome = {
   metadata: null,
 }
 
-function open({ clock }: GatewayDeps, asked: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
-  const { context, request } = asked
+function open({ clock }: GatewayDeps, call: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
+  const { context, request } = call
   const createdAt = unixSeconds(clock)
   const answer = new Answer(
     sink,
     echoRequest(request, { id: context.id, createdAt, model: '' }),
     context.held,
   )
-  return new RunningExchange(asked, createdAt, answer, plan)
+  return new RunningExchange(call, createdAt, answer, plan)
 }
 
 /**

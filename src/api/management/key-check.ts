@@ -71,7 +71,7 @@ async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, que
         works: verdict.error === null,
         provider: slug,
         credential_id: credential?.id ?? null,
-        asked: isUnsent ? null : verdict.asked,
+        asked: isUnsent ? null : verdict.probe,
         model: verdict.model,
         provider_status: statusOf(verdict),
         message: verdict.error?.message ?? worksBy(name, auth !== 'none', verdict),
@@ -90,7 +90,7 @@ function statusOf({ error }: KeyVerdict): number | null {
   return typeof status === 'number' ? status : null
 }
 
-function worksBy(name: string, hasKey: boolean, { asked: question, model }: KeyVerdict): string {
+function worksBy(name: string, hasKey: boolean, { probe: question, model }: KeyVerdict): string {
   const by = question === 'models' ? 'it listed its models' : `${model} answered`
   return hasKey ? `${name} accepted the key: ${by}` : `${name} answers without asking for a key: ${by}`
 }
@@ -113,7 +113,7 @@ interface WayOut {
 
 const NO_WAY_OUT: WayOut = { field: null, advice: null }
 
-function wayOut({ error, asked }: KeyVerdict, place: TriedPlace): WayOut {
+function wayOut({ error, probe: asked }: KeyVerdict, place: TriedPlace): WayOut {
   if (error === null) return NO_WAY_OUT
   const { name, slug, isOwn, isMissing, isUnsent } = place
   const put = isMissing ? 'Put a key' : 'Put a valid key'

@@ -293,7 +293,7 @@ class ReasoningFrames {
     return { ...detail, index: this.#entries++ }
   }
 
-  /** Signature and encrypted part of a finished reasoning item. `begun`: the item as it was announced. */
+  /** Signature and encrypted part of a finished reasoning item. `firstForm`: the item as it was announced. */
   seals(firstForm: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
     const { signature, encrypted } = reasoningSeals(item)
     const details: ChatFields[] = []

@@ -91,8 +91,8 @@ const NONE: readonly Shape[] = []
 export const noShapes = (): readonly Shape[] => NONE
 
 /**
- * Passes the hits of several shapes to `tell`, from left to right and without overlaps; of hits with the same start,
- * the longest. Stops if `tell` returns false. Returns the end of the last hit, or `from`.
+ * Passes the hits of several shapes to `report`, from left to right and without overlaps; of hits with the same start,
+ * the longest. Stops if `report` returns false. Returns the end of the last hit, or `from`.
  */
 export function sweep(
   shapes: readonly Shape[],

@@ -197,7 +197,7 @@ function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) =
   return best
 }
 
-/** Keeps half of `kept` at each end and never splits a character. */
+/** Keeps half of `length` at each end and never splits a character. */
 function middleCut(text: string, length: number): string {
   let head = Math.ceil(length / 2)
   let tail = text.length - Math.floor(length / 2)

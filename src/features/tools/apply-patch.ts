@@ -36,7 +36,7 @@ export function createApplyPatch(): ServerTool {
         throw new GatewayError('invalid_request', `${second.path}.type: apply_patch is already in the list`)
       return {
         declare: place => entries.map(entry => declare(entry, place)),
-        begun: call => fieldsOf(call, operationOf(call)),
+        firstForm: call => fieldsOf(call, operationOf(call)),
         leaves: call => !(operationOf(call) instanceof PatchFault),
         run(call, progress) {
           const operation = operationOf(call)

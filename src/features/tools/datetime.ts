@@ -17,7 +17,7 @@ export function createDatetime({ clock }: { readonly clock: Clock }): ServerTool
     name: 'datetime',
     open: entries => ({
       declare: () => entries.map(({ tool }) => declaration(tool)),
-      begun: call => fieldsAt(clock, zoneOf(call) ?? defaultZone(call.tool)),
+      firstForm: call => fieldsAt(clock, zoneOf(call) ?? defaultZone(call.tool)),
       run(call): ToolOutcome {
         const zone = zoneOf(call)
         if (zone === null) {

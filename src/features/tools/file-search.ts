@@ -52,7 +52,7 @@ export function createFileSearchTool(deps: FileSearchDeps): ServerTool {
       const searches = new Map(entries.map(entry => [entry.tool, new Search(deps, entry, exchange, display)]))
       return {
         declare: place => Promise.all([...searches.values()].map(search => search.declare(place))),
-        begun: call => itemFields(call),
+        firstForm: call => itemFields(call),
         async run(call, _, signal) {
           const search = searches.get(call.tool)
           if (search === undefined) throw new TypeError('a call belongs to an entry')

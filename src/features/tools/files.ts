@@ -35,7 +35,7 @@ export function createFilesTool(deps: TextDeps): ServerTool {
       const texts = new StoredTexts(deps, exchange)
       return {
         declare: () => entries.map(({ tool }) => declaration(tool)),
-        begun: fieldsOf,
+        firstForm: fieldsOf,
         run: (call, _, signal) => run(deps, texts, call, signal),
       }
     },

@@ -81,7 +81,7 @@ export function createFusion({ askAs, tools, fusionModels, config }: FusionDeps)
             parameters: objectSchema([], {}),
           },
         ],
-        begun: () => ({}),
+        firstForm: () => ({}),
         async run(_call, progress, signal) {
           if (used) {
             return failed(

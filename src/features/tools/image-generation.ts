@@ -88,7 +88,7 @@ function openSession(
           }),
         }
       }),
-    begun: call => ({
+    firstForm: call => ({
       ...(isNative(call.tool) ? { type: 'image_generation_call' } : {}),
       ...(promptOf(call) === '' ? {} : { prompt: promptOf(call) }),
     }),

@@ -172,7 +172,7 @@ function openSession(
       if (!hosted) exchange.prompt = { ...exchange.prompt, input: input.filter(item => !isApproval(item)) }
       return due
     },
-    begun: fieldsOf,
+    firstForm: fieldsOf,
     async run(call, _progress, signal) {
       const target = await found(call)
       if (target === null)

@@ -36,7 +36,7 @@ export function createMemory(deps: MemoryDeps): ServerTool {
       const places = new Map(entries.map(entry => [entry.tool, memoryPlace(entry, exchange)]))
       return {
         declare: () => entries.map(({ tool }) => declaration(tool)),
-        begun: fieldsOf,
+        firstForm: fieldsOf,
         run: call =>
           run(deps, exchange, places.get(call.tool) ?? { ...placeOf(exchange), endUser: '' }, call),
       }

@@ -21,7 +21,7 @@ export function createSearchModels({ catalog }: { readonly catalog: Catalog }): 
     name: NAME,
     open: entries => ({
       declare: () => entries.map(({ tool }) => declaration(tool)),
-      begun: call => itemOf(call),
+      firstForm: call => itemOf(call),
       run(call): ToolOutcome {
         const found = catalog.models().filter(filterOf(call.arguments))
         const models = found.slice(0, resultsOf(call.tool)).map(toldModel)

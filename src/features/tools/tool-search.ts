@@ -97,7 +97,7 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
       if (!found.has(tool.name)) return null
       return loaded(tool)
     },
-    begun: ({ tool, arguments: { query } }) => ({
+    firstForm: ({ tool, arguments: { query } }) => ({
       // The short spelling is no type of an item.
       ...(tool.type === 'tool_search' ? { type: 'gateway:tool_search' } : {}),
       ...(typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {}),

@@ -100,7 +100,7 @@ class WebFetchSession implements ToolSession {
     })
   }
 
-  begun(call: ToolCall): Readonly<Record<string, unknown>> {
+  firstForm(call: ToolCall): Readonly<Record<string, unknown>> {
     const url = addressOf(call)
     // The spelling of Google has no item of its own.
     return call.tool.type === NATIVE ? { type: 'gateway:web_fetch', url } : { url }

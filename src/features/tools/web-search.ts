@@ -115,7 +115,7 @@ class WebSearchSession implements ToolSession {
     return this.#deps.webEngines.searchFee(engine, query.query)
   }
 
-  begun(call: ToolCall): Readonly<Record<string, unknown>> {
+  firstForm(call: ToolCall): Readonly<Record<string, unknown>> {
     const type = isProviders(call.tool) ? { type: 'web_search_call' } : {}
     return { ...type, action: { type: 'search', query: queryOf(call) } }
   }

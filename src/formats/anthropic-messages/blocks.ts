@@ -25,11 +25,11 @@ export class Output {
   #next = 0
   #message: number | null = null
   #length = 0
-  #said = false
+  #hasText = false
   /** The next text begins a block of its own. */
   #cut = false
   /** Written by the blocks alone. */
-  readonly kept = new Withheld()
+  readonly withheld = new Withheld()
   /** The container in which code of this reply runs; null while unknown. */
   containerId: string | null = null
   /** The id of the reply, for items that need an id and have none. */
@@ -41,7 +41,7 @@ export class Output {
 
   /** True once the model has produced any output, including reasoning. */
   get said(): boolean {
-    return this.#said
+    return this.#hasText
   }
 
   /** The open message item; null when the next text opens another one. */
@@ -57,7 +57,7 @@ export class Output {
   /** Opens an item that is not a message, and completes the open message. */
   open(start: ItemStart): number {
     this.endMessage()
-    this.#said = true
+    this.#hasText = true
     const item = this.#number()
     this.#emit({ kind: 'open', item, start })
     return item
@@ -110,7 +110,7 @@ export class Output {
     if (this.#message === null) {
       this.#message = this.#number()
       this.#length = 0
-      this.#said = true
+      this.#hasText = true
       this.#emit({ kind: 'open', item: this.#message, start: { type: 'message', id: null, phase: null } })
     }
     return this.#message
@@ -192,7 +192,7 @@ class TextBlock implements Block {
     if (found === null) return
     if (this.#citations.length === 0) this.#output.cut()
     this.#citations.push(found)
-    this.#output.kept.add(found)
+    this.#output.withheld.add(found)
   }
 }
 
@@ -249,7 +249,7 @@ class ThinkingBlock implements Block {
     // A signature comes whole; a second one replaces the first.
     else if (type === 'signature_delta') {
       this.#signature = filled(delta['signature']) ?? this.#signature
-      this.#output.kept.add(this.#signature)
+      this.#output.withheld.add(this.#signature)
     }
   }
 
@@ -322,7 +322,7 @@ class CompactionBlock implements Block {
   delta(type: string, delta: Json): void {
     if (type !== 'compaction_delta') return
     for (const [name, value] of Object.entries(delta)) if (name !== 'type') this.#fields.set(name, value)
-    this.#output.kept.add(delta)
+    this.#output.withheld.add(delta)
   }
 
   stop(): void {

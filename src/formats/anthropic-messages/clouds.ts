@@ -83,7 +83,7 @@ export function inCloud(
   { upstreamModel }: Endpoint,
   stream: boolean,
 ): WireRequest {
-  const kept = Object.entries(body).filter(([name]) => !OWN.has(name) && !cloud.without.includes(name))
+  const fields = Object.entries(body).filter(([name]) => !OWN.has(name) && !cloud.without.includes(name))
   const betas = (filled(headers[BETAS]) ?? '')
     .split(',')
     .filter(beta => cloud.betas.some(beginning => beta.startsWith(beginning)))
@@ -93,7 +93,7 @@ export function inCloud(
     ...(isAsked && !cloud.betasInBody ? { headers: { [BETAS]: betas.join(',') } } : {}),
     body: {
       anthropic_version: cloud.version,
-      ...Object.fromEntries(kept),
+      ...Object.fromEntries(fields),
       ...(isAsked && cloud.betasInBody ? { anthropic_beta: betas } : {}),
     },
   }

@@ -74,9 +74,9 @@ function markBlock(block: MessagesBlock, part: CacheMarks): MessagesBlock {
 }
 
 /** `cache_control` on the wire; null if there is none. */
-export function cacheControl(given: CacheMarks['cache_control']): Record<string, unknown> | null {
-  if (given == null) return null
-  return given.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: given.ttl }
+export function cacheControl(mark: CacheMarks['cache_control']): Record<string, unknown> | null {
+  if (mark == null) return null
+  return mark.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: mark.ttl }
 }
 
 export function imageBlock(part: InputImage, path: string): MessagesBlock {

@@ -52,7 +52,7 @@ export class MessageDecoder implements Decoder {
   }
 
   get withheld(): number {
-    return this.#output.kept.bytes
+    return this.#output.withheld.bytes
   }
 
   frame(event: string, data: string): void {
@@ -169,7 +169,7 @@ export class MessageDecoder implements Decoder {
     const found = record(usage)
     if (found === null) return
     this.#emit({ kind: 'usage', usage: this.#usage.take(found) })
-    this.#usageBytes = this.#output.kept.replace(this.#usageBytes, this.#usage.raw)
+    this.#usageBytes = this.#output.withheld.replace(this.#usageBytes, this.#usage.raw)
   }
 
   #indexOf(frame: Json): number {
@@ -192,7 +192,7 @@ export class MessageDecoder implements Decoder {
   #begin(index: number, block: Block): void {
     oneMore(this.#blocks.size, 'content blocks')
     this.#blocks.set(index, block)
-    this.#output.kept.addParts(BLOCK_PARTS)
+    this.#output.withheld.addParts(BLOCK_PARTS)
   }
 
   #blockDelta(frame: Json): void {

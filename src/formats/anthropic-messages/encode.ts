@@ -95,11 +95,11 @@ export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireReq
   if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
   const workspace = model.isOwnAccount === true ? workspaceOf(request) : null
   if (workspace !== null) headers[WORKSPACE_HEADER] = workspace
-  const given = isOwnApi ? body : withLastMarks(body)
+  const marked = isOwnApi ? body : withLastMarks(body)
   return {
     path: '/messages',
     headers,
-    body: mayPay(model, endpoint) ? withOwnMarks(given, model.isSeen) : given,
+    body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
   }
 }
 
@@ -157,8 +157,8 @@ function outputConfig(request: ResponsesRequest, effort: string | null): Message
 
 /** Skips empty sequences, which the API refuses. */
 export function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
-  const given = typeof stop === 'string' ? [stop] : (stop ?? [])
-  const sequences = given.filter(one => one !== '')
+  const stops = typeof stop === 'string' ? [stop] : (stop ?? [])
+  const sequences = stops.filter(one => one !== '')
   return sequences.length === 0 ? null : sequences
 }
 

@@ -34,8 +34,8 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
 export function bodyError(status: number | null, value: unknown): GatewayError | null {
   const body = record(value) ?? record(listOrEmpty(value)[0])
   if (body === null) return null
-  const told = record(body['error']) !== null || filled(body['error']) !== null
-  return told ? errorMeaning(status, body) : null
+  const hasError = record(body['error']) !== null || filled(body['error']) !== null
+  return hasError ? errorMeaning(status, body) : null
 }
 
 /** The error for a reply with a status other than 2xx. */

@@ -58,20 +58,20 @@ interface GenerationWishes {
 export function generation(wishes: GenerationWishes): Generation {
   const { request } = wishes
   const version = claudeVersion(wishes.upstreamModel)
-  const asked = request.max_output_tokens ?? wishes.maxOutputTokens
+  const maxTokens = request.max_output_tokens ?? wishes.maxOutputTokens
   const own = ownThinking(request, version)
-  if (own !== undefined) return ownGeneration(wishes, own, version, asked ?? DEFAULT_MAX_TOKENS)
+  if (own !== undefined) return ownGeneration(wishes, own, version, maxTokens ?? DEFAULT_MAX_TOKENS)
   const wanted = wishes.toolForced ? null : wantedThinking(wishes)
   if (version !== null && version >= EFFORT_SINCE) {
-    const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+    const max_tokens = maxTokens ?? DEFAULT_MAX_TOKENS
     const effort = wanted === null ? null : effortOf(wanted, max_tokens)
     // Without the wish for a summary these models keep their thinking to themselves.
     const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
     return { max_tokens, thinking, effort, sampling: {} }
   }
-  const budgeted = wanted === null || wishes.isThoughtMissing() ? null : budget(wanted, asked)
+  const budgeted = wanted === null || wishes.isThoughtMissing() ? null : budget(wanted, maxTokens)
   return {
-    max_tokens: budgeted?.max_tokens ?? asked ?? DEFAULT_MAX_TOKENS,
+    max_tokens: budgeted?.max_tokens ?? maxTokens ?? DEFAULT_MAX_TOKENS,
     thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },
     effort: null,
     sampling: sampling(request, budgeted !== null, version),
@@ -134,13 +134,13 @@ function wantedThinking({ request, effort }: GenerationWishes): Effort | number 
 /** The thinking budget and the output limit that includes it; null if the limit is too low for thinking. */
 function budget(
   wanted: Effort | number,
-  asked: number | null,
+  maxTokens: number | null,
 ): { tokens: number; max_tokens: number } | null {
-  if (asked === null && typeof wanted === 'number') {
+  if (maxTokens === null && typeof wanted === 'number') {
     const tokens = clamp(wanted)
     return { tokens, max_tokens: tokens + DEFAULT_MAX_TOKENS }
   }
-  const max_tokens = asked ?? DEFAULT_MAX_TOKENS
+  const max_tokens = maxTokens ?? DEFAULT_MAX_TOKENS
   const tokens = clamp(typeof wanted === 'number' ? wanted : Math.floor(max_tokens * EFFORT_SHARES[wanted]))
   if (max_tokens <= BUDGET_MIN) return null
   return { tokens: Math.min(tokens, max_tokens - 1), max_tokens }

@@ -32,7 +32,7 @@ interface Kind {
   readonly wrong: 'failed' | 'incomplete'
   readonly pending: 'incomplete' | 'in_progress'
   /** Names of the progress events at the start of a call, after its input, and after its result. */
-  readonly begun: string | null
+  readonly started: string | null
   readonly called: string | null
   readonly done: string | null
   /** The known fields of the item. */
@@ -43,7 +43,7 @@ const CODE: Kind = {
   type: 'code_interpreter_call',
   wrong: 'failed',
   pending: 'incomplete',
-  begun: 'code_interpreter_call.in_progress',
+  started: 'code_interpreter_call.in_progress',
   called: 'code_interpreter_call.interpreting',
   done: 'code_interpreter_call.completed',
   fields: call => ({
@@ -54,14 +54,14 @@ const CODE: Kind = {
 }
 
 /** A kind without progress events. */
-const SILENT = { begun: null, called: null, done: null }
+const SILENT = { started: null, called: null, done: null }
 
 /** A search and the opening of a page are two actions of one kind of item. */
 const WEB: Omit<Kind, 'fields'> = {
   type: 'web_search_call',
   wrong: 'failed',
   pending: 'in_progress',
-  begun: 'web_search_call.in_progress',
+  started: 'web_search_call.in_progress',
   called: 'web_search_call.searching',
   done: 'web_search_call.completed',
 }
@@ -188,14 +188,14 @@ class HostedCall implements Block {
     this.#input = recordOrEmpty(use['input'])
     const item: HostedItem = { type: kind.type, id, status: 'in_progress', ...kind.fields(this.#call(null)) }
     this.#item = output.open({ type: 'hosted', item })
-    this.#progress(kind.begun, {})
+    this.#progress(kind.started, {})
   }
 
   delta(type: string, delta: Json): void {
     if (type !== 'input_json_delta') return
     const piece = textOrEmpty(delta['partial_json'])
     this.#json.add(piece)
-    this.#output.kept.add(piece)
+    this.#output.withheld.add(piece)
   }
 
   stop(): void {

@@ -58,8 +58,8 @@ export class UsageCount {
 
   /** Takes one usage object of the stream; returns the merged counts. */
   take(usage: Json): Usage {
-    const told = Object.entries(usage).filter(([name, value]) => value !== null && READ.has(name))
-    this.raw = { ...this.raw, ...Object.fromEntries(told) }
+    const counts = Object.entries(usage).filter(([name, value]) => value !== null && READ.has(name))
+    this.raw = { ...this.raw, ...Object.fromEntries(counts) }
     const total = step(this.raw)
     let { fresh, cachedTokens, cacheWriteTokens, cacheWrite1hTokens, outputTokens } = total
     for (const iteration of listOrEmpty(this.raw['iterations'])) {

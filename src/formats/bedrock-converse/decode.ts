@@ -66,7 +66,7 @@ export class ConverseDecoder implements Decoder {
   }
 
   get withheld(): number {
-    return this.#output.kept.bytes
+    return this.#output.withheld.bytes
   }
 
   frame(event: string, data: string): void {
@@ -127,8 +127,8 @@ export class ConverseDecoder implements Decoder {
   #whole(reply: Json): void {
     this.#start()
     const message = recordOrEmpty(recordOrEmpty(reply['output'])['message'])
-    listOrEmpty(message['content']).forEach((given, index) => {
-      const block = recordOrEmpty(given)
+    listOrEmpty(message['content']).forEach((content, index) => {
+      const block = recordOrEmpty(content)
       const call = record(block['toolUse'])
       const reasoning = record(block['reasoningContent'])
       if (call !== null) {
@@ -214,8 +214,8 @@ export class ConverseDecoder implements Decoder {
     if (text !== '') this.#emit({ kind: 'reasoning', item: block.item, form: 'text', part: 0, text })
     const signature = textOrEmpty(reasoning['signature'])
     const sealed = textOrEmpty(reasoning['redactedContent'])
-    if (signature !== '') this.#output.kept.add(signature)
-    if (sealed !== '') this.#output.kept.add(sealed)
+    if (signature !== '') this.#output.withheld.add(signature)
+    if (sealed !== '') this.#output.withheld.add(sealed)
     block.signature += signature
     block.sealed += sealed
   }
@@ -229,7 +229,7 @@ export class ConverseDecoder implements Decoder {
     oneMore(this.#blocks.size, 'content blocks')
     const block: Block = { kind, item, signature: '', sealed: '', hasInput: false }
     this.#blocks.set(index, block)
-    this.#output.kept.addParts(BLOCK_PARTS)
+    this.#output.withheld.addParts(BLOCK_PARTS)
     return block
   }
 

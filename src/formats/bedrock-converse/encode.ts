@@ -51,23 +51,23 @@ export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireReq
   put('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
   const taken = withTakenPoints(body)
-  const given = takesAllPoints(family) ? taken : withShortPoints(taken)
+  const pointed = takesAllPoints(family) ? taken : withShortPoints(taken)
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
-  return { path, body: isMarked ? withOwnPoints(given, takesAllPoints(family), model.isSeen) : given }
+  return { path, body: isMarked ? withOwnPoints(pointed, takesAllPoints(family), model.isSeen) : pointed }
 }
 
 /** Adds the features of the Messages API that Bedrock has too. */
-function addBetas(additional: ConverseBlock, asked: readonly string[] = []): void {
-  const taken = asked.filter(beta => BETAS_OF_CLOUDS.some(beginning => beta.startsWith(beginning)))
+function addBetas(additional: ConverseBlock, betas: readonly string[] = []): void {
+  const taken = betas.filter(beta => BETAS_OF_CLOUDS.some(beginning => beta.startsWith(beginning)))
   if (taken.length > 0) additional['anthropic_beta'] = [...new Set(taken)]
 }
 
 /** The body with the cache points that Converse takes. */
 function withTakenPoints(body: ConverseBlock): ConverseBlock {
   const config = recordOrEmpty(body['toolConfig'])
-  const kept = lastMarks([config['tools'], body['system'], body['messages']], CACHE_POINT)
-  if (kept === null) return body
-  const [tools, system, messages] = kept
+  const marks = lastMarks([config['tools'], body['system'], body['messages']], CACHE_POINT)
+  if (marks === null) return body
+  const [tools, system, messages] = marks
   return {
     ...body,
     messages,

@@ -30,10 +30,10 @@ export function usageOf(usage: Json, isWhole = false): Usage {
   const hour = records(usage['cacheDetails'])
     .filter(({ ttl }) => ttl === '1h')
     .reduce((sum, { inputTokens }) => sum + countOrZero(inputTokens), 0)
-  const told = countOrZero(usage['inputTokens'])
+  const inputTokens = countOrZero(usage['inputTokens'])
   const beside = cachedTokens + cacheWriteTokens
   return {
-    inputTokens: isWhole && told >= beside ? told : told + beside,
+    inputTokens: isWhole && inputTokens >= beside ? inputTokens : inputTokens + beside,
     cachedTokens,
     cacheWriteTokens,
     ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, cacheWriteTokens) }),

@@ -83,8 +83,8 @@ export function oneForEach(vectors: readonly unknown[], inputs: number): readonl
 
 /** The error for a reply that has no vectors where they should be. */
 export function noVectors(reply: Json): GatewayError {
-  const told = errorIn(reply) ?? bareErrorIn(reply)
-  if (told !== null) return providerFailure(told)
+  const failure = errorIn(reply) ?? bareErrorIn(reply)
+  if (failure !== null) return providerFailure(failure)
   return new GatewayError('provider_unavailable', 'The provider sent a reply without vectors')
 }
 

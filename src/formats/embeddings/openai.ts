@@ -79,10 +79,10 @@ function partOf(part: EmbeddingPart): object {
 }
 
 /** Two words for what all such providers know, the caller's own for the rest. */
-function inputType({ inputType: said }: EmbeddingsSettings): string | null {
-  if (said === null) return null
-  const task = taskOf(said)
-  return task === 'query' || task === 'document' ? task : said
+function inputType({ inputType: type }: EmbeddingsSettings): string | null {
+  if (type === null) return null
+  const task = taskOf(type)
+  return task === 'query' || task === 'document' ? task : type
 }
 
 function decode(reply: Json, inputs: number): EmbeddingsReply {

@@ -10,16 +10,16 @@ import type { Withheld } from '../withheld.ts'
 /** The function calls of one reply. */
 export class GeminiCalls {
   readonly #emit: (delta: Delta) => void
-  readonly #kept: Withheld
+  readonly #withheld: Withheld
   /** Ends the open item and opens one for the call. */
   readonly #open: (start: ItemStart) => number
   /** The call with incomplete arguments. */
   #partial: { readonly item: number; readonly args: PartialArguments } | null = null
   #any = false
 
-  constructor(emit: (delta: Delta) => void, kept: Withheld, open: (start: ItemStart) => number) {
+  constructor(emit: (delta: Delta) => void, withheld: Withheld, open: (start: ItemStart) => number) {
     this.#emit = emit
-    this.#kept = kept
+    this.#withheld = withheld
     this.#open = open
   }
 
@@ -38,7 +38,7 @@ export class GeminiCalls {
     const item = this.#open({ type: 'function_call', id: null, callId: filled(call['id']), name, extra })
     this.#any = true
     if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
-      const args = new PartialArguments(this.#kept)
+      const args = new PartialArguments(this.#withheld)
       this.#partial = { item, args }
       args.whole(record(call['args']) ?? {})
       this.#pieces(args, call)
@@ -76,10 +76,10 @@ type Container = Record<string, unknown> | unknown[]
 
 export class PartialArguments {
   readonly #root: Record<string, unknown> = Object.create(null)
-  readonly #kept: Withheld
+  readonly #withheld: Withheld
 
-  constructor(kept: Withheld) {
-    this.#kept = kept
+  constructor(withheld: Withheld) {
+    this.#withheld = withheld
   }
 
   /** Takes arguments that came whole. */
@@ -112,11 +112,11 @@ export class PartialArguments {
       const next = path[depth + 1]
       const present = read(at, step)
       if (present === undefined) {
-        this.#kept.add(step)
-        this.#kept.addParts(STEP_PARTS)
+        this.#withheld.add(step)
+        this.#withheld.addParts(STEP_PARTS)
       }
       if (next === undefined) {
-        this.#kept.add(piece['stringValue'])
+        this.#withheld.add(piece['stringValue'])
         write(at, step, mergeValue(present, piece))
         return true
       }

@@ -18,15 +18,15 @@ import { finishReason, tierOf, usageOf } from './usage.ts'
 
 interface OpenMessage {
   readonly item: number
-  readonly said: LongText
+  readonly text: LongText
   open: boolean
 }
 
 export class GeminiDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #calls: GeminiCalls
-  readonly #kept = new Withheld()
-  readonly #citations = new Citations(this.#kept)
+  readonly #withheld = new Withheld()
+  readonly #citations = new Citations(this.#withheld)
   readonly #messages: OpenMessage[] = []
   #items = 0
   #started = false
@@ -42,14 +42,14 @@ export class GeminiDecoder implements Decoder {
 
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
-    this.#calls = new GeminiCalls(emit, this.#kept, start => {
+    this.#calls = new GeminiCalls(emit, this.#withheld, start => {
       this.#interrupt('call')
       return this.#open(start)
     })
   }
 
   get withheld(): number {
-    return this.#kept.bytes
+    return this.#withheld.bytes
   }
 
   frame(_event: string, data: string): void {
@@ -112,8 +112,8 @@ export class GeminiDecoder implements Decoder {
     if (cites) this.#citing = true
     // The provider sends no bytes: as numbers they take more memory than their frame.
     for (const { bytes, top_logprobs: top } of logprobs ?? []) {
-      this.#kept.add(bytes)
-      for (const each of top ?? []) this.#kept.add(each.bytes)
+      this.#withheld.add(bytes)
+      for (const each of top ?? []) this.#withheld.add(each.bytes)
     }
     let unsaid = logprobs
     for (const element of parts) {
@@ -177,11 +177,11 @@ export class GeminiDecoder implements Decoder {
     }
     if (this.#message === null) {
       const item = this.#open({ type: 'message', id: null, phase: null })
-      this.#message = { item, said: new LongText(), open: true }
+      this.#message = { item, text: new LongText(), open: true }
       this.#messages.push(this.#message)
     }
     this.#finish = null
-    this.#message.said.add(text)
+    this.#message.text.add(text)
     this.#emit({ kind: 'text', item: this.#message.item, part: 0, text, logprobs })
     if (signature !== null) this.#signature(signature)
     return true
@@ -201,7 +201,7 @@ export class GeminiDecoder implements Decoder {
   #signature(signature: string): void {
     if (this.#message !== null) {
       this.#held.push(signature)
-      this.#kept.add(signature)
+      this.#withheld.add(signature)
       return
     }
     if (this.#reasoning === null) {
@@ -236,7 +236,7 @@ export class GeminiDecoder implements Decoder {
     }
     this.#finish = null
     this.#code.result(result)
-    this.#kept.add(result)
+    this.#withheld.add(result)
   }
 
   #inlineData(data: Json, draft: boolean, signature: string | null): void {
@@ -247,7 +247,7 @@ export class GeminiDecoder implements Decoder {
     if (this.#code?.ran === true) {
       this.#finish = null
       this.#code.image(type, base64)
-      this.#kept.add(base64)
+      this.#withheld.add(base64)
       return
     }
     this.#interrupt('image')
@@ -285,8 +285,8 @@ export class GeminiDecoder implements Decoder {
 
   #cite(): void {
     const open = new Set(this.#messages.filter(message => message.open).map(message => message.item))
-    const said = this.#messages.map(message => ({ item: message.item, text: message.said.toString() }))
-    for (const { item, annotation } of this.#citations.place(said)) {
+    const texts = this.#messages.map(message => ({ item: message.item, text: message.text.toString() }))
+    for (const { item, annotation } of this.#citations.place(texts)) {
       if (open.has(item)) this.#emit({ kind: 'annotation', item, part: 0, annotation })
     }
   }

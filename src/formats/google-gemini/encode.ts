@@ -23,12 +23,12 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
   const { tools, toolConfig } = encodeTools(request, model)
   const config = generationConfig(request, endpoint)
   // Gemini does not answer instructions alone, so they become a user turn.
-  const asked = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
+  const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
     body: {
       ...(texts.length > 0 && contents.length > 0 ? { systemInstruction: { parts: texts } } : {}),
-      contents: asked,
+      contents: prompt,
       ...(tools.length > 0 ? { tools } : {}),
       ...(toolConfig === null ? {} : { toolConfig }),
       ...(Object.keys(config).length > 0 ? { generationConfig: config } : {}),

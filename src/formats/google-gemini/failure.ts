@@ -63,8 +63,8 @@ export function geminiFailure(status: number, body: string): GatewayError {
 
 /** The error for a prompt that the provider blocked before any output. */
 export function promptRefusal(reason: string | null, message: string | null): GatewayError {
-  const said = message === null ? '' : `: ${tidyMessage(message)}`
-  return new GatewayError('content_policy_violation', `The provider blocked the prompt${said}`, {
+  const quoted = message === null ? '' : `: ${tidyMessage(message)}`
+  return new GatewayError('content_policy_violation', `The provider blocked the prompt${quoted}`, {
     metadata: reason === null ? {} : { provider_code: tidyMessage(reason) },
   })
 }

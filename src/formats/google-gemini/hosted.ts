@@ -154,10 +154,10 @@ export class Citations {
   readonly #queries = new Set<string>()
   readonly #sources = new Set<string>()
   readonly #pages = new Map<string, boolean>()
-  readonly #kept: Withheld
+  readonly #withheld: Withheld
 
-  constructor(kept: Withheld) {
-    this.#kept = kept
+  constructor(withheld: Withheld) {
+    this.#withheld = withheld
   }
 
   /** Distinct searches in their order. */
@@ -194,7 +194,7 @@ export class Citations {
     for (const page of records(record(candidate['urlContextMetadata'])?.['urlMetadata'])) {
       const url = filled(page['retrievedUrl'])
       if (url === null || this.#pages.size >= CITATIONS_MAX) continue
-      if (!this.#pages.has(url)) this.#kept.add(url)
+      if (!this.#pages.has(url)) this.#withheld.add(url)
       this.#pages.set(url, page['urlRetrievalStatus'] === 'URL_RETRIEVAL_STATUS_SUCCESS')
     }
   }
@@ -202,7 +202,7 @@ export class Citations {
   #keep(texts: Set<string>, text: string): void {
     if (texts.size >= CITATIONS_MAX || texts.has(text)) return
     texts.add(text)
-    this.#kept.add(text)
+    this.#withheld.add(text)
   }
 
   /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
@@ -290,7 +290,7 @@ export class Citations {
     if (this.#seen.has(key) || this.#citations.length >= CITATIONS_MAX) return
     this.#seen.add(key)
     this.#citations.push({ stretch, annotate })
-    this.#kept.add([key, source, title, stretch])
+    this.#withheld.add([key, source, title, stretch])
   }
 }
 

@@ -250,9 +250,9 @@ function contentPart(part: Json, path: string): Json | null {
 }
 
 function saidPart(part: Json, path: string): Json | null {
-  const said =
+  const text =
     part['type'] === 'output_text' ? part['text'] : part['type'] === 'refusal' ? part['refusal'] : undefined
-  if (said !== undefined) return typeof said === 'string' && said !== '' ? { text: said } : null
+  if (text !== undefined) return typeof text === 'string' && text !== '' ? { text: text } : null
   return encodePart(part as InputPart, path)
 }
 

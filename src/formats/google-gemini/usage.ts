@@ -10,20 +10,20 @@ export function usageOf(metadata: Json, webSearchRequests: number): Usage | null
   if (prompt === null && candidates === null && total === null) return null
   const tools = count(metadata['toolUsePromptTokenCount']) ?? 0
   const thoughts = count(metadata['thoughtsTokenCount']) ?? 0
-  const said = candidates ?? 0
-  const asked = prompt ?? 0
+  const outputs = candidates ?? 0
+  const inputs = prompt ?? 0
 
   // Gemini counts tool prompts and thoughts beside prompt and candidates. Some resellers count them inside;
   // the total gives that away.
-  let inputTokens = asked + tools
-  let outputTokens = said + thoughts
+  let inputTokens = inputs + tools
+  let outputTokens = outputs + thoughts
   if (total !== null && total !== inputTokens + outputTokens) {
     if (candidates === null && total > inputTokens) outputTokens = Math.max(total - inputTokens, thoughts)
-    else if (thoughts > 0 && total === inputTokens + said) outputTokens = Math.max(said, thoughts)
-    else if (tools > 0 && total === asked + said + thoughts) inputTokens = asked
-    else if (tools > 0 && thoughts > 0 && total === asked + said) {
-      inputTokens = asked
-      outputTokens = Math.max(said, thoughts)
+    else if (thoughts > 0 && total === inputTokens + outputs) outputTokens = Math.max(outputs, thoughts)
+    else if (tools > 0 && total === inputs + outputs + thoughts) inputTokens = inputs
+    else if (tools > 0 && thoughts > 0 && total === inputs + outputs) {
+      inputTokens = inputs
+      outputTokens = Math.max(outputs, thoughts)
     }
   }
   return {

@@ -31,14 +31,14 @@ const PARTS = ['tools', 'system', 'messages'] as const
 export function withLastMarks<Body extends Json>(body: Body): Body {
   const closing = body['cache_control']
   const lists = PARTS.map(name => body[name])
-  const kept = lastMarks(isMark(closing) ? [...lists, [body]] : lists, CACHE_CONTROL)
-  if (kept === null) return body
-  const whole = kept[PARTS.length] as readonly Body[] | undefined
+  const last = lastMarks(isMark(closing) ? [...lists, [body]] : lists, CACHE_CONTROL)
+  if (last === null) return body
+  const whole = last[PARTS.length] as readonly Body[] | undefined
   const changed = { ...(whole?.[0] ?? body) }
   return Object.assign(
     changed,
     Object.fromEntries(
-      PARTS.flatMap((name, at) => (kept[at] === undefined ? [] : [[name, kept[at]] as const])),
+      PARTS.flatMap((name, at) => (last[at] === undefined ? [] : [[name, last[at]] as const])),
     ),
   )
 }
@@ -127,12 +127,12 @@ const LEADING_DEPTH_MAX = 8
  * none for an hour was lowered.
  */
 export function lostMarks(request: object, body: object): readonly string[] {
-  const given = new MarkCount(request)
-  if (given.marks === 0) return []
+  const marks = new MarkCount(request)
+  if (marks.marks === 0) return []
   const sent = new MarkCount(body)
-  const name = given.hasControl ? 'cache_control' : 'prompt_cache_breakpoint'
-  if (sent.marks === 0 || sent.inBlocks < given.inBlocks) return [name]
-  return sent.long < given.long ? [`${name}.ttl`] : []
+  const name = marks.hasControl ? 'cache_control' : 'prompt_cache_breakpoint'
+  if (sent.marks === 0 || sent.inBlocks < marks.inBlocks) return [name]
+  return sent.long < marks.long ? [`${name}.ttl`] : []
 }
 
 class MarkCount {

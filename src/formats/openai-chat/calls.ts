@@ -39,13 +39,13 @@ interface Fragment {
 export class ChatCalls {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  readonly #kept: Withheld
+  readonly #withheld: Withheld
   readonly #calls: Call[] = []
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number, kept: Withheld) {
+  constructor(emit: (delta: Delta) => void, nextItem: () => number, withheld: Withheld) {
     this.#emit = emit
     this.#nextItem = nextItem
-    this.#kept = kept
+    this.#withheld = withheld
   }
 
   get any(): boolean {
@@ -78,11 +78,11 @@ export class ChatCalls {
     call.name ??= fragment.name
     if (call.id === null && fragment.id !== null) {
       call.id = fragment.id
-      this.#kept.add(call.id)
+      this.#withheld.add(call.id)
     }
     if (call.signature === null) {
       call.signature = signatureIn(raw)
-      if (call.signature !== null) this.#kept.add(call.signature)
+      if (call.signature !== null) this.#withheld.add(call.signature)
     }
     call.extent.add(fragment.input)
     if (call.opened) {
@@ -90,7 +90,7 @@ export class ChatCalls {
     } else {
       call.waiting += fragment.input
       if (call.name !== null) this.#open(call, call.name)
-      else this.#kept.add(fragment.input)
+      else this.#withheld.add(fragment.input)
     }
   }
 

@@ -21,7 +21,7 @@ export class ChatDecoder implements Decoder {
   readonly #reasoning: ChatReasoning
   readonly #calls: ChatCalls
   readonly #hosted: ChatHosted
-  readonly #kept = new Withheld()
+  readonly #withheld = new Withheld()
   #items = 0
   #started = false
   #ended = false
@@ -51,15 +51,15 @@ export class ChatDecoder implements Decoder {
     this.#emit = emit
     this.#takeMessage = takeMessage
     const next = () => this.#nextItem()
-    const kept = this.#kept
-    this.#message = new ChatText(emit, next, kept, () => this.#reasoning.close())
-    this.#reasoning = new ChatReasoning(emit, next, kept, () => this.#message.close())
-    this.#calls = new ChatCalls(emit, next, kept)
+    const withheld = this.#withheld
+    this.#message = new ChatText(emit, next, withheld, () => this.#reasoning.close())
+    this.#reasoning = new ChatReasoning(emit, next, withheld, () => this.#message.close())
+    this.#calls = new ChatCalls(emit, next, withheld)
     this.#hosted = new ChatHosted(emit, next)
   }
 
   get withheld(): number {
-    return this.#kept.bytes
+    return this.#withheld.bytes
   }
 
   frame(event: string, data: string): void {
@@ -138,11 +138,11 @@ export class ChatDecoder implements Decoder {
           break
         case 'citations':
           this.#citations = list(body[key]) ?? this.#citations
-          this.#citationBytes = this.#kept.replace(this.#citationBytes, this.#citations)
+          this.#citationBytes = this.#withheld.replace(this.#citationBytes, this.#citations)
           break
         case 'search_results':
           this.#searchResults = list(body[key]) ?? this.#searchResults
-          this.#resultBytes = this.#kept.replace(this.#resultBytes, this.#searchResults)
+          this.#resultBytes = this.#withheld.replace(this.#resultBytes, this.#searchResults)
           break
       }
     }
@@ -174,7 +174,7 @@ export class ChatDecoder implements Decoder {
     else if (message !== null) {
       const { logprobs } = choice
       this.#message.keepLogprobs(logprobs)
-      this.#say(message)
+      this.#addMessage(message)
       this.#message.weighLogprobs(logprobs)
     }
     const finish = nameIn(choice['finish_reason'])
@@ -197,7 +197,7 @@ export class ChatDecoder implements Decoder {
   }
 
   /** Reads a delta in a fixed order, whatever the order of its keys. Most deltas hold content only. */
-  #say(message: Json): void {
+  #addMessage(message: Json): void {
     let content: unknown
     let more = false
     for (const key in message) {

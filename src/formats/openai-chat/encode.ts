@@ -85,8 +85,9 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   if (request.reasoning != null) addReasoning(body, request, request.reasoning, endpoint, quirks)
   if (request.text != null) addText(body, request.text)
   if (request.modalities?.includes('image') === true) body['modalities'] = request.modalities
-  const asked = request.service_tier
-  const tier = asked != null && Object.hasOwn(TIERS, asked) ? TIERS[asked] : asked
+  const requestedTier = request.service_tier
+  const tier =
+    requestedTier != null && Object.hasOwn(TIERS, requestedTier) ? TIERS[requestedTier] : requestedTier
   if (tier != null) body['service_tier'] = tier
   if (model.endUser != null && !quirks.has('no-user')) body['user'] = model.endUser
   if (typeof request.top_logprobs === 'number') {
@@ -98,8 +99,8 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
 
 function withTakenMarks(body: Record<string, unknown>, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
   if (quirks.has('cache-control')) return withLastMarks(body)
-  const kept = quirks.has('cache-breakpoints') ? lastMarks([body['messages']], BREAKPOINT) : null
-  return kept === null ? body : { ...body, messages: kept[0] }
+  const marks = quirks.has('cache-breakpoints') ? lastMarks([body['messages']], BREAKPOINT) : null
+  return marks === null ? body : { ...body, messages: marks[0] }
 }
 
 function refuse(request: ResponsesRequest): void {

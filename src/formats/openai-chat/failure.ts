@@ -20,8 +20,8 @@ const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
 /** The error for a reply with an error status. `body` may be anything. */
 export function chatFailure(status: number, body: string): GatewayError {
   const value = parseBody(body)
-  const told = errorIn(value)
-  if (told !== null) return providerFailure({ ...told, status })
+  const error = errorIn(value)
+  if (error !== null) return providerFailure({ ...error, status })
   const text = body.trim()
   const page = value !== undefined || text.startsWith('<') || text.startsWith('{') || text.startsWith('[')
   return providerFailure({ status, code: null, message: page ? null : text })

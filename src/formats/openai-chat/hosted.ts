@@ -71,7 +71,7 @@ export class ChatHosted {
         item,
         start: {
           type: 'hosted',
-          item: { type: shape.type, id, status: 'in_progress', ...shape.begun(tool) },
+          item: { type: shape.type, id, status: 'in_progress', ...shape.firstForm(tool) },
         },
       })
       for (const name of shape.progress) this.#emit({ kind: 'progress', item, name, fields: {} })
@@ -88,21 +88,21 @@ export class ChatHosted {
 interface Shape {
   readonly type: 'web_search_call' | 'code_interpreter_call' | 'mcp_call'
   readonly progress: readonly string[]
-  begun(tool: Json): Record<string, unknown>
+  firstForm(tool: Json): Record<string, unknown>
   done(tool: Json): Record<string, unknown>
 }
 
 const SEARCH: Shape = {
   type: 'web_search_call',
   progress: ['web_search_call.in_progress', 'web_search_call.searching'],
-  begun: tool => ({ action: { type: 'search', query: argument(tool, 'query') } }),
+  firstForm: tool => ({ action: { type: 'search', query: argument(tool, 'query') } }),
   done: tool => ({ action: { type: 'search', query: argument(tool, 'query'), sources: sources(tool) } }),
 }
 
 const CODE: Shape = {
   type: 'code_interpreter_call',
   progress: ['code_interpreter_call.in_progress', 'code_interpreter_call.interpreting'],
-  begun: tool => ({ code: argument(tool, 'code') }),
+  firstForm: tool => ({ code: argument(tool, 'code') }),
   done: tool => ({
     code: argument(tool, 'code'),
     outputs: [{ type: 'logs', logs: filled(tool['output']) ?? '' }],
@@ -113,7 +113,7 @@ const CODE: Shape = {
 const OTHER: Shape = {
   type: 'mcp_call',
   progress: [],
-  begun: tool => ({
+  firstForm: tool => ({
     name: filled(tool['name']) ?? filled(tool['type']),
     arguments: filled(tool['arguments']) ?? '{}',
     server_label: filled(tool['server_label']) ?? 'provider',

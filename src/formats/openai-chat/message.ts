@@ -15,7 +15,7 @@ import { chatAnnotation, replyCitations } from './hosted.ts'
 export class ChatText {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  readonly #kept: Withheld
+  readonly #withheld: Withheld
   /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
   #any = false
@@ -27,10 +27,15 @@ export class ChatText {
   #logprobs: Logprob[] | null = null
   #annotations: Annotation[] = []
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number, kept: Withheld, beforeText: () => void) {
+  constructor(
+    emit: (delta: Delta) => void,
+    nextItem: () => number,
+    withheld: Withheld,
+    beforeText: () => void,
+  ) {
     this.#emit = emit
     this.#nextItem = nextItem
-    this.#kept = kept
+    this.#withheld = withheld
     this.#beforeText = beforeText
   }
 
@@ -60,7 +65,7 @@ export class ChatText {
     }
     if (this.#message !== null && this.#partKind === 'text') this.#flushAnnotations()
     // They come with their frame, or wait for a text.
-    else this.#kept.add(raw)
+    else this.#withheld.add(raw)
   }
 
   keepLogprobs(logprobs: unknown): void {
@@ -72,7 +77,7 @@ export class ChatText {
 
   /** Call at the end of a frame: log probabilities that its text did not take have to wait. */
   weighLogprobs(logprobs: unknown): void {
-    if (this.#logprobs !== null) this.#kept.add(logprobs)
+    if (this.#logprobs !== null) this.#withheld.add(logprobs)
   }
 
   /** Emits citations of the whole reply, then all waiting annotations. */
@@ -153,20 +158,25 @@ interface Open {
 export class ChatReasoning {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  readonly #kept: Withheld
+  readonly #withheld: Withheld
   /** Ends the open message before reasoning begins. */
   readonly #beforeWords: () => void
   #open: Open | null = null
   /** Of all items; few providers send any. */
   #ids: Set<string> | null = null
   /** Of all that was said, to recognise the same text under another name. */
-  readonly #said = new TextMark()
+  readonly #text = new TextMark()
   #source: 'plain' | 'details' | null = null
 
-  constructor(emit: (delta: Delta) => void, nextItem: () => number, kept: Withheld, beforeWords: () => void) {
+  constructor(
+    emit: (delta: Delta) => void,
+    nextItem: () => number,
+    withheld: Withheld,
+    beforeWords: () => void,
+  ) {
     this.#emit = emit
     this.#nextItem = nextItem
-    this.#kept = kept
+    this.#withheld = withheld
     this.#beforeWords = beforeWords
   }
 
@@ -192,7 +202,7 @@ export class ChatReasoning {
   text(text: string | null): boolean {
     if (text === null) return false
     if (this.#isKnown(text, 'plain')) return true
-    this.#say('text', text, 'plain', this.#openForWords() ?? this.#next(null, null))
+    this.#addText('text', text, 'plain', this.#openForWords() ?? this.#next(null, null))
     return true
   }
 
@@ -227,7 +237,7 @@ export class ChatReasoning {
         if (open.textPart === -1 || open.textIndex !== index) open.textPart++
         open.textIndex = index
       }
-      this.#say(isSummary ? 'summary' : 'text', text, 'details', open)
+      this.#addText(isSummary ? 'summary' : 'text', text, 'details', open)
     }
     this.#source = 'details'
     if (signature !== null)
@@ -239,12 +249,12 @@ export class ChatReasoning {
 
   /** True if this text has already come under another name. */
   #isKnown(text: string, source: 'plain' | 'details'): boolean {
-    return this.#source !== null && this.#source !== source && this.#said.is(text)
+    return this.#source !== null && this.#source !== source && this.#text.is(text)
   }
 
-  #say(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
+  #addText(form: 'text' | 'summary', text: string, source: 'plain' | 'details', open: Open): void {
     if (form === 'text' && open.textPart === -1) open.textPart = 0
-    this.#said.add(text)
+    this.#text.add(text)
     this.#source = source
     const part = form === 'text' ? open.textPart : open.summaryPart
     this.#emit({ kind: 'reasoning', item: open.item, form, part, text })
@@ -294,7 +304,7 @@ export class ChatReasoning {
 
   #seal(open: Open, field: string, value: string, detail?: Json): void {
     open.sealed = true
-    this.#kept.add(detail ?? value)
+    this.#withheld.add(detail ?? value)
     open.fields ??= {}
     open.fields[field] = value
     const format = filled(detail?.['format'])

@@ -39,10 +39,10 @@ function plainUsage(usage: Json): Usage | null {
     cachedTokens = Math.min(cached as number, inputTokens)
     audioTold = audio as number
   }
-  const said = usage['completion_tokens_details'] as Json | null | undefined
-  if (said != null) {
-    for (const name in said) if (!OUTPUT_DETAILS.has(name)) return null
-    const { reasoning_tokens: reasoning = 0 } = said
+  const details = usage['completion_tokens_details'] as Json | null | undefined
+  if (details != null) {
+    for (const name in details) if (!OUTPUT_DETAILS.has(name)) return null
+    const { reasoning_tokens: reasoning = 0 } = details
     if (!Number.isSafeInteger(reasoning) || (reasoning as number) < 0) return null
     reasoningTokens = Math.min(reasoning as number, outputTokens)
   }

@@ -19,8 +19,8 @@ const FIELDS = ['model', 'input', 'instructions', 'prompt_cache_key', 'prompt_ca
  */
 export function encodeCompact(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { input } = model.request
-  const said = typeof input === 'string' ? input : input.slice(0, -1)
-  const { body } = encodeResponses({ ...model, request: { ...model.request, input: said } }, endpoint)
+  const conversation = typeof input === 'string' ? input : input.slice(0, -1)
+  const { body } = encodeResponses({ ...model, request: { ...model.request, input: conversation } }, endpoint)
   return {
     path: '/responses/compact',
     body: Object.fromEntries(FIELDS.flatMap(name => (body[name] === undefined ? [] : [[name, body[name]]]))),

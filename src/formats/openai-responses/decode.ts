@@ -226,8 +226,8 @@ export class ResponsesDecoder implements Decoder {
   }
 
   #conclude(response: Json, implied: string): void {
-    const told = filled(response['status'])
-    const status = told === null || RUNNING.has(told) ? implied : told
+    const responseStatus = filled(response['status'])
+    const status = responseStatus === null || RUNNING.has(responseStatus) ? implied : responseStatus
     if (status === 'failed') throw failureOf(response, null)
     if (status === 'cancelled') {
       throw new GatewayError('provider_unavailable', 'The provider cancelled the reply')

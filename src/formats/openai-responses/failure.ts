@@ -58,15 +58,15 @@ interface Told {
 
 /** The error in a JSON value; `status`: the HTTP status if it was an error, else null. */
 export function failureOf(value: unknown, status: number | null): GatewayError {
-  const told = readError(value)
-  const code = told.code?.toLowerCase() ?? ''
+  const error = readError(value)
+  const code = error.code?.toLowerCase() ?? ''
   const implied = POLICY_CODES.has(code)
     ? 400
-    : (STATUS_BY_CODE.get(code) ?? STATUS_BY_CODE.get(told.type ?? '') ?? null)
+    : (STATUS_BY_CODE.get(code) ?? STATUS_BY_CODE.get(error.type ?? '') ?? null)
   return providerFailure({
-    status: status ?? told.status ?? implied,
-    code: POLICY_CODES.has(code) ? 'content_policy_violation' : told.code,
-    message: told.message,
+    status: status ?? error.status ?? implied,
+    code: POLICY_CODES.has(code) ? 'content_policy_violation' : error.code,
+    message: error.message,
   })
 }
 

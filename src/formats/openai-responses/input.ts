@@ -48,8 +48,8 @@ const CITATION_FIELDS: ReadonlyMap<unknown, readonly string[]> = new Map([
 const WRITERS: ReadonlyMap<string, Writer> = new Map<string, Writer>([
   ['message', message],
   ['reasoning', reasoningItem],
-  ['function_call', item => kept(item, NOT_IN_CALL)],
-  ['custom_tool_call', item => kept(item, NOT_IN_CALL)],
+  ['function_call', item => stripped(item, NOT_IN_CALL)],
+  ['custom_tool_call', item => stripped(item, NOT_IN_CALL)],
   ['function_call_output', toolOutput],
   ['custom_tool_call_output', toolOutput],
   [
@@ -77,13 +77,13 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     if (pair !== null) return pair.map(one => ({ ...one }))
     if (isSpentElsewhere(type, item['id'], item['signature'])) return []
     const writer = WRITERS.get(type)
-    return writer === undefined ? kept(item, NONE) : writer(item, endpoint, `input[${index}]`)
+    return writer === undefined ? stripped(item, NONE) : writer(item, endpoint, `input[${index}]`)
   })
   const marks = endpoint.provider.quirks.includes('cache-breakpoints')
   return (marks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
 }
 
-function kept(item: Json, without: ReadonlySet<string>): readonly Json[] {
+function stripped(item: Json, without: ReadonlySet<string>): readonly Json[] {
   return [remainder(item, without) ?? {}]
 }
 
@@ -116,9 +116,9 @@ function parts(content: unknown, { provider }: Endpoint): unknown {
 
 /** `marks`: the provider takes cache marks in its own form. */
 function wirePart(part: Json, marks: boolean): Json {
-  const given = remainder(part, NOT_IN_PART) ?? {}
+  const rest = remainder(part, NOT_IN_PART) ?? {}
   const isMarked = marks && part['cache_control'] != null && part['prompt_cache_breakpoint'] == null
-  const plain = isMarked ? { ...given, prompt_cache_breakpoint: { mode: 'explicit' } } : given
+  const plain = isMarked ? { ...rest, prompt_cache_breakpoint: { mode: 'explicit' } } : rest
   const citations = records(part['annotations']).filter(isComplete)
   return citations.length === 0
     ? plain

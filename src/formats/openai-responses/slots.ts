@@ -129,7 +129,7 @@ export class Slots {
   #byId: Map<string | null, Slot> | null = null
   /** Number of parts of all items. */
   #parts = 0
-  readonly #kept = new Withheld()
+  readonly #withheld = new Withheld()
 
   /** `reasoning`: the name for reasoning items without a format of their own. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
@@ -138,7 +138,7 @@ export class Slots {
   }
 
   get withheld(): number {
-    return this.#kept.bytes
+    return this.#withheld.bytes
   }
 
   byId(id: string): Slot | null {
@@ -232,7 +232,7 @@ export class Slots {
   part(slot: Slot, form: Form, index: number): Part {
     for (const one of slot.parts) if (one.form === form && one.index === index) return one
     this.#parts = oneMore(this.#parts, 'content parts') + 1
-    this.#kept.addParts(PART_PARTS)
+    this.#withheld.addParts(PART_PARTS)
     const kind = numbering(form)
     let part = 0
     for (const one of slot.parts) if (numbering(one.form) === kind) part++
@@ -327,8 +327,8 @@ export class Slots {
     switch (part.form) {
       case 'text': {
         part.logprobs += logprobs.length
-        const told = logprobs.length === 0 ? null : logprobs.filter(isLogprob)
-        this.#emit({ kind: 'text', item, part: part.part, text, logprobs: told })
+        const scored = logprobs.length === 0 ? null : logprobs.filter(isLogprob)
+        this.#emit({ kind: 'text', item, part: part.part, text, logprobs: scored })
         break
       }
       case 'refusal':

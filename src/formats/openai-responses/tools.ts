@@ -54,18 +54,18 @@ function wireTool(tool: Json, path: string, quirks: readonly Quirk[]): Json {
   if (type === 'function') return wireFunction(tool, quirks)
   if (WEB_SEARCH.test(type)) return wireSearch(tool, path)
   const inner = tool['tools']
-  const kept = remainder(tool, NOT_IN_FUNCTION) ?? {}
+  const rest = remainder(tool, NOT_IN_FUNCTION) ?? {}
   return type === 'namespace' && Array.isArray(inner)
-    ? { ...kept, tools: encodeTools(inner, `${path}.tools`, quirks) }
-    : kept
+    ? { ...rest, tools: encodeTools(inner, `${path}.tools`, quirks) }
+    : rest
 }
 
 function wireFunction(tool: Json, quirks: readonly Quirk[]): Json {
-  const kept = recordOrEmpty(remainder(tool, NOT_IN_FUNCTION))
-  const { strict, ...loose } = kept
-  const allowed = strict === undefined || quirks.includes('no-strict-tools') ? loose : kept
+  const rest = recordOrEmpty(remainder(tool, NOT_IN_FUNCTION))
+  const { strict, ...loose } = rest
+  const allowed = strict === undefined || quirks.includes('no-strict-tools') ? loose : rest
   // Strict providers refuse a function without a schema, and a schema that leaves other keys open.
-  return isRecord(kept['parameters'])
+  return isRecord(rest['parameters'])
     ? allowed
     : { ...allowed, parameters: { type: 'object', properties: {}, additionalProperties: false } }
 }
@@ -75,12 +75,12 @@ function wireSearch(tool: Json, path: string): Json {
   if (engine !== 'auto' && engine !== 'native') {
     throw inexpressible(`${path}.engine`, `the provider has no search engine ${String(engine)}`)
   }
-  const kept = recordOrEmpty(remainder(tool, NOT_IN_SEARCH))
+  const rest = recordOrEmpty(remainder(tool, NOT_IN_SEARCH))
   const filters = remainder(
     { allowed_domains: tool['allowed_domains'], blocked_domains: tool['excluded_domains'] },
     NONE,
   )
-  return filters === null ? kept : { ...kept, filters: { ...filters, ...recordOrEmpty(kept['filters']) } }
+  return filters === null ? rest : { ...rest, filters: { ...filters, ...recordOrEmpty(rest['filters']) } }
 }
 
 const NONE: ReadonlySet<string> = new Set()

@@ -4,13 +4,13 @@ import type { FinishReason, Usage } from '../format.ts'
 
 /** Token counts of a finished response; null if it has none. `searches`: the number of searches among its items. */
 export function usageOf(response: Json, searches: number): Usage | null {
-  const told = response['usage']
-  if (!isRecord(told)) return null
-  const inputDetails = recordOrEmpty(told['input_tokens_details'] ?? told['prompt_tokens_details'])
-  const outputDetails = recordOrEmpty(told['output_tokens_details'] ?? told['completion_tokens_details'])
-  const input = countOrZero(told['input_tokens'] ?? told['prompt_tokens'])
-  const output = countOrZero(told['output_tokens'] ?? told['completion_tokens'])
-  const total = countOrZero(told['total_tokens'])
+  const usage = response['usage']
+  if (!isRecord(usage)) return null
+  const inputDetails = recordOrEmpty(usage['input_tokens_details'] ?? usage['prompt_tokens_details'])
+  const outputDetails = recordOrEmpty(usage['output_tokens_details'] ?? usage['completion_tokens_details'])
+  const input = countOrZero(usage['input_tokens'] ?? usage['prompt_tokens'])
+  const output = countOrZero(usage['output_tokens'] ?? usage['completion_tokens'])
+  const total = countOrZero(usage['total_tokens'])
   const cached = countOrZero(inputDetails['cached_tokens'])
   const written = countOrZero(inputDetails['cache_write_tokens'])
   const hour = countOrZero(inputDetails['cache_write_1h_tokens'])
@@ -27,7 +27,7 @@ export function usageOf(response: Json, searches: number): Usage | null {
     ...(audio === 0 ? undefined : { audioTokens: audio }),
     outputTokens: apartOutput ? output + reasoning : output,
     reasoningTokens: reasoning,
-    webSearchRequests: webSearches(response, told) ?? searches,
+    webSearchRequests: webSearches(response, usage) ?? searches,
   }
 }
 
@@ -37,11 +37,11 @@ function webSearches(
 ): number | null {
   // Most replies tell none of them.
   if (tools === undefined && atServer === undefined && details === undefined) return null
-  const told =
+  const searches =
     recordOrEmpty(recordOrEmpty(tools)['web_search'])['num_requests'] ??
     recordOrEmpty(atServer)['web_search_calls'] ??
     recordOrEmpty(details)['web_search_requests']
-  return told === undefined ? null : countOrZero(told)
+  return searches === undefined ? null : countOrZero(searches)
 }
 
 /** The finish reason of a reply. `status`: the response's own, or the one that its terminal event implies. */

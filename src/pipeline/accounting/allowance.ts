@@ -38,9 +38,9 @@ export function demandOf(
   let tokens = inputTokens
   const offers = candidates.map(candidate => {
     const { perInputToken, ...offer } = offerOf(request, candidate, trust, inputTokens, factor)
-    const said = ordinaryOutput(request, candidate.endpoint)
+    const outputTokens = ordinaryOutput(request, candidate.endpoint)
     const again = (calls * (calls - 1)) / 2
-    tokens = Math.max(tokens, calls * (inputTokens + said) + again * said)
+    tokens = Math.max(tokens, calls * (inputTokens + outputTokens) + again * outputTokens)
     if (calls === 1) return offer
     return {
       ...offer,
@@ -62,10 +62,10 @@ function offerOf(
 ): Offer & { readonly perInputToken: PicoUsd } {
   const dearest = dearestPrices(request, endpoint, inputTokens)
   const cappable = honours(endpoint, 'max_tokens')
-  const asked = cappable ? (request.max_output_tokens ?? null) : null
+  const requestedCap = cappable ? (request.max_output_tokens ?? null) : null
   const most = Math.min(
-    asked ?? Number.POSITIVE_INFINITY,
-    asked === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? asked),
+    requestedCap ?? Number.POSITIVE_INFINITY,
+    requestedCap === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? requestedCap),
   )
   const grows = cappable && request.stream === true && trust?.isVisible(endpoint, request) === true
   return {
@@ -106,14 +106,14 @@ export function admitCall(
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
   const spent = bill.closedCost
-  const asked = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
+  const wanted = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
-  const rest = allowance.rest(asked.isOwn) - spent - bill.inner.cost
-  const most = affordable(asked, rest)
+  const rest = allowance.rest(wanted.isOwn) - spent - bill.inner.cost
+  const most = affordable(wanted, rest)
   if (most === 0) return null
-  const first = Math.min(asked.first, most)
-  const fetched = reservedPrice(asked, first, rest) - priceOf(asked, first)
-  const offer = fetched === 0 ? asked : { ...asked, base: asked.base + fetched }
+  const first = Math.min(wanted.first, most)
+  const fetched = reservedPrice(wanted, first, rest) - priceOf(wanted, first)
+  const offer = fetched === 0 ? wanted : { ...wanted, base: wanted.base + fetched }
   const cap = capOf(prompt, candidate, offer, most)
   const reserved = spent + priceOf(offer, first)
   const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)

@@ -91,7 +91,7 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
   const { inputCost, outputCost, cost, isUnpriced } = total
   const charged = atFactor(cost, bill.priceFactor)
   const searches = usage.webSearchRequests + bill.searches
-  const told: ResponseUsage = {
+  const response: ResponseUsage = {
     ...inputOf(usage),
     output_tokens: usage.outputTokens,
     output_tokens_details: { reasoning_tokens: usage.reasoningTokens },
@@ -117,7 +117,7 @@ export function toResponseUsage(bill: Bill, isByok: boolean, byokFeePercent: num
       : {}),
   }
   const prompts = usage.toolPromptTokens
-  return prompts === undefined ? told : withNative(told, { [TOOL_PROMPT]: prompts })
+  return prompts === undefined ? response : withNative(response, { [TOOL_PROMPT]: prompts })
 }
 
 const NOTHING: Charge = {
@@ -152,8 +152,8 @@ export function chargedTier({
 }: Pick<Exchange, 'attempts' | 'finish' | 'dialect'>): string | null {
   const last = attempts.at(-1)
   if (last === undefined || finish === null || DIALECT_ABILITIES[dialect].embeds) return null
-  const told = last.credential === null ? null : finish.serviceTier
-  return told ?? last.endpoint.serviceTier ?? 'default'
+  const reportedTier = last.credential === null ? null : finish.serviceTier
+  return reportedTier ?? last.endpoint.serviceTier ?? 'default'
 }
 
 /** The figures of a finished model call, whether it succeeded or not. */
@@ -200,8 +200,8 @@ export function settle(
   const isComplete = finish !== null && !isCut && plausible !== null
   if (!isComplete || (plausible.outputTokens === 0 && outputQuarters > 0)) {
     const { isThoughtSeen } = figures
-    const said: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens }
-    const estimated = estimates.estimate(prompt, said, endpoint)
+    const output: Said = { usage: plausible, outputQuarters, isThoughtSeen, unseenTokens }
+    const estimated = estimates.estimate(prompt, output, endpoint)
     const charge = chargeOf(estimated, pricing, false, images)
     attempt.cost = exchange.signal.aborted ? bill.chargeDearer(charge) : bill.charge(charge)
     return !isComplete && plausible === usage

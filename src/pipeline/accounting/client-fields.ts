@@ -25,14 +25,14 @@ const KEY = /sk-gw-/i
  */
 export function traceOf({ trace }: ResponsesRequest): TraceFields | undefined {
   if (trace === undefined) return undefined
-  const kept: [string, string | number | boolean][] = []
+  const fields: [string, string | number | boolean][] = []
   for (const [name, value] of Object.entries<unknown>(trace)) {
-    if (kept.length === FIELDS_MAX || !NAME.test(name)) continue
+    if (fields.length === FIELDS_MAX || !NAME.test(name)) continue
     if (typeof value === 'string') {
-      if (isKept(value)) kept.push([name, boundedText(value)])
-    } else if (typeof value === 'boolean' || Number.isFinite(value)) kept.push([name, value as boolean])
+      if (isKept(value)) fields.push([name, boundedText(value)])
+    } else if (typeof value === 'boolean' || Number.isFinite(value)) fields.push([name, value as boolean])
   }
-  return kept.length === 0 ? undefined : Object.fromEntries(kept)
+  return fields.length === 0 ? undefined : Object.fromEntries(fields)
 }
 
 /** The application fields to keep; undefined if the client states none of them. */

@@ -63,23 +63,24 @@ export interface Said {
  */
 export function estimateUsage(
   request: ResponsesRequest,
-  { usage: told, outputQuarters, isThoughtSeen, unseenTokens = 0 }: Said,
+  { usage: reported, outputQuarters, isThoughtSeen, unseenTokens = 0 }: Said,
   endpoint: Endpoint,
 ): Usage {
-  const said = Math.ceil(outputQuarters / QUARTERS)
-  const isThoughtKnown = isThoughtSeen || said === 0 || (told !== null && told.reasoningTokens > 0)
-  const unseen = said === 0 ? unseenTokens : 0
+  const seenTokens = Math.ceil(outputQuarters / QUARTERS)
+  const isThoughtKnown =
+    isThoughtSeen || seenTokens === 0 || (reported !== null && reported.reasoningTokens > 0)
+  const unseen = seenTokens === 0 ? unseenTokens : 0
   const budget = isThoughtKnown ? 0 : reasoningBudget(request, endpoint)
   const reasoningTokens = mayThink(request, endpoint) ? budget + unseen : budget
-  const outputTokens = said + budget + unseen
-  if (told === null) {
+  const outputTokens = seenTokens + budget + unseen
+  if (reported === null) {
     return { ...ZERO_USAGE, inputTokens: inputTokensOf(request), outputTokens, reasoningTokens }
   }
   return {
-    ...told,
-    inputTokens: told.inputTokens === 0 ? inputTokensOf(request) : told.inputTokens,
-    outputTokens: Math.max(told.outputTokens, outputTokens),
-    reasoningTokens: Math.max(told.reasoningTokens, reasoningTokens),
+    ...reported,
+    inputTokens: reported.inputTokens === 0 ? inputTokensOf(request) : reported.inputTokens,
+    outputTokens: Math.max(reported.outputTokens, outputTokens),
+    reasoningTokens: Math.max(reported.reasoningTokens, reasoningTokens),
   }
 }
 

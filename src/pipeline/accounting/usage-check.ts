@@ -42,7 +42,7 @@ export interface BoundedCall {
 /** Estimates for usage that a provider did not report, or reported incorrectly. */
 export interface UsageEstimates {
   /** The best known usage of a call. */
-  estimate(prompt: ResponsesRequest, said: Said, endpoint: Endpoint): Usage
+  estimate(prompt: ResponsesRequest, output: Said, endpoint: Endpoint): Usage
   /** The usage itself if it is plausible, otherwise the nearest plausible one. */
   plausible(usage: Usage, call: BoundedCall): Usage
 }

@@ -189,8 +189,8 @@ export class Answer {
 
   /** Adds a message of the model. Only for readers who see no events, and only if nothing cites results. */
   message({ id, phase, status, text, json }: WholeMessage): void {
-    const said = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
-    this.#assembler.message({ id, phase, status, text: said })
+    const shown = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
+    this.#assembler.message({ id, phase, status, text: shown })
   }
 
   /** Adds a finished item of our own: immediately between two turns, otherwise before the model's first content. */
@@ -292,13 +292,13 @@ export class Answer {
   }
 
   /**
-   * Counts `count` events that reached the client as bytes. `tell` supplies their texts, in any pieces; nothing is
+   * Counts `count` events that reached the client as bytes. `supply` supplies their texts, in any pieces; nothing is
    * written for them.
    */
-  overhear(count: number, tell: () => void): void {
+  overhear(count: number, supply: () => void): void {
     this.#silent = true
     try {
-      tell()
+      supply()
     } finally {
       this.#silent = false
       this.next += count

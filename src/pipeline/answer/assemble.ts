@@ -202,13 +202,13 @@ export class Assembler {
   }
 
   #add(builder: ItemBuilder): void {
-    const begun = builder.begun()
-    this.output.push(begun)
+    const firstForm = builder.firstForm()
+    this.output.push(firstForm)
     this.#emit?.({
       type: 'response.output_item.added',
       sequence_number: 0,
       output_index: builder.outputIndex,
-      item: begun,
+      item: firstForm,
     })
   }
 
@@ -224,9 +224,9 @@ export class Assembler {
   }
 
   #tellFound(item: ItemBuilder, part: number): void {
-    const told = this.#found.slice(this.#toldFrom)
+    const waiting = this.#found.slice(this.#toldFrom)
     this.#toldFrom = this.#found.length
-    for (const note of told) item.annotation(part, note)
+    for (const note of waiting) item.annotation(part, note)
   }
 
   #close(key: number, fields: ClosingFields, status: ClosingStatus): void {

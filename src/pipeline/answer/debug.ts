@@ -14,7 +14,7 @@ export class DebugNotes {
   readonly bodies: Readonly<Record<string, unknown>>[] = []
   /** Null if they were not requested. */
   readonly #times: DebugTimings[] | null
-  #told = 0
+  #sent = 0
 
   constructor({ request }: Pick<Exchange, 'request'>) {
     this.#times = request.debug?.timings === true ? [] : null
@@ -31,14 +31,14 @@ export class DebugNotes {
   opening(): readonly DebugFacts[] {
     const bodies = this.bodies.map((body): DebugFacts => ({ echo_upstream_body: { ...body } }))
     // All of them, because an opening that was dropped with its draft never reached the client.
-    this.#told = 0
+    this.#sent = 0
     return [...bodies, ...this.rest()]
   }
 
   /** Times that were not sent yet. */
   rest(): readonly DebugFacts[] {
-    const rest = this.#times?.slice(this.#told) ?? []
-    this.#told += rest.length
+    const rest = this.#times?.slice(this.#sent) ?? []
+    this.#sent += rest.length
     return rest.map(timings => ({ timings }))
   }
 

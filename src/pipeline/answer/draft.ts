@@ -19,7 +19,7 @@ export class Draft {
   readonly #held: Held
   #events: StreamEvent[] = []
   #bytes = 0
-  #told = 0
+  #reportedBytes = 0
 
   constructor(held: Held = UNCOUNTED, maxBytes = DRAFT_MAX_BYTES) {
     this.#held = held
@@ -37,7 +37,7 @@ export class Draft {
       )
     }
     this.#events.push(event)
-    if (this.#bytes - this.#told >= TOLD_BYTES && !this.#tell(this.#bytes)) throw overloaded()
+    if (this.#bytes - this.#reportedBytes >= TOLD_BYTES && !this.#report(this.#bytes)) throw overloaded()
   }
 
   /** Removes all events from the draft and returns them. */
@@ -45,13 +45,13 @@ export class Draft {
     const events = this.#events
     this.#events = []
     this.#bytes = 0
-    this.#tell(0)
+    this.#report(0)
     return events
   }
 
-  #tell(bytes: number): boolean {
-    const more = bytes - this.#told
-    this.#told = bytes
+  #report(bytes: number): boolean {
+    const more = bytes - this.#reportedBytes
+    this.#reportedBytes = bytes
     return this.#held.hold(more)
   }
 }

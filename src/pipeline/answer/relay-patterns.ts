@@ -247,15 +247,15 @@ function learnMessages({ event, data, events, last, written }: DecodedFrame): Le
 
 /** True if both frames contain the text and, apart from the number of the block, nothing else. */
 function isSameDelta(frame: Members, ours: Members, member: string, text: string): boolean {
-  const told = frame['delta'] as Members
-  const say = ours['delta'] as Members | undefined
+  const theirDelta = frame['delta'] as Members
+  const ourDelta = ours['delta'] as Members | undefined
   return (
     text !== '' &&
     Object.keys(frame).length === 3 &&
-    Object.keys(told).length === 2 &&
-    told[member] === text &&
-    say?.[member] === text &&
-    say['type'] === told['type'] &&
+    Object.keys(theirDelta).length === 2 &&
+    theirDelta[member] === text &&
+    ourDelta?.[member] === text &&
+    ourDelta['type'] === theirDelta['type'] &&
     frame['type'] === ours['type'] &&
     typeof frame['index'] === 'number'
   )

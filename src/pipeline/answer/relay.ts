@@ -28,8 +28,8 @@ interface RelayedAnswer {
   /** Sets the listener for every event, until the turn ends. */
   listen(listener: (event: StreamEvent) => void): void
   readonly sink: Pick<Sink, 'relay'>
-  /** Counts `count` relayed events; `tell` supplies their texts. */
-  overhear(count: number, tell: () => void): void
+  /** Counts `count` relayed events; `supply` supplies their texts. */
+  overhear(count: number, supply: () => void): void
 }
 
 /** A frame that was decoded in the usual way, and the result. */

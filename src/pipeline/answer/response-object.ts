@@ -116,13 +116,13 @@ const RESPONSE_ERROR_CODES: Readonly<Record<string, ResponseErrorCode>> = {
 
 /** Builds the response with its output, however it ended. */
 export function endedResponse(
-  begun: ResponseResource,
+  opening: ResponseResource,
   output: ResponseResource['output'],
   ending: Ending,
 ): ResponseResource {
   const response: ResponseResource = {
-    ...begun,
-    model: ending.model ?? begun.model,
+    ...opening,
+    model: ending.model ?? opening.model,
     completed_at: ending.completedAt,
     output,
     service_tier: ending.serviceTier ?? 'default',

@@ -102,7 +102,7 @@ const KEPT = randomUUID()
 export class DocumentSink extends FinalSink {
   readonly #keeps: boolean
   /** Without the quotes. */
-  #kept: string | null = null
+  #keptJson: string | null = null
 
   /** @param keeps false if something else reads the document before it is sent */
   constructor(keeps: boolean) {
@@ -112,15 +112,15 @@ export class DocumentSink extends FinalSink {
 
   keep(json: string): string | null {
     if (!this.#keeps) return null
-    this.#kept = json.slice(1, -1)
+    this.#keptJson = json.slice(1, -1)
     return KEPT
   }
 
   /** The JSON of a document that was built from the response. */
   json(document: unknown): string {
     const json = JSON.stringify(document)
-    const kept = this.#kept
-    return kept === null ? json : json.replaceAll(KEPT, () => kept)
+    const text = this.#keptJson
+    return text === null ? json : json.replaceAll(KEPT, () => text)
   }
 }
 

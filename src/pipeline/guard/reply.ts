@@ -64,7 +64,7 @@ export class OutputGuard implements AttemptTarget {
   /** By item: the text that is being written. */
   readonly #texts = new Map<number, ReplyText>()
   /** The end of the text so far, over all items, because clients read it as one text. */
-  #said = ''
+  #text = ''
   /** Texts that have begun, by item and name. */
   readonly #begunTexts = new Set<string>()
   /** By item that has begun: its type. */
@@ -243,7 +243,7 @@ export class OutputGuard implements AttemptTarget {
   #beginText(first: TextDelta): ReplyText {
     const key = `${first.item} ${textName(first)}`
     const text = new ReplyText(
-      this.#scan.begin(first.kind === 'text' ? this.#said : ''),
+      this.#scan.begin(first.kind === 'text' ? this.#text : ''),
       first,
       this.#begunTexts.has(key),
     )
@@ -270,7 +270,7 @@ export class OutputGuard implements AttemptTarget {
   #finishText(text: ReplyText): boolean {
     text.scan.window.finish()
     if (!this.#scanText(text)) return false
-    if (text.isSaid) this.#said = text.scan.window.tail
+    if (text.isSaid) this.#text = text.scan.window.tail
     for (const delta of text.releaseRest()) this.#deliver(delta)
     this.#texts.delete(text.item)
     return true

@@ -54,10 +54,10 @@ export class CallSeals {
     }
     if (calls.length === 0) return null
     const { caller } = exchange
-    const kept = calls.map(id => this.#pins.get(keyOf(caller, id)))
-    if (kept.some(isPending))
-      return Promise.all(kept).then(seals => this.#fill(exchange, input, calls, seals))
-    this.#fill(exchange, input, calls, kept as readonly (string | null)[])
+    const stored = calls.map(id => this.#pins.get(keyOf(caller, id)))
+    if (stored.some(isPending))
+      return Promise.all(stored).then(seals => this.#fill(exchange, input, calls, seals))
+    this.#fill(exchange, input, calls, stored as readonly (string | null)[])
     return null
   }
 

@@ -35,16 +35,16 @@ const NOWHERE: ReadonlyMap<string, NamespacedName> = new Map()
 
 /** Adapts the tools of a request; null if the provider accepts them unchanged. */
 export function fitTools(
-  given: ResponsesRequest,
+  request: ResponsesRequest,
   { name, customTools, computer }: Pick<Format, 'name' | 'customTools' | 'computer'>,
   provider: Pick<Provider, 'customTools'>,
 ): FittedRequest | null {
   const takesCustom = customTools !== null && (provider.customTools ?? customTools)
-  const settled = settleControls(given, ability => takes(name, takesCustom, ability))
+  const settled = settleControls(request, ability => takes(name, takesCustom, ability))
   const flat = takes(name, takesCustom, 'namespace')
     ? null
-    : flattenNamespaces(settled?.prompt ?? given, settled?.toolPaths ?? [])
-  const prompt = flat?.prompt ?? settled?.prompt ?? given
+    : flattenNamespaces(settled?.prompt ?? request, settled?.toolPaths ?? [])
+  const prompt = flat?.prompt ?? settled?.prompt ?? request
   const custom = takesCustom ? null : customAsFunctions(prompt)
   const used = computer !== undefined && usesComputer(prompt) ? computer : null
   if (settled === null && flat === null && custom === null && used === null) return null
@@ -83,21 +83,21 @@ export class ClientCalls {
   readonly #namespaced: FittedRequest['namespaced']
   readonly #custom: CustomCalls | null
   readonly #computer: ComputerCalls | null
-  readonly #tell: (delta: Content) => void
+  readonly #emit: (delta: Content) => void
 
-  /** `tell` receives the deltas that are emitted in another form. */
-  constructor({ custom, namespaced, computer }: FittedRequest, tell: (delta: Content) => void) {
+  /** `emit` receives the deltas that are emitted in another form. */
+  constructor({ custom, namespaced, computer }: FittedRequest, emit: (delta: Content) => void) {
     this.#namespaced = namespaced
-    this.#tell = delta => tell(this.#named(delta))
-    this.#computer = computer === null ? null : new ComputerCalls(computer, tell)
-    this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#tell)
+    this.#emit = delta => emit(this.#named(delta))
+    this.#computer = computer === null ? null : new ComputerCalls(computer, emit)
+    this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#emit)
   }
 
   /** True if the delta was emitted in another form. */
   take(delta: Content): boolean {
     if (this.#computer?.take(delta) === true || this.#custom?.take(delta) === true) return true
     if (this.#named(delta) === delta) return false
-    this.#tell(delta)
+    this.#emit(delta)
     return true
   }
 
@@ -129,39 +129,39 @@ function usesComputer({ tools }: ResponsesRequest): boolean {
 /** Translates the calls of one reply. */
 class ComputerCalls {
   readonly #tool: ComputerUse
-  readonly #tell: (delta: Content) => void
-  readonly #open = new Map<number, { readonly callId: string; readonly said: LongText }>()
+  readonly #emit: (delta: Content) => void
+  readonly #open = new Map<number, { readonly callId: string; readonly text: LongText }>()
 
-  constructor(tool: ComputerUse, tell: (delta: Content) => void) {
+  constructor(tool: ComputerUse, emit: (delta: Content) => void) {
     this.#tool = tool
-    this.#tell = tell
+    this.#emit = emit
   }
 
   /** True if the delta belongs to a call of the computer. */
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
       if (delta.start.type !== 'function_call' || delta.start.name !== this.#tool.name) return false
-      this.#open.set(delta.item, { callId: delta.start.callId ?? itemId('cu'), said: new LongText() })
+      this.#open.set(delta.item, { callId: delta.start.callId ?? itemId('cu'), text: new LongText() })
       return true
     }
     const call = this.#open.get(delta.item)
     if (call === undefined) return false
-    if (delta.kind === 'arguments') call.said.add(delta.text)
+    if (delta.kind === 'arguments') call.text.add(delta.text)
     if (delta.kind === 'close') {
       this.#open.delete(delta.item)
-      this.#end(delta.item, call.callId, call.said.toString())
+      this.#end(delta.item, call.callId, call.text.toString())
     }
     return true
   }
 
-  #end(item: number, call_id: string, said: string): void {
-    const input = said === '' ? {} : parseJson(said)
+  #end(item: number, call_id: string, text: string): void {
+    const input = text === '' ? {} : parseJson(text)
     const action = this.#tool.action(isRecord(input) ? input : {})
     const id = itemId('cu')
     const fields = { call_id, action, pending_safety_checks: [] }
     const start = { type: 'computer_call', id, status: 'in_progress', ...fields } as const
-    this.#tell({ kind: 'open', item, start: { type: 'hosted', item: start } })
-    this.#tell({ kind: 'close', item, fields: { status: 'completed', ...fields } })
+    this.#emit({ kind: 'open', item, start: { type: 'hosted', item: start } })
+    this.#emit({ kind: 'close', item, fields: { status: 'completed', ...fields } })
   }
 }
 
@@ -237,12 +237,12 @@ function choiceOf(choice: Choice): Choice {
 /** Translates the calls of one reply. */
 class CustomCalls {
   readonly #names: ReadonlySet<string>
-  readonly #tell: (delta: Content) => void
+  readonly #emit: (delta: Content) => void
   readonly #open = new Map<number, LongText>()
 
-  constructor(names: ReadonlySet<string>, tell: (delta: Content) => void) {
+  constructor(names: ReadonlySet<string>, emit: (delta: Content) => void) {
     this.#names = names
-    this.#tell = tell
+    this.#emit = emit
   }
 
   /**
@@ -253,32 +253,32 @@ class CustomCalls {
     if (delta.kind === 'open') {
       if (delta.start.type !== 'function_call' || !this.#names.has(delta.start.name)) return false
       this.#open.set(delta.item, new LongText())
-      this.#tell({ ...delta, start: { ...delta.start, type: 'custom_tool_call' } })
+      this.#emit({ ...delta, start: { ...delta.start, type: 'custom_tool_call' } })
       return true
     }
-    const said = this.#open.get(delta.item)
-    if (said === undefined) return false
+    const text = this.#open.get(delta.item)
+    if (text === undefined) return false
     if (delta.kind === 'arguments') {
-      said.add(delta.text)
+      text.add(delta.text)
       return true
     }
-    if (delta.kind === 'close') this.#say(delta.item, said)
+    if (delta.kind === 'close') this.#emitInput(delta.item, text)
     return false
   }
 
   /** Emits the input of calls that were not closed. */
   end(): void {
-    for (const [item, said] of this.#open) this.#say(item, said)
+    for (const [item, text] of this.#open) this.#emitInput(item, text)
   }
 
-  #say(item: number, said: LongText): void {
+  #emitInput(item: number, text: LongText): void {
     this.#open.delete(item)
-    this.#tell({ kind: 'arguments', item, text: inputOf(said.toString()) })
+    this.#emit({ kind: 'arguments', item, text: inputOf(text.toString()) })
   }
 }
 
 /** The text argument; anything else is returned unchanged. */
-function inputOf(said: string): string {
-  const { input } = recordOrEmpty(parseJson(said))
-  return typeof input === 'string' ? input : said
+function inputOf(text: string): string {
+  const { input } = recordOrEmpty(parseJson(text))
+  return typeof input === 'string' ? input : text
 }

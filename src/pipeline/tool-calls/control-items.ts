@@ -44,10 +44,10 @@ function settled(
 ): SettledRequest {
   const tools: Tool[] = [...(prompt.tools ?? [])]
   const toolPaths = tools.map((_, index) => `tools[${index}]`)
-  const kept: InputItem[] = []
+  const rest: InputItem[] = []
   let effort: Effort | undefined
   for (const [at, item] of input.entries()) {
-    if (!isControl(item) || !isTaken(item.type)) kept.push(item)
+    if (!isControl(item) || !isTaken(item.type)) rest.push(item)
     else if (item.type === 'configuration_update') effort = item.reasoning.effort
     else {
       tools.push(...item.tools)
@@ -57,7 +57,7 @@ function settled(
   return {
     prompt: {
       ...prompt,
-      input: kept,
+      input: rest,
       ...(tools.length === 0 ? {} : { tools }),
       ...(effort === undefined ? {} : { reasoning: withEffort(prompt.reasoning, effort) }),
     },

@@ -148,9 +148,9 @@ export class ServerTools {
   /** Calls that an earlier answer left open. */
   get resumed(): readonly PendingCall[] {
     return this.#open.flatMap(({ server, session }) =>
-      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: said }): PendingCall => {
+      (session.resumed?.() ?? []).map(({ callId, name, tool, arguments: callArguments }): PendingCall => {
         const text = new LongText()
-        text.add(JSON.stringify(said))
+        text.add(JSON.stringify(callArguments))
         const start = { type: 'function_call', id: null, callId, name, extra: null } as const
         return { declared: { server, session, tool, name }, callId, arguments: text, start, fields: null }
       }),
@@ -230,8 +230,8 @@ export class ServerTools {
           this.#runner.count(exchange, server.name, outcome, startedMs)
           bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
           const status = outcome.ran === true ? 'completed' : 'incomplete'
-          answer.show({ type: tool.type, ...session.begun(due), status, ...outcome.item })
-          result = await this.#runner.told(exchange, outcome.result)
+          answer.show({ type: tool.type, ...session.firstForm(due), status, ...outcome.item })
+          result = await this.#runner.shown(exchange, outcome.result)
         }
         const call = {
           type: 'function_call',
@@ -258,10 +258,10 @@ export class ServerTools {
 function displayOf({ answer }: ToolExchange): ToolDisplay {
   return {
     item(item) {
-      const { type, arguments: said } = item
-      const isCall = type === 'function_call' && typeof said === 'string'
+      const { type, arguments: callArguments } = item
+      const isCall = type === 'function_call' && typeof callArguments === 'string'
       answer.hold()
-      if (isCall) showCall(answer, item, said)
+      if (isCall) showCall(answer, item, callArguments)
       else answer.show(item)
       answer.flush()
     },
@@ -322,16 +322,16 @@ async function guarded(
   const guard = exchange.guarding?.input ?? null
   const foreign = declarations.flatMap(one => ('isForeign' in one && one.isForeign === true ? [one] : []))
   if (guard === null || foreign.length === 0) return declarations
-  const told = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
-  const passed = passedOf.get(told) ?? (await guard.text(exchange, told))
-  passedOf.set(told, passed)
-  if (passed === told) return declarations
+  const texts = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
+  const passed = passedOf.get(texts) ?? (await guard.text(exchange, texts))
+  passedOf.set(texts, passed)
+  if (passed === texts) return declarations
   const rewritten = rewrittenOf(passed)
   return declarations.flatMap(one => {
     const at = foreign.indexOf(one as FunctionDeclaration)
     if (at === -1) return [one]
-    const told = rewritten[at]
-    return told === undefined ? [] : [{ ...(one as FunctionDeclaration), ...told }]
+    const texts = rewritten[at]
+    return texts === undefined ? [] : [{ ...(one as FunctionDeclaration), ...texts }]
   })
 }
 

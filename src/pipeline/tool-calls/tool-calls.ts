@@ -84,9 +84,9 @@ export class ToolCalls {
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
       const { type } = delta.start
-      if (type !== 'function_call') return type === 'custom_tool_call' && this.#hold(delta)
+      if (type !== 'function_call') return type === 'custom_tool_call' && this.#isHeld(delta)
       const declared = this.#declared.get(delta.start.name) ?? null
-      if (declared === null && this.#terms.takesUnknown !== true) return this.#hold(delta)
+      if (declared === null && this.#terms.takesUnknown !== true) return this.#isHeld(delta)
       const callId = delta.start.callId ?? itemId('fc').replace('fc_', 'call_')
       const call: PendingCall = {
         declared,
@@ -111,7 +111,7 @@ export class ToolCalls {
   }
 
   /** Holds a call for the client if it comes after a server-tool call, because items keep the model's order. */
-  #hold(delta: Content & { readonly item: number }): boolean {
+  #isHeld(delta: Content & { readonly item: number }): boolean {
     if (this.#terms.holds !== true || this.pending.length === 0) return false
     this.#heldItems.add(delta.item)
     this.#held.push(delta)
@@ -120,7 +120,12 @@ export class ToolCalls {
 }
 
 /** Builds the item for a call, as the model gets it back and plugins judge it. */
-export function callItem({ callId, arguments: said, start, fields }: PendingCall): OutputItem & InputItem {
+export function callItem({
+  callId,
+  arguments: callArguments,
+  start,
+  fields,
+}: PendingCall): OutputItem & InputItem {
   return {
     ...start.extra,
     ...fields,
@@ -129,7 +134,7 @@ export function callItem({ callId, arguments: said, start, fields }: PendingCall
     status: 'completed',
     call_id: callId,
     name: start.name,
-    arguments: said.length === 0 ? '{}' : said.toString(),
+    arguments: callArguments.length === 0 ? '{}' : callArguments.toString(),
   } as OutputItem & InputItem
 }
 

@@ -71,16 +71,16 @@ export class ToolRunner {
    */
   async run(calls: readonly PendingCall[], exchange: ToolExchange): Promise<ToolRun> {
     const outcomes: (string | null)[] = calls.map(() => null)
-    const said: OutputItem[] = []
+    const shownItems: OutputItem[] = []
     let endsTurn = false
     let failed = false
     const isOver = (): boolean => failed || exchange.signal.aborted
     const work = calls.map((call, at) => ({ call, at }))
     const worker = async (): Promise<void> => {
       for (let next = work.shift(); next !== undefined && !isOver(); next = work.shift()) {
-        const outcome = await this.#runOne(next.call, exchange, isOver, said)
+        const outcome = await this.#runOne(next.call, exchange, isOver, shownItems)
         if (outcome === null) return
-        outcomes[next.at] = await this.told(exchange, outcome.result)
+        outcomes[next.at] = await this.shown(exchange, outcome.result)
         endsTurn ||= outcome.next === 'end-turn'
       }
     }
@@ -96,11 +96,11 @@ export class ToolRunner {
       ({ callId }, at) =>
         ({ type: 'function_call_output', call_id: callId, output: outcomes[at] ?? '' }) as InputItem,
     )
-    return { items: [...items, ...results], said, endsTurn }
+    return { items: [...items, ...results], said: shownItems, endsTurn }
   }
 
   /** The result for the model: truncated, counted with the request, and checked by guardrails. */
-  async told(exchange: ToolExchange, whole: string): Promise<string> {
+  async shown(exchange: ToolExchange, whole: string): Promise<string> {
     const result = cutResult(whole)
     holdResult(exchange, result)
     const guard = exchange.guarding?.input ?? null
@@ -112,7 +112,7 @@ export class ToolRunner {
     pending: PendingCall,
     exchange: ToolExchange,
     isOver: () => boolean,
-    said: OutputItem[],
+    items: OutputItem[],
   ): Promise<ToolOutcome | null> {
     const { answer, bill } = exchange
     const { declared } = pending
@@ -137,7 +137,7 @@ export class ToolRunner {
     if (isOver()) return null
     if (session.leaves?.(call) === true) return this.#leave(pending, declared, call, exchange)
     answer.hold()
-    const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.begun(call) })
+    const item = answer.addItem({ type: tool.type, status: 'in_progress', ...session.firstForm(call) })
     answer.flush()
     const startedMs = clock.monotonicMs()
     const outcome = await this.outcome({ server, session }, call, exchange, ({ name, fields }) => {
@@ -157,7 +157,7 @@ export class ToolRunner {
       { status: outcome.ran === true ? 'completed' : 'incomplete', ...outcome.item },
       'completed',
     )
-    if (server.asksModels === true) said.push(shown)
+    if (server.asksModels === true) items.push(shown)
     answer.flush()
     return outcome
   }
@@ -177,7 +177,7 @@ export class ToolRunner {
    * that the model knows. The gateway has not run it.
    */
   async #leave(
-    { callId, start, arguments: said }: PendingCall,
+    { callId, start, arguments: callArguments }: PendingCall,
     { tool, session, server }: DeclaredFunction,
     call: ToolCall,
     exchange: ToolExchange,
@@ -187,13 +187,13 @@ export class ToolRunner {
     this.#deps.metrics.serverToolCalls.inc({ tool: server.name, outcome: 'left' })
     answer.hold()
     if (DIALECT_ABILITIES[dialect].openItems) {
-      const begun = { type: tool.type, ...session.begun(call) }
-      const item = answer.addItem({ ...begun, status: 'in_progress' })
+      const firstForm = { type: tool.type, ...session.firstForm(call) }
+      const item = answer.addItem({ ...firstForm, status: 'in_progress' })
       const progress: ToolProgress = ({ name, fields }) => item.progress(name, fields)
       const outcome = await session.run(call, progress, abortSignalOf(exchange.signal))
       answer.endItem(item, { ...outcome.item, status: 'in_progress' }, 'in_progress')
     } else {
-      const text = said.length === 0 ? '{}' : said.toString()
+      const text = callArguments.length === 0 ? '{}' : callArguments.toString()
       const id = start.id ?? itemId('fc')
       const item = { type: 'function_call', id, call_id: callId, name: start.name, status: 'completed' }
       showCall(answer, { ...item, arguments: text }, text)
@@ -232,12 +232,12 @@ export class ToolRunner {
     const { clock } = this.#deps
     const span = spans?.tool(server.name, call.name, call.callId, signal, clock.monotonicMs())
     let cost: PicoUsd = 0
-    let said = 'failed'
+    let label = 'failed'
     try {
       const running = session.run(call, progress, signal)
       const outcome = isPending(running) ? await this.#timed(running, ending, server) : running
       cost = outcome.cost ?? 0
-      said = 'completed'
+      label = 'completed'
       return { ...outcome, ran: true }
     } catch (thrown) {
       exchange.signal.throwIfAborted()
@@ -245,7 +245,7 @@ export class ToolRunner {
       this.#deps.log.fault('gateway', 'server tool failed', thrown)
       return failureOutcome('The tool failed', 'failed')
     } finally {
-      if (span !== undefined) spans?.toolEnded(span, signal, said, cost, clock.monotonicMs())
+      if (span !== undefined) spans?.toolEnded(span, signal, label, cost, clock.monotonicMs())
     }
   }
 
@@ -277,10 +277,14 @@ async function canOwe({ bill, reservation, attempts }: ToolExchange, fee: PicoUs
 }
 
 /** Shows one of our function calls to the client, which has to answer it. */
-export function showCall(answer: Answer, item: Parameters<ToolDisplay['item']>[0], said: string): void {
+export function showCall(
+  answer: Answer,
+  item: Parameters<ToolDisplay['item']>[0],
+  callArguments: string,
+): void {
   const builder = answer.addItem({ ...item, status: 'in_progress', arguments: '' })
-  builder.progress('function_call_arguments.delta', { delta: said })
-  builder.progress('function_call_arguments.done', { name: item['name'], arguments: said })
+  builder.progress('function_call_arguments.delta', { delta: callArguments })
+  builder.progress('function_call_arguments.done', { name: item['name'], arguments: callArguments })
   answer.endItem(builder, item, 'completed')
 }
 

@@ -68,12 +68,16 @@ export class AnswerTarget implements AttemptTarget {
     this.sink = answer.live ? answer.sink : null
   }
 
-  take(said: Content): void {
+  take(content: Content): void {
     if (!this.#hasContent) this.#begin()
-    let delta = said
+    let delta = content
     // A plain reply has neither of them.
-    if (said.kind === 'close' ? said.fields !== null : said.kind === 'open' && said.start.type !== 'message')
-      delta = this.#mark(said)
+    if (
+      content.kind === 'close'
+        ? content.fields !== null
+        : content.kind === 'open' && content.start.type !== 'message'
+    )
+      delta = this.#mark(content)
     if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
   }
 
@@ -189,8 +193,11 @@ class SealMarks {
     const { signature, encrypted_content: encrypted } = fields
     const isWhole =
       this.#sealsThoughts && typeof signature === 'string' && signature !== '' && encrypted == null
-    const told = marked(fields, maker)
-    return { ...delta, fields: isWhole ? { ...told, [SEALED_BY]: { maker, signature } } : told }
+    const sealedFields = marked(fields, maker)
+    return {
+      ...delta,
+      fields: isWhole ? { ...sealedFields, [SEALED_BY]: { maker, signature } } : sealedFields,
+    }
   }
 
   /** Seals a provider's own summary, so that only the workspace can send it and only the provider can read it. */

@@ -244,12 +244,12 @@ export class Attempt implements UpstreamHandler, MeteredReply {
         this.#target?.end(() => this.#complete(finishOf(delta, this.#record)))
         return
     }
-    if (!figures.say(delta)) this.reader.bounds.isRich = true
+    if (!figures.add(delta)) this.reader.bounds.isRich = true
     this.#target?.take(delta)
   }
 
   readonly #takeMessage = (message: WholeMessage): void => {
-    this.figures.said(message.text)
+    this.figures.addText(message.text)
     this.#target?.message?.(message)
   }
 
@@ -276,8 +276,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { bounds } = reader
     const relay = reader.relay
     // An end that has to wait for counters would find other bytes there.
-    const stays = isLast && this.#metered === null
-    if (!(relay === null ? reader.push(chunk, this.#target, stays) : relay.push(chunk))) this.pause()
+    const staysValid = isLast && this.#metered === null
+    if (!(relay === null ? reader.push(chunk, this.#target, staysValid) : relay.push(chunk))) this.pause()
     // Includes relayed texts that the decoder has not seen.
     const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
     const piece = quarters - figures.quartersBefore

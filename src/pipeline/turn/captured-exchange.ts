@@ -29,10 +29,10 @@ export function tellRecorded(
   recording: Observation,
   exchange: RunningExchange,
   error: GatewayError | null,
-  tell: () => Outcome,
+  sendEnd: () => Outcome,
 ): Outcome {
   try {
-    const outcome = tell()
+    const outcome = sendEnd()
     recording.end(exchange, {
       isReplyGuarded: exchange.guarding?.reply != null,
       // Output before a failure was dropped if the failure is the whole answer.

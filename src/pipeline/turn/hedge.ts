@@ -28,7 +28,7 @@ export interface ModelReply {
 
 /** An attempt that produced no reply. */
 export interface Unanswered {
-  readonly asked: RouteCandidate
+  readonly candidate: RouteCandidate
   /** Null if the endpoint was not called. */
   readonly error: GatewayError | null
   /** True if no other candidate may be called. */

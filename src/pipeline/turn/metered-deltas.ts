@@ -93,11 +93,11 @@ export class MeteredDeltas {
     if (!this.#meter.isShort) reply.reader.relays = true
     if (!this.isHeld) return
     this.isHeld = false
-    reply.turn(() => this.#tell())
+    reply.turn(() => this.#releaseHeld())
     if (!this.isHeld) reply.goOn()
   }
 
-  #tell(): void {
+  #releaseHeld(): void {
     const reply = this.#reply
     if (reply.figures.outputQuarters >= this.#watchFrom) this.#reach()
     // One of them may have to wait again, and so do those behind it.

@@ -182,7 +182,7 @@ function runAttempt<Terms, Then>(
   const collected = exchange.batch?.collected
   // A stored reply says nothing about the health of its endpoint now.
   if (collected === undefined && !beginHealth(call, candidate, record))
-    return resolved(() => ended({ asked: candidate, error: null }))
+    return resolved(() => ended({ candidate, error: null }))
   record.startedMs = record.health?.beganMs ?? deps.clock.monotonicMs()
   const isBeside = race?.isRunning === true
   if (!isBeside) watch.beginAttempt(record.startedMs, attempts.length > call.from)
@@ -205,7 +205,7 @@ function runAttempt<Terms, Then>(
   }
   if (!(outcome instanceof Promise)) return resolved(() => ended(outcome as Unanswered))
   return outcome.then(
-    finish => ended('asked' in finish ? finish : answeredResult(call, running, finish)),
+    finish => ended('error' in finish ? finish : answeredResult(call, running, finish)),
     thrown => ended(failedResult(call, running, thrown)),
   )
 }
@@ -302,7 +302,7 @@ function failedResult<Terms>(
   if (record.isOutrun === true) {
     record.health?.ended('none', record.endedMs)
     if (record.span !== undefined) exchange.spans?.outrun(record.span, record.endedMs)
-    return { asked, error: record.error, isOutrun: true }
+    return { candidate: asked, error: record.error, isOutrun: true }
   }
   const error = withProvider(asGatewayError(deps, thrown), record)
   record.error = error
@@ -311,7 +311,7 @@ function failedResult<Terms>(
   if (deps.metrics.genAi !== null) countGenAi(call, record, null)
   settle(exchange, record, figures, subject.estimates, unseenTokensOf(call, running))
   if (record.span !== undefined) closeSpan(call, record, figures)
-  return hasAnother ? { asked, error, hasAnother } : { asked, error }
+  return hasAnother ? { candidate: asked, error, hasAnother } : { candidate: asked, error }
 }
 
 /** Tokens that the model may have written before the call was ended on this side; 0 if there was content. */
@@ -342,7 +342,7 @@ function leave<Terms>(
   if (record.span !== undefined) spans?.drop(record.span)
   remove(attempts, record)
   record.health?.ended('none', deps.clock.monotonicMs())
-  return { asked: candidate, error: null, isLast: bill.closed !== null }
+  return { candidate, error: null, isLast: bill.closed !== null }
 }
 
 /** False if the endpoint must not be called now. */
@@ -375,23 +375,23 @@ function beginHealth<Terms>(
  */
 function candidateAfterResult<Terms>(
   call: ModelCall<Terms>,
-  { asked, error, isLast, hasAnother }: Unanswered,
+  { candidate: called, error, isLast, hasAnother }: Unanswered,
 ): RouteCandidate | undefined {
   const { deps, exchange, subject } = call
   const { bill, candidates, ranking, signal } = exchange
   if (error === null) {
     if (isLast === true) return undefined
-    call.passed = [...call.passed, asked]
+    call.passed = [...call.passed, called]
     if (!ranking.fallbacks) return undefined
     const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
-      bill.closed === null || (credential === null) === (asked.credential === null)
+      bill.closed === null || (credential === null) === (called.credential === null)
     return nextCandidate(candidates, progressOf(call), isPaidAlike)
   }
   if (error.code === 'client_closed' || subject.draft.turnSeen) throw error
   subject.draft.dropTurn()
-  if (hasAnother === true) return asked
+  if (hasAnother === true) return called
   if (!ranking.fallbacks || signal.aborted) return undefined
-  const next = candidateAfter(candidates, asked, error, progressOf(call))
+  const next = candidateAfter(candidates, called, error, progressOf(call))
   // A request that the model cannot serve does not add to the load of an outage.
   if (next === undefined || error.retry !== 'endpoint' || call.isRetrying) return next
   call.isRetrying = deps.retries.take()

@@ -30,8 +30,8 @@ export function failureOf(
     return unavailable('The provider sent a reply that cannot be understood', thrown)
   }
   if (thrown.code === 'overloaded') return thrown
-  const told = thrown.message === NOT_JSON ? rewritten(thrown, { message: notJson(head) }) : thrown
-  return failureInReply(told, {
+  const error = thrown.message === NOT_JSON ? rewritten(thrown, { message: notJson(head) }) : thrown
+  return failureInReply(error, {
     providerName: record.endpoint.provider.name,
     secrets: secretsOf(record),
   })
@@ -40,8 +40,8 @@ export function failureOf(
 /** Tells the status and type of the reply, which is often a page of a proxy or of another address. */
 function notJson(head: UpstreamHead | null): string {
   const type = MEDIA_TYPE.exec(head?.headers['content-type'] ?? '')?.[0]
-  const told = type === undefined ? 'no usable content type' : `content type ${type}`
-  return `${NOT_JSON} (status ${head?.status ?? 'unknown'}, ${told})`
+  const mediaType = type === undefined ? 'no usable content type' : `content type ${type}`
+  return `${NOT_JSON} (status ${head?.status ?? 'unknown'}, ${mediaType})`
 }
 
 /** Reads the failure in an error reply. */
@@ -111,10 +111,10 @@ export function hasAnotherResource(
   const resources = providerKey?.resources
   if (resources === undefined || error.retry !== 'endpoint' || signal.aborted) return false
   resources.failed()
-  const asked = attempts
+  const tries = attempts
     .slice(from)
     .filter(each => each.endpoint === endpoint && each.credential === credential).length
-  if (asked >= Math.min(resources.count, RESOURCES_MAX)) return false
+  if (tries >= Math.min(resources.count, RESOURCES_MAX)) return false
   health?.ended('none', nowMs)
   return true
 }

@@ -185,10 +185,10 @@ function betasOf(request: ResponsesRequest): readonly string[] {
  * choose one only if the provider bills the caller.
  */
 function inTier(request: ResponsesRequest, { endpoint, credential }: AttemptRecord): ResponsesRequest {
-  const asked = request.service_tier
+  const requestedTier = request.service_tier
   const tier = endpoint.serviceTier
-  if (tier !== undefined) return asked === tier ? request : { ...request, service_tier: tier }
-  if (asked == null || credential !== null) return request
+  if (tier !== undefined) return requestedTier === tier ? request : { ...request, service_tier: tier }
+  if (requestedTier == null || credential !== null) return request
   const { service_tier: _tier, ...rest } = request
   return rest
 }

@@ -28,15 +28,15 @@ export class ReplyFigures implements CallFigures {
    */
   readMs = 0
 
-  said(text: string): void {
+  addText(text: string): void {
     this.outputQuarters += quartersIn(text)
     this.outputCharacters += text.length
   }
 
   /** Counts output of the model. False if the delta contains more than text. */
-  say(delta: Content): boolean {
+  add(delta: Content): boolean {
     if (!('text' in delta)) return false
-    this.said(delta.text)
+    this.addText(delta.text)
     if (delta.kind === 'reasoning' && delta.form === 'text') this.isThoughtSeen = true
     return delta.kind !== 'text' || delta.logprobs === null
   }

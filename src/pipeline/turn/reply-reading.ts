@@ -92,14 +92,14 @@ export class ReplyReading {
    * and its bytes stay valid until the end.
    * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
    */
-  push(chunk: Buffer, target: AttemptTarget | null, stays: boolean): boolean {
+  push(chunk: Buffer, target: AttemptTarget | null, staysValid: boolean): boolean {
     if (this.#kind === 'undecided') this.#kind = kindOf(chunk)
     if (this.#kind === 'frames') {
       this.#parser ??= this.#openParser()
       if (this.relays && this.relay === null) this.#openRelay(this.#parser, target)
       if (this.relay !== null) return this.relay.push(chunk)
       this.#parser.push(chunk)
-    } else if (this.#kind === 'document') this.#body.push(chunk, stays)
+    } else if (this.#kind === 'document') this.#body.push(chunk, staysValid)
     else if (this.#kind === 'refusal' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES))
       throw new ErrorReply(this.#refusal())
     return true
@@ -239,7 +239,7 @@ export class ReplyBounds {
   readonly #json: JsonBounds
   readonly #held: Held
   /** Bytes that are currently reported to the request's count. */
-  #told = 0
+  #reportedBytes = 0
   #requestBytes = 0
   /** Bytes of frames with more than text, and of a parsed reply. */
   #richBytes = 0
@@ -263,8 +263,8 @@ export class ReplyBounds {
   /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
   encoded(body: string): void {
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
-    this.#told = this.#requestBytes
-    if (this.#held.hold(this.#told)) return
+    this.#reportedBytes = this.#requestBytes
+    if (this.#held.hold(this.#reportedBytes)) return
     this.drop()
     throw overloaded()
   }
@@ -272,7 +272,7 @@ export class ReplyBounds {
   /** Called when the request has been sent. */
   answered(): void {
     if (this.#requestBytes === 0) return
-    this.#tell(this.#told - this.#requestBytes)
+    this.#report(this.#reportedBytes - this.#requestBytes)
     this.#requestBytes = 0
   }
 
@@ -292,7 +292,7 @@ export class ReplyBounds {
   checkBody(bytes: Buffer, keptBytes: number): void {
     const count = this.#check(bytes)
     this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
-    this.#tell(keptBytes + this.#richBytes)
+    this.#report(keptBytes + this.#richBytes)
   }
 
   /** Counts a frame with more than text, of which the answer may keep everything. */
@@ -306,15 +306,15 @@ export class ReplyBounds {
    */
   count(waitingBytes: number, saidChars: number): void {
     const bytes = this.#requestBytes + waitingBytes + this.#richBytes + CHAR_BYTES * saidChars
-    if (Math.abs(bytes - this.#told) >= TOLD_BYTES) this.#tell(bytes)
+    if (Math.abs(bytes - this.#reportedBytes) >= TOLD_BYTES) this.#report(bytes)
   }
 
   /** Releases everything that the reply holds. */
   drop(): void {
     this.#requestBytes = 0
     this.#richBytes = 0
-    this.#held.hold(-this.#told)
-    this.#told = 0
+    this.#held.hold(-this.#reportedBytes)
+    this.#reportedBytes = 0
   }
 
   #check(bytes: Buffer) {
@@ -328,9 +328,9 @@ export class ReplyBounds {
     )
   }
 
-  #tell(bytes: number): void {
-    const more = bytes - this.#told
-    this.#told = bytes
+  #report(bytes: number): void {
+    const more = bytes - this.#reportedBytes
+    this.#reportedBytes = bytes
     if (!this.#held.hold(more)) throw overloaded()
   }
 }

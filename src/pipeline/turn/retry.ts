@@ -93,9 +93,9 @@ export function verdictOf(
   const { health = 'none' } = error.meaning
   // If the provider refused the request, its status says more than the failure derived from it.
   const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500
-  const said = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health
-  if (said === 'limited') return TOO_LARGE.test(error.message) ? 'none' : 'limited'
-  return said === 'named' ? (namesThings(request) ? 'none' : 'failed') : said
+  const verdict = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health
+  if (verdict === 'limited') return TOO_LARGE.test(error.message) ? 'none' : 'limited'
+  return verdict === 'named' ? (namesThings(request) ? 'none' : 'failed') : verdict
 }
 
 /** OpenAI's error for a single request above the limit per minute: smaller requests are served. */
@@ -154,10 +154,10 @@ export function noteHealth(
     if (wasPaused) return
     const isStream = request.stream === true
     const seenTokens = outputQuarters / QUARTERS
-    const told = usage?.outputTokens ?? seenTokens
+    const tokens = usage?.outputTokens ?? seenTokens
     // The time of a stream begins at its first content: hidden thoughts were written before.
-    const isSeen = !isStream || seenTokens === 0 || told <= seenTokens * COUNT_RATIO
-    health.measured(nowMs, isSeen ? told : seenTokens, isStream, metrics, endpoint)
+    const isSeen = !isStream || seenTokens === 0 || tokens <= seenTokens * COUNT_RATIO
+    health.measured(nowMs, isSeen ? tokens : seenTokens, isStream, metrics, endpoint)
     if (span !== undefined) span.firstTokenMs = health.firstTokenMs
     return
   }

@@ -46,7 +46,7 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
   if (tools !== null) await runDue(deps, exchange, tools)
   if (tools !== null && (await resumeTools(deps, exchange, tools))) return
   // Output of other models that the client got since the last turn is judged with the next one.
-  let said: readonly OutputItem[] = []
+  let inserted: readonly OutputItem[] = []
   // If a model calls a tool although it may not, its call is ignored.
   for (let last = exchange.request.tool_choice === 'none'; ; ) {
     const reply = await askModel(
@@ -61,7 +61,7 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
     }
     const pending = reply.calls?.pending ?? []
     const again =
-      exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply, said)
+      exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply, inserted)
     if (again !== null) {
       answer.dropTurn()
       bill.closeTurn()
@@ -77,7 +77,7 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
     exchange.watch.enter('tools', deps.clock.monotonicMs())
     if (pending.some(({ declared }) => declared?.server.asksModels === true)) releaseRest(exchange)
     const run = await tools.run(pending, exchange)
-    said = run.said
+    inserted = run.said
     exchange.turn = null
     const later = releaseHeld(exchange, reply)
     if (run.endsTurn || output.some(isClientCall) || later.length > 0) break
@@ -162,7 +162,7 @@ async function judge(
   exchange: RunningExchange,
   plugins: PluginChain,
   { attempt, calls, finish }: TurnReply,
-  said: readonly OutputItem[],
+  inserted: readonly OutputItem[],
 ): Promise<ResponsesRequest | null> {
   const { answer, bill, signal, watch } = exchange
   try {
@@ -170,7 +170,7 @@ async function judge(
     exchange.turn = { attempt, output, finish: finish.reason, number: bill.turns + 1 }
     if (plugins.judges) {
       watch.enter('judge', deps.clock.monotonicMs())
-      const verdict = await plugins.judge({ ...exchange.turn, output: [...said, ...output] }, exchange)
+      const verdict = await plugins.judge({ ...exchange.turn, output: [...inserted, ...output] }, exchange)
       if (verdict.kind === 'again' && !answer.turnSeen) return verdict.prompt
       if (verdict.kind === 'refuse') throw new RefusedTurn(verdict.error)
       // A judge that does not hold the turn back can no longer ask for another one.

@@ -69,13 +69,13 @@ export function askModel<Then>(
   const first = candidate === null ? candidates[0] : askedAgain(exchange, candidate)
   return callModel(deps, exchange, call, first, reply => {
     if (reply === null) return onward(null)
-    const { candidate: asked, record, figures, finish } = reply
-    const { endpoint } = asked
-    exchange.ranking.stay?.succeeded(asked, figures.usage)
-    exchange.prefix?.note(asked, figures.usage)
+    const { candidate: answering, record, figures, finish } = reply
+    const { endpoint } = answering
+    exchange.ranking.stay?.succeeded(answering, figures.usage)
+    exchange.prefix?.note(answering, figures.usage)
     if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
     exchange.onModel?.(endpoint.modelId)
-    exchange.candidate = asked
+    exchange.candidate = answering
     return onward({
       attempt: record,
       finish,
@@ -239,13 +239,17 @@ class TurnCall implements CallSubject<TurnTerms> {
   /** The terms, with the output that the caller's limits allow; null if they allow nothing. */
   #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
     const { formats, summaries } = this.#deps
-    const wish = prompt[COMPACTS]
+    const compaction = prompt[COMPACTS]
     // Routing never selects embeddings endpoints here.
     const usual = formats[endpoint.format as FormatName]
     if (usual.variant !== undefined) return usual.variant(prompt, this.#exchange.dialect, endpoint) ?? usual
-    if (wish === undefined || summaries === undefined || !compactsItself(endpoint, formats, summaries.mode))
+    if (
+      compaction === undefined ||
+      summaries === undefined ||
+      !compactsItself(endpoint, formats, summaries.mode)
+    )
       return usual
-    return usual.compaction?.format(wish.threshold) ?? usual
+    return usual.compaction?.format(compaction.threshold) ?? usual
   }
 
   #admit(
@@ -268,13 +272,13 @@ class TurnCall implements CallSubject<TurnTerms> {
 
 function termsOf(
   { endpoint }: RouteCandidate,
-  given: ResponsesRequest,
+  request: ResponsesRequest,
   format: Format,
   calls: ToolCalls | null,
   limit: CallTerms | null,
 ): TurnTerms {
-  const fitted = fitTools(given, format, endpoint.provider)
-  const fitting = fitted?.prompt ?? given
+  const fitted = fitTools(request, format, endpoint.provider)
+  const fitting = fitted?.prompt ?? request
   const cap = limit?.cap ?? null
   const prompt = cap === null ? fitting : { ...fitting, max_output_tokens: cap }
   return { prompt, format, fitted, calls, limit }

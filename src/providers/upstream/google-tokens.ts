@@ -109,7 +109,7 @@ export class GoogleTokens {
     return `${name} ${tokenUrl}`
   }
 
-  /** Joins the running exchange, or begins one. `kept`: the entry that stays in use if it fails. */
+  /** Joins the running exchange, or begins one. `known`: the entry that stays in use if it fails. */
   #exchange(name: string, account: ServiceAccount, place: TokenPlace, known: Entry | null): Promise<string> {
     const running = this.#exchanges.get(name)
     if (running !== undefined) return running

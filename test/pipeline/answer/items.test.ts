@@ -81,7 +81,7 @@ t.test('an item without an id of the provider gets one', async t => {
   ).map(start => built(start).item.id)
   t.match(ids, [/^msg_\w{24}$/, /^rs_\w{24}$/, /^fc_\w{24}$/, /^ctc_\w{24}$/, /^st_\w{24}$/])
   const { item } = built({ type: 'function_call', ...CALL, callId: null })
-  t.match(item.begun(), { call_id: /^call_\w{24}$/ })
+  t.match(item.firstForm(), { call_id: /^call_\w{24}$/ })
 })
 
 t.test('token probabilities of a long text are kept without copying the earlier ones each time', async t => {

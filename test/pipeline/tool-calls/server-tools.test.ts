@@ -42,7 +42,7 @@ async function start({
     open: (entries, _, display) => {
       shown = display
       return {
-        begun: () => ({}),
+        firstForm: () => ({}),
         declare: place =>
           entries.map(({ tool }) =>
             tool.type === 'web_search' && place.hosts(tool.type)

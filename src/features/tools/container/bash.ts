@@ -45,7 +45,7 @@ export function createBash(deps: ContainerDeps): ServerTool {
       }
       return {
         declare: () => entries.map(({ tool }) => declaration(tool, uses.get(tool))),
-        begun: call => begunFields(call),
+        firstForm: call => begunFields(call),
         leaves: ({ tool, arguments: args }) => !uses.has(tool) && isCommand(args),
         run(call, _, signal) {
           const use = uses.get(call.tool)

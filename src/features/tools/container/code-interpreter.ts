@@ -62,7 +62,7 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
       }
       return {
         declare: place => Promise.all(entries.map(entry => declare(entry, place.hosts(NATIVE)))),
-        begun: call =>
+        firstForm: call =>
           call.tool.type === NATIVE
             ? { type: 'code_interpreter_call', code: codeOf(call) ?? '', outputs: [] }
             : { code: codeOf(call) ?? '', language: 'python' },

@@ -71,7 +71,7 @@ export function createShell(deps: ContainerDeps): ServerTool {
       }
       return {
         declare: place => Promise.all(entries.map(entry => declare(entry, type => place.hosts(type)))),
-        begun: call => begunFields(call),
+        firstForm: call => begunFields(call),
         leaves: ({ tool }) => !uses.has(tool) || runsAtClient(tool),
         run: (call, _, signal) => {
           const use = uses.get(call.tool)

@@ -35,7 +35,7 @@ export function createTextEditor(deps: TextDeps): ServerTool {
       const texts = new StoredTexts(deps, exchange)
       return {
         declare: () => entries.map(({ tool }) => declaration(tool)),
-        begun: call => fieldsOf(call),
+        firstForm: call => fieldsOf(call),
         run: (call, _, signal) => run(texts, call, signal),
       }
     },

@@ -89,7 +89,7 @@ export function createAdvisor({ askAs, tools }: AdvisorDeps): ServerTool {
       let consultations = 0
       return {
         declare: () => advisors.map(declaration),
-        begun: call => shown(call, advisorOf(call.tool), exchange),
+        firstForm: call => shown(call, advisorOf(call.tool), exchange),
         async run(call, progress, signal) {
           const advisor = advisorOf(call.tool)
           const fields = shown(call, advisor, exchange)

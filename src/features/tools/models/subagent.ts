@@ -159,7 +159,7 @@ function sessionOf(
         tool: subagent.tool,
       })),
     declare: () => subagents.map(declaration),
-    begun: call => shown(call, subagentOfCall(call)),
+    firstForm: call => shown(call, subagentOfCall(call)),
     async run(call, _progress, signal) {
       const subagent = subagentOfCall(call)
       const { settings, terms, functions } = subagent

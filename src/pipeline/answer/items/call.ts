@@ -15,7 +15,7 @@ interface CallKind {
   /** The text of a completed call that has no arguments. */
   readonly nothing: string
   /** The field of the item that contains the text. */
-  said(text: string): { arguments: string } | { input: string }
+  fieldOf(text: string): { arguments: string } | { input: string }
   done(itemId: string, outputIndex: number, name: string, text: string): StreamEvent
 }
 
@@ -24,7 +24,7 @@ const KINDS: Readonly<Record<CallStart['type'], CallKind>> = {
     delta: 'response.function_call_arguments.delta',
     // Missing arguments become an empty object, because clients parse the string as JSON.
     nothing: '{}',
-    said: text => ({ arguments: text }),
+    fieldOf: text => ({ arguments: text }),
     done: (itemId, outputIndex, name, text) => ({
       type: 'response.function_call_arguments.done',
       sequence_number: 0,
@@ -37,7 +37,7 @@ const KINDS: Readonly<Record<CallStart['type'], CallKind>> = {
   custom_tool_call: {
     delta: 'response.custom_tool_call_input.delta',
     nothing: '',
-    said: text => ({ input: text }),
+    fieldOf: text => ({ input: text }),
     done: (itemId, outputIndex, _name, text) => ({
       type: 'response.custom_tool_call_input.done',
       sequence_number: 0,
@@ -61,7 +61,7 @@ export class CallBuilder extends ItemBuilder {
     this.#callId = start.callId ?? itemId('fc').replace('fc_', 'call_')
   }
 
-  begun(): OutputItem {
+  firstForm(): OutputItem {
     return this.#item('in_progress')
   }
 
@@ -91,7 +91,7 @@ export class CallBuilder extends ItemBuilder {
       status,
       call_id: this.#callId,
       name: this.#start.name,
-      ...this.#kind.said(this.#text.toString()),
+      ...this.#kind.fieldOf(this.#text.toString()),
     } as OutputItem
   }
 }

@@ -124,7 +124,7 @@ export class CitationScanner {
     for (let at = 0; at < text.length; at++) {
       const character = text.charAt(at)
       this.#countBackticks(character)
-      this.#take(character)
+      this.#read(character)
       this.#before = character
       this.#at++
     }
@@ -134,7 +134,7 @@ export class CitationScanner {
   end(): readonly UrlCitationAnnotation[] {
     this.#endAddress()
     if (this.#place === 'after-label') this.#endReference()
-    if (this.#link !== null) this.#tell(this.#link)
+    if (this.#link !== null) this.#add(this.#link)
     this.#link = null
     this.#leaveLabel()
     for (const citation of this.#results.citeWhole(this.#at)) this.#found.push(citation)
@@ -148,7 +148,7 @@ export class CitationScanner {
     return found
   }
 
-  #take(character: string): void {
+  #read(character: string): void {
     switch (this.#place) {
       case 'text':
         this.#takeText(character)
@@ -239,7 +239,7 @@ export class CitationScanner {
     const link = { results: [result], start: this.#labelStart, end: this.#at + 1 }
     this.#place = this.#isWrapped ? 'after-link' : 'text'
     if (this.#isWrapped) this.#link = link
-    else this.#tell(link)
+    else this.#add(link)
   }
 
   /** `([title](address))`: the parentheses belong to the link if they contain nothing else. */
@@ -248,7 +248,7 @@ export class CitationScanner {
     this.#link = null
     this.#place = 'text'
     if (link !== null)
-      this.#tell(character === ')' ? { ...link, start: link.start - 1, end: link.end + 1 } : link)
+      this.#add(character === ')' ? { ...link, start: link.start - 1, end: link.end + 1 } : link)
     if (character !== ')') this.#takeText(character)
   }
 
@@ -263,7 +263,7 @@ export class CitationScanner {
 
   /** Returns to running text, and reports the references in the label. */
   #leaveLabel(): void {
-    for (const found of this.#inLabel) this.#tell(found)
+    for (const found of this.#inLabel) this.#add(found)
     this.#inLabel = []
     this.#place = 'text'
   }
@@ -306,11 +306,11 @@ export class CitationScanner {
     const result = this.#results.byAddress(text)
     if (result === null) return
     const found = { results: [result], start: open.start, end: open.start + text.length }
-    if (this.#place === 'text') this.#tell(found)
+    if (this.#place === 'text') this.#add(found)
     else this.#inLabel.push(found)
   }
 
-  #tell({ results, start, end }: Found): void {
+  #add({ results, start, end }: Found): void {
     for (const result of results) {
       const citation = this.#results.cite(result, start, end)
       if (citation !== null) this.#found.push(citation)

@@ -53,7 +53,7 @@ export abstract class ItemBuilder {
     throw misplacedError('progress')
   }
   /** The item as `output_item.added` shows it. */
-  abstract begun(): OutputItem
+  abstract firstForm(): OutputItem
   /** Emits the events that close the item's parts, and returns the finished item. */
   abstract close(fields: ClosingFields, status: ClosingStatus): OutputItem
 
@@ -78,7 +78,7 @@ export class HostedBuilder extends ItemBuilder {
     this.#item = item
   }
 
-  begun(): OutputItem {
+  firstForm(): OutputItem {
     return this.finished(this.#item, null)
   }
 

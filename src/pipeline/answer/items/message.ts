@@ -34,7 +34,7 @@ export class MessageBuilder extends ItemBuilder {
     this.#phase = phase
   }
 
-  begun(): OutputItem {
+  firstForm(): OutputItem {
     return this.#item('in_progress', [])
   }
 

@@ -28,7 +28,7 @@ export class ReasoningBuilder extends ItemBuilder {
     this.#format = format
   }
 
-  begun(): OutputItem {
+  firstForm(): OutputItem {
     return this.#item('in_progress')
   }
 
@@ -62,8 +62,8 @@ export class ReasoningBuilder extends ItemBuilder {
     if (sealed === undefined) return this.finished(this.#item(status), fields)
     const texts = this.#parts.filter(part => part.form === 'text').map(part => part.text.toString())
     const thought = { format: this.#format ?? '', signature: sealed.signature, text: texts.join('') }
-    const told = { ...fields, encrypted_content: wholeSeal(thought, sealed.maker) }
-    return this.finished(this.#item(status), told)
+    const sealedFields = { ...fields, encrypted_content: wholeSeal(thought, sealed.maker) }
+    return this.finished(this.#item(status), sealedFields)
   }
 
   /** The part that the decoder addresses; a new part closes the previous one. */
