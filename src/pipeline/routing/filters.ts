@@ -16,7 +16,7 @@ import type { Preferences, RankInput } from './rank-input.ts'
 import { isOfTier, isTiered, type TierWish, tierSlug } from './service-tiers.ts'
 
 /** What a request and the name of a model ask of the candidates of the model. */
-export interface Wish {
+interface Wish {
   readonly input: RankInput
   readonly needs: Needs
   readonly candidates: ModelCandidates
