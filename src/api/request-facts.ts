@@ -83,7 +83,9 @@ export function parseBody<Parsed>(
   body = request.body,
 ): Parsed {
   const { headers } = request
-  reply.requestedModel = modelIn(body)
+  const { model, models } = (body ?? {}) as Readonly<Record<string, unknown>>
+  const first = model ?? (Array.isArray(models) ? models[0] : undefined)
+  reply.requestedModel = typeof first === 'string' ? first : undefined
   let session = headers.get('x-session-id')
   if (session === undefined || session === '') {
     session = headers.get('x-claude-code-session-id') ?? headers.get('session-id')
@@ -95,12 +97,6 @@ export function parseBody<Parsed>(
   }
   const named = session === undefined ? body : withSession(body, session)
   return dialect.parse(named, headers)
-}
-
-function modelIn(body: unknown): string | undefined {
-  const { model, models } = (body ?? {}) as Readonly<Record<string, unknown>>
-  const named = model ?? (Array.isArray(models) ? models[0] : undefined)
-  return typeof named === 'string' ? named : undefined
 }
 
 /** Puts the session of the header into a body without one, so that the same rules check it. */

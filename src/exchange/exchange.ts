@@ -155,7 +155,7 @@ export interface Witness {
 interface AskTerms {
   /** The exchange for which the gateway makes the call. */
   readonly parent: Pick<Exchange, 'id' | 'signal' | 'caller' | 'held'> &
-    Partial<Pick<Exchange, 'spans' | 'witness'>>
+    Partial<Pick<Exchange, 'spans' | 'asked'>>
   /** Milliseconds from now until the call is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
@@ -275,10 +275,7 @@ export class Exchange {
   readonly signal: RequestSignal
   readonly parent: string | undefined
   readonly batch: BatchTerms | undefined
-  readonly witness: Witness | undefined
   readonly client: ClientFacts | undefined
-  readonly rates: RateSink | undefined
-  readonly callerContext: CallerContext | null
   /** Null while tracing is off. */
   readonly spans: ExchangeSpans | null
   /** Unix seconds. */
@@ -337,7 +334,6 @@ export class Exchange {
     this.watch = context.watch
     this.held = context.held
     this.signal = context.signal
-    this.callerContext = context.callerContext
     this.caller = asked.caller
     this.dialect = asked.dialect
     this.request = asked.request
@@ -345,14 +341,12 @@ export class Exchange {
     this.dataRegion = asked.dataRegion
     this.parent = asked.parent
     this.batch = asked.batch
-    this.witness = asked.witness
     this.client = asked.client
-    this.rates = asked.rates
     this.spans = context.trace === null ? null : openSpans(this, context.trace)
     this.bill = new Bill(asked.batch?.priceFactor)
     this.createdAt = createdAt
     this.prompt = asked.request
     this.strategy = (asked.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
-    this.witness?.saw(this)
+    asked.witness?.saw(this)
   }
 }

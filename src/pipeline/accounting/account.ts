@@ -82,7 +82,8 @@ export interface ReserveDeps {
  * @throws GatewayError of Quota.admit; the exchange then leaves no usage record.
  */
 export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Demand): Promise<void> {
-  const { caller, rates } = exchange
+  const { caller } = exchange
+  const { rates } = exchange.asked
   try {
     const reserved = deps.quota.admit(caller, demand)
     exchange.reservation = isPending(reserved) ? await reserved : reserved

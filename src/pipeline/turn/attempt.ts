@@ -194,7 +194,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   #tellRates({ status, headers }: UpstreamHead): void {
     const rates = status < 300 ? providerRates(headers) : null
-    if (rates !== null) this.#exchange.rates?.tellProviderRates(rates)
+    if (rates !== null) this.#exchange.asked.rates?.tellProviderRates(rates)
   }
 
   onData(chunk: Buffer, isLast = false, readMs = this.#deps.clock.monotonicMs()): void {

@@ -229,7 +229,8 @@ function send<Terms>(
 ): Unanswered | Promise<Finish | Unanswered> {
   if (terms === null) return leave(call, running)
   const { deps, exchange, subject } = call
-  const { batch, callerContext, held, signal, spans } = exchange
+  const { batch, held, signal, spans } = exchange
+  const { callerContext } = exchange.asked.context
   const { record } = running
   if (signal.aborted) throw signal.reason
   // Nothing is encoded if the thread's memory is already full.
