@@ -322,3 +322,41 @@ t.test('a caller who leaves ends both, and pays for one', async t => {
   t.ok(cost > 0 && cost < 10_000, 'the input of one of them')
   t.same(await s.hedges(), {})
 })
+
+t.test(
+  'two hundred callers of a silent endpoint: hedges keep to their budget, and each caller pays once',
+  async t => {
+    const s = await start(t)
+    const count = 200
+    const asking = Array.from({ length: count }, () => s.ask())
+    await s.a.reply(count - 1)
+    s.clock.advance(AFTER_MS)
+    const counted = async () => (await s.hedges())['over_budget'] ?? 0
+    let refused = await counted()
+    while (s.b.replies.length + refused < count) {
+      await turn()
+      refused = await counted()
+    }
+    const hedged = s.b.replies.length
+    t.ok(hedged >= 3 && hedged <= count * 0.2, `${hedged} hedges`)
+    t.equal(s.c.replies.length, 0)
+    // Half of them are won, the others are lost to the first endpoint.
+    const won = Math.ceil(hedged / 2)
+    for (const reply of s.b.replies.slice(0, won)) speak(reply, 'hedged')
+    await until(() => s.a.replies.filter(({ closed }) => closed).length === won)
+    for (const reply of s.a.replies) if (!reply.closed) speak(reply, 'first')
+    const texts = await Promise.all(asking.map(async each => (await read(await each)).text))
+    t.equal(texts.filter(text => text === 'hedged').length, won)
+    t.equal(texts.filter(text => text === 'first').length, count - won)
+    await until(() => s.b.replies.slice(won).every(({ closed }) => closed))
+    t.equal(await s.cost(), won * 20_000 + (count - won) * 10_000, 'nobody pays for the one that lost')
+    t.equal(s.gateway.serving.server.openRequests, 0)
+    s.clock.advance(60_000)
+    await turn()
+    t.equal(
+      s.a.replies.length + s.b.replies.length + s.c.replies.length,
+      count + hedged,
+      'nothing outlives them',
+    )
+  },
+)
