@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict'
 import { Worker } from 'node:worker_threads'
 import { RE2JS } from 're2js'
-import { compileRules, type RuleSet } from '../../src/features/guardrails/rules.ts'
+import type { RuleSet } from '../../src/features/guardrails/detector.ts'
+import { compileRules } from '../../src/features/guardrails/rules.ts'
 import { TextWindow } from '../../src/features/guardrails/window.ts'
 import { BUILTIN_LABELS, type BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 

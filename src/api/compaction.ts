@@ -6,7 +6,8 @@ import { unixSeconds } from '../base/clock.ts'
 import { type GatewayError, toGatewayError } from '../base/errors.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
-import { echoRequest, FinalSink, type Outcome } from '../pipeline/answer/answer.ts'
+import { echoRequest } from '../pipeline/answer/response-object.ts'
+import { FinalSink, type Outcome } from '../pipeline/answer/sink.ts'
 import {
   keptMessages,
   providerSummaryIn,

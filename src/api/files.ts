@@ -5,17 +5,18 @@
 
 import { GatewayError, refuseField } from '../base/errors.ts'
 import type { Uploads } from '../batches/uploads.ts'
+import { cleanFilename } from '../features/files/filename.ts'
+import type { Files } from '../features/files/files.ts'
 import {
-  cleanFilename,
-  type Files,
   type FormPart,
   fieldText,
   type OpenBytes,
   partSource,
   readForm,
-} from '../features/files/files.ts'
+} from '../features/files/multipart.ts'
+import type { KeyRecord } from '../protocol/management/keys.ts'
 import type { FileFilter, FileRecord, WorkspacePlace } from '../storage/files.ts'
-import { DEFAULT_WORKSPACE_ID, type KeyRecord, type Store } from '../storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 import {
   type BatchOutput,
   type OutputSizes,

@@ -1,5 +1,5 @@
 /** Rows of operations, by the kind of key that may use them. */
-import type { KeyRole } from '../storage/store.ts'
+import type { KeyRole } from '../protocol/management/keys.ts'
 import type { Handler, Method, Operation } from './operation.ts'
 
 /** Method, blank and path below `/v1`: the beginning of a row. */

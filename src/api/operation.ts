@@ -6,9 +6,9 @@
 import type { GatewayError } from '../base/errors.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { RequestContext } from '../exchange/exchange.ts'
-import type { ExchangeSummary } from '../pipeline/answer/answer.ts'
+import type { ExchangeSummary } from '../pipeline/answer/sink.ts'
+import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
 import type { RateSink } from '../protocol/rate.ts'
-import type { KeyRecord, KeyRole } from '../storage/store.ts'
 
 /** What a handler may know of the request behind its call, from accept to log line. */
 export interface ApiContext extends RequestContext {

@@ -5,8 +5,8 @@
 import { callerOf } from '../callers/keys.ts'
 import type { FailureDetails } from '../dialects/dialect.ts'
 import type { ClientFacts, ClientRequest } from '../exchange/exchange.ts'
-import { keptName } from '../pipeline/accounting/account.ts'
-import type { Outcome } from '../pipeline/answer/answer.ts'
+import { keptName } from '../pipeline/accounting/client-fields.ts'
+import type { Outcome } from '../pipeline/answer/sink.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 

@@ -5,7 +5,7 @@
 
 import type { GatewayError } from '../base/errors.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
-import type { Sink } from '../pipeline/answer/answer.ts'
+import type { Sink } from '../pipeline/answer/sink.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
 import type { TranscriptWriter } from '../storage/transcripts/transcripts.ts'

@@ -4,7 +4,7 @@
  */
 import type { Timer } from '../base/clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, refuseField, serviceUnavailable } from '../base/errors.ts'
-import type { ResumeOutcome } from '../base/metrics/metrics.ts'
+import type { ResumeOutcome } from '../base/metrics/table.ts'
 import type { RequestSignal } from '../base/signal.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'

@@ -7,7 +7,7 @@ import { GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import type { Log } from '../base/log/log.ts'
 import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchWork, HeldLine, LineResult, ReturnedLine } from '../storage/batches.ts'
-import { isUnfit } from '../storage/store.ts'
+import { isUnfit } from '../storage/store-error.ts'
 import { failedLine } from './result-line.ts'
 
 interface ResultBufferOptions {

@@ -2,7 +2,7 @@
 import { FAILURES, type FailureCode, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import type { PicoUsd } from '../base/money.ts'
 import type { Exchange } from '../exchange/exchange.ts'
-import { byokFee, chargedTier } from '../pipeline/accounting/account.ts'
+import { byokFee, chargedTier } from '../pipeline/accounting/charge.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { StoredResult } from '../storage/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'

@@ -10,7 +10,7 @@ import { HeldShare, type Holder } from '../base/fairness/held-share.ts'
 import { randomText } from '../base/ids.ts'
 import type { FileBytes } from '../features/tasks/batches/file-source.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'
-import { codeOf } from '../storage/store.ts'
+import { codeOf } from '../storage/store-error.ts'
 
 /** Takes the chunks of a body: see `BodyReader` of `api/operation.ts`. */
 export interface UploadReader {

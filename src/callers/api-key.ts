@@ -1,15 +1,8 @@
 /** API keys: their format (`sk-gw-v1-…`), their creation, and the stored record. Pure except for randomness. */
 import { hash, randomBytes } from 'node:crypto'
 import { type Clock, isoInstant } from '../base/clock.ts'
-import { KEY } from '../protocol/management/keys.ts'
-import {
-  DEFAULT_ORGANIZATION_ID,
-  DEFAULT_WORKSPACE_ID,
-  type KeyKind,
-  type KeyRecord,
-  type KeyRole,
-  type KeySecret,
-} from '../storage/store.ts'
+import { KEY, type KeyKind, type KeyRecord, type KeyRole } from '../protocol/management/keys.ts'
+import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type KeySecret } from '../storage/store.ts'
 
 const PREFIXES: Readonly<Record<KeyKind, string>> = { inference: 'sk-gw-v1-', management: 'sk-gw-mgmt-' }
 const SECRET_BYTES = 32

@@ -1,7 +1,8 @@
 /** The first API keys: taken from the environment, or two generated ones for an empty store. */
 import type { Clock } from '../base/clock.ts'
 import type { Log } from '../base/log/log.ts'
-import type { KeyKind, Store } from '../storage/store.ts'
+import type { KeyKind } from '../protocol/management/keys.ts'
+import type { Store } from '../storage/store.ts'
 import { createKey, hashKey, isGuessable, keyForm, keyKind, keyRecord } from './api-key.ts'
 
 /**

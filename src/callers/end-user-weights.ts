@@ -2,9 +2,9 @@
 import type { Clock } from '../base/clock.ts'
 import type { Log } from '../base/log/log.ts'
 import { END_USER_WEIGHT_DEFAULT } from '../protocol/limits.ts'
-import { isEndUserName } from '../protocol/management/management.ts'
+import { type EndUserRecord, isEndUserName } from '../protocol/management/management.ts'
 import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store-cache.ts'
-import type { EndUserRecord, Store } from '../storage/store.ts'
+import type { Store } from '../storage/store.ts'
 
 interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {
   readonly store: { readonly endUsers: Pick<Store['endUsers'], 'find'> }

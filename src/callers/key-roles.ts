@@ -1,6 +1,6 @@
 /** Roles of management keys, and what each role allows. Pure. */
 import { GatewayError } from '../base/errors.ts'
-import type { KeyRecord, KeyRole } from '../storage/store.ts'
+import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
 
 /** Each role may do everything that the roles before it may. */
 export const KEY_ROLES = ['viewer', 'operator', 'admin'] as const satisfies readonly KeyRole[]

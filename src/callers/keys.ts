@@ -8,12 +8,11 @@ import type { Clock } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import type { Log } from '../base/log/log.ts'
 import { whenReady } from '../base/maybe-promise.ts'
+import type { KeyRecord } from '../protocol/management/keys.ts'
 import type { Caller } from '../protocol/records.ts'
 import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store-cache.ts'
-import type { KeyRecord, Store } from '../storage/store.ts'
+import type { Store } from '../storage/store.ts'
 import { hashKey, keyKind } from './api-key.ts'
-
-export { createKey, createSecret } from './api-key.ts'
 
 /** `freshMs` is also the longest a disabled key stays valid if its invalidation is lost. */
 export interface ApiKeysOptions extends Partial<StoreCacheLimits> {

@@ -1,9 +1,10 @@
 /** Cached list of the server tools that each workspace has disabled. Used only for requests that name a server tool. */
 import type { Clock } from '../base/clock.ts'
 import type { Log } from '../base/log/log.ts'
+import type { WorkspaceRecord } from '../protocol/management/management.ts'
 import type { Caller } from '../protocol/records.ts'
 import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store-cache.ts'
-import { DEFAULT_WORKSPACE_ID, type Store, type WorkspaceRecord } from '../storage/store.ts'
+import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 
 interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
   readonly store: { readonly workspaces: Pick<Store['workspaces'], 'find'> }

@@ -4,8 +4,8 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { PicoUsd } from '../base/money.ts'
-import type { Annotation, OutputItem } from '../protocol/items.ts'
-import type { Citable } from '../protocol/parts.ts'
+import type { OutputItem } from '../protocol/items.ts'
+import type { Annotation, Citable } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'

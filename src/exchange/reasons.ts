@@ -2,7 +2,7 @@
  * Reasons: notes taken while an exchange runs, so that it can be explained after it has ended. A request with nothing
  * to note allocates nothing. Types, their bound, and their initial value.
  */
-import type { EndpointChoice } from '../base/metrics/metrics.ts'
+import type { EndpointChoice } from '../base/metrics/table.ts'
 import type { Endpoint } from '../protocol/provider.ts'
 
 /** An endpoint, with the id of the own credential to call it with; null: the shared key. */

@@ -6,8 +6,7 @@
 
 import type { PicoUsd } from '../base/money.ts'
 import type { ServerToolName } from '../protocol/gateway-tools.ts'
-import type { Annotation } from '../protocol/items.ts'
-import type { Citable } from '../protocol/parts.ts'
+import type { Annotation, Citable } from '../protocol/parts.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { Exchange } from './exchange.ts'
 

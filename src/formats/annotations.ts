@@ -1,6 +1,6 @@
 /** Annotations that a provider of the Responses format reports. Pure. */
 import { filled, record } from '../base/json.ts'
-import type { Annotation } from '../protocol/items.ts'
+import type { Annotation } from '../protocol/parts.ts'
 
 /** The type of each field that dialects read, in any kind of annotation. */
 const FIELDS: Readonly<Record<string, 'string' | 'number' | 'object'>> = {

@@ -4,7 +4,7 @@
  * indexes and events.
  */
 import type { GatewayError } from '../base/errors.ts'
-import type { Annotation, Logprob } from '../protocol/items.ts'
+import type { Annotation, Logprob } from '../protocol/parts.ts'
 import type { Endpoint, FormatName } from '../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ReasoningFormat } from './reasoning.ts'

@@ -1,6 +1,6 @@
 /** Log probabilities reported by a provider. Pure. */
 import { record } from '../base/json.ts'
-import type { Logprob } from '../protocol/items.ts'
+import type { Logprob } from '../protocol/parts.ts'
 
 /** True for what dialects may read as they please: fields of a wrong type make it no log probability. */
 export function isLogprob(value: unknown): value is Logprob {

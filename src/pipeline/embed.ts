@@ -22,19 +22,11 @@ import {
 import { elementPath } from '../protocol/json/schema.ts'
 import { type Endpoint, isEmbeddingsFormat } from '../protocol/provider.ts'
 import { honours } from '../providers/parameters.ts'
-import {
-  account,
-  admitEmbedding,
-  EMBEDDING_ESTIMATES,
-  embeddingDemand,
-  fixCharge,
-  type Ledger,
-  type ReserveDeps,
-  reserve,
-  toResponseUsage,
-  unpaidError,
-} from './accounting/account.ts'
-import type { ExchangeSummary, Outcome } from './answer/answer.ts'
+import { account, type Ledger, type ReserveDeps, reserve } from './accounting/account.ts'
+import { unpaidError } from './accounting/allowance.ts'
+import { fixCharge, toResponseUsage } from './accounting/charge.ts'
+import { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './accounting/embeddings.ts'
+import type { ExchangeSummary, Outcome } from './answer/sink.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
 import { type Conclusion, details, explain, routingMetadata, summarize } from './ending.ts'
 import { type ExchangeStage, guardRequest, RoutedExchange, runStages, SKIPPED } from './exchange-stages.ts'

@@ -2,7 +2,9 @@
  * All 49 event types of a POST /responses stream, and their names. Types only, because the gateway itself creates these
  * values. The assembler implements the rules of their order.
  */
-import type { Annotation, Logprob, OutputItem, OutputPart, SummaryTextPart } from './items.ts'
+
+import type { OutputItem } from './items.ts'
+import type { Annotation, Logprob, OutputPart, SummaryTextPart } from './parts.ts'
 import type { DebugFacts, ResponseResource } from './response.ts'
 
 /** Names of all events, sorted. */

@@ -20,17 +20,6 @@ import {
 } from './parts.ts'
 import { Tool } from './tools.ts'
 
-export type {
-  Annotation,
-  AssistantPart,
-  InputFile,
-  InputPart,
-  Logprob,
-  OutputPart,
-  OutputTextPart,
-  SummaryTextPart,
-} from './parts.ts'
-
 const id = maybe(Type.String())
 const status = maybe(oneOf('in_progress', 'completed', 'incomplete'))
 const name = Type.String({ minLength: 1 })

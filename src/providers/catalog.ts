@@ -14,8 +14,6 @@ import type { ModelRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'
 import { endsInVariant } from './variants.ts'
 
-export { keyVariable } from './provider-rows.ts'
-
 export interface CatalogConfig extends ProvidersConfig {
   readonly models: readonly ModelRow[]
   /** Imported and discovered models. Default: none. */

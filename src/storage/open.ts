@@ -19,7 +19,8 @@ import { createCreditStore, createLedgerStore } from './kysely-store/ledger.ts'
 import { createMemoryStore } from './kysely-store/memory.ts'
 import { createEndUserStore, createWorkspaceStore } from './kysely-store/workspaces.ts'
 import { openSqlite } from './sqlite.ts'
-import { codeOf, isAway, isDiskFault, type Store, StoreError, type StoreVerbs } from './store.ts'
+import type { Store, StoreVerbs } from './store.ts'
+import { codeOf, isAway, isDiskFault, StoreError } from './store-error.ts'
 import type { Tables } from './tables.ts'
 
 export { isAway, isDiskFault, StoreError }

@@ -15,7 +15,7 @@ import {
 import pg, { type PoolClient, type PoolConfig } from 'pg'
 import type { Engine, Serialize } from './engine.ts'
 import { migrate } from './migrations/migrate.ts'
-import { codeOf, StoreError } from './store.ts'
+import { codeOf, StoreError } from './store-error.ts'
 
 /** Connections of one store. A serve thread has one store, the main thread three; a server allows 100 by default. */
 const POOL_CONNECTIONS = 4

@@ -19,7 +19,7 @@ import {
 import { LRUCache } from 'lru-cache'
 import { isError } from '../base/errors.ts'
 import type { Engine } from './engine.ts'
-import { StoreError } from './store.ts'
+import { StoreError } from './store-error.ts'
 
 const SQLITE_BUSY = 5
 /** Error codes of a violated UNIQUE constraint or primary key. */

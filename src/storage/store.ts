@@ -21,11 +21,6 @@ import type { AppliedGuardrail, AssigneeKind, BudgetOwner, GuardrailAssignment }
 import type { ExplanationStore, LedgerStore } from './ledger.ts'
 import type { BatchStore } from './service-jobs.ts'
 
-export type { DeclaredRegion } from '../protocol/management/byok.ts'
-export type { KeyChange, KeyKind, KeyRecord, KeyRole, LimitReset } from '../protocol/management/keys.ts'
-export type { EndUserRecord, WorkspaceRecord } from '../protocol/management/management.ts'
-export { codeOf, isAway, isDiskFault, isUnfit, StoreError } from './store-error.ts'
-
 /** A part of a list, with the length of the whole list. */
 export interface Page<Item> {
   readonly items: readonly Item[]

@@ -1,7 +1,7 @@
 /** Weights of end users: when the store is asked, and what counts while it does not answer. */
 import t from 'tap'
 import { EndUserWeights } from '../../src/callers/end-user-weights.ts'
-import type { EndUserRecord } from '../../src/storage/store.ts'
+import type { EndUserRecord } from '../../src/protocol/management/management.ts'
 import { someEndUser } from '../storage/records.ts'
 import { TestClock } from '../support/test-clock.ts'
 

@@ -2,8 +2,9 @@ import t, { type Test } from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
 import { createKey, createSecret, generateKey } from '../../src/callers/api-key.ts'
 import { ApiKeys, type ApiKeysOptions } from '../../src/callers/keys.ts'
+import type { KeyRecord } from '../../src/protocol/management/keys.ts'
 import { openStore } from '../../src/storage/open.ts'
-import type { KeyRecord, Store } from '../../src/storage/store.ts'
+import type { Store } from '../../src/storage/store.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 interface Setup {

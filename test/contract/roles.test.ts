@@ -5,7 +5,7 @@ import t from 'tap'
 import type { Operation } from '../../src/api/operation.ts'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { KEY_ROLES } from '../../src/callers/key-roles.ts'
-import type { KeyRole } from '../../src/storage/store.ts'
+import type { KeyRole } from '../../src/protocol/management/keys.ts'
 import { startManagedGateway } from '../support/managed-gateway.ts'
 import { allOperations } from '../support/operations.ts'
 

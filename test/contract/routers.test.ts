@@ -1,7 +1,8 @@
 /** Routers over real HTTP: answers, refusals, the classifier, conversations, and what they are charged. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Config, loadConfig } from '../../src/process/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
+import type { Config } from '../../src/process/config/settings.ts'
 import { buildCatalog } from '../../src/process/wiring/catalog.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { askRouter, type RouterWorld, startRouterWorld } from '../support/router-world.ts'

@@ -11,8 +11,10 @@ import {
   inputTokensOf,
   isInputBelow,
   leastInputTokensOf,
-} from '../../src/pipeline/accounting/account.ts'
-import { Answer, echoRequest, FinalSink } from '../../src/pipeline/answer/answer.ts'
+} from '../../src/pipeline/accounting/estimate.ts'
+import { Answer } from '../../src/pipeline/answer/answer.ts'
+import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
+import { FinalSink } from '../../src/pipeline/answer/sink.ts'
 import { RunningExchange } from '../../src/pipeline/exchange-stages.ts'
 import { prepareGuardrail } from '../../src/pipeline/guard/guard.ts'
 import { type Plan, Plans } from '../../src/pipeline/plans.ts'

@@ -1,6 +1,6 @@
 /** A request from admission to its record, without a front: real store, limits and guardrails, a scripted provider. */
 import t from 'tap'
-import { FinalSink } from '../../src/pipeline/answer/answer.ts'
+import { FinalSink } from '../../src/pipeline/answer/sink.ts'
 import { startAsking } from '../support/asking-gateway.ts'
 
 t.test('a request is answered, and its record is written before its end is told', async t => {

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { systemClock } from '../../src/base/clock.ts'
-import { ApiKeys, createKey } from '../../src/callers/keys.ts'
+import { createKey } from '../../src/callers/api-key.ts'
+import { ApiKeys } from '../../src/callers/keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { parseReplies, RawClient } from '../support/raw-http.ts'
 import { type Row, startFrontEnd } from './front-end.ts'

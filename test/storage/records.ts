@@ -1,15 +1,10 @@
 /** Records for storage tests, each unlike all others. */
 import { randomUUID } from 'node:crypto'
 import { type GuardrailRecord, NO_RULES } from '../../src/protocol/management/guardrails.ts'
+import type { KeyRecord } from '../../src/protocol/management/keys.ts'
+import type { EndUserRecord, WorkspaceRecord } from '../../src/protocol/management/management.ts'
 import { MIGRATIONS } from '../../src/storage/migrations/migrate.ts'
-import type {
-  CredentialRecord,
-  CreditEntry,
-  EndUserRecord,
-  KeyRecord,
-  SealedSecret,
-  WorkspaceRecord,
-} from '../../src/storage/store.ts'
+import type { CredentialRecord, CreditEntry, SealedSecret } from '../../src/storage/store.ts'
 import { credentialOf } from '../support/own-keys.ts'
 
 /** Text that breaks what quotes, folds or counts wrongly. */

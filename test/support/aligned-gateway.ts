@@ -1,5 +1,5 @@
 /** A gateway with a scripted model and a scripted evaluator behind it. */
-import type { Config } from '../../src/process/config/config.ts'
+import type { Config } from '../../src/process/config/settings.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import { ScriptedProvider } from './scripted-provider.ts'
 

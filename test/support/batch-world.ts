@@ -11,19 +11,16 @@ import type { Test } from 'tap'
 import { createLog } from '../../src/base/log/log.ts'
 import { wholeResult } from '../../src/batches/result-line.ts'
 import { hashKey, keyRecord } from '../../src/callers/api-key.ts'
-import { type Config, loadConfig } from '../../src/process/config/config.ts'
+import { loadConfig } from '../../src/process/config/config.ts'
+import type { Config } from '../../src/process/config/settings.ts'
 import { type LedgerShipper, startShipper } from '../../src/process/services/ledger-shipper.ts'
 import { type Batching, buildBatching } from '../../src/process/wiring/batch.ts'
 import type { BatchStatus } from '../../src/protocol/management/batches.ts'
+import type { KeyRecord } from '../../src/protocol/management/keys.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import type { BatchRecord, StoredResult } from '../../src/storage/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
-import {
-  DEFAULT_ORGANIZATION_ID,
-  DEFAULT_WORKSPACE_ID,
-  type KeyRecord,
-  type Store,
-} from '../../src/storage/store.ts'
+import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { accept, allResults, type BatchFields, someLine } from '../storage/batches.ts'
 import { type LineAnswer, LineProvider } from './line-provider.ts'

@@ -2,7 +2,7 @@
  * Enumerates worlds of own credentials, with the candidates to try in each, in order, according to an independent
  * oracle: a plain reading of the rules that shares no code with the gateway.
  */
-import type { Config } from '../../src/process/config/config.ts'
+import type { Config } from '../../src/process/config/settings.ts'
 import type { Credential } from '../../src/providers/credentials/catalog.ts'
 import { credentialOf } from './own-keys.ts'
 

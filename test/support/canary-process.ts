@@ -5,7 +5,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { codeOf } from '../../src/storage/store.ts'
+import { codeOf } from '../../src/storage/store-error.ts'
 import { freePort } from './free-port.ts'
 import { CLI, MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
 

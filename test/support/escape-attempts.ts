@@ -2,7 +2,7 @@
  * Attempts to escape from the sandbox, for all engines. An attempt has succeeded if its output contains a forbidden
  * word.
  */
-import type { Code } from '../../src/features/sandbox/sandbox.ts'
+import type { Code } from '../../src/features/sandbox/engine.ts'
 import type { Canary } from './sandbox.ts'
 
 export interface Attempt {

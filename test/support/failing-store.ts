@@ -1,5 +1,6 @@
 /** A Store whose verbs fail when a test says so: before they take effect, or after, as if the answer were lost. */
-import { type Store, StoreError, type StoreVerbs } from '../../src/storage/store.ts'
+import type { Store, StoreVerbs } from '../../src/storage/store.ts'
+import { StoreError } from '../../src/storage/store-error.ts'
 
 /** A verb that is called: the number counts all calls of the store from 1, the name is like `batches.work.finish`. */
 interface StoreCall {

@@ -1,6 +1,6 @@
 /** Texts and rules for the tests of guardrails. */
 import fc from 'fast-check'
-import type { Action, RuleSet } from '../../src/features/guardrails/rules.ts'
+import type { Action, RuleSet } from '../../src/features/guardrails/detector.ts'
 import { BUILTIN_LABELS, type BuiltinSlug } from '../../src/protocol/management/guardrails.ts'
 
 export const ALL_SLUGS = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]

@@ -2,8 +2,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { systemClock } from '../../src/base/clock.ts'
 import { createKey, hashKey, keyRecord } from '../../src/callers/api-key.ts'
+import type { KeyRecord } from '../../src/protocol/management/keys.ts'
 import { openStore } from '../../src/storage/open.ts'
-import type { KeyRecord } from '../../src/storage/store.ts'
 
 export interface Answered {
   readonly status: number

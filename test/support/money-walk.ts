@@ -7,22 +7,17 @@ import fc from 'fast-check'
 import { GatewayError } from '../../src/base/errors.ts'
 import { isPending, whenReady } from '../../src/base/maybe-promise.ts'
 import type { CounterEntry, Counters, Taking } from '../../src/callers/limits/counters.ts'
-import type { Demand, Offer } from '../../src/callers/limits/demand.ts'
-import { isAffordable } from '../../src/callers/limits/demand.ts'
-import { BusyError, createQuota, type Quota } from '../../src/callers/limits/quota.ts'
-import { counts, type EntryLimit } from '../../src/callers/limits/quota-entries.ts'
+import { type Demand, isAffordable, type Offer } from '../../src/callers/limits/demand.ts'
+import { createQuota, type Quota } from '../../src/callers/limits/quota.ts'
+import { BusyError, counts, type EntryLimit } from '../../src/callers/limits/quota-entries.ts'
 import { SharedCounters } from '../../src/callers/limits/shared-counters.ts'
 import { createSpending, nanoToPico, picoToNano } from '../../src/callers/limits/spending.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../src/exchange/exchange.ts'
 import { ZERO_USAGE } from '../../src/formats/format.ts'
-import {
-  admitCall,
-  type CallTerms,
-  demandOf,
-  inputTokensOf,
-  usageRecord,
-} from '../../src/pipeline/accounting/account.ts'
+import { usageRecord } from '../../src/pipeline/accounting/account.ts'
+import { admitCall, type CallTerms, demandOf } from '../../src/pipeline/accounting/allowance.ts'
 import { chargeOf, settleReservation } from '../../src/pipeline/accounting/charge.ts'
+import { inputTokensOf } from '../../src/pipeline/accounting/estimate.ts'
 import type { Budget, Caller } from '../../src/protocol/records.ts'
 import type { Credential } from '../../src/providers/credentials/catalog.ts'
 import type { Store } from '../../src/storage/store.ts'

@@ -8,7 +8,7 @@ import { READERS, type SimFormat } from '../../src/apps/simulator/ask.ts'
 import { type ReplyPart, tallyOf } from '../../src/apps/simulator/reply.ts'
 import { SPEAKERS } from '../../src/apps/simulator/simulator.ts'
 import { parseObject, readBody, targetOf } from '../../src/apps/simulator/targets.ts'
-import type { Config } from '../../src/process/config/config.ts'
+import type { Config } from '../../src/process/config/settings.ts'
 import { listening } from './listening.ts'
 
 export const FORMATS: readonly SimFormat[] = [

@@ -1,7 +1,7 @@
 /** A provider on loopback that answers each request with the next of the given bodies, and keeps the requests. */
 import { createServer } from 'node:http'
 import { readBody } from '../../src/apps/simulator/targets.ts'
-import type { Config } from '../../src/process/config/config.ts'
+import type { Config } from '../../src/process/config/settings.ts'
 import { goldens } from './goldens.ts'
 import { listening } from './listening.ts'
 import { FORMATS } from './parrot.ts'

@@ -1,7 +1,7 @@
 /** Parts of the pipeline for tests of other things: endpoints in the order of the catalogue, all healthy. */
 import type { Clock } from '../../src/base/clock.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { VisibleStreams } from '../../src/pipeline/accounting/account.ts'
+import { VisibleStreams } from '../../src/pipeline/accounting/visible-streams.ts'
 import { Routing } from '../../src/pipeline/routing/rank-input.ts'
 import { Stickiness } from '../../src/pipeline/routing/sticky.ts'
 import { AbandonedReplies } from '../../src/pipeline/turn/abandoned-replies.ts'

@@ -14,9 +14,10 @@ import {
   type CaptureRecord,
   checkCaptureCreation,
 } from '../../protocol/management/captures.ts'
+import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { CapturePart, NewCapture } from '../../storage/captures.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { KeyRecord, Store } from '../../storage/store.ts'
+import type { Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { pageOf } from './paging.ts'

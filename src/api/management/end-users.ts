@@ -10,11 +10,12 @@ import {
   checkEndUserUpdate,
   END_USER,
   type EndUserChange,
+  type EndUserRecord,
   isEndUserName,
 } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { EndUserRecord, Store } from '../../storage/store.ts'
+import type { Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { flagParameter, pageOf, parameter } from './paging.ts'

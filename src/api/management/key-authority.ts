@@ -5,7 +5,8 @@
 
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { requireRole } from '../../callers/key-roles.ts'
-import type { KeyChange, KeyRecord, Store } from '../../storage/store.ts'
+import type { KeyChange, KeyRecord } from '../../protocol/management/keys.ts'
+import type { Store } from '../../storage/store.ts'
 
 type KeyReader = Pick<Store, 'keys' | 'workspaces'>
 

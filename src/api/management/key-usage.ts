@@ -4,7 +4,8 @@ import type { Clock } from '../../base/clock.ts'
 import { microToUsd, sumToUsd } from '../../base/money.ts'
 import { periodStart } from '../../callers/limits/periods.ts'
 import { chargeOf, limitUsageOf, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
-import type { KeyRecord, LimitReset, Store } from '../../storage/store.ts'
+import type { KeyRecord, LimitReset } from '../../protocol/management/keys.ts'
+import type { Store } from '../../storage/store.ts'
 import type { UsageTotals } from '../../storage/usage.ts'
 
 interface KeyUsageDeps {

@@ -3,7 +3,7 @@
  * only the maximum body sizes from the configuration.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
-import type { KeyRole } from '../../storage/store.ts'
+import type { KeyRole } from '../../protocol/management/keys.ts'
 import type { Operation } from '../operation.ts'
 import { ACCOUNT } from './account.ts'
 import { BATCHES } from './batches.ts'

@@ -1,6 +1,7 @@
 /** Finds the gateway port that a command calls: its address and key, from options, configuration or environment. */
 import { keyKind } from '../../callers/api-key.ts'
-import { type Config, loadConfig, processEnvironment } from '../../process/config/config.ts'
+import { loadConfig, processEnvironment } from '../../process/config/config.ts'
+import type { Config } from '../../process/config/settings.ts'
 import { CommandError, type OptionValues, UsageError } from './command.ts'
 import { configWords } from './outcome.ts'
 

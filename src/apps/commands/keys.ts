@@ -1,13 +1,14 @@
 /** `sluice keys`: creates, lists and rotates keys in the configured store. */
 
 import { isoInstant, systemClock } from '../../base/clock.ts'
+import { createKey, createSecret } from '../../callers/api-key.ts'
 import { KEY_ROLES } from '../../callers/key-roles.ts'
-import { createKey, createSecret } from '../../callers/keys.ts'
 import { loadConfig, processEnvironment } from '../../process/config/config.ts'
 import { KEY_OVERLAP_MAX_SECONDS, KEY_SECRETS_MAX } from '../../protocol/limits.ts'
+import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { AuditAction, AuditEntry, AuditObject } from '../../storage/audit.ts'
 import { openStore } from '../../storage/open.ts'
-import { ConflictError, DEFAULT_ORGANIZATION_ID, type KeyRecord, type Store } from '../../storage/store.ts'
+import { ConflictError, DEFAULT_ORGANIZATION_ID, type Store } from '../../storage/store.ts'
 import { CONFIG_OPTION, type Command, CommandError, type OptionValues, UsageError } from './command.ts'
 import { configWords, print } from './outcome.ts'
 import { plain, table } from './terminal/text.ts'

@@ -11,8 +11,8 @@ import type { Log } from '../../base/log/log.ts'
 import { requireRole, roleOf } from '../../callers/key-roles.ts'
 import { ApiKeys, secretHash } from '../../callers/keys.ts'
 import type { EndedRequest } from '../../protocol/ended-request.ts'
+import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { Invalidation, InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { KeyRecord } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import { Feed } from './feed.ts'
 import type { PublicPort } from './forward.ts'
@@ -22,9 +22,6 @@ import type { SignInPages, SignInSettings } from './sign-in/sign-in.ts'
 import { Trials } from './trial.ts'
 import type { View } from './view.ts'
 import type { ViewDeps } from './views.ts'
-
-export type { ProcessFacts } from './view.ts'
-export type { DecisionCount } from './views.ts'
 
 interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly log: Pick<Log, 'fault' | 'notice'>

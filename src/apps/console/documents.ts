@@ -7,7 +7,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import { Stopwatch } from '../../base/metrics/stages.ts'
 import { UNCOUNTED } from '../../exchange/exchange.ts'
-import type { KeyRecord } from '../../storage/store.ts'
+import type { KeyRecord } from '../../protocol/management/keys.ts'
 
 /**
  * The document with which a handler answers.

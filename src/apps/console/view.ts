@@ -1,5 +1,5 @@
 /** Types of views: what the page can fetch, and what the process says about itself. */
-import type { KeyRecord } from '../../storage/store.ts'
+import type { KeyRecord } from '../../protocol/management/keys.ts'
 
 /** The state of the process, as the metrics tell it. */
 export interface ProcessFacts {

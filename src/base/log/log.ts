@@ -9,8 +9,6 @@ import { isoInstant } from '../clock.ts'
 import { FAILURES, type FailureCode, isError } from '../errors.ts'
 import { LogOutput } from './output.ts'
 
-export { shownModel, shownPath } from './shown.ts'
-
 /** One attempt that failed. */
 export interface FailedAttempt {
   /** Slug. */

@@ -12,17 +12,6 @@ import { OTHER, PairLookup, SPEED_METRICS, speedSeries } from './speeds.ts'
 import { STAGES, type Stopwatch } from './stages.ts'
 import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
-export {
-  type BreakerChange,
-  type CallFault,
-  CREDENTIAL_EVICTIONS,
-  type EndpointChoice,
-  type GuardrailAction,
-  type QueueOutcome,
-  type ResumeOutcome,
-  type ServiceJobOutcome,
-} from './table.ts'
-
 /** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
 const MODELS_MAX = 200
 /** Providers with their own series, about fifty each. */

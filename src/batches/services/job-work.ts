@@ -4,7 +4,8 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import { type GatewayError, toGatewayError } from '../../base/errors.ts'
-import type { Metrics, ServiceJobOutcome } from '../../base/metrics/metrics.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { ServiceJobOutcome } from '../../base/metrics/table.ts'
 import { FREE } from '../../callers/limits/quota.ts'
 import type { Reservation } from '../../protocol/records.ts'
 import type { BatchRecord, Claim } from '../../storage/batches.ts'

@@ -3,8 +3,7 @@
  * until all results are in. Claims divide the jobs among the runners. Batch thread.
  */
 
-import type { Clock } from '../../base/clock.ts'
-import { isoInstant } from '../../base/clock.ts'
+import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { callerOf } from '../../callers/keys.ts'
 import type { Reservation } from '../../protocol/records.ts'

@@ -1,5 +1,5 @@
 /** Periods after which limits reset: days at midnight UTC, weeks on Monday, months. Pure. */
-import type { LimitReset } from '../../storage/store.ts'
+import type { LimitReset } from '../../protocol/management/keys.ts'
 
 /** The beginning of the period that contains this moment, ISO 8601 UTC; null for the beginning of time. */
 export function periodStart(reset: LimitReset | null, nowMs: number): string {

@@ -31,9 +31,6 @@ import {
 } from './quota-entries.ts'
 import { CounterReservation } from './reservation.ts'
 
-export type { Demand } from './demand.ts'
-export { BusyError } from './quota-entries.ts'
-
 export interface QuotaOptions {
   readonly counters: Counters
   readonly clock: Clock

@@ -3,7 +3,8 @@
  * through own credentials.
  */
 import type { MicroUsd, PicoUsd } from '../../base/money.ts'
-import type { KeyRecord, Store } from '../../storage/store.ts'
+import type { KeyRecord } from '../../protocol/management/keys.ts'
+import type { Store } from '../../storage/store.ts'
 import type { UsageTotals } from '../../storage/usage.ts'
 import type { Origin, Spending } from './counters.ts'
 

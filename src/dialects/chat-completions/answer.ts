@@ -1,14 +1,13 @@
 /** Parts of a chat reply that chunks and whole completions share. Pure. */
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import type {
-  Annotation,
   CustomToolCallItem,
   FunctionCallItem,
   HostedItem,
-  Logprob,
   OutputItem,
   ReasoningItem,
 } from '../../protocol/items.ts'
+import type { Annotation, Logprob } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'

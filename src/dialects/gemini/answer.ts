@@ -2,13 +2,13 @@
 import { records, textOrEmpty } from '../../base/json.ts'
 import {
   type HostedItem,
-  type Logprob,
   type MessageItem,
   type OutputItem,
   type ReasoningItem,
   refusalIn,
 } from '../../protocol/items.ts'
 import { nativeOf, TOOL_PROMPT } from '../../protocol/json/native.ts'
+import type { Logprob } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
 import { type CallItem, isCall } from '../chat-completions/answer.ts'

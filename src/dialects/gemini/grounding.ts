@@ -2,8 +2,10 @@
  * Writes searches and citations as `groundingMetadata`. Pure. Google's positions count UTF-8 bytes over the whole text
  * of an answer; those of annotations count UTF-16 units within one message.
  */
-import type { Annotation, MessageItem, OutputItem } from '../../protocol/items.ts'
+
+import type { MessageItem, OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

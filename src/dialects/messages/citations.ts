@@ -2,8 +2,9 @@
  * Translates between citations of this API and our annotations. Pure. A citation belongs to a whole block of text, an
  * annotation to a range within a longer text: a text is split into blocks where its annotations begin and end.
  */
-import type { Annotation } from '../../protocol/items.ts'
+
 import { nativeOf } from '../../protocol/json/native.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 
 type Citation = Readonly<Record<string, unknown>>
 

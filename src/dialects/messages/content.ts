@@ -3,7 +3,7 @@
  * the block. Content that only this API can express is kept in `native`: a text part made from a document or a search
  * result has the whole block there.
  */
-import type { Annotation } from '../../protocol/items.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 import { annotationsOf, goBack } from './citations.ts'
 import type { ContentBlock, DocumentBlock, ImageBlock, TextBlock } from './message-schema.ts'
 

@@ -4,8 +4,8 @@
  * provider. Types only.
  */
 import type { LimitName } from '../../base/errors.ts'
-import type { EndpointChoice } from '../../base/metrics/metrics.ts'
 import type { Stage } from '../../base/metrics/stages.ts'
+import type { EndpointChoice } from '../../base/metrics/table.ts'
 
 /** One way to a model. */
 export interface ExplainedWay {

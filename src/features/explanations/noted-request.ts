@@ -9,7 +9,8 @@ import {
   type LimitName,
   systemCode,
 } from '../../base/errors.ts'
-import { type ExchangeLine, shownModel } from '../../base/log/log.ts'
+import type { ExchangeLine } from '../../base/log/log.ts'
+import { shownModel } from '../../base/log/shown.ts'
 import { STAGES } from '../../base/metrics/stages.ts'
 import { atFactor, type PriceFactor, toUsd } from '../../base/money.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'

@@ -1,6 +1,6 @@
 /** The reasons in an explanation, as sentences for people, the most important one first. Pure. */
 import { FAILURES, type FailureCode, type LimitName } from '../../base/errors.ts'
-import type { EndpointChoice } from '../../base/metrics/metrics.ts'
+import type { EndpointChoice } from '../../base/metrics/table.ts'
 import type { ExplainedWay, Explanation } from './explanation.ts'
 
 /** The outcome in one sentence, then each reason in one. No two sentences about an endpoint contradict each other. */

@@ -13,10 +13,6 @@ import { createFolderContents } from './folder.ts'
 import { createS3Contents, type S3Deps } from './s3.ts'
 import type { FileSettings } from './settings.ts'
 
-export { bytesSource } from './contents.ts'
-export { cleanFilename } from './filename.ts'
-export { type FormPart, fieldText, type OpenBytes, partSource, readForm } from './multipart.ts'
-
 /** Reads the text of a new file, so that search finds it. Never rejects. */
 export type ReadText = (fileId: string, source: TextSource, keyHash: string) => Promise<FileText>
 

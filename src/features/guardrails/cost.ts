@@ -3,9 +3,9 @@
  * worst-case time, for which other streams would wait. Pure.
  */
 import type { BuiltinSlug } from '../../protocol/management/guardrails.ts'
+import type { RuleSet } from './detector.ts'
 import { nativePattern } from './expressions/engine.ts'
 import { readPattern } from './pattern-syntax.ts'
-import type { RuleSet } from './rules.ts'
 
 /**
  * Microseconds that the texts of a request may usually take on a serve thread. A task in a worker costs the calling

@@ -9,7 +9,7 @@ import type {
   FilterAction,
   ScanScope,
 } from '../../protocol/management/guardrails.ts'
-import { type BuiltinRule, type CustomRule, isStricter, NO_RULES, type RuleSet } from './rules.ts'
+import { type BuiltinRule, type CustomRule, isStricter, NO_RULES, type RuleSet } from './detector.ts'
 
 /** The scopes in which a guardrail applies, from the broadest to the narrowest. */
 export const SCOPES = ['account', 'workspace', 'member', 'api-key'] as const

@@ -10,10 +10,6 @@ import { type Action, type Finding, isStricter, type Lane, type RuleSet } from '
 import { DETECTORS } from './detectors/table.ts'
 import { Scanner } from './scanner.ts'
 
-export type { Action, Author, BuiltinRule, CustomRule, Finding, RuleSet } from './detector.ts'
-export { isStricter, NO_RULES } from './detector.ts'
-export type { Scanner } from './scanner.ts'
-
 const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
 
 /** The field of a guardrail with the patterns of users. */

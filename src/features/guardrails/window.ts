@@ -7,8 +7,8 @@
  * first s bytes is decided and released. Findings of at most `overlap` bytes are the same as in the whole text; longer
  * ones are found up to the end of the window in which they start, and private keys up to their end.
  */
-import { CONTEXT_CHARS } from './detector.ts'
-import type { Finding } from './rules.ts'
+
+import { CONTEXT_CHARS, type Finding } from './detector.ts'
 import type { Continuation, Progress, Scanner } from './scanner.ts'
 
 export interface WindowSize {

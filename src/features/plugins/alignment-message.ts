@@ -3,8 +3,10 @@
  * contains only output of the model: no tool results and nothing else from the conversation, and reasoning only if that
  * is judged too.
  */
-import type { Annotation, HostedItem, InputItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
+
+import type { HostedItem, InputItem, OutputItem, ReasoningItem } from '../../protocol/items.ts'
 import { answerFormat } from '../../protocol/json/object-schema.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 import { itemsOf, type ResponsesRequest } from '../../protocol/request.ts'
 import { privateTerms } from './question.ts'
 

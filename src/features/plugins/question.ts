@@ -1,5 +1,6 @@
 /** Questions that plugins ask models: how they are sent, and the text of an answer. Pure. */
-import type { OutputItem, OutputTextPart } from '../../protocol/items.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { OutputTextPart } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
 /** True if the caller wants no provider that collects what it is sent. */

@@ -4,7 +4,8 @@
  */
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Plugin } from '../../exchange/plugin.ts'
-import type { OutputItem, OutputTextPart } from '../../protocol/items.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { OutputTextPart } from '../../protocol/parts.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
 import { withTextParts } from './question.ts'

@@ -5,9 +5,6 @@
  */
 import type { Code, ContainerFile, RunOutput } from './engine.ts'
 
-export type { Code, ContainerFile, RunOutput } from './engine.ts'
-export { DATA_FOLDER } from './engine.ts'
-
 /** The owner of a container. */
 export interface ContainerOwner {
   readonly organizationId: string

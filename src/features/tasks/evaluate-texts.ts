@@ -3,15 +3,9 @@
  * by their key, so that it compiles each rule set once. Pure, except for that cache; task worker.
  */
 import { LRUCache } from 'lru-cache'
-import {
-  type Author,
-  compileRules,
-  type FilterField,
-  type Finding,
-  InvalidPattern,
-  type RuleSet,
-  type Scanner,
-} from '../guardrails/rules.ts'
+import type { Author, Finding, RuleSet } from '../guardrails/detector.ts'
+import { compileRules, type FilterField, InvalidPattern } from '../guardrails/rules.ts'
+import type { Scanner } from '../guardrails/scanner.ts'
 import { TaskFailure } from './task.ts'
 
 interface EvaluateTextsInput {

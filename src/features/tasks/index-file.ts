@@ -3,7 +3,8 @@
  * serving event loops. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
  */
 import type { FileText, NewPassage } from '../../storage/files.ts'
-import { type Store, StoreError } from '../../storage/store.ts'
+import type { Store } from '../../storage/store.ts'
+import { StoreError } from '../../storage/store-error.ts'
 import { fileSource } from './batches/file-source.ts'
 import { readFully } from './batches/json-scanner.ts'
 import { pdfText } from './pdf-text.ts'

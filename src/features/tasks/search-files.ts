@@ -3,7 +3,8 @@
  * block a serving event loop. Task worker, bulk.
  */
 import type { FoundPassage, PassageQuery, WorkspacePlace } from '../../storage/files.ts'
-import { type Store, StoreError } from '../../storage/store.ts'
+import type { Store } from '../../storage/store.ts'
+import { StoreError } from '../../storage/store-error.ts'
 import { type AttributeFilter, hasAttributes } from './attribute-filter.ts'
 import { searchWords } from './search-words.ts'
 import { TaskFailure } from './task.ts'

@@ -15,7 +15,8 @@ import type {
   Reserved,
   ReservingBatch,
 } from '../../storage/batches.ts'
-import { ConflictError, type Store, StoreError } from '../../storage/store.ts'
+import { ConflictError, type Store } from '../../storage/store.ts'
+import { StoreError } from '../../storage/store-error.ts'
 import { BATCH_START, type FoundRequest } from './batches/batch-progress.ts'
 import { BatchReader } from './batches/batch-reader.ts'
 import { type FileBytes, fileSource } from './batches/file-source.ts'

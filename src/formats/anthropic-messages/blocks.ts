@@ -14,8 +14,8 @@ import {
   textOrEmpty,
   wholeNumber,
 } from '../../base/json.ts'
-import type { Annotation } from '../../protocol/items.ts'
 import { withNative } from '../../protocol/json/native.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, ItemStart } from '../format.ts'
 import { Withheld } from '../withheld.ts'

@@ -2,7 +2,7 @@
  * Encodes content parts as Converse blocks: text, images, documents and video, always inline, because the API accepts
  * links to its own storage only. A cache mark becomes a cache point after its block. Pure.
  */
-import type { AssistantPart, InputFile, InputPart } from '../../protocol/items.ts'
+import type { AssistantPart, InputFile, InputPart } from '../../protocol/parts.ts'
 import { dataUrl, PDF_START } from '../anthropic-messages/content.ts'
 import { inexpressible } from '../failure.ts'
 

@@ -1,13 +1,13 @@
 /** Reads the inputs of an embeddings request for encoders, and checks the number of vectors in replies. Pure. */
 import { GatewayError } from '../../base/errors.ts'
 import { count, type Json } from '../../base/json.ts'
-import type {
-  EmbeddingItem,
-  EmbeddingPart,
-  EmbeddingsRequest,
-  EmbeddingsSettings,
+import {
+  type EmbeddingItem,
+  type EmbeddingPart,
+  type EmbeddingsRequest,
+  type EmbeddingsSettings,
+  inputPath,
 } from '../../protocol/embeddings.ts'
-import { inputPath } from '../../protocol/embeddings.ts'
 import { elementPath } from '../../protocol/json/schema.ts'
 import { inexpressible, providerFailure } from '../failure.ts'
 import { type Usage, ZERO_USAGE } from '../format.ts'

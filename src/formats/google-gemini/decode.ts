@@ -6,7 +6,7 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../../base/json.ts'
-import type { Logprob } from '../../protocol/items.ts'
+import type { Logprob } from '../../protocol/parts.ts'
 import { oneMore } from '../failure.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { LongText } from '../long-text.ts'

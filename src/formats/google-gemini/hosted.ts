@@ -4,7 +4,7 @@
  * parts.
  */
 import { count, filled, type Json, listOrEmpty, record, records, strings } from '../../base/json.ts'
-import type { Annotation } from '../../protocol/items.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 import type { Delta, HostedStart } from '../format.ts'
 import type { Withheld } from '../withheld.ts'
 

@@ -4,7 +4,8 @@
  * go back to the parts they came with. Data is sent inline, URLs as `fileData`.
  */
 import { filled, type Json, parseJson, record, records } from '../../base/json.ts'
-import type { InputItem, InputPart } from '../../protocol/items.ts'
+import type { InputItem } from '../../protocol/items.ts'
+import type { InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
 import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'
 

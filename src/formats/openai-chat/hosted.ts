@@ -12,7 +12,7 @@ import {
   record,
   records,
 } from '../../base/json.ts'
-import type { Annotation } from '../../protocol/items.ts'
+import type { Annotation } from '../../protocol/parts.ts'
 import type { Delta } from '../format.ts'
 
 /** The hosted items of one reply. */

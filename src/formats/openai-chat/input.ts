@@ -8,14 +8,8 @@
  * model's other items only calls have a form here; see formats/outgoing.ts for the rest.
  */
 import type { GatewayError } from '../../base/errors.ts'
-import type {
-  AssistantMessage,
-  AssistantPart,
-  InputItem,
-  InputMessage,
-  InputReasoning,
-} from '../../protocol/items.ts'
-import type { CacheControl } from '../../protocol/parts.ts'
+import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
+import type { AssistantPart, CacheControl } from '../../protocol/parts.ts'
 import type { Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'

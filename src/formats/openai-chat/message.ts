@@ -4,7 +4,7 @@
  * wait for it.
  */
 import { filled, type Json, list, record, wholeNumber } from '../../base/json.ts'
-import type { Annotation, Logprob } from '../../protocol/items.ts'
+import type { Annotation, Logprob } from '../../protocol/parts.ts'
 import type { Delta } from '../format.ts'
 import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'

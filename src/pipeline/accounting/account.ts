@@ -1,11 +1,13 @@
-/** Accounting for an exchange: reservation, charge, usage record and metrics. Public entry point of this module. */
+/** Accounting for an exchange: reservation, charge, usage record and metrics. */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import { shownModel } from '../../base/log/shown.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { Metrics, ModelSeries } from '../../base/metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../base/money.ts'
-import { BusyError, type Demand, type Quota } from '../../callers/limits/quota.ts'
+import type { Demand } from '../../callers/limits/demand.ts'
+import type { Quota } from '../../callers/limits/quota.ts'
+import { BusyError } from '../../callers/limits/quota-entries.ts'
 import type { ReservationQueue } from '../../callers/limits/reservation-wait.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
@@ -17,32 +19,6 @@ import { type UsageLine, wholeRecord } from '../../storage/spool/usage-line.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
 import { chargedTier, feesBeside, settleReservation } from './charge.ts'
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
-
-export { admitCall, type CallTerms, demandOf, type Meter, unpaidError } from './allowance.ts'
-export {
-  byokFee,
-  type CallFigures,
-  chargedTier,
-  type FailureKind,
-  fixCharge,
-  inputOf,
-  noteImplausible,
-  settle,
-  toResponseUsage,
-} from './charge.ts'
-export { keptName, traceOf } from './client-fields.ts'
-export { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './embeddings.ts'
-export {
-  estimateInput,
-  inputTokensOf,
-  isInputBelow,
-  leastInputTokensOf,
-  mostOutput,
-  quartersIn,
-} from './estimate.ts'
-export { unseenTokens } from './unseen.ts'
-export { TEXT_ESTIMATES, type UsageEstimates } from './usage-check.ts'
-export { VisibleStreams } from './visible-streams.ts'
 
 /**
  * The usage ledger of one serve thread: writes records to its spool, from which the supervisor ships them to the Store.

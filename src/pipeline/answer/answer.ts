@@ -1,5 +1,5 @@
 /**
- * Answer: everything that a client gets in one exchange. Public entry point. It owns the items, event numbers, commit
+ * Answer: everything that a client gets in one exchange. It owns the items, event numbers, commit
  * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink. Hot
  * path.
  *
@@ -11,8 +11,8 @@ import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
 import type { FinishReason, HostedStart } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
-import type { Annotation, OutputItem } from '../../protocol/items.ts'
-import type { Citable } from '../../protocol/parts.ts'
+import type { OutputItem } from '../../protocol/items.ts'
+import type { Annotation, Citable } from '../../protocol/parts.ts'
 import type { DebugFacts, ResponseResource } from '../../protocol/response.ts'
 import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
 import type { DebugNotes } from './debug.ts'
@@ -20,14 +20,6 @@ import { Draft, readerGoesOn } from './draft.ts'
 import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
 import { type Ending, endedResponse, failedResponse } from './response-object.ts'
 import type { Sink } from './sink.ts'
-
-export type { Content } from './assemble.ts'
-export { DebugNotes } from './debug.ts'
-export { type LearnFrame, Relay, type RelayDeps } from './relay.ts'
-export { lessonsFor } from './relay-patterns.ts'
-export { type Ending, echoRequest } from './response-object.ts'
-export type { ExchangeSummary, Outcome, Sink } from './sink.ts'
-export { DocumentSink, FinalSink } from './sink.ts'
 
 /** The source of events, which the answer pauses while its reader is slow. */
 interface AnswerSource {

@@ -5,7 +5,7 @@
 
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
 import type { RequestSignal } from '../../base/signal.ts'
-import type { Finding } from '../../features/guardrails/rules.ts'
+import type { Finding } from '../../features/guardrails/detector.ts'
 import type { Progress, Scanner } from '../../features/guardrails/scanner.ts'
 import { joinedTexts, withCrossing } from '../../features/guardrails/texts/joined-texts.ts'
 import type { RequestText } from '../../features/guardrails/texts/request-texts.ts'

@@ -1,6 +1,6 @@
 /**
  * A caller's guardrails, applied to one exchange: checks the request, restricts its candidates, and scans its reply.
- * Public entry point of this module. Serve threads. Hot path: a caller without guardrails costs one lookup.
+ * Serve threads. Hot path: a caller without guardrails costs one lookup.
  */
 
 import { GatewayError } from '../../base/errors.ts'
@@ -10,8 +10,9 @@ import type { RequestSignal } from '../../base/signal.ts'
 import type { Guardrails } from '../../callers/guardrails.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { PolicyLookup } from '../../exchange/plugin.ts'
+import type { Action, Author, Finding } from '../../features/guardrails/detector.ts'
 import { mergeGuardrails } from '../../features/guardrails/policy.ts'
-import { type Action, type Author, type Finding, redact, strictest } from '../../features/guardrails/rules.ts'
+import { redact, strictest } from '../../features/guardrails/rules.ts'
 import {
   type RequestText,
   textsOf,
@@ -38,8 +39,6 @@ import {
   uncheckedStages,
 } from './report.ts'
 import { type GuardRules, inputRulesOf, type OutputGuardRules, outputRulesOf } from './rules.ts'
-
-export { OutputGuard } from './reply.ts'
 
 /** All guardrails of one caller, merged and compiled. */
 export interface Guardrail {

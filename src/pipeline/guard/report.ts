@@ -3,9 +3,11 @@
  * labels, never the text that matched. Pure, except for the counter.
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
-import type { GuardrailAction, Metrics } from '../../base/metrics/metrics.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { GuardrailAction } from '../../base/metrics/table.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import { type Finding, strictest } from '../../features/guardrails/rules.ts'
+import type { Finding } from '../../features/guardrails/detector.ts'
+import { strictest } from '../../features/guardrails/rules.ts'
 import { BUILTIN_LABELS, INJECTION_SLUG } from '../../protocol/management/guardrails.ts'
 import type { PipelineStage } from '../../protocol/response.ts'
 import type { WindowResult } from './evaluate.ts'

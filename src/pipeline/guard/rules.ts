@@ -4,14 +4,10 @@
  */
 import { createHash } from 'node:crypto'
 import { ScanCost } from '../../features/guardrails/cost.ts'
-import { CONTEXT_CHARS } from '../../features/guardrails/detector.ts'
+import { CONTEXT_CHARS, type RuleSet } from '../../features/guardrails/detector.ts'
 import type { Policy, SourcedRules } from '../../features/guardrails/policy.ts'
-import {
-  compileRules,
-  type FilterField,
-  type RuleSet,
-  type Scanner,
-} from '../../features/guardrails/rules.ts'
+import { compileRules, type FilterField } from '../../features/guardrails/rules.ts'
+import type { Scanner } from '../../features/guardrails/scanner.ts'
 import type { WindowSize } from '../../features/guardrails/window.ts'
 import type { BuiltinSlug } from '../../protocol/management/guardrails.ts'
 import type { AppliedGuardrail, GuardrailScope } from '../../storage/guardrails.ts'

@@ -7,7 +7,7 @@ import type { Candidate } from '../../exchange/exchange.ts'
 import type { Exclusion } from '../../exchange/reasons.ts'
 import type { Endpoint, Model, Provider } from '../../protocol/provider.ts'
 import type { Credential } from '../../providers/credentials/catalog.ts'
-import type { EndpointState } from '../../providers/health/health.ts'
+import type { EndpointState } from '../../providers/health/endpoint-state.ts'
 import { isTiered, tierSlug } from './service-tiers.ts'
 
 export interface RouteCandidate extends Candidate {

@@ -10,8 +10,9 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
-import type { EndpointChoice, Metrics } from '../../base/metrics/metrics.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { Count } from '../../base/metrics/series.ts'
+import type { EndpointChoice } from '../../base/metrics/table.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { Exclusion, RankingNotes } from '../../exchange/reasons.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'

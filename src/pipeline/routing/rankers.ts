@@ -6,15 +6,16 @@
  * A group has the candidates of one model (or of all models, if the caller asks for one order over them) and of one
  * kind: own keys, shared endpoints, or own keys as fallbacks. No ranker moves a candidate out of its group.
  */
+
+import type { Percentiles } from '../../providers/endpoint-figures.ts'
 import {
   BLOCKED,
-  type EndpointHealth,
   type EndpointState,
   FAILING,
-  type Percentiles,
   PROBE_DUE,
   STEADY,
-} from '../../providers/health/health.ts'
+} from '../../providers/health/endpoint-state.ts'
+import type { EndpointHealth } from '../../providers/health/health.ts'
 import { isAskedFor, priceOf, type RouteCandidate } from './candidate.ts'
 import type { SortBy } from './names.ts'
 import type { Preferences, RankTerms } from './rank-input.ts'

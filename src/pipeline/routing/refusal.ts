@@ -1,6 +1,6 @@
 /** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
-import { shownModel } from '../../base/log/log.ts'
+import { shownModel } from '../../base/log/shown.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'

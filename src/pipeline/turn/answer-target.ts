@@ -9,15 +9,11 @@ import type { WholeMessage } from '../../formats/whole-message.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { CompactedBy } from '../../protocol/json/request-notes.ts'
 import { marked, SEALED_BY } from '../../protocol/sealed-content.ts'
-import { inputOf } from '../accounting/account.ts'
-import {
-  type Answer,
-  type Content,
-  type LearnFrame,
-  Relay,
-  type RelayDeps,
-  type Sink,
-} from '../answer/answer.ts'
+import { inputOf } from '../accounting/charge.ts'
+import type { Answer } from '../answer/answer.ts'
+import type { Content } from '../answer/assemble.ts'
+import { type LearnFrame, Relay, type RelayDeps } from '../answer/relay.ts'
+import type { Sink } from '../answer/sink.ts'
 import { type SummarySeal, sealProviderSummary } from '../compaction.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
 import { makerOf } from '../routing/candidate.ts'

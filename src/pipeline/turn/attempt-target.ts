@@ -1,6 +1,8 @@
 /** The contract between an attempt and the receiver of its deltas. Types only. */
 import type { WholeMessage } from '../../formats/whole-message.ts'
-import type { Content, Relay, RelayDeps, Sink } from '../answer/answer.ts'
+import type { Content } from '../answer/assemble.ts'
+import type { Relay, RelayDeps } from '../answer/relay.ts'
+import type { Sink } from '../answer/sink.ts'
 
 /** Receives the deltas of an attempt. */
 export interface AttemptTarget {

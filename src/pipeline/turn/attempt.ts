@@ -20,8 +20,8 @@ import type {
   UpstreamHead,
   UpstreamRequest,
 } from '../../providers/upstream/transport.ts'
-import type { Meter } from '../accounting/account.ts'
-import type { DebugNotes } from '../answer/answer.ts'
+import type { Meter } from '../accounting/allowance.ts'
+import type { DebugNotes } from '../answer/debug.ts'
 import type { AbandonedReplies, AbandonedReply } from './abandoned-replies.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'

@@ -7,7 +7,7 @@ import type { GatewayError } from '../../base/errors.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
 import type { Observation, Observer } from '../../exchange/observer.ts'
 import type { Transport } from '../../providers/upstream/transport.ts'
-import type { Outcome } from '../answer/answer.ts'
+import type { Outcome } from '../answer/sink.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
 
 /** Opens the recording of an exchange, if a capture includes it. */

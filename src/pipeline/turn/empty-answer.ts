@@ -6,7 +6,8 @@ import { type Clock, unixSeconds } from '../../base/clock.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import type { Catalog } from '../../providers/catalog.ts'
-import { echoRequest, type Sink } from '../answer/answer.ts'
+import { echoRequest } from '../answer/response-object.ts'
+import type { Sink } from '../answer/sink.ts'
 import { modelAskedFor } from '../routing/names.ts'
 
 interface EmptyAnswerDeps {

@@ -4,7 +4,7 @@
  * nothing is left.
  */
 import type { Delta } from '../../formats/format.ts'
-import type { Meter } from '../accounting/account.ts'
+import type { Meter } from '../accounting/allowance.ts'
 import type { ReplyFigures } from './reply-figures.ts'
 import type { ReplyReading } from './reply-reading.ts'
 

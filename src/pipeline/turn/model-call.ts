@@ -12,14 +12,10 @@ import type { Usage, WireRequest } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { OutgoingKey } from '../../protocol/provider.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
-import {
-  type CallFigures,
-  noteImplausible,
-  settle,
-  type UsageEstimates,
-  unseenTokens,
-  type VisibleStreams,
-} from '../accounting/account.ts'
+import { type CallFigures, noteImplausible, settle } from '../accounting/charge.ts'
+import { unseenTokens } from '../accounting/unseen.ts'
+import type { UsageEstimates } from '../accounting/usage-check.ts'
+import type { VisibleStreams } from '../accounting/visible-streams.ts'
 import type { RoutedExchange } from '../exchange-stages.ts'
 import type { RouteCandidate } from '../routing/candidate.ts'
 import type { Routing } from '../routing/rank-input.ts'

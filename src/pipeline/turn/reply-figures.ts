@@ -4,8 +4,9 @@
  */
 import type { AttemptRecord, Finish } from '../../exchange/exchange.ts'
 import type { Delta, Usage } from '../../formats/format.ts'
-import { type CallFigures, quartersIn } from '../accounting/account.ts'
-import type { Content } from '../answer/answer.ts'
+import type { CallFigures } from '../accounting/charge.ts'
+import { quartersIn } from '../accounting/estimate.ts'
+import type { Content } from '../answer/assemble.ts'
 import { harmless } from './provider-request.ts'
 
 export class ReplyFigures implements CallFigures {

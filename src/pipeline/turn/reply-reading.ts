@@ -22,7 +22,7 @@ import { AwsEventParser } from '../../providers/upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../../providers/upstream/body.ts'
 import { FRAME_MAX_BYTES, SseParser } from '../../providers/upstream/sse.ts'
 import type { UpstreamHead } from '../../providers/upstream/transport.ts'
-import type { Relay } from '../answer/answer.ts'
+import type { Relay } from '../answer/relay.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { refusalIn } from './provider-failure.ts'
 

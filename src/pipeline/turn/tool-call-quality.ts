@@ -5,7 +5,8 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import { parseJson } from '../../base/json.ts'
-import type { CallFault, Metrics } from '../../base/metrics/metrics.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { CallFault } from '../../base/metrics/table.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { RunningExchange } from '../exchange-stages.ts'

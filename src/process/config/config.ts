@@ -14,9 +14,6 @@ import { withoutFaults } from './remainder.ts'
 import { type Config, SETTINGS, Settings } from './settings.ts'
 import { yamlFault } from './yaml-fault.ts'
 
-export type { Environment } from './environment.ts'
-export type { Config } from './settings.ts'
-
 type Values = Record<string, unknown>
 
 const FileSchema = fileSchema(Settings)

@@ -16,7 +16,7 @@ import { listModels } from '../../providers/upstream/list-models.ts'
 import type { Transport } from '../../providers/upstream/transport.ts'
 import type { CatalogueSource } from '../../storage/catalogue.ts'
 import type { Store } from '../../storage/store.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 /** How a catalogue is made from a configuration; see process/wiring/catalog.ts. */
 export interface CatalogReading {

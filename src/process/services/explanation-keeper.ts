@@ -6,7 +6,7 @@
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { ExplanationStore, NewExplanation } from '../../storage/ledger.ts'
-import { isUnfit } from '../../storage/store.ts'
+import { isUnfit } from '../../storage/store-error.ts'
 
 interface ExplanationKeeperOptions {
   readonly store: { readonly explanations: Pick<ExplanationStore, 'add' | 'prune' | 'pruneBeyond'> }

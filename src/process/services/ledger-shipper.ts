@@ -13,7 +13,8 @@ import {
   spoolRoot,
 } from '../../storage/spool/spool-folder.ts'
 import { parseLines, wholeRecord } from '../../storage/spool/usage-line.ts'
-import { isUnfit, type Store } from '../../storage/store.ts'
+import type { Store } from '../../storage/store.ts'
+import { isUnfit } from '../../storage/store-error.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 
 export interface LedgerShipper {

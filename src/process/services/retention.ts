@@ -6,7 +6,7 @@ import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { Files } from '../../features/files/files.ts'
 import type { Store } from '../../storage/store.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 interface RetentionOptions {
   readonly store: {

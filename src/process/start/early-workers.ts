@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events'
 import { MessageChannel, type MessagePort, SHARE_ENV, Worker } from 'node:worker_threads'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import type { ThreadSettings } from '../threads/thread-loop.ts'
 import { makeCompileCache } from './compile-cache.ts'
 

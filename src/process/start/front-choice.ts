@@ -5,7 +5,7 @@ import { isError } from '../../base/errors.ts'
 import type { Log } from '../../base/log/log.ts'
 import { coresMinusOne } from '../../base/settings/setting.ts'
 import { type FrontName, loadFront } from '../../server/http-libraries.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { StartError } from '../threads/supervised-thread.ts'
 
 /** The configuration, with the front that was chosen. */

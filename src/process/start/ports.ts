@@ -1,7 +1,7 @@
 /** The ports of a gateway: chooses the public one, opens the admin port, and explains why a port is unavailable. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { type AdminServer, startAdmin } from '../threads/admin.ts'
 import { StartError } from '../threads/supervised-thread.ts'
 

@@ -10,7 +10,8 @@ import { loadVaultRing, VaultKeyError, type VaultRing } from '../../providers/cr
 import { readCertificate } from '../../server/certificate.ts'
 import { sqlitePath } from '../../storage/data-folder.ts'
 import { StoreError } from '../../storage/open.ts'
-import type { Config, FoundConfig } from '../config/config.ts'
+import type { FoundConfig } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { StartError } from '../threads/supervised-thread.ts'
 import { configuredParts, importedFile, needsSim } from '../wiring/catalog.ts'
 

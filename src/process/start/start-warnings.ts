@@ -2,12 +2,13 @@
 
 import type { Provider } from '../../protocol/provider.ts'
 import { gapsOf } from '../../providers/address.ts'
-import { type Catalog, keyVariable } from '../../providers/catalog.ts'
+import type { Catalog } from '../../providers/catalog.ts'
 import { readShared, sharedKeyProblem } from '../../providers/credentials/outgoing-key.ts'
+import { keyVariable } from '../../providers/provider-rows.ts'
 import type { ProviderRow } from '../../providers/row-schemas.ts'
 import { proxyUrl } from '../../providers/upstream/egress.ts'
 import { isExposed } from '../../server/certificate.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { discovers, importedFile } from '../wiring/catalog.ts'
 import type { CheckedStart } from './start-failure.ts'
 

@@ -2,7 +2,7 @@
  * The kinds of threads that the supervisor keeps running: how many of each, and the pauses before a dead one is started
  * again. A new kind is one row and its entry file.
  */
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 /** The interval at which a thread reports that its event loop is running. */
 export const PULSE_MS = 1_000

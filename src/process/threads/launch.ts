@@ -12,7 +12,7 @@ import { endUserKey, keyObject, type VaultRing } from '../../providers/credentia
 import type { FrontName } from '../../server/http-libraries.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { isDiskFault } from '../../storage/open.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { BatchWatch } from '../services/batch-watch.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import type { EarlyWorkers } from '../start/early-workers.ts'

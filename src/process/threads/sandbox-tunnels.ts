@@ -5,7 +5,7 @@ import { createAdmits } from '../../features/tools/web/domains.ts'
 import { createProxyOf, proxiesOf } from '../../providers/upstream/egress.ts'
 import { createTunnels } from '../../providers/upstream/pages/checked-tunnel.ts'
 import type { LinkRules } from '../../providers/upstream/pages/fetch-page.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 /** Creates connections for sandboxes. `rules` replace those of the configuration. */
 export function sandboxTunnels(config: Config, clock: Clock, rules: Partial<LinkRules> = {}): OpenTunnel {

@@ -4,7 +4,7 @@ import { createTextSeal } from '../../providers/credentials/sealed-text.ts'
 import type { VaultKey } from '../../providers/credentials/vault-keys.ts'
 import { RedisTranscripts } from '../../storage/transcripts/redis-transcripts.ts'
 import { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 /** Creates the transcripts of this process only. */
 export function createTranscripts({ resume, limits }: Config, clock: Clock): TranscriptStore {

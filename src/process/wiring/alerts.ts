@@ -11,7 +11,7 @@ import type { UsageRecord } from '../../storage/usage.ts'
 import { Outbox } from '../alerts/outbox.ts'
 import { createReceiver, ReceiverError } from '../alerts/receiver.ts'
 import { AlertWatches, type RequestCounts } from '../alerts/watches.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 export interface Alerts {
   /** Takes records that are in the Store. */

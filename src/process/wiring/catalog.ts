@@ -16,7 +16,7 @@ import { ImportError, type KnownModel, readModels } from '../../providers/known-
 import { type PackedCatalogue, packCatalogue } from '../../providers/shared-catalogue.ts'
 import { hasList } from '../../providers/upstream/list-models.ts'
 import { readTls } from '../../providers/upstream/tls-files.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import type { CatalogFacts, CatalogReading } from '../services/catalogue-keeper.ts'
 
 /** Builds the configured catalogue. @throws ConfigError with all faults */

@@ -1,13 +1,15 @@
 /** Builds the console from main-thread services and the supervisor's state. Main thread. */
 
-import { Console, type DecisionCount, type ProcessFacts } from '../../apps/console/console.ts'
+import { Console } from '../../apps/console/console.ts'
+import type { ProcessFacts } from '../../apps/console/view.ts'
+import type { DecisionCount } from '../../apps/console/views.ts'
 import { systemClock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import type { Store } from '../../storage/store.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { CatalogueHolder } from '../services/live-catalogue.ts'
 import type { StoreWatch } from '../services/store-watch.ts'
 import type { Scraper } from '../threads/process-metrics.ts'

@@ -5,7 +5,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { dataFolder } from '../../storage/data-folder.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { createDestination } from '../exports/destination.ts'
 import { UsageExport } from '../exports/usage-export.ts'
 

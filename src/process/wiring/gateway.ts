@@ -24,14 +24,9 @@ import { createFusionModels } from '../../features/tools/fusion/models.ts'
 import { McpLibrary } from '../../features/tools/mcp/library.ts'
 import { createTools } from '../../features/tools/table.ts'
 import { FORMATS } from '../../formats/table.ts'
-import {
-  createLedger,
-  inputTokensOf,
-  isInputBelow,
-  type Ledger,
-  leastInputTokensOf,
-  VisibleStreams,
-} from '../../pipeline/accounting/account.ts'
+import { createLedger, type Ledger } from '../../pipeline/accounting/account.ts'
+import { inputTokensOf, isInputBelow, leastInputTokensOf } from '../../pipeline/accounting/estimate.ts'
+import { VisibleStreams } from '../../pipeline/accounting/visible-streams.ts'
 import { createGuard, type Guard } from '../../pipeline/guard/guard.ts'
 import { createAskAs, type SharedDeps } from '../../pipeline/inner-call.ts'
 import { KeyCheck } from '../../pipeline/key-check.ts'
@@ -65,7 +60,7 @@ import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { createPins } from '../../storage/session-affinity/session-affinity.ts'
 import { openSpool } from '../../storage/spool/spool.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../../storage/store.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import type { CatalogueHolder } from '../services/live-catalogue.ts'
 import { sandboxTunnels } from '../threads/sandbox-tunnels.ts'
 import { withSimPages } from '../threads/sim-pages.ts'

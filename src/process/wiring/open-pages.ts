@@ -1,7 +1,7 @@
 /** Pages of the admin port that are open to everybody with access to it: the reference and the guide. Main thread. */
 import type { JsonSchema } from '../../api/openapi/json-schema.ts'
 import { Reference, readerUrl } from '../../api/openapi/reference/reference.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 import { reachable } from '../start/ports.ts'
 import { Guide } from './guide.ts'
 

@@ -6,7 +6,7 @@ import { accessService, type ServiceAccessDeps } from '../../batches/services/se
 import type { ServiceRunnerDeps } from '../../batches/services/service-runner.ts'
 import { createTransports, proxiesOf } from '../../providers/upstream/egress.ts'
 import type { Transport } from '../../providers/upstream/transport.ts'
-import type { Config } from '../config/config.ts'
+import type { Config } from '../config/settings.ts'
 
 export interface Services {
   readonly access: ServiceRunnerDeps['access']

@@ -7,8 +7,9 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { type GatewayTool, serverToolName, settingsRefusal } from '../gateway-tools.ts'
-import type { AssistantPart, InputItem } from '../items.ts'
+import type { InputItem } from '../items.ts'
 import { ROUTER_PATTERNS_TOTAL_MAX_CHARS, SERVER_TOOLS_MAX, TOOL_STEPS_MAX } from '../limits.ts'
+import type { AssistantPart } from '../parts.ts'
 import type { PluginSettings } from '../plugins.ts'
 import { ResponsesRequest } from '../request.ts'
 import { routerSlug } from '../routers.ts'

@@ -6,8 +6,8 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
+import type { DeclaredRegion } from '../../protocol/management/byok.ts'
 import type { Endpoint, OutgoingKey, Provider } from '../../protocol/provider.ts'
-import type { DeclaredRegion } from '../../storage/store.ts'
 import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../address.ts'
 import { API_OF_FORMAT } from '../format-apis.ts'
 import type { Credential } from './catalog.ts'

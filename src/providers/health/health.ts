@@ -1,21 +1,17 @@
 /**
  * Endpoint health in one thread: which endpoints may be used now, and how fast they are. Attempts report their
- * outcomes; notes carry these to the other threads and instances. Public entry point of this module. Hot path.
+ * outcomes; notes carry these to the other threads and instances. Hot path.
  */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../base/clock.ts'
-import type { BreakerChange, Metrics } from '../../base/metrics/metrics.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { BreakerChange } from '../../base/metrics/table.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { EndpointFigures } from '../endpoint-figures.ts'
 import type { HealthCaller } from './caller-states.ts'
 import type { BreakerScope } from './endpoint-breakers.ts'
 import { BLOCKED, EndpointState, PROBE_DUE, type Standing } from './endpoint-state.ts'
 import type { HealthNote } from './notes.ts'
-
-export type { HealthCaller } from './caller-states.ts'
-export { BLOCKED, type EndpointState, FAILING, PROBE_DUE, SHAKY, STEADY } from './endpoint-state.ts'
-export type { HealthNote } from './notes.ts'
-export type { Percentiles } from './recent-values.ts'
 
 /** The verdict of an attempt on its endpoint. `none`: there is none, for example because the client has left. */
 export type EndpointVerdict = 'ok' | 'failed' | 'limited' | 'none'

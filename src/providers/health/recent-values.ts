@@ -2,8 +2,6 @@
 import { LogCollapsingLowestDenseDDSketch as Sketch } from '@datadog/sketches-js'
 import type { Percentiles } from '../endpoint-figures.ts'
 
-export type { Percentiles } from '../endpoint-figures.ts'
-
 const SLOT_MS = 60_000
 const SLOTS = 5
 /** A percentile is accurate to 2 %, from a millisecond to the ten minutes of a request, in about 350 bins. */

@@ -8,8 +8,6 @@ import { scrub } from '../../base/scrub.ts'
 import { NO_MESSAGE, providerFailure } from '../../formats/failure.ts'
 import type { Format } from '../../formats/format.ts'
 
-export { holdsSecret } from '../../base/scrub.ts'
-
 /** An error reply of a provider. */
 export interface Refusal {
   readonly format: Pick<Format, 'failure'>

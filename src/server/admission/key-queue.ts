@@ -5,7 +5,8 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
 import { type EndUserShare, FairQueue, type QueueEntry } from '../../base/fairness/fair-queue.ts'
-import type { Metrics, QueueOutcome } from '../../base/metrics/metrics.ts'
+import type { Metrics } from '../../base/metrics/metrics.ts'
+import type { QueueOutcome } from '../../base/metrics/table.ts'
 
 export interface QueueLimits {
   /** Open requests that a key may have, including streams. */

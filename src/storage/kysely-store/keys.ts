@@ -1,7 +1,7 @@
 /** API keys in the database. */
 import type { Kysely, Selectable, Transaction } from 'kysely'
-import { KEY } from '../../protocol/management/keys.ts'
-import { ConflictError, type KeyAdministration, type KeyRecord, type KeyStore } from '../store.ts'
+import { KEY, type KeyRecord } from '../../protocol/management/keys.ts'
+import { ConflictError, type KeyAdministration, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
 import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 

@@ -1,15 +1,14 @@
 /** Workspaces and registered end users in the database. */
 import type { Kysely, Selectable } from 'kysely'
-import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
+import {
+  END_USER,
+  type EndUserRecord,
+  WORKSPACE,
+  type WorkspaceRecord,
+} from '../../protocol/management/management.ts'
 import type { Engine } from '../engine.ts'
 import { defaultGuardrail } from '../guardrails.ts'
-import {
-  ConflictError,
-  type EndUserRecord,
-  type EndUserStore,
-  type WorkspaceRecord,
-  type WorkspaceStore,
-} from '../store.ts'
+import { ConflictError, type EndUserStore, type WorkspaceStore } from '../store.ts'
 import type { EndUsersTable, Tables, WorkspacesTable } from '../tables.ts'
 import { credentialPlace, wipeCredentials } from './credentials.ts'
 import { removeFilesOf } from './files.ts'

@@ -7,7 +7,7 @@ import { type Dialect, Kysely, type QueryExecutorProvider } from 'kysely'
 import { type Migration, Migrator } from 'kysely/migration'
 import { isError } from '../../base/errors.ts'
 import type { Serialize } from '../engine.ts'
-import { StoreError } from '../store.ts'
+import { StoreError } from '../store-error.ts'
 import { schema as firstSchema } from './schema.ts'
 import { upgradeUnreleased } from './upgrade.ts'
 

@@ -1,7 +1,7 @@
 /** Upgrade from the versions before the first release, whose schema came from 33 migrations, to the first migration. */
 import { sql, type Transaction } from 'kysely'
 import { systemClock } from '../../base/clock.ts'
-import { StoreError } from '../store.ts'
+import { StoreError } from '../store-error.ts'
 
 /** The migrations of the versions from 54b545f9 to the last one before the first release, in their order. */
 const NAMES = [

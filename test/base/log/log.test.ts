@@ -11,9 +11,8 @@ import {
   createLog,
   createTerminalLog,
   type ExchangeLine,
-  shownModel,
-  shownPath,
 } from '../../../src/base/log/log.ts'
+import { shownModel, shownPath } from '../../../src/base/log/shown.ts'
 import { EXCHANGE_LINE as LINE } from '../../support/exchange-line.ts'
 import { eventually } from '../../support/stream-probe.ts'
 import { tempFolder } from '../../support/temp-folder.ts'

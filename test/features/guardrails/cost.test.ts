@@ -1,7 +1,8 @@
 /** What is looked at on the thread that asks holds up nobody, whatever the rules and the texts are. */
 import t from 'tap'
 import { INLINE_MAX_FOUND, ScanCost } from '../../../src/features/guardrails/cost.ts'
-import { compileRules, type RuleSet } from '../../../src/features/guardrails/rules.ts'
+import type { RuleSet } from '../../../src/features/guardrails/detector.ts'
+import { compileRules } from '../../../src/features/guardrails/rules.ts'
 import { FILTERS_MAX_ITEMS } from '../../../src/protocol/limits.ts'
 import { bestCpuMs } from '../../support/cpu-time.ts'
 import { ALL_SLUGS, rulesOf } from '../../support/guardrail-texts.ts'

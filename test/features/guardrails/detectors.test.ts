@@ -2,17 +2,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ScanCost } from '../../../src/features/guardrails/cost.ts'
+import type { Action, Finding, RuleSet } from '../../../src/features/guardrails/detector.ts'
 import { fold, foldedPlace, originalPlace } from '../../../src/features/guardrails/detectors/evasions.ts'
 import { INJECTION_PATTERNS } from '../../../src/features/guardrails/detectors/injection-patterns.ts'
 import { passesLuhn } from '../../../src/features/guardrails/detectors/numbers.ts'
-import {
-  type Action,
-  compileRules,
-  type Finding,
-  type RuleSet,
-  redact,
-  strictest,
-} from '../../../src/features/guardrails/rules.ts'
+import { compileRules, redact, strictest } from '../../../src/features/guardrails/rules.ts'
 import { BUILTIN_LABELS } from '../../../src/protocol/management/guardrails.ts'
 import { ALL_SLUGS, rulesOf, SECRETS_IN_TEXT } from '../../support/guardrail-texts.ts'
 

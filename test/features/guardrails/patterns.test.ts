@@ -1,12 +1,8 @@
 import { RE2JS } from 're2js'
 import t from 'tap'
 import { patternProblem } from '../../../src/features/guardrails/custom.ts'
-import {
-  type CustomRule,
-  compileRules,
-  InvalidPattern,
-  redact,
-} from '../../../src/features/guardrails/rules.ts'
+import type { CustomRule } from '../../../src/features/guardrails/detector.ts'
+import { compileRules, InvalidPattern, redact } from '../../../src/features/guardrails/rules.ts'
 import { bestCpuMs, cpuMs } from '../../support/cpu-time.ts'
 
 const rules = (...patterns: readonly (string | CustomRule)[]) => ({

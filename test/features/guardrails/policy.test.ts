@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { type Action, type Author, isStricter } from '../../../src/features/guardrails/detector.ts'
 import {
   type Applied,
   mergeGuardrails,
@@ -7,14 +8,7 @@ import {
   SCOPES,
   ZDR_GROUPS,
 } from '../../../src/features/guardrails/policy.ts'
-import {
-  type Action,
-  type Author,
-  compileRules,
-  isStricter,
-  redact,
-  strictest,
-} from '../../../src/features/guardrails/rules.ts'
+import { compileRules, redact, strictest } from '../../../src/features/guardrails/rules.ts'
 import { NO_RULES } from '../../../src/protocol/management/guardrails.ts'
 import { search } from '../../support/property.ts'
 

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { compileRules, type RuleSet, redact, strictest } from '../../../src/features/guardrails/rules.ts'
+import type { RuleSet } from '../../../src/features/guardrails/detector.ts'
+import { compileRules, redact, strictest } from '../../../src/features/guardrails/rules.ts'
 import { TextWindow, type WindowSize } from '../../../src/features/guardrails/window.ts'
 import { ALL_SLUGS, filler, rulesOf, SECRETS_IN_TEXT } from '../../support/guardrail-texts.ts'
 import { search } from '../../support/property.ts'

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { extractMessage, rejectedItems } from '../../../src/features/plugins/alignment-message.ts'
-import type { Annotation, OutputItem } from '../../../src/protocol/items.ts'
+import type { OutputItem } from '../../../src/protocol/items.ts'
+import type { Annotation } from '../../../src/protocol/parts.ts'
 
 const message = (...texts: string[]): OutputItem => ({
   type: 'message',

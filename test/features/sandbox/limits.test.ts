@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer, get } from 'node:http'
 import t from 'tap'
-import type { Code } from '../../../src/features/sandbox/sandbox.ts'
+import type { Code } from '../../../src/features/sandbox/engine.ts'
 import { listening } from '../../support/listening.ts'
 import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from '../../support/sandbox.ts'
 import { share } from '../../support/share.ts'

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { Usage } from '../../../src/formats/format.ts'
-import { settle } from '../../../src/pipeline/accounting/account.ts'
+import { settle } from '../../../src/pipeline/accounting/charge.ts'
 import { EMBEDDING_ESTIMATES } from '../../../src/pipeline/accounting/embeddings.ts'
 import { plausibleUsage } from '../../../src/pipeline/accounting/usage-check.ts'
 import { FinalSink, type Sink } from '../../../src/pipeline/answer/sink.ts'

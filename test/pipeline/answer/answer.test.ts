@@ -1,9 +1,9 @@
 /** The commit point, numbers and turns of an answer; items and their events are in assemble.test.ts. */
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { Answer, type Ending } from '../../../src/pipeline/answer/answer.ts'
+import { Answer } from '../../../src/pipeline/answer/answer.ts'
 import { Draft } from '../../../src/pipeline/answer/draft.ts'
-import { echoRequest } from '../../../src/pipeline/answer/response-object.ts'
+import { type Ending, echoRequest } from '../../../src/pipeline/answer/response-object.ts'
 import type { Sink } from '../../../src/pipeline/answer/sink.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { inputTokensOf, isInputBelow, leastInputTokensOf } from '../../../src/pipeline/accounting/account.ts'
+import { inputTokensOf, isInputBelow, leastInputTokensOf } from '../../../src/pipeline/accounting/estimate.ts'
 import { createCatalog } from '../../../src/providers/catalog.ts'
 import { NO_CREDENTIALS } from '../../../src/providers/credentials/catalog.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'

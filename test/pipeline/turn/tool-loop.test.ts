@@ -1,6 +1,6 @@
 /** The turns of one answer: the model is asked until it has nothing more to run. */
 import t from 'tap'
-import { FinalSink } from '../../../src/pipeline/answer/answer.ts'
+import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
 import { startAsking } from '../../support/asking-gateway.ts'
 import type { ScriptedReply } from '../../support/scripted-provider.ts'
 

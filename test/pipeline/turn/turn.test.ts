@@ -1,6 +1,6 @@
 /** One model call of an answer: who is asked first, and what the answer takes of the reply. */
 import t from 'tap'
-import { FinalSink } from '../../../src/pipeline/answer/answer.ts'
+import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
 import { startAsking } from '../../support/asking-gateway.ts'
 import type { ScriptedReply } from '../../support/scripted-provider.ts'
 

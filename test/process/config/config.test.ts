@@ -5,12 +5,8 @@ import t from 'tap'
 import { parse } from 'yaml'
 import { ConfigError } from '../../../src/base/settings/check.ts'
 import { sandboxEngine } from '../../../src/base/settings/setting.ts'
-import {
-  type Environment,
-  findConfig,
-  forgetSecrets,
-  loadConfig,
-} from '../../../src/process/config/config.ts'
+import { findConfig, forgetSecrets, loadConfig } from '../../../src/process/config/config.ts'
+import type { Environment } from '../../../src/process/config/environment.ts'
 import { SETTINGS, Settings } from '../../../src/process/config/settings.ts'
 import { tempFolder } from '../../support/temp-folder.ts'
 

@@ -3,7 +3,8 @@ import t, { type Test } from 'tap'
 import { createSim } from '../../../src/apps/simulator/simulator.ts'
 import type { SimTold } from '../../../src/apps/simulator/speak-models.ts'
 import { systemClock } from '../../../src/base/clock.ts'
-import { type Config, loadConfig } from '../../../src/process/config/config.ts'
+import { loadConfig } from '../../../src/process/config/config.ts'
+import type { Config } from '../../../src/process/config/settings.ts'
 import {
   CatalogueKeeper,
   IMPORT_SOURCE,

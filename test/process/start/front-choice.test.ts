@@ -1,6 +1,7 @@
 import t from 'tap'
 import { coresMinusOne } from '../../../src/base/settings/setting.ts'
-import { type Config, loadConfig } from '../../../src/process/config/config.ts'
+import { loadConfig } from '../../../src/process/config/config.ts'
+import type { Config } from '../../../src/process/config/settings.ts'
 import { chooseFront } from '../../../src/process/start/front-choice.ts'
 
 const DEFAULTS = loadConfig([], {})

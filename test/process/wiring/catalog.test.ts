@@ -1,6 +1,7 @@
 /** The simulated provider beside configured ones, and keys of providers from the environment. */
 import t, { type Test } from 'tap'
-import { type Environment, findConfig, loadConfig } from '../../../src/process/config/config.ts'
+import { findConfig, loadConfig } from '../../../src/process/config/config.ts'
+import type { Environment } from '../../../src/process/config/environment.ts'
 import { buildCatalog, listsSim, needsSim } from '../../../src/process/wiring/catalog.ts'
 
 const ACME = { slug: 'acme', format: 'openai-chat', baseUrl: 'http://acme.test' }

@@ -2,7 +2,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { CREDENTIAL_EVICTIONS, createMetrics, type Metrics } from '../../../src/base/metrics/metrics.ts'
+import { createMetrics, type Metrics } from '../../../src/base/metrics/metrics.ts'
+import { CREDENTIAL_EVICTIONS } from '../../../src/base/metrics/table.ts'
 import {
   type CredentialRef,
   OpenedKeys,

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { CallWindow } from '../../../src/providers/health/failure-windows.ts'
-import { EndpointHealth, type HealthNote } from '../../../src/providers/health/health.ts'
+import { EndpointHealth } from '../../../src/providers/health/health.ts'
+import type { HealthNote } from '../../../src/providers/health/notes.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

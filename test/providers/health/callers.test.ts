@@ -1,12 +1,8 @@
 /** Health by key: the failures of one key are its own; those of two keys, or of the only one, are the endpoint's. */
 import t from 'tap'
-import {
-  BLOCKED,
-  EndpointHealth,
-  type HealthCaller,
-  PROBE_DUE,
-  STEADY,
-} from '../../../src/providers/health/health.ts'
+import type { HealthCaller } from '../../../src/providers/health/caller-states.ts'
+import { BLOCKED, PROBE_DUE, STEADY } from '../../../src/providers/health/endpoint-state.ts'
+import { EndpointHealth } from '../../../src/providers/health/health.ts'
 import { readNotes } from '../../../src/providers/health/notes.ts'
 import { SharedHealth } from '../../../src/providers/health/shared-health.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'

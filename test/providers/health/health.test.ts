@@ -1,15 +1,8 @@
 import t from 'tap'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import {
-  BLOCKED,
-  EndpointHealth,
-  FAILING,
-  type HealthNote,
-  PROBE_DUE,
-  SHAKY,
-  STEADY,
-} from '../../../src/providers/health/health.ts'
-import { readNotes } from '../../../src/providers/health/notes.ts'
+import { BLOCKED, FAILING, PROBE_DUE, SHAKY, STEADY } from '../../../src/providers/health/endpoint-state.ts'
+import { EndpointHealth } from '../../../src/providers/health/health.ts'
+import { type HealthNote, readNotes } from '../../../src/providers/health/notes.ts'
 import { SharedHealth } from '../../../src/providers/health/shared-health.ts'
 import { scriptedEndpoint } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -1,7 +1,6 @@
 /** Providers and links behind real forward proxies, with and without a password. */
 import { createServer } from 'node:http'
-import type { Socket } from 'node:net'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import tap, { type Test } from 'tap'
 import { systemClock } from '../../../src/base/clock.ts'
 import { createPageFetcher } from '../../../src/providers/upstream/pages/fetch-page.ts'

@@ -3,7 +3,7 @@
  * and avoids letters and colours that the terminal does not show. Pure, except for `ProgressBar`.
  */
 import { styleText } from 'node:util'
-import type { Environment } from '../../../process/config/config.ts'
+import type { Environment } from '../../../process/config/environment.ts'
 
 /** A text beside the bar. In a narrow terminal those of the highest rank go first. */
 export interface BarPart {

@@ -2,7 +2,7 @@
 import { chmodSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { FirstKeys } from '../../../callers/bootstrap.ts'
-import type { Config } from '../../../process/config/config.ts'
+import type { Config } from '../../../process/config/settings.ts'
 import type { Catalog } from '../../../providers/catalog.ts'
 import { makeFolder, sqlitePath } from '../../../storage/data-folder.ts'
 

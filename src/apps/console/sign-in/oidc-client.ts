@@ -7,10 +7,10 @@ import type { ClientAuth, Configuration, CustomFetch, IDToken } from 'openid-cli
 import type { Dispatcher } from 'undici'
 import { systemCode } from '../../../base/errors.ts'
 import { KEY_ROLES } from '../../../callers/key-roles.ts'
+import type { KeyRole } from '../../../protocol/management/keys.ts'
 import { ReadTurns } from '../../../providers/upstream/read-turns.ts'
 import { requestWithin } from '../../../providers/upstream/undici/request.ts'
 import { undici } from '../../../providers/upstream/undici/undici.ts'
-import type { KeyRole } from '../../../storage/store.ts'
 
 /** `console.oidc` of the configuration. */
 export interface OidcSettings {

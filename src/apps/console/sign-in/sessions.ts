@@ -10,8 +10,9 @@ import { type Clock, isoInstant } from '../../../base/clock.ts'
 import { GatewayError } from '../../../base/errors.ts'
 import { createKey, hashKey } from '../../../callers/api-key.ts'
 import { RECORD_NAME_MAX_CHARS } from '../../../protocol/limits.ts'
+import type { KeyRecord } from '../../../protocol/management/keys.ts'
 import type { InvalidationBus } from '../../../storage/invalidation/bus.ts'
-import type { KeyRecord, Store } from '../../../storage/store.ts'
+import type { Store } from '../../../storage/store.ts'
 import type { SignedInIdentity } from './oidc-client.ts'
 
 interface SessionsDeps {

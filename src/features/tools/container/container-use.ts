@@ -8,19 +8,11 @@ import { isFileId } from '../../../base/ids.ts'
 import { recordOrEmpty, texts } from '../../../base/json.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
 import type { FunctionDeclaration, RequestedTool, ToolEntry } from '../../../exchange/server-tool.ts'
-import type { Annotation } from '../../../protocol/items.ts'
+import type { Annotation } from '../../../protocol/parts.ts'
 import type { FileRecord } from '../../../storage/files.ts'
 import type { Files } from '../../files/files.ts'
-import {
-  type Code,
-  type Container,
-  type ContainerFile,
-  type ContainerOwner,
-  type ContainerTerms,
-  DATA_FOLDER,
-  type RunReply,
-  type Sandbox,
-} from '../../sandbox/sandbox.ts'
+import { type Code, type ContainerFile, DATA_FOLDER } from '../../sandbox/engine.ts'
+import type { Container, ContainerOwner, ContainerTerms, RunReply, Sandbox } from '../../sandbox/sandbox.ts'
 import type { SandboxSettings } from '../../sandbox/settings.ts'
 import { placeOf } from '../stored-texts.ts'
 import { domainsRefusal } from '../web/domains.ts'

@@ -18,7 +18,7 @@ import type {
 } from '../../../exchange/server-tool.ts'
 import { DIALECT_ABILITIES } from '../../../protocol/dialect-abilities.ts'
 import { objectSchema } from '../../../protocol/json/object-schema.ts'
-import type { RunOutput } from '../../sandbox/sandbox.ts'
+import type { RunOutput } from '../../sandbox/engine.ts'
 import {
   BAD_COMMANDS,
   boundsOf,

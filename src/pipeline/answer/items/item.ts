@@ -5,7 +5,8 @@
 import { GatewayError, INTERNAL_MESSAGE } from '../../../base/errors.ts'
 import type { HostedStart } from '../../../formats/format.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
-import type { Annotation, Logprob, OutputItem } from '../../../protocol/items.ts'
+import type { OutputItem } from '../../../protocol/items.ts'
+import type { Annotation, Logprob } from '../../../protocol/parts.ts'
 import type { CitableResults } from './citations.ts'
 
 /** Takes an event whose `sequence_number` is still 0, because only the assembler assigns numbers. */

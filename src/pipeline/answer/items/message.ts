@@ -3,7 +3,8 @@
 import { shortList } from '../../../base/lists.ts'
 import { LongText } from '../../../formats/long-text.ts'
 import type { OutputTextDeltaEvent } from '../../../protocol/events.ts'
-import type { Annotation, Logprob, MessageItem, OutputItem } from '../../../protocol/items.ts'
+import type { MessageItem, OutputItem } from '../../../protocol/items.ts'
+import type { Annotation, Logprob } from '../../../protocol/parts.ts'
 import { type CitableResults, CitationScanner } from './citations.ts'
 import { type ClosingFields, type ClosingStatus, type EmitEvent, ItemBuilder } from './item.ts'
 

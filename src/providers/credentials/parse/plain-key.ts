@@ -1,5 +1,5 @@
 /** Keys that are a single string, alone or in JSON with the region or host that they belong to. Pure. */
-import type { DeclaredRegion } from '../../../storage/store.ts'
+import type { DeclaredRegion } from '../../../protocol/management/byok.ts'
 import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 
 export interface PlainKey {

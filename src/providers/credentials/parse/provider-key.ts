@@ -2,8 +2,9 @@
  * Parses the provider key that an organization stores, in the formats of its provider, and makes the label shown to
  * people. Pure. Errors name the documented field and never repeat the key.
  */
+
+import type { DeclaredRegion } from '../../../protocol/management/byok.ts'
 import type { KeyForm } from '../../../protocol/provider.ts'
-import type { DeclaredRegion } from '../../../storage/store.ts'
 import { keyFormOf } from '../../table.ts'
 import { type AwsKey, type AwsWorkspaceKey, parseAwsKey, parseClaudeOnAwsKey } from './aws-key.ts'
 import { type AzureKey, parseAzureKey } from './azure-key.ts'

@@ -1,7 +1,6 @@
 /** Reading and deleting batches. */
 import type { Kysely } from 'kysely'
-import type { BatchStatus } from '../../../protocol/management/batches.ts'
-import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
+import { type BatchStatus, TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
 import type { BatchReading, StoredResult } from '../../batches.ts'
 import type { Tables } from '../../tables.ts'
 import { COUNTED, firstOf } from '../rows.ts'
