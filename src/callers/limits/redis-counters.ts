@@ -399,7 +399,8 @@ export class RedisCounters implements Counters {
     if (code >= 0) return { exceeded: code === 0 ? null : code - 1, rooms }
     if (tries === 0) {
       const exceeded = entries.findIndex(({ amount, origin }) => amount > 0 && origin !== null)
-      return exceeded === -1 ? this.#takeLocally(entries) : { exceeded, rooms }
+      // An amount of zero fits everywhere.
+      return exceeded === -1 ? local.take(entries) : { exceeded, rooms }
     }
     if (code === AWAITED) await new Promise<void>(resolve => clock.after(ASK_AGAIN_MS, resolve))
     else if (code === ENTER_FIRST) await this.#enter().catch(() => undefined)
