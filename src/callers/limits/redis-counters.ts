@@ -246,6 +246,8 @@ const BEAT_MAX_MS = 1_000
 const AFTER_END_MS = 60_000
 /** Older spending is in the ledger. */
 const RECENT_MS = 60_000
+/** Requests read the ledger too, and the Store has four connections. */
+const READS_AT_ONCE = 3
 /** A reply may end while the ledger is read. */
 const TRIES = 3
 /**
@@ -437,7 +439,9 @@ export class RedisCounters implements Counters {
 
   async #catchUpNow(): Promise<void> {
     while (this.#behind.size > 0) {
-      await Promise.all([...this.#behind.values()].map(entry => this.#align(entry)))
+      const left = [...this.#behind.values()]
+      while (left.length > 0)
+        await Promise.all(left.splice(0, READS_AT_ONCE).map(entry => this.#align(entry)))
       await this.#beat()
     }
   }

@@ -438,6 +438,8 @@ async function twoWithReservations(t: Test) {
   t.ok(await eventually(acquainted, PATIENCE_MS))
   await beat(0)
   await beat(1)
+  // Answers come in order: no heartbeat is on its way any more.
+  for (const each of [one, two]) t.equal(await each.take([money(0, 100)]), null)
   return { redis, books, ledgers, unshipped, clocks, one, two, first, second, beat, ask }
 }
 
@@ -646,6 +648,28 @@ t.test('a second loss on the way back makes nobody keep to a share', WITH_REDIS,
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
   two.give(second, [0])
   t.ok(await fits(clocks[0], one, 50))
+})
+
+t.test('after a loss the ledger is read for a few counters at a time', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const books = newBooks(10)
+  const clock = new TestClock()
+  const one = instance(t, redis, books, { clock, aliveMs: ALIVE_MS })
+  t.ok(await ready(one))
+  const entries = Array.from({ length: 20 }, (_, at) => money(1, 100, `usd/${at}`))
+  for (const entry of entries) t.equal(await one.take([entry]), null)
+  const ask = await operator(t, redis)
+  await ask('FLUSHALL')
+  const before = books.reads
+  const gate = gated(books)
+  clock.advance(1_000)
+  t.ok(await gate.begun())
+  await turns(100)
+  t.equal(books.reads - before, 3, 'so that requests find a connection')
+  gate.open()
+  t.ok(await eventually(async () => Number(await ask('EXISTS', 'test:awaited-until')) === 0, PATIENCE_MS))
+  for (const entry of entries) t.equal(await waitFor(clock, one.take([entry])), null)
 })
 
 t.test('Redis restarts empty: both write again what they have reserved', WITH_REDIS, async t => {
