@@ -34,6 +34,8 @@ const DAY_MS = 86_400_000
 const PIECE_TOKENS = 4
 /** How often is looked for an answer that comes at once, for any, and for what another node gives back. */
 const QUICK_TRIES = 50
+/** After so many the machine is busy with something else, and gets more time. */
+const SLOW_TRIES = 1_000
 const STUCK_TRIES = 3_000
 const LATE_TRIES = 1_000
 /** At most so long after a loss a node finds out. */
@@ -441,7 +443,8 @@ class Walker {
         continue
       }
       // Redis and the database need the processor too.
-      if (tries % 10 === 0) await pause(1)
+      if (tries > SLOW_TRIES) await pause(10)
+      else if (tries % 10 === 0) await pause(1)
       else await turns(5)
       this.#fleet.clock.advance(50)
     }
