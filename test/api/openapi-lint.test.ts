@@ -1,4 +1,4 @@
-/** A linter of OpenAPI documents finds nothing in the one that a running gateway serves; see redocly.yaml. */
+/** A linter of OpenAPI documents finds nothing in the one that a running gateway serves; see redocly.yaml beside it. */
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const LINTER = join(ROOT, 'node_modules/@redocly/cli/bin/cli.js')
-const CONFIG = join(ROOT, 'redocly.yaml')
+const CONFIG = join(import.meta.dirname, 'redocly.yaml')
 /** Runs in the linter first: whatever it would connect to is told, and fails. */
 const NO_NETWORK = `
 import { Socket } from 'node:net'

@@ -17,13 +17,14 @@ import {
   wholeNumber,
 } from '../../base/json.ts'
 import { oneMore, tidyMessage } from '../failure.ts'
+import { finishReason } from '../finish-reasons.ts'
 import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { nameIn } from '../withheld.ts'
 import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'
-import { finishReason, serviceTierOf, UsageCount } from './usage.ts'
+import { serviceTierOf, UsageCount } from './usage.ts'
 
 export class MessageDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
@@ -227,7 +228,7 @@ export class MessageDecoder implements Decoder {
     if (native === 'refusal') this.#refuse()
     this.#output.endMessage()
     this.#finished = true
-    const reason = finishReason(native)
+    const reason = finishReason('messages', native)
     this.#emit({
       kind: 'finish',
       reason,

@@ -1,5 +1,5 @@
 /**
- * Token counts, finish reason and service tier of a Messages reply in the gateway's vocabulary. Pure. Hot path.
+ * Token counts and service tier of a Messages reply in the gateway's vocabulary. Pure. Hot path.
  *
  * Counts are cumulative: a field of a later event replaces the earlier value, and a missing field keeps it.
  * `input_tokens` excludes cache reads and writes, so this file adds them. The totals exclude a compaction, which is a
@@ -7,25 +7,7 @@
  * iterations of other models (an advisor, a declined fallback), because their prices are unknown.
  */
 import { count, type Json, listOrEmpty, record, textOrEmpty } from '../../base/json.ts'
-import type { FinishReason, Usage } from '../format.ts'
-
-/**
- * Any other word is `other`. One of these is `pause_turn`: the provider paused a long run of its own tools, and the
- * caller continues it by sending the reply back.
- */
-export const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
-  ['end_turn', 'stop'],
-  ['stop_sequence', 'stop'],
-  ['tool_use', 'tool_calls'],
-  ['max_tokens', 'length'],
-  ['model_context_window_exceeded', 'length'],
-  ['refusal', 'content_filter'],
-])
-
-/** The gateway's finish reason for Anthropic's stop reason. */
-export function finishReason(native: string): FinishReason {
-  return FINISH.get(native) ?? 'other'
-}
+import type { Usage } from '../format.ts'
 
 const TIERS: ReadonlyMap<string, string> = new Map([
   ['standard', 'default'],

@@ -19,12 +19,13 @@ import {
 import type { Endpoint } from '../../protocol/provider.ts'
 import { Output } from '../anthropic-messages/blocks.ts'
 import { oneMore } from '../failure.ts'
+import { finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
 import { nameIn } from '../withheld.ts'
 import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'
-import { finishReason, serviceTierOf, usageOf } from './usage.ts'
+import { serviceTierOf, usageOf } from './usage.ts'
 
 /** The item of an open block; a text has no item of its own. */
 interface Block {
@@ -271,7 +272,7 @@ export class ConverseDecoder implements Decoder {
     if (native === null) return
     this.#start()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
-    const reason = finishReason(native)
+    const reason = finishReason('converse', native)
     if (reason === 'content_filter' && !this.#output.said) {
       throw new GatewayError('content_policy_violation', 'The provider blocked the request', {
         metadata: { provider_code: native },

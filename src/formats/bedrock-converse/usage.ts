@@ -1,22 +1,10 @@
 /**
- * Token counts, stop reason and service tier of Converse in the gateway's vocabulary. Pure. Hot path.
+ * Token counts and service tier of Converse in the gateway's vocabulary. Pure. Hot path.
  * `inputTokens` excludes cache reads and writes, so this file adds them.
  */
 import { countOrZero, type Json, record, records } from '../../base/json.ts'
-import { FINISH as CLAUDE_FINISH } from '../anthropic-messages/usage.ts'
-import type { FinishReason, Usage } from '../format.ts'
+import type { Usage } from '../format.ts'
 import { nameIn } from '../withheld.ts'
-
-/** The words of Claude, which the API passes on, and its own. Any other word is `other`. */
-const FINISH: ReadonlyMap<string, FinishReason> = new Map<string, FinishReason>([
-  ...CLAUDE_FINISH,
-  ['content_filtered', 'content_filter'],
-  ['guardrail_intervened', 'content_filter'],
-])
-
-export function finishReason(native: string): FinishReason {
-  return FINISH.get(native) ?? 'other'
-}
 
 /** The service tier that a reply or its metadata tells; null if it tells none. */
 export function serviceTierOf(fields: Json): string | null {

@@ -8,13 +8,14 @@ import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../../base/json.ts'
 import type { Logprob } from '../../protocol/parts.ts'
 import { oneMore } from '../failure.ts'
+import { finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { LongText } from '../long-text.ts'
 import { nameIn, Withheld } from '../withheld.ts'
 import { GeminiCalls } from './calls.ts'
 import { errorOf, failureOf, promptRefusal } from './failure.ts'
 import { Citations, CodeRun, codeItem, imageItem, searchItem, tellImage, tellSearch } from './hosted.ts'
-import { finishReason, tierOf, usageOf } from './usage.ts'
+import { tierOf, usageOf } from './usage.ts'
 
 interface OpenMessage {
   readonly item: number
@@ -64,7 +65,8 @@ export class GeminiDecoder implements Decoder {
     if (native === null) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
-    const reason = finishReason(native, this.#calls.any)
+    const word = finishReason('gemini', native)
+    const reason = word === 'stop' && this.#calls.any ? 'tool_calls' : word
     this.#calls.close('incomplete')
     this.#closeCode()
     if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)

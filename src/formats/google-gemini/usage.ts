@@ -1,6 +1,6 @@
-/** Token counts, finish reason and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
+/** Token counts and service tier of a Gemini reply in the gateway's vocabulary. Pure. */
 import { count, countOrZero, filled, type Json, record } from '../../base/json.ts'
-import type { FinishReason, Usage } from '../format.ts'
+import type { Usage } from '../format.ts'
 
 /** Token counts; null for metadata without counts: some chunks name only the kind of traffic. */
 export function usageOf(metadata: Json, webSearchRequests: number): Usage | null {
@@ -62,27 +62,4 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 /** The service tier of the reply in the gateway's words; null if unknown. */
 export function tierOf(metadata: Json): string | null {
   return TIERS.get(filled(metadata['serviceTier']) ?? filled(metadata['trafficType']) ?? '') ?? null
-}
-
-/** Any other reason (an internal fault, a malformed call, a future word) is `other`. */
-const REASONS: ReadonlyMap<string, FinishReason> = new Map([
-  ['STOP', 'stop'],
-  ['MAX_TOKENS', 'length'],
-  ['SAFETY', 'content_filter'],
-  ['RECITATION', 'content_filter'],
-  ['BLOCKLIST', 'content_filter'],
-  ['PROHIBITED_CONTENT', 'content_filter'],
-  ['SPII', 'content_filter'],
-  ['MODEL_ARMOR', 'content_filter'],
-  // Why a prompt is refused; seen here only when output came before the refusal.
-  ['JAILBREAK', 'content_filter'],
-  ['IMAGE_SAFETY', 'content_filter'],
-  ['IMAGE_PROHIBITED_CONTENT', 'content_filter'],
-  ['IMAGE_RECITATION', 'content_filter'],
-])
-
-/** The gateway's finish reason for Gemini's; `called`: the reply holds function calls. */
-export function finishReason(native: string, called: boolean): FinishReason {
-  const reason = REASONS.get(native) ?? 'other'
-  return reason === 'stop' && called ? 'tool_calls' : reason
 }

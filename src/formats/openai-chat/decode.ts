@@ -6,6 +6,7 @@
 import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, list, parseFrame, record } from '../../base/json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
+import { BROKEN_REPLIES, finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
 import { nameIn, Withheld } from '../withheld.ts'
@@ -13,7 +14,7 @@ import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
 import { ChatReasoning, ChatText, says, thinkingTexts } from './message.ts'
-import { chatUsage, finishOf } from './usage.ts'
+import { chatUsage } from './usage.ts'
 
 export class ChatDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
@@ -298,10 +299,12 @@ export class ChatDecoder implements Decoder {
 
   #complete(): void {
     this.#ended = true
-    const { reason, broken } = finishOf(this.#finish)
-    if (broken !== null) {
+    const native = this.#finish
+    const broken = native === null ? undefined : BROKEN_REPLIES.get(native)
+    if (broken !== undefined) {
       throw providerFailure({ status: null, code: broken, message: 'The provider broke off the reply' })
     }
+    const reason = native === null ? 'other' : finishReason('chat', native)
     if (reason === 'content_filter' && !this.#spokeAtAll()) {
       throw new GatewayError(
         'content_policy_violation',

@@ -1,9 +1,9 @@
 /**
- * Token counts and finish reason of a Chat Completions reply in the gateway's vocabulary. Pure.
+ * Token counts of a Chat Completions reply in the gateway's vocabulary. Pure.
  * The meaning of each count differs by vendor; `total_tokens` shows the right reading.
  */
 import { countOrZero, type Json, record } from '../../base/json.ts'
-import type { FinishReason, Usage } from '../format.ts'
+import type { Usage } from '../format.ts'
 
 const NAMES: ReadonlySet<string> = new Set([
   'prompt_tokens',
@@ -136,35 +136,4 @@ function firstCount(...values: readonly unknown[]): number {
     if (found > 0) return found
   }
   return 0
-}
-
-/** Finish reasons of all known providers; any other is `other`. */
-const FINISH: ReadonlyMap<string, FinishReason> = new Map([
-  ['stop', 'stop'],
-  ['end_turn', 'stop'],
-  ['stop_sequence', 'stop'],
-  ['length', 'length'],
-  ['max_tokens', 'length'],
-  ['model_length', 'length'],
-  ['model_context_window_exceeded', 'length'],
-  ['tool_calls', 'tool_calls'],
-  ['function_call', 'tool_calls'],
-  ['tool_use', 'tool_calls'],
-  ['content_filter', 'content_filter'],
-  ['sensitive', 'content_filter'],
-  ['refusal', 'content_filter'],
-])
-
-/** Finish reasons of a reply that failed, with error codes that `providerFailure` knows. */
-const BROKEN: ReadonlyMap<string, string> = new Map([
-  ['error', 'server_error'],
-  ['abort', 'server_error'],
-  ['network_error', 'server_error'],
-  ['insufficient_system_resource', 'overloaded_error'],
-])
-
-/** The gateway's finish reason for a provider's; `broken`: the error code of a reply that failed. */
-export function finishOf(native: string | null): { reason: FinishReason; broken: string | null } {
-  if (native === null) return { reason: 'other', broken: null }
-  return { reason: FINISH.get(native) ?? 'other', broken: BROKEN.get(native) ?? null }
 }

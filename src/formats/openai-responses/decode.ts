@@ -14,6 +14,7 @@ import {
   wholeNumber,
 } from '../../base/json.ts'
 import { oneMore, providerFailure } from '../failure.ts'
+import { finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { ownReasoning } from '../reasoning.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
@@ -21,7 +22,7 @@ import { nameIn } from '../withheld.ts'
 import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
 import { type Form, formOf, plainMessage, type Slot, Slots, startType } from './slots.ts'
-import { finishOf, usageOf } from './usage.ts'
+import { usageOf } from './usage.ts'
 
 type Handler = (decoder: ResponsesDecoder, event: Json) => void
 
@@ -236,8 +237,12 @@ export class ResponsesDecoder implements Decoder {
     this.#reconcile(response)
     const slots = this.#slots?.all ?? NONE
     const calls = slots.some(slot => slot.type === 'function_call' || slot.type === 'custom_tool_call')
-    const end = finishOf(status, response, calls)
-    if (end.reason === 'content_filter' && slots.length + this.#messages === 0) {
+    const isIncomplete = status === 'incomplete'
+    const native = isIncomplete
+      ? (filled(recordOrEmpty(response['incomplete_details'])['reason']) ?? status)
+      : status
+    const reason = isIncomplete ? finishReason('responses', native) : calls ? 'tool_calls' : 'stop'
+    if (reason === 'content_filter' && slots.length + this.#messages === 0) {
       throw providerFailure({
         status: 400,
         code: 'content_filter',
@@ -247,7 +252,7 @@ export class ResponsesDecoder implements Decoder {
     this.#finished = true
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
-    this.#emit({ kind: 'finish', ...end, serviceTier: filled(response['service_tier']) })
+    this.#emit({ kind: 'finish', reason, native, serviceTier: filled(response['service_tier']) })
     this.#slots?.forget()
     this.#whole = null
   }

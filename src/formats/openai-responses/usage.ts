@@ -1,6 +1,6 @@
-/** Token counts and finish reason of a Responses reply in the gateway's vocabulary. Pure. */
-import { countOrZero, filled, isRecord, type Json, recordOrEmpty } from '../../base/json.ts'
-import type { FinishReason, Usage } from '../format.ts'
+/** Token counts of a Responses reply in the gateway's vocabulary. Pure. */
+import { countOrZero, isRecord, type Json, recordOrEmpty } from '../../base/json.ts'
+import type { Usage } from '../format.ts'
 
 /** Token counts of a finished response; null if it has none. `searches`: the number of searches among its items. */
 export function usageOf(response: Json, searches: number): Usage | null {
@@ -43,20 +43,3 @@ function webSearches(
     recordOrEmpty(details)['web_search_requests']
   return searches === undefined ? null : countOrZero(searches)
 }
-
-/** The finish reason of a reply. `status`: the response's own, or the one that its terminal event implies. */
-export function finishOf(
-  status: string,
-  response: Json,
-  calls: boolean,
-): { readonly reason: FinishReason; readonly native: string } {
-  if (status !== 'incomplete') return { reason: calls ? 'tool_calls' : 'stop', native: status }
-  const native = filled(recordOrEmpty(response['incomplete_details'])['reason']) ?? status
-  return { reason: INCOMPLETE[native] ?? 'other', native }
-}
-
-const INCOMPLETE: Readonly<Record<string, FinishReason>> = Object.assign(Object.create(null), {
-  max_output_tokens: 'length',
-  max_tokens: 'length',
-  content_filter: 'content_filter',
-})

@@ -17,12 +17,12 @@ const COMMANDS = [
 const read = (line: string) => readWords(line.split(' '), COMMANDS)
 
 t.test('a command gets its options, before and after each other', async t => {
-  t.match(read('start'), { asks: 'run', command: { name: 'start' }, given: {} })
+  t.match(read('start'), { asks: 'run', command: { name: 'start' }, options: {} })
   for (const line of ['start --config a.yaml', 'start --config=a.yaml'])
-    t.match(read(line), { asks: 'run', given: { config: 'a.yaml' } })
+    t.match(read(line), { asks: 'run', options: { config: 'a.yaml' } })
   t.match(read('keys create --management --name x'), {
     command: { name: 'keys create' },
-    given: { management: true, name: 'x' },
+    options: { management: true, name: 'x' },
   })
 })
 
