@@ -2,8 +2,6 @@
  * The memory of what a decoder keeps to emit it later. No delta counts it, so each decoder tells it, and it counts as
  * held. Pure. Hot path.
  */
-import { filled } from '../base/json.ts'
-
 /** Copies of a text, in bytes for each character: as it was sent, and sealed or joined at the end. */
 const CHAR_BYTES = 3
 /** An object, a list or a field; see `structureBytes`. */
@@ -52,6 +50,5 @@ const NAME_MAX_CHARS = 1_024
 
 /** An id, a reason, a tier: a text of one word. A longer one names nothing, and counts as missing. */
 export function nameIn(value: unknown): string | null {
-  const name = filled(value)
-  return name === null || name.length > NAME_MAX_CHARS ? null : name
+  return typeof value === 'string' && value !== '' && value.length <= NAME_MAX_CHARS ? value : null
 }

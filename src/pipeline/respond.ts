@@ -8,7 +8,7 @@
 import { unixSeconds } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
-import type { Candidate, ClientRequest, CollectedReply } from '../exchange/exchange.ts'
+import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
@@ -212,8 +212,9 @@ interface Phase extends ExchangeStage<GatewayDeps, RunningExchange> {
 const PHASES: readonly Phase[] = [
   { timed: 'guard', run: guard, when: kind => kind.isGuarded },
   { timed: 'tools', run: sumUpIfLong, when: kind => kind.isGeneral && !kind.isCollected },
-  { timed: 'route', run: rankCandidates, when: kind => !kind.isGeneral },
-  { timed: 'route', run: findCandidates, when: kind => kind.isGeneral },
+  { timed: 'route', run: prepare, when: kind => kind.isGeneral },
+  { timed: 'route', run: rankCandidates, when: kind => !kind.isCollected },
+  { timed: 'route', run: continueCollected, when: kind => kind.isCollected },
   { timed: 'admit', run: admit, when: kind => kind.isLimited && !kind.isCollected },
   { timed: null, run: runTurns, when: () => true },
   { timed: null, run: finish, when: kind => kind.isGeneral },
@@ -269,14 +270,6 @@ function guard(deps: GatewayDeps, exchange: RunningExchange) {
   )
 }
 
-/** Finds the candidates for the request in its final form: plugins and tools may change it before. */
-function findCandidates(deps: GatewayDeps, exchange: RunningExchange): unknown {
-  const collected = exchange.batch?.collected
-  return whenReady(prepare(deps, exchange), () =>
-    collected === undefined ? rankCandidates(deps, exchange) : continueWith(collected, exchange),
-  )
-}
-
 /** Lets plugins work on the request, unless it leads to a disabled tool. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   return whenReady(checkToolWays(deps, exchange), () => plugIn(deps, exchange))
@@ -314,7 +307,9 @@ async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise
 }
 
 /** Continues with the candidate and the reservation with which the request was submitted. */
-function continueWith(collected: CollectedReply, exchange: RunningExchange): void {
+function continueCollected(_: GatewayDeps, exchange: RunningExchange): void {
+  const collected = exchange.batch?.collected
+  if (collected === undefined) return
   // Its key has already been opened, so nothing else of the credential is needed.
   exchange.candidates = [collected.candidate as RouteCandidate]
   exchange.reservation = collected.reservation

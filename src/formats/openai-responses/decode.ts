@@ -116,7 +116,7 @@ export class ResponsesDecoder implements Decoder {
   }
 
   get withheld(): number {
-    return this.#slots?.withheld ?? 0
+    return this.#slots?.withheld.bytes ?? 0
   }
 
   frame(event: string, data: string): void {

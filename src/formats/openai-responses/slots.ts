@@ -129,16 +129,12 @@ export class Slots {
   #byId: Map<string | null, Slot> | null = null
   /** Number of parts of all items. */
   #parts = 0
-  readonly #withheld = new Withheld()
+  readonly withheld = new Withheld()
 
   /** `reasoning`: the name for reasoning items without a format of their own. */
   constructor(emit: (delta: Delta) => void, reasoning: ReasoningFormat | null) {
     this.#emit = emit
     this.#reasoning = reasoning
-  }
-
-  get withheld(): number {
-    return this.#withheld.bytes
   }
 
   byId(id: string): Slot | null {
@@ -232,7 +228,7 @@ export class Slots {
   part(slot: Slot, form: Form, index: number): Part {
     for (const one of slot.parts) if (one.form === form && one.index === index) return one
     this.#parts = oneMore(this.#parts, 'content parts') + 1
-    this.#withheld.addParts(PART_PARTS)
+    this.withheld.addParts(PART_PARTS)
     const kind = numbering(form)
     let part = 0
     for (const one of slot.parts) if (numbering(one.form) === kind) part++

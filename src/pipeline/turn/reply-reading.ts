@@ -110,9 +110,10 @@ export class ReplyReading {
     if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
     if (this.#kind === 'document') {
       const { lengthBytes } = this.#body
-      if (lengthBytes > SHORT_FRAME_CHARS) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
+      const isLong = lengthBytes > SHORT_FRAME_CHARS
+      if (isLong) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
       this.#decoder.frame('', this.#body.text())
-      this.bounds.count(this.waitingBytes, 0)
+      if (isLong) this.bounds.count(this.waitingBytes, 0)
     } else {
       this.#parser ??= this.#openParser()
       this.#parser.end()
