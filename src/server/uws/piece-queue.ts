@@ -15,11 +15,8 @@ interface PieceWriter {
  */
 export class PieceQueue {
   #waiting: Buffer = NOTHING
-
-  /** Bytes that the library has not been given yet. */
-  get waitingBytes(): number {
-    return this.#waiting.length
-  }
+  /** Bytes that wait for the reader: here, and those of the piece that the library could not send. Written only here. */
+  waitingBytes = 0
 
   /** Adds a chunk, which is copied, and passes on pieces until one is not sent. True if all have been sent. */
   write(to: PieceWriter, chunk: string | Buffer): boolean {
@@ -29,11 +26,14 @@ export class PieceQueue {
       rest = rest.length === 0 ? added : Buffer.concat([rest, added])
     }
     let flowing = true
+    let piece: Buffer = NOTHING
     while (rest.length > 0 && flowing) {
-      flowing = to.write(rest.subarray(0, PIECE_BYTES))
+      piece = rest.subarray(0, PIECE_BYTES)
+      flowing = to.write(piece)
       rest = rest.subarray(PIECE_BYTES)
     }
     this.#waiting = rest
+    this.waitingBytes = flowing ? 0 : rest.length + piece.length
     return flowing
   }
 }
