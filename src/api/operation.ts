@@ -10,7 +10,7 @@ import type { ExchangeSummary } from '../pipeline/answer/sink.ts'
 import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
 import type { RateSink } from '../protocol/rate.ts'
 
-/** What a handler may know of the request behind its call, from accept to log line. */
+/** The facts of a request that its handler sees, from accept to log line. */
 export interface ApiContext extends RequestContext {
   /** Address of the client's connection. */
   readonly address: string

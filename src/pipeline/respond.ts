@@ -94,7 +94,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
       if (deps.captures?.isIdle === false) openRecording(deps.captures, deps.client, exchange, call)
       let running: void | Promise<void>
       try {
-        running = runStages(phasesOf(exchange), deps, exchange)
+        running = runStages(stagesOf(exchange), deps, exchange)
       } catch (thrown) {
         return failed(deps, exchange, thrown)
       }
@@ -192,7 +192,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
 
 const ONE_BY_ONE = 'is a router for single requests: a batch has to name its model'
 
-/** What decides which phases a request has. */
+/** The kind of a request: it decides which stages the request has. */
 interface Kind {
   /** False for a plain request, which has a plan. */
   readonly isGeneral: boolean
@@ -204,12 +204,12 @@ interface Kind {
   readonly isLimited: boolean
 }
 
-interface Phase extends ExchangeStage<GatewayDeps, RunningExchange> {
+interface RequestStage extends ExchangeStage<GatewayDeps, RunningExchange> {
   readonly when: (kind: Kind) => boolean
 }
 
-/** The phases of a request, in order. */
-const PHASES: readonly Phase[] = [
+/** The stages of a request, in order. */
+const STAGES: readonly RequestStage[] = [
   { timed: 'guard', run: guard, when: kind => kind.isGuarded },
   { timed: 'tools', run: sumUpIfLong, when: kind => kind.isGeneral && !kind.isCollected },
   { timed: 'route', run: prepare, when: kind => kind.isGeneral },
@@ -220,18 +220,18 @@ const PHASES: readonly Phase[] = [
   { timed: null, run: finish, when: kind => kind.isGeneral },
 ]
 
-const phasesWhen = (kind: Kind): readonly Phase[] => PHASES.filter(({ when }) => when(kind))
-const plannedPhases = (isGuarded: boolean, isLimited: boolean): readonly Phase[] =>
-  phasesWhen({ isGeneral: false, isCollected: false, isGuarded, isLimited })
+const stagesWhen = (kind: Kind): readonly RequestStage[] => STAGES.filter(({ when }) => when(kind))
+const plannedStages = (isGuarded: boolean, isLimited: boolean): readonly RequestStage[] =>
+  stagesWhen({ isGeneral: false, isCollected: false, isGuarded, isLimited })
 
-const GENERAL = phasesWhen({ isGeneral: true, isCollected: false, isGuarded: true, isLimited: true })
-const COLLECTED = phasesWhen({ isGeneral: true, isCollected: true, isGuarded: true, isLimited: true })
-const PLAIN = plannedPhases(false, false)
-const PLAIN_GUARDED = plannedPhases(true, false)
-const PLAIN_LIMITED = plannedPhases(false, true)
-const PLAIN_GUARDED_LIMITED = plannedPhases(true, true)
+const GENERAL = stagesWhen({ isGeneral: true, isCollected: false, isGuarded: true, isLimited: true })
+const COLLECTED = stagesWhen({ isGeneral: true, isCollected: true, isGuarded: true, isLimited: true })
+const PLAIN = plannedStages(false, false)
+const PLAIN_GUARDED = plannedStages(true, false)
+const PLAIN_LIMITED = plannedStages(false, true)
+const PLAIN_GUARDED_LIMITED = plannedStages(true, true)
 
-function phasesOf({ batch, plan }: RunningExchange): readonly Phase[] {
+function stagesOf({ batch, plan }: RunningExchange): readonly RequestStage[] {
   if (plan === null) return batch?.collected === undefined ? GENERAL : COLLECTED
   if (plan.isGuarded) return plan.isLimited ? PLAIN_GUARDED_LIMITED : PLAIN_GUARDED
   return plan.isLimited ? PLAIN_LIMITED : PLAIN
@@ -257,7 +257,7 @@ function open({ clock }: GatewayDeps, call: ClientRequest, sink: Sink, plan: Pla
 
 /**
  * Applies the guardrails. Before that, it adds data that the client only references or stores sealed, so that all later
- * phases see it.
+ * stages see it.
  */
 function guard(deps: GatewayDeps, exchange: RunningExchange) {
   if (exchange.plan !== null) return guardRequest(deps, exchange)

@@ -23,7 +23,7 @@ export function newSettings(deps: GuardrailSettingsDeps, body: GuardrailCreation
   return settingsAfter(deps, { ...GUARDRAIL.initial, name: body.name }, body)
 }
 
-/** What an update leaves; fields that the body leaves out stay. @throws GatewayError `invalid_request` */
+/** The settings after an update; fields that the body leaves out stay. @throws GatewayError `invalid_request` */
 export function settingsAfter<Settings extends Required<GuardrailChange>>(
   deps: GuardrailSettingsDeps,
   before: Settings,

@@ -32,7 +32,7 @@ const CALLS_MAX = 16
 const BODIES_MAX_BYTES = 4 * 1024 * 1024
 
 export class Recording implements Observation {
-  readonly #asked: ClientRequest
+  readonly #request: ClientRequest
   readonly #startedMs: number
   readonly #calls: RecordedCall[] = []
   /** Calls beyond the first ones. */
@@ -44,7 +44,7 @@ export class Recording implements Observation {
   #hasRoom = true
 
   constructor(request: ClientRequest, deps: RecordingDeps) {
-    this.#asked = request
+    this.#request = request
     this.#deps = deps
     this.#startedMs = deps.clock.nowMs()
   }
@@ -96,7 +96,7 @@ export class Recording implements Observation {
 
   #facts(): RecordingFacts {
     return {
-      clientRequest: this.#asked,
+      clientRequest: this.#request,
       startedMs: this.#startedMs,
       durationMs: this.nowMs(),
       calls: this.#calls,

@@ -36,7 +36,7 @@ export class SandboxServer {
     this.#running.set(number, ending)
     const run = this.#calls[method] as (...args: readonly unknown[]) => Promise<unknown>
     try {
-      // Only the longest of them, `run`, takes a signal.
+      // Only `run` takes the signal; the others ignore it.
       return { value: await run.call(this.#calls, ...args, ending.signal), failure: null }
     } catch (thrown) {
       if (!(thrown instanceof GatewayError)) this.#log.fault('sandbox', 'sandbox failed', thrown)

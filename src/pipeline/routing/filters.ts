@@ -15,7 +15,7 @@ import type { Needs } from './needs.ts'
 import type { Preferences, RankInput } from './rank-input.ts'
 import { isOfTier, isTiered, type TierWish, tierSlug } from './service-tiers.ts'
 
-/** What a request and the name of a model ask of the candidates of the model. */
+/** The demands of a request, and of the model's name in it, on the candidates of that model. */
 interface Wish {
   readonly input: RankInput
   readonly needs: Needs

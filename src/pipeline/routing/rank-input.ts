@@ -13,7 +13,7 @@ import type { EndpointHealth } from '../../providers/health/health.ts'
 import { Exclusions, SharedCandidates } from './candidate.ts'
 import type { Restrictions } from './restrictions.ts'
 
-/** What one thread knows of endpoints, and how it measures requests. */
+/** The knowledge of one thread about endpoints, and its measures of requests. */
 export interface RankFacts {
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly shared: SharedCandidates
@@ -68,7 +68,7 @@ export class Routing implements RankFacts {
 export type Preferences = NonNullable<ResponsesRequest['provider']>
 export const NO_PREFERENCES: Preferences = {}
 
-/** What rankers read besides the candidates. */
+/** The input of rankers, besides the candidates. */
 export interface RankTerms {
   readonly routing: RankFacts
   /** In its current form. */
@@ -88,7 +88,7 @@ export interface FittingPlugins {
   reads(part: object): boolean
 }
 
-/** What a ranking reads; made once for each. */
+/** The input of one ranking; made once for each. */
 export interface RankInput extends RankTerms {
   readonly catalog: Catalog
   readonly caller: Caller
@@ -114,14 +114,17 @@ export interface RankInputDeps {
   readonly routing: RankFacts
 }
 
-type Asked = Pick<RankInput, 'request' | 'caller' | 'dialect' | 'dataRegion' | 'restrictions' | 'plugins'>
+type RankedRequest = Pick<
+  RankInput,
+  'request' | 'caller' | 'dialect' | 'dataRegion' | 'restrictions' | 'plugins'
+>
 
 /** Returns a promise only if the limits or own keys of the caller have to be fetched. */
 export function rankInput(
   { catalog, credentials, quota, routing }: RankInputDeps,
-  asked: Asked,
+  subject: RankedRequest,
 ): RankInput | Promise<RankInput> {
-  const { caller, dataRegion, dialect, plugins, request, restrictions } = asked
+  const { caller, dataRegion, dialect, plugins, request, restrictions } = subject
   return whenReady(quota.limitsMoney(caller), isLimited =>
     whenReady(credentials.of(caller.organizationId, caller.workspaceId), ownKeys => ({
       routing,

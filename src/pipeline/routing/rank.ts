@@ -368,8 +368,8 @@ export async function explainRefused(
   const quota = { limitsMoney: () => false }
   try {
     const restrictions = await guard.restrictions(caller)
-    const asked = { request, caller, dialect, dataRegion, restrictions, plugins: null }
-    const input = await rankInput({ catalog, credentials, quota, routing: nothingKnown() }, asked)
+    const subject = { request, caller, dialect, dataRegion, restrictions, plugins: null }
+    const input = await rankInput({ catalog, credentials, quota, routing: nothingKnown() }, subject)
     return rankGroups(listCandidates(input).groups, input)
   } catch {
     // The caller gets the refusal of the request, not this error.

@@ -50,8 +50,8 @@ export function createRoutableModels(deps: RoutableDeps): RoutableModels {
     async of(exchange, ids, variants) {
       const { prompt: request, caller, dialect, dataRegion } = exchange
       const restrictions = (exchange as Guarded).guarding?.restrictions ?? null
-      const asked = { request, caller, dialect, dataRegion, restrictions, plugins: null }
-      const test = testOf(deps, { ...(await rankInput(deps, asked)), exclusions: null })
+      const subject = { request, caller, dialect, dataRegion, restrictions, plugins: null }
+      const test = testOf(deps, { ...(await rankInput(deps, subject)), exclusions: null })
       const found: RoutableModel[] = []
       for (const [at, id] of ids.entries()) {
         if (at % PART === PART - 1) {

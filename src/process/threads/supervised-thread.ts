@@ -30,7 +30,7 @@ export function startWorker(entry: URL, settings: ThreadSettings): Worker {
 export class SupervisedThread {
   readonly kind: ThreadKind
   readonly name: string
-  /** What the thread can be told at any time. */
+  /** Calls that the thread takes at any time. */
   readonly work: RemoteService<WorkerApi['work']>
   readonly #link: ThreadLink<WorkerApi>
   readonly #started = Promise.withResolvers<void>()

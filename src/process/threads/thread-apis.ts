@@ -15,7 +15,7 @@ import type { NewExplanation } from '../../storage/ledger.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { TranscriptClient, TranscriptServer } from '../../storage/transcripts/transcript-channel.ts'
 
-/** What the main thread keeps for all threads. */
+/** Services that the main thread keeps for all threads. */
 export interface SharedServices {
   readonly counters: Pick<CounterServer, 'take' | 'give'>
   readonly pins: Pins

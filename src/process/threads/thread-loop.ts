@@ -46,7 +46,7 @@ export interface ThreadSettings {
   readonly spoolWriter: string
   /** Port of the gateway; only serve threads bind it, and all of them share it. */
   readonly port: number
-  /** True if the store is ready for use; otherwise a message follows when it is. */
+  /** True if the store is ready for use; otherwise `prepared` is called when it is. */
   readonly prepared: boolean
   /** True if other sockets may listen on the port too: threads of this gateway, or another instance next to it. */
   readonly shared: boolean

@@ -15,7 +15,7 @@ import {
 /** A stored form that both databases have: 0 or 1, 64 bits, JSON text. */
 type ColumnForm = 'flag' | 'big' | 'json'
 
-/** What reading a value may need. */
+/** The field that is read, and the time, for functions that read values. */
 export interface ReadingPlace {
   /** The field, as errors name it. */
   readonly field: string
@@ -176,7 +176,7 @@ export class Declaration<Of extends Fields> {
   }
 
   /**
-   * What a body says of a new record.
+   * The values that a body gives a new record.
    * @param nowMs for fields that are times
    * @throws GatewayError `invalid_request`
    */
@@ -184,7 +184,7 @@ export class Declaration<Of extends Fields> {
     return { ...this.initial, ...this.#read(body, 'create', nowMs) } as unknown as NewOf<Of>
   }
 
-  /** What a body changes, in the same way. @throws GatewayError `invalid_request` */
+  /** The changes that a body asks for; absent fields stay. @throws GatewayError `invalid_request` */
   readChange(body: object, nowMs = 0): ChangeOf<Of> {
     return this.#read(body, 'change', nowMs) as ChangeOf<Of>
   }

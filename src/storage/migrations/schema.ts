@@ -438,7 +438,7 @@ async function files(db: Database, isPostgres: boolean): Promise<void> {
     .execute()
 }
 
-/** What the gateway notes about itself: management changes, alerts, captures, explanations, lists of models. */
+/** Notes of the gateway about itself: management changes, alerts, captures, explanations, lists of models. */
 async function records(db: Database, isPostgres: boolean): Promise<void> {
   // The number orders records of the same time.
   await db.schema
