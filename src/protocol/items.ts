@@ -1,21 +1,20 @@
 /**
- * Items: every kind of element of `input` as a schema, and of `output` as a type. Pure. Objects of `input` are open:
+ * Items: every kind of element of `input` and of `output`. Pure. Objects of `input` are open:
  * unknown fields are kept and passed on; optional fields may be null. Clients may replay items loosely: an assistant
  * message needs no id or status, and its content may be a string.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { gatewayItems, hostedItems } from './hosted-items.ts'
+import { DONE_BY_PROVIDER, gatewayItems, hostedItems } from './hosted-items.ts'
 import { AnyObject, kind, mapOf, maybe, nullable, oneOf, variants } from './json/schema.ts'
 import {
   AgentPart,
   AssistantPart,
   InputPart,
-  type OutputTextPart,
+  OutputTextPart,
   ReasoningPart,
-  type ReasoningTextPart,
-  type RefusalPart,
-  SummaryPart,
-  type SummaryTextPart,
+  ReasoningTextPart,
+  RefusalPart,
+  SummaryTextPart,
   ToolOutput,
 } from './parts.ts'
 import { Tool } from './tools.ts'
@@ -65,7 +64,7 @@ export type InputMessage = Static<typeof Message>
 /** The id is missing when a client replays reasoning of a provider that stores nothing. */
 const Reasoning = kind('reasoning', {
   id,
-  summary: maybe(Type.Array(SummaryPart)),
+  summary: maybe(Type.Array(SummaryTextPart)),
   content: maybe(Type.Array(ReasoningPart)),
   encrypted_content: maybe(Type.String()),
   status,
@@ -236,84 +235,106 @@ export type InputItem = Static<typeof InputItem>
 
 // Output items, as the gateway produces them
 
-type ItemStatus = 'in_progress' | 'completed' | 'incomplete'
+const outputStatus = oneOf('in_progress', 'completed', 'incomplete')
+/** Items keep fields of their provider, such as seals that a later turn sends back. */
+const OPEN = { additionalProperties: true }
 
-export interface MessageItem {
-  type: 'message'
-  id: string
-  role: 'assistant'
-  status: ItemStatus
-  content: (OutputTextPart | RefusalPart)[]
-  phase?: string
+export const MessageItem = kind('message', {
+  id: Type.String(),
+  role: Type.Literal('assistant'),
+  status: outputStatus,
+  content: Type.Array(
+    variants({ output_text: OutputTextPart, refusal: RefusalPart }, { noun: 'part of a message' }),
+  ),
+  phase: Type.Optional(Type.String()),
+})
+export type MessageItem = Static<typeof MessageItem>
+
+export const ReasoningItem = Type.Object(
+  {
+    type: Type.Literal('reasoning'),
+    id: Type.String(),
+    status: Type.Optional(outputStatus),
+    summary: Type.Array(SummaryTextPart),
+    /** Raw thinking text, where the provider gives it. */
+    content: Type.Optional(Type.Array(ReasoningTextPart)),
+    encrypted_content: Type.Optional(Type.String()),
+    /** Its origin, which decides how a later turn sends it back. */
+    format: Type.Optional(Type.String()),
+    signature: Type.Optional(Type.String()),
+  },
+  OPEN,
+)
+export type ReasoningItem = Static<typeof ReasoningItem>
+
+const call = {
+  id: Type.String(),
+  call_id: Type.String(),
+  name: Type.String(),
+  status: outputStatus,
+  namespace: Type.Optional(Type.String()),
+  async: Type.Optional(Type.Boolean()),
 }
 
-export interface ReasoningItem {
-  type: 'reasoning'
-  id: string
-  status?: ItemStatus
-  summary: SummaryTextPart[]
-  /** Raw thinking text, where the provider gives it. */
-  content?: ReasoningTextPart[]
-  encrypted_content?: string
-  /** Its origin, which decides how a later turn sends it back. */
-  format?: string
-  signature?: string
-}
+export const FunctionCallItem = Type.Object(
+  {
+    type: Type.Literal('function_call'),
+    ...call,
+    arguments: Type.String({ description: 'JSON, as the model wrote it' }),
+  },
+  OPEN,
+)
+export type FunctionCallItem = Static<typeof FunctionCallItem>
 
-export interface FunctionCallItem {
-  type: 'function_call'
-  id: string
-  call_id: string
-  name: string
-  /** JSON text. */
-  arguments: string
-  status: ItemStatus
-  namespace?: string
-  async?: boolean
-}
+export const CustomToolCallItem = Type.Object(
+  { type: Type.Literal('custom_tool_call'), ...call, input: Type.String() },
+  OPEN,
+)
+export type CustomToolCallItem = Static<typeof CustomToolCallItem>
 
-export interface CustomToolCallItem {
-  type: 'custom_tool_call'
-  id: string
-  call_id: string
-  name: string
-  input: string
-  status: ItemStatus
-  namespace?: string
-  async?: boolean
-}
-
-/** Kinds of items that a provider or the gateway executed, or that pass through as they are. */
-export type HostedItemType =
-  | 'web_search_call'
-  | 'file_search_call'
-  | 'image_generation_call'
-  | 'code_interpreter_call'
-  | 'computer_call'
-  | 'local_shell_call'
-  | 'shell_call'
-  | 'shell_call_output'
-  | 'apply_patch_call'
-  | 'apply_patch_call_output'
-  | 'mcp_list_tools'
-  | 'mcp_approval_request'
-  | 'mcp_call'
-  | 'tool_search_call'
-  | 'tool_search_output'
-  | 'compaction'
-  | `gateway:${string}`
-  | `openrouter:${string}`
+/** Items that a provider or the gateway executed, or that pass through as they are. */
+const HOSTED = [
+  ...DONE_BY_PROVIDER,
+  'computer_call',
+  'local_shell_call',
+  'shell_call',
+  'shell_call_output',
+  'apply_patch_call',
+  'apply_patch_call_output',
+  'mcp_approval_request',
+  'tool_search_call',
+  'tool_search_output',
+  'compaction',
+] as const
+export type HostedItemType = (typeof HOSTED)[number] | `gateway:${string}` | `openrouter:${string}`
 
 /** Any other item; its own fields depend on its kind and are not looked into. */
-export interface HostedItem {
-  type: HostedItemType
-  id: string
-  status?: string
+export const HostedItem = Type.Object(
+  {
+    type: Type.Unsafe<HostedItemType>(
+      Type.String({ pattern: `^(?:${HOSTED.join('|')}|(?:gateway|openrouter):.+)$` }),
+    ),
+    id: Type.String(),
+    status: Type.Optional(Type.String()),
+  },
+  {
+    description:
+      'An item of a tool that a provider or the gateway ran. Its other fields are those of the input item of its type.',
+  },
+)
+export interface HostedItem extends Static<typeof HostedItem> {
   [field: string]: unknown
 }
 
 /** An element of `output`. Discriminated by `type`. */
-export type OutputItem = MessageItem | ReasoningItem | FunctionCallItem | CustomToolCallItem | HostedItem
+export const OutputItem = Type.Union([
+  MessageItem,
+  ReasoningItem,
+  FunctionCallItem,
+  CustomToolCallItem,
+  Type.Unsafe<HostedItem>(HostedItem),
+])
+export type OutputItem = Static<typeof OutputItem>
 
 /** The text of all refusals; empty: there are none. */
 export function refusalIn(output: readonly OutputItem[]): string {

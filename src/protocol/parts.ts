@@ -1,9 +1,9 @@
 /**
- * Message contents: content parts, annotations, log probabilities. Schemas check what clients send;
- * the plain types are for what the gateway produces. Objects are open: unknown fields are kept. Pure.
+ * Message contents: content parts, annotations, log probabilities, as clients send them and as the gateway produces
+ * them. Objects that clients send are open: unknown fields are kept. Pure.
  */
 import { type Static, Type } from '@sinclair/typebox'
-import { kind, maybe, oneOf, variants } from './json/schema.ts'
+import { facts, kind, maybe, oneOf, variants } from './json/schema.ts'
 
 /** A cache breakpoint is a field of the block itself; `cache_control` is accepted too. */
 const CacheBreakpoint = Type.Object({ mode: Type.Literal('explicit') })
@@ -144,7 +144,9 @@ export const AssistantPart = variants(
 )
 export type AssistantPart = Static<typeof AssistantPart>
 
-export const SummaryPart = kind('summary_text', { text: Type.String() })
+export const SummaryTextPart = kind('summary_text', { text: Type.String() })
+export type SummaryTextPart = Static<typeof SummaryTextPart>
+
 export const ReasoningPart = kind('reasoning_text', { text: Type.String() })
 
 /** Content of an agent message. Messages between agents may be encrypted. */
@@ -166,90 +168,75 @@ export const PromptVariable = Type.Union([
   ),
 ])
 
-// Values that the gateway produces.
+// Contents that the gateway produces
 
-export interface UrlCitationAnnotation {
-  type: 'url_citation'
-  url: string
-  title: string
-  start_index: number
-  end_index: number
-  content?: string
-}
+export const UrlCitationAnnotation = kind('url_citation', {
+  url: Type.String(),
+  title: Type.String(),
+  start_index: index,
+  end_index: index,
+  content: Type.Optional(Type.String()),
+})
+export type UrlCitationAnnotation = Static<typeof UrlCitationAnnotation>
 
 /** A result of a search that a text may cite. */
 export type Citable = Omit<UrlCitationAnnotation, 'start_index' | 'end_index'>
 
-interface FileCitationAnnotation {
-  type: 'file_citation'
-  file_id: string
-  filename: string
-  index: number
-}
-
-interface FilePathAnnotation {
-  type: 'file_path'
-  file_id: string
-  index: number
-}
-
-interface ContainerFileCitationAnnotation {
-  type: 'container_file_citation'
-  container_id: string
-  file_id: string
-  filename: string
-  start_index: number
-  end_index: number
-}
-
-export interface ParsedFileAnnotation {
-  type: 'file'
-  file: { hash: string; name?: string; content: Readonly<Record<string, unknown>>[] }
-}
+const ParsedFileAnnotation = kind('file', {
+  file: Type.Object({ hash: Type.String(), name: Type.Optional(Type.String()), content: Type.Array(facts) }),
+})
+export type ParsedFileAnnotation = Static<typeof ParsedFileAnnotation>
 
 /** A note on a range of output text. */
-export type Annotation =
-  | UrlCitationAnnotation
-  | FileCitationAnnotation
-  | FilePathAnnotation
-  | ContainerFileCitationAnnotation
-  | ParsedFileAnnotation
+export const Annotation = variants(
+  {
+    url_citation: UrlCitationAnnotation,
+    file_citation: kind('file_citation', { file_id: Type.String(), filename: Type.String(), index }),
+    file_path: kind('file_path', { file_id: Type.String(), index }),
+    container_file_citation: kind('container_file_citation', {
+      container_id: Type.String(),
+      file_id: Type.String(),
+      filename: Type.String(),
+      start_index: index,
+      end_index: index,
+    }),
+    file: ParsedFileAnnotation,
+  },
+  { noun: 'annotation' },
+)
+export type Annotation = Static<typeof Annotation>
 
-interface TopLogprob {
-  token?: string
-  logprob?: number
-  bytes?: number[] | null
-}
+const bytes = maybe(Type.Array(Type.Integer()))
 
 /** Log probability of one token of output text, natural logarithm. */
-export interface Logprob {
-  token: string
-  logprob: number
-  bytes?: number[] | null
-  top_logprobs?: TopLogprob[]
-}
+export const Logprob = Type.Object({
+  token: Type.String(),
+  logprob: Type.Number(),
+  bytes,
+  top_logprobs: Type.Optional(
+    Type.Array(
+      Type.Object({ token: Type.Optional(Type.String()), logprob: Type.Optional(Type.Number()), bytes }),
+    ),
+  ),
+})
+export type Logprob = Static<typeof Logprob>
 
-export interface OutputTextPart {
-  type: 'output_text'
-  text: string
-  annotations: Annotation[]
-  logprobs?: Logprob[]
-}
+export const OutputTextPart = kind('output_text', {
+  text: Type.String(),
+  annotations: Type.Array(Annotation),
+  logprobs: Type.Optional(Type.Array(Logprob)),
+})
+export type OutputTextPart = Static<typeof OutputTextPart>
 
-export interface RefusalPart {
-  type: 'refusal'
-  refusal: string
-}
+export const RefusalPart = kind('refusal', { refusal: Type.String() })
+export type RefusalPart = Static<typeof RefusalPart>
 
-export interface ReasoningTextPart {
-  type: 'reasoning_text'
-  text: string
-}
-
-export interface SummaryTextPart {
-  type: 'summary_text'
-  text: string
-}
+export const ReasoningTextPart = kind('reasoning_text', { text: Type.String() })
+export type ReasoningTextPart = Static<typeof ReasoningTextPart>
 
 /** A part of an output item's `content`. */
-export type OutputPart = OutputTextPart | RefusalPart | ReasoningTextPart
+export const OutputPart = variants(
+  { output_text: OutputTextPart, refusal: RefusalPart, reasoning_text: ReasoningTextPart },
+  { noun: 'part of an output item' },
+)
+export type OutputPart = Static<typeof OutputPart>

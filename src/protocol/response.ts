@@ -1,174 +1,78 @@
 /**
- * The result of POST /responses, whole or inside the first and last events of a stream. Types only, because the gateway
- * itself creates these values. Nullable fields are always present; optional ones appear only when they apply.
+ * The result of POST /responses, whole or inside the first and last events of a stream. Pure. The gateway itself
+ * creates these values, so that only their types are checked; the documentation shows the schemas. Nullable fields are
+ * always present; optional ones appear only when they apply.
  */
-import type { InputItem, OutputItem } from './items.ts'
-import type { PromptCacheOptions, StoredPrompt, TextConfig } from './request.ts'
-import type { Tool, ToolChoice } from './tools.ts'
+import { type Static, Type } from '@sinclair/typebox'
+import { InputItem, OutputItem } from './items.ts'
+import { count, facts, nullable, oneOf, orNoNumber, orNoText, unixSeconds, usd } from './json/schema.ts'
+import { PromptCacheOptions, StoredPrompt, TextConfig } from './request.ts'
+import { Tool, ToolChoice } from './tools.ts'
 
-type ResponseStatus = 'completed' | 'incomplete' | 'in_progress' | 'failed' | 'cancelled' | 'queued'
-
-/**
- * Codes of `response.error`: OpenAI's closed list, and the code by which its clients know a prompt that is too long.
- * The canonical type is beside it in `error_type`.
- */
-export type ResponseErrorCode =
-  | 'server_error'
-  | 'rate_limit_exceeded'
-  | 'invalid_prompt'
-  | 'context_length_exceeded'
-  | 'vector_store_timeout'
-  | 'invalid_image'
-  | 'invalid_image_format'
-  | 'invalid_base64_image'
-  | 'invalid_image_url'
-  | 'image_too_large'
-  | 'image_too_small'
-  | 'image_parse_error'
-  | 'image_content_policy_violation'
-  | 'invalid_image_mode'
-  | 'image_file_too_large'
-  | 'unsupported_image_media_type'
-  | 'empty_image_file'
-  | 'failed_to_download_image'
-  | 'image_file_not_found'
-  | 'bio_policy'
-  | 'cyber_policy'
-  | 'misalignment_policy_violation'
-  | 'data_residency_mismatch'
-
-interface ResponseError {
-  code: ResponseErrorCode
-  message: string
-  metadata?: Readonly<Record<string, unknown>>
-}
-
-interface IncompleteDetails {
-  reason: 'max_output_tokens' | 'content_filter'
-}
+// Usage
 
 /** Counts of tool steps; native tools of a provider are not counted in the first two. */
-export interface ServerToolUse {
-  tool_calls_executed: number
-  tool_calls_requested: number
-  web_search_requests: number
-}
+export const ServerToolUse = Type.Object({
+  tool_calls_executed: count,
+  tool_calls_requested: count,
+  web_search_requests: count,
+})
+export type ServerToolUse = Static<typeof ServerToolUse>
 
-/** All in USD. */
-interface CostDetails {
-  upstream_inference_cost?: number | null
-  upstream_inference_input_cost: number
-  upstream_inference_output_cost: number
-  server_tool_cost?: number
+/** Costs that every dialect names alike. */
+export const commonCosts = {
+  upstream_inference_cost: Type.Optional(nullable(usd)),
+  server_tool_cost: Type.Optional(usd),
   /** Present where a price was not known, and counts as 0. */
-  price_unknown?: true
+  price_unknown: Type.Optional(Type.Literal(true)),
 }
 
-/** Token counts; `cost` in USD. Input tokens include cached ones, output tokens include reasoning. */
-export interface ResponseUsage {
-  input_tokens: number
-  input_tokens_details: {
-    cached_tokens: number
-    cache_write_tokens?: number
+/** Input tokens include cached ones, output tokens include reasoning. */
+export const ResponseUsage = Type.Object({
+  input_tokens: count,
+  input_tokens_details: Type.Object({
+    cached_tokens: count,
+    cache_write_tokens: Type.Optional(count),
     /** Of the cache writes, those that stay for an hour; present where there are any. */
-    cache_write_1h_tokens?: number
-  }
-  output_tokens: number
-  output_tokens_details: { reasoning_tokens: number }
-  total_tokens: number
-  cost?: number
-  cost_details?: CostDetails
-  is_byok?: boolean
-  server_tool_use_details?: ServerToolUse
-}
+    cache_write_1h_tokens: Type.Optional(count),
+  }),
+  output_tokens: count,
+  output_tokens_details: Type.Object({ reasoning_tokens: count }),
+  total_tokens: count,
+  cost: Type.Optional(usd),
+  cost_details: Type.Optional(
+    Type.Object({
+      ...commonCosts,
+      upstream_inference_input_cost: usd,
+      upstream_inference_output_cost: usd,
+    }),
+  ),
+  is_byok: Type.Optional(Type.Boolean()),
+  server_tool_use_details: Type.Optional(ServerToolUse),
+})
+export type ResponseUsage = Static<typeof ResponseUsage>
 
-/** Fields of `reasoning` that the response repeats. */
-interface ReasoningEcho {
-  effort: string | null
-  summary: string | null
-  context?: string | null
-  mode?: string | null
-}
+// Alignment
 
-export type AlignmentCall =
-  | { call: number; outcome: 'allowed' | 'blocked'; rules: { probability: number; broken: boolean }[] }
-  | { call: number; outcome: 'unavailable'; reason: string }
+const AlignmentCall = Type.Union([
+  Type.Object({
+    call: Type.Integer({ minimum: 1 }),
+    outcome: oneOf('allowed', 'blocked'),
+    rules: Type.Array(Type.Object({ probability: Type.Number(), broken: Type.Boolean() })),
+  }),
+  Type.Object({
+    call: Type.Integer({ minimum: 1 }),
+    outcome: Type.Literal('unavailable'),
+    reason: Type.String(),
+  }),
+])
+export type AlignmentCall = Static<typeof AlignmentCall>
 
 /** One record for each message produced, in order; `call` counts from 1. */
-export interface AlignmentReport {
-  calls: AlignmentCall[]
-}
+export const AlignmentReport = Type.Object({ calls: Type.Array(AlignmentCall) })
+export type AlignmentReport = Static<typeof AlignmentReport>
 
-export interface ResponseResource {
-  id: string
-  object: 'response'
-  /** Unix seconds. */
-  created_at: number
-  completed_at: number | null
-  status: ResponseStatus
-  error: ResponseError | null
-  error_type?: string
-  incomplete_details: IncompleteDetails | null
-  instructions: string | InputItem[] | null
-  model: string
-  output: OutputItem[]
-  /** All output texts joined, for clients that read no items. */
-  output_text?: string
-  parallel_tool_calls: boolean
-  tool_choice: ToolChoice
-  tools: Tool[]
-  text: TextConfig
-  temperature: number | null
-  top_p: number | null
-  frequency_penalty: number | null
-  presence_penalty: number | null
-  top_logprobs: number | null
-  max_output_tokens: number | null
-  max_tool_calls: number | null
-  metadata: Record<string, string> | null
-  /** Always false: nothing runs in the background and nothing is stored. */
-  background: boolean
-  previous_response_id: string | null
-  prompt?: StoredPrompt | null
-  prompt_cache_key: string | null
-  prompt_cache_options?: PromptCacheOptions | null
-  reasoning: ReasoningEcho | null
-  safety_identifier: string | null
-  service_tier: string | null
-  store: boolean
-  truncation: 'auto' | 'disabled'
-  user: string | null
-  usage: ResponseUsage | null
-  alignment?: AlignmentReport
-  debug?: DebugReport
-  gateway_metadata?: GatewayMetadata
-  /** The provider's own finish reason. Only for dialects that show it; the responses dialect never writes it. */
-  native_finish_reason?: string | null
-  /** Display name of the provider. Only for dialects that show it; the responses dialect never writes it. */
-  provider?: string | null
-  /** The stop sequence that ended the answer, where the provider says it. Only for dialects that show it, as above. */
-  stop_sequence?: string | null
-  /** Edits of the input, for a caller who asks for them. Only for dialects that show it, as above. */
-  context_management?: { applied_edits: readonly Readonly<Record<string, string | number>>[] }
-  /** Input that the provider reported before the answer began. Only for dialects that show it, as above. */
-  prompt_usage?: Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'>
-}
-
-interface MetadataEndpoint {
-  model: string
-  /** Display name. */
-  provider: string
-  selected: boolean
-}
-
-interface MetadataAttempt {
-  provider: string
-  model: string
-  /** HTTP status of the provider, null when none arrived. */
-  status: number | null
-  /** Why no reply came, or why one was refused: only where the attempt failed. */
-  reason?: string
-}
+// Routing
 
 /** Known strategies; the list is open, so a reader must accept others. */
 export type RoutingStrategy =
@@ -182,59 +86,189 @@ export type RoutingStrategy =
   | 'bodybuilder'
   | 'fusion'
 
-export interface DebugTimings {
-  /** Wall clock, Unix milliseconds. */
-  epoch_ms: number
-  event: 'adapter_request' | 'upstream_headers_received' | 'first_token_received' | 'upstream_body_ended'
-  /** Milliseconds since the request was accepted. */
-  start_ms: number
-}
-
-/** The content of one debug event. */
-export interface DebugFacts {
-  echo_upstream_body?: Readonly<Record<string, unknown>>
-  timings?: DebugTimings
-}
-
-/** The answer to `debug` of the request, in a whole reply. */
-export interface DebugReport {
-  /** The body for the provider that answered: in results of batches. */
-  echo_upstream_body?: Readonly<Record<string, unknown>>
-  timings?: DebugTimings[]
-}
-
 /** A stage that changed or checked the request or the reply. */
-export interface PipelineStage {
-  type: 'guardrail' | 'plugin' | 'server_tools' | 'request' | 'response_healing' | 'context_compression'
-  name: string
-  guardrail_id?: string
-  guardrail_scope?: 'api-key' | 'member' | 'workspace'
-  summary?: string
+const PipelineStage = Type.Object({
+  type: oneOf('guardrail', 'plugin', 'server_tools', 'request', 'response_healing', 'context_compression'),
+  name: Type.String(),
+  guardrail_id: Type.Optional(Type.String()),
+  guardrail_scope: Type.Optional(oneOf('api-key', 'member', 'workspace')),
+  summary: Type.Optional(Type.String()),
   /** Of a guardrail: `action`, `detected`, `engines`, `patterns`; of others, what the stage documents. */
-  data?: Readonly<Record<string, unknown>>
-  cost_usd?: number
-}
+  data: Type.Optional(facts),
+  cost_usd: Type.Optional(usd),
+})
+export type PipelineStage = Static<typeof PipelineStage>
 
 /** The routing of a request; sent only if the metadata header asks for it. */
-export interface GatewayMetadata {
-  requested: string
-  strategy: RoutingStrategy
-  /** Code of the edge location, not the data region. */
-  region: string | null
-  summary: string
-  /** The 1-based attempt that succeeded; 0 when no provider was reached. */
-  attempt: number
-  attempts?: MetadataAttempt[]
-  is_byok: boolean
-  endpoints: { available: MetadataEndpoint[]; total: number }
-  params?: Readonly<Record<string, unknown>>
-  /** Models of the request that the catalogue does not have. */
-  skipped_models?: readonly string[]
-  pipeline?: PipelineStage[]
-  /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
-  timings_ms?: Readonly<Record<string, number>>
-  /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
-  generation_time?: number
-  /** Signed proof of placement: a compact JWS. The door of the request adds it. */
-  proof?: string
+export const GatewayMetadata = Type.Object(
+  {
+    requested: Type.String(),
+    strategy: Type.Unsafe<RoutingStrategy>(
+      Type.String({
+        description:
+          'direct, auto, free, latest, alias, fallback, pareto, bodybuilder or fusion; others may be added',
+      }),
+    ),
+    /** Code of the edge location, not the data region. */
+    region: orNoText,
+    summary: Type.String(),
+    attempt: Type.Integer({ minimum: 0, description: 'The attempt that answered, from 1; 0: none did' }),
+    attempts: Type.Optional(
+      Type.Array(
+        Type.Object({
+          provider: Type.String(),
+          model: Type.String(),
+          /** HTTP status of the provider, null when none arrived. */
+          status: nullable(Type.Integer()),
+          /** Why no reply came, or why one was refused: only where the attempt failed. */
+          reason: Type.Optional(Type.String()),
+        }),
+      ),
+    ),
+    is_byok: Type.Boolean(),
+    endpoints: Type.Object({
+      /** Providers by their display names. */
+      available: Type.Array(
+        Type.Object({ model: Type.String(), provider: Type.String(), selected: Type.Boolean() }),
+      ),
+      total: count,
+    }),
+    params: Type.Optional(facts),
+    /** Models of the request that the catalogue does not have. */
+    skipped_models: Type.Optional(Type.Unsafe<readonly string[]>(Type.Array(Type.String()))),
+    pipeline: Type.Optional(Type.Array(PipelineStage)),
+    /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
+    timings_ms: Type.Optional(
+      Type.Unsafe<Readonly<Record<string, number>>>(Type.Object({}, { additionalProperties: Type.Number() })),
+    ),
+    /** Milliseconds from dispatch to the end of the upstream body; the interface has it in batch results only. */
+    generation_time: Type.Optional(Type.Number()),
+    /** Signed proof of placement: a compact JWS. The door of the request adds it. */
+    proof: Type.Optional(Type.String()),
+  },
+  { description: 'The routing of a request; present if the header X-Gateway-Metadata is enabled.' },
+)
+export type GatewayMetadata = Static<typeof GatewayMetadata>
+
+// Debug
+
+/** One time of an attempt: Unix milliseconds, and milliseconds since the request was accepted. */
+export const DebugTimings = Type.Object({
+  epoch_ms: Type.Number(),
+  event: oneOf('adapter_request', 'upstream_headers_received', 'first_token_received', 'upstream_body_ended'),
+  start_ms: Type.Number(),
+})
+export type DebugTimings = Static<typeof DebugTimings>
+
+/** The answer to `debug` of the request, in a whole reply. */
+export const DebugReport = Type.Object({
+  /** The body for the provider that answered: in results of batches. */
+  echo_upstream_body: Type.Optional(
+    Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object({}, { additionalProperties: true })),
+  ),
+  timings: Type.Optional(Type.Array(DebugTimings)),
+})
+export type DebugReport = Static<typeof DebugReport>
+
+// The response
+
+/**
+ * Codes of `response.error`: OpenAI's closed list, and the code by which its clients know a prompt that is too long.
+ * The canonical type is beside it in `error_type`.
+ */
+const ResponseErrorCode = oneOf(
+  'server_error',
+  'rate_limit_exceeded',
+  'invalid_prompt',
+  'context_length_exceeded',
+  'vector_store_timeout',
+  'invalid_image',
+  'invalid_image_format',
+  'invalid_base64_image',
+  'invalid_image_url',
+  'image_too_large',
+  'image_too_small',
+  'image_parse_error',
+  'image_content_policy_violation',
+  'invalid_image_mode',
+  'image_file_too_large',
+  'unsupported_image_media_type',
+  'empty_image_file',
+  'failed_to_download_image',
+  'image_file_not_found',
+  'bio_policy',
+  'cyber_policy',
+  'misalignment_policy_violation',
+  'data_residency_mismatch',
+)
+export type ResponseErrorCode = Static<typeof ResponseErrorCode>
+
+/** The response as its clients see it. */
+export const PublicResponse = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('response'),
+  created_at: unixSeconds,
+  completed_at: nullable(unixSeconds),
+  status: oneOf('completed', 'incomplete', 'in_progress', 'failed', 'cancelled', 'queued'),
+  error: nullable(
+    Type.Object({ code: ResponseErrorCode, message: Type.String(), metadata: Type.Optional(facts) }),
+  ),
+  error_type: Type.Optional(Type.String()),
+  incomplete_details: nullable(Type.Object({ reason: oneOf('max_output_tokens', 'content_filter') })),
+  instructions: Type.Union([Type.String(), Type.Array(InputItem), Type.Null()]),
+  model: Type.String(),
+  output: Type.Array(OutputItem),
+  /** All output texts joined, for clients that read no items. */
+  output_text: Type.Optional(Type.String()),
+  parallel_tool_calls: Type.Boolean(),
+  tool_choice: ToolChoice,
+  tools: Type.Array(Tool),
+  text: TextConfig,
+  temperature: orNoNumber,
+  top_p: orNoNumber,
+  frequency_penalty: orNoNumber,
+  presence_penalty: orNoNumber,
+  top_logprobs: nullable(Type.Integer()),
+  max_output_tokens: nullable(Type.Integer()),
+  max_tool_calls: nullable(Type.Integer()),
+  metadata: nullable(
+    Type.Unsafe<Record<string, string>>(Type.Object({}, { additionalProperties: Type.String() })),
+  ),
+  /** Always false: nothing runs in the background and nothing is stored. */
+  background: Type.Boolean(),
+  previous_response_id: orNoText,
+  prompt: Type.Optional(nullable(StoredPrompt)),
+  prompt_cache_key: orNoText,
+  prompt_cache_options: Type.Optional(nullable(PromptCacheOptions)),
+  reasoning: nullable(
+    Type.Object({
+      effort: orNoText,
+      summary: orNoText,
+      context: Type.Optional(orNoText),
+      mode: Type.Optional(orNoText),
+    }),
+  ),
+  safety_identifier: orNoText,
+  service_tier: orNoText,
+  store: Type.Boolean(),
+  truncation: oneOf('auto', 'disabled'),
+  user: orNoText,
+  usage: nullable(ResponseUsage),
+  alignment: Type.Optional(AlignmentReport),
+  debug: Type.Optional(DebugReport),
+  gateway_metadata: Type.Optional(GatewayMetadata),
+})
+
+/** The response, with fields that only some dialects show; the responses dialect never writes these. */
+export interface ResponseResource extends Static<typeof PublicResponse> {
+  /** The provider's own finish reason. */
+  native_finish_reason?: string | null
+  /** Display name of the provider. */
+  provider?: string | null
+  /** The stop sequence that ended the answer, where the provider says it. */
+  stop_sequence?: string | null
+  /** Edits of the input, for a caller who asks for them. */
+  context_management?: { applied_edits: readonly Readonly<Record<string, string | number>>[] }
+  /** Input that the provider reported before the answer began. */
+  prompt_usage?: Pick<ResponseUsage, 'input_tokens' | 'input_tokens_details'>
 }

@@ -1,9 +1,10 @@
 /** The interface description of workspaces, credits, activity, audit and captures. Pure. */
 import { Type } from '@sinclair/typebox'
-import { instant, oneOf, usd } from '../../protocol/json/schema.ts'
+import { count, instant, oneOf, orNoText, usd } from '../../protocol/json/schema.ts'
 import { CAPTURE } from '../../protocol/management/captures.ts'
 import { CreditCreation, WORKSPACE } from '../../protocol/management/management.ts'
 import {
+  alike,
   answer,
   DELETED,
   type Descriptions,
@@ -13,9 +14,9 @@ import {
   PAGE,
   query,
   tagged,
+  text,
 } from './description.ts'
 import { HASH } from './keys.ts'
-import { alike, count, orNoText, text } from './response.ts'
 
 // Workspaces
 

@@ -1,10 +1,21 @@
 /** The interface description of batches. Pure. */
+
 import { Type } from '@sinclair/typebox'
-import { AnyObject, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
+import { AnyObject, count, nullable, oneOf, orNoText, unixSeconds, usd } from '../../protocol/json/schema.ts'
 import { BatchCreation, CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_ENDPOINTS, BATCH_STATUSES, BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
-import { answer, header, listById, METADATA_HEADER, oneRecord, query, tagged } from './description.ts'
-import { alike, count, orNoText, ServerToolUseCounts, text, unixSeconds } from './response.ts'
+import { ServerToolUse } from '../../protocol/response.ts'
+import {
+  alike,
+  answer,
+  header,
+  listById,
+  METADATA_HEADER,
+  oneRecord,
+  query,
+  tagged,
+  text,
+} from './description.ts'
 
 export const BatchBody = Type.Object(
   {
@@ -40,7 +51,7 @@ const UsageOfBatch = Type.Object({
     reasoning_tokens: count,
   }),
   cache_creation: Type.Object({ ephemeral_1h_input_tokens: count, ephemeral_5m_input_tokens: count }),
-  server_tool_use: ServerToolUseCounts,
+  server_tool_use: ServerToolUse,
   cost: usd,
   cost_details: Type.Object({
     upstream_inference_prompt_cost: usd,

@@ -1,8 +1,16 @@
 /** The interface description of models, endpoints and providers. Pure. */
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf } from '../../protocol/json/schema.ts'
-import { answer, header, oneRecord, type ParameterDescription, query, tagged } from './description.ts'
-import { alike, count, orNoNumber, orNoText, text, unixSeconds } from './response.ts'
+import { count, nullable, oneOf, orNoNumber, orNoText, unixSeconds } from '../../protocol/json/schema.ts'
+import {
+  alike,
+  answer,
+  header,
+  oneRecord,
+  type ParameterDescription,
+  query,
+  tagged,
+  text,
+} from './description.ts'
 
 // Models
 

@@ -1,19 +1,26 @@
 /** Response schemas of POST /chat/completions and POST /embeddings: completion, chunks, vectors. Pure. */
+
 import { Type } from '@sinclair/typebox'
-import { nullable, oneOf, usd, variants } from '../../protocol/json/schema.ts'
 import {
-  alike,
-  ChatCosts,
   count,
-  DebugAnswer,
   facts,
-  GatewayMetadataAnswer,
+  nullable,
+  oneOf,
   orNoText,
-  reports,
-  ServerToolUseCounts,
-  text,
   unixSeconds,
-} from './response.ts'
+  usd,
+  variants,
+} from '../../protocol/json/schema.ts'
+import { commonCosts, DebugReport, GatewayMetadata, ServerToolUse } from '../../protocol/response.ts'
+import { alike, reports, text } from './description.ts'
+
+/** Cost details as chat completions and embeddings name them. */
+export const ChatCosts = Type.Object({
+  ...commonCosts,
+  upstream_inference_cost: nullable(usd),
+  upstream_inference_prompt_cost: usd,
+  upstream_inference_completions_cost: usd,
+})
 
 export const ChatUsage = Type.Object({
   prompt_tokens: count,
@@ -30,8 +37,8 @@ export const ChatUsage = Type.Object({
   cost: Type.Optional(usd),
   cost_details: Type.Optional(ChatCosts),
   is_byok: Type.Optional(Type.Boolean()),
-  server_tool_use: ServerToolUseCounts,
-  server_tool_use_details: ServerToolUseCounts,
+  server_tool_use: ServerToolUse,
+  server_tool_use_details: ServerToolUse,
 })
 
 const finish = nullable(oneOf('stop', 'length', 'tool_calls', 'content_filter', 'error'))
@@ -129,7 +136,7 @@ export const ChatCompletion = Type.Object({
   ),
   usage: nullable(ChatUsage),
   ...reports,
-  debug: Type.Optional(DebugAnswer),
+  debug: Type.Optional(DebugReport),
 })
 
 /** Open: what else is known depends on the failure. */
@@ -204,5 +211,5 @@ export const EmbeddingsList = Type.Object({
       is_byok: Type.Optional(Type.Boolean()),
     }),
   ),
-  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
+  gateway_metadata: Type.Optional(GatewayMetadata),
 })

@@ -1,10 +1,20 @@
 /** Names of the schemas that the OpenAPI document lists as components, for generated clients. Pure. */
+
 import type { TSchema } from '@sinclair/typebox'
 import { ChatBody, ChatTool, ChatToolChoice } from '../../dialects/chat-completions/body-schema.ts'
 import { ChatMessage } from '../../dialects/chat-completions/message-schema.ts'
 import { MessagesBody, MessagesToolChoice } from '../../dialects/messages/body-schema.ts'
 import { MessageInput } from '../../dialects/messages/message-schema.ts'
-import { InputItem } from '../../protocol/items.ts'
+import { PublicEvent } from '../../protocol/events.ts'
+import {
+  CustomToolCallItem,
+  FunctionCallItem,
+  HostedItem,
+  InputItem,
+  MessageItem,
+  OutputItem,
+  ReasoningItem,
+} from '../../protocol/items.ts'
 import { CREDENTIAL, CredentialCreation, CredentialUpdate } from '../../protocol/management/byok.ts'
 import { CAPTURE } from '../../protocol/management/captures.ts'
 import { GUARDRAIL, GuardrailCreation, GuardrailUpdate } from '../../protocol/management/guardrails.ts'
@@ -12,6 +22,7 @@ import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/managem
 import { END_USER, WORKSPACE } from '../../protocol/management/management.ts'
 import {
   AgentPart,
+  Annotation,
   AssistantPart,
   CacheControl,
   InputAnnotation,
@@ -21,6 +32,8 @@ import {
   InputPart,
   InputText,
   InputVideo,
+  Logprob,
+  OutputPart,
   PromptVariable,
   ReplayedOutputText,
   ReplayedRefusal,
@@ -36,6 +49,13 @@ import {
   TextConfig,
   TextFormat,
 } from '../../protocol/request.ts'
+import {
+  AlignmentReport,
+  GatewayMetadata,
+  PublicResponse,
+  ResponseUsage,
+  ServerToolUse,
+} from '../../protocol/response.ts'
 import { CustomTool, FunctionTool, Tool, ToolChoice } from '../../protocol/tools.ts'
 import { ActivityDay, ActivitySum, AuditEntryAnswer, CreditEntryAnswer } from './account.ts'
 import { BatchAnswer, BatchBody, BatchResult } from './batches.ts'
@@ -44,12 +64,12 @@ import {
   ChatAnswerMessage,
   ChatChunk,
   ChatCompletion,
+  ChatCosts,
   ChatErrorFields,
   ChatUsage,
   EmbeddingsList,
   ReasoningEntry,
 } from './chat.ts'
-import { ResponseEvent } from './events.ts'
 import { ENVELOPES } from './failures.ts'
 import { FileAnswer } from './files.ts'
 import { Generation } from './generations.ts'
@@ -57,23 +77,6 @@ import { CountedMessage, EmbeddingsInput } from './inference.ts'
 import { KeyDetail, OwnKey } from './keys.ts'
 import { MessageAnswer, MessageBlock, MessageEvent, MessageFailure, MessageUsage } from './message.ts'
 import { MessageBatchAnswer, MessageBatchBody } from './message-batches.ts'
-import {
-  AlignmentAnswer,
-  AnnotationAnswer,
-  ChatCosts,
-  GatewayMetadataAnswer,
-  HostedItemAnswer,
-  LogprobAnswer,
-  OutputCustomCall,
-  OutputFunctionCall,
-  OutputItemAnswer,
-  OutputMessage,
-  OutputPartAnswer,
-  OutputReasoning,
-  ResponseAnswer,
-  ServerToolUseCounts,
-  UsageAnswer,
-} from './response.ts'
 import { GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
 
 /**
@@ -131,21 +134,21 @@ export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[
   GuardrailUpdate,
   CaptureCreation: CAPTURE.creation,
   // Answers
-  OutputMessage,
-  OutputReasoning,
-  OutputFunctionCall,
-  OutputCustomCall,
-  OutputHostedItem: HostedItemAnswer,
-  OutputItem: OutputItemAnswer,
-  OutputPart: OutputPartAnswer,
-  Annotation: AnnotationAnswer,
-  Logprob: LogprobAnswer,
-  Usage: UsageAnswer,
-  ServerToolUse: ServerToolUseCounts,
-  Alignment: AlignmentAnswer,
-  GatewayMetadata: GatewayMetadataAnswer,
-  ResponseResource: ResponseAnswer,
-  ResponseEvent,
+  OutputMessage: MessageItem,
+  OutputReasoning: ReasoningItem,
+  OutputFunctionCall: FunctionCallItem,
+  OutputCustomCall: CustomToolCallItem,
+  OutputHostedItem: HostedItem,
+  OutputItem,
+  OutputPart,
+  Annotation,
+  Logprob,
+  Usage: ResponseUsage,
+  ServerToolUse,
+  Alignment: AlignmentReport,
+  GatewayMetadata,
+  ResponseResource: PublicResponse,
+  ResponseEvent: PublicEvent,
   ChatCosts,
   ChatUsage,
   ChatReasoning: ReasoningEntry,

@@ -5,9 +5,22 @@
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { FailureCode } from '../../base/errors.ts'
-import { oneOf } from '../../protocol/json/schema.ts'
+import { count, oneOf, orNoText } from '../../protocol/json/schema.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
-import { alike, count, orNoText } from './response.ts'
+import { AlignmentReport, GatewayMetadata } from '../../protocol/response.ts'
+
+export const text = Type.String()
+
+/** Fields of one value: of one schema in a schema, of one example in an example. */
+export function alike<Value, Name extends string>(value: Value, ...names: readonly Name[]) {
+  return Object.fromEntries(names.map(name => [name, value])) as Record<Name, Value>
+}
+
+/** Fields that only some answers have. */
+export const reports = {
+  alignment: Type.Optional(AlignmentReport),
+  gateway_metadata: Type.Optional(GatewayMetadata),
+}
 
 /** In the order of the document. */
 export const TAGS = {

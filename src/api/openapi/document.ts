@@ -17,6 +17,7 @@ import {
   PATH_PARAMETERS,
   TAGS,
   tagged,
+  text,
 } from './description.ts'
 import { END_USERS } from './end-users.ts'
 import { ENVELOPES, errorTypesOf, familyOf, statusesOf } from './failures.ts'
@@ -27,7 +28,6 @@ import { INFERENCE } from './inference.ts'
 import { createSchemaWriter, type JsonSchema, type SchemaWriter } from './json-schema.ts'
 import { KEYS } from './keys.ts'
 import { MESSAGE_BATCHES } from './message-batches.ts'
-import { text } from './response.ts'
 import { RULES } from './rules.ts'
 
 /** The part of a row that the document is made of. */

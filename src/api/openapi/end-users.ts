@@ -1,7 +1,15 @@
 /** The interface description of end users. Pure. */
 import { END_USER } from '../../protocol/management/management.ts'
-import { flag, listOf, oneRecord, PAGE, query, tagged, type UntaggedDescription } from './description.ts'
-import { text } from './response.ts'
+import {
+  flag,
+  listOf,
+  oneRecord,
+  PAGE,
+  query,
+  tagged,
+  text,
+  type UntaggedDescription,
+} from './description.ts'
 
 const { creation, update, answer } = END_USER
 const USER = END_USER.toExample({

@@ -1,17 +1,19 @@
 /** Errors in the OpenAPI document: the statuses that an operation can return, and their envelopes. Pure. */
+
 import { type TSchema, Type } from '@sinclair/typebox'
 import { FAILURES, type FailureCode } from '../../base/errors.ts'
 import type { DialectName } from '../../protocol/request.ts'
+import { GatewayMetadata, ResponseUsage } from '../../protocol/response.ts'
 import { ChatErrorFields, ChatUsage, ERROR_FACTS } from './chat.ts'
+import { text } from './description.ts'
 import { MessageFailure } from './message.ts'
-import { GatewayMetadataAnswer, text, UsageAnswer } from './response.ts'
 
 const availability = {
   error_type: Type.Optional(text),
   http_status: Type.Optional(Type.Integer()),
   availability: Type.Optional(Type.Unknown({ description: 'Why no endpoint could serve the request' })),
 }
-const about = { gateway_metadata: Type.Optional(GatewayMetadataAnswer) }
+const about = { gateway_metadata: Type.Optional(GatewayMetadata) }
 const generation = Type.Optional(Type.String({ description: 'The generation id; only together with usage' }))
 
 const Failure = Type.Object({
@@ -23,7 +25,7 @@ const Failure = Type.Object({
     ...availability,
   }),
   user_id: Type.Null(),
-  usage: Type.Optional(UsageAnswer),
+  usage: Type.Optional(ResponseUsage),
   ...about,
 })
 

@@ -1,8 +1,7 @@
 /** The interface description of files. Pure. */
 import { Type } from '@sinclair/typebox'
-import { oneOf } from '../../protocol/json/schema.ts'
-import { answer, listById, query, tagged } from './description.ts'
-import { count, orNoText, text, unixSeconds } from './response.ts'
+import { count, oneOf, orNoText, unixSeconds } from '../../protocol/json/schema.ts'
+import { answer, listById, query, tagged, text } from './description.ts'
 
 const purpose = oneOf('assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision')
 

@@ -1,8 +1,7 @@
 /** The interface description of request records. Pure. */
 import { Type } from '@sinclair/typebox'
-import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
-import { answer, KEY_HASH_FILTER, query, tagged } from './description.ts'
-import { alike, count, orNoNumber, orNoText, text } from './response.ts'
+import { count, instant, nullable, oneOf, orNoNumber, orNoText, usd } from '../../protocol/json/schema.ts'
+import { alike, answer, KEY_HASH_FILTER, query, tagged, text } from './description.ts'
 
 const orNoInteger = nullable(Type.Integer())
 

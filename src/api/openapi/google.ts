@@ -1,8 +1,11 @@
 /** The OpenAPI description of the operations for Google's clients. Pure. */
+
 import { Type } from '@sinclair/typebox'
 import { GeminiBody, GeminiContent } from '../../dialects/gemini/body-schema.ts'
-import { nullable, oneOf } from '../../protocol/json/schema.ts'
+import { count, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
+import { GatewayMetadata, ResponseUsage } from '../../protocol/response.ts'
 import {
+  alike,
   answer,
   type Descriptions,
   METADATA_HEADER,
@@ -10,8 +13,8 @@ import {
   query,
   SESSION_HEADER,
   tagged,
+  text,
 } from './description.ts'
-import { alike, count, GatewayMetadataAnswer, orNoText, text, UsageAnswer } from './response.ts'
 
 const open = { additionalProperties: true }
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
@@ -30,9 +33,9 @@ const Usage = Type.Object({
   candidatesTokenCount: count,
   thoughtsTokenCount: Type.Optional(count),
   totalTokenCount: count,
-  cost: UsageAnswer.properties.cost,
-  cost_details: UsageAnswer.properties.cost_details,
-  is_byok: UsageAnswer.properties.is_byok,
+  cost: ResponseUsage.properties.cost,
+  cost_details: ResponseUsage.properties.cost_details,
+  is_byok: ResponseUsage.properties.is_byok,
 })
 
 const Candidate = Type.Object(
@@ -56,7 +59,7 @@ const GeminiAnswer = Type.Object(
     modelVersion: Type.Optional(text),
     responseId: Type.Optional(text),
     provider: Type.Optional(orNoText),
-    gateway_metadata: Type.Optional(GatewayMetadataAnswer),
+    gateway_metadata: Type.Optional(GatewayMetadata),
   },
   open,
 )
@@ -117,7 +120,7 @@ const embeddedFacts = {
   modelVersion: text,
   responseId: text,
   provider: text,
-  gateway_metadata: Type.Optional(GatewayMetadataAnswer),
+  gateway_metadata: Type.Optional(GatewayMetadata),
 }
 const EMBEDDED = { usageMetadata: { promptTokenCount: 2 }, ...HEAD, modelVersion: 'sim/embed' }
 const ONE = { content: { parts: [{ text: 'Hello' }] } }

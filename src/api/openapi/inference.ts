@@ -1,12 +1,17 @@
 /** The interface description of the inference operations. Pure. */
+
 import { type TSchema, Type } from '@sinclair/typebox'
 import { ChatBody } from '../../dialects/chat-completions/body-schema.ts'
 import { EmbeddingsBody } from '../../dialects/embeddings/body-schema.ts'
 import { MessagesBody } from '../../dialects/messages/body-schema.ts'
+import { PublicEvent } from '../../protocol/events.ts'
+import { count } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
 import { ResponsesRequest } from '../../protocol/request.ts'
+import { PublicResponse, ResponseUsage } from '../../protocol/response.ts'
 import { ChatChunk, ChatCompletion, EmbeddingsList } from './chat.ts'
 import {
+  alike,
   answer,
   header,
   METADATA_HEADER,
@@ -15,11 +20,10 @@ import {
   RESUMABLE_HEADER,
   SESSION_HEADER,
   tagged,
+  text,
   type UntaggedDescription,
 } from './description.ts'
-import { ResponseEvent } from './events.ts'
 import { MessageAnswer, MessageEvent } from './message.ts'
-import { alike, count, ResponseAnswer, text, UsageAnswer } from './response.ts'
 
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
 const BETAS = header('anthropic-beta', text, 'Beta features of the Messages API, separated by commas.')
@@ -48,7 +52,7 @@ const Compaction = Type.Object({
       encrypted_content: Type.Optional(text),
     }),
   ),
-  usage: Type.Union([UsageAnswer, Type.Null()]),
+  usage: Type.Union([ResponseUsage, Type.Null()]),
 })
 
 const RESPONSE = {
@@ -245,14 +249,14 @@ export const INFERENCE = tagged('Inference', {
     },
     answers: {
       200: {
-        ...answer(ResponseAnswer, 'The response or, with stream, its events.', RESPONSE),
-        stream: { schema: ResponseEvent, example: DELTA },
+        ...answer(PublicResponse, 'The response or, with stream, its events.', RESPONSE),
+        stream: { schema: PublicEvent, example: DELTA },
       },
     },
   },
   resumeResponse: resumed(
     'sequence_number of the last event that you have; default: none.',
-    ResponseEvent,
+    PublicEvent,
     DELTA,
   ),
   resumeChatCompletion: resumed(PLACE, ChatChunk, CHUNK),

@@ -1,8 +1,9 @@
 /** The interface description of API keys. Pure. */
 import { Type } from '@sinclair/typebox'
-import { instant, nullable, oneOf } from '../../protocol/json/schema.ts'
+import { count, instant, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
 import {
+  alike,
   answer,
   DELETED,
   flag,
@@ -11,9 +12,9 @@ import {
   PAGE,
   query,
   tagged,
+  text,
   type UntaggedDescription,
 } from './description.ts'
-import { alike, count, flagged, orNoText, text } from './response.ts'
 
 const orNoInstant = nullable(instant)
 
@@ -32,9 +33,9 @@ export const KeyDetail = Type.Object({
 export const OwnKey = Type.Object({
   label: text,
   ...spending(KEY.answer.properties),
-  is_free_tier: flagged,
-  is_management_key: flagged,
-  is_provisioning_key: flagged,
+  is_free_tier: Type.Boolean(),
+  is_management_key: Type.Boolean(),
+  is_provisioning_key: Type.Boolean(),
   role: nullable(oneOf('viewer', 'operator', 'admin')),
   expires_at: orNoInstant,
   secret_expires_at: orNoInstant,

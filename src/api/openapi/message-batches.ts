@@ -1,10 +1,9 @@
 /** The interface description of the batches of the Messages API. Pure. */
 import { Type } from '@sinclair/typebox'
-import { AnyObject, nullable, oneOf } from '../../protocol/json/schema.ts'
+import { AnyObject, count, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
 import { CUSTOM_ID_MAX_CHARS } from '../../protocol/management/batch-creation.ts'
 import { BATCH_WAIT_REASONS } from '../../protocol/management/batches.ts'
-import { answer, query, tagged } from './description.ts'
-import { alike, count, orNoText, text } from './response.ts'
+import { alike, answer, query, tagged, text } from './description.ts'
 
 export const MessageBatchBody = Type.Object(
   {

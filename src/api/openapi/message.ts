@@ -1,16 +1,9 @@
 /** Response schemas of POST /messages: the message, its blocks, and the stream events. Pure. */
+
 import { type TProperties, Type } from '@sinclair/typebox'
-import { nullable, oneOf, variants } from '../../protocol/json/schema.ts'
-import {
-  count,
-  DebugAnswer,
-  facts,
-  orNoText,
-  reports,
-  ServerToolUseCounts,
-  text,
-  UsageAnswer,
-} from './response.ts'
+import { count, facts, nullable, oneOf, orNoText, variants } from '../../protocol/json/schema.ts'
+import { DebugReport, ResponseUsage, ServerToolUse } from '../../protocol/response.ts'
+import { reports, text } from './description.ts'
 
 const cacheCounts = {
   input_tokens: count,
@@ -28,10 +21,10 @@ export const MessageUsage = Type.Object({
   service_tier: orNoText,
   speed: orNoText,
   inference_geo: orNoText,
-  server_tool_use_details: Type.Optional(ServerToolUseCounts),
-  cost: UsageAnswer.properties.cost,
-  cost_details: UsageAnswer.properties.cost_details,
-  is_byok: UsageAnswer.properties.is_byok,
+  server_tool_use_details: Type.Optional(ServerToolUse),
+  cost: ResponseUsage.properties.cost,
+  cost_details: ResponseUsage.properties.cost_details,
+  is_byok: ResponseUsage.properties.is_byok,
 })
 
 const TextBlockAnswer = Type.Object({
@@ -99,7 +92,7 @@ export const MessageAnswer = Type.Object({
   usage: MessageUsage,
   ...edits,
   ...reports,
-  debug: Type.Optional(DebugAnswer),
+  debug: Type.Optional(DebugReport),
 })
 
 const MessageErrorFields = Type.Object({

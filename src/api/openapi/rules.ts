@@ -1,6 +1,6 @@
 /** The interface description of provider credentials (BYOK), guardrails and their assignments. Pure. */
 import { Type } from '@sinclair/typebox'
-import { instant, nullable, oneOf, usd } from '../../protocol/json/schema.ts'
+import { count, instant, nullable, oneOf, orNoText, usd } from '../../protocol/json/schema.ts'
 import {
   CREDENTIAL,
   CredentialCheck,
@@ -16,9 +16,19 @@ import {
   KeyAssignees,
   MemberAssignees,
 } from '../../protocol/management/guardrails.ts'
-import { answer, DELETED, type Descriptions, listOf, oneRecord, PAGE, query, tagged } from './description.ts'
+import {
+  alike,
+  answer,
+  DELETED,
+  type Descriptions,
+  listOf,
+  oneRecord,
+  PAGE,
+  query,
+  tagged,
+  text,
+} from './description.ts'
 import { HASH } from './keys.ts'
-import { alike, count, flagged, orNoText, text } from './response.ts'
 
 const NOW = '2026-07-16T12:00:00.000Z'
 const ID = '3b241101-e2bb-4255-8caf-4136c566a962'
@@ -40,7 +50,7 @@ const EXAMPLE = CREDENTIAL.toExample({
 })
 
 const KeyTrial = Type.Object({
-  works: flagged,
+  works: Type.Boolean(),
   provider: text,
   credential_id: nullable(Type.String({ description: "Null: the gateway's own key" })),
   asked: nullable(oneOf('models', 'completion', 'embedding')),

@@ -1,7 +1,8 @@
 /** Debug output that a caller requests (`debug`): bodies sent to providers, and attempt times. Hot path. */
 import type { Clock } from '../../base/clock.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { DebugFacts, DebugReport, DebugTimings } from '../../protocol/response.ts'
+import type { DebugFacts } from '../../protocol/events.ts'
+import type { DebugReport, DebugTimings } from '../../protocol/response.ts'
 
 /**
  * Maximum number of times for one request: more than its attempts need, unless tools call the model again and again.

@@ -222,8 +222,15 @@ export const usd = Type.Number({ description: 'US dollars' })
 /** ISO 8601 UTC. */
 export const instant = Type.String({ format: 'date-time' })
 
+export const unixSeconds = Type.Integer({ description: 'Unix time in seconds' })
+export const count = Type.Integer({ minimum: 0 })
+export const orNoText = nullable(Type.String())
+export const orNoNumber = nullable(Type.Number())
+
 /** An object whose fields are not checked. */
 export const AnyObject = Type.Unsafe<Record<string, unknown>>(Type.Object({}))
+/** The same, for readers who need not know every field. */
+export const facts = Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object({}))
 
 /** Keys that are safe to repeat. Other keys of clients may have any length and may even be secrets. */
 const SPEAKABLE = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
