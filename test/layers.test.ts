@@ -54,8 +54,8 @@ const PARTS: Readonly<Record<string, Readonly<Record<string, readonly string[]>>
 
 /** Packages that only these files may know, so that they can be replaced in one place. */
 const SOLE_IMPORTERS: Readonly<Record<string, readonly string[]>> = {
-  'uWebSockets.js': ['server/uws/front.ts', 'server/uws/messages.ts', 'server/uws/socket.ts'],
-  ws: ['server/node/messages.ts'],
+  'uWebSockets.js': ['server/uws/front.ts', 'server/uws/socket.ts', 'server/uws/websockets.ts'],
+  ws: ['server/node/websockets.ts'],
   piscina: ['features/tasks/pool/worker-set.ts'],
   'just-bash': ['features/sandbox/embedded/child.ts'],
 }

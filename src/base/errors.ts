@@ -181,7 +181,7 @@ interface GatewayErrorDetails {
   readonly retryAfterSeconds?: number
   /** Additional response headers, with names and values chosen by the gateway. */
   readonly headers?: Readonly<Record<string, string>>
-  /** The limit that refused the request, for its explanation and for `finish` in server/admission/admission.ts. Never sent. */
+  /** The limit that refused the request, for its explanation and for `finish` in server/admission/admitted-request.ts. Never sent. */
   readonly limit?: LimitName
   /** The underlying error; only its class and code are logged, and it is never sent. */
   readonly cause?: unknown

@@ -101,7 +101,7 @@ export interface ToolDisplay {
 export interface ToolOutcome {
   /**
    * Fields of the finished item, which the client sees; `status` is `completed` unless it says otherwise. `type` is
-   * that of the tool in the request unless `begun` says otherwise. An item that stays `in_progress` has no end in this
+   * that of the tool in the request unless `firstForm` says otherwise. An item that stays `in_progress` has no end in this
    * answer.
    */
   readonly item: Readonly<Record<string, unknown>>

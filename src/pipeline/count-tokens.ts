@@ -16,8 +16,8 @@ import { inputTokensOf } from './accounting/estimate.ts'
 import type { RoutedExchange } from './exchange-stages.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { fitTools } from './tool-calls/client-tools.ts'
+import { openRecord } from './turn/failover.ts'
 import type { ModelCallDeps } from './turn/model-call.ts'
-import { openRecord } from './turn/retry.ts'
 
 export interface TokenCount {
   readonly tokens: number

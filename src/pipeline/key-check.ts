@@ -30,9 +30,9 @@ import { hasList } from '../providers/upstream/list-models.ts'
 import type { Transport } from '../providers/upstream/transport.ts'
 import { type WholeReply, wholeReply } from '../providers/upstream/whole-reply.ts'
 import { cheapest, endpointsOf, readSmallest, smallestRequest } from './smallest-request.ts'
+import { openRecord } from './turn/failover.ts'
 import { failureOf, refusalIn } from './turn/provider-failure.ts'
 import { askedEndpoint, keyOwner, type ProviderRequests } from './turn/provider-request.ts'
-import { openRecord } from './turn/retry.ts'
 
 interface KeyCheckDeps {
   readonly catalog: Pick<Catalog, 'model' | 'models' | 'provider'>

@@ -11,7 +11,7 @@ import type { Metrics } from '../base/metrics/metrics.ts'
 import type { Tracing } from '../base/telemetry/tracing.ts'
 import type { ExplanationWriter } from '../features/explanations/writer.ts'
 import { AdmissionControl, type KeyedRequests } from './admission/admission-control.ts'
-import type { EndedRequests } from './admission/ended-requests.ts'
+import type { ConsoleFeed } from './admission/console-feed.ts'
 import type { WeightsOfEndUsers } from './admission/key-queue.ts'
 import type { KeyLimits } from './admission/key-shares.ts'
 import type { Load, LoadLimits } from './admission/load.ts'
@@ -49,7 +49,7 @@ export interface ServerOptions extends LoadLimits, KeyLimits, ClientConnectionLi
   /** See KeySharesDeps. */
   readonly weights?: WeightsOfEndUsers
   /** See AdmissionDeps. */
-  readonly ended?: EndedRequests
+  readonly consoleFeed?: ConsoleFeed
   /** See AdmissionDeps. */
   readonly tracing?: Tracing
   /** See AdmissionDeps. */

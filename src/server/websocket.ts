@@ -1,7 +1,7 @@
 /**
  * Responses over WebSocket: each message of a client is a request, and each event of its answer is a message. A message
  * takes the same path as a request over HTTP: gate, key, admission, dialect. This file decides on handshakes and keeps
- * all sockets of a thread; `socket-session.ts` handles one open socket. Serve threads.
+ * all sockets of a thread; `websocket-session.ts` handles one open socket. Serve threads.
  */
 
 import type { Clock } from '../base/clock.ts'
@@ -14,8 +14,8 @@ import type { KeyedRequests } from './admission/admission-control.ts'
 import { authorizationOf, inspect, type RequestHead } from './head-checks.ts'
 import type { Authenticator, HttpRequestDeps } from './http-request.ts'
 import type { SocketObserver } from './response-socket.ts'
-import { SocketMemories } from './socket-memory.ts'
-import { type Handshake, type MessageSocket, messageHead, SocketSession } from './socket-session.ts'
+import { SocketMemories } from './websocket-memory.ts'
+import { type Handshake, type MessageSocket, messageHead, SocketSession } from './websocket-session.ts'
 
 /**
  * Largest message of a client. Not every front tells what it has collected of a message, so each key has a limited

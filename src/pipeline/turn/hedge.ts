@@ -16,7 +16,7 @@ import type { RouteCandidate } from '../routing/candidate.ts'
 import type { Routing } from '../routing/rank-input.ts'
 import type { Attempt } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
-import { type CallProgress, nextCandidate, type RetryBudget } from './retry.ts'
+import { type CallProgress, nextCandidate, type RetryBudget } from './failover.ts'
 
 /** The reply of a candidate that has answered. */
 export interface ModelReply {

@@ -22,6 +22,16 @@ import type { Routing } from '../routing/rank-input.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import {
+  candidateAfter,
+  lastError,
+  nextCandidate,
+  nobodyNow,
+  noteHealth,
+  openRecord,
+  type RetryBudget,
+  type Waiting,
+} from './failover.ts'
+import {
   better,
   endRetry,
   type HedgedCall,
@@ -36,16 +46,6 @@ import {
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-figures.ts'
-import {
-  candidateAfter,
-  lastError,
-  nextCandidate,
-  nobodyNow,
-  noteHealth,
-  openRecord,
-  type RetryBudget,
-  type Waiting,
-} from './retry.ts'
 import { NO_REQUEST } from './stored-transport.ts'
 
 export interface ModelCallDeps extends AttemptDeps {

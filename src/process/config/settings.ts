@@ -17,6 +17,7 @@ import {
   settingsOf,
   Threads,
 } from '../../base/settings/setting.ts'
+import { timeoutsSettings } from '../../base/settings/timeouts.ts'
 import { tracingSettings } from '../../base/telemetry/settings.ts'
 import { batchesSettings } from '../../batches/settings.ts'
 import { quotasSettings } from '../../callers/settings.ts'
@@ -35,12 +36,7 @@ import {
   webFetchSettings,
   webSearchSettings,
 } from '../../features/tools/settings.ts'
-import {
-  accountingSettings,
-  byokSettings,
-  routingSettings,
-  timeoutsSettings,
-} from '../../pipeline/settings.ts'
+import { accountingSettings, byokSettings, routingSettings } from '../../pipeline/settings.ts'
 import { COMPACTION_MODES, PROMPT_CACHING } from '../../protocol/provider.ts'
 import { ModelSchema, ProviderSchema } from '../../providers/row-schemas.ts'
 import { credentialsSettings, upstreamSettings } from '../../providers/settings.ts'

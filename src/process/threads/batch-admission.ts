@@ -3,8 +3,8 @@
 import type { GatewayError } from '../../base/errors.ts'
 import type { AdmittedLine, EndedRun } from '../../batches/line-run.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
-import { type AdmittedReply, AdmittedRequest } from '../../server/admission/admission.ts'
 import type { AdmissionControl } from '../../server/admission/admission-control.ts'
+import { type AdmittedReply, AdmittedRequest } from '../../server/admission/admitted-request.ts'
 
 export class BatchAdmission extends AdmittedRequest implements AdmittedLine {
   /** For the log line: not an HTTP method. */

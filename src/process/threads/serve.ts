@@ -6,7 +6,7 @@ import { systemClock } from '../../base/clock.ts'
 import { snapshotOf } from '../../base/metrics/exposition.ts'
 import { ExplanationWriter } from '../../features/explanations/writer.ts'
 import { McpLibrary } from '../../features/tools/mcp/library.ts'
-import { EndedRequests } from '../../server/admission/ended-requests.ts'
+import { ConsoleFeed } from '../../server/admission/console-feed.ts'
 import { CertificateError, ListenError } from '../../server/front.ts'
 import { settingsOf } from '../start/early-workers.ts'
 import { buildServing } from '../wiring/wiring.ts'
@@ -16,7 +16,7 @@ import { ThreadLoop } from './thread-loop.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
 const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
-const ended = new EndedRequests(systemClock, requests => loop.reports.tell('ended', [requests]))
+const consoleFeed = new ConsoleFeed(systemClock, requests => loop.reports.tell('ended', [requests]))
 const explanations = new ExplanationWriter({
   clock: systemClock,
   send: made => loop.reports.tell('explained', [made]),
@@ -32,7 +32,7 @@ const serving = await buildServing({
   sandbox,
   captures,
   health,
-  ended,
+  consoleFeed,
   explanations,
   ...(tracing === undefined ? {} : { tracing }),
   mcpLibrary,
@@ -65,7 +65,7 @@ loop.follow({
   certificate: version => server.renewCertificate(version),
   load: () => ({ lagMs: server.load.lagMs, shed: server.load.shed }),
   watched(isWatched) {
-    ended.isWatched = isWatched
+    consoleFeed.isWatched = isWatched
   },
   drain(graceMs) {
     stopping.abort()

@@ -40,13 +40,13 @@ import type { ReadStoredFile } from '../../pipeline/stored-files.ts'
 import type { Summaries } from '../../pipeline/summaries.ts'
 import { CallSeals } from '../../pipeline/tool-calls/call-seals.ts'
 import { AbandonedReplies } from '../../pipeline/turn/abandoned-replies.ts'
+import { RetryBudget } from '../../pipeline/turn/failover.ts'
 import { ProviderRequests } from '../../pipeline/turn/provider-request.ts'
-import { RetryBudget } from '../../pipeline/turn/retry.ts'
 import type { Offered } from '../../protocol/json/request-parser.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import { CredentialCatalog } from '../../providers/credentials/catalog.ts'
 import { OpenedKeys } from '../../providers/credentials/decrypted-keys.ts'
-import { FailedTargets } from '../../providers/credentials/failed-targets.ts'
+import { FailedResources } from '../../providers/credentials/failed-resources.ts'
 import { OutgoingKeys } from '../../providers/credentials/outgoing-key.ts'
 import { createTextSeal } from '../../providers/credentials/sealed-text.ts'
 import type { Vault } from '../../providers/credentials/vault.ts'
@@ -267,7 +267,7 @@ function sharedDeps(
     providerKeys: new OutgoingKeys(ownKeys, {
       signer: (access, place) => awsSigner(clock, access, place),
       token: (account, place) => base.tokens.token(account, place),
-      failedTargets: new FailedTargets(clock),
+      failedResources: new FailedResources(clock),
     }),
     byokFeePercent: config.byok.feePercent,
     region: config.region,

@@ -20,7 +20,7 @@ import { createCheckText } from '../../pipeline/guard/guard.ts'
 import { describeNewKey } from '../../providers/credentials/new-key.ts'
 import { ProofKeys } from '../../providers/credentials/proof-keys.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
-import type { EndedRequests } from '../../server/admission/ended-requests.ts'
+import type { ConsoleFeed } from '../../server/admission/console-feed.ts'
 import type { CreateFront } from '../../server/front.ts'
 import { loadFront } from '../../server/http-libraries.ts'
 import { createServer, type HttpServer } from '../../server/server.ts'
@@ -74,7 +74,7 @@ interface FrontOptions {
   /** False: until `prepared` is called, no key is looked up, and requests are rejected with 503. Default true. */
   readonly prepared?: boolean
   /** Receives requests while somebody watches the console. Default: nobody can. */
-  readonly ended?: EndedRequests
+  readonly consoleFeed?: ConsoleFeed
   /** Traces of requests. Default: there are none. */
   readonly tracing?: Tracing
   /** Receives finished requests in order to explain them. Default: none are explained. */
@@ -135,7 +135,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     clock,
     log,
     metrics,
-    ...(options.ended === undefined ? {} : { ended: options.ended }),
+    ...(options.consoleFeed === undefined ? {} : { consoleFeed: options.consoleFeed }),
     ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
     ...(options.explanations === undefined ? {} : { explanations: options.explanations }),
   })

@@ -12,7 +12,7 @@ import { allowsHost, baseUrlFor, fillGaps, type GapValues, gapsOf } from '../add
 import { API_OF_FORMAT } from '../format-apis.ts'
 import type { Credential } from './catalog.ts'
 import type { OpenedKeys } from './decrypted-keys.ts'
-import type { FailedTargets } from './failed-targets.ts'
+import type { FailedResources } from './failed-resources.ts'
 import type { AwsKey } from './parse/aws-key.ts'
 import { type AzureDeployment, type AzureKey, type AzureResource, azureTargets } from './parse/azure-key.ts'
 import { looksLikeJson } from './parse/key-json.ts'
@@ -32,7 +32,7 @@ export interface KeySchemes {
     place: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
   ) => string | Promise<string>
   /** Absent: the first resource of a key is asked, whatever happens. */
-  readonly failedTargets?: FailedTargets
+  readonly failedResources?: FailedResources
 }
 
 /** Part of an endpoint that decides how a key is used. */
@@ -146,7 +146,7 @@ export function toOutgoingKey(
         ...addressOf(endpoint, { region: key.awsRegion }),
       }
     case 'azure':
-      return azureKey(key, endpoint, whose, keyId, schemes.failedTargets)
+      return azureKey(key, endpoint, whose, keyId, schemes.failedResources)
     case 'vertex': {
       const { tokenUrl, egress } = provider
       if (tokenUrl === undefined)
@@ -206,7 +206,7 @@ function azureKey(
   endpoint: KeyedEndpoint,
   whose: string,
   keyId: string,
-  failed: FailedTargets | undefined,
+  failed: FailedResources | undefined,
 ): OutgoingKey {
   const given = azureTargets(key, endpoint.modelId)
   if (failed === undefined || given.length < 2) return azureTarget(key, given, endpoint, whose)

@@ -3,7 +3,7 @@
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
-import type { AdmissionDeps, AdmittedRequest } from './admission.ts'
+import type { AdmissionDeps, AdmittedRequest } from './admitted-request.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
 import { OpenRequests } from './open-requests.ts'

@@ -16,8 +16,8 @@ import {
 } from '../front.ts'
 import { NodeConnection } from './connection.ts'
 import { headOf, unreadHead } from './head.ts'
-import { answerAlone, createSocketServer, isHandshake, NodeHandshake } from './messages.ts'
 import { NodeSocket } from './socket.ts'
+import { answerAlone, createSocketServer, isHandshake, NodeHandshake } from './websockets.ts'
 
 export function createNodeFront(host: FrontHost): Front {
   return new NodeFront(host)

@@ -5,7 +5,8 @@ import { systemClock } from '../../../src/base/clock.ts'
 import type { Exchange } from '../../../src/exchange/exchange.ts'
 import { createWebFetch, type WebFetchDeps } from '../../../src/features/tools/web-fetch.ts'
 import { createPageFetcher, type PageFetcherDeps } from '../../../src/providers/upstream/pages/fetch-page.ts'
-import { type Address, isPublicAddress } from '../../../src/providers/upstream/pages/resolve-name.ts'
+import { isPublicAddress } from '../../../src/providers/upstream/pages/public-addresses.ts'
+import type { Address } from '../../../src/providers/upstream/pages/resolve-name.ts'
 import { listening } from '../../support/listening.ts'
 
 /** Stands for a server in the internet: all of 127/8 is this machine. */

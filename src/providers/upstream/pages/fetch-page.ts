@@ -12,11 +12,11 @@ import { throughProxy } from '../proxy-tunnel.ts'
 import { ReadTurns } from '../read-turns.ts'
 import { FineChunks, type PartedReply, requestWithin } from '../undici/request.ts'
 import { undici } from '../undici/undici.ts'
+import { isPublicAddress } from './public-addresses.ts'
 import {
   type Address,
   createServerLookup,
   createSystemLookup,
-  isPublicAddress,
   QueueTimeout,
   type ResolveName,
 } from './resolve-name.ts'

@@ -1,10 +1,8 @@
 /**
- * Resolves host names from callers' links, and decides which addresses are public: the list of networks that no link,
- * MCP server or receiver of alerts may reach. The DNS servers of such names may never answer, so no lookup may delay
- * others. Serve threads.
+ * Resolves host names from callers' links. The DNS servers of such names may never answer, so no lookup may delay
+ * others. `public-addresses.ts` has the addresses that may be reached. Serve threads.
  */
 import { lookup, Resolver } from 'node:dns/promises'
-import { BlockList, isIPv4, isIPv6 } from 'node:net'
 
 /** An IP address and its family, 4 or 6. */
 export interface Address {
@@ -112,53 +110,4 @@ function orAborted<Value>(work: Promise<Value>, signal: AbortSignal): Promise<Va
     signal.addEventListener('abort', abort, { once: true })
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
   })
-}
-
-/** Networks that are not public: this machine, its network and its cloud, which a caller's link must not reach. */
-const NOT_PUBLIC_V4: readonly (readonly [string, number])[] = [
-  ['0.0.0.0', 8],
-  ['10.0.0.0', 8],
-  // Shared by the customers of a carrier; one cloud has its metadata service in this network.
-  ['100.64.0.0', 10],
-  ['127.0.0.0', 8],
-  // Link-local, where most clouds have their metadata service.
-  ['169.254.0.0', 16],
-  ['172.16.0.0', 12],
-  ['192.0.0.0', 24],
-  ['192.0.2.0', 24],
-  ['192.88.99.0', 24],
-  ['192.168.0.0', 16],
-  ['198.18.0.0', 15],
-  ['198.51.100.0', 24],
-  ['203.0.113.0', 24],
-  ['224.0.0.0', 4],
-  ['240.0.0.0', 4],
-  // A public address, but in one cloud the machine's host answers there.
-  ['168.63.129.16', 32],
-]
-
-/** All global addresses. Mapped or translated IPv4, private, link-local and multicast addresses lie outside. */
-const GLOBAL_V6: readonly [string, number] = ['2000::', 3]
-const NOT_PUBLIC_V6: readonly (readonly [string, number])[] = [
-  // Protocol assignments, including Teredo, which can carry any IPv4 address.
-  ['2001::', 23],
-  ['2001:db8::', 32],
-  // 6to4, which can do the same.
-  ['2002::', 16],
-  ['3fff::', 20],
-]
-
-const refusedV4 = new BlockList()
-for (const [network, prefix] of NOT_PUBLIC_V4) refusedV4.addSubnet(network, prefix, 'ipv4')
-const globalV6 = new BlockList()
-globalV6.addSubnet(...GLOBAL_V6, 'ipv6')
-const refusedV6 = new BlockList()
-for (const [network, prefix] of NOT_PUBLIC_V6) refusedV6.addSubnet(network, prefix, 'ipv6')
-
-/** True for a public address in its usual form, without brackets. False for text that is not an address. */
-export function isPublicAddress(address: string): boolean {
-  if (isIPv4(address)) return !refusedV4.check(address, 'ipv4')
-  // A zone identifies an interface of this machine.
-  if (!isIPv6(address) || address.includes('%')) return false
-  return globalV6.check(address, 'ipv6') && !refusedV6.check(address, 'ipv6')
 }

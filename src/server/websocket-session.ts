@@ -11,8 +11,8 @@ import { isObject } from '../protocol/json/schema.ts'
 import type { Peer } from './connections.ts'
 import type { RequestHead } from './head-checks.ts'
 import { HttpRequest, type HttpRequestDeps } from './http-request.ts'
-import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './message-answer.ts'
 import type { SocketObserver } from './response-socket.ts'
+import { type AnsweringSocket, MessageAnswer, NO_PREVIOUS } from './websocket-answer.ts'
 import {
   laneIn,
   mayContinue,
@@ -21,7 +21,7 @@ import {
   type SocketMemories,
   type SocketMemory,
   withEarlier,
-} from './socket-memory.ts'
+} from './websocket-memory.ts'
 
 /** A socket is closed after this time, as the protocol states; a running response may end first. */
 const LIFETIME_MS = 60 * 60_000

@@ -10,8 +10,8 @@ import type { GatewayError } from '../../base/errors.ts'
 import type { Holder } from '../../base/fairness/held-share.ts'
 import type { FrontHost } from '../front.ts'
 import type { RequestHead } from '../head-checks.ts'
-import type { Handshake, SocketSession } from '../socket-session.ts'
 import { MESSAGE_MAX_BYTES, UNSENT_MAX_BYTES, type WaitingHandshake } from '../websocket.ts'
+import type { Handshake, SocketSession } from '../websocket-session.ts'
 import { UwsSocket } from './socket.ts'
 
 const IDLE_SECONDS = 120

@@ -1,6 +1,6 @@
 /** The bounds of what sockets remember. */
 import t from 'tap'
-import { type Continued, SOCKET_MEMORY_MAX_BYTES, SocketMemories } from '../../src/server/socket-memory.ts'
+import { type Continued, SOCKET_MEMORY_MAX_BYTES, SocketMemories } from '../../src/server/websocket-memory.ts'
 
 const MIB = 1024 * 1024
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isPublicAddress } from '../../../src/providers/upstream/pages/resolve-name.ts'
+import { isPublicAddress } from '../../../../src/providers/upstream/pages/public-addresses.ts'
 
 const PUBLIC = [
   '1.1.1.1',

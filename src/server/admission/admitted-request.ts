@@ -18,7 +18,7 @@ import { TracedStopwatch, type Tracing } from '../../base/telemetry/tracing.ts'
 import type { RequestContext } from '../../exchange/exchange.ts'
 import type { ExplanationWriter } from '../../features/explanations/writer.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
-import type { EndedRequests } from './ended-requests.ts'
+import type { ConsoleFeed } from './console-feed.ts'
 import type { WeightsOfEndUsers } from './key-queue.ts'
 import { HeldBytes, type Load } from './load.ts'
 import type { Chained } from './open-requests.ts'
@@ -41,7 +41,7 @@ export interface AdmissionDeps {
   /** See KeySharesDeps. */
   readonly weights?: WeightsOfEndUsers
   /** Receives each finished request while somebody is watching. Absent: nobody can watch. */
-  readonly ended?: EndedRequests
+  readonly consoleFeed?: ConsoleFeed
   /** Traces of requests. Absent: there are none. */
   readonly tracing?: Tracing
   /** Receives finished requests in order to explain them. Absent: no request is explained. */
@@ -191,7 +191,7 @@ export abstract class AdmittedRequest implements RequestContext, Chained<Admitte
     this.isOver = true
     this.#deadline?.cancel()
     this.held.release()
-    const { clock, log, metrics, ended, tracing, explanations } = this.#control.deps
+    const { clock, log, metrics, consoleFeed, tracing, explanations } = this.#control.deps
     const endedMs = clock.monotonicMs()
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, reply, key, isAwaited } = this
@@ -241,7 +241,7 @@ export abstract class AdmittedRequest implements RequestContext, Chained<Admitte
       client: this.address,
     }
     if (!this.isQuiet) log.exchange(line)
-    if (ended?.isWatched === true) ended.add(line, this.watch, endedMs)
+    if (consoleFeed?.isWatched === true) consoleFeed.add(line, this.watch, endedMs)
     explanations?.take(line, this.watch, endedMs, key?.hash ?? null, error ?? reason, summary?.exchange)
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())

@@ -7,7 +7,7 @@ import type { Holder } from '../base/fairness/held-share.ts'
 import type { JsonWeigher } from '../protocol/json/json.ts'
 import type { BodyAdapter, HttpRequest } from './http-request.ts'
 import type { ResponseSocket, SocketObserver } from './response-socket.ts'
-import { type Continued, laneIn, NO_LANE } from './socket-memory.ts'
+import { type Continued, laneIn, NO_LANE } from './websocket-memory.ts'
 
 /** Above this many unsent bytes the reader is slow. */
 const SLOW_BYTES = 64 * 1024

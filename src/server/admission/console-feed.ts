@@ -12,7 +12,7 @@ const SEND_MS = 250
 /** Maximum number of requests in one message. People cannot follow more, and totals come from usage records. */
 const ENDED_MAX = 200
 
-export class EndedRequests {
+export class ConsoleFeed {
   isWatched = false
   readonly #clock: Clock
   readonly #send: (ended: readonly EndedRequest[]) => void

@@ -8,7 +8,7 @@ const AVOIDED_MS = 30_000
 /** Resources of all keys; the one that failed first is forgotten. */
 const KEPT_MAX = 10_000
 
-export class FailedTargets {
+export class FailedResources {
   readonly #clock: Clock
   /** Monotonic: until when it is avoided. By key and address, in the order in which they failed. */
   readonly #untilMs = new Map<string, number>()

@@ -2,13 +2,13 @@ import t from 'tap'
 import type { ExchangeLine } from '../../../src/base/log/log.ts'
 import { Stopwatch } from '../../../src/base/metrics/stages.ts'
 import type { EndedRequest } from '../../../src/protocol/ended-request.ts'
-import { EndedRequests } from '../../../src/server/admission/ended-requests.ts'
+import { ConsoleFeed } from '../../../src/server/admission/console-feed.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 function setUp() {
   const clock = new TestClock()
   const sent: (readonly EndedRequest[])[] = []
-  const ended = new EndedRequests(clock, requests => void sent.push(requests))
+  const ended = new ConsoleFeed(clock, requests => void sent.push(requests))
   ended.isWatched = true
   const watch = new Stopwatch(0)
   watch.enter('auth', 2)

@@ -8,7 +8,7 @@ import {
   nobodyNow,
   RetryBudget,
   verdictOf,
-} from '../../../src/pipeline/turn/retry.ts'
+} from '../../../src/pipeline/turn/failover.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedRecord } from '../../support/scripted-attempt.ts'
