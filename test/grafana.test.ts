@@ -10,7 +10,7 @@ import { STAGES } from '../src/base/metrics/stages.ts'
 import { CREDENTIAL_EVICTIONS } from '../src/base/metrics/table.ts'
 import { DEGRADED, THREAD_STATES } from '../src/process/threads/process-metrics.ts'
 import { BATCH_ENDPOINTS } from '../src/protocol/management/batches.ts'
-import { OTHER_KEYS } from '../src/providers/credentials/rotation.ts'
+import { OTHER_KEYS } from '../src/providers/credentials/vault-key-rotation.ts'
 import { allMetrics } from './support/metrics.ts'
 import { type Named, namesIn } from './support/promql.ts'
 

@@ -24,9 +24,9 @@ import {
   outputDocument,
   outputNameOf,
 } from './batches/batch-outputs.ts'
+import { streamChunks } from './chunk-stream.ts'
 import { limitOf, listDocument, parameter } from './management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from './operation.ts'
-import { streamChunks } from './slow-reader.ts'
 
 export interface FilesApiDeps {
   readonly files: Pick<Files, 'create' | 'find' | 'list' | 'read' | 'remove' | 'maxFileBytes'>

@@ -8,7 +8,7 @@ import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
 import type { RequestContext } from '../exchange/exchange.ts'
 import type { ExchangeSummary } from '../pipeline/answer/sink.ts'
 import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
-import type { RateSink } from '../protocol/rate.ts'
+import type { RateSink } from '../protocol/rate-headers.ts'
 
 /** The facts of a request that its handler sees, from accept to log line. */
 export interface ApiContext extends RequestContext {

@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { StreamEvent } from '../protocol/events.ts'
-import type { RateKind, RateRoom } from '../protocol/rate.ts'
+import type { RateKind, RateRoom } from '../protocol/rate-headers.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protocol/response.ts'
 

@@ -4,7 +4,7 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { MicroUsd, PicoUsd } from '../base/money.ts'
-import type { RateRoom } from './rate.ts'
+import type { RateRoom } from './rate-headers.ts'
 
 /** The caller of a request, as far as the pipeline needs it. */
 export interface Caller {

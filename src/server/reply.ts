@@ -7,7 +7,7 @@ import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operat
 import type { GatewayError } from '../base/errors.ts'
 import type { TracePlace } from '../base/telemetry/request-trace.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
-import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate.ts'
+import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate-headers.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
 
 /** Browsers are clients too. Keys are sent in a header, not in cookies, so any origin may send requests. */

@@ -6,9 +6,9 @@
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { isTerminal } from '../../batches/states.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
+import { streamChunks } from '../chunk-stream.ts'
 import { limitOf, listDocument, parameter } from '../management/paging.ts'
 import type { ApiRequest, Handler, RawHandler } from '../operation.ts'
-import { streamChunks } from '../slow-reader.ts'
 import { type ResultDocument, type ResultTexts, resultChunks } from './batch-outputs.ts'
 import { acceptBatch, type BatchDeps, cancelFound, foundBatch, removeFound, workspaceOf } from './batches.ts'
 

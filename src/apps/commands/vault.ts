@@ -1,7 +1,11 @@
 /** `sluice vault`: counts the credentials under each master key, and re-encrypts all of them with the first key. */
 import { loadConfig, processEnvironment } from '../../process/config/config.ts'
-import { missingKeyIds, type RotationProgress, rotate } from '../../providers/credentials/rotation.ts'
 import { createVault, type Vault } from '../../providers/credentials/vault.ts'
+import {
+  missingKeyIds,
+  type RotationProgress,
+  rotate,
+} from '../../providers/credentials/vault-key-rotation.ts'
 import { loadVaultRing } from '../../providers/credentials/vault-keys.ts'
 import type { Store } from '../../storage/store.ts'
 import { CONFIG_OPTION, type Command, type OptionValues } from './command.ts'

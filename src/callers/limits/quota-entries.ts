@@ -4,7 +4,7 @@
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import type { PicoUsd } from '../../base/money.ts'
-import { type RateKind, rateHeaders } from '../../protocol/rate.ts'
+import { type RateKind, rateHeaders } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Origin } from './counters.ts'
 import type { Offer } from './demand.ts'

@@ -5,7 +5,7 @@
 import type { Clock } from '../../base/clock.ts'
 import { serviceUnavailable } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
-import type { RateRoom } from '../../protocol/rate.ts'
+import type { RateRoom } from '../../protocol/rate-headers.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { CounterRoom, Counters } from './counters.ts'
 import { minuteEndMs, minuteEntry, rateError } from './quota-entries.ts'

@@ -2,7 +2,7 @@
 import { type GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
-import type { RateRoom } from '../../protocol/rate.ts'
+import type { RateRoom } from '../../protocol/rate-headers.ts'
 import type { Allowance, Reservation, Spent } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
 import {

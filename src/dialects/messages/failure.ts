@@ -3,7 +3,7 @@ import { fieldIn, type GatewayError, INTERNAL_MESSAGE, statusOf } from '../../ba
 import { availabilityOf } from '../../protocol/envelope.ts'
 import type { OutputItem } from '../../protocol/items.ts'
 import { isObject } from '../../protocol/json/schema.ts'
-import type { RateKind, RateRoom } from '../../protocol/rate.ts'
+import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
 import type { FailureDetails } from '../dialect.ts'

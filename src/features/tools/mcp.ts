@@ -26,8 +26,10 @@ import { type LinkRules, resolverOf } from '../../providers/upstream/pages/fetch
 import { ReadTurns } from '../../providers/upstream/read-turns.ts'
 import { type DecidedCall, decidedCalls } from './mcp/approval.ts'
 import {
+  CALL_MS,
   createMcpConnection,
   createOldServers,
+  LISTING_MS,
   type McpConnection,
   type McpConnectionDeps,
 } from './mcp/connection.ts'
@@ -48,9 +50,6 @@ interface McpDeps {
   readonly rules?: LinkRules
 }
 
-/** Time for all tools of a server, and for one call: less than a call of any tool may take. */
-const LISTING_MS = 15_000
-const CALL_MS = 55_000
 /** Calls that one request approves or refuses; no reply asks for more. */
 const DECIDED_MAX = 128
 

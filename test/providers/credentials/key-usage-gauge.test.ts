@@ -1,6 +1,6 @@
 import t from 'tap'
-import { startKeyUsageGauge } from '../../../src/providers/credentials/rotation.ts'
 import { createVault } from '../../../src/providers/credentials/vault.ts'
+import { startKeyUsageGauge } from '../../../src/providers/credentials/vault-key-rotation.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { someCredential, someVaultKey } from '../../support/credentials.ts'
 import { TestClock } from '../../support/test-clock.ts'

@@ -74,8 +74,11 @@ const REPLY_MAX_BYTES = 2 * 1024 * 1024
 const REPLIES_MAX_BYTES = 32 * 1024 * 1024
 /** HTTP requests of an exchange. A server can ask for answers of ours (ping), each of which is a request. */
 const REQUESTS_MAX = 256
-/** Time to connect and to agree on the protocol. */
+/** Time to connect and to agree on the protocol, for the whole list of tools, and for one call. */
 const OPENING_MS = 10_000
+export const LISTING_MS = 15_000
+/** Less than a call of any server tool may take. */
+export const CALL_MS = 55_000
 const FAREWELL_MS = 2_000
 const OLD_SERVERS_MAX = 1_024
 const OLD_SERVERS_MS = 600_000

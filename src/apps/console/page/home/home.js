@@ -4,7 +4,7 @@ import { html, useState } from '../html.js'
 import { Empty, Figure, Table, useApi, useView, Waiting } from '../parts.js'
 import { Charts, Range } from '../requests/charts.js'
 import { List } from '../requests/list.js'
-import { Health } from './health.js'
+import { Health } from './problems.js'
 
 const EVERY_MS = 3_000
 /** Limits are seldom near their end. */

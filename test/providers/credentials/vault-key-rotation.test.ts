@@ -2,13 +2,13 @@
 import t, { type Test } from 'tap'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
 import { OpenedKeys } from '../../../src/providers/credentials/decrypted-keys.ts'
+import { createVault, ownerOf, type Vault, VaultError } from '../../../src/providers/credentials/vault.ts'
 import {
   checkRing,
   missingKeyIds,
   type RotationProgress,
   rotate,
-} from '../../../src/providers/credentials/rotation.ts'
-import { createVault, ownerOf, type Vault, VaultError } from '../../../src/providers/credentials/vault.ts'
+} from '../../../src/providers/credentials/vault-key-rotation.ts'
 import { VaultKeyError } from '../../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import type { CredentialRecord, Store } from '../../../src/storage/store.ts'
