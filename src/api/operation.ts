@@ -63,12 +63,12 @@ export interface RawBody {
 /** Takes the chunks of a body. `at`: where the chunk is in the body, in bytes. */
 export interface BodyReader {
   /** The chunk is the reader's until the promise resolves; while it is pending the client is held back. */
-  take(chunk: Uint8Array, at: number): Promise<void>
+  write(chunk: Uint8Array, at: number): Promise<void>
   /**
    * Takes a chunk before it returns, perhaps while earlier ones are pending: the client sends faster than it can be
    * held back.
    */
-  takeAtOnce(chunk: Uint8Array, at: number): void
+  writeNow(chunk: Uint8Array, at: number): void
 }
 
 /** Known facts to report beside an error. */

@@ -25,22 +25,22 @@ import type { ProbeService } from './services/service-probe.ts'
 import type { BatchSettings } from './settings.ts'
 import type { ReadBody, Upload, Uploads } from './uploads.ts'
 
-/** A request to make a batch, before its body is read. */
+/** A request to create a batch, before its body is read. */
 export interface IncomingBatch
   extends Pick<ClientRequest, 'context' | 'caller' | 'withMetadata' | 'dataRegion'> {
   readonly workspaceId: string
-  /** Null: the caller gave none. */
+  /** Null: the caller sent none. */
   readonly idempotencyKey: string | null
   readonly read: ReadBody
-  /** How the body has its requests; absent: as POST /batches takes them. */
+  /** The form of the requests in the body; absent: the form of POST /batches. */
   readonly form?: 'requests' | 'params'
-  /** Opens a file of the workspace that has the requests. @throws GatewayError if it cannot be one */
+  /** Opens a file of the workspace that contains the requests. @throws GatewayError if it cannot be used */
   readonly openFile: (id: string) => Promise<RequestFile>
-  /** Length of the body; null: nobody knows. */
+  /** Length of the body; null: unknown. */
   readonly announcedBytes: number | null
 }
 
-/** A file that has the requests of a batch. */
+/** A file that contains the requests of a batch. */
 export interface RequestFile {
   readonly bytes: number
   chunks(): AsyncIterable<Uint8Array>
@@ -51,14 +51,14 @@ type AcceptanceTask = 'hash-file' | 'check-batch' | 'store-batch'
 
 interface MadeBatch {
   readonly batch: BatchRecord
-  /** An earlier request with this idempotency key has made it. */
+  /** True if an earlier request with this idempotency key created it. */
   readonly isReplayed: boolean
 }
 
 export interface AcceptDeps {
   readonly uploads: Uploads
   readonly tasks: Pick<GatewayTasks, 'run'>
-  /** Rejects with the error that a live request would get whose model cannot be served to its caller. */
+  /** Rejects with the error that a live request for this model would get. */
   readonly admit: (request: ClientRequest) => Promise<Candidate | null>
   readonly probe: ProbeService
   readonly storageUrl: string
@@ -66,18 +66,18 @@ export interface AcceptDeps {
   readonly clock: Clock
 }
 
-/** Bounds of one batch, and of all batches of a workspace that the Store keeps. */
+/** Bounds of one batch, and of all stored batches of a workspace. */
 export type BatchBounds = Pick<BatchSettings, 'maxStored' | 'maxStoredRequests' | 'maxStoredBytes'>
 
 /** `completion_window`. */
 const WINDOW_MS = 24 * 3_600_000
-/** Jobs are short, so that the files of all keys get their turn; one giant request takes longer. */
+/** Jobs are short, so that the files of all keys get their turn. A single giant request takes longer. */
 const BUDGET_MS = 300
-/** Of one job: a database may be busy for ten seconds. */
+/** Limit for one job: a database may be busy for ten seconds. */
 const RUN_MS = 25_000
 /** How long a job may wait for a worker. */
 const WAIT_MS = 25_000
-/** How long a batch that is being accepted is not taken for abandoned: each job extends it when it begins. */
+/** How long a batch that is being accepted does not count as abandoned. Each job extends this lease when it begins. */
 const LEASE_MS = 2 * (WAIT_MS + RUN_MS)
 const DIALECTS: Readonly<Record<BatchEndpoint, DialectName>> = {
   '/v1/responses': 'responses',
@@ -95,7 +95,7 @@ export class BatchAcceptances {
   }
 
   /**
-   * Reads the body and makes a batch of it, or finds the batch that was made of it before.
+   * Reads the body and creates a batch from it, or finds the batch that was created from it before.
    * @throws GatewayError of the statuses 400, 402, 403, 404, 409, 413, 422, 429 and 503; the reason of the abort
    */
   async accept(incoming: IncomingBatch): Promise<MadeBatch> {
@@ -115,18 +115,18 @@ export class BatchAcceptances {
   }
 }
 
-/** One batch from its whole body to its record. */
+/** The acceptance of one batch, from its complete body to its record. */
 class Acceptance {
   readonly #deps: AcceptDeps
   readonly #incoming: IncomingBatch
-  /** The body. */
+  /** The uploaded body. */
   readonly #upload: Upload
-  /** The file that has the requests, where the body names one. */
+  /** The file with the requests, if the body names one. */
   #lines: Upload | null = null
   readonly #id = batchId()
-  /** Of the body; empty where no idempotency key asks for it. */
+  /** Hash of the body; empty without an idempotency key. */
   #bodyHash = ''
-  /** It may be in the Store. */
+  /** True if the batch may exist in the Store. */
   #isOpen = false
 
   constructor(deps: AcceptDeps, incoming: IncomingBatch, upload: Upload) {
@@ -156,7 +156,7 @@ class Acceptance {
     }
   }
 
-  /** Null: the batch is open now. Otherwise the one that has its idempotency key. @throws GatewayError */
+  /** Null: the batch is open now. Otherwise the batch that has the idempotency key. @throws GatewayError */
   async #open(): Promise<BatchRecord | null> {
     const { caller, idempotencyKey } = this.#incoming
     const nowMs = this.#deps.clock.nowMs()
@@ -167,7 +167,7 @@ class Acceptance {
       idempotencyKey,
       leaseUntilMs: nowMs + LEASE_MS,
     }
-    // Also where no answer comes.
+    // Set before the call, because the batch may exist even if no answer comes.
     this.#isOpen = true
     const { opening } = only('opening', await this.#store({ verb: 'open', batch, nowMs }))
     if (opening.outcome === 'opened') return null
@@ -180,7 +180,7 @@ class Acceptance {
     )
   }
 
-  /** @throws GatewayError `invalid_request`, `unprocessable`; of a file that cannot be read */
+  /** @throws GatewayError `invalid_request`, `unprocessable`, or the error of an unreadable file */
   async #check(): Promise<CheckedBatch> {
     const { form = 'requests' } = this.#incoming
     let progress: BatchProgress = { ...BATCH_START, form }
@@ -196,12 +196,12 @@ class Acceptance {
     }
   }
 
-  /** The file of the requests. */
+  /** The file with the requests. */
   get #requests(): Upload {
     return this.#lines ?? this.#upload
   }
 
-  /** Its bytes stand where bodies do, within the share of their key. @throws GatewayError */
+  /** Copies the file to the folder of uploads, within the share of its key. @throws GatewayError */
   async #readFile(id: string): Promise<Upload> {
     const { caller, context, openFile } = this.#incoming
     const input = await openFile(id)
@@ -210,13 +210,13 @@ class Acceptance {
       let at = 0
       for await (const chunk of input.chunks()) {
         context.signal.throwIfAborted()
-        await reader.take(chunk, at)
+        await reader.write(chunk, at)
         at += chunk.byteLength
       }
     })
   }
 
-  /** @throws GatewayError of a live request that cannot be served, or of a batch service that does not answer */
+  /** @throws GatewayError if a live request could not be served, or if the batch service does not answer */
   async #admit({ fields, model }: CheckedBatch): Promise<void> {
     const { endpoint, provider } = fields
     const { context, caller, workspaceId, dataRegion } = this.#incoming
@@ -231,16 +231,16 @@ class Acceptance {
         withMetadata: false,
         dataRegion,
       })
-    } catch (refused) {
-      // Its requests wait for their turn; only money that is spent never comes back.
-      if (!(refused instanceof GatewayError) || refused.code !== 'rate_limit_exceeded') throw refused
+    } catch (error) {
+      // The requests can wait for a busy limit, but not for spent money.
+      if (!(error instanceof GatewayError) || error.code !== 'rate_limit_exceeded') throw error
     }
     const owner = { organizationId: caller.organizationId, workspaceId }
     const batch = { ...owner, model, preferences: preferencesOf(fields) }
     await this.#deps.probe(batch, first, abortSignalOf(context.signal))
   }
 
-  /** Takes room for the batch in its workspace, before the first line is stored. @throws GatewayError `conflict` */
+  /** Reserves room for the batch in its workspace, before the first line is stored. @throws GatewayError `conflict` */
   async #reserve({ requests }: CheckedBatch): Promise<void> {
     const { caller, workspaceId } = this.#incoming
     const { maxStored, maxStoredRequests, maxStoredBytes } = this.#deps.bounds
@@ -305,7 +305,7 @@ class Acceptance {
     return accepted.batch
   }
 
-  /** If it fails, the lease ends the batch. */
+  /** If this fails, the end of the lease removes the batch. */
   async #abandon(): Promise<void> {
     const verb = { verb: 'abandon', id: this.#id, storageUrl: this.#deps.storageUrl } as const
     await this.#deps.tasks.run('store-batch', verb, this.#terms()).catch(() => undefined)
@@ -315,7 +315,7 @@ class Acceptance {
     return this.#run('store-batch', { ...verb, storageUrl: this.#deps.storageUrl })
   }
 
-  /** Runs a job, unless the caller has gone. @throws GatewayError */
+  /** Runs a job, unless the caller has left. @throws GatewayError */
   async #run<Name extends AcceptanceTask>(
     name: Name,
     input: InputOf<Table[Name]>,
@@ -328,13 +328,13 @@ class Acceptance {
     }
   }
 
-  /** Without the signal, which would end the worker: jobs are short. */
+  /** Without the signal, which would end the worker. Jobs are short. */
   #terms(): RunOptions {
     return { deadlineMs: RUN_MS, waitMs: WAIT_MS, key: this.#incoming.caller.keyHash, long: true }
   }
 }
 
-/** @param lacking what the workspace has no more room for */
+/** @param lacking the limit of the workspace that is reached */
 function noRoom(lacking: keyof BatchRoom | 'removing', room: BatchRoom): GatewayError {
   if (lacking === 'removing') {
     return new GatewayError(
@@ -359,7 +359,7 @@ function preferencesOf({ provider }: BatchCreation): BatchPreferences | null {
   return { only: provider.only ?? null, allowFallbacks: provider.allow_fallbacks ?? true }
 }
 
-/** A job that could not do its work may find a worker and a Store later; other failures are faults of the gateway. */
+/** A job that found no worker or no Store may succeed later; other failures are faults of the gateway. */
 function failureOfTask(thrown: unknown): unknown {
   if (!(thrown instanceof TaskError)) return thrown
   const { outcome, failure } = thrown
@@ -369,7 +369,7 @@ function failureOfTask(thrown: unknown): unknown {
   return storeUnavailable(new StoreError('storage: a batch could not be stored', code))
 }
 
-/** @throws GatewayError `service_unavailable` for another outcome: the batch was taken for abandoned */
+/** @throws GatewayError `service_unavailable` for another outcome, because the batch counted as abandoned */
 function only<Outcome extends StoreBatchOutput['outcome']>(
   outcome: Outcome,
   output: StoreBatchOutput,

@@ -4,7 +4,7 @@
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 
-/** Bodies may be large and arrive slowly; clients that send one after the other never notice. */
+/** Bodies may be large and arrive slowly. Clients that send one batch after the other never reach this limit. */
 const PER_KEY = 4
 
 export class AcceptancePlaces {
@@ -13,8 +13,8 @@ export class AcceptancePlaces {
   readonly #idempotencyKeys = new Set<string>()
 
   /**
-   * Takes a place; call the result to give it back.
-   * @throws GatewayError `conflict` when the idempotency key is held, `rate_limit_exceeded` when there is no place
+   * Takes a place. Call the returned function to release it.
+   * @throws GatewayError `conflict` if the idempotency key is in use, `rate_limit_exceeded` if there is no place
    */
   enter(keyHash: string, idempotencyKey: string | null): () => void {
     const name = `${keyHash}\n${idempotencyKey}`
@@ -33,14 +33,14 @@ export class AcceptancePlaces {
     if (idempotencyKey !== null) this.#idempotencyKeys.add(name)
     return () => {
       if (idempotencyKey !== null) this.#idempotencyKeys.delete(name)
-      const left = (this.#counts.get(keyHash) ?? 1) - 1
-      if (left === 0) this.#counts.delete(keyHash)
-      else this.#counts.set(keyHash, left)
+      const newCount = (this.#counts.get(keyHash) ?? 1) - 1
+      if (newCount === 0) this.#counts.delete(keyHash)
+      else this.#counts.set(keyHash, newCount)
     }
   }
 }
 
-/** Another request with the same idempotency key is on its way. */
+/** Another request with the same idempotency key is being accepted. */
 export function keyTaken(): GatewayError {
   return new GatewayError(
     'conflict',

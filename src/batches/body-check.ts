@@ -8,15 +8,15 @@ import { NO_USAGE } from '../protocol/management/batches.ts'
 import type { BatchRecord, BatchWork, Claim, LineResult, NewLine } from '../storage/batches.ts'
 import { failedLine } from './result-line.ts'
 
-/** The fault of one body. */
+/** The error of one body. */
 interface BodyFault {
   readonly number: number
   readonly code: FailureCode
-  /** In the names of the endpoint's dialect, without anything of the body. */
+  /** Uses the field names of the endpoint's dialect, and contains nothing of the body. */
   readonly message: string
 }
 
-/** Finds the faults of some bodies. @throws TaskError */
+/** Finds the errors of some bodies. @throws TaskError */
 export type CheckBodies = (batch: BatchRecord, lines: readonly NewLine[]) => Promise<readonly BodyFault[]>
 
 interface BodyCheckDeps {
@@ -24,12 +24,12 @@ interface BodyCheckDeps {
   readonly check: CheckBodies
 }
 
-/** A page takes its worker for some tens of milliseconds. */
+/** A page occupies its worker for a few tens of milliseconds. */
 const PAGE = { limit: 500, maxBytes: 2 * 1024 * 1024 } as const
 
 /**
- * Checks what is not checked yet, as long as `goesOn` says so. True: every body is checked.
- * Rejects with the error of the Store, or with TaskError while the pool has no room.
+ * Checks unchecked bodies while `goesOn` returns true. Returns true if every body is checked. Rejects with the error of
+ * the Store, or with TaskError if the pool is full.
  */
 export async function checkBatch(
   { work, check }: BodyCheckDeps,

@@ -7,10 +7,13 @@ import type { AttemptRecord } from '../exchange/exchange.ts'
 import { ProviderLane } from './provider-lane.ts'
 import { wasSent } from './retry.ts'
 
-/** A lane that is unused for so long begins anew. */
+/** A lane that is unused for this long starts again. */
 const IDLE_MS = 600_000
 
-/** Names the lane of an attempt: limits of own keys are those of their owner. */
+/**
+ * Names the lane of an attempt. A caller's own key has a lane of its own, because it has its own limits at the
+ * provider.
+ */
 export function laneNameOf({ endpoint, credential }: Pick<AttemptRecord, 'endpoint' | 'credential'>): string {
   const { slug } = endpoint.provider
   return credential === null ? slug : `${slug}/${credential.id}`
@@ -39,7 +42,10 @@ export class Lanes {
     return lane
   }
 
-  /** Learns from the attempts of a line that began then. Returns milliseconds that the line has to wait at least. */
+  /**
+   * Adapts lanes to the attempts of a line that began at `enteredMs`. Returns the minimum milliseconds that the line
+   * has to wait.
+   */
   learn(attempts: readonly AttemptRecord[], enteredMs: number): number {
     let waitMs = 0
     for (const attempt of attempts) {

@@ -9,28 +9,28 @@ import type { Gateway } from '../pipeline/respond.ts'
 import type { BatchEndpoint, BatchPreferences } from '../protocol/management/batches.ts'
 import { withPreferences } from './line-request.ts'
 
-/** A line as its endpoint runs it. */
+/** A line in the form in which its endpoint runs it. */
 export interface LineCall extends Omit<ClientRequest, 'request' | 'dialect'> {
-  /** With its model. */
+  /** The body, including the model. */
   readonly body: Readonly<Record<string, unknown>>
   readonly preferences: BatchPreferences | null
 }
 
-/** The reply to a line: a body, or an error with its message in the names of the dialect. */
+/** The reply to a line: a body, or an error whose message uses the field names of the dialect. */
 export type LineReply = { readonly summary: ExchangeSummary | undefined } & (
   | { readonly error: null; readonly body: unknown }
   | { readonly error: GatewayError; readonly message: string }
 )
 
-/** Runs one line to its end. Rejects with a GatewayError for a body that the endpoint does not take. */
+/** Runs one line to its end. Rejects with a GatewayError if the endpoint does not accept the body. */
 type RunLine = (call: LineCall) => Promise<LineReply>
 
 export type LineEndpoints = Readonly<Record<BatchEndpoint, RunLine>>
 
-/** A line has none of its own. */
+/** A line has no headers of its own. */
 const NO_HEADERS: ReadonlyMap<string, string> = new Map()
 
-/** Lines of an endpoint that has a dialect. */
+/** Runs lines of an endpoint that has a dialect. */
 export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
   return async ({ body, preferences, ...call }) => {
     const request = withPreferences(dialect.parse(body, NO_HEADERS), preferences)
@@ -48,7 +48,7 @@ export function runByDialect(dialect: Dialect, gateway: Gateway): RunLine {
   }
 }
 
-/** Lines of embeddings, which have no turns. */
+/** Runs lines of embeddings, which have no turns. */
 export function runEmbeddings(dialect: EmbeddingsDialect, gateway: Gateway): RunLine {
   return async ({ body, preferences, ...call }) => {
     const parsed = dialect.parse(body)

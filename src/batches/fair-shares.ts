@@ -5,15 +5,15 @@
 
 /** A batch with lines that may be run. */
 export interface Sharer {
-  /** Of the batch. */
+  /** Id of the batch. */
   readonly id: string
-  /** Of its API key. */
+  /** Hash of its API key. */
   readonly keyHash: string
-  /** The provider that it uses; see `roomOf`. */
+  /** The provider lane that it uses; see `roomOf`. */
   readonly lane: string
-  /** Places that it has. */
+  /** Slots that it has. */
   readonly held: number
-  /** The most that it can use beside them. */
+  /** Maximum of further slots that it can use. */
   readonly most: number
 }
 
@@ -23,8 +23,8 @@ interface Share {
 }
 
 /**
- * Gives place by place to the key with the fewest, and within it to the batch with the fewest; earlier ones come first
- * among equals. `roomOf`: places that a lane has left. Returns the places by batch, without those that get none.
+ * Gives each free slot to the key with the fewest slots, and within it to the batch with the fewest. The first one wins
+ * a tie. `roomOf`: free slots of a lane. Returns the slots by batch, without batches that get none.
  */
 export function shareOut(
   sharers: readonly Sharer[],
@@ -43,12 +43,12 @@ export function shareOut(
   const canTake = ({ sharer, granted: given }: Share): boolean =>
     given < sharer.most && (rooms.get(sharer.lane) ?? 0) > 0
   const granted = new Map<string, number>()
-  for (let left = free; left > 0; left--) {
+  for (let remaining = free; remaining > 0; remaining--) {
     let chosen: { held: number; shares: Share[] } | null = null
     for (const [hash, key] of keys) {
       if (chosen !== null && chosen.held <= key.held) continue
       if (key.shares.some(canTake)) chosen = key
-      // Its lines are all given out, or its lanes are full: neither changes for the better.
+      // All its lines have slots, or its lanes are full, and this cannot change during this call.
       else keys.delete(hash)
     }
     if (chosen === null) break
@@ -68,17 +68,17 @@ function total({ sharer, granted: given }: Share): number {
   return sharer.held + given
 }
 
-/** Checks of batches at the same time: the pool of long tasks has two workers, and gives a key one of them. */
+/** Maximum concurrent checks of batches: the pool of long tasks has two workers, and gives a key one of them. */
 const CHECKS_MAX = 2
 
-/** Turns of the keys at having their batches checked: one at a time, the key that waits longest first. */
+/** Decides whose batches are checked next: one batch per key, and the key that has waited longest first. */
 export class CheckTurns {
   readonly #running = new Set<string>()
-  /** The last turn of keys with open batches. */
+  /** The latest turn of each key with open batches. */
   #taken = new Map<string, number>()
   #turn = 0
 
-  /** The batches, those of the key whose last turn is longest ago first; otherwise in their order. */
+  /** The batches in the order of their keys' last turns, the oldest turn first; otherwise in their own order. */
   inTurn<One extends { readonly record: { readonly keyHash: string } }>(batches: Iterable<One>): One[] {
     const all = [...batches]
     const open = new Set(all.map(({ record }) => record.keyHash))
@@ -87,7 +87,7 @@ export class CheckTurns {
     return all.sort((one, other) => turnOf(one) - turnOf(other))
   }
 
-  /** True: the key has a turn now, which has to be left. */
+  /** Returns true if the key may check a batch now. The caller must then leave this turn at the end. */
   enter(keyHash: string): boolean {
     if (this.#running.size >= CHECKS_MAX || this.#running.has(keyHash)) return false
     this.#running.add(keyHash)

@@ -5,12 +5,12 @@
 import { hash } from 'node:crypto'
 import type { BatchRecord } from '../storage/batches.ts'
 
-/** 96 bits: no two lines of all batches share an id. */
+/** 96 bits, so that no two lines of all batches share an id. */
 const DIGITS = 24
 
 /**
- * Generation id of one try of a line: `gen-batch-<unix seconds of the batch>-<24 hexadecimal characters>`. `tries`:
- * tries before it, so that each try that counts has a usage record of its own.
+ * Generation id of one try of a line: `gen-batch-<unix seconds of the batch>-<24 hexadecimal characters>`. `tries`
+ * counts earlier tries, so that each counted try has a usage record of its own.
  */
 export function lineGenerationId(
   { id, createdAt }: Pick<BatchRecord, 'id' | 'createdAt'>,

@@ -11,23 +11,23 @@ interface LeasesOptions {
   readonly owner: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** The lines that it has now. */
+  /** The lines that this runner has now. */
   readonly lines: () => readonly HeldLine[]
-  /** True while it has claimed a batch. */
+  /** True while it has a claim of a batch. */
   readonly hasBatch: () => boolean
-  /** Called with lines that are still its own, and the monotonic time until which they are. */
+  /** Called with lines that the runner still has, and the monotonic end of their leases. */
   readonly onRenewed: (lines: readonly HeldLine[], untilMs: number) => void
-  /** Called with lines that are no longer its own. */
+  /** Called with lines that the runner has lost. */
   readonly onLost: (lines: readonly HeldLine[]) => void
 }
 
 /**
- * How long a claim lasts without a word of its owner: the lines of a dead runner wait for so long. A thread or a
- * database that is busy may be silent for some seconds.
+ * How long a claim lasts without renewal. Lines of a dead runner wait for this long. A busy thread or database may be
+ * silent for a few seconds.
  */
 export const LEASE_MS = 20_000
 const RENEW_MS = 4_000
-/** An owner stops before others may begin. */
+/** An owner stops this much earlier than others may begin. */
 const MARGIN_MS = 2_000
 
 export class Leases {
@@ -46,12 +46,12 @@ export class Leases {
     this.#schedule()
   }
 
-  /** Unix milliseconds by the even clock: for leases, and for the times of lines in the queue. */
+  /** Unix milliseconds by the monotonic clock: for leases, and for the times of queued lines. */
   nowMs(): number {
     return Math.floor(this.#startWallMs + this.#options.clock.monotonicMs() - this.#startMs)
   }
 
-  /** The end of a lease that begins now: for the Store, and until when its owner may rely on it. */
+  /** The end of a lease that begins now: for the Store, and the earlier time until which its owner may rely on it. */
   begin(): { readonly leaseUntilMs: number; readonly untilMs: number } {
     return {
       leaseUntilMs: this.nowMs() + LEASE_MS,
@@ -76,16 +76,16 @@ export class Leases {
 
   async #renew(): Promise<void> {
     const { work, owner, log, lines, hasBatch, onRenewed, onLost } = this.#options
-    const held = lines()
-    if (held.length === 0 && !hasBatch()) return
+    const heldLines = lines()
+    if (heldLines.length === 0 && !hasBatch()) return
     const { leaseUntilMs, untilMs } = this.begin()
     try {
-      const renewed = await work.renew(owner, held, leaseUntilMs)
+      const renewed = await work.renew(owner, heldLines, leaseUntilMs)
       if (this.#failing) log.notice('batches', 'renewing the leases on running batch requests again')
       this.#failing = false
       const names = new Set(renewed.map(nameOf))
       onRenewed(renewed, untilMs)
-      onLost(held.filter(line => !names.has(nameOf(line))))
+      onLost(heldLines.filter(line => !names.has(nameOf(line))))
     } catch (error) {
       if (!this.#failing) log.fault('batches', 'cannot renew the leases on running batch requests', error)
       this.#failing = true
@@ -93,7 +93,7 @@ export class Leases {
   }
 }
 
-/** Tells one hold of a line from all others. */
+/** Identifies one claim of a line. */
 export function nameOf({ batchId, number, fence }: HeldLine): string {
   return `${batchId}/${number}/${fence}`
 }

@@ -3,14 +3,15 @@ import { GatewayError } from '../base/errors.ts'
 import type { BatchPreferences } from '../protocol/management/batches.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 
-/** The body with the model of the batch where it names none. */
+/** Adds the model of the batch to a body that names none. */
 export function withModel(body: Readonly<Record<string, unknown>>, model: string): Record<string, unknown> {
   return { ...body, model: body['model'] ?? model }
 }
 
 /**
- * The request with the preferences of the batch. Both hold: a provider must be allowed by the batch and by the body.
- * @throws GatewayError `constraint_filtered` if the two leave no provider.
+ * Adds the preferences of the batch to the request. Both apply: a provider must be allowed by the batch and by the
+ * body.
+ * @throws GatewayError `constraint_filtered` if no provider is allowed by both.
  */
 export function withPreferences<Request extends ResponsesRequest>(
   request: Request,
@@ -29,7 +30,7 @@ export function withPreferences<Request extends ResponsesRequest>(
   }
 }
 
-/** Names that both lists allow; an empty list allows all. */
+/** Names that both lists allow. An empty list allows all. */
 function common(one: readonly string[], other: readonly string[]): string[] {
   if (one.length === 0 || other.length === 0) return [...one, ...other]
   const both = [...one.filter(name => isNamed(name, other)), ...other.filter(name => isNamed(name, one))]
@@ -40,7 +41,7 @@ function common(one: readonly string[], other: readonly string[]): string[] {
   )
 }
 
-/** A base slug stands for all its regions and variants. */
+/** A base slug includes all its regions and variants. */
 function isNamed(name: string, list: readonly string[]): boolean {
   const lowerName = name.toLowerCase()
   return list.some(each => lowerName === each.toLowerCase() || lowerName.startsWith(`${each.toLowerCase()}/`))

@@ -43,46 +43,46 @@ export interface EndedRun {
   readonly summary: ExchangeSummary | undefined
 }
 
-/** A line that was admitted: what bounds it, and what tells of it. */
+/** An admitted line: its limits, and its reporting. */
 export interface AdmittedLine extends RequestContext {
-  /** Names the key in the log line. */
+  /** Names the key for the log line. */
   owned(key: KeyRecord): void
   /** Starts the total deadline. */
   startDeadline(): void
   /** Ends the work for this reason. */
   abort(reason: GatewayError): void
-  /** Ends it as for a caller who left. */
+  /** Ends the work as for a caller who left. */
   gone(): void
-  /** Rejects when the work does not react to the end that it was given. */
+  /** Rejects if the work does not react to its end. */
   readonly givenUp: Promise<never>
   /** Counts and logs the run. */
   report(run: EndedRun): void
-  /** Ends it without a word: another run of the line tells. */
+  /** Ends it without a report, because another run of the line will report. */
   drop(): void
 }
 
-/** The part that a batch service has in a run: it may take the model call, or has taken it before. */
+/** The part of a batch service in a run: it may take over the model call, or has done so earlier. */
 export interface ServicePart extends Pick<BatchTerms, 'submit'> {
   readonly collected?: CollectedLine
 }
 
-/** The reply to a line that a batch service has run. Nobody asks whether it may run: that was decided before. */
+/** The reply to a line that a batch service has run. Permissions are not checked again. */
 export interface CollectedLine extends CollectedReply {
-  /** Null: it is gone. */
+  /** Null: the key no longer exists. */
   readonly key: KeyRecord | null
   readonly caller: Caller
   readonly priceFactor: PriceFactor
-  /** An earlier collection may have got to the usage record. */
+  /** True if an earlier collection may have stored the usage record. */
   readonly mayBeRecorded: boolean
 }
 
 export interface LineRunDeps {
   readonly endpoints: LineEndpoints
-  /** `batch`: its endpoint is the label of metrics. */
+  /** `batch`: its endpoint is a metric label. */
   readonly admit: (generationId: string, batch: BatchRecord) => AdmittedLine
-  /** The key as it is now. @throws (or rejects with) GatewayError `authentication`, `service_unavailable` */
+  /** The current record of the key. @throws (or rejects with) GatewayError `authentication`, `service_unavailable` */
   readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
-  /** Counts a request of the caller in this minute. @throws (or rejects with) GatewayError */
+  /** Counts a request of the caller in the current minute. @throws (or rejects with) GatewayError */
   readonly countRequest: (caller: Caller) => void | Promise<void>
   readonly ledger: Pick<Ledger, 'find'>
   readonly priceFactor: PriceFactor
@@ -93,10 +93,10 @@ export interface LineRunDeps {
   readonly random: () => number
 }
 
-/** Why a run is ended from outside. After `returned` and `lost` the line has no result of this run. */
+/** The reason why a run is ended from outside. After `returned` and `lost` this run gives no result. */
 export type RunStop = 'cancelled' | 'expired' | 'returned' | 'lost'
 
-/** How a run ended. */
+/** The end of a run. */
 export type RunEnd = { readonly attempts: readonly AttemptRecord[]; readonly error: GatewayError | null } & (
   | {
       readonly kind: 'result'
@@ -104,11 +104,11 @@ export type RunEnd = { readonly attempts: readonly AttemptRecord[]; readonly err
       readonly result: string
       readonly usage: BatchUsage
     }
-  /** It goes back to the queue; `tries` are those that count. */
+  /** The line goes back to the queue; `tries` is the number of counted tries. */
   | { readonly kind: 'again'; readonly tries: number; readonly delayMs: number }
-  /** It was ended from outside. */
+  /** The run was ended from outside. */
   | { readonly kind: 'stopped' }
-  /** A batch service has its model call; the line goes on with the reply. */
+  /** A batch service has taken the model call. The line continues with its reply. */
   | { readonly kind: 'deferred' }
 )
 
@@ -123,9 +123,9 @@ const STOP_ERRORS: Readonly<
   },
 }
 
-/** Claims are numbered from 1, so a later number tells of an earlier claim. */
+/** Claims are numbered from 1. A higher number means that there was an earlier claim. */
 const FIRST_FENCE = 1
-/** Memory of a body: its text, its value, and its texts once more for the provider. */
+/** Memory of a body per character: its text, its parsed value, and the text for the provider. */
 const HELD_PER_CHAR = 3
 
 export class LineRun {
@@ -135,17 +135,17 @@ export class LineRun {
   readonly ended: Promise<RunEnd>
   readonly #deps: LineRunDeps
   readonly #service: ServicePart
-  /** Null before it is known which try this is. */
+  /** Null until the number of this try is known. */
   #admitted: AdmittedLine | null = null
   #stop: RunStop | null = null
-  /** Tries that count, before this one. */
+  /** Number of counted tries before this one. */
   #tries: number
-  /** As the gateway had it when it accounted for the exchange. */
+  /** The exchange at the time when the gateway accounted for it. */
   #exchange: Exchange | null = null
-  /** Usage record of an earlier run that was charged, and which a crash kept from its result. */
+  /** Usage record of an earlier run that was charged, and crashed before its result was stored. */
   #recorded: UsageRecord | null = null
-  /** It is decided with the account: a run with a record has a result. */
-  #fate: Fate | 'stopped' | null = null
+  /** Decided when the run is accounted for: a run with a record has a result. */
+  #outcome: Fate | 'stopped' | null = null
   #isDeferred = false
 
   constructor(deps: LineRunDeps, batch: BatchRecord, line: ClaimedLine, service: ServicePart = {}) {
@@ -157,12 +157,12 @@ export class LineRun {
     this.ended = this.#run()
   }
 
-  /** Why it was ended from outside; null: it was not. */
+  /** The reason why it was ended from outside; null: it was not. */
   get stopped(): RunStop | null {
     return this.#stop
   }
 
-  /** Ends the run: its calls to providers are closed. The first reason counts. */
+  /** Ends the run and closes its calls to providers. Only the first reason counts. */
   stop(why: RunStop): void {
     if (this.#stop !== null) return
     this.#stop = why
@@ -203,12 +203,12 @@ export class LineRun {
       return { kind: 'deferred', attempts: [], error: null }
     }
     admitted.report({ status: error.status, error, summary })
-    const fate = this.#fate ?? this.#fateOf(error, this.#exchange)
-    if (fate === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
-    if (fate === 'failed') {
+    const outcome = this.#outcome ?? this.#fateOf(error, this.#exchange)
+    if (outcome === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
+    if (outcome === 'failed') {
       return this.#result('failed', error, failedLine(error, message))
     }
-    if (fate === 'again') this.#tries++
+    if (outcome === 'again') this.#tries++
     return this.#again(error)
   }
 
@@ -264,8 +264,8 @@ export class LineRun {
   }
 
   /**
-   * Finds what earlier runs left in the ledger, so that the line is charged once. A try that has failed without a
-   * charge is over, although the crash of its runner kept that from the queue: the next one has an id of its own.
+   * Looks for the usage record of an earlier run, so that the line is charged once. A try that failed without a charge
+   * is finished, even if its runner crashed before returning the line: the next try has a new id.
    */
   async #findRecord(): Promise<void> {
     const { batch, line } = this
@@ -289,20 +289,21 @@ export class LineRun {
       submit:
         submit &&
         (call => {
-          // The gateway runs a line that was charged before and lost its reply: its caller has waited long enough.
+          // The line was charged before and lost its reply. The gateway runs it itself, because its caller has waited
+          // long enough.
           this.#isDeferred = this.#stop === null && this.#recorded === null && submit(call)
           return this.#isDeferred
         }),
       accounts: (exchange, error) => {
         this.#exchange = exchange
-        this.#fate = error === null ? null : this.#fateOf(error, exchange)
-        // A line that waits, or is ended without a result, runs again under the same id.
-        return this.#recorded === null && this.#fate !== 'waits' && !this.#isHandedOver(error)
+        this.#outcome = error === null ? null : this.#fateOf(error, exchange)
+        // A line that waits, or was stopped without a result, runs again under the same id.
+        return this.#recorded === null && this.#outcome !== 'waits' && !this.#isHandedOver(error)
       },
     }
   }
 
-  /** True if another run of this try is to have the result and the record. */
+  /** True if another run of this try will have the result and the record. */
   #isHandedOver(error: GatewayError | null): boolean {
     return error !== null && (this.#stop === 'returned' || this.#stop === 'lost')
   }
@@ -330,7 +331,7 @@ function end(admitted: AdmittedLine, why: RunStop): void {
   admitted.abort(new GatewayError(code, message))
 }
 
-/** @throws GatewayError for what the check of bodies has let through */
+/** @throws GatewayError for a body that passed the check but cannot be read */
 function bodyOf({ body }: ClaimedLine): Readonly<Record<string, unknown>> {
   const value = parseJson(body)
   if (value === undefined) throw new GatewayError('invalid_request', 'body: is not valid JSON')

@@ -6,19 +6,19 @@ import type { BatchRecord, BatchWork, ClaimedLine } from '../storage/batches.ts'
 import type { LineRun } from './line-run.ts'
 import { isTerminal } from './states.ts'
 
-/** A claimed line that has not begun. */
+/** A claimed line that does not run yet. */
 export interface ReadyLine {
   readonly line: ClaimedLine
-  /** Monotonic; from then on another runner may have it. */
+  /** Monotonic. After this time another runner may have the line. */
   untilMs: number
 }
 
-/** A line that runs. */
+/** A line that is running. */
 export interface RunningLine {
   readonly run: LineRun
-  /** Of its lane. */
+  /** Name of its lane. */
   readonly lane: string
-  /** Monotonic, when it entered its lane. */
+  /** Monotonic time at which it entered its lane. */
   readonly enteredMs: number
 }
 
@@ -28,27 +28,27 @@ interface MoveDeps {
   readonly log: Pick<Log, 'notice'>
 }
 
-/** Shorter waits are not told: a busy provider makes many of them, and each would be two writes to the Store. */
+/** Shorter waits are not reported: a busy provider causes many, and each would be two writes to the Store. */
 const SHORT_WAIT_MS = 5_000
 
 export class OpenBatch {
   record: BatchRecord
-  /** The lane that its lines take. */
+  /** The lane that its lines use. */
   lane: string
   readonly ready: ReadyLine[] = []
-  /** By number of the line. */
+  /** Running lines by number. */
   readonly running = new Map<number, RunningLine>()
-  /** Monotonic; before then nothing can be claimed. */
+  /** Monotonic. Before this time no line can be claimed. */
   dryUntilMs = Number.NEGATIVE_INFINITY
-  /** Monotonic; since then its lines are ended. Null: they go on. */
+  /** Monotonic time since which its lines are being ended. Null: they continue. */
   endingSinceMs: number | null = null
-  /** The running step of its state; null: none. */
+  /** The running step for its state; null: none. */
   step: Promise<void> | null = null
-  /** Why no line runs, as far as this runner knows. Monotonic time; null: it does not know that it waits. */
+  /** The reason why no line runs, and since when (monotonic); null: not known to wait. */
   #wait: { reason: BatchWaitReason; readonly sinceMs: number } | null = null
-  /** True if a line ran after the record was last read. */
+  /** True if a line has run since the record was last read. */
   #hasRun = false
-  /** Results that were stored after the record was read. */
+  /** Number of results stored since the record was last read. */
   #storedSince = 0
 
   constructor(record: BatchRecord, lane: string) {
@@ -56,12 +56,12 @@ export class OpenBatch {
     this.lane = lane
   }
 
-  /** Lines that this runner has. */
+  /** Number of lines that this runner has. */
   get held(): number {
     return this.ready.length + this.running.size
   }
 
-  /** Lines with a result, as far as this runner knows. */
+  /** Number of lines with a result, as far as this runner knows. */
   get done(): number {
     return this.record.completed + this.record.failed + this.#storedSince
   }
@@ -74,7 +74,7 @@ export class OpenBatch {
     return nowMs >= Date.parse(this.record.expiresAt)
   }
 
-  /** Moves on from the state that this runner knows; does nothing if the Store has another one. */
+  /** Moves the batch from the state that this runner knows. Does nothing if the Store has another state. */
   async move(
     to: BatchStatus,
     change: Partial<Pick<BatchRecord, 'error' | 'service'>>,
@@ -89,7 +89,7 @@ export class OpenBatch {
     log.notice('batches', 'batch ended', { batch: id, status: to, completed, failed, total })
   }
 
-  /** A line ran: the provider answered it, or a batch service took it. */
+  /** A line has run: a provider answered it, or a batch service accepted it. */
   ran(): void {
     this.#hasRun = true
     this.#wait = null
@@ -102,7 +102,7 @@ export class OpenBatch {
     else this.#wait.reason = reason
   }
 
-  /** Tells the Store why the batch waits, if that has changed. Resolves to true if it wrote. */
+  /** Stores the reason why the batch waits, if it has changed. Resolves to true if it wrote. */
   async tellWait({ work, clock }: Omit<MoveDeps, 'log'>): Promise<boolean> {
     const { id, status, waiting: recordedWait } = this.record
     if (status !== 'in_progress' || this.endingSinceMs !== null) return false
@@ -116,7 +116,7 @@ export class OpenBatch {
     return isNew
   }
 
-  /** The wait that is true now, if the Store has another one. */
+  /** The current wait, if the Store has another one. */
   #waitAfter(recordedWait: BatchWait | null, clock: Clock): BatchWait | null {
     if (this.#wait === null || this.running.size > 0) return recordedWait
     const { reason, sinceMs } = this.#wait
@@ -125,15 +125,15 @@ export class OpenBatch {
     return { reason, since: recordedWait?.since ?? isoInstant(clock.nowMs() - waitedMs) }
   }
 
-  /** Takes a newer record. */
+  /** Replaces the record with a newer one. */
   renew(record: BatchRecord): void {
-    // Another runner may have run lines.
+    // Another runner has run lines.
     if (record.completed > this.record.completed) this.ran()
     this.record = record
     this.#storedSince = 0
   }
 
-  /** Counts results that the Store has taken. */
+  /** Counts results that the Store has accepted. */
   stored(results: number): void {
     this.#storedSince += results
   }

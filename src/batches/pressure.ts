@@ -4,21 +4,21 @@
  */
 import type { Clock } from '../base/clock.ts'
 
-/** The load of one serve thread, as it tells every second. */
+/** The load of one serve thread, reported every second. */
 export interface LiveLoad {
-  /** How late its event loop lately was. */
+  /** The recent lag of its event loop. */
   readonly lagMs: number
-  /** Requests that it refused for its load, since it began. */
+  /** Number of requests that it has refused because of load since it started. */
   readonly shed: number
 }
 
-/** A loop on time is late by a fraction of a millisecond; later than this, live requests feel it. */
+/** A loop on time is late by a fraction of a millisecond. A longer lag slows down live requests. */
 const LAG_MAX_MS = 10
-/** One second: as often as threads tell. */
+/** One second, the interval at which threads report. */
 const PERIOD_MS = 1_000
-/** After so many calm periods all places are back. */
+/** After this many calm periods the full concurrency is restored. */
 const CALM_PERIODS = 8
-/** Batches go on at this part of their concurrency, however busy the gateway is: they end within a day. */
+/** Batches always keep this part of their concurrency, however busy the gateway is, so that they end within a day. */
 const LEAST_SHARE = 1 / 16
 
 export class Pressure {
@@ -29,7 +29,7 @@ export class Pressure {
   #worstLagMs = 0
   #hasShed = false
   #periodMs: number
-  /** Refused requests by thread. */
+  /** Number of refused requests by thread. */
   readonly #shed = new Map<string, number>()
 
   constructor(max: number, clock: Clock) {
@@ -40,7 +40,7 @@ export class Pressure {
     this.#periodMs = clock.monotonicMs()
   }
 
-  /** Lines that may run at once. */
+  /** Maximum number of lines that may run now. */
   get limit(): number {
     return Math.floor(this.#limit)
   }
@@ -48,7 +48,7 @@ export class Pressure {
   note(thread: string, { lagMs, shed }: LiveLoad): void {
     const before = this.#shed.get(thread)
     this.#shed.set(thread, shed)
-    // A thread that was started again counts from zero.
+    // A restarted thread counts from zero.
     if (before !== undefined && shed > before) this.#hasShed = true
     this.#worstLagMs = Math.max(this.#worstLagMs, lagMs)
     const nowMs = this.#clock.monotonicMs()

@@ -7,30 +7,30 @@ import type { BatchWaitReason } from '../protocol/management/batches.ts'
 
 interface ProviderLaneOptions {
   readonly clock: Clock
-  /** The most that may run. */
+  /** Maximum of running lines. */
   readonly max: number
-  /** The number at its beginning. Default 16: as many as any provider takes. */
+  /** The limit at the beginning. Default 16, which any provider accepts. */
   readonly first?: number
 }
 
 const FIRST = 16
-/** A lane is never closed for good: one line at a time finds out when more may run. */
+/** A lane is never closed completely: one line at a time finds out when more may run. */
 const LEAST = 1
-/** Without a word of the provider; doubles each time until something succeeds. */
+/** The first pause if the provider names none. It doubles each time until a line succeeds. */
 const PAUSE_FIRST_MS = 1_000
 const PAUSE_MAX_MS = 60_000
 
 export class ProviderLane {
-  /** Why the last line that had to wait did so: batches that have to wait for the lane give this reason too. */
+  /** The reason why the last delayed line had to wait. Batches that wait for this lane show the same reason. */
   waitReason: BatchWaitReason | null = null
   readonly #clock: Clock
   readonly #max: number
-  /** With a fraction, as it grows by parts of a place. */
+  /** With a fraction, because it grows by less than one. */
   #limit: number
-  /** Until the first overload it doubles with each round of lines, then it grows by one. */
+  /** Until the first overload the limit doubles with each round of lines; then it grows by one. */
   #doubles = true
   #running = 0
-  /** Monotonic, as all times here. */
+  /** Monotonic, like all times here. */
   #cutMs = Number.NEGATIVE_INFINITY
   #pausedUntilMs = Number.NEGATIVE_INFINITY
   #pauseMs = 0
@@ -43,7 +43,7 @@ export class ProviderLane {
     this.#usedMs = clock.monotonicMs()
   }
 
-  /** Places, used or not. */
+  /** Maximum of lines that may run now. */
   get limit(): number {
     return Math.floor(this.#limit)
   }
@@ -52,12 +52,12 @@ export class ProviderLane {
     return this.#running
   }
 
-  /** Places that are free now. */
+  /** Number of free slots. */
   get room(): number {
     return this.pausedMs > 0 ? 0 : Math.max(0, this.limit - this.#running)
   }
 
-  /** Milliseconds for which nothing may start. */
+  /** Milliseconds for which no line may start. */
   get pausedMs(): number {
     return Math.max(0, this.#pausedUntilMs - this.#clock.monotonicMs())
   }
@@ -67,7 +67,7 @@ export class ProviderLane {
     return this.#running > 0 ? 0 : this.#clock.monotonicMs() - this.#usedMs
   }
 
-  /** Takes a place. Returns when, for `overloaded`. */
+  /** Takes a slot. Returns the time, for `overloaded`. */
   enter(): number {
     this.#running++
     this.#usedMs = this.#clock.monotonicMs()
@@ -79,7 +79,7 @@ export class ProviderLane {
     this.#usedMs = this.#clock.monotonicMs()
   }
 
-  /** A line was answered. Only lanes that are in use grow: others have not shown that they can take more. */
+  /** A line was answered. Only busy lanes grow: others have not shown that they can do more. */
   succeeded(): void {
     this.#pauseMs = 0
     if (this.#running < this.limit / 2) return
@@ -87,8 +87,8 @@ export class ProviderLane {
   }
 
   /**
-   * The provider has too much to do. `enteredMs`: when the line began; of lines that began before the last cut, none
-   * cuts again. `waitMs`: what the provider asks for; null: it does not say.
+   * The provider is overloaded. `enteredMs`: when the line began. Lines that began before the last reduction do not
+   * reduce the limit again. `waitMs`: the wait that the provider requests; null: none.
    */
   overloaded(enteredMs: number, waitMs: number | null): void {
     const nowMs = this.#clock.monotonicMs()
@@ -100,12 +100,12 @@ export class ProviderLane {
     if (waitMs !== null) this.#pausedUntilMs = Math.max(this.#pausedUntilMs, nowMs + waitMs)
   }
 
-  /** Nothing may start for so long. */
+  /** No line may start for this long. */
   pause(forMs: number): void {
     this.#pausedUntilMs = Math.max(this.#pausedUntilMs, this.#clock.monotonicMs() + forMs)
   }
 
-  /** The provider cannot be reached. Returns the milliseconds after which to try again. */
+  /** The provider cannot be reached. Returns the milliseconds to wait before the next try. */
   unreachable(enteredMs: number): number {
     const nowMs = this.#clock.monotonicMs()
     if (enteredMs > this.#cutMs) {

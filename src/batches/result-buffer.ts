@@ -15,17 +15,17 @@ interface ResultBufferOptions {
   readonly owner: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** Counts memory; negative when it is free again. */
-  readonly hold: (bytes: number) => void
-  /** Called with results that the Store has taken, and with how many of them were not overtaken. */
+  /** Counts memory; a negative number frees it. */
+  readonly countMemory: (bytes: number) => void
+  /** Called with stored results, and with the number of them that were not dropped because of a newer claim. */
   readonly onStored: (results: readonly LineResult[]) => void
-  /** Called when lines that went back to the queue are there. */
+  /** Called when lines are back in the queue. */
   readonly onReturned: (lines: readonly ReturnedLine[]) => void
 }
 
-/** Results of so long share one transaction, which is one wait for the disk. */
+/** Results that arrive within this time share one transaction, and so one disk sync. */
 const GATHER_MS = 10
-/** Of one transaction: it holds other writers up for some milliseconds. */
+/** Maximum per transaction, because other writers wait for it. */
 const STORED_AT_ONCE = 200
 const BYTES_AT_ONCE = 8 * 1024 * 1024
 const RETRY_FIRST_MS = 100
@@ -39,16 +39,16 @@ export class ResultBuffer {
   #returned: ReturnedLine[] = []
   #timer: Timer | null = null
   #running: Promise<void> | null = null
-  /** Tries in a row that the Store refused. */
+  /** Consecutive tries that the Store refused. */
   #refusals = 0
-  /** Fewer after the Store refused the values of one of them. */
+  /** Maximum results per transaction now; smaller after the Store refused the values of one of them. */
   #atOnce = STORED_AT_ONCE
 
   constructor(options: ResultBufferOptions) {
     this.#options = options
   }
 
-  /** True while the Store refuses results: no further lines should be claimed. */
+  /** True while the Store refuses results: no more lines should be claimed. */
   get isStuck(): boolean {
     return this.#refusals > 0
   }
@@ -57,30 +57,30 @@ export class ResultBuffer {
     return this.#results.length === 0 && this.#returned.length === 0
   }
 
-  /** Lines whose end is not stored yet. */
+  /** Lines whose result is not stored yet. */
   get lines(): readonly HeldLine[] {
     return [...this.#results, ...this.#returned]
   }
 
-  /** True while something of this batch waits. */
-  holds(batchId: string): boolean {
+  /** True while results of this batch wait. */
+  has(batchId: string): boolean {
     const isOf = (line: HeldLine): boolean => line.batchId === batchId
     return this.#results.some(isOf) || this.#returned.some(isOf)
   }
 
   add(result: LineResult): void {
-    this.#options.hold(bytesOf(result))
+    this.#options.countMemory(bytesOf(result))
     this.#results.push(result)
     this.#soon(GATHER_MS)
   }
 
-  /** Puts a line back into the queue. */
+  /** Returns a line to the queue. */
   giveBack(line: ReturnedLine): void {
     this.#returned.push(line)
     this.#soon(GATHER_MS)
   }
 
-  /** Stores what waits. False: the Store refuses it. Never rejects. */
+  /** Stores what waits. Returns false if the Store refuses it. Never rejects. */
   async flush(): Promise<boolean> {
     while (!this.isEmpty) {
       await this.#store()
@@ -89,7 +89,7 @@ export class ResultBuffer {
     return true
   }
 
-  /** Waiting results are lost to this process; the leases of the lines end, and they are run again. */
+  /** Discards waiting results. The leases of their lines end, and the lines are run again. */
   close(): void {
     this.#timer?.cancel()
   }
@@ -116,7 +116,7 @@ export class ResultBuffer {
   }
 
   async #storeSome(): Promise<void> {
-    const { work, owner, log, hold, onStored, onReturned } = this.#options
+    const { work, owner, log, countMemory, onStored, onReturned } = this.#options
     const results = this.#nextResults()
     const returned = this.#returned.slice(0, this.#atOnce)
     try {
@@ -124,7 +124,7 @@ export class ResultBuffer {
         const stored = await work.finish(owner, results)
         this.#results.splice(0, results.length)
         this.#atOnce = STORED_AT_ONCE
-        for (const result of results) hold(-bytesOf(result))
+        for (const result of results) countMemory(-bytesOf(result))
         onStored(stored)
       }
       if (returned.length > 0) {
@@ -156,7 +156,10 @@ export class ResultBuffer {
     return next
   }
 
-  /** One result that no database takes must not hold up the others: it is found, and its line has failed. */
+  /**
+   * One result that no database accepts must not block the others. It is found, and its line gets an error as its
+   * result.
+   */
   #isolate(results: readonly LineResult[], error: unknown): void {
     const [first] = results
     if (first === undefined) return
@@ -165,7 +168,7 @@ export class ResultBuffer {
       return
     }
     this.#options.log.fault('batches', 'cannot store a batch result', error)
-    this.#options.hold(-bytesOf(first))
+    this.#options.countMemory(-bytesOf(first))
     const failure = new GatewayError('internal', INTERNAL_MESSAGE)
     const replaced: LineResult = {
       ...first,
@@ -173,12 +176,12 @@ export class ResultBuffer {
       result: failedLine(failure),
       usage: NO_USAGE,
     }
-    // Not even that: the lease of the line ends, and it is run again.
+    // Even the error was refused. The lease of the line ends, and it is run again.
     if (replaced.result === first.result) {
       this.#results.shift()
       return
     }
-    this.#options.hold(bytesOf(replaced))
+    this.#options.countMemory(bytesOf(replaced))
     this.#results[0] = replaced
   }
 }

@@ -8,7 +8,7 @@ import type { StoredResult } from '../storage/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'
 import { resultId } from './ids.ts'
 
-/** Families of errors by status, under the names that clients of batches know. */
+/** Error types by HTTP status, under the names that clients of batches know. */
 const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   402: 'billing_error',
@@ -21,7 +21,7 @@ const TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 }
 
-/** The result of a line that was answered, as JSON without `custom_id`. `requestId`: its generation id. */
+/** The result of an answered line, as JSON without `custom_id`. `requestId`: its generation id. */
 export function answeredLine(batchId: string, number: number, requestId: string, body: unknown): string {
   return JSON.stringify({
     id: resultId(batchId, number),
@@ -31,8 +31,8 @@ export function answeredLine(batchId: string, number: number, requestId: string,
 }
 
 /**
- * The result of a line that failed, as it is stored: code and message, from which `wholeResult` makes what clients
- * read. Refused lines cost their sender nothing, so they take little room. `message`: in the names of the dialect.
+ * The stored result of a failed line: code and message, from which `wholeResult` builds what clients read. Refused
+ * lines cost their sender nothing, so they must be small. `message`: with the field names of the dialect.
  */
 export function failedLine(
   { code, message: own }: Pick<GatewayError, 'code' | 'message'>,
@@ -41,7 +41,7 @@ export function failedLine(
   return JSON.stringify(FAILURES[code].status === 500 ? [code] : [code, message])
 }
 
-/** The result of a line as JSON without `custom_id`, from what is stored; older versions stored failures as a whole. */
+/** The result of a line as JSON without `custom_id`, from its stored form. Older versions stored failures in full. */
 export function wholeResult(
   batchId: string,
   { number, result }: Pick<StoredResult, 'number' | 'result'>,
@@ -61,7 +61,7 @@ export function wholeResult(
   })
 }
 
-/** The outcome of an exchange. */
+/** The usage and cost of an exchange. */
 export function usageOf(exchange: Exchange, byokFeePercent: number): BatchUsage {
   const { attempts, bill } = exchange
   const { total, tools } = bill
@@ -85,8 +85,8 @@ export function usageOf(exchange: Exchange, byokFeePercent: number): BatchUsage 
 }
 
 /**
- * The usage of an earlier run of the line, by its usage record. The prices of the endpoint and the calls of tools are
- * not in it, and are those of the later run.
+ * The usage of an earlier run of the line, from its usage record. The record lacks the prices of the endpoint and the
+ * tool calls, so those of the later run are used.
  */
 export function usageOfRecord(record: UsageRecord, later: BatchUsage, byokFeePercent: number): BatchUsage {
   const { inputTokens, cachedTokens, cacheWriteTokens, outputTokens, reasoningTokens } = record
@@ -105,7 +105,7 @@ export function usageOfRecord(record: UsageRecord, later: BatchUsage, byokFeePer
   }
 }
 
-/** On a BYOK credential the fee alone is charged. */
+/** With a BYOK credential only the fee is charged. */
 function chargedOf(cost: PicoUsd, isByok: boolean, byokFeePercent: number): PicoUsd {
   return isByok ? byokFee(cost, byokFeePercent) : cost
 }

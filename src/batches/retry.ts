@@ -6,18 +6,18 @@ import { type FailureCode, type GatewayError, isError, PROVIDER_STATUSES } from 
 import type { AttemptRecord } from '../exchange/exchange.ts'
 import type { BatchWaitReason } from '../protocol/management/batches.ts'
 
-/** Requests that are sent for one line, when they fail in a way that may pass. */
+/** Maximum of requests that are sent for one line if they fail in a temporary way. */
 export const TRIES_MAX = 3
 
-/** `again`: a try that counts. `waits`: nobody was asked, so nothing counts. */
+/** `again`: a counted try. `waits`: no provider was called, so nothing is counted. */
 export type Fate = 'failed' | 'again' | 'waits'
 
-/** `tries`: those that count, before this one. */
+/** `tries`: number of counted tries before this one. */
 export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], tries: number): Fate {
   const { line } = error.meaning
   if (line === undefined) return 'failed'
   if (line === 'waits') return 'waits'
-  // One that a line may meet each time counts whether it was sent or not: it must not wait for ever.
+  // This error may repeat for ever, so it counts even if nothing was sent; otherwise the line would never end.
   if (line === 'counts') return tryAgain(tries)
   if (!attempts.some(wasSent)) return fitsNoMinute(error) ? 'failed' : 'waits'
   return refusesUs(error) ? 'failed' : tryAgain(tries)
@@ -31,13 +31,13 @@ function tryAgain(tries: number): Fate {
   return tries + 1 < TRIES_MAX ? 'again' : 'failed'
 }
 
-/** True for a request that is larger than the whole limit of a minute: nothing of it was used, and it was refused. */
+/** True for a request that is larger than the whole limit of a minute. It was refused and used nothing. */
 function fitsNoMinute({ headers }: GatewayError): boolean {
   const limit = headers?.['X-RateLimit-Limit']
   return limit !== undefined && limit === headers?.['X-RateLimit-Remaining']
 }
 
-/** True if routing found that no endpoint may be asked now: breakers are open, or a Retry-After runs. */
+/** True if no endpoint may be called now: breakers are open, or a Retry-After has not passed. */
 export function isNobodyNow({ metadata }: GatewayError): boolean {
   const availability = metadata?.['availability']
   return (
@@ -47,7 +47,7 @@ export function isNobodyNow({ metadata }: GatewayError): boolean {
   )
 }
 
-/** Errors that let a batch wait: the reason if they are a provider's, and if they are the gateway's own. */
+/** The wait reasons of errors: if a provider caused the error, and if the gateway did. */
 const WAIT_REASONS: Readonly<
   Partial<Record<FailureCode, { readonly provider: BatchWaitReason; readonly gateway: BatchWaitReason }>>
 > = {
@@ -60,7 +60,7 @@ const WAIT_REASONS: Readonly<
   overloaded: { provider: 'gateway_busy', gateway: 'gateway_busy' },
 }
 
-/** Why a batch waits if one of its lines ended with this error; null: the error is not one that waiting mends. */
+/** The reason to wait after a line ended with this error; null: waiting does not help. */
 export function waitReasonOf(
   error: GatewayError,
   attempts: readonly Pick<AttemptRecord, 'isStarted'>[],
@@ -71,7 +71,7 @@ export function waitReasonOf(
   return isOfProvider ? reasons.provider : reasons.gateway
 }
 
-/** Why a connection did not come about: nothing was sent then. */
+/** Error codes of failed connections, after which nothing was sent. */
 const UNCONNECTED: ReadonlySet<unknown> = new Set([
   'connection_refused',
   'dns_failure',
@@ -96,8 +96,8 @@ const FIRST_MS = 1_000
 const MAX_MS = 60_000
 
 /**
- * Milliseconds until the next try: doubled with each try, half of it at random so that lines do not come back together,
- * and never earlier than asked for. `random`: 0 to 1.
+ * Milliseconds until the next try. It doubles with each try; half of it is random, so that lines do not return at the
+ * same time. It is never shorter than the requested wait. `random`: 0 to 1.
  */
 export function backoffMs(tries: number, retryAfterSeconds: number | undefined, random: number): number {
   const most = Math.min(MAX_MS, FIRST_MS * 2 ** tries)

@@ -23,34 +23,34 @@ interface RunnerDeps extends LineRunDeps {
   readonly services: Pick<ServiceRunnerDeps, 'jobs' | 'access' | 'quota' | 'catalog'>
   readonly work: BatchWork
   readonly check: CheckBodies
-  /** The lane that the lines of a batch take until the first of them tells. */
+  /** The lane that the lines of a batch use until the first one has run. */
   readonly firstLane: (batch: BatchRecord) => string
-  /** The most lines that run at once. */
+  /** Maximum of lines that run at once. */
   readonly concurrency: number
   /** False while memory is short. */
   readonly hasRoom: () => boolean
-  /** Counts memory; negative when it is free again. */
-  readonly hold: (bytes: number) => void
+  /** Counts memory; a negative number frees it. */
+  readonly countMemory: (bytes: number) => void
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly metrics: Pick<Metrics, 'batchLines' | 'serviceJobs'>
-  /** Names the runner: unique for each that ever ran. Default: a random name. */
+  /** Name of the runner, unique for each that ever ran. Default: a random name. */
   readonly owner?: string
 }
 
-/** How often the batches are looked at when nobody says that there are new ones: other instances may have some. */
+/** How often the batches are read without a notification: other instances may have accepted some. */
 const IDLE_MS = 2_000
 const BUSY_MS = 500
 const RETRY_MS = 1_000
-/** An owner who has not said that it ended its lines by then is dead. */
+/** An owner that has not reported the end of its lines after this time is dead. */
 const OTHERS_MS = LEASE_MS + BUSY_MS
-/** Aborted lines have this long to end. */
+/** How long aborted lines may take to end. */
 const LAST_WORDS_MS = 1_500
-/** How long a stop waits for jobs that are being submitted, so that nobody has to look for them. */
+/** How long a stop waits for jobs that are being submitted, so that they need not be searched for later. */
 const SUBMISSION_MS = 5_000
-/** How long a stop waits for the Store to take the last results. */
+/** How long a stop waits for the Store to accept the last results. */
 const FLUSH_MS = 2_000
-/** Changes of waits that one look writes: the others come with the next ones. */
+/** Maximum changes of waits that one pass writes. The others are written by the next passes. */
 const WAITS_MAX = 64
 const NO_VALID_BODY = 'The bodies of all requests are invalid: each result says what is wrong'
 
@@ -76,7 +76,7 @@ export class BatchRunner {
   #graceEndsMs = Number.POSITIVE_INFINITY
   #hurry: (() => void) | null = null
 
-  /** The work of a runner for a batch in each state, unless another one does it. */
+  /** The step of a runner for a batch in each state, unless another runner does it. */
   readonly #steps: Readonly<Record<BatchStatus, Step>> = {
     validating: batch => this.#validate(batch),
     in_progress: batch => this.#progress(batch),
@@ -89,7 +89,7 @@ export class BatchRunner {
   }
 
   constructor(deps: RunnerDeps) {
-    const { work, clock, log, hold } = deps
+    const { work, clock, log, countMemory } = deps
     this.#deps = deps
     this.#owner = deps.owner ?? randomText(16)
     this.#pressure = new Pressure(deps.concurrency, clock)
@@ -98,9 +98,9 @@ export class BatchRunner {
       owner: this.#owner,
       clock,
       log,
-      hold,
+      countMemory,
       onStored: results => {
-        for (const { batchId, outcome } of results) this.#stored(batchId, outcome)
+        for (const { batchId, outcome } of results) this.#onStored(batchId, outcome)
       },
       onReturned: lines => {
         this.#scheduler.returned(lines)
@@ -130,7 +130,7 @@ export class BatchRunner {
         for (const line of lines) this.#results.giveBack({ ...line, notBeforeMs: this.#leases.nowMs() })
       },
       onStored: results => {
-        for (const { batchId, outcome } of results) this.#stored(batchId, outcome)
+        for (const { batchId, outcome } of results) this.#onStored(batchId, outcome)
       },
       onOver: () => this.wake(),
     })
@@ -151,17 +151,17 @@ export class BatchRunner {
     )
   }
 
-  /** Lines that run. */
+  /** Number of running lines. */
   get running(): number {
     return this.#scheduler.running
   }
 
-  /** Open batches that it knows. */
+  /** Number of open batches that it knows. */
   get openBatches(): number {
     return this.#batches.size
   }
 
-  /** Looks at the batches now: one was accepted, or cancelled. */
+  /** Starts a pass now, because a batch was accepted or cancelled. */
   wake(): void {
     if (this.#closing !== null) return
     if (this.#looking !== null) {
@@ -170,7 +170,7 @@ export class BatchRunner {
     }
     this.#timer?.cancel()
     this.#timer = null
-    this.#looking = this.#look().finally(() => {
+    this.#looking = this.#pass().finally(() => {
       this.#looking = null
       if (this.#again) {
         this.#again = false
@@ -185,8 +185,8 @@ export class BatchRunner {
   }
 
   /**
-   * Claims nothing more, lets lines end within the grace time, and puts the rest back into the queue. Called again with
-   * less, it hurries.
+   * Claims nothing more, lets lines end within the grace time, and returns the others to the queue. A second call with
+   * less time shortens it.
    */
   drain(graceMs: number): Promise<void> {
     this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#deps.clock.monotonicMs() + graceMs)
@@ -212,7 +212,7 @@ export class BatchRunner {
     await this.#within(this.#leases.close(), FLUSH_MS)
   }
 
-  /** True if it ends within the time, or before a hurry. */
+  /** True if the work ends within the time, and before a shorter drain. */
   #within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
     return new Promise(resolve => {
       const end = (inTime: boolean) => () => {
@@ -236,7 +236,7 @@ export class BatchRunner {
   }
 
   /** Never rejects. */
-  async #look(): Promise<void> {
+  async #pass(): Promise<void> {
     const { work, log } = this.#deps
     let records: readonly BatchRecord[]
     try {
@@ -257,7 +257,7 @@ export class BatchRunner {
     await this.#tellWaits()
   }
 
-  /** Tells the Store which batches wait, and which do not any more. Never rejects. */
+  /** Stores which batches wait, and which no longer do. Never rejects. */
   async #tellWaits(): Promise<void> {
     this.#scheduler.noteWaits()
     let writes = 0
@@ -277,7 +277,7 @@ export class BatchRunner {
   #lookAtServices(): void {
     const nowMs = this.#deps.clock.nowMs()
     const open = new Map([...this.#batches].map(([id, { record }]) => [id, record]))
-    this.#services.look(
+    this.#services.visit(
       open,
       ({ status, expiresAt }) => status !== 'in_progress' || nowMs >= Date.parse(expiresAt),
     )
@@ -294,13 +294,13 @@ export class BatchRunner {
     }
     for (const [id, batch] of this.#batches) {
       if (open.has(id)) continue
-      // Another runner has ended it: no result of it would be taken any more.
+      // Another runner has ended the batch, so its results would be dropped.
       this.#scheduler.stop(batch, 'lost')
       if (batch.running.size === 0 && batch.step === null) this.#batches.delete(id)
     }
   }
 
-  /** Begins the step of the batch's state, unless one is under way. */
+  /** Starts the step for the batch's state, unless one is running. */
   #begin(batch: OpenBatch): void {
     if (batch.step !== null || this.#closing !== null) return
     const step = this.#steps[batch.record.status](batch)
@@ -318,7 +318,9 @@ export class BatchRunner {
   #validate(batch: OpenBatch): Promise<void> | null {
     const { keyHash } = batch.record
     if (!this.#checks.enter(keyHash)) return null
-    return this.#claimed(batch, claim => this.#check(batch, claim)).finally(() => this.#checks.leave(keyHash))
+    return this.#withClaim(batch, claim => this.#check(batch, claim)).finally(() =>
+      this.#checks.leave(keyHash),
+    )
   }
 
   async #check(batch: OpenBatch, claim: Claim): Promise<void> {
@@ -329,7 +331,7 @@ export class BatchRunner {
     }
     const counting: typeof work.checked = async (id, claimed, through, failures) => {
       const isStored = await work.checked(id, claimed, through, failures)
-      if (isStored) for (const { outcome } of failures) this.#stored(id, outcome)
+      if (isStored) for (const { outcome } of failures) this.#onStored(id, outcome)
       return isStored
     }
     const goesOn = () =>
@@ -357,23 +359,23 @@ export class BatchRunner {
     await this.#move(batch, 'completed')
   }
 
-  /** Ends what runs of the batch, here and elsewhere, and then the batch. */
+  /** Ends all lines of the batch, here and on other runners, and then the batch. */
   async #end(batch: OpenBatch, to: 'cancelled' | 'expired'): Promise<void> {
     const { clock, work } = this.#deps
     batch.endingSinceMs ??= clock.monotonicMs()
     this.#scheduler.stop(batch, to)
-    // Results of lines that had finished come first.
-    if (batch.held > 0 || this.#results.holds(batch.record.id)) return
+    // Results of finished lines are stored first.
+    if (batch.held > 0 || this.#results.has(batch.record.id)) return
     if (batch.record.service !== null && !(await this.#services.isOver(batch.record))) return
     const sinceMs = batch.endingSinceMs
-    await this.#claimed(batch, async () => {
+    await this.#withClaim(batch, async () => {
       const { claimed } = await work.counts(batch.record.id)
       if (claimed === 0 || clock.monotonicMs() - sinceMs >= OTHERS_MS) await this.#move(batch, to)
     })
   }
 
-  /** Does work that one runner does alone; nothing if another one does. */
-  async #claimed(batch: OpenBatch, work: (claim: Claim) => Promise<void>): Promise<void> {
+  /** Does work that only one runner may do; nothing if another one does it. */
+  async #withClaim(batch: OpenBatch, work: (claim: Claim) => Promise<void>): Promise<void> {
     const verbs = this.#deps.work
     const { id } = batch.record
     this.#claims++
@@ -384,7 +386,7 @@ export class BatchRunner {
       try {
         await work(claim)
       } finally {
-        // Otherwise the lease ends by itself.
+        // Otherwise the lease ends on its own.
         await verbs.releaseBatch(id, claim).catch(() => undefined)
       }
     } finally {
@@ -392,18 +394,18 @@ export class BatchRunner {
     }
   }
 
-  /** Moves the batch on from the state that this runner knows. */
+  /** Moves the batch from the state that this runner knows. */
   async #move(
     batch: OpenBatch,
     to: BatchStatus,
     change: Partial<Pick<BatchRecord, 'error' | 'service'>> = {},
   ): Promise<void> {
     await batch.move(to, change, this.#deps)
-    // If it did not move, it is in a state that is not known here yet.
+    // It did not move, so it is in a state that this runner has not read yet.
     this.wake()
   }
 
-  #stored(batchId: string, outcome: LineOutcome): void {
+  #onStored(batchId: string, outcome: LineOutcome): void {
     this.#deps.metrics.batchLines.inc({ outcome })
     const batch = this.#batches.get(batchId)
     batch?.stored(1)

@@ -23,27 +23,27 @@ interface SchedulerOptions {
   readonly leases: Leases
   readonly results: ResultBuffer
   readonly pressure: Pressure
-  /** Begins to run a line. */
+  /** Starts a line. */
   readonly run: (batch: BatchRecord, line: ClaimedLine) => LineRun
-  /** True while a batch service takes no more of the batch. */
+  /** True while a batch service accepts no more lines of the batch. */
   readonly isHeldBack: (batch: OpenBatch) => boolean
-  /** The most lines that run at once. */
+  /** Maximum of lines that run at once. */
   readonly concurrency: number
   /** False while memory is short. */
   readonly hasRoom: () => boolean
-  /** Counts memory; negative when it is free again. */
-  readonly hold: (bytes: number) => void
-  /** Called when a line has ended without a result to store, or nothing of a batch runs any more. */
+  /** Counts memory; a negative number frees it. */
+  readonly countMemory: (bytes: number) => void
+  /** Called when a line has ended without a result to store, or no line of the batch runs any more. */
   readonly onIdle: (batch: OpenBatch) => void
 }
 
-/** Beside the lines that run, so many of them are claimed ahead, so that none waits for the Store. */
+/** The share of lines that are claimed ahead, so that no slot waits for the Store. */
 const AHEAD_SHARE = 0.25
-/** Of one claim. Larger bodies come one by one. */
+/** Bytes per claim. A larger body is claimed alone. */
 const CLAIM_BYTES = 8 * 1024 * 1024
-/** How soon a batch without claimable lines is asked again: lines of a dead runner become free. */
+/** How soon a batch without claimable lines is read again: lines of a dead runner become free. */
 const DRY_MS = 2_000
-/** The least between two questions. */
+/** Minimum milliseconds between two reads. */
 const DRY_MIN_MS = 20
 /** Bytes of a character in memory. */
 const CHAR_BYTES = 2
@@ -53,7 +53,7 @@ export class Scheduler {
   readonly #lanes: Lanes
   /** Open batches, by id. */
   readonly #batches: ReadonlyMap<string, OpenBatch>
-  /** Monotonic; until then a key is over its own limits. By hash. */
+  /** Monotonic times until which keys are over their own limits, by hash. */
   readonly #pausedKeys = new Map<string, number>()
   #running = 0
   #ready = 0
@@ -63,22 +63,22 @@ export class Scheduler {
   #timer: Timer | null = null
   #closing = false
   #refused = false
-  /** Called when nothing runs any more. */
+  /** Called when no line runs any more. */
   #onQuiet: (() => void) | null = null
 
-  /** @param batches read again each time */
+  /** @param batches is read again at each use */
   constructor(options: SchedulerOptions, batches: ReadonlyMap<string, OpenBatch>) {
     this.#options = options
     this.#batches = batches
     this.#lanes = new Lanes(options.concurrency, options.clock)
   }
 
-  /** Lines that run. */
+  /** Number of running lines. */
   get running(): number {
     return this.#running
   }
 
-  /** All lines that this runner has claimed, but those whose end is on its way to the Store. */
+  /** All lines that this runner has claimed, except those whose result is being stored. */
   get lines(): readonly HeldLine[] {
     return [...this.#batches.values()].flatMap(({ ready, running }) => [
       ...ready.map(({ line }) => line),
@@ -86,7 +86,7 @@ export class Scheduler {
     ])
   }
 
-  /** Claims and starts what may run, in a later turn of the event loop. */
+  /** Claims and starts lines in a later turn of the event loop. */
   pump(): void {
     if (this.#scheduled) return
     this.#scheduled = true
@@ -97,25 +97,25 @@ export class Scheduler {
     })
   }
 
-  /** Ends all lines of a batch; those that have not begun go back to the queue. */
+  /** Ends all lines of a batch. Lines that have not started go back to the queue. */
   stop(batch: OpenBatch, why: RunStop): void {
     for (const { run } of batch.running.values()) run.stop(why)
     if (why === 'lost') this.#drop(batch.ready)
     else this.#returnReady(batch)
   }
 
-  /** The leases of these lines go on until then. */
+  /** The leases of these lines were extended to this time. */
   renewed(lines: readonly HeldLine[], untilMs: number): void {
-    const written = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
+    const storedLines = new Set(lines.map(({ batchId, number }) => `${batchId}/${number}`))
     for (const batch of this.#batches.values()) {
       for (const ready of batch.ready) {
-        if (written.has(`${ready.line.batchId}/${ready.line.number}`)) ready.untilMs = untilMs
+        if (storedLines.has(`${ready.line.batchId}/${ready.line.number}`)) ready.untilMs = untilMs
       }
     }
     this.pump()
   }
 
-  /** Others have these lines now. */
+  /** Other runners have these lines now. */
   lost(lines: readonly HeldLine[]): void {
     for (const { batchId, number, fence } of lines) {
       const batch = this.#batches.get(batchId)
@@ -138,7 +138,7 @@ export class Scheduler {
     this.pump()
   }
 
-  /** Claims no more, and puts back what has not begun. Resolves when nothing runs. */
+  /** Stops claiming, and returns lines that have not started. Resolves when no line runs. */
   close(): Promise<void> {
     this.#closing = true
     this.#timer?.cancel()
@@ -149,7 +149,7 @@ export class Scheduler {
     })
   }
 
-  /** Puts back what still runs. */
+  /** Returns running lines to the queue. */
   stopAll(): void {
     for (const batch of this.#batches.values()) this.stop(batch, 'returned')
   }
@@ -160,7 +160,7 @@ export class Scheduler {
     for (const [hash, untilMs] of this.#pausedKeys) if (untilMs <= nowMs) this.#pausedKeys.delete(hash)
   }
 
-  /** Notes which batches wait for something that other batches wait for too, before a line of their own has met it. */
+  /** Sets the wait reason of batches whose lane already makes other batches wait. */
   noteWaits(): void {
     const nowMs = this.#options.clock.monotonicMs()
     for (const batch of this.#batches.values()) {
@@ -191,7 +191,7 @@ export class Scheduler {
     this.#noticeQuiet()
   }
 
-  /** Starts what was claimed, one of each batch after the other. */
+  /** Starts claimed lines, one of each batch in turn. */
   #startReady(): void {
     const { clock } = this.#options
     const waiting = [...this.#batches.values()].filter(({ ready }) => ready.length > 0)
@@ -241,7 +241,7 @@ export class Scheduler {
       results.add({ batchId, number, fence, outcome, result, usage })
     } else if (end.kind === 'again') {
       const delayMs = Math.max(waitMs, end.delayMs)
-      // No endpoint may be asked now: the batch waits, and not each of its items after a try of its own.
+      // No endpoint may be called now, so the whole batch waits, instead of each line after its own try.
       if (end.error !== null && isNobodyNow(end.error)) this.#lanes.of(lane).pause(delayMs)
       else if (end.error?.code === 'rate_limit_exceeded' && !end.attempts.some(wasSent)) {
         this.#pausedKeys.set(batch.record.keyHash, clock.monotonicMs() + delayMs)
@@ -264,7 +264,7 @@ export class Scheduler {
     } else if (kind !== 'again') batch.ran()
   }
 
-  /** Nobody was asked, so such lines have a lane of their own, which knows no overload. */
+  /** The provider was not called, so such lines have a lane of their own without overload. */
   #deferred(batch: OpenBatch, lane: string): void {
     batch.lane = `${batch.record.service?.provider} (batch service)`
     if (lane === batch.lane) this.#lanes.of(lane).succeeded()
@@ -276,7 +276,7 @@ export class Scheduler {
     if (this.#closing || this.#refused || results.isStuck || !hasRoom()) return 0
     const most = this.#limit + this.#ahead
     const free = most - this.#running - this.#ready
-    // Some at a time: each claim is a transaction.
+    // Claims several lines at a time, because each claim is a transaction.
     if (free < Math.max(1, this.#ahead / 2) && this.#ready > 0) return 0
     const nowMs = clock.monotonicMs()
     const sharers: Sharer[] = []
@@ -285,8 +285,8 @@ export class Scheduler {
       if (record.status !== 'in_progress' || this.#options.isHeldBack(batch)) continue
       if (batch.endingSinceMs !== null || batch.expired(clock.nowMs())) continue
       if (batch.dryUntilMs > nowMs || this.#isPaused(batch)) continue
-      const left = record.total - batch.done - held
-      if (left > 0) sharers.push({ id: record.id, keyHash: record.keyHash, lane, held, most: left })
+      const unclaimed = record.total - batch.done - held
+      if (unclaimed > 0) sharers.push({ id: record.id, keyHash: record.keyHash, lane, held, most: unclaimed })
     }
     const shares = shareOut(sharers, free, lane => this.#roomOf(lane))
     const counts = await Promise.all([...shares].map(([id, count]) => this.#claim(id, count)))
@@ -294,7 +294,7 @@ export class Scheduler {
   }
 
   async #claim(id: string, limit: number): Promise<number> {
-    const { work, owner, leases, log, hold } = this.#options
+    const { work, owner, leases, log, countMemory } = this.#options
     const batch = this.#batches.get(id)
     if (batch === undefined) return 0
     try {
@@ -302,11 +302,11 @@ export class Scheduler {
       const terms = { limit, maxBytes: CLAIM_BYTES, nowMs: leases.nowMs(), leaseUntilMs }
       const lines = await work.claimLines(id, owner, terms)
       for (const line of lines) {
-        hold(CHAR_BYTES * line.body.length)
+        countMemory(CHAR_BYTES * line.body.length)
         batch.ready.push({ line, untilMs })
       }
       this.#ready += lines.length
-      // Ended meanwhile.
+      // The batch ended in the meantime.
       if (this.#closing || batch.endingSinceMs !== null || !this.#batches.has(id)) this.#returnReady(batch)
       else if (lines.length < limit) await this.#noteDry(batch, lines.length)
       return lines.length
@@ -317,7 +317,7 @@ export class Scheduler {
     }
   }
 
-  /** Fewer lines than asked for: because of their bytes, or because no more can be claimed now. */
+  /** Fewer lines came than requested: because of their size, or because no more can be claimed now. */
   async #noteDry(batch: OpenBatch, claimed: number): Promise<void> {
     const { work, clock, leases } = this.#options
     const nextMs = await work.nextLineAt(batch.record.id)
@@ -326,7 +326,7 @@ export class Scheduler {
     batch.dryUntilMs = clock.monotonicMs() + Math.max(DRY_MIN_MS, waitMs)
   }
 
-  /** The Store was reached again. */
+  /** The Store can be reached again. */
   reached(): void {
     this.#refused = false
   }
@@ -343,7 +343,7 @@ export class Scheduler {
   #drop(ready: ReadyLine[], from = 0, count = ready.length): readonly ReadyLine[] {
     const dropped = ready.splice(from, count)
     this.#ready -= dropped.length
-    for (const { line } of dropped) this.#options.hold(-CHAR_BYTES * line.body.length)
+    for (const { line } of dropped) this.#options.countMemory(-CHAR_BYTES * line.body.length)
     return dropped
   }
 
@@ -355,7 +355,7 @@ export class Scheduler {
     return Math.ceil(this.#limit * AHEAD_SHARE)
   }
 
-  /** Lines that may be claimed for a lane: one that is paused, or full, needs none. */
+  /** Number of lines that may be claimed for a lane; 0 if it is paused or full. */
   #roomOf(name: string): number {
     const lane = this.#lanes.of(name)
     if (lane.pausedMs > 0) return 0
@@ -368,7 +368,7 @@ export class Scheduler {
     return (this.#pausedKeys.get(record.keyHash) ?? 0) > this.#options.clock.monotonicMs()
   }
 
-  /** Wakes when the next thing that was waited for is due. */
+  /** Sets the timer to the next time at which something becomes possible. */
   #setTimer(): void {
     this.#timer?.cancel()
     this.#timer = null

@@ -1,14 +1,14 @@
 /** The states of a batch and the moves between them: one table, forward only. Pure. */
 import { BATCH_STATUSES, type BatchStatus, TERMINAL_STATUSES } from '../protocol/management/batches.ts'
 
-/** The states that follow on each state. */
+/** The possible next states of each state. */
 const NEXT: Readonly<Record<BatchStatus, readonly BatchStatus[]>> = {
-  // `failed`: every line failed the check of its body.
+  // `failed`: the check rejected the body of every line.
   validating: ['in_progress', 'failed', 'expired', 'cancelling'],
-  // `finalizing`: every line has its result. `expired`: the time is over and nothing runs any more.
+  // `finalizing`: every line has its result. `expired`: the time is over and no line runs any more.
   in_progress: ['finalizing', 'expired', 'cancelling'],
   finalizing: ['completed'],
-  // `cancelled`: nothing runs any more.
+  // `cancelled`: no line runs any more.
   cancelling: ['cancelled'],
   completed: [],
   failed: [],
@@ -23,12 +23,12 @@ export function isTerminal(status: BatchStatus): boolean {
   return TERMINAL.has(status)
 }
 
-/** True if a batch may go from one state to the other in one move. */
+/** True if a batch may move directly from one state to the other. */
 export function mayMove(from: BatchStatus, to: BatchStatus): boolean {
   return NEXT[from].includes(to)
 }
 
-/** All states from which a batch may go to this one. */
+/** All states from which a batch may move to this one. */
 export function sourcesOf(to: BatchStatus): readonly BatchStatus[] {
   return BATCH_STATUSES.filter(from => mayMove(from, to))
 }

@@ -1,6 +1,6 @@
 /**
- * Bodies of batches and files during their upload: written to unnamed files, so that a process that dies leaves no
- * files behind. Serve threads; a task worker reads a file by its descriptor.
+ * Bodies of batches and files during their upload. They are written to unnamed files, so that a process that dies
+ * leaves no files behind. Serve threads; a task worker reads a file by its descriptor.
  */
 import { readdirSync, unlinkSync, writeSync } from 'node:fs'
 import { type FileHandle, mkdir, open, unlink } from 'node:fs/promises'
@@ -12,43 +12,46 @@ import type { FileBytes } from '../features/tasks/batches/file-source.ts'
 import { spoolRoot } from '../storage/spool/spool-folder.ts'
 import { codeOf } from '../storage/store-error.ts'
 
-/** Takes the chunks of a body: see `BodyReader` of `api/operation.ts`. */
+/** Receives the chunks of a body: see `BodyReader` of `api/operation.ts`. */
 export interface UploadReader {
-  take(chunk: Uint8Array, at: number): Promise<void>
-  takeAtOnce(chunk: Uint8Array, at: number): void
+  write(chunk: Uint8Array, at: number): Promise<void>
+  writeNow(chunk: Uint8Array, at: number): void
 }
 export type ReadBody = (reader: UploadReader) => Promise<void>
 
-/** A body that is whole. */
+/** A complete body. */
 export interface Upload {
   readonly file: FileBytes
-  /** Frees the room on the disk. Call it when nobody reads any more. */
+  /** Frees the disk space. Call it when nobody reads any more. */
   close(): Promise<void>
 }
 
 interface UploadsOptions {
   readonly folder: string
-  /** Of all files of this thread together; a body that would exceed it is refused. One key has a quarter of it. */
+  /**
+   * Limit for all files of this thread together. A body that would exceed it is refused. One key may use a quarter of
+   * it.
+   */
   readonly maxBytes: number
 }
 
 /** The key that sends a body, and the length of the body. */
 interface UploadOwner {
   readonly key: Holder
-  /** Null: nobody knows. */
+  /** Null: unknown. */
   readonly announcedBytes: number | null
 }
 
-/** The part of the room that one key may have. */
+/** The part of the space that one key may use. */
 const KEY_SHARE = 0.25
-/** Large bodies of one key at once. */
+/** Maximum of concurrent large bodies of one key. */
 const LARGE_PER_KEY = 2
-/** Shorter bodies take no place: clients send many of them next to each other. */
+/** Shorter bodies do not count, because clients send many of them at once. */
 const LARGE_BYTES = 8 * 1024 * 1024
-/** A file has its name for the length of two system calls. */
+/** A file has this name only during two system calls. */
 const PREFIX = 'upload-'
 
-/** The folder for files of this storage, beside the spool. */
+/** The folder for uploads of this storage, next to the spool. */
 export function uploadsFolder(storageUrl: string): string {
   return join(dirname(spoolRoot(storageUrl)), 'uploads')
 }
@@ -56,10 +59,10 @@ export function uploadsFolder(storageUrl: string): string {
 export class Uploads {
   readonly #options: UploadsOptions
   readonly #room: HeldShare
-  /** Of large bodies. */
+  /** Concurrent large bodies. */
   readonly #places = new HeldShare({ total: Number.POSITIVE_INFINITY, perKey: LARGE_PER_KEY })
 
-  /** Removes what a process has left that was killed between two system calls. */
+  /** Removes files of a process that was killed between two system calls. */
   constructor(options: UploadsOptions) {
     this.#options = options
     const { maxBytes } = options
@@ -74,8 +77,8 @@ export class Uploads {
 
   /**
    * Writes a body to a file.
-   * @throws GatewayError `rate_limit_exceeded` when the key or its organization has its share of the room,
-   * `service_unavailable` when there is none or the disk fails; or what `read` throws
+   * @throws GatewayError `rate_limit_exceeded` if the key or its organization has used its share of the space,
+   * `service_unavailable` if there is none or the disk fails; or an error of `read`
    */
   async receive({ key, announcedBytes }: UploadOwner, read: ReadBody): Promise<Upload> {
     let places = announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
@@ -95,16 +98,16 @@ export class Uploads {
       const file = await this.#open()
       handle = file
       const count = (chunk: Uint8Array): void => {
-        const taken = this.#room.take(key, chunk.byteLength)
-        if (taken !== 'taken') throw FULL[taken]()
+        const share = this.#room.take(key, chunk.byteLength)
+        if (share !== 'taken') throw FULL[share]()
         bytes += chunk.byteLength
       }
       await read({
-        async take(chunk, at) {
+        async write(chunk, at) {
           count(chunk)
           await writeFully(file, chunk, at)
         },
-        takeAtOnce(chunk, at) {
+        writeNow(chunk, at) {
           count(chunk)
           writeAtOnce(file.fd, chunk, at)
         },
@@ -123,7 +126,7 @@ export class Uploads {
     try {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       const handle = await open(path, 'wx+', 0o600)
-      // Another process that starts now may have removed it already.
+      // Another process that is starting may already have removed it.
       await unlink(path).catch(() => undefined)
       return handle
     } catch (error) {
@@ -180,7 +183,7 @@ function full(): GatewayError {
 
 const FULL = { 'key-full': keyFull, 'organization-full': organizationFull, 'room-full': full }
 
-/** True for a disk that is full or fails, and for too many open files. */
+/** True if the disk is full or fails, or if there are too many open files. */
 function isOfSystem(thrown: unknown): boolean {
   return !(thrown instanceof GatewayError) && codeOf(thrown) !== null
 }
@@ -190,7 +193,7 @@ function removeLeftovers(folder: string): void {
   try {
     names = readdirSync(folder)
   } catch {
-    // There is no folder before the first batch.
+    // The folder does not exist before the first batch.
     return
   }
   for (const name of names) {

@@ -24,7 +24,7 @@ export function keyKind(text: string): KeyKind | null {
   return null
 }
 
-/** Of 64 random hexadecimal characters, fewer than this many are distinct only once in some 10^14 keys. */
+/** Among 64 random hexadecimal characters, fewer different ones than this occur in one of 10^14 keys. */
 const DIFFERENT_MIN = 8
 
 /** True if a key of valid form is easy to guess: it repeats a few characters, or one part of itself. */

@@ -44,7 +44,7 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
   const { managementKey = null, apiKey = null } = options
   const faults = keyFaults(options)
   if (faults.length > 0) throw new BootstrapError(faults.join('\n'))
-  let made: readonly [Created, Created] | null = null
+  let createdKeys: readonly [Created, Created] | null = null
   const add = async (name: string, kind: KeyKind, key: string): Promise<void> => {
     // A key that was deleted because it leaked must not come back with the next start.
     if (await store.keys.wasRemoved(hashKey(key))) {
@@ -57,12 +57,12 @@ export function createBootstrap(options: BootstrapOptions): () => Promise<FirstK
     if (managementKey !== null) await add('GATEWAY_MANAGEMENT_KEY', 'management', managementKey)
     if (apiKey !== null) await add('GATEWAY_API_KEY', 'inference', apiKey)
     if (managementKey !== null || apiKey !== null) return null
-    if (made === null && (await store.keys.count()) > 0) return null
-    made ??= [
+    if (createdKeys === null && (await store.keys.count()) > 0) return null
+    createdKeys ??= [
       createKey({ kind: 'management', name: 'First management key', clock }),
       createKey({ kind: 'inference', name: 'First API key', clock }),
     ]
-    const [management, inference] = made
+    const [management, inference] = createdKeys
     await store.keys.add(management.record)
     await store.keys.add(inference.record)
     return { managementKey: management.key, apiKey: inference.key }

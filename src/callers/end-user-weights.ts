@@ -12,9 +12,12 @@ interface EndUserWeightsOptions extends Partial<StoreCacheLimits> {
   readonly log?: Pick<Log, 'fault' | 'notice'>
 }
 
-/** End users kept in memory, registered or not. */
+/** Maximum of cached end users, registered or not. */
 const MAX_END_USERS = 10_000
-/** Lookups at once: a key at its limit may name a new end user in each request, and the store has other work too. */
+/**
+ * Maximum of concurrent lookups: a key at its limit may name a new end user in each request, and must not occupy the
+ * store.
+ */
 const MAX_LOOKUPS = 16
 
 export class EndUserWeights {
@@ -42,7 +45,7 @@ export class EndUserWeights {
   }
 
   #load(name: string, organizationId: string, user: string): number | Promise<number> {
-    // Requests may name what cannot be registered, and no store has to hold.
+    // A request may contain a name that cannot be registered. Such names are not looked up.
     if (!isEndUserName(user)) return END_USER_WEIGHT_DEFAULT
     return this.#known.load(name, () => this.#store.endUsers.find(organizationId, user))
   }

@@ -12,18 +12,18 @@ import type { AppliedGuardrail } from '../storage/guardrails.ts'
 import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store-cache.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../storage/store.ts'
 
-/** The part of a caller that decides its guardrails. */
+/** The part of a caller that its guardrails depend on. */
 type GuardedCaller = Pick<Caller, 'keyHash' | 'organizationId' | 'workspaceId' | 'memberId'>
 
 export interface GuardrailsOptions<Prepared> extends Partial<StoreCacheLimits> {
   readonly store: { readonly guardrails: Pick<Store['guardrails'], 'applying'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
-  /** Creates the form that the pipeline uses; null if no rule is left. Called once for the same guardrails. */
+  /** Creates the form that the pipeline uses; null if there are no rules. Called once for each set of guardrails. */
   readonly prepare: (applied: readonly AppliedGuardrail[]) => Prepared | null
-  /** API keys kept in memory, at some hundred bytes each. */
+  /** Maximum of cached API keys, a few hundred bytes each. */
   readonly maxCallers?: number
-  /** Prepared combinations of guardrails kept in memory: up to some megabytes each if they have many patterns. */
+  /** Maximum of cached combinations of guardrails, up to a few megabytes each if they have many patterns. */
   readonly maxPrepared?: number
 }
 

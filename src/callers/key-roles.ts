@@ -2,7 +2,7 @@
 import { GatewayError } from '../base/errors.ts'
 import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
 
-/** Each role may do everything that the roles before it may. */
+/** Each role includes all rights of the roles before it. */
 export const KEY_ROLES = ['viewer', 'operator', 'admin'] as const satisfies readonly KeyRole[]
 
 /** The role of a management key. */
@@ -18,10 +18,10 @@ export function roleOf({ role }: Pick<KeyRecord, 'role'>): KeyRole {
 export function requireRole(key: Pick<KeyRecord, 'role'>, least: KeyRole, what = 'This operation'): void {
   const role = roleOf(key)
   if (KEY_ROLES.indexOf(role) >= KEY_ROLES.indexOf(least)) return
-  const enough = KEY_ROLES.slice(KEY_ROLES.indexOf(least)).join(' or ')
+  const sufficient = KEY_ROLES.slice(KEY_ROLES.indexOf(least)).join(' or ')
   throw new GatewayError(
     'permission_denied',
-    `${what} needs a management key with the role ${enough}, but this key has the role ${role}`,
+    `${what} needs a management key with the role ${sufficient}, but this key has the role ${role}`,
     { metadata: { required_role: least } },
   )
 }

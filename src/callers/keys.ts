@@ -14,18 +14,18 @@ import { StoreCache, type StoreCacheLimits } from '../storage/invalidation/store
 import type { Store } from '../storage/store.ts'
 import { hashKey, keyKind } from './api-key.ts'
 
-/** `freshMs` is also the longest a disabled key stays valid if its invalidation is lost. */
+/** `freshMs` is also how long a disabled key may stay valid if its invalidation is lost. */
 export interface ApiKeysOptions extends Partial<StoreCacheLimits> {
   readonly store: Pick<Store, 'keys'>
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
-  /** Known keys kept in memory. Default 10,000: about 5 MB. */
+  /** Maximum of cached known keys. Default 10,000: about 5 MB. */
   readonly maxKeys?: number
-  /** Unknown keys kept in memory, separate from known keys so that guesses cannot evict those. */
+  /** Maximum of cached unknown keys. They are separate, so that guesses cannot evict known keys. */
   readonly maxUnknown?: number
   /**
-   * How long a key counts as unknown. A key that was created elsewhere is refused for at most this long after a first
-   * try.
+   * How long a key counts as unknown. After a failed try, a key that is then created elsewhere is refused for at most
+   * this long.
    */
   readonly unknownMs?: number
 }
@@ -53,7 +53,7 @@ export class ApiKeys {
   readonly #known: StoreCache<KeyRecord | null, Known | null>
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>
-  /** Later secrets in the cache, by the hash of the key. */
+  /** Cached later secrets, by the hash of the key. */
   readonly #later: LRUCache<string, Set<string>>
 
   constructor(options: ApiKeysOptions) {
@@ -97,7 +97,7 @@ export class ApiKeys {
     this.#known.invalidate(hash)
     this.#unknown.delete(hash)
     this.#later.delete(hash)
-    // One that reads by a later secret does not know yet which key it has.
+    // A read by a later secret does not know yet which key it belongs to, so all are dropped.
     this.#known.dropReads()
   }
 

@@ -12,7 +12,7 @@ interface ToolPermissionsOptions extends Partial<StoreCacheLimits> {
   readonly log?: Pick<Log, 'fault' | 'notice'>
 }
 
-/** Workspaces kept in memory. */
+/** Maximum of cached workspaces. */
 const MAX_WORKSPACES = 10_000
 const NONE: ReadonlySet<string> = new Set()
 

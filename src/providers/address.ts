@@ -1,16 +1,16 @@
 /**
- * Provider addresses with placeholders, such as `{region}`, which a key or the provider's row fills in. Pure. A host
- * from a key must match a pattern of the row: a key must not be able to send requests to an arbitrary host.
+ * Provider addresses with placeholders, such as `{region}`, which are filled in from a key or the provider's row. Pure.
+ * A host from a key must match a pattern of the row, so that a key cannot send requests to an arbitrary host.
  */
 import { GatewayError } from '../base/errors.ts'
 import type { AnyFormatName, Provider } from '../protocol/provider.ts'
 
-/** The values of gaps by name: `region`, `host`, `account`, `project`, `location`. */
+/** The values of placeholders by name: `region`, `host`, `account`, `project`, `location`. */
 export type GapValues = Readonly<Record<string, string>>
 
 const GAP = /\{([a-z]+)\}/g
 
-/** The base URL of a format at a provider, with its gaps unfilled; null if the operator must configure it. */
+/** The base URL of a format at a provider, with its placeholders; null if the operator must configure it. */
 export function baseUrlFor(
   { baseUrl, baseUrls }: Pick<Provider, 'baseUrl' | 'baseUrls'>,
   format: AnyFormatName,
@@ -18,14 +18,14 @@ export function baseUrlFor(
   return baseUrls?.[format] ?? baseUrl
 }
 
-/** The names of the gaps in an address. */
+/** The names of the placeholders in an address. */
 export function gapsOf(url: string): readonly string[] {
   return [...url.matchAll(GAP)].map(([, name = '']) => name)
 }
 
 /**
- * The address with its gaps filled. Values for gaps that it lacks are ignored.
- * @throws GatewayError `provider_unavailable` if a gap has no value, or the host matches no pattern of the row
+ * The address with all placeholders filled in. Values without a placeholder are ignored.
+ * @throws GatewayError `provider_unavailable` if a placeholder has no value, or the host matches no pattern of the row
  */
 export function fillGaps(url: string, values: GapValues, provider: Pick<Provider, 'name' | 'hosts'>): string {
   const gaps = gapsOf(url)

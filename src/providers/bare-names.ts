@@ -1,13 +1,13 @@
 /**
  * Model names without a vendor, such as `claude-opus-4-5`: finds the matching ids. Only rows of the configuration
- * define the meaning of a bare name, so that imports and provider lists never change it. Pure.
+ * define what such a bare name means, so that imports and provider lists never change it. Pure.
  *
- * A name belongs to the author of its family, found first by a row and then by a wildcard; any other name must be the
+ * A name belongs to the author of its family, found first by a row and then by a wildcard. Any other name must be the
  * end of exactly one row's id. Dots and dashes in a version are equivalent; the date of a version and `-latest` are
  * optional.
  */
 
-/** Authors of families, by how the names of their models begin. */
+/** Authors of model families, by the beginning of model names. */
 const FAMILIES: readonly (readonly [RegExp, string])[] = [
   [/^claude-/, 'anthropic'],
   [/^(?:gpt|chatgpt|codex|text-embedding)-|^o\d/, 'openai'],
@@ -18,21 +18,21 @@ const FAMILIES: readonly (readonly [RegExp, string])[] = [
   [/^qwen/, 'qwen'],
 ]
 
-/** A row by one of its names. */
+/** A row under one of its names. */
 export interface NamedRow {
-  /** With a slash, else it is found as it is. */
+  /** Contains a slash; otherwise the name itself is a bare name. */
   readonly name: string
-  /** The id of its model. */
+  /** Id of the model. */
   readonly id: string
 }
 
-/** The ids that a bare name may mean. None: it means nothing; several: it is ambiguous. */
+/** The ids that a bare name may mean. Empty: unknown; several: ambiguous. */
 export type BareNames = (name: string) => readonly string[]
 
 const NONE: readonly string[] = []
 
 /**
- * @param rows of the configuration, aliases with a slash included, wildcards not
+ * @param rows of the configuration, including aliases with a slash, without wildcards
  * @param covers true for an id that a wildcard covers
  */
 export function createBareNames(rows: Iterable<NamedRow>, covers: (id: string) => boolean): BareNames {
@@ -62,19 +62,19 @@ export function createBareNames(rows: Iterable<NamedRow>, covers: (id: string) =
   }
 }
 
-/** Ends of ids, in the spelling of rows and without the parts that a request may leave out. */
+/** Ends of ids in normalized spelling, without the parts that a request may leave out. */
 class Names {
   readonly #exact = new Map<string, string[]>()
   readonly #short = new Map<string, string[]>()
 
   add(name: string, id: string): void {
     const spelt = oneSpelling(name)
-    put(this.#exact, spelt, id)
+    add(this.#exact, spelt, id)
     const short = shortened(spelt)
-    if (short !== spelt) put(this.#short, short, id)
+    if (short !== spelt) add(this.#short, short, id)
   }
 
-  /** The nearest ones alone: the same version before one without a date, and that before one with another ending. */
+  /** Only the best matches: the same version, then one without a date, then one with another ending. */
   find(name: string): readonly string[] {
     const spelt = oneSpelling(name)
     const exact = this.#exact.get(spelt)
@@ -83,12 +83,12 @@ class Names {
     if (short === spelt) return this.#short.get(spelt) ?? NONE
     const dateless = this.#exact.get(short)
     if (dateless !== undefined) return dateless
-    // The latest is any one that there is; a date is that version and no other.
+    // `latest` matches any version; a date matches only that version.
     return spelt.endsWith(LATEST) ? (this.#short.get(short) ?? NONE) : NONE
   }
 }
 
-function put(map: Map<string, string[]>, name: string, id: string): void {
+function add(map: Map<string, string[]>, name: string, id: string): void {
   const ids = map.get(name)
   if (ids === undefined) map.set(name, [id])
   else if (!ids.includes(id)) ids.push(id)
@@ -96,7 +96,7 @@ function put(map: Map<string, string[]>, name: string, id: string): void {
 
 const LATEST = '-latest'
 
-/** Dots between the digits of a version are dashes. */
+/** Replaces dots between the digits of a version by dashes. */
 function oneSpelling(name: string): string {
   return name.replace(/(?<=\d)\.(?=\d)/g, '-')
 }

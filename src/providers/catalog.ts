@@ -18,27 +18,27 @@ export interface CatalogConfig extends ProvidersConfig {
   readonly models: readonly ModelRow[]
   /** Imported and discovered models. Default: none. */
   readonly known?: KnownModels
-  /** The id or alias of the model of requests that name none. Default: none. */
+  /** The id or alias of the model for requests that name none. Default: none. */
   readonly defaultModel?: string | null
   /** Creation date in Unix seconds of models without one. Default 0. */
   readonly created?: number
 }
 
 export interface Catalog {
-  /** The model with this id or alias, one that a wildcard row covers, or the one that a name without vendor means. */
+  /** The model with this id or alias, or the one that a wildcard row or a bare name leads to. */
   model(id: string): Model | undefined
-  /** The ids that a name without vendor may mean; several: it means none. */
+  /** The ids that a name without a vendor may mean; with several it is ambiguous and finds no model. */
   meanings(name: string): readonly string[]
   /** Up to three ids that are similar to an unknown one, the nearest first. */
   similar(id: string): readonly string[]
-  /** In the order of the configuration; further ones follow. Without wildcards. */
+  /** Models of the configuration in its order, then further ones. Without wildcards. */
   models(): readonly Model[]
-  /** Models whose id ends in a star, each for all ids that begin with the text before the star. */
+  /** Models whose id ends in a star. Each stands for all ids with the same beginning. */
   wildcards(): readonly Model[]
   provider(slug: string): Provider | undefined
-  /** Built-in ones first, both in the order of their tables. */
+  /** Built-in providers first, then others, each in table order. */
   providers(): readonly Provider[]
-  /** The model of requests that name none; null: they are refused. */
+  /** The model for requests that name none; null: such requests are refused. */
   readonly defaultModel: string | null
 }
 
@@ -46,21 +46,21 @@ export interface Catalog {
 export interface CatalogParts {
   readonly providers: ReadonlyMap<string, Provider>
   readonly models: readonly Model[]
-  /** Those of the configuration, which come first. */
+  /** Number of models from the configuration; they come first. */
   readonly configured: number
-  /** Ids of models by further names. */
+  /** Ids of models by their other names. */
   readonly aliases: ReadonlyMap<string, string>
-  /** Models whose id ends in a star, each for all ids that begin with the text before the star. */
+  /** Models whose id ends in a star. Each stands for all ids with the same beginning. */
   readonly wildcards: readonly Model[]
   readonly defaultModel: string | null
 }
 
-/** @throws ConfigError with all faults of the rows, each with the path of its field. */
+/** @throws ConfigError with all errors of the rows, each with the path of its field. */
 export function createCatalog(config: CatalogConfig): Catalog {
   return catalogOf(readParts(config))
 }
 
-/** Checks and joins the parts of a catalogue. Skips faulty rows of imports and lists. @throws ConfigError */
+/** Checks and merges the parts of a catalogue. Skips invalid rows of imports and lists. @throws ConfigError */
 export function readParts(config: CatalogConfig): CatalogParts {
   const { defaultModel = null, known = NOTHING_KNOWN, created = 0 } = config
   const faults = new Faults()
@@ -106,10 +106,10 @@ export function readParts(config: CatalogConfig): CatalogParts {
   return parts
 }
 
-/** Models of wildcards that are cached; others are made again for each request. */
+/** Maximum of cached models that come from wildcards. Others are built again for each request. */
 const COVERED_MAX = 512
 
-/** The lookups over parts that fit together. */
+/** The lookups over consistent parts. */
 export function catalogOf(parts: CatalogParts): Catalog {
   const { providers, models, aliases, wildcards, defaultModel } = parts
   const byId = new Map(models.map(model => [model.id, model]))
@@ -135,7 +135,7 @@ export function catalogOf(parts: CatalogParts): Catalog {
     byId.get(id) ?? (starred.length === 0 ? undefined : ofWildcard(id))
   let bare: BareNames | null = null
   const meanings = (name: string): readonly string[] => {
-    // Made for the first bare name: a name with a vendor never needs it.
+    // Built for the first bare name. Names with a vendor do not need it.
     bare ??= createBareNames(namedRows(parts), id => starred.length > 0 && ofWildcard(id) !== undefined)
     return bare(name)
   }
@@ -148,7 +148,7 @@ export function catalogOf(parts: CatalogParts): Catalog {
     model: id => ofId(id) ?? ofBare(id),
     meanings,
     similar(id) {
-      // Made for the first unknown id: most threads never see one.
+      // Built for the first unknown id. Most threads never see one.
       similar ??= createSimilar([...byId.keys()])
       return similar(id)
     },
@@ -160,13 +160,13 @@ export function catalogOf(parts: CatalogParts): Catalog {
   }
 }
 
-/** Rows of the configuration by their ids and by aliases with a vendor. */
+/** Rows of the configuration by id and by alias with a vendor. */
 function* namedRows({ models, configured, aliases }: CatalogParts): Generator<NamedRow> {
   for (const { id } of models.slice(0, configured)) yield { name: id, id }
   for (const [name, id] of aliases) if (name.includes('/') && !name.startsWith('~')) yield { name, id }
 }
 
-/** The model of one id that a wildcard covers. */
+/** The model for one id that a wildcard covers. */
 function instanceOf(wildcard: Model, id: string, rest: string): Model {
   const endpoints = wildcard.endpoints.map(
     (endpoint): Endpoint => ({

@@ -1,5 +1,5 @@
 /**
- * Merges configured models with imports and provider lists: fills in missing fields, and adds further models. The
+ * Merges configured models with imports and provider lists: fills in missing fields, and adds more models. The
  * configuration always wins. Pure.
  */
 
@@ -11,7 +11,7 @@ import { endsInVariant } from './variants.ts'
 /** Facts about models from outside the configuration. */
 export interface KnownModels {
   readonly imported: readonly KnownModel[]
-  /** Lists of providers, by slug. */
+  /** Model lists of providers, by slug. */
   readonly discovered: ReadonlyMap<string, readonly KnownModel[]>
 }
 
@@ -29,7 +29,7 @@ interface ComposeDeps {
 interface Composition {
   /** The rows of the configuration, in their order, with absent fields filled in. */
   readonly rows: readonly ModelRow[]
-  /** Rows of further models: imported ones first. */
+  /** Rows of additional models, imported ones first. */
   readonly added: readonly ModelRow[]
 }
 
@@ -40,12 +40,12 @@ export function composeRows(deps: ComposeDeps): Composition {
   return { rows: rows.map(row => composer.filled(row)), added: composer.added() }
 }
 
-/** True for a row that stands for many models. */
+/** True for a row that stands for several models. */
 export function isWildcard(id: string): boolean {
   return id.endsWith('*')
 }
 
-/** The longest wildcard that covers an id, and the text that its star stands for; null: none covers it. */
+/** The longest wildcard that covers an id, and the text in place of its star; null: none. */
 export function coveredBy<Row>(
   id: string,
   wildcards: readonly { readonly prefix: string; readonly row: Row }[],
@@ -58,7 +58,7 @@ export function coveredBy<Row>(
   return found === null ? null : { row: found.row, rest: id.slice(found.prefix.length) }
 }
 
-/** A name of a model in one spelling: in lower case, with dashes for dots, without the date of a version. */
+/** A model name in normalized spelling: lower case, dashes for dots, without the date of a version. */
 function plain(name: string): string {
   return name
     .toLowerCase()
@@ -70,7 +70,7 @@ function restOf(id: string): string {
   return id.slice(id.indexOf('/') + 1)
 }
 
-/** A provider's list, by its own names and by plain ones. */
+/** A provider's list, by its own names and by normalized ones. */
 interface List {
   readonly byName: ReadonlyMap<string, KnownModel>
   readonly byPlain: ReadonlyMap<string, KnownModel>
@@ -82,20 +82,20 @@ class Composer {
   readonly #plainImported: ReadonlyMap<string, KnownModel>
   readonly #lists: ReadonlyMap<string, List>
   readonly #wildcards: readonly { readonly prefix: string; readonly row: ModelRow }[]
-  /** Providers that can be asked, by author. */
+  /** Providers that can be called, by author. */
   readonly #serving = new Map<string, string[]>()
 
   constructor(deps: ComposeDeps) {
     const { rows, known, providers, authorsOf } = deps
     this.#deps = deps
     this.#imported = new Map(known.imported.map(model => [model.id, model]))
-    // Of two that differ in spelling alone, the first one counts.
+    // If two names differ only in spelling, the first one counts.
     this.#plainImported = new Map(known.imported.toReversed().map(model => [plain(model.id), model]))
     this.#lists = new Map([...known.discovered].map(([slug, models]) => [slug, listOf(models)]))
     this.#wildcards = rows
       .filter(({ id }) => isWildcard(id))
       .map(row => ({ prefix: row.id.slice(0, -1), row }))
-    // Providers with a key come first: the others serve only callers with own credentials.
+    // Providers with a key come first: the others serve only callers with their own credentials.
     const usable = [...providers.values()].filter(({ baseUrl, slug }) => baseUrl !== null && slug !== '')
     const ready = usable.filter(({ auth, apiKey }) => auth === 'none' || apiKey !== null)
     for (const { slug } of new Set([...ready, ...usable])) {
@@ -115,11 +115,11 @@ class Composer {
     const changed = endpoints.some((endpoint, at) => endpoint !== row.endpoints[at])
     const [first] = endpoints
     const known =
-      first === undefined ? undefined : this.#told(first.provider, first.upstreamModel ?? restOf(row.id))
+      first === undefined ? undefined : this.#listed(first.provider, first.upstreamModel ?? restOf(row.id))
     if (facts === undefined && known === undefined && !changed) return row
     const embeds = (facts?.outputModalities ?? []).includes('embeddings')
     const { outputModalities: _output, ...inputFacts } = { ...modelFacts(known), ...modelFacts(facts) }
-    // A row of the configuration must say itself that it makes embeddings, because that decides its format.
+    // Only a row of the configuration can declare embeddings, because that decides the format.
     return {
       ...inputFacts,
       ...(facts?.outputModalities === undefined || embeds
@@ -132,10 +132,10 @@ class Composer {
 
   added(): readonly ModelRow[] {
     const { rows, known, authorsOf } = this.#deps
-    const taken = new Set(rows.flatMap(({ id, aliases = [] }) => [id, ...aliases]))
+    const names = new Set(rows.flatMap(({ id, aliases = [] }) => [id, ...aliases]))
     const added = new Map<string, ModelRow>()
     for (const model of known.imported) {
-      if (taken.has(model.id)) continue
+      if (names.has(model.id)) continue
       const endpoints = this.#endpointsOf(model)
       if (endpoints.length > 0) added.set(model.id, { id: model.id, ...modelFacts(model), endpoints })
     }
@@ -144,7 +144,7 @@ class Composer {
       if (this.#deps.providers.get(slug)?.baseUrl == null) continue
       for (const listed of models) {
         const id = listed.id.startsWith(`${author}/`) ? listed.id : `${author}/${listed.id}`
-        if (taken.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
+        if (names.has(id) || id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id)) continue
         const existing = added.get(id)
         if (existing === undefined) added.set(id, this.#discovered(id, slug, listed))
         else if (coveredBy(id, this.#wildcards) === null) this.#join(existing, slug, listed, added)
@@ -174,7 +174,10 @@ class Composer {
     return { id, ...modelFacts(known), ...modelFacts(facts), endpoints }
   }
 
-  /** Endpoints of an imported model: of the wildcard that covers it, else of the providers that serve its author. */
+  /**
+   * Endpoints of an imported model: from the wildcard that covers it, otherwise from the providers that serve its
+   * author.
+   */
   #endpointsOf(model: KnownModel): EndpointRow[] {
     const covering = coveredBy(model.id, this.#wildcards)
     if (covering !== null) return this.#starred(covering, model)
@@ -197,11 +200,11 @@ class Composer {
     })
   }
 
-  /** The endpoint with its price and lengths filled in: from its provider's list, else from an import. */
+  /** The endpoint with price and lengths filled in from its provider's list, or from an import. */
   #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
-    const listed = this.#told(endpoint.provider, upstreamModel)
+    const listed = this.#listed(endpoint.provider, upstreamModel)
     const { serviceTier = 'default' } = endpoint
-    // Lists tell the prices of the standard tier.
+    // Lists contain the prices of the standard tier.
     const known = serviceTier === 'default' ? (listed?.pricing ?? facts?.pricing) : undefined
     const pricing = endpoint.pricing ?? known
     if (listed === undefined && pricing === endpoint.pricing) return endpoint
@@ -213,14 +216,14 @@ class Composer {
     }
   }
 
-  /** The provider's own spelling of a name, where its list has it. */
+  /** The provider's own spelling of a name, if its list contains it. */
   #nameAt(slug: string, name: string): string {
     const list = this.#lists.get(slug)
     if (list === undefined || list.byName.has(name)) return name
     return list.byPlain.get(plain(name))?.id ?? name
   }
 
-  #told(slug: string, upstreamModel: string): KnownModel | undefined {
+  #listed(slug: string, upstreamModel: string): KnownModel | undefined {
     return this.#lists.get(slug)?.byName.get(upstreamModel)
   }
 
@@ -241,7 +244,7 @@ function listOf(models: readonly KnownModel[]): List {
   }
 }
 
-/** The facts of a model that are fields of a model's row. */
+/** The facts of a model that are also fields of a model's row. */
 function modelFacts(
   model: KnownModel | undefined,
 ): Omit<KnownModel, 'id' | 'pricing' | 'supportedParameters'> {

@@ -19,11 +19,11 @@ export interface EndpointFigures {
   readonly throughputLast30m: Percentiles | null
 }
 
-/** The figures of all endpoints. */
+/** Measured statistics of all endpoints. */
 export interface MeasuredEndpoints {
   /** Null: nothing was measured. */
   of(endpoint: Endpoint): EndpointFigures | null
 }
 
-/** Stands for measures where nothing is measured. */
+/** For threads and tests that measure nothing. */
 export const UNMEASURED: MeasuredEndpoints = { of: () => null }

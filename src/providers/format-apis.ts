@@ -1,11 +1,11 @@
 /** Other APIs of each format, besides its calls: model lists, addresses of deployments. Pure. */
 import type { AnyFormatName } from '../protocol/provider.ts'
 
-/** A row for each format, so that the compiler asks for that of a new one. */
+/** One row per format. The compiler requires a row for a new format. */
 interface FormatApi {
-  /** How to ask for the list of models; null: the API has no known list. */
+  /** How to request the list of models; null: the API has no known list. */
   readonly list: { readonly largestPage: string; readonly headers: Readonly<Record<string, string>> } | null
-  /** The end of the address of a deployment that answers in the format; null: there are none. */
+  /** The end of a deployment's address in this format; null: there are no deployments. */
   readonly deploymentPath: string | null
 }
 

@@ -8,7 +8,7 @@ import type { PricingRow } from './row-schemas.ts'
 
 /** Facts about one model; an absent field is unknown. Plain data, stored as JSON. */
 export interface KnownModel {
-  /** Of an import the id of the catalogue, of a provider's list the provider's own name. */
+  /** In an import the id of the catalogue, in a provider's list the provider's own name. */
   readonly id: string
   readonly name?: string
   /** Unix seconds. */
@@ -29,12 +29,12 @@ export const ID_MAX_CHARS = 256
 const NAME_MAX_CHARS = 256
 const MODELS_MAX = 100_000
 const WORDS_MAX = 100
-/** A greater date or length is ignored. */
+/** Larger dates or lengths are ignored. */
 const NUMBER_MAX = 99_999_999_999
-/** Faults that are shown of one file. Others are often the same, or are shown after these are mended. */
+/** Maximum of errors shown for one file. Further ones often have the same cause. */
 const FAULTS_MAX = 10
 
-/** A file that cannot be imported. One line for each fault, which begins with its place. */
+/** A file that cannot be imported. One line for each error, which begins with its position. */
 export class ImportError extends Error {
   override readonly name = 'ImportError'
 }
@@ -69,7 +69,7 @@ export function readModels(text: string): readonly KnownModel[] {
   return models
 }
 
-/** Null for an entry with faults, and for latest names (`~…`), which stand for other models of the list. */
+/** Null for an entry with errors, and for latest names (`~…`), which refer to other models of the list. */
 function publicModel(entry: unknown, path: string, faults: string[]): KnownModel | null {
   if (!isObject(entry)) {
     faults.push(`${path}: expected an object`)
@@ -103,17 +103,17 @@ function publicModel(entry: unknown, path: string, faults: string[]): KnownModel
 
 /** One page of a provider's list. */
 interface ListPage {
-  /** Of the first 10,000 entries. */
+  /** Models among the first 10,000 entries. */
   readonly models: readonly KnownModel[]
-  /** Further entries. */
+  /** Number of further entries. */
   readonly leftOut: number
-  /** Query of the next page; null: there is none. */
+  /** Query string of the next page; null: there is none. */
   readonly next: string | null
 }
 
 /**
- * Reads the answer of a provider's list of models, in any of the known shapes; null if it is none. Entries that cannot
- * be read are left out, and so are models for which the gateway has no operation.
+ * Reads the reply of a provider's model list, in any of the known shapes; null if it has another shape. Skips entries
+ * that cannot be read, and models for which the gateway has no operation.
  */
 export function readList(text: string): ListPage | null {
   let value: unknown
@@ -125,30 +125,33 @@ export function readList(text: string): ListPage | null {
   const list = Array.isArray(value) ? value : (field(value, 'data') ?? field(value, 'models'))
   if (!Array.isArray(list)) return null
   const models = list.slice(0, LISTED_MAX).flatMap(entry => {
-    const model = toldModel(entry)
+    const model = listedModel(entry)
     return model === null ? [] : [model]
   })
   return { models, leftOut: Math.max(0, list.length - LISTED_MAX), next: nextPage(value) }
 }
 
-/** Of a provider's own list. More would take the main thread for seconds whenever the catalogue changes. */
+/**
+ * Maximum entries of a provider's own list. More would block the main thread for seconds whenever the catalogue
+ * changes.
+ */
 export const LISTED_MAX = 10_000
 
-/** Names of models that speak, draw, transcribe or judge by operations of their own. */
+/** Names of models that speak, draw, transcribe or moderate through operations of their own. */
 const OTHER_OPERATIONS =
   /(?:^|[-/])(?:whisper|tts|dall-e|gpt-image|imagen|veo|sora|moderation|transcribe|realtime)(?:[-.\d]|$)/i
 
-function toldModel(entry: unknown): KnownModel | null {
+function listedModel(entry: unknown): KnownModel | null {
   if (!isObject(entry)) return null
-  const named = entry['id'] ?? entry['name']
-  if (typeof named !== 'string') return null
-  const id = named.replace(/^models\//, '')
+  const name = entry['id'] ?? entry['name']
+  if (typeof name !== 'string') return null
+  const id = name.replace(/^models\//, '')
   if (id.length > ID_MAX_CHARS || !/^[A-Za-z0-9][A-Za-z0-9._:/-]*$/.test(id) || OTHER_OPERATIONS.test(id))
     return null
   const methods = entry['supportedGenerationMethods']
   const embeds = Array.isArray(methods) ? methods.includes('embedContent') : /embed/i.test(id)
   if (Array.isArray(methods) && !embeds && !methods.includes('generateContent')) return null
-  // A price that is left out would be free.
+  // If a price is unclear, the model gets no prices, because a missing price would mean free.
   let isClear = true
   const pricing = pricingIn(entry['pricing'], embeds, () => {
     isClear = false
@@ -170,7 +173,7 @@ function nextPage(value: unknown): string | null {
   return null
 }
 
-/** The facts of an entry. Each shape has other names for them. */
+/** The facts of an entry, under the names that each shape uses. */
 function factsIn(entry: Fields): Omit<KnownModel, 'id' | 'pricing'> {
   const architecture = fieldsOf(entry['architecture'])
   const top = fieldsOf(entry['top_provider'])
@@ -217,14 +220,14 @@ const PRICE_FIELDS = {
 /** For these, lists write 0 if there is no separate price. */
 const ZERO_IS_NONE: ReadonlySet<string> = new Set(['audio', 'internal_reasoning'])
 
-/** These are not prices of a token. */
+/** These are not prices per token. */
 const PER_CALL: ReadonlySet<string> = new Set(['request', 'image'])
-/** USD. From here on it is the price of a thousand or a million tokens: a token has never cost a tenth of this. */
+/** USD. A price of at least this much is per thousand or million tokens: no token has ever cost a tenth of this. */
 const TOKEN_PRICE_MAX = 0.01
 
 /**
- * Null where the prices are not known: none are given, that of the output is not (`embeds`: there is no output), or
- * they are negative, as for models that choose another one.
+ * Null if the prices are unknown: there are none, the output price is missing (`embeds`: there is no output), or they
+ * are negative, as for models that choose another one.
  */
 function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => void): PricingRow | null {
   if (!isObject(value)) return null
@@ -235,7 +238,7 @@ function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => 
   if (!Array.isArray(overrides)) return prices
   const rows = overrides.flatMap((override: unknown, at) => {
     const least = field(override, 'min_prompt_tokens')
-    // Prices by the hour of the day are not supported: the plain prices hold.
+    // Prices by the hour of the day are not supported. The plain prices apply.
     if (!isObject(override) || !Number.isSafeInteger(least) || (least as number) < 1) return []
     if (
       field(override, 'utc_start') != null ||
@@ -256,21 +259,23 @@ function pricesIn(
   fault: (problem: string) => void,
 ): Record<string, string> | null {
   const prices: Record<string, string> = {}
-  for (const [theirs, ours] of Object.entries(PRICE_FIELDS)) {
-    const listed = value[theirs]
+  for (const [listName, fieldName] of Object.entries(PRICE_FIELDS)) {
+    const listed = value[listName]
     if (listed === undefined || listed === null) continue
     const price = priceIn(listed)
     if (price === 'unknown') return null
-    const isOfMany = price !== null && !PER_CALL.has(theirs) && Number(price) >= TOKEN_PRICE_MAX
+    const isOfMany = price !== null && !PER_CALL.has(listName) && Number(price) >= TOKEN_PRICE_MAX
     if (price === null || isOfMany) {
       const of = isOfMany ? ' per token' : ''
-      fault(`${path}${theirs}: expected a price in US dollars${of}, such as "0.0000005"`)
-    } else if (price !== '0' || !ZERO_IS_NONE.has(theirs)) prices[ours] = price
+      fault(`${path}${listName}: expected a price in US dollars${of}, such as "0.0000005"`)
+    } else if (price !== '0' || !ZERO_IS_NONE.has(listName)) prices[fieldName] = price
   }
   return prices
 }
 
-/** A price as the configuration writes it, to the nearest 1e-12 USD; negative: unknown; null: none at all. */
+/**
+ * A price in the form of the configuration, to the nearest 1e-12 USD. Negative prices are 'unknown'; null: no price.
+ */
 function priceIn(price: unknown): string | 'unknown' | null {
   const text = typeof price === 'number' ? String(price) : price
   if (typeof text !== 'string') return null
@@ -287,7 +292,7 @@ function priceIn(price: unknown): string | 'unknown' | null {
 
 function textIn(value: unknown): string | undefined {
   if (typeof value !== 'string') return undefined
-  // The catalogue is shown on terminals too.
+  // Control characters are removed, because the catalogue is also shown on terminals.
   const text = value.replace(/\p{C}/gu, '').trim().slice(0, NAME_MAX_CHARS).toWellFormed()
   return text === '' ? undefined : text
 }

@@ -17,7 +17,7 @@ import { FAULTY, quote } from './provider-rows.ts'
 import type { EndpointRow, ModelRow } from './row-schemas.ts'
 import { KNOWN_SLUGS, whyNotOffered } from './table.ts'
 
-/** The place of a row, and the rows that it is checked against. */
+/** The position of a row, and the data that it is checked against. */
 interface RowPlace {
   readonly path: string
   readonly providers: ReadonlyMap<string, Provider>
@@ -25,7 +25,7 @@ interface RowPlace {
   readonly created: number
 }
 
-/** The model of a row; faults of the row are added to those of its place. */
+/** Builds the model of a row. Errors are added to `faults`. */
 export function modelOf(row: ModelRow, place: RowPlace): Model {
   const { outputModalities = ['text'] } = row
   if (outputModalities.length > 1 && makesEmbeddings({ outputModalities })) {
@@ -69,7 +69,7 @@ function endpointOf(row: EndpointRow, model: ModelRow, { path, providers, faults
   }
 }
 
-/** The row's own data policy; where it has none, the provider's public statement. */
+/** The row's own data policy; otherwise the provider's public statement. */
 function dataPolicyOf({ zdr, trains }: EndpointRow, { policy }: Provider): Pick<Endpoint, 'zdr' | 'trains'> {
   const isSilent = zdr === undefined && trains === undefined
   const mayTrain = trains ?? (isSilent && policy?.trains === true)
@@ -79,7 +79,7 @@ function dataPolicyOf({ zdr, trains }: EndpointRow, { policy }: Provider): Pick<
   }
 }
 
-/** The format that the row names, or else that of the provider for what the model makes. */
+/** The format in the row; otherwise the provider's format for this kind of output. */
 function formatOf(
   row: EndpointRow,
   { outputModalities = [] }: ModelRow,
@@ -92,14 +92,14 @@ function formatOf(
   return format
 }
 
-/** `named`: the format in the endpoint's row; without it the provider's format does not fit. */
-function misfit(format: AnyFormatName, named: AnyFormatName | undefined): string {
-  const which = named ?? `the provider's format ${format}`
+/** @param rowFormat the format in the endpoint's row; undefined: the provider's format does not fit */
+function misfit(format: AnyFormatName, rowFormat: AnyFormatName | undefined): string {
+  const which = rowFormat ?? `the provider's format ${format}`
   if (!isEmbeddingsFormat(format)) {
     return `${which} does not produce embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
   }
   const other =
-    named === undefined
+    rowFormat === undefined
       ? 'change format and baseUrl of the provider under providers'
       : `use one of ${FORMAT_NAMES.join(', ')}`
   return `${which} produces only embeddings: set outputModalities: [embeddings] on the model, or ${other}`
@@ -125,7 +125,7 @@ function providerFor(
   return FAULTY
 }
 
-/** Suggests a similar slug; if there is none, lists the usable ones. */
+/** Suggests a similar slug, or otherwise lists the usable ones. */
 function unknownProvider(slug: string, usable: readonly string[]): string {
   const hint = didYouMean(slug, [...usable, ...KNOWN_SLUGS]) || `; the providers are ${usable.join(', ')}`
   return `no provider ${quote(slug)}${hint}`

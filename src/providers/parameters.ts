@@ -12,7 +12,7 @@ interface Parameter {
   readonly without: (request: ResponsesRequest) => ResponsesRequest
 }
 
-/** Every field but the input may be left out. */
+/** Every optional field of a request. */
 type Optional = Exclude<keyof ResponsesRequest, 'input'>
 
 /** A parameter that is one field of the request. */
@@ -69,12 +69,12 @@ const PARAMETERS: readonly Parameter[] = [
   },
 ]
 
-/** Every parameter that an endpoint may or may not honour. */
+/** Every parameter that an endpoint may support or not. */
 export const PARAMETER_NAMES: readonly string[] = PARAMETERS.map(parameter => parameter.name)
 
 /**
- * True if the endpoint honours the parameter. `structured_outputs` in a row also covers `response_format`: it is the
- * stronger form of the same ability. An output limit has a second name.
+ * True if the endpoint supports the parameter. `structured_outputs` in a row also covers `response_format`, which is
+ * the weaker form of the same ability. An output limit has a second name.
  */
 export function honours(endpoint: Endpoint, name: string): boolean {
   const supported = endpoint.supportedParameters
@@ -85,7 +85,7 @@ export function honours(endpoint: Endpoint, name: string): boolean {
   )
 }
 
-/** Names of used parameters that the endpoint does not honour. */
+/** Names of used parameters that the endpoint does not support. */
 export function unsupported(request: ResponsesRequest, endpoint: Endpoint): string[] {
   if (endpoint.supportedParameters === null) return []
   return PARAMETERS.filter(parameter => parameter.used(request) && !honours(endpoint, parameter.name)).map(
@@ -93,7 +93,7 @@ export function unsupported(request: ResponsesRequest, endpoint: Endpoint): stri
   )
 }
 
-/** Those of the names that the request uses. */
+/** The names among these that the request uses. */
 export function usedOf(request: ResponsesRequest, names: readonly string[]): readonly string[] {
   let used: string[] | null = null
   for (const name of names) {

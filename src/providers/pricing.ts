@@ -1,4 +1,4 @@
-/** Prices of endpoints: parsed from rows, for the length of a prompt, or free. Pure. */
+/** Prices of endpoints: reads them from rows, selects them by the length of a prompt, and detects free ones. Pure. */
 import { type PicoUsd, parseUsd } from '../base/money.ts'
 import type { Faults } from '../base/settings/check.ts'
 import type { Endpoint, PriceOverride, Pricing, TokenPrices } from '../protocol/provider.ts'
@@ -17,7 +17,7 @@ export const UNKNOWN_PRICING: Pricing = {
 type OverrideRow = NonNullable<PricingRow['overrides']>[number]
 type PriceName = Exclude<keyof PricingRow, 'overrides'>
 
-/** The prices of a row; faults are added with the path of their field. */
+/** The prices of a row. Errors are added with the path of their field. */
 export function pricingOf(row: PricingRow, path: string, faults: Faults): Pricing {
   const price = priceReader(row, path, faults)
   const base: Pricing = {
@@ -36,7 +36,7 @@ export function pricingOf(row: PricingRow, path: string, faults: Faults): Pricin
     : { ...base, overrides: overridesOf(row.overrides, base, `${path}.overrides`, faults) }
 }
 
-/** Sorted by rising length. An absent price is the one for shorter prompts. */
+/** Sorted by length, ascending. A missing price is the one for shorter prompts. */
 function overridesOf(
   rows: readonly OverrideRow[],
   base: TokenPrices,
@@ -85,7 +85,7 @@ function priceReader(
   }
 }
 
-/** The prices of a prompt of so many tokens. Hot path. */
+/** The prices for a prompt of this many tokens. Hot path. */
 export function pricesFor(pricing: Pricing, promptTokens: number): TokenPrices {
   const { overrides } = pricing
   if (overrides == null) return pricing

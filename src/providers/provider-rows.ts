@@ -1,4 +1,4 @@
-/** Providers: the built-in table, overlaid with the validated rows of the configuration. Pure. */
+/** Providers: the built-in table with the validated rows of the configuration on top. Pure. */
 
 import { didYouMean } from '../base/did-you-mean.ts'
 import { parseFactor } from '../base/money.ts'
@@ -18,20 +18,20 @@ import {
 import type { ProviderRow } from './row-schemas.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from './table.ts'
 
-/** Names of PEM files, as a row has them. */
+/** Names of PEM files, as written in a row. */
 export type TlsFiles = NonNullable<ProviderRow['tls']>
 
 export interface ProvidersConfig {
   readonly providers: readonly ProviderRow[]
-  /** The policy of providers without one of their own. Default `finish`. */
+  /** For providers without their own setting. Default `finish`. */
   readonly onAbort?: AbortPolicy
-  /** Keys of providers whose row gives none, by slug. Default: none. */
+  /** Keys of providers whose row contains none, by slug. Default: none. */
   readonly providerKeys?: Readonly<Record<string, string>>
-  /** Reads the files of a row's `tls`; `path` names the field in errors. Needed where a row has them. */
+  /** Reads the files of a row's `tls`; `path` is the field in errors. Needed if a row has such files. */
   readonly readTls?: (files: TlsFiles, path: string) => TlsIdentity
 }
 
-/** Stands for a provider whose row has a fault, so that its models are not reported too. */
+/** Replaces a provider whose row has an error, so that errors of its models are not reported too. */
 export const FAULTY: Provider = {
   slug: '',
   name: '',
@@ -44,7 +44,7 @@ export const FAULTY: Provider = {
   onAbort: 'cancel',
 }
 
-/** All providers by slug; one whose row has a fault is FAULTY. */
+/** All providers by slug. A provider whose row has an error is FAULTY. */
 export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMap<string, Provider> {
   const { onAbort = 'finish', providerKeys = {} } = config
   const keyOf = (slug: string): string | null =>
@@ -59,10 +59,10 @@ export function providersOf(config: ProvidersConfig, faults: Faults): ReadonlyMa
     seen.add(row.slug)
     const keyed = row.apiKey === undefined ? { ...row, ...keyField(keyOf(row.slug)) } : row
     const provider = faults.try(() => {
-      const made = providerOf(keyed, path, providers.get(row.slug), onAbort)
+      const newProvider = providerOf(keyed, path, providers.get(row.slug), onAbort)
       const egress = egressOf(row, path, config.readTls)
-      const batch = batchOf(row, path, made.format)
-      return { ...made, ...(egress === null ? {} : { egress }), ...(batch === null ? {} : { batch }) }
+      const batch = batchOf(row, path, newProvider.format)
+      return { ...newProvider, ...(egress === null ? {} : { egress }), ...(batch === null ? {} : { batch }) }
     })
     providers.set(row.slug, provider ?? FAULTY)
   }
@@ -88,7 +88,7 @@ function providerOf(
       ? (builtIn?.baseUrl ?? null)
       : baseUrlOf(row.baseUrl, problem => faults.add(`${path}.baseUrl`, problem))
   faults.throwIfAny()
-  // Its absence is a fault.
+  // A missing format is an error.
   const known = format as AnyFormatName
   return {
     ...(builtIn === undefined ? {} : keptOf(builtIn, row)),
@@ -115,8 +115,8 @@ function providerOf(
 }
 
 /**
- * The fields of the built-in row that the operator's row keeps. Other addresses are dropped with the base URL. The
- * provider's statement about data and its custom tools are dropped too, because somebody else may run the server.
+ * The fields of the built-in row that the operator's row keeps. Other addresses are dropped together with the base URL.
+ * The provider's data policy and custom tools are dropped too, because someone else may run the server.
  */
 function keptOf(builtIn: Provider, { format, baseUrl }: ProviderRow): Partial<Provider> {
   const {
@@ -143,14 +143,14 @@ function definedOf<Fields extends object>(fields: Fields): Defined<Fields> {
   ) as Defined<Fields>
 }
 
-/** A slug that is similar to a built-in one is more often a typing error than another provider. */
+/** A slug that is similar to a built-in one is more likely a typing error than another provider. */
 function noFormat(slug: string): string {
   const why = whyNotOffered(slug)
   if (why !== null) return `is required: this provider has no built-in format, since ${why}`
   return `is required: this provider has no built-in format${didYouMean(slug, KNOWN_SLUGS)}`
 }
 
-/** Null for a row without settings for connections. */
+/** Null for a row without connection settings. */
 function egressOf(row: ProviderRow, path: string, readTls: ProvidersConfig['readTls']): Egress | null {
   const { proxy = null, transport = 'direct', http2 = false, tls } = row
   if (proxy === null && transport === 'direct' && !http2 && tls === undefined) return null
@@ -163,7 +163,7 @@ function egressOf(row: ProviderRow, path: string, readTls: ProvidersConfig['read
   return { proxy, transport, http2, tls: identity }
 }
 
-/** Null for a row that does not ask for a batch service. @throws ConfigError */
+/** Null for a row that does not configure a batch service. @throws ConfigError */
 function batchOf(
   { batch = false, batchPriceFactor }: ProviderRow,
   path: string,
@@ -197,7 +197,7 @@ function baseUrlOf(text: string, fault: (problem: string) => void): string {
   return text.replace(/\/+$/, '')
 }
 
-/** The environment variable that holds the key of a provider's own row; null if the table names none. */
+/** The environment variable with the key of a built-in provider; null if the table names none. */
 export function keyVariable(slug: string): string | null {
   return KEY_VARIABLES.get(slug) ?? null
 }

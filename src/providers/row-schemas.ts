@@ -28,10 +28,10 @@ const Factor = Type.String({
 })
 const Format = oneOf([...FORMAT_NAMES, ...EMBEDDINGS_FORMAT_NAMES])
 
-/** `vendor/model` with further slashes allowed, `~` before the vendor of an alias; variants after colons. */
+/** `vendor/model` with further slashes allowed; `~` before the vendor of an alias; variants after colons. */
 const MODEL_ID =
   '~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)+(?::[A-Za-z0-9][A-Za-z0-9._-]*)*'
-/** One star, at the end: behind the slash of the vendor, or behind the beginning of a name. */
+/** One star, at the end: after the slash of the vendor, or after the beginning of a name. */
 const WILDCARD = '[A-Za-z0-9][A-Za-z0-9._-]*/(?:[A-Za-z0-9][A-Za-z0-9._:/-]*)?\\*'
 const ModelId = Type.String({
   pattern: `^(?:${MODEL_ID}|${WILDCARD})$`,
@@ -42,7 +42,7 @@ const ModelId = Type.String({
       ? 'at most one star, at the end and after the vendor, such as openai/*'
       : undefined,
 })
-/** As an id; the vendor may be missing. */
+/** Like an id, but the vendor is optional. */
 const ALIAS = '~?[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*(?::[A-Za-z0-9][A-Za-z0-9._-]*)*'
 const Alias = Type.String({
   pattern: `^${ALIAS}$`,
@@ -146,7 +146,7 @@ export const ProviderSchema = Type.Object(
   closed,
 )
 
-/** Prices of one token; each may differ for long prompts. */
+/** Prices per token. Each may have another value for long prompts. */
 const TOKEN_PRICES = {
   prompt: field(Price, 'USD per input token'),
   completion: field(Price, 'USD per output token'),

@@ -1,4 +1,4 @@
-/** Settings of the way to providers: connections, proxies, keys. Pure. */
+/** Settings for calls to providers: connections, proxies, keys. Pure. */
 import { Type } from '@sinclair/typebox'
 import { group, Milliseconds, nullable, proxyUrl, setting } from '../base/settings/setting.ts'
 
@@ -33,7 +33,7 @@ export const credentialsSettings = group({
   ),
 })
 
-/** Proxies of all that goes out. */
+/** Proxies for all outgoing connections. */
 export const proxySettings = {
   httpsProxy: setting(
     nullable(Type.String()),

@@ -1,15 +1,16 @@
 /**
  * A catalogue packed into bytes that all threads share. The main thread checks and packs it. Serve threads unpack it
- * into compact rows, a few at a time, so that streams continue meanwhile. Equal parts of rows share one object. Pure.
+ * into compact rows, a few at a time, so that streams continue in the meantime. Equal parts of rows share one object.
+ * Pure.
  */
 
 import type { Endpoint, Model, Pricing, Provider } from '../protocol/provider.ts'
 import type { CatalogParts } from './catalog.ts'
 
-/** Texts one after the other in memory that threads share. */
+/** Texts stored one after the other in shared memory. */
 export interface PackedTexts {
   readonly bytes: SharedArrayBuffer
-  /** The end of each text. */
+  /** The end position of each text. */
   readonly ends: Uint32Array
 }
 
@@ -17,18 +18,18 @@ export interface PackedCatalogue {
   readonly providers: readonly Provider[]
   readonly aliases: readonly (readonly [string, string])[]
   readonly defaultModel: string | null
-  /** Models as JSON; those of wildcards come last. */
+  /** Models as JSON; wildcards come last. */
   readonly models: PackedTexts
   readonly wildcardCount: number
-  /** Models of the configuration, which come first. */
+  /** Number of models from the configuration, which come first. */
   readonly configured: number
-  /** The public document of each model without a star, as the API writes it. */
+  /** The public document of each model except wildcards, as sent by the API. */
   readonly documents: PackedTexts
-  /** Changes with the documents. */
+  /** Changes whenever the documents change. */
   readonly version: string
 }
 
-/** A catalogue's parts with the public documents of its models, in the order of the models. */
+/** A catalogue's parts, with the public documents of its models in the same order. */
 export interface Unpacked {
   readonly parts: CatalogParts
   /** The packed catalogue of the models. */
@@ -76,7 +77,7 @@ function packModel({ endpoints, ...model }: Model): PackedModel {
   }
 }
 
-/** Puts texts one after the other, so that threads can share them. */
+/** Concatenates texts in memory that threads can share. */
 export function packTexts(texts: readonly string[]): PackedTexts {
   const sizes = texts.map(text => Buffer.byteLength(text))
   const bytes = new SharedArrayBuffer(sizes.reduce((sum, size) => sum + size, 0))
@@ -90,16 +91,16 @@ export function packTexts(texts: readonly string[]): PackedTexts {
   return { bytes, ends }
 }
 
-/** The bytes of one text. They stay shared. */
+/** The bytes of one text, still shared. */
 function packedText({ bytes, ends }: PackedTexts, index: number): Buffer {
   const from = index === 0 ? 0 : (ends[index - 1] ?? 0)
   return Buffer.from(bytes, from, (ends[index] ?? from) - from)
 }
 
-/** Models that are unpacked between two pauses: well below a millisecond of work. */
+/** Models to unpack between two pauses: well below a millisecond of work. */
 const SLICE_MODELS = 32
 
-/** Unpacks at once: before a thread takes requests. */
+/** Unpacks without pauses, before a thread serves requests. */
 export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
   const steps = unpacking(packed, null)
   let step = steps.next()
@@ -108,8 +109,8 @@ export function unpackCatalogue(packed: PackedCatalogue): Unpacked {
 }
 
 /**
- * Unpacks beside running requests: `pause` lets them go on. Providers and models that are equal to earlier ones stay
- * the same objects, and with them what was measured of their endpoints.
+ * Unpacks while requests run, which `pause` lets continue. Providers and models that are equal to earlier ones stay the
+ * same objects, and keep the measurements of their endpoints.
  */
 export async function unpackBeside(
   packed: PackedCatalogue,
@@ -129,7 +130,7 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
   const providers = new Map<string, Provider>()
   for (const provider of packed.providers) {
     const before = earlier?.parts.providers.get(provider.slug)
-    // Connections and prepared requests are cached by the row object, so an equal row keeps the object.
+    // Connections and prepared requests are cached by row object, so an equal row keeps its object.
     const isSame = before !== undefined && JSON.stringify(before) === JSON.stringify(provider)
     providers.set(provider.slug, isSame ? before : provider)
   }
@@ -159,7 +160,7 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
   }
 }
 
-/** The earlier model of the id where nothing about it has changed, its providers included. */
+/** The earlier model with this id if nothing has changed, including its providers. */
 function sameModel(
   id: string,
   bytes: Buffer,
@@ -201,7 +202,7 @@ function unpackModel(
   }
 }
 
-/** One object for all that are equal. Lives as long as a catalogue is unpacked. */
+/** Makes equal values share one object. Used only while a catalogue is unpacked. */
 class SharedParts {
   readonly #texts = new Map<string, string>()
   readonly #words = new Map<string, readonly string[]>()

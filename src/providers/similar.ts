@@ -6,9 +6,9 @@ import { distance } from 'fastest-levenshtein'
 import { LRUCache } from 'lru-cache'
 
 const SHOWN = 3
-/** Longer ids are not compared: they are no typing errors. */
+/** Longer ids are not compared, because they are not typing errors. */
 const ID_MAX_CHARS = 80
-/** The part of an id that may differ, and the letters at least (two that were swapped) and at most. */
+/** The maximum part of an id that may differ, with a minimum (two swapped letters) and a maximum of letters. */
 const DIFFERENT_MAX_PART = 1 / 4
 const DIFFERENT_MIN_CHARS = 2
 const DIFFERENT_MAX_CHARS = 4
@@ -18,7 +18,7 @@ const KEPT_ANSWERS = 256
 
 const NONE: readonly string[] = []
 
-/** Makes the search over `ids`, of the form vendor/model. */
+/** Creates the search over `ids`, which have the form vendor/model. */
 export function createSimilar(ids: readonly string[]): (id: string) => readonly string[] {
   const known = ids.map(id => ({ id, lower: id.toLowerCase(), slug: slugOf(id.toLowerCase()) }))
   const cache = new LRUCache<string, readonly string[]>({ max: KEPT_ANSWERS })
@@ -47,7 +47,7 @@ function nearest(name: string, known: readonly Known[]): readonly string[] {
   )
   const found: { readonly id: string; readonly far: number }[] = []
   for (const { id, lower, slug } of known) {
-    // An id without its vendor is compared with the part after it.
+    // An id without a vendor is compared with the part after the vendor.
     const other = hasVendor ? lower : slug
     if (Math.abs(other.length - name.length) > limit) continue
     const far = distance(name, other)

@@ -10,7 +10,7 @@ import { OWN_ROWS } from './rows/own.ts'
 import type { Row, ServingRow } from './rows/row.ts'
 import { UNOFFERED_ROWS } from './rows/unoffered.ts'
 
-/** Servers beside the gateway. The enumeration lacks them, so the gateway stores no credentials for them. */
+/** Local servers. They are not in the public enumeration, so the gateway stores no credentials for them. */
 type LocalSlug = 'llamacpp' | 'vllm'
 
 const ROWS: Readonly<Record<ProviderSlug | LocalSlug, Row>> = {
@@ -19,26 +19,26 @@ const ROWS: Readonly<Record<ProviderSlug | LocalSlug, Row>> = {
   ...UNOFFERED_ROWS,
 }
 
-/** In alphabetical order of the slugs. Keys come from configuration or from stored credentials. */
+/** In alphabetical order of the slugs. Keys come from the configuration or from stored credentials. */
 const ENTRIES: readonly (readonly [slug: string, row: Row])[] = Object.entries(ROWS).toSorted(([a], [b]) =>
   a < b ? -1 : 1,
 )
 
 const BY_SLUG: ReadonlyMap<string, Row> = new Map(ENTRIES)
 
-/** The providers that can be asked. */
+/** The providers that can be called. */
 export const PROVIDERS: readonly Provider[] = ENTRIES.flatMap(([slug, row]) =>
   'format' in row ? [providerOf(slug, row)] : [],
 )
 
-/** The environment variables of the services' own keys, by slug. */
+/** The environment variables of the operator's keys, by slug. */
 export const KEY_VARIABLES: ReadonlyMap<string, string> = new Map(
   ENTRIES.flatMap(([slug, row]) =>
     'format' in row && row.keyVariable !== undefined ? [[slug, row.keyVariable] as const] : [],
   ),
 )
 
-/** The slugs of all rows: the providers that can be asked, and those that the operator has to describe first. */
+/** The slugs of all rows: providers that can be called, and those that the operator must configure first. */
 export const KNOWN_SLUGS: readonly string[] = ENTRIES.map(([slug]) => slug)
 
 /** The display name of a slug in the table; undefined for others. */
@@ -46,13 +46,13 @@ export function displayName(slug: string): string | undefined {
   return BY_SLUG.get(slug)?.name
 }
 
-/** Why a provider of the table cannot be asked; null: it can, or the table lacks the slug. */
+/** The reason why a provider of the table cannot be called; null: it can, or the table does not contain the slug. */
 export function whyNotOffered(slug: string): string | null {
   const row = BY_SLUG.get(slug)
   return row !== undefined && 'notOffered' in row ? row.notOffered : null
 }
 
-/** The form of the keys of a provider; `plain` for one that the table lacks. */
+/** The form of a provider's keys; `plain` if the table does not contain it. */
 export function keyFormOf(slug: string): KeyForm {
   const row = BY_SLUG.get(slug)
   return (row !== undefined && 'format' in row ? row.keyForm : undefined) ?? 'plain'

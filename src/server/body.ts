@@ -361,7 +361,7 @@ export class BodyStream implements IncomingBody, RawBody {
     if (this.#reader !== null && waiting.bytes + bytes.length > WAITING_MAX_BYTES && !waiting.fits(bytes)) {
       const last = waiting.pop()
       try {
-        if (last !== null) this.#reader.takeAtOnce(filled(last), last.at)
+        if (last !== null) this.#reader.writeNow(filled(last), last.at)
       } catch (thrown) {
         this.fail(thrown)
         return false
@@ -433,7 +433,7 @@ export class BodyStream implements IncomingBody, RawBody {
       const next = this.#waiting.shift()
       if (next !== null) {
         this.#takenBytes = next.memory.length
-        await reader.take(filled(next), next.at)
+        await reader.write(filled(next), next.at)
         this.#takenBytes = 0
         this.#holdMemory()
         this.#waiting.free(next)

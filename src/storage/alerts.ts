@@ -2,36 +2,36 @@
 
 /** An alert for one receiver. */
 export interface AlertDelivery {
-  /** The same on every instance that sees the event. */
+  /** The same on every instance that detects the event. */
   readonly alertId: string
-  /** Name of the receiver that says nothing about its address. */
+  /** Name of the receiver. It does not contain its address. */
   readonly receiver: string
   readonly type: string
-  /** Kind and id of what it is about. */
+  /** Kind and id of the object that the alert is about. */
   readonly object: string
-  /** JSON; a repetition of the delivery sends the same. */
+  /** JSON. A repeated delivery sends the same text. */
   readonly body: string
   /** ISO 8601 UTC. */
   readonly createdAt: string
 }
 
-/** A delivery that its taker has until its lease ends. */
-export interface TakenDelivery {
+/** A delivery that a sender has claimed until its lease ends. */
+export interface ClaimedDelivery {
   readonly alertId: string
   readonly receiver: string
   readonly body: string
-  /** How often it was taken before. */
+  /** How many earlier claims there were. */
   readonly tries: number
 }
 
 export interface AlertStore {
-  /** Adds the delivery, due at once. False: this alert was raised for this receiver before. */
+  /** Adds the delivery, due at once. Returns false if this alert was already raised for this receiver. */
   add(delivery: AlertDelivery, nowMs: number): Promise<boolean>
   /**
-   * Takes up to `limit` due deliveries of these receivers for `leaseMs`; nobody else gets them meanwhile. Those that
-   * would be due only after `latestMs` are due too: a clock that was ahead said so.
+   * Claims up to `limit` due deliveries of these receivers for `leaseMs`; no other instance gets them until then.
+   * Deliveries that are due after `latestMs` are also claimed, because such a time comes from a clock that was wrong.
    */
-  take(
+  claim(
     receivers: readonly string[],
     terms: {
       /** Unix milliseconds, as `latestMs`. */
@@ -40,10 +40,10 @@ export interface AlertStore {
       readonly leaseMs: number
       readonly limit: number
     },
-  ): Promise<readonly TakenDelivery[]>
-  /** Ends a delivery (null), or has it tried again from `dueMs`. */
+  ): Promise<readonly ClaimedDelivery[]>
+  /** Ends a delivery (null), or schedules the next try for `dueMs`. */
   settle(alertId: string, receiver: string, dueMs: number | null): Promise<void>
-  /** True if this alert was raised before, for whatever receiver. */
+  /** True if this alert was already raised, for any receiver. */
   isKnown(alertId: string): Promise<boolean>
   /** The newest alert of these types about an object. */
   latest(
@@ -51,13 +51,13 @@ export interface AlertStore {
     object: string,
   ): Promise<{ readonly id: string; readonly type: string } | null>
   /**
-   * API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC), the next ones first: of
-   * each organization up to `most`, and up to `limit` in all.
+   * API keys that are not disabled and expire after `from` and not after `to` (ISO 8601 UTC), the next ones first: up
+   * to `most` of each organization, and up to `limit` together.
    */
   expiringKeys(from: string, to: string, most: number, limit: number): Promise<readonly ExpiringKey[]>
-  /** API keys with a limit above 0 whose hash comes after this one, in the order of their hashes. */
+  /** API keys with a limit above 0, in the order of their hashes, after this hash. */
   budgetKeys(after: string, limit: number): Promise<readonly BudgetKey[]>
-  /** Removes those, delivered or not, from before a time (ISO 8601 UTC). Returns their number. */
+  /** Removes up to `limit` alerts and deliveries that are older than `before` (ISO 8601 UTC). Returns their number. */
   prune(before: string, limit: number): Promise<number>
 }
 

@@ -34,7 +34,10 @@ export interface AuditEntry {
   /** ISO 8601 UTC. */
   readonly createdAt: string
   readonly action: AuditAction
-  /** Label of the key that asked, never the key; of a console session who signed in. */
+  /**
+   * Label of the key that made the change, never the key itself. In a console session: the name of the person who
+   * signed in.
+   */
   readonly actor: string
   readonly object: AuditObject
   /** Address of the client; null on the command line. */

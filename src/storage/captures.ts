@@ -5,9 +5,9 @@ export type NewCapture = Omit<CaptureRecord, 'bytes' | 'requests' | 'leftOut' | 
 
 /** The part of a capture that one process has written, in a file of its own. */
 export interface CapturePart {
-  /** Names the file. */
+  /** Name of the file. */
   readonly name: string
-  /** Names the data folder in which it is. */
+  /** Id of the data folder that contains the file. */
   readonly node: string
   /** Name of the machine, for people. */
   readonly host: string
@@ -19,12 +19,12 @@ export interface CapturePart {
 interface CaptureRoom {
   /** Captures of an organization that run at once. */
   readonly running: number
-  /** Captures of an organization, ended ones too. */
+  /** Captures of an organization, including ended ones. */
   readonly kept: number
 }
 
 export interface CaptureStore {
-  /** Adds it. Gives the bound that the organization has reached instead; null: it was added. */
+  /** Adds the capture. Returns the limit that the organization has reached, or null if it was added. */
   add(record: NewCapture, room: CaptureRoom, now: string): Promise<'running' | 'kept' | null>
   /** Newest first. */
   page(
@@ -32,23 +32,23 @@ export interface CaptureStore {
     page: { readonly offset: number; readonly limit: number },
   ): Promise<{ readonly items: readonly CaptureRecord[]; readonly total: number }>
   find(organizationId: string, id: string): Promise<CaptureRecord | null>
-  /** All of all organizations, newest first: for whoever runs the gateway. */
+  /** All captures of all organizations, newest first: for the operator. */
   list(): Promise<readonly CaptureRecord[]>
-  /** Those of the ids that are there. */
+  /** The ids that exist, among these. */
   known(ids: readonly string[]): Promise<ReadonlySet<string>>
-  /** By node and name. */
+  /** Ordered by node and name. */
   parts(id: string): Promise<readonly CapturePart[]>
-  /** Those that may still grow: not ended early, and not ended by time before `since`. */
+  /** Captures that may still grow: not ended by request, and not ended by time before `since`. */
   open(since: string): Promise<readonly CaptureRecord[]>
   /**
-   * Counts what a part is about to get. False: there is no such capture, it was ended early, or it has no room for so
-   * many bytes; then nothing is counted.
+   * Counts data that a part is about to store. Returns false and counts nothing if the capture does not exist, was
+   * ended by request, or has no room for this much.
    */
   grow(id: string, part: CapturePart): Promise<boolean>
-  /** Ends it early, if it was not ended before. */
+  /** Ends the capture by request, if it has not ended yet. */
   end(id: string, by: NonNullable<CaptureRecord['endedBy']>, at: string): Promise<void>
-  /** Returns true if there was one. */
+  /** Returns true if it existed. */
   remove(organizationId: string, id: string): Promise<boolean>
-  /** Removes up to `limit` that have expired at a time. Returns their ids. */
+  /** Removes up to `limit` captures that have expired at `now`. Returns their ids. */
   prune(now: string, limit: number): Promise<readonly string[]>
 }

@@ -2,13 +2,13 @@
 
 /** A list of models and where it comes from. */
 export interface CatalogueSource {
-  /** `import`, or `provider:` and the slug of the provider that told it. */
+  /** `import`, or `provider:` and the slug of the provider that sent the list. */
   readonly source: string
-  /** Changes with the list. */
+  /** Changes whenever the list changes. */
   readonly version: string
-  /** How many models there are. */
+  /** Number of models. */
   readonly models: number
-  /** The models as JSON; the catalogue knows their form. */
+  /** The models as JSON, in the form that the catalogue reads. */
   readonly facts: string
   /** ISO 8601 UTC. */
   readonly updatedAt: string
@@ -18,11 +18,11 @@ type CatalogueSourceInfo = Omit<CatalogueSource, 'facts'>
 
 /** Lists of models, which all instances share. */
 export interface CatalogueStore {
-  /** Adds a list, or puts it in the place of the earlier one of its source. */
+  /** Adds a list, or replaces the earlier one of the same source. */
   put(source: CatalogueSource): Promise<void>
   find(source: string): Promise<CatalogueSource | null>
-  /** All of them without their models, by name. */
+  /** All lists without their models, ordered by name. */
   list(): Promise<readonly CatalogueSourceInfo[]>
-  /** Returns true if there was one. */
+  /** Returns true if it existed. */
   remove(source: string): Promise<boolean>
 }

@@ -19,8 +19,8 @@ export function dataFolder(storageUrl: string): string {
 }
 
 /**
- * Creates a folder and those above it, each for its owner alone. Node's own way never ends where the system says that
- * a folder of /proc does not exist.
+ * Creates a folder and its parents with access for the owner alone. The recursive mkdir of Node never ends where the
+ * system reports that a folder of /proc does not exist.
  * @throws the error of the file system
  */
 export function makeFolder(path: string): void {
@@ -40,7 +40,7 @@ function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
-/** Faults of a place that no retry mends; others are told by their code alone. */
+/** Advice for errors that a retry does not fix. Other errors are shown by their code alone. */
 const WAYS_OUT: Readonly<Record<string, string>> = {
   EACCES: 'may not write there',
   EPERM: 'may not write there',
@@ -52,14 +52,14 @@ const WAYS_OUT: Readonly<Record<string, string>> = {
 }
 
 /**
- * Why a file of the data folder cannot be made, for the operator: who may not, where, and what to do.
+ * The message for an operator if a file of the data folder cannot be created: the cause, the path and what to do.
  * @param code of the system
  */
 export function unwritable(file: string, code: string | null): string {
   const path = resolve(file)
-  const way = WAYS_OUT[code ?? '']
-  if (way === undefined) return `${path}: cannot be created (${code ?? 'unknown'})`
-  return `${path}: cannot be created (${code}): ${userName()} ${way}. Give that user the folder ${dirname(path)}, start in a folder that it may write to, or set another one in storage.url or DATABASE_URL`
+  const advice = WAYS_OUT[code ?? '']
+  if (advice === undefined) return `${path}: cannot be created (${code ?? 'unknown'})`
+  return `${path}: cannot be created (${code}): ${userName()} ${advice}. Give that user the folder ${dirname(path)}, start in a folder that it may write to, or set another one in storage.url or DATABASE_URL`
 }
 
 function userName(): string {
@@ -67,23 +67,23 @@ function userName(): string {
     const { username, uid } = userInfo()
     return uid < 0 ? `user ${username}` : `user ${username} (${uid})`
   } catch {
-    // A container may run under a number that has no name.
+    // A container may run as a numeric user without a name.
     return `user ${process.getuid?.() ?? ''}`.trim()
   }
 }
 
 const UNREADABLE = 'an unreadable address'
 
-/** For example `127.0.0.1:6379`, or `db.internal:5432/sluice`; `an unreadable address` for a URL that is none. */
+/** For example `127.0.0.1:6379`, or `db.internal:5432/sluice`; `an unreadable address` if the text is not a URL. */
 export function placeOf(url: string): string {
   if (url.startsWith('sqlite:')) return url.slice('sqlite:'.length)
   try {
     const { protocol, username, password, hostname, port, pathname, searchParams } = new URL(url)
-    // A password with `/`, `?` or `#` in it ends the host too early, and the rest of it would be shown.
+    // An unescaped `/`, `?` or `#` in a password ends the host too early; the rest of the password would be shown.
     const isPlain =
       url.split('@').length === (username + password === '' ? 1 : 2) && /^\/?[\w-]*$/.test(pathname)
     if (!isPlain) return UNREADABLE
-    // A socket of the system is in a parameter.
+    // The path of a Unix socket is in a parameter.
     const host = hostname === '' ? (searchParams.get('host') ?? 'localhost') : hostname
     const number = port === '' ? PORTS[protocol] : port
     return `${host}${number === undefined ? '' : `:${number}`}${pathname === '/' ? '' : pathname}`

@@ -18,8 +18,8 @@ type Relax = <Tables, T>(
 ) => Promise<T>
 
 /**
- * Runs a statement once for each list of parameters, in the transaction that runs now. Returns how many rows each run
- * has changed.
+ * Runs a statement once for each list of parameters, in the current transaction. Returns how many rows each run has
+ * changed.
  * @throws the error of the database.
  */
 type RunEach = (statement: string, rows: readonly (readonly (string | number | null)[])[]) => number[]
@@ -27,20 +27,20 @@ type RunEach = (statement: string, rows: readonly (readonly (string | number | n
 /** One open database. */
 export interface Engine {
   readonly name: 'sqlite' | 'postgres'
-  /** The first use of its driver migrates the schema; later uses try again until that succeeds. */
+  /** The first use of its driver migrates the schema. If that fails, later uses try again. */
   readonly dialect: Dialect
   readonly serialize: Serialize
   readonly relax: Relax
-  /** Null: it takes many rows faster as one JSON text. */
+  /** Null: this engine inserts many rows faster from one JSON text. */
   readonly runEach: RunEach | null
   /** True if transactions lock single rows (`for update`); false if each is the only writer anyway. */
   readonly locksRows: boolean
   /** True if a statement failed because a unique value exists already. */
   isDuplicate(error: unknown): boolean
-  /** Removes copies of deleted secrets that the engine can reach. Call after the commit. Never rejects. */
+  /** Removes copies of deleted secrets that the engine can reach. Call it after the commit. Never rejects. */
   purge(db: QueryExecutorProvider): Promise<void>
-  /** @throws StoreError while it does not answer, or is read-only */
+  /** @throws StoreError if the database does not answer, or is read-only */
   probe(db: QueryExecutorProvider): Promise<void>
-  /** Closes the database. May be called many times. */
+  /** Closes the database. More calls do nothing. */
   close(): Promise<void>
 }

@@ -3,22 +3,25 @@
  * stored elsewhere (features/files/contents.ts). Types only.
  */
 
-/** Files and memory belong to one workspace; no other one sees them. */
+/** The workspace to which files and memory belong. No other workspace can read them. */
 export interface WorkspacePlace {
   readonly organizationId: string
   readonly workspaceId: string
 }
 
-/** `indexed`: search finds it. `none`: it holds no text that search reads. `unreadable`: reading it failed. */
+/**
+ * `indexed`: search finds it. `none`: it has no text that search can use. `unreadable`: its text could not be
+ * extracted.
+ */
 export type FileText = 'indexed' | 'none' | 'unreadable'
 
 export interface FileRecord extends WorkspacePlace {
   readonly id: string
-  /** Greater for each later file of the workspace. */
+  /** Increases with every file of the workspace. */
   readonly number: number
   readonly filename: string
   readonly purpose: string
-  /** As its sender said; never trusted. */
+  /** As the client sent it; never trusted. */
   readonly mediaType: string | null
   readonly bytes: number
   readonly text: FileText
@@ -28,7 +31,7 @@ export interface FileRecord extends WorkspacePlace {
 
 export type NewFile = Omit<FileRecord, 'number' | 'text'>
 
-/** Bounds of one workspace. */
+/** Limits of one workspace. */
 interface FileRoom {
   readonly files: number
   readonly bytes: number
@@ -36,9 +39,9 @@ interface FileRoom {
 
 export interface FileFilter extends WorkspacePlace {
   readonly purpose?: string
-  /** Characters of the name, in any case. */
+  /** Text that the name contains; case is ignored. */
   readonly nameHas?: string
-  /** The id of the last file of the page before. */
+  /** Id of the last file of the previous page. */
   readonly after?: string
   readonly oldestFirst?: boolean
 }
@@ -48,11 +51,11 @@ interface FilePage {
   readonly hasMore: boolean
 }
 
-/** A part of the text of a file, in its order. */
+/** A piece of the text of a file. */
 export interface NewPassage {
   readonly number: number
   readonly text: string
-  /** The words by which it is found, apart by blanks: see features/tasks/search-words.ts. */
+  /** The words by which search finds it, separated by spaces: see features/tasks/search-words.ts. */
   readonly words: string
 }
 
@@ -64,38 +67,41 @@ export interface FoundPassage {
 }
 
 export interface PassageQuery extends WorkspacePlace {
-  /** Of the same form as those of passages; one of them suffices. */
+  /** In the same form as those of passages. One match is enough. */
   readonly words: readonly string[]
   /** Null: all files of the workspace. */
   readonly fileIds: readonly string[] | null
 }
 
-/** A file is invisible while its bytes arrive, and again from its removal until they are gone. */
+/**
+ * Operations on files. A file is invisible while its bytes arrive, and again after its removal until the bytes are
+ * deleted.
+ */
 export interface FileStore {
-  /** Takes room for a file whose bytes arrive now. Returns which bound is reached; null: none. */
+  /** Reserves room for a file whose bytes are about to arrive. Returns the limit that was reached; null: none. */
   open(file: NewFile, room: FileRoom): Promise<'files' | 'bytes' | null>
-  /** Makes it visible. Returns null if it was removed meanwhile. */
+  /** Makes the file visible. Returns null if it was removed in the meantime. */
   complete(id: string, text: FileText): Promise<FileRecord | null>
-  /** Newest first, unless `oldestFirst`. Null: there is no file `after`. */
+  /** Newest first, unless `oldestFirst`. Null: the file `after` does not exist. */
   list(filter: FileFilter, limit: number): Promise<FilePage | null>
   find(place: WorkspacePlace, id: string): Promise<FileRecord | null>
-  /** The newest file of that very name. */
+  /** The newest file with exactly this name. */
   newest(place: WorkspacePlace, filename: string): Promise<FileRecord | null>
-  /** True if there was one. */
+  /** True if it existed. */
   remove(place: WorkspacePlace, id: string): Promise<boolean>
-  /** Ids of removed files, and of those whose bytes began to arrive before that time and never ended. */
+  /** Ids of removed files, and of files whose upload began before this time and never ended. */
   leftovers(before: string, limit: number): Promise<readonly string[]>
-  /** Drops the row of an invisible file, and its passages. */
+  /** Deletes the row of an invisible file, and its passages. */
   forget(id: string): Promise<void>
   addPassages(fileId: string, passages: readonly NewPassage[]): Promise<void>
   removePassages(fileId: string): Promise<void>
-  /** Passages with one of the words, best first by the measure of the database. */
+  /** Passages with at least one of the words, best match first by the ranking of the database. */
   search(query: PassageQuery, limit: number): Promise<readonly FoundPassage[]>
 }
 
-/** Where tools keep data: for a workspace, or for one end user of it. */
+/** The owner of stored tool data: a workspace, or one of its end users. */
 export interface MemoryPlace extends WorkspacePlace {
-  /** '': of the workspace. */
+  /** '': the workspace itself. */
   readonly endUser: string
 }
 
@@ -107,14 +113,14 @@ export interface MemoryEntry {
 
 export interface MemoryStore {
   find(place: MemoryPlace, key: string): Promise<MemoryEntry | null>
-  /** In the order of their keys. */
+  /** Ordered by key. */
   list(place: MemoryPlace, limit: number): Promise<readonly MemoryEntry[]>
-  /** Sets the value. False: it is a new entry, and the place or its workspace holds as many as they may. */
+  /** Sets the value. Returns false if the entry is new and the owner or its workspace has reached its limit. */
   write(
     place: MemoryPlace,
     entry: MemoryEntry,
     room: { readonly ofPlace: number; readonly ofWorkspace: number },
   ): Promise<boolean>
-  /** True if there was one. */
+  /** True if it existed. */
   remove(place: MemoryPlace, key: string): Promise<boolean>
 }

@@ -15,7 +15,7 @@ export interface AppliedGuardrail {
 /** Kinds of assignees. A member is the user for whom API keys were created: their `creatorUserId`. */
 export type AssigneeKind = Exclude<GuardrailScope, 'workspace'>
 
-/** An owner of a budget: a member, or an API key alone. */
+/** The member or API key that a budget limits. */
 export interface BudgetOwner {
   readonly kind: AssigneeKind
   /** Hash of the API key, or id of the member. */
@@ -34,7 +34,7 @@ export interface GuardrailAssignment {
   /** Of the API key; null for members. */
   readonly keyName: string | null
   readonly keyLabel: string | null
-  /** Id of the member whose management key made the assignment; null for a key without a member. */
+  /** Id of the member whose management key made the assignment; null if that key belongs to no member. */
   readonly assignedBy: string | null
   readonly createdAt: string
 }

@@ -46,11 +46,11 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
   const path = sqlitePath(url)
   if (path !== null) return await openFile(path)
   if (POSTGRES.test(url)) {
-    // Its library stays out of memory where the database is embedded.
+    // The library is loaded only if it is needed.
     const { openPostgres } = await import('./postgres.ts')
     return await createKyselyStore(openPostgres(url), options.wait ?? true)
   }
-  // The rest of an unknown URL may hold a password.
+  // The rest of an unknown URL may contain a password, so it is not shown.
   throw new StoreError('storage: expected a URL of the form sqlite:PATH or postgres://...')
 }
 
@@ -72,7 +72,7 @@ async function openFile(path: string): Promise<Store> {
   }
 }
 
-/** Creates the file before the library, which would make it readable for everyone. Side files get its mode. */
+/** Creates the file before the library does, which would make it readable for everyone. Side files inherit its mode. */
 function prepareFile(file: string): void {
   makeFolder(dirname(file))
   closeSync(openSync(file, 'a', 0o600))
@@ -84,8 +84,8 @@ function reason(error: unknown): string {
 }
 
 /**
- * Builds the Store. With `wait` it migrates the schema first; otherwise the first verb does, and each later one while
- * that fails.
+ * Creates the Store. With `wait`, the schema is migrated first; otherwise by the first call, or by a later one if that
+ * fails.
  * @throws the error of the database; the engine is closed then.
  */
 async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> {
@@ -101,7 +101,7 @@ async function createKyselyStore(engine: Engine, wait: boolean): Promise<Store> 
   return {
     ...verbsOf(db, engine),
     async audited(change, entryOf) {
-      // Only a commit makes deleted secrets old.
+      // Secrets are deleted only with the commit, so purging waits for it.
       let purges = false
       const within: Engine = {
         ...engine,

@@ -23,7 +23,7 @@ const POOL_CONNECTIONS = 4
 const CONNECT_MS = 2_000
 /** Statement timeout at the server, far above the time of any query. */
 const STATEMENT_MS = 10_000
-/** Timeout of the client, slightly later: the network may be gone. */
+/** Timeout of the client, slightly longer, in case the network fails. */
 const ANSWER_MS = 11_000
 /** Ends the transaction of a process that stopped inside it, so that its locks are released. */
 const IDLE_TRANSACTION_MS = 10_000
@@ -42,8 +42,8 @@ const READ_ONLY = '25006'
 /** The server cancelled a statement, after a timeout or on request. */
 const CANCELLED = '57014'
 /**
- * SQL states of faults that are over sooner or later, whatever the statement: another transaction was in the way (class
- * 40, 55P03), the server has no disk or memory left (53), or its system fails (58). The connection stays usable.
+ * SQL states of temporary faults, which do not depend on the statement: another transaction was in the way (class 40,
+ * 55P03), the server has no disk or memory left (53), or its system fails (58). The connection stays usable.
  */
 const PASSING = /^(?:40|53|58)|^55P03$|^57014$/
 const DUPLICATE = '23505'
@@ -97,7 +97,7 @@ export function openPostgres(url: string): Engine {
     runEach: null,
     locksRows: true,
     isDuplicate: error => codeOf(error) === DUPLICATE,
-    // The server overwrites old versions of rows when it vacuums; secrets in them are sealed.
+    // The server overwrites old row versions when it vacuums. Secrets in them are encrypted.
     purge: async () => undefined,
     async probe(db) {
       const { rows } = await sql<{ state: string }>`
@@ -154,7 +154,7 @@ function connectionConfig(url: string): PoolConfig {
     // Parses the URL and reads the certificates it names, without connecting.
     new pg.Client(config)
   } catch (error) {
-    // Without the cause, which may quote the URL.
+    // The cause is left out because it may quote the URL.
     const code = codeOf(error)
     throw new StoreError(`storage: the PostgreSQL URL cannot be used (${code ?? 'unknown reason'})`, code)
   }
@@ -185,20 +185,20 @@ function unusable(code: string | null): string {
 
 interface Connection {
   end(): Promise<void>
-  /** Stops keeping the thread alive. */
+  /** Lets the process exit although the connection is open. */
   unref(): void
 }
 
-/** Lets running queries finish, for a limited time: a hanging server must not delay the end of the thread. */
+/** Lets running queries finish, for a limited time, so that a hanging server does not delay the end of the thread. */
 async function endPool(pool: pg.Pool, clients: ReadonlySet<pg.PoolClient>): Promise<void> {
   const late = Promise.withResolvers<void>()
   const timer = setTimeout(() => late.resolve(), END_MS)
   await Promise.race([pool.end(), late.promise])
   clearTimeout(timer)
   for (const client of clients) {
-    // The types leave out what every client has.
+    // The types lack this property, which every client has.
     const connection = client as unknown as Connection
-    // This cuts off a running query. An idle connection has already said goodbye and expects no answer.
+    // This interrupts a running query. An idle connection was already closed cleanly and expects no answer.
     connection.end().catch(() => undefined)
     connection.unref()
   }
@@ -222,7 +222,7 @@ class Leases implements PostgresPool {
   }
 
   async end(): Promise<void> {
-    // The engine ends it.
+    // The pool is ended by the engine.
   }
 }
 
@@ -245,7 +245,7 @@ class Lease implements PostgresPoolClient {
   }
 
   async #query<Row>(text: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>> {
-    // A rollback would wait behind the query that has no answer.
+    // A rollback would wait for the unanswered query.
     if (this.#broken !== null) throw this.#broken
     try {
       return (await this.#client.query(text, [...parameters])) as unknown as PostgresQueryResult<Row>
@@ -262,7 +262,7 @@ class Lease implements PostgresPoolClient {
   }
 }
 
-/** A dialect for migrations, which run in one transaction that already holds our lock. */
+/** A dialect for migrations, which run in one transaction that already has the gateway's own lock. */
 class MigrationDialect extends PostgresDialect {
   override createAdapter(): PostgresAdapter {
     return new UnlockedAdapter()
@@ -271,10 +271,10 @@ class MigrationDialect extends PostgresDialect {
 
 class UnlockedAdapter extends PostgresAdapter {
   override async acquireMigrationLock(): Promise<void> {
-    // Kysely would release its lock within the transaction, which hides the error of a failed migration.
+    // Nothing to do: Kysely would release its lock within the transaction, which hides the error of a failed migration.
   }
 
   override async releaseMigrationLock(): Promise<void> {
-    // As above.
+    // Nothing to do, as in `acquireMigrationLock`.
   }
 }

@@ -18,7 +18,10 @@ interface RedisOptions {
   readonly channel?: { readonly name: string; readonly onMessage: (text: string) => void }
   readonly onReady?: () => void
   readonly onLost?: () => void
-  /** Silence that counts as an outage while commands wait. Default 50 ms, a hundred times a normal answer. */
+  /**
+   * How long Redis may be silent while commands wait before it counts as an outage. Default 50 ms, a hundred times a
+   * normal answer.
+   */
   readonly silenceMs?: number
 }
 
@@ -33,9 +36,9 @@ export interface Redis {
 
 const SILENCE_MS = 50
 const RETRY_MS = 50
-/** Longest delay before a retry: an outage ends at most this long after Redis is back. */
+/** Maximum delay before a retry: an outage lasts at most this much longer than Redis is away. */
 const RETRY_MAX_MS = 1_000
-/** Least time for connecting, or for an overdue answer, before the connection is closed. */
+/** Minimum time for connecting, or for an overdue answer, before the connection is closed. */
 const GIVE_UP_MS = 1_000
 
 type Client = ReturnType<typeof createClient>
@@ -51,18 +54,20 @@ class RedisConnection implements Redis {
   readonly #giveUpMs: number
   readonly #waiting = new Set<(error: Error) => void>()
   #client: Client | null = null
-  /** Copied for the next try: for a client made anew the library makes a class of all commands. */
+  /**
+   * Copied for the next try, because the library builds a class with all commands for each client that is not a copy.
+   */
   #last: Client | null = null
   #ready = false
   #closed = false
-  /** The outage is in the log. */
+  /** True if the current outage was logged. */
   #logged = false
   #tries = 0
   #retryTimer: Timer | null = null
   #silenceTimer: Timer | null = null
-  /** Monotonic: the last answer, or the first command after a time without open commands. */
+  /** Monotonic: the last answer, or the first command after a time without pending commands. */
   #lastAnswerMs = 0
-  /** Commands without an answer, rejected ones included. */
+  /** Commands without an answer, including rejected ones. */
   #unanswered = 0
 
   constructor(options: RedisOptions) {
@@ -93,7 +98,7 @@ class RedisConnection implements Redis {
         (error: unknown) => {
           this.#waiting.delete(reject)
           reject(error)
-          // Also when Redis refuses, for lack of memory or of a script: a new connection is prepared again.
+          // Also if Redis refuses a command, for lack of memory or of a script: a new connection is prepared again.
           this.#lose(client, error)
         },
       )
@@ -157,14 +162,14 @@ class RedisConnection implements Redis {
   readonly #checkSilence = (): void => {
     this.#silenceTimer = null
     if (this.#unanswered === 0 || this.#closed) return
-    // Answers may be unread in the socket because this thread was late: they get one turn to be read.
+    // Answers may be unread in the socket because this thread was busy. They get one turn to be read.
     setImmediate(() => {
       if (this.#unanswered === 0 || this.#closed) return
       const { clock } = this.#options
       const silenceMs = this.#silenceMs
       const silentMs = clock.monotonicMs() - this.#lastAnswerMs
       if (silentMs >= this.#giveUpMs) return this.#lose(this.#client, new Error('no answer'))
-      // The connection may be intact: it is used again after the next answer.
+      // The connection may be intact. It is used again after the next answer.
       if (silentMs >= silenceMs) this.#fail(new Error('no answer in time'))
       this.#silenceTimer ??= clock.after(
         Math.max(1, silentMs >= silenceMs ? silenceMs : silenceMs - silentMs),
@@ -205,7 +210,7 @@ class RedisConnection implements Redis {
     try {
       client?.destroy()
     } catch {
-      // It was closed already.
+      // The connection was already closed.
     }
   }
 }

@@ -13,22 +13,22 @@ import type {
   PageEnd,
 } from './batches.ts'
 
-/** A job before its service knows it. */
+/** A job that its service does not know yet. */
 export interface NewServiceJob {
   readonly batchId: string
   /** Slug. */
   readonly provider: string
-  /** Own credential that submits it; null: the shared key. */
+  /** The caller's own credential that submits it; null: the shared key. */
   readonly credentialId: string | null
-  /** The provider's name of the model. */
+  /** The provider's name for the model. */
   readonly upstreamModel: string
   /** The format of its requests. */
   readonly format: string
-  /** Path of its requests below the provider's base URL. */
+  /** Path of its requests, relative to the provider's base URL. */
   readonly path: string
-  /** Names it at the service, and begins the ids of its lines there. */
+  /** Names the job at the service, and is the prefix of its line ids there. */
   readonly mark: string
-  /** Reserved of the limits of its caller, in units of 1e-12 USD, as a decimal integer. */
+  /** The amount reserved from the limits of its caller, in units of 1e-12 USD, as a decimal integer. */
   readonly reserved: string
   /** ISO 8601 UTC. */
   readonly createdAt: string
@@ -37,9 +37,9 @@ export interface NewServiceJob {
 export interface ServiceJob extends NewServiceJob {
   /** From 0 in each batch. */
   readonly number: number
-  /** The service's name of it; null: nobody knows whether the service has it. */
+  /** The service's name for it; null: it is unknown if the service has it. */
   readonly name: string | null
-  /** Lines that it was made of. */
+  /** Number of lines in the job. */
   readonly lines: number
 }
 
@@ -48,7 +48,7 @@ interface OpenServiceJob extends ServiceJob {
   readonly status: BatchStatus | null
 }
 
-/** A new job, claimed by its maker, with the lines that were still the maker's. */
+/** A new job, claimed by its creator, with the lines that the creator still had. */
 export interface OpenedServiceJob {
   readonly job: ServiceJob
   readonly claim: Claim
@@ -58,13 +58,13 @@ export interface OpenedServiceJob {
 /** A job as a key. */
 export type JobPlace = Pick<ServiceJob, 'batchId' | 'number'>
 
-/** The lines of a job to read: these, or those behind `after` (-1: from the beginning). */
+/** Selects lines of a job: these numbers, or those after `after` (-1: from the beginning). */
 type JobLinesChoice = { readonly numbers: readonly number[] } | ({ readonly after: number } & PageEnd)
 
 export interface ServiceJobStore {
   /**
-   * Makes a job of lines that the owner has claimed; they have no lease any more. Null: none of them is the owner's, or
-   * the batch is not `in_progress`; then nothing has changed.
+   * Creates a job from lines that the owner has claimed; they no longer have a lease. Returns null and changes nothing
+   * if none of them is the owner's, or the batch is not `in_progress`.
    */
   open(
     owner: string,
@@ -72,27 +72,27 @@ export interface ServiceJobStore {
     lines: readonly HeldLine[],
     leaseUntilMs: number,
   ): Promise<OpenedServiceJob | null>
-  /** Jobs of all batches that are not closed. */
+  /** Open jobs of all batches. */
   openJobs(): Promise<readonly OpenServiceJob[]>
-  /** All jobs of a batch, closed ones too, in their order. */
+  /** All jobs of a batch, including closed ones, in order. */
   ofBatch(batchId: string): Promise<readonly ServiceJob[]>
-  /** Claims a job, or extends the claim that the owner has; null: another one has it, or it is closed. */
+  /** Claims a job, or extends the owner's claim. Null: another owner has it, or it is closed. */
   claim(place: JobPlace, owner: string, nowMs: number, leaseUntilMs: number): Promise<Claim | null>
   /** Ends the claim, so that another runner may claim at once. */
   release(place: JobPlace, claim: Claim): Promise<void>
-  /** Notes the service's name. False: another claim has overtaken this one. */
+  /** Stores the service's name for the job. Returns false if another claim is newer. */
   name(place: JobPlace, claim: Claim, name: string): Promise<boolean>
-  /** Lines of the job that have no result, in order; their fences are those for `finish` and `giveBack`. */
+  /** Lines of the job without a result, in order. Their fences are those for `finish` and `giveBack`. */
   lines(place: JobPlace, choice: JobLinesChoice): Promise<readonly ClaimedLine[]>
-  /** Ends the job; lines that it still has go back to the queue. False: another claim has overtaken this one. */
+  /** Closes the job. Lines without a result go back to the queue. Returns false if another claim is newer. */
   close(place: JobPlace, claim: Claim): Promise<boolean>
 }
 
-/** The owner of the lines of a job, for `finish` and `giveBack`. */
+/** The owner that lines of a job have, for `finish` and `giveBack`. */
 export function jobOwner({ number }: Pick<ServiceJob, 'number'>): string {
   return `job-${number}`
 }
 
-/** Everything about batches in the store. */
+/** All operations on batches in the store. */
 export type BatchStore = BatchAcceptance &
   BatchReading & { readonly work: BatchWork; readonly jobs: ServiceJobStore }

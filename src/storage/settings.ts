@@ -1,4 +1,4 @@
-/** Settings of the store, of Redis, and of what is kept for how long. Pure. */
+/** Settings of the store, of Redis, and of retention times. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import {
   Address,

@@ -29,9 +29,15 @@ const BUSY_LIMIT_MS = 10_000
 const BUSY_INTERVAL_MS = 5
 /** Busy timeout while opening: at the start of the process, blocking is harmless. */
 const OPEN_BUSY_TIMEOUT_MS = 5000
-/** By it a start sees that there is nothing to migrate; `number`: how many there are. A test holds it to the table. */
+/**
+ * The newest migration and the number of migrations, with which a start recognizes that there is nothing to migrate. A
+ * test compares both with the table.
+ */
 export const NEWEST_MIGRATION = { name: '0001-schema', number: 1 } as const
-/** Cached statements: more than the code has queries. Generated parameter lists may exceed it, at a cost in time. */
+/**
+ * Maximum of cached statements, more than the code has queries. Generated parameter lists may exceed it, which costs
+ * time.
+ */
 const MAX_STATEMENTS = 256
 
 /**
@@ -44,8 +50,8 @@ export function openSqlite(path: string): Engine {
     enableForeignKeyConstraints: true,
   })
   try {
-    // FULL: an answer that promises durability must survive a power cut. WAL: readers never wait for a writer.
-    // secure_delete overwrites deleted key material with zeros.
+    // FULL: a promise of durability must survive a power cut. WAL: readers never wait for a writer. secure_delete
+    // overwrites deleted key material with zeros.
     database.exec(
       'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA busy_timeout = 0',
     )
@@ -57,7 +63,7 @@ export function openSqlite(path: string): Engine {
   return {
     name: 'sqlite',
     dialect: sqliteDialect(database),
-    // Each transaction begins as the only writer.
+    // Nothing to do: every transaction begins as the only writer.
     serialize: async () => undefined,
     relax: async (db, work) =>
       await db.connection().execute(async connection => {
@@ -83,8 +89,8 @@ export function openSqlite(path: string): Engine {
     async purge(db) {
       if (path === ':memory:') return
       try {
-        // The write-ahead log still has the old pages. Concurrent readers or writers make this do less; then a later
-        // run, or closing the last handle, empties it.
+        // The write-ahead log still contains the old pages. Concurrent readers or writers limit this; then a later run,
+        // or closing the last handle, empties it.
         await sql`pragma wal_checkpoint(truncate)`.execute(db)
       } catch {
         // The deletion itself is done. If the disk fails, the next statement reports it.
@@ -102,11 +108,11 @@ export function openSqlite(path: string): Engine {
 /** True if another connection has locked the database. */
 export function isBusy(error: unknown): boolean {
   const code = errorCode(error)
-  // Extended codes keep the kind in the low byte.
+  // The low byte of an extended code is its kind.
   return typeof code === 'number' && (code & 0xff) === SQLITE_BUSY
 }
 
-/** Kinds of errors after which the file cannot be used now, by their code. */
+/** Messages for errors after which the file cannot be used, by code. */
 const UNUSABLE: Readonly<Record<number, string>> = {
   [SQLITE_BUSY]: 'SQLITE_BUSY',
   8: 'SQLITE_READONLY',
@@ -117,12 +123,12 @@ const UNUSABLE: Readonly<Record<number, string>> = {
   26: 'SQLITE_NOTADB',
 }
 
-/** A StoreError for a disk that is full or fails; other errors as they are. */
+/** Converts errors of a full or failing disk to a StoreError; returns others unchanged. */
 function storeErrorFor(error: unknown): unknown {
   const code = errorCode(error)
   const name = typeof code === 'number' ? UNUSABLE[code & 0xff] : undefined
   if (name === undefined) return error
-  // The text is one of a fixed list of the library.
+  // The text is one of a fixed list in the library.
   const reason: unknown = Reflect.get(error as Error, 'errstr')
   return new StoreError(`storage: the database cannot be used (${String(reason)})`, name, { cause: error })
 }
@@ -131,7 +137,7 @@ function errorCode(error: unknown): unknown {
   return isError(error) ? Reflect.get(error, 'errcode') : undefined
 }
 
-/** True if exactly the migrations of this version ran; false also where that cannot be told now. */
+/** True if exactly the migrations of this version have run. False also if that is unknown. */
 function isNewest(database: DatabaseSync): boolean {
   try {
     const found = database.prepare('select count(*) as count, max(name) as name from kysely_migration').get()
@@ -142,7 +148,7 @@ function isNewest(database: DatabaseSync): boolean {
   }
 }
 
-/** With `upToDate`, the driver runs no migrations: for the migrations themselves. */
+/** With `upToDate` the driver runs no migrations; the migrations themselves use this. */
 function sqliteDialect(database: DatabaseSync, upToDate = false): Dialect {
   return {
     createAdapter: () => new TransactionalAdapter(),
@@ -174,7 +180,7 @@ class SqliteHandleDriver implements Driver {
   async init(): Promise<void> {
     // The database is open already, so that a bad path fails in `openSqlite`.
     if (this.#upToDate || isNewest(this.#database)) return
-    // Most starts find the schema as they need it, and do without the migrations.
+    // Usually the schema is up to date, and the code of the migrations need not be loaded.
     const { migrate } = await import('./migrations/migrate.ts')
     await migrate(sqliteDialect(this.#database, true), async () => undefined)
   }
@@ -184,7 +190,7 @@ class SqliteHandleDriver implements Driver {
   }
 
   async beginTransaction(connection: DatabaseConnection): Promise<void> {
-    // An old transaction that was never rolled back would lock out all handles.
+    // An old transaction that was never rolled back would lock all other handles.
     this.#rollback()
     // A transaction that begins as a reader cannot wait to become a writer: it fails at once.
     await connection.executeQuery(CompiledQuery.raw('begin immediate'))
@@ -199,15 +205,15 @@ class SqliteHandleDriver implements Driver {
   }
 
   async releaseConnection(): Promise<void> {
-    // There is one, and it stays open.
+    // The one connection stays open.
   }
 
   async destroy(): Promise<void> {
-    // The engine closes the handle, which two drivers share.
+    // Two drivers share the handle, and the engine closes it.
   }
 
   #rollback(): void {
-    // A full disk may have rolled back already; a second rollback would hide the first error.
+    // A full disk may already have caused a rollback. A second one would hide the first error.
     if (this.#database.isTransaction) this.#database.exec('rollback')
   }
 }
@@ -241,7 +247,7 @@ class SqliteHandle implements DatabaseConnection {
   }
 
   async *streamQuery<R>(query: CompiledQuery): AsyncIterableIterator<QueryResult<R>> {
-    // Not from the cache: another run of the same statement would reset this one.
+    // Not from the cache: running the same statement again would reset this one.
     const statement = this.#database.prepare(query.sql)
     for (const row of statement.iterate(...parametersOf(query))) yield { rows: [row as R] }
   }
@@ -263,7 +269,7 @@ class SqliteHandle implements DatabaseConnection {
   }
 }
 
-/** The columns of tables.ts only hold values that SQLite accepts. */
+/** The columns of tables.ts contain only values that SQLite accepts. */
 function parametersOf(query: CompiledQuery): SQLInputValue[] {
   return [...query.parameters] as SQLInputValue[]
 }

@@ -30,7 +30,7 @@ export function startStoreCounts<Name extends string>({
     try {
       counts = await count()
     } catch {
-      // No figure is better than an outdated one. The store watch logs the outage.
+      // No value is better than an outdated one. The store watch logs the outage.
       counts = null
     }
     if (!closed) timer = clock.after(intervalMs, readAgain)

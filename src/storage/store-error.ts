@@ -1,7 +1,7 @@
 /** Storage errors, classified by what the caller should do: wait, inform an operator, or drop the record. Leaf. */
 import { isError } from '../base/errors.ts'
 
-/** A storage is unusable. The message is for the operator and contains nothing of a URL with credentials. */
+/** A storage that cannot be used. The message is for the operator and contains no part of a URL with credentials. */
 export class StoreError extends Error {
   override readonly name = 'StoreError'
   /** The code of the system or the database, or `schema` for an unsuitable schema; null without a code. */
@@ -30,12 +30,15 @@ export function isDiskFault(error: unknown): error is StoreError {
   )
 }
 
-/** Kinds of SQLite's errors about values: a violated constraint, and a wrong type. */
+/** SQLite error kinds caused by values: a violated constraint, and a wrong type. */
 const UNFIT_KINDS: readonly number[] = [19, 20]
-/** A column that a newer version has and this one does not fill, in SQLite and PostgreSQL: not the record's fault. */
+/**
+ * Codes for a column that a newer version added and this version does not fill, in SQLite and PostgreSQL. The record is
+ * not at fault.
+ */
 const MISSING: readonly unknown[] = [1299, '23502']
 
-/** True if the values of a statement are at fault, so that it fails however often it is tried. */
+/** True if the values of a statement are the cause, so that it fails at every try. */
 export function isUnfit(error: unknown): boolean {
   if (error instanceof TypeError || error instanceof RangeError) return true
   const kind: unknown = isError(error) ? Reflect.get(error, 'errcode') : undefined

@@ -34,20 +34,20 @@ export interface PageRequest {
 
 /** One secret of a key. */
 export interface KeySecret {
-  /** SHA-256. */
+  /** SHA-256 of the secret. */
   readonly hash: string
   /** Masked form for display. */
   readonly label: string
   readonly createdAt: string
-  /** Null: it ends with the key. */
+  /** Null: it expires with the key. */
   readonly expiresAt: string | null
 }
 
 /** API keys of all organizations, for authentication and start-up. */
 export interface KeyStore {
-  /** The key that has, or had, a secret of this hash; label and expiry of the secret are in the record. */
+  /** The key that has, or had, a secret with this hash. The record contains label and expiry of that secret. */
   find(hash: string): Promise<KeyRecord | null>
-  /** Adds the key. Returns false if a key or secret of its hash exists already, which stays unchanged. */
+  /** Adds the key. Returns false and changes nothing if a key or secret with its hash exists. */
   add(record: KeyRecord): Promise<boolean>
   /** Newest first. */
   list(organizationId: string): Promise<readonly KeyRecord[]>
@@ -69,7 +69,7 @@ export interface KeyAdministration {
     page: PageRequest,
   ): Promise<Page<KeyRecord>>
   findIn(organizationId: string, hash: string): Promise<KeyRecord | null>
-  /** Returns the changed record; null if there is none. */
+  /** Returns the changed record; null if it does not exist. */
   change(
     organizationId: string,
     hash: string,
@@ -77,9 +77,9 @@ export interface KeyAdministration {
     updatedAt: string,
   ): Promise<KeyRecord | null>
   /**
-   * Gives the key one more secret; those that it has end at `endsAt`, or earlier if they did so before. Those that have
-   * ended are removed. Null if there is no such key.
-   * @throws ConflictError `secrets` if more than `most` would live
+   * Adds a secret to the key. The existing secrets expire at `endsAt`, or earlier if they already did; expired ones are
+   * removed. Returns null if the key does not exist.
+   * @throws ConflictError `secrets` if the key would have more than `most` valid secrets
    */
   rotate(
     organizationId: string,
@@ -88,11 +88,11 @@ export interface KeyAdministration {
     endsAt: string,
     most: number,
   ): Promise<KeyRecord | null>
-  /** Its secrets that live at a time, the newest first; empty if there is no such key. */
+  /** Secrets of the key that are valid at a time, newest first; empty if the key does not exist. */
   secrets(organizationId: string, hash: string, now: string): Promise<readonly KeySecret[]>
-  /** Returns true if there was one. Its usage stays in the ledger, and its hashes are kept for `wasRemoved`. */
+  /** Returns true if the key existed. Its usage stays in the ledger, and its hashes are kept for `wasRemoved`. */
   remove(organizationId: string, hash: string): Promise<boolean>
-  /** The hashes that are keys of the organization, and of the workspace if given. */
+  /** The hashes among these that are keys of the organization, and of the workspace if it is set. */
   known(organizationId: string, hashes: readonly string[], workspaceId?: string): Promise<ReadonlySet<string>>
 }
 
@@ -110,7 +110,7 @@ export interface WorkspaceStore {
     updatedAt: string,
   ): Promise<WorkspaceRecord | null>
   /**
-   * Removes the workspace; null if there is none. One transaction also disables its inference keys, wipes its
+   * Removes the workspace; null if it does not exist. One transaction also disables its inference keys, wipes its
    * credentials and memory, and removes its guardrails and files. Returns the hashes and credential ids, for cache
    * invalidation. Management keys belong to the organization and stay valid.
    */
@@ -122,15 +122,15 @@ export interface WorkspaceStore {
 }
 
 export interface EndUserStore {
-  /** Oldest first. `user` filters exactly. */
+  /** Oldest first. `user` is an exact match. */
   page(
     filter: { readonly organizationId: string; readonly user?: string; readonly includeInactive: boolean },
     page: PageRequest,
   ): Promise<Page<EndUserRecord>>
   find(organizationId: string, user: string): Promise<EndUserRecord | null>
-  /** Returns false if the user is already registered, active or not. */
+  /** Returns false if the user is already registered, active or inactive. */
   add(record: EndUserRecord): Promise<boolean>
-  /** Null: there is no such user. */
+  /** Null: the user does not exist. */
   change(
     organizationId: string,
     user: string,
@@ -147,36 +147,36 @@ export interface CredentialRecord extends Credential {
 
 /** Envelope encryption: a data key for each secret, wrapped by a master key. Binary parts are base64. */
 export interface SealedSecret {
-  /** Version of the form; 1. */
+  /** Version of this format; 1. */
   readonly v: number
   /** Id of the master key that wrapped the data key. */
   readonly keyId: string
-  /** The wrapped data key: nonce, ciphertext and tag in one. */
+  /** The wrapped data key: nonce, ciphertext and tag, concatenated. */
   readonly wrapped: string
-  /** The key material: nonce, ciphertext and tag in one. */
+  /** The key material: nonce, ciphertext and tag, concatenated. */
   readonly box: string
 }
 
-/** Changes to a credential; absent fields stay. `sealed`, `keyRevision` and `label` change together. */
+/** Changes to a credential; absent fields keep their value. `sealed`, `keyRevision` and `label` change together. */
 export type CredentialChange = Partial<
   Omit<CredentialRecord, 'id' | 'organizationId' | 'workspaceId' | 'provider' | 'createdAt' | 'updatedAt'>
 >
 
 export interface CredentialStore {
-  /** By provider and sort order. */
+  /** Ordered by provider and sort order. */
   page(
     filter: { readonly organizationId: string; readonly workspaceId: string; readonly provider?: string },
     page: PageRequest,
   ): Promise<Page<CredentialRecord>>
   find(organizationId: string, id: string): Promise<CredentialRecord | null>
   /**
-   * Adds the credential with the next sort order of its workspace and provider. Ignores the given order.
-   * @throws ConflictError `workspace_id` if the workspace has `most` of them
+   * Adds the credential with the next sort order of its workspace and provider; its own order is ignored.
+   * @throws ConflictError `workspace_id` if the workspace already has `most` credentials
    */
   add(record: CredentialRecord, most?: number): Promise<CredentialRecord>
   /**
-   * Returns the changed record; null if there is none, or if it differs from `seen`, against which the caller has
-   * validated the change.
+   * Returns the changed record. Null if it does not exist, or differs from `seen`, which the caller has validated the
+   * change against.
    */
   change(
     organizationId: string,
@@ -188,19 +188,19 @@ export interface CredentialStore {
       'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'
     >,
   ): Promise<CredentialRecord | null>
-  /** Returns true if there was one. Its key material is overwritten before the row is deleted. */
+  /** Returns true if it existed. Its key material is overwritten before the row is deleted. */
   remove(organizationId: string, id: string): Promise<boolean>
-  /** All credentials of a workspace, disabled ones too, by provider and sort order: for routing. */
+  /** All credentials of a workspace, including disabled ones, by provider and sort order: for routing. */
   ofWorkspace(organizationId: string, workspaceId: string): Promise<readonly CredentialRecord[]>
-  /** Number of credentials by the master key that wraps them, removed keys included. */
+  /** Number of credentials for each master key that wraps them, including removed master keys. */
   countByKeyId(): Promise<ReadonlyMap<string, number>>
-  /** Up to `limit` credentials that another master key wraps. */
+  /** Up to `limit` credentials that are wrapped by another master key. */
   notWrappedBy(keyId: string, limit: number): Promise<readonly CredentialRecord[]>
-  /** Replaces the sealed form if it still is `before`. Returns true if it did. */
+  /** Replaces the sealed form if it is still `before`. Returns true if it did. */
   reseal(id: string, before: SealedSecret, after: SealedSecret): Promise<boolean>
 }
 
-/** An entry in the credits of an account: bought, granted or taken back. */
+/** A change to the credits of an account: bought, granted or withdrawn. */
 export interface CreditEntry {
   /** Unique within the organization. */
   readonly id: string
@@ -211,16 +211,16 @@ export interface CreditEntry {
 }
 
 export interface CreditStore {
-  /** Adds the entry. Returns false if its id exists already; that entry stays unchanged. */
+  /** Adds the entry. Returns false and changes nothing if its id exists. */
   add(entry: CreditEntry): Promise<boolean>
   find(organizationId: string, id: string): Promise<CreditEntry | null>
-  /** The sum of all entries; 0 without entries. */
+  /** The sum of all entries; 0 if there are none. */
   total(organizationId: string): Promise<MicroUsd>
 }
 
 /** Guardrails of one organization; guardrails of other organizations count as unknown. */
 export interface GuardrailAdministration {
-  /** Oldest first, default ones too. */
+  /** Oldest first, including default guardrails. */
   page(
     filter: { readonly organizationId: string; readonly workspaceId?: string },
     page: PageRequest,
@@ -237,7 +237,7 @@ export interface GuardrailAdministration {
     change: GuardrailChange,
     updatedAt: string,
   ): Promise<GuardrailRecord | null>
-  /** Removes the guardrail and its assignments. False if there is none, or it is the default of a workspace. */
+  /** Removes the guardrail and its assignments. False if it does not exist, or is the default of a workspace. */
   remove(organizationId: string, id: string): Promise<boolean>
   /**
    * The guardrails for a request, from the broadest scope to the narrowest: the default of the workspace, then those
@@ -264,8 +264,8 @@ export interface GuardrailAssignments {
   ): Promise<Page<GuardrailAssignment>>
   /**
    * Assigns the guardrail and replaces earlier assignments. Returns the number of assignees that have it now; keys
-   * outside of the organization or of the guardrail's workspace are skipped. Null if there is no such guardrail, or it
-   * is a default one.
+   * outside the organization or the guardrail's workspace are skipped. Null if the guardrail does not exist or is a
+   * default one.
    */
   assign(
     to: AssignmentPlace,
@@ -273,8 +273,8 @@ export interface GuardrailAssignments {
     by: Pick<GuardrailAssignment, 'assignedBy' | 'createdAt'>,
   ): Promise<number | null>
   /**
-   * Owners of the budget that the guardrail gives, oldest first: its assignees; of a default one each member with keys
-   * in its workspace, and each key there without a member.
+   * Owners of budgets of this guardrail, oldest first: its assignees. For a default guardrail: each member with keys in
+   * its workspace, and each key there without a member.
    */
   budgetOwners(
     guardrail: Pick<GuardrailRecord, 'organizationId' | 'id' | 'workspaceId' | 'isWorkspaceDefault'>,
@@ -291,7 +291,7 @@ export interface AssignmentPlace {
   readonly kind: AssigneeKind
 }
 
-/** A unique value exists already, or a record was changed since it was read. */
+/** A unique value exists already, or a record was changed after it was read. */
 export class ConflictError extends Error {
   override readonly name = 'ConflictError'
   readonly field: string
@@ -305,11 +305,11 @@ export class ConflictError extends Error {
 export interface AuditStore {
   /** Newest first. */
   page(organizationId: string, page: PageRequest): Promise<Page<AuditRecord>>
-  /** Removes up to `limit` records from before a time (ISO 8601 UTC). Returns their number. */
+  /** Removes up to `limit` records older than `before` (ISO 8601 UTC). Returns their number. */
   prune(before: string, limit: number): Promise<number>
 }
 
-/** All groups of verbs. */
+/** All groups of operations. */
 export interface StoreVerbs {
   readonly alerts: AlertStore
   readonly explanations: ExplanationStore
@@ -330,15 +330,15 @@ export interface StoreVerbs {
 
 export interface Store extends StoreVerbs {
   /**
-   * Makes changes and keeps their audit record, all or nothing: `change` gets verbs that work in one transaction, and
-   * awaits nothing but them. Null of `entryOf`: nothing was changed, so there is no record.
+   * Makes changes and stores their audit record in one transaction. `change` gets operations that work in this
+   * transaction, and must await nothing else. If `entryOf` returns null, nothing was changed and no record is stored.
    */
   audited<T>(change: (verbs: StoreVerbs) => Promise<T>, entryOf: (result: T) => AuditEntry | null): Promise<T>
-  /** Rejects with StoreError while the database does not answer, or takes no changes because it is read-only. */
+  /** Rejects with StoreError if the database does not answer, or is read-only. */
   probe(): Promise<void>
   close(): Promise<void>
 }
 
-/** The organization of the embedded mode, which has exactly one. */
+/** The only organization of the embedded mode. */
 export const DEFAULT_ORGANIZATION_ID = 'org_default'
 export const DEFAULT_WORKSPACE_ID = 'ws_default'

@@ -23,14 +23,14 @@ export type ApiKeysTable = RowOf<(typeof KEY)['fields']>
 /** All secrets of keys that were rotated. */
 interface KeySecretsTable {
   hash: string
-  /** The first secret's hash. */
+  /** Hash of the key's first secret. */
   keyHash: string
   label: string
   createdAt: string
   expiresAt: string | null
 }
 
-/** Keys that were deleted, and secrets of others that have ended. */
+/** Deleted keys, and expired secrets of other keys. */
 interface RemovedKeysTable {
   hash: string
 }
@@ -68,19 +68,19 @@ interface GuardrailAssignmentsTable {
   createdAt: string
 }
 
-/** Fields that queries filter or sum have a column; the rest of a record is JSON in `details`. */
+/** Fields that queries filter or sum have a column. The rest of a record is JSON in `details`. */
 export interface UsageTable {
   id: string
   createdAt: string
   organizationId: string
   workspaceId: string | null
   keyHash: string
-  /** The member of the key when the record was stored: records outlive their keys. */
+  /** The member who owned the key when the record was stored: records outlive their keys. */
   memberId: string | null
   model: string | null
   provider: string | null
   endUser: string | null
-  /** Null also in records of older versions. */
+  /** Also null in records of older versions. */
   sessionId: string | null
   agent: string | null
   outcome: UsageOutcome
@@ -96,7 +96,7 @@ export interface UsageTable {
   details: string
 }
 
-/** The sums of one owner and day; see kysely-store/usage-totals.ts for the kinds. Missing text is ''. */
+/** The sums of one owner and day; kysely-store/usage-totals.ts defines the kinds. Missing text is ''. */
 export interface UsageTotalsTable {
   organizationId: string
   kind: TotalKind
@@ -118,7 +118,7 @@ export interface UsageTotalsTable {
   byokLow: BigInteger
 }
 
-/** Kind of the owner whose sums a row has; with `-models` apart by workspace, model and provider. */
+/** Kind of the owner of a row. With `-models`, sums are separate by workspace, model and provider. */
 export type TotalKind =
   | 'key'
   | 'key-models'
@@ -127,7 +127,7 @@ export type TotalKind =
   | 'organization-models'
   | 'user-models'
 
-/** At most one row: records behind this id are missing in the totals. */
+/** At most one row. Records after this id are missing in the totals. */
 interface UsageFillTable {
   afterId: string
 }
@@ -144,10 +144,10 @@ export interface AuditRecordsTable {
   address: string | null
 }
 
-/** Invisible batches are `opening` while their body arrives, and `removed` until the last of their lines is. */
+/** Invisible batches are `opening` while their body arrives, and `removed` until their last line is deleted. */
 export type StoredBatchStatus = BatchStatus | 'opening' | 'removed'
 
-/** Fields that an opening batch does not know yet are '', 0 or null. */
+/** Fields that are unknown while a batch is opening are '', 0 or null. */
 export interface BatchesTable {
   id: string
   organizationId: string
@@ -158,14 +158,14 @@ export interface BatchesTable {
   bodyHash: string
   endpoint: BatchEndpoint
   model: string
-  /** JSON, as `usage` and `service`. */
+  /** JSON, like `usage` and `service`. */
   preferences: string | null
   dataRegion: DataRegion | null
   withMetadata: Flag
   /** JSON. */
   inputFile: string | null
   status: StoredBatchStatus
-  /** Lines that are stored; they have the numbers from 0. */
+  /** Number of stored lines, which are numbered from 0. */
   total: number
   completed: number
   failed: number
@@ -180,29 +180,29 @@ export interface BatchesTable {
   startedAt: string | null
   cancellingAt: string | null
   finalizedAt: string | null
-  /** Lines up to this number are checked; -1: none is. */
+  /** Lines up to this number are checked; -1: none. */
   checkedThrough: number
   owner: string | null
   fence: number
-  /** Unix milliseconds: of the claim, or of the acceptance while it is opening. */
+  /** Unix milliseconds: the lease of the claim, or of the acceptance while the batch is opening. */
   leaseUntilMs: BigInteger
-  /** 1: terminal, with bodies of lines that have no result. */
+  /** 1: terminal, but bodies of lines without a result still exist. */
   hasBodies: Flag
-  /** Requests for which it has taken room in its workspace. */
+  /** Number of requests for which it has reserved room in its workspace. */
   roomRequests: number
   /** Bytes of its bodies and results. */
   roomBytes: BigInteger
 }
 
-/** Small rows that change often; their long texts have tables of their own, where rows never change. */
+/** Small rows that change often. Their long texts are in tables of their own, whose rows never change. */
 interface BatchLinesTable {
   batchId: string
   number: number
   customId: string
   bodyBytes: number
-  /** Unix milliseconds since which it may be claimed, 0 for a new line; null: it has its result. */
+  /** Unix milliseconds from which the line may be claimed, 0 for a new line; null: it has a result. */
   readyMs: BigInteger | null
-  /** Null: nobody has it. */
+  /** Null: the line is not claimed. */
   owner: string | null
   fence: number
   tries: number
@@ -254,7 +254,7 @@ interface CatalogueSourcesTable {
   updatedAt: string
 }
 
-/** Of removed files the bytes may still be there. */
+/** The bytes of removed files may still exist. */
 export interface FilesTable {
   id: string
   organizationId: string
@@ -269,7 +269,9 @@ export interface FilesTable {
   createdAt: string
 }
 
-/** Beside it the words: a column `words` in PostgreSQL, the table `file_words` in SQLite. */
+/**
+ * The words for search are stored separately: in a column `words` in PostgreSQL, in the table `file_words` in SQLite.
+ */
 interface FilePassagesTable {
   id: Generated<BigInteger>
   fileId: string
@@ -306,11 +308,11 @@ interface AlertDeliveriesTable {
   body: string
   createdAt: string
   tries: number
-  /** Unix milliseconds; null: delivered. */
+  /** Unix milliseconds; null: already delivered. */
   dueMs: BigInteger | null
 }
 
-/** 1: nothing was remarkable. */
+/** 1: nothing was unusual. */
 type ExplanationsTable = Omit<NewExplanation, 'isPlain'> & { readonly isPlain: number }
 
 export interface Tables {

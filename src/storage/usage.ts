@@ -11,7 +11,7 @@ export type UsageOutcome = 'completed' | 'incomplete' | 'failed' | 'aborted'
  */
 export const SERVICE_ORGANIZATION_ID = 'service'
 
-/** One try at a provider, in order. */
+/** One try at a provider. */
 export interface UsageAttempt {
   /** Slug. */
   readonly provider: string
@@ -19,22 +19,24 @@ export interface UsageAttempt {
   readonly model: string
   /** HTTP status of the provider; null without a reply. */
   readonly status: number | null
-  /** Our failure code; null if the provider answered. */
+  /** Failure code of the gateway; null if the provider answered. */
   readonly error: string | null
   readonly isByok: boolean
 }
 
-/** Fields of a client's trace that are kept. */
+/** Fields of a client's `trace` that are stored. */
 export type TraceFields = Readonly<Record<string, string | number | boolean>>
 
-/** How a client names itself, in headers. */
+/** The name that a client gives itself in headers. */
 export interface AppFields {
   readonly referer?: string
   readonly title?: string
   readonly userAgent?: string
 }
 
-/** Exactly one record for each admitted request. External text is cut and free of NUL; counts are safe integers. */
+/**
+ * Exactly one record for each admitted request. External text is shortened and free of NUL; counts are safe integers.
+ */
 export interface UsageRecord {
   /** Generation id. */
   readonly id: string
@@ -44,28 +46,28 @@ export interface UsageRecord {
   readonly workspaceId: string | null
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
-  /** The member whose key it was; absent for a key without a member. */
+  /** The owner of the key; absent for a key without a member. */
   readonly memberId?: string
-  /** Generation id of the exchange for which the gateway made this request; absent for a client's request. */
+  /** Generation id of the exchange for which the gateway made this request; absent for a client's own request. */
   readonly parent?: string
-  /** The kind of request; absent for one for text. */
+  /** The kind of request; absent for a text request. */
   readonly apiType?: 'embeddings'
   /** The router that the request named, such as `gateway/auto`; absent: it named a model. */
   readonly router?: string
   /** The field `trace` of the request, bounded; absent: it had none. */
   readonly trace?: TraceFields
-  /** Absent: the client did not say. */
+  /** Absent: the client sent none. */
   readonly app?: AppFields
-  /** The prompt was read from a cache in the call before, and less of it in this one; absent: not that is known. */
+  /** Set if the previous call read more of the prompt from a cache than this one; absent: no such loss is known. */
   readonly cacheMiss?: CacheMiss
-  /** The agent that asked, and the one that it worked for; absent: the client did not say. */
+  /** The agent that sent the request, and its parent agent; absent: the client did not name one. */
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined
-  /** The model that the request named, shortened; only where `model` is null, because no endpoint was called. */
+  /** The model that the request named, shortened. Only set if `model` is null, because no endpoint was called. */
   readonly requestedModel?: string
-  /** Catalogue id of the model that answered or failed last; null if routing failed. */
+  /** Catalogue id of the last called model, whether it answered or failed; null if routing failed. */
   readonly model: string | null
-  /** Slug of its provider. */
+  /** Slug of that model's provider. */
   readonly provider: string | null
   readonly providerName: string | null
   /** The provider's own id of the reply. */
@@ -74,7 +76,7 @@ export interface UsageRecord {
   readonly outcome: UsageOutcome
   /** True if the caller left before the end. */
   readonly cancelled: boolean
-  /** Our failure code; null after a successful reply. */
+  /** Failure code of the gateway; null after a successful reply. */
   readonly error: string | null
   readonly finishReason: string | null
   readonly nativeFinishReason: string | null
@@ -99,7 +101,7 @@ export interface UsageRecord {
   readonly attempts: readonly UsageAttempt[]
 }
 
-/** A span of time; ISO 8601 UTC, the end is not part of it. */
+/** A span of time, ISO 8601 UTC; its end is exclusive. */
 export interface SpanFilter {
   readonly organizationId: string
   readonly since: string
@@ -108,13 +110,13 @@ export interface SpanFilter {
 
 /** Sums over the records of a span. */
 export interface SpanTotals {
-  /** Those of callers: what the gateway asks for itself has only a cost. */
+  /** Requests of callers. The gateway's own requests count only in the cost. */
   readonly requests: number
-  /** Of these, those that failed by no fault of their callers. */
+  /** Failed requests that were not the caller's fault. */
   readonly failed: number
   /** In units of 1e-12 USD. */
   readonly cost: bigint
-  /** In milliseconds, without an order. */
+  /** Milliseconds, unordered. */
   readonly firstTokenMs: readonly number[]
 }
 
@@ -125,14 +127,14 @@ export interface UsageTotals {
   readonly outputTokens: bigint
   /** In units of 1e-12 USD. */
   readonly cost: bigint
-  /** The part of the cost that ran on own credentials. */
+  /** The part of the cost that was paid with the callers' own credentials. */
   readonly byokCost: bigint
 }
 
 /** Selects days of one organization. */
 export interface ActivityFilter {
   readonly organizationId: string
-  /** Beginnings of days, ISO 8601 UTC; inclusive and exclusive. */
+  /** First and last boundary, at the beginning of days, ISO 8601 UTC; inclusive and exclusive. */
   readonly since: string
   readonly until: string
   readonly workspaceId?: string
@@ -155,14 +157,14 @@ export interface ActivityRow {
   readonly reasoningTokens: bigint
   /** In units of 1e-12 USD. */
   readonly cost: bigint
-  /** The part of the cost that ran on own credentials. */
+  /** The part of the cost that was paid with the callers' own credentials. */
   readonly byokCost: bigint
 }
 
-/** How clients name those who asked. */
+/** Fields by which clients name a conversation or an agent. */
 export type ClientName = 'sessionId' | 'agent'
 
-/** Selects days of one organization, in sums by what its clients name. */
+/** Selects days of one organization, for sums by session or agent. */
 export interface ClientActivityFilter extends Omit<ActivityFilter, 'byWorkspace'> {
   readonly by: ClientName
 }
@@ -188,30 +190,30 @@ export const USAGE_DIMENSIONS = [
 ] as const
 export type UsageDimension = (typeof USAGE_DIMENSIONS)[number]
 
-/** Selects days of one organization, in sums by these dimensions alone. */
+/** Selects days of one organization, for sums by these dimensions. */
 export interface DimensionFilter extends Omit<ActivityFilter, 'byWorkspace'> {
   /**
-   * Each once. With a user, only requests that name one are in the sums. With a session or an agent, only records that
-   * name one, and are still kept.
+   * Each at most once. With a user, only requests that name one are counted. With a session or an agent, only stored
+   * records that name one.
    */
   readonly dimensions: readonly UsageDimension[]
   readonly model?: string
   readonly provider?: string
 }
 
-/** Usage of one combination of values. */
+/** Usage for one combination of values. */
 export interface DimensionRow extends Omit<ActivityRow, 'date' | 'model' | 'provider' | 'workspaceId'> {
-  /** By dimension, those of the filter; null: the records have none. */
+  /** By dimension of the filter; null: the records have no value. */
   readonly values: { readonly [Dimension in UsageDimension]?: string | null }
 }
 
-/** Selects the sums of one organization: of all of it, of one key, or of one member. */
+/** Selects sums of one organization: of the whole, of one key, or of one member. */
 export interface UsageFilter {
   readonly organizationId: string
   /** The beginning of a day, ISO 8601 UTC, inclusive; '': from the beginning. */
   readonly since: string
   readonly keyHash?: string
-  /** The member of the API keys when the records were stored. */
+  /** The member who owned the API keys when the records were stored. */
   readonly memberId?: string
   /** Only together with `memberId`. */
   readonly workspaceId?: string
@@ -221,14 +223,14 @@ export interface UsageFilter {
 export interface LatestFilter {
   readonly organizationId: string
   readonly keyHash?: string
-  /** The record before which to go on. */
+  /** The record before which the page begins. */
   readonly before?: Pick<UsageRecord, 'id' | 'createdAt'>
 }
 
-/** Selects records of one organization; every field given has to fit. */
+/** Selects records of one organization. Every field that is set must match. */
 export interface SearchFilter extends LatestFilter {
   readonly workspaceId?: string
-  /** As the record has it: of the model that answered or failed last. */
+  /** As stored in the record: the last called model. */
   readonly model?: string
   /** Slug. */
   readonly provider?: string
@@ -242,15 +244,15 @@ export interface SearchFilter extends LatestFilter {
   readonly until?: string
 }
 
-/** A part of the records that fit. */
+/** A page of matching records. */
 export interface SearchPage {
   /** Newest first. */
   readonly records: readonly UsageRecord[]
-  /** Looked at last: the search goes on before it; null: there are no more. */
+  /** The last record that was read: the next page continues before it. Null: there are no more. */
   readonly last: Pick<UsageRecord, 'id' | 'createdAt'> | null
 }
 
-/** One batch of records that were counted into the totals. */
+/** The result of counting one batch of records into the totals. */
 export interface FillProgress {
   readonly counted: number
   /** Time of the last record; null when there was none. */

@@ -23,7 +23,7 @@ const send =
   async (reader: UploadReader) => {
     let at = 0
     for (const chunk of chunks) {
-      await reader.take(Buffer.from(chunk), at)
+      await reader.write(Buffer.from(chunk), at)
       at += chunk.length
     }
   }
@@ -37,9 +37,9 @@ function contentOf({ file }: Upload): string {
 t.test('a body is a file without a name, for its owner alone', async t => {
   const { folder, uploads } = start(t)
   const upload = await uploads.receive(OWNER, async reader => {
-    await reader.take(Buffer.from('{"a"'), 0)
+    await reader.write(Buffer.from('{"a"'), 0)
     t.same(readdirSync(folder), [], 'while it arrives')
-    await reader.take(Buffer.from(':1}'), 4)
+    await reader.write(Buffer.from(':1}'), 4)
   })
   t.equal(contentOf(upload), '{"a":1}')
   t.equal(fstatSync(upload.file.descriptor).nlink, 0)
@@ -63,7 +63,7 @@ t.test('a body that breaks off leaves nothing, and its reason is told', async t 
   const reason = new GatewayError('client_closed', 'gone')
   await t.rejects(
     uploads.receive(OWNER, async reader => {
-      await reader.take(Buffer.from('half'), 0)
+      await reader.write(Buffer.from('half'), 0)
       throw reason
     }),
     reason,
@@ -163,15 +163,15 @@ t.test(
   async t => {
     const { uploads } = start(t, 40)
     const upload = await uploads.receive(OWNER, async reader => {
-      const first = reader.take(Buffer.from('0123'), 0)
-      const second = reader.take(Buffer.from('45'), 4)
-      reader.takeAtOnce(Buffer.from('67'), 6)
-      reader.takeAtOnce(Buffer.from('89'), 8)
+      const first = reader.write(Buffer.from('0123'), 0)
+      const second = reader.write(Buffer.from('45'), 4)
+      reader.writeNow(Buffer.from('67'), 6)
+      reader.writeNow(Buffer.from('89'), 8)
       await Promise.all([first, second])
     })
     t.equal(contentOf(upload), '0123456789')
     await upload.close()
-    const tooMuch = uploads.receive(OWNER, async reader => reader.takeAtOnce(Buffer.from('0123456789a'), 0))
+    const tooMuch = uploads.receive(OWNER, async reader => reader.writeNow(Buffer.from('0123456789a'), 0))
     await t.rejects(tooMuch, { code: 'rate_limit_exceeded' })
     t.equal(uploads.bytes, 0)
   },

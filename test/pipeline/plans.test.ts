@@ -99,7 +99,7 @@ async function setup() {
     freshMs: FRESH_MS,
   })
   const quota = createQuota({
-    counters: { take: () => ({ exceeded: null, rooms: [] }), give: () => undefined },
+    counters: { reserve: () => ({ exceeded: null, rooms: [] }), settle: () => undefined },
     clock,
     enforceCredits: false,
     tokensPerMinute: null,

@@ -219,11 +219,11 @@ function placing(gate: Promise<void>, length: number) {
   return {
     body,
     atOnce,
-    async take(chunk: Uint8Array, at: number) {
+    async write(chunk: Uint8Array, at: number) {
       await gate
       body.set(chunk, at)
     },
-    takeAtOnce(chunk: Uint8Array, at: number) {
+    writeNow(chunk: Uint8Array, at: number) {
       atOnce.push(at)
       body.set(chunk, at)
     },
@@ -279,8 +279,8 @@ t.test('a reader that cannot take a chunk at once ends the body with its reason'
   const stream = new BodyStream(socket, length, length, count)
   const gate = Promise.withResolvers<void>()
   const read = stream.read({
-    take: () => gate.promise,
-    takeAtOnce() {
+    write: () => gate.promise,
+    writeNow() {
       throw new Error('disk full')
     },
   })

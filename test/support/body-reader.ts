@@ -4,10 +4,10 @@ import type { BodyReader } from '../../src/api/operation.ts'
 /** Hands each chunk to a function, whichever way it comes. */
 export function bodyReader(onChunk: (chunk: Uint8Array) => unknown = () => undefined): BodyReader {
   return {
-    async take(chunk) {
+    async write(chunk) {
       await onChunk(chunk)
     },
-    takeAtOnce(chunk) {
+    writeNow(chunk) {
       onChunk(chunk)
     },
   }

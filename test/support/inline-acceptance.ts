@@ -120,7 +120,7 @@ export async function startInlineAcceptance(t: Test, options: InlineOptions = {}
       withMetadata: false,
       dataRegion: null,
       openFile: () => Promise.reject(new Error('no file is asked for')),
-      read: reader => reader.take(Buffer.from(body), 0),
+      read: reader => reader.write(Buffer.from(body), 0),
       announcedBytes: body.length,
       ...fields,
     })

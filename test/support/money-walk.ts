@@ -365,13 +365,13 @@ class Walker {
       if (rooms.length !== entries.length) throw new Error('there is a room for each entry')
     }
     return {
-      take: entries =>
-        whenReady(counters.take(entries), taking => {
+      reserve: entries =>
+        whenReady(counters.reserve(entries), taking => {
           note(entries, taking)
           return taking
         }),
-      give: (entries, used) => {
-        counters.give(entries, used)
+      settle: (entries, used) => {
+        counters.settle(entries, used)
         for (const [index, { id, amount }] of entries.entries()) {
           const account = this.#accounts.get(id)
           if (account === undefined) continue
@@ -677,11 +677,11 @@ class Walker {
     // The sum of a past period has what came after it.
     for (const { entry, used } of this.#current()) {
       const { origin } = entry
-      const spent = origin === null ? 0 : await spending.spent(origin)
+      const spent = origin === null ? 0 : await spending.sum(origin)
       if (spent !== used) throw new Error(`${entry.id}: ${used} settled, ${spent} in the ledger`)
       for (const { counters } of nodes) {
         for (let tries = 0; ; tries++) {
-          const taken = await this.#answer(counters.take([{ ...entry, amount: 0 }]))
+          const taken = await this.#answer(counters.reserve([{ ...entry, amount: 0 }]))
           const { total = -1, used: known = -1 } = taken.rooms[0] ?? {}
           if (total === known && (!isShared || known === spent)) break
           // What another node gave back may be on its way.

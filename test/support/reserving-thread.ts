@@ -14,4 +14,4 @@ parentPort?.on('message', (message: LinkMessage) => {
 })
 const entry = { id: 'requests/k/1', amount: 1, ceiling: 10, origin: null, endsMs: 60_000 }
 link.service('supervisor').tell('started', [])
-void link.service('counters').ask('take', [1, [entry]], null)
+void link.service('counters').ask('reserve', [1, [entry]], null)

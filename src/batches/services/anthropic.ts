@@ -11,14 +11,14 @@ import { idOf, type ServiceCalls } from './service-calls.ts'
 const PATH = '/messages/batches'
 const PAGE_SIZE = 100
 const PAGES_MAX = 20
-/** Clocks differ. */
+/** Allowed difference between the clocks of the gateway and the service. */
 const CLOCKS_MS = 600_000
 
 export const anthropic: BatchService = {
-  // The service takes 256 MB; the lines of a job are in memory at once.
+  // The service accepts 256 MB, but the lines of a job are in memory at once.
   limits: { lines: 100_000, bytes: 16 * 1024 * 1024 },
-  // A header holds for all requests of a job, so those with a beta flag of their own do not fit.
-  takes: ({ headers = {} }) =>
+  // A header applies to all requests of a job, so requests with their own beta flag are not accepted.
+  accepts: ({ headers = {} }) =>
     Object.entries(headers).every(([name, value]) => VERSION[name.toLowerCase()] === value),
   line: (id, { body }) => {
     const { stream: _, ...params } = body
@@ -47,7 +47,7 @@ export const anthropic: BatchService = {
     await calls.post({ path: `${PATH}/${idOf(name)}/cancel` }, null, VERSION)
   },
   async *lines(calls, name) {
-    // `results_url` of the batch is not used: our key would go wherever a reply points to.
+    // `results_url` of the batch is not used, because the key would be sent wherever a reply points to.
     for await (const page of calls.lines({ path: `${PATH}/${idOf(name)}/results` }, VERSION)) {
       yield page.map(lineOf).filter(line => line !== null)
     }
@@ -57,7 +57,7 @@ export const anthropic: BatchService = {
 
 const VERSION: Readonly<Record<string, string>> = { 'anthropic-version': API_VERSION }
 
-/** Jobs that were made since then, newest first. */
+/** Jobs that were created since then, newest first. */
 async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerator<Json, void, void> {
   let after: string | null = null
   for (let pages = 0; pages < PAGES_MAX; pages++) {
@@ -75,7 +75,7 @@ async function* recent(calls: ServiceCalls, { sinceMs }: LostJob): AsyncGenerato
   }
 }
 
-/** A job has no name of ours: only the ids in its results tell that it is one of ours, once it has ended. */
+/** A job does not contain our mark. Only the ids in its results show that it is ours, once it has ended. */
 async function mayBe(calls: ServiceCalls, batch: Json, { mark, lines, known }: LostJob): Promise<FoundJob> {
   const name = idOf(batch['id'])
   if (known.has(name) || countOf(batch) !== lines) return 'none'
@@ -87,7 +87,7 @@ async function mayBe(calls: ServiceCalls, batch: Json, { mark, lines, known }: L
   return 'none'
 }
 
-/** True for the id of a line of the job with this mark. */
+/** True for the id of a line in the job with this mark. */
 function isOf(mark: string, id: string): boolean {
   return id.startsWith(`${mark}-`) && /^\d+$/.test(id.slice(mark.length + 1))
 }
@@ -103,7 +103,7 @@ function stateOf(batch: Json): JobState {
     : { kind: 'running' }
 }
 
-/** The statuses that a live request would have got, by the type of the error. */
+/** The statuses that a live request would have received, by error type. */
 const STATUSES: Readonly<Record<string, number>> = {
   invalid_request_error: 400,
   authentication_error: 401,

@@ -12,20 +12,20 @@ import type { ServiceCalls } from './service-calls.ts'
 
 const PAGE_SIZE = 100
 const PAGES_MAX = 20
-/** Clocks differ. */
+/** Allowed difference between the clocks of the gateway and the service. */
 const CLOCKS_MS = 600_000
 
 const BOUNDARY_CHARS = 32
 
 const JOB = /^batches\/[A-Za-z0-9_-]{1,128}$/
 const FILE = /^files\/[A-Za-z0-9_-]{1,128}$/
-/** Of a list; it has no other bound. */
+/** Maximum length of a page token, which has no documented limit. */
 const TOKEN_MAX_CHARS = 4_096
 
 export const gemini: BatchService = {
-  // A file may have 2 GB and any number of lines; those of a job are in memory at once.
+  // A file may have 2 GB and any number of lines, but the lines of a job are in memory at once.
   limits: { lines: 50_000, bytes: 16 * 1024 * 1024 },
-  takes: ({ headers }) => headers === undefined,
+  accepts: ({ headers }) => headers === undefined,
   line: (id, { body }) => JSON.stringify({ key: id, request: body }),
   async submit(calls, { mark, model, lines }) {
     const { type, body } = related(mark, lines)
@@ -83,7 +83,7 @@ async function jobOrNull(calls: ServiceCalls, name: string): Promise<Json | null
   }
 }
 
-/** Metadata and file in one body. Nobody can guess the boundary, and no line of JSON begins as it does. */
+/** Metadata and file in one body. The boundary cannot be guessed, and no line of JSON begins like it. */
 function related(mark: string, lines: readonly string[]): { readonly type: string; readonly body: string } {
   const boundary = randomText(BOUNDARY_CHARS)
   const metadata = JSON.stringify({ file: { displayName: mark } })
@@ -94,7 +94,7 @@ function related(mark: string, lines: readonly string[]): { readonly type: strin
   }
 }
 
-/** @throws GatewayError if it is no name that may be in a path */
+/** @throws GatewayError if the value cannot be a part of a path */
 function nameOf(value: unknown, form: RegExp): string {
   if (typeof value === 'string' && form.test(value)) return value
   throw new GatewayError('provider_unavailable', 'The batch service sent an invalid name')
@@ -113,7 +113,7 @@ function isBefore(job: Json | undefined, { sinceMs }: LostJob): boolean {
   return createdMs < sinceMs - CLOCKS_MS
 }
 
-/** Null: the job has none. It is in the reply of the operation, or in the output of the batch. */
+/** The file is in the reply of the operation, or in the output of the batch. Null: the job has none. */
 function responsesFileOf(job: Json): string | null {
   const response = recordOrEmpty(job['response'])
   const output = recordOrEmpty(recordOrEmpty(job['metadata'])['output'])
@@ -121,7 +121,7 @@ function responsesFileOf(job: Json): string | null {
   return file == null ? null : fileOf(file)
 }
 
-/** Under either prefix that the service uses. */
+/** Final states, with either prefix that the service uses. */
 const ENDED = /^(?:BATCH|JOB)_STATE_(?:SUCCEEDED|FAILED|CANCELLED|EXPIRED)$/
 const FAILED = /_FAILED$/
 const UNRUN: ReadonlyMap<string, 'cancelled' | 'expired'> = new Map(
@@ -149,7 +149,7 @@ function stateOf(job: Json): JobState {
 
 const RESOURCE_EXHAUSTED = 8
 
-/** HTTP statuses and names of the codes of google.rpc, as the API itself answers them. */
+/** HTTP statuses and names of the codes of google.rpc, as the API itself maps them. */
 const RPC: Readonly<Record<number, { readonly status: number; readonly name: string }>> = {
   1: { status: 499, name: 'CANCELLED' },
   3: { status: 400, name: 'INVALID_ARGUMENT' },

@@ -12,16 +12,16 @@ import type { NewServiceJob } from '../../storage/service-jobs.ts'
 import { nameOf } from '../leases.ts'
 import { batchServiceOf } from './table.ts'
 
-/** One line of a draft. */
+/** One line of a draft job. */
 interface DraftLine {
   readonly line: Pick<ClaimedLine, 'batchId' | 'number' | 'fence' | 'tries'>
-  /** As the service takes it. */
+  /** The line in the service's form. */
   readonly text: string
   readonly reservation: Reservation | null
   readonly reserved: PicoUsd
 }
 
-/** A job in the making. */
+/** A job that is still collecting lines. */
 export interface JobDraft {
   readonly batch: BatchRecord
   readonly facts: Pick<NewServiceJob, 'provider' | 'credentialId' | 'upstreamModel' | 'format' | 'path'>
@@ -35,19 +35,19 @@ export interface JobDraft {
 
 interface JobDraftsOptions {
   readonly clock: Clock
-  /** Counts memory; negative when it is free again. */
-  readonly hold: (bytes: number) => void
+  /** Counts memory; a negative number frees it. */
+  readonly countMemory: (bytes: number) => void
 }
 
-/** No more lines of the batch come at present: the rest makes a job. */
+/** After this time without a new line, the lines so far become a job. */
 const QUIET_MS = 3_000
-/** Lines that come one by one, because of limits by the minute, do not wait longer for others. */
+/** Lines that arrive slowly, because of limits per minute, do not wait longer than this. */
 const AGE_MS = 60_000
-/** All drafts together; the largest makes a job before they exceed it. */
+/** Maximum of all drafts together. The largest draft becomes a job before this is exceeded. */
 const BYTES_MAX = 64 * 1024 * 1024
 /** Bytes of a character in memory. */
 const CHAR_BYTES = 2
-/** Nobody else on an account uses the same name by accident. */
+/** Long enough that no one else on an account uses the same name by accident. */
 const MARK_CHARS = 8
 const BATCH_PREFIX = 'batch_'
 
@@ -66,28 +66,28 @@ export class JobDrafts {
     return this.#all().flatMap(({ lines }) => lines.map(({ line }) => line))
   }
 
-  /** True while something of the batch waits. */
+  /** True while lines of this batch wait. */
   has(batchId: string): boolean {
     return this.#all().some(({ batch }) => batch.id === batchId)
   }
 
-  /** True while no more should come. */
+  /** True while no more lines should come. */
   get isFull(): boolean {
     return this.#bytes > BYTES_MAX
   }
 
   /**
-   * Takes the model call of a line, with its reservation. False: the batch service cannot run it, or the line may go
-   * to other providers too.
+   * Adds the model call of a line, with its reservation. Returns false if the batch service cannot run it, or the line
+   * may also use other providers.
    */
-  take(batch: BatchRecord, line: ClaimedLine, call: DeferredCall): boolean {
+  add(batch: BatchRecord, line: ClaimedLine, call: DeferredCall): boolean {
     const { exchange, attempt, wire } = call
     const { endpoint, credential } = attempt
     const { slug, batch: terms } = endpoint.provider
     const service = batchServiceOf(endpoint.format)
     if (service === null || terms === undefined || slug !== batch.service?.provider) return false
     const isElsewhere = exchange.candidates.some(({ endpoint: other }) => other.provider.slug !== slug)
-    if (isElsewhere || endpoint.modelId !== batch.model || !service.takes(wire)) return false
+    if (isElsewhere || endpoint.modelId !== batch.model || !service.accepts(wire)) return false
     const facts = {
       provider: slug,
       credentialId: credential?.id ?? null,
@@ -111,7 +111,7 @@ export class JobDrafts {
     return true
   }
 
-  /** Drafts that are ready to be submitted: full ones, and those to which nothing more comes. */
+  /** Drafts that should be submitted: full ones, and those that get no more lines. */
   ready(): readonly JobDraft[] {
     const nowMs = this.#options.clock.monotonicMs()
     for (const [key, draft] of this.#drafts) {
@@ -124,14 +124,14 @@ export class JobDrafts {
     return this.#full
   }
 
-  /** The draft is a job now, or nothing at all. */
+  /** Removes a draft that became a job or is not needed. */
   remove(draft: JobDraft): void {
     const at = this.#full.indexOf(draft)
     if (at !== -1) this.#full.splice(at, 1)
     this.#count(-draft.bytes)
   }
 
-  /** Drops the drafts that match; their reservations are released. Returns their lines. */
+  /** Drops the matching drafts and releases their reservations. Returns their lines. */
   drop(matches: (draft: JobDraft) => boolean): readonly DraftLine['line'][] {
     const dropped = this.#all().filter(matches)
     for (const [key, draft] of this.#drafts) if (dropped.includes(draft)) this.#drafts.delete(key)
@@ -142,7 +142,7 @@ export class JobDrafts {
     return dropped.flatMap(({ lines }) => lines.map(({ line }) => line))
   }
 
-  /** Others have these lines now. */
+  /** Other runners have these lines now. */
   lost(lines: readonly HeldLine[]): void {
     const names = new Set(lines.map(nameOf))
     for (const draft of this.#all()) {
@@ -161,7 +161,7 @@ export class JobDrafts {
 
   #add(draft: JobDraft, line: ClaimedLine, { exchange, reserved }: DeferredCall, text: string): void {
     const { reservation } = exchange
-    // It is the draft's from here on.
+    // The draft owns the reservation from now on.
     exchange.reservation = null
     const { batchId, number, fence, tries } = line
     draft.lines.push({ line: { batchId, number, fence, tries }, text, reservation, reserved })
@@ -178,13 +178,13 @@ export class JobDrafts {
 
   #count(bytes: number): void {
     this.#bytes += bytes
-    this.#options.hold(CHAR_BYTES * bytes)
+    this.#options.countMemory(CHAR_BYTES * bytes)
   }
 }
 
 const NOTHING = { cost: 0, isByok: false, tokens: 0 } as const
 
-/** Gives back what the lines of a draft have reserved. */
+/** Releases the reservations of the lines of a draft. */
 export function release({ lines }: Pick<JobDraft, 'lines'>): void {
   for (const { reservation } of lines) reservation?.settle(NOTHING)
 }
@@ -194,12 +194,14 @@ function newDraft(batch: BatchRecord, facts: JobDraft['facts'], nowMs: number): 
   return { batch, facts, mark, lines: [], bytes: 0, firstMs: nowMs, lastMs: nowMs }
 }
 
-/** How the service names a line; of one length for each mark, so a line that moves to another draft keeps its bytes. */
+/**
+ * The id of a line at the service. All ids have the same length, so a line that moves to another draft keeps its size.
+ */
 function lineId({ mark }: JobDraft, { number }: ClaimedLine): string {
   return `${mark}-${number}`
 }
 
-/** The number of a line by that name; null: it is none of the job. */
+/** The number of a line from its id; null: the id is not from this job. */
 export function lineNumber(mark: string, id: string): number | null {
   const text = id.startsWith(`${mark}-`) ? id.slice(mark.length + 1) : ''
   return /^\d{1,9}$/.test(text) ? Number(text) : null

@@ -18,24 +18,24 @@ import type { ServiceAccess } from './service-access.ts'
 
 export interface JobLinesDeps {
   readonly work: Pick<BatchWork, 'finish' | 'giveBack'>
-  /** The key as it is now. @throws (or rejects with) GatewayError */
+  /** The current record of the key. @throws (or rejects with) GatewayError */
   readonly keyOf: (hash: string) => KeyRecord | Promise<KeyRecord>
-  readonly quota: Pick<HoldingQuota, 'hold'>
-  /** Runs a line with the reply that was collected. */
+  readonly quota: Pick<HoldingQuota, 'reserveAnyway'>
+  /** Runs a line with the collected reply. */
   readonly run: (batch: BatchRecord, line: ClaimedLine, collected: CollectedLine) => LineRun
-  /** Unix milliseconds by a clock that goes on evenly: for leases and the queue. */
+  /** Unix milliseconds by the monotonic clock: for leases and the queue. */
   readonly nowMs: () => number
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** Counts memory; negative when it is free again. */
-  readonly hold: (bytes: number) => void
-  /** Called with results that were stored. */
+  /** Counts memory; a negative number frees it. */
+  readonly countMemory: (bytes: number) => void
+  /** Called with stored results. */
   readonly onStored: (results: readonly LineResult[]) => void
   /** Ends all work. */
   readonly signal: AbortSignal
 }
 
 interface JobLinesTerms {
-  /** The batch as the Store had it last. */
+  /** The latest record of the batch. */
   readonly batch: () => BatchRecord
   /** True once the batch is cancelled or has expired. */
   readonly isEnding: () => boolean
@@ -48,7 +48,7 @@ const CHAR_BYTES = 2
 export const NOTHING: Spent = { cost: 0, isByok: false, tokens: 0 }
 
 export class JobLines {
-  /** An earlier visit may have got as far as the usage records of lines. */
+  /** True if an earlier visit may have stored usage records of lines. */
   mayBeRecorded: boolean
   readonly #deps: JobLinesDeps
   readonly #job: ServiceJob
@@ -62,29 +62,29 @@ export class JobLines {
     this.mayBeRecorded = terms.mayBeRecorded
   }
 
-  /** Returns the lines that run to the queue. */
+  /** Returns running lines to the queue. */
   stop(): void {
     for (const run of this.#running) run.stop('returned')
   }
 
-  /** Runs lines with their ends, and stores what they come to. The replies count as held until then. */
-  async take(
+  /** Runs lines with their replies, and stores the results. Until then the replies count as held memory. */
+  async run(
     access: ServiceAccess,
     lines: readonly ClaimedLine[],
     ends: ReadonlyMap<number, LineEnd>,
   ): Promise<void> {
-    const { hold } = this.#deps
+    const { countMemory } = this.#deps
     let bytes = 0
     for (const end of ends.values()) if (end.kind === 'reply') bytes += CHAR_BYTES * end.body.length
-    hold(bytes)
+    countMemory(bytes)
     try {
-      await this.#take(access, lines, ends)
+      await this.#run(access, lines, ends)
     } finally {
-      hold(-bytes)
+      countMemory(-bytes)
     }
   }
 
-  async #take(
+  async #run(
     access: ServiceAccess,
     lines: readonly ClaimedLine[],
     ends: ReadonlyMap<number, LineEnd>,
@@ -111,7 +111,7 @@ export class JobLines {
     const ended = await Promise.all(
       lines.map(async line => {
         const reply = this.#replyOf(ends.get(line.number))
-        return reply === null ? null : { line, end: await this.#run(line, { ...collected, reply }) }
+        return reply === null ? null : { line, end: await this.#runLine(line, { ...collected, reply }) }
       }),
     )
     const results = ended.flatMap(each =>
@@ -123,7 +123,7 @@ export class JobLines {
         : [],
     )
     await this.#charge(caller, spent)
-    // Until they are stored: another visit would find the records.
+    // Set until the results are stored, because another visit would find the records.
     const mayBeRecorded = this.mayBeRecorded
     this.mayBeRecorded = true
     if (results.length > 0) onStored(await work.finish(owner, results))
@@ -131,7 +131,7 @@ export class JobLines {
     this.mayBeRecorded = mayBeRecorded
   }
 
-  async #run(line: ClaimedLine, collected: CollectedLine): Promise<RunEnd> {
+  async #runLine(line: ClaimedLine, collected: CollectedLine): Promise<RunEnd> {
     const run = this.#deps.run(this.#terms.batch(), line, collected)
     this.#running.add(run)
     if (this.#deps.signal.aborted) run.stop('returned')
@@ -142,7 +142,7 @@ export class JobLines {
     }
   }
 
-  /** Null: the line stays without a result, as others of a batch that is cancelled or has expired. */
+  /** Null: the line gets no result, like other lines of a batch that is cancelled or has expired. */
   #replyOf(end: LineEnd | undefined): StoredReply | null {
     if (end === undefined) return null
     if (end.kind === 'reply') return end
@@ -150,7 +150,9 @@ export class JobLines {
     return { error: end.kind === 'error' ? end.error : unrunError(end.kind) }
   }
 
-  /** The caller of the batch. Nobody asks again whether the key may be used: it was paid for with it. */
+  /**
+   * The caller of the batch. Its permissions are not checked again, because the lines have already run with this key.
+   */
   async caller(): Promise<{ readonly key: KeyRecord | null; readonly caller: Caller }> {
     const { keyHash, organizationId, workspaceId } = this.#terms.batch()
     try {
@@ -166,16 +168,16 @@ export class JobLines {
   async #charge(caller: Caller, spent: Spent): Promise<void> {
     if (spent.cost === 0) return
     try {
-      const reservation = await this.#deps.quota.hold(caller, spent.cost, spent.isByok)
+      const reservation = await this.#deps.quota.reserveAnyway(caller, spent.cost, spent.isByok)
       reservation.settle(spent)
     } catch (error) {
-      // The ledger has it, and the counters are compared with it.
+      // The ledger has the cost, and the counters are compared with it later.
       this.#deps.log.fault('batches', 'cannot count the cost of a provider batch job towards limits', error)
     }
   }
 }
 
-/** The end of a line, as far as its service says. */
+/** The outcome of a line, as far as its service reports it. */
 export type LineEnd =
   | EndedLine['end']
   | { readonly kind: 'missing' }

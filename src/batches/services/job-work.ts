@@ -23,53 +23,53 @@ export interface JobWorkDeps extends JobLinesDeps {
   readonly owner: string
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'serviceJobs'>
-  /** The batch waits so long before it makes another job. */
+  /** Called when the batch has to wait this long before it creates another job. */
   readonly onBusy: (batchId: string, delayMs: number) => void
-  /** Called when the service did not get a job, so that its lines are in the queue again. */
+  /** Called when the service did not receive a job. Its lines are in the queue again. */
   readonly onLost: (batchId: string) => void
 }
 
-/** How long a claim lasts without a visit: longer than the longest pause between two, and a slow visit. */
+/** How long a claim lasts without a visit: longer than the longest pause between two visits plus a slow visit. */
 export const JOB_LEASE_MS = 180_000
-/** The first question for the state; each later one waits half as long again. */
+/** Delay before the first status request. Each later delay is half as long again. */
 const POLL_FIRST_MS = 2_000
 const POLL_MAX_MS = 30_000
 const POLL_GROWTH = 1.5
-/** After a failed call. */
+/** Delay after a failed call. */
 const RETRY_FIRST_MS = 2_000
 const RETRY_MAX_MS = 60_000
-/** The pause of its batch when the service has too much in the queue of the account. */
+/** The pause of a batch when the service has too much in the account's queue. */
 const BUSY_MS = 300_000
-/** A service that says nothing, or does not cancel, is not waited for any longer after the end of the batch. */
+/** How long after the end of the batch to wait for a service that does not answer, or does not cancel. */
 const GRACE_MS = 900_000
-/** One that may have a job of ours, but does not say so before it has ended, is waited for so long. */
+/** How long to wait for a job that may be ours, but only shows it when it has ended. */
 const UNSURE_MS = 3_600_000
-/** Lines of which the service said nothing are read page by page. */
+/** Lines without an outcome are read in pages of this size. */
 const REST = { limit: 64, maxBytes: 8 * 1024 * 1024 } as const
 const GONE = 404
 const TOO_MANY = 429
-/** Claims are numbered from 1, so a later number tells of an earlier claim. */
+/** Claims are numbered from 1. A higher number means that there was an earlier claim. */
 const FIRST_FENCE = 1
 
 export class JobWork {
   readonly job: ServiceJob
-  /** As the Store had it last. */
+  /** The latest record from the Store. */
   batch: BatchRecord
-  /** Monotonic: the next visit. */
+  /** Monotonic time of the next visit. */
   dueMs: number
-  /** Nothing is left to do, or another runner has it. */
+  /** True if nothing is left to do, or another runner has the job. */
   isOver = false
   readonly #deps: JobWorkDeps
   #claim: Claim
   #name: string | null
-  /** The Store has the name. */
+  /** True if the Store has the service's name for the job. */
   #isNamed: boolean
-  /** Of this visit: a key may be gone by the next one. */
+  /** Valid for this visit only, because a key may be removed before the next one. */
   #access: ServiceAccess | null = null
   /** The job's reservation in its caller's limits; null: not reserved yet. */
-  #held: Reservation | null
+  #reservation: Reservation | null
   #isCancelled = false
-  /** The service asked to wait before it takes more. */
+  /** True if the service asked to wait before it accepts more. */
   #isToWait = false
   #polls = 0
   #failures = 0
@@ -81,8 +81,8 @@ export class JobWork {
     {
       job,
       claim,
-      held,
-    }: { readonly job: ServiceJob; readonly claim: Claim; readonly held: Reservation | null },
+      reservation,
+    }: { readonly job: ServiceJob; readonly claim: Claim; readonly reservation: Reservation | null },
   ) {
     this.#deps = deps
     this.batch = batch
@@ -95,11 +95,11 @@ export class JobWork {
     })
     this.#name = job.name
     this.#isNamed = job.name !== null
-    this.#held = held
+    this.#reservation = reservation
     this.dueMs = deps.clock.monotonicMs()
   }
 
-  /** Submits the job. Never rejects: what is not known then is found out by the next visits. */
+  /** Submits the job. Never rejects: if the outcome is unknown, the next visits find it out. */
   async submit(lines: readonly string[]): Promise<void> {
     const { batchId, mark, upstreamModel: model, path } = this.job
     let access: ServiceAccess
@@ -108,7 +108,7 @@ export class JobWork {
     } catch (thrown) {
       await this.#guard(async () => {
         if (this.#noteFailure(thrown) === null) return
-        // Its key is gone. Nobody has asked the service, so the lines may go another way.
+        // The key no longer exists. The service was not called, so the lines may run in another way.
         this.#deps.onBusy(batchId, RETRY_FIRST_MS)
         await this.#close('lost')
       })
@@ -117,14 +117,14 @@ export class JobWork {
     try {
       const { service, calls } = access
       const name = await service.submit(calls, { mark, model, path, lines })
-      await this.#named(name)
+      await this.#setName(name)
       this.#count('submitted')
       this.#wait(POLL_FIRST_MS)
     } catch (thrown) {
       await this.#guard(async () => {
         const error = this.#noteFailure(thrown)
         if (error === null) return
-        // The service has read it, and takes none of it.
+        // The service has read the job and rejects all of it.
         this.#isToWait = error.metadata?.['provider_status'] === TOO_MANY
         if (isLasting(error)) await this.#failAll(error)
         else if (isUnsent(error)) {
@@ -135,7 +135,7 @@ export class JobWork {
     }
   }
 
-  /** Does what can be done now, and says when to come again. Never rejects. */
+  /** Does what can be done now, and sets the time of the next visit. Never rejects. */
   async visit(): Promise<void> {
     await this.#guard(async () => {
       const { jobs, owner, nowMs } = this.#deps
@@ -147,7 +147,7 @@ export class JobWork {
       this.#lines.mayBeRecorded ||= claim.fence !== this.#claim.fence
       this.#claim = claim
       this.#access = null
-      this.#held ??= await this.#reserve()
+      this.#reservation ??= await this.#reserve()
       try {
         await this.#advance(await this.#open())
         this.#failures = 0
@@ -160,7 +160,7 @@ export class JobWork {
     })
   }
 
-  /** Lets another runner go on at once. Never rejects. */
+  /** Lets another runner continue at once. Never rejects. */
   async release(): Promise<void> {
     this.#lines.stop()
     if (!this.isOver) await this.#deps.jobs.release(this.job, this.#claim).catch(() => undefined)
@@ -170,7 +170,7 @@ export class JobWork {
   async #advance(access: ServiceAccess): Promise<void> {
     const name = this.#name ?? (await this.#find(access))
     if (name === null) return
-    if (!this.#isNamed) await this.#named(name)
+    if (!this.#isNamed) await this.#setName(name)
     const { service, calls } = access
     if (this.#isEnding() && !this.#isCancelled) await this.#cancel(access, name)
     let state: JobState
@@ -194,7 +194,7 @@ export class JobWork {
     await this.#collect(access, name, state)
   }
 
-  /** The name of a job that may have been submitted; null: the visit is over. */
+  /** Looks for a job that may have been submitted and returns its name; null: the visit is over. */
   async #find({ service, calls }: ServiceAccess): Promise<string | null> {
     const { jobs, clock, onBusy } = this.#deps
     const { batchId, mark, lines, createdAt } = this.job
@@ -203,14 +203,14 @@ export class JobWork {
     const sinceMs = Date.parse(createdAt)
     const found = await service.find(calls, { mark, lines, sinceMs, known })
     if (found !== 'none' && found !== 'unsure') {
-      await this.#named(found.name)
+      await this.#setName(found.name)
       return found.name
     }
     if (found === 'unsure' && clock.nowMs() - sinceMs < UNSURE_MS && !this.#isPastGrace()) {
       this.#wait(POLL_MAX_MS)
       return null
     }
-    // The service has not got it: its lines make another job.
+    // The service did not receive it, so its lines go into another job.
     onBusy(batchId, RETRY_FIRST_MS)
     await this.#close('lost')
     return null
@@ -220,32 +220,32 @@ export class JobWork {
     try {
       await service.cancel(calls, name)
     } catch (thrown) {
-      // One that has ended meanwhile cannot be cancelled.
+      // A job that has ended in the meantime cannot be cancelled.
       if (!isLasting(toGatewayError(thrown))) throw thrown
     }
     this.#isCancelled = true
     this.#polls = 0
   }
 
-  /** Takes what the service has of each line. Lines that have a result already are left out. */
+  /** Stores the outcome of each line that the service reports. Lines with a result are skipped. */
   async #collect(
     access: ServiceAccess,
     name: string,
     state: Extract<JobState, { kind: 'ended' }>,
   ): Promise<void> {
     const { service, calls } = access
-    const seen = new Set<number>()
+    const done = new Set<number>()
     const failure = state.error === null ? null : calls.shownError(state.error)
     if (failure === null || failure.metadata?.['provider_status'] !== GONE) {
       for await (const page of service.lines(calls, name)) {
         const ends = new Map<number, LineEnd>()
         for (const { id, end } of page) {
           const number = lineNumber(this.job.mark, id)
-          if (number === null || number >= this.batch.total || seen.has(number)) continue
-          seen.add(number)
+          if (number === null || number >= this.batch.total || done.has(number)) continue
+          done.add(number)
           ends.set(number, end)
         }
-        await this.#lines.take(
+        await this.#lines.run(
           access,
           await this.#deps.jobs.lines(this.job, { numbers: [...ends.keys()] }),
           ends,
@@ -261,7 +261,7 @@ export class JobWork {
     await this.#close(failure === null ? 'ended' : 'failed')
   }
 
-  /** Fails all lines because the service does not take the job. */
+  /** Fails all lines because the service rejects the job. */
   async #failAll(error: GatewayError): Promise<void> {
     await this.#takeRest(await this.#open(), { kind: 'error', error })
     if (this.#deps.signal.aborted || this.isOver) return
@@ -274,17 +274,17 @@ export class JobWork {
       const last = lines.at(-1)
       if (last === undefined) return
       after = last.number
-      await this.#lines.take(access, lines, new Map(lines.map(({ number }) => [number, end])))
+      await this.#lines.run(access, lines, new Map(lines.map(({ number }) => [number, end])))
       if (!(await this.#goesOn())) return
     }
   }
 
-  /** Reserves again what the job may cost, after a restart. */
+  /** Reserves the possible cost of the job again after a restart. */
   async #reserve(): Promise<Reservation> {
     const { reserved, credentialId } = this.job
     if (reserved === '0') return FREE
     const { caller } = await this.#lines.caller()
-    return await this.#deps.quota.hold(caller, Number(reserved), credentialId !== null)
+    return await this.#deps.quota.reserveAnyway(caller, Number(reserved), credentialId !== null)
   }
 
   async #open(): Promise<ServiceAccess> {
@@ -292,7 +292,7 @@ export class JobWork {
     return this.#access
   }
 
-  async #named(name: string): Promise<void> {
+  async #setName(name: string): Promise<void> {
     this.#name = name
     const { jobs, log } = this.#deps
     if (await jobs.name(this.job, this.#claim, name)) {
@@ -302,7 +302,7 @@ export class JobWork {
     } else this.#leave()
   }
 
-  /** Extends the claim. False: the work is over here. */
+  /** Extends the claim. Returns false if this runner must stop working on the job. */
   async #goesOn(): Promise<boolean> {
     const { jobs, owner, nowMs, signal } = this.#deps
     if (signal.aborted) return false
@@ -332,8 +332,8 @@ export class JobWork {
 
   #leave(): void {
     this.isOver = true
-    this.#held?.settle(NOTHING)
-    this.#held = null
+    this.#reservation?.settle(NOTHING)
+    this.#reservation = null
   }
 
   #count(outcome: ServiceJobOutcome): void {
@@ -366,7 +366,7 @@ export class JobWork {
     return Math.max(ms, (error.retryAfterSeconds ?? 0) * 1_000)
   }
 
-  /** Null: it ended because all work ends. */
+  /** Null: the call ended because all work is stopped. */
   #noteFailure(thrown: unknown): GatewayError | null {
     if (this.#deps.signal.aborted) return null
     const error = toGatewayError(thrown)
@@ -384,7 +384,7 @@ export class JobWork {
     return error
   }
 
-  /** Work on the Store, which may be away for a while. */
+  /** Runs work on the Store, which may be unavailable for a while. */
   async #guard(work: () => Promise<void>): Promise<void> {
     try {
       await work()
@@ -396,5 +396,5 @@ export class JobWork {
   }
 }
 
-/** How a job ended; `lost`: the service never got it. */
+/** The end of a job; `lost`: the service never received it. */
 type JobOutcome = Exclude<ServiceJobOutcome, 'submitted'>

@@ -10,24 +10,24 @@ import { tidyMessage } from '../../formats/failure.ts'
 import type { BatchService, EndedLine, JobState, LostJob } from './service.ts'
 import { idOf, type ServiceCalls } from './service-calls.ts'
 
-/** The key of the batch's metadata that has our mark. */
+/** The field of the batch's metadata with our mark. */
 const MARK_KEY = 'sluice_job'
-/** The only window that there is. */
+/** The only window that the API offers. */
 const WINDOW = '24h'
-/** Version of the paths in lines, whatever the base URL of the provider is. */
+/** Version prefix of the paths in lines, independent of the provider's base URL. */
 const VERSION = '/v1'
 const PAGE_SIZE = 100
-/** More jobs than anybody submits within the minutes that matter. */
+/** More pages than the jobs that anybody submits within a few minutes. */
 const PAGES_MAX = 20
-/** Clocks differ. */
+/** Allowed difference between the clocks of the gateway and the service. */
 const CLOCKS_MS = 600_000
 
 const BOUNDARY_CHARS = 32
 
 export const openai: BatchService = {
-  // Half of the limit of the service: the lines of a job are in memory at once.
+  // Half of the service's limit, because the lines of a job are in memory at once.
   limits: { lines: 50_000, bytes: 16 * 1024 * 1024 },
-  takes: ({ headers }) => headers === undefined,
+  accepts: ({ headers }) => headers === undefined,
   line: (id, { path, body }) =>
     JSON.stringify({ custom_id: id, method: 'POST', url: `${VERSION}${path}`, body }),
   async submit(calls, { mark, path, lines }) {
@@ -74,7 +74,7 @@ export const openai: BatchService = {
   async remove(calls, name) {
     const batch = await batchOrNull(calls, name)
     if (batch === null) return
-    // The batch itself stays, without a text of anybody.
+    // The batch itself stays, but it contains no text of users.
     for (const key of ['input_file_id', 'output_file_id', 'error_file_id']) {
       if (batch[key] != null) await calls.remove({ path: `/files/${idOf(batch[key])}` })
     }
@@ -90,7 +90,7 @@ async function batchOrNull(calls: ServiceCalls, name: string): Promise<Json | nu
   }
 }
 
-/** A form with the file and its purpose. Nobody can guess the boundary, and no line of JSON begins as it does. */
+/** A form with the file and its purpose. The boundary cannot be guessed, and no line of JSON begins like it. */
 function multipart(mark: string, lines: readonly string[]): { readonly type: string; readonly body: string } {
   const boundary = randomText(BOUNDARY_CHARS)
   const part = (disposition: string, text: string) =>
@@ -124,7 +124,7 @@ function stateOf(batch: Json): JobState {
 /** The code of a job for which the account has too many tokens in its queue. */
 const QUEUE_FULL = 'token_limit_exceeded'
 
-/** Why the service did not take the file. */
+/** The reason why the service rejected the file. */
 function failureOf(batch: Json): GatewayError {
   const [first] = records(recordOrEmpty(batch['errors'])['data'])
   const code = filled(first?.['code'])
@@ -141,7 +141,7 @@ const UNRUN: ReadonlyMap<unknown, EndedLine['end']> = new Map([
   ['batch_expired', { kind: 'expired' }],
   ['batch_cancelled', { kind: 'cancelled' }],
 ])
-/** An error without a status is one of the service, unless it says otherwise. */
+/** Status of an error without one: the service itself is assumed to have failed. */
 const NO_STATUS = 500
 
 function lineOf(line: Json): EndedLine | null {

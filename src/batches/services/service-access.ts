@@ -37,12 +37,12 @@ export interface ServiceAccessDeps {
   readonly log: Pick<Log, 'notice'>
 }
 
-/** A batch service, ready to be called for one job. */
+/** A batch service that is ready to be called for one job. */
 export interface ServiceAccess {
   readonly service: BatchService
   readonly calls: ServiceCalls
   readonly candidate: Candidate
-  /** Null: the shared key, as the row carries it. */
+  /** Null: the shared key, from the provider's row. */
   readonly providerKey: OutgoingKey | null
   readonly priceFactor: PriceFactor
 }
@@ -50,7 +50,7 @@ export interface ServiceAccess {
 export type JobOwner = Pick<BatchRecord, 'organizationId' | 'workspaceId' | 'model'>
 type JobAddress = Pick<ServiceJob, 'provider' | 'credentialId' | 'upstreamModel' | 'format'>
 
-/** Rejects with GatewayError if the endpoint or the credential is gone, or cannot be used now. */
+/** Rejects with GatewayError if the endpoint or the credential no longer exists or cannot be used now. */
 export async function accessService(
   deps: ServiceAccessDeps,
   owner: JobOwner,
@@ -96,14 +96,14 @@ async function credentialOf(
   if (credentialId === null) return null
   const credential = (await credentials.of(organizationId, workspaceId)).find(provider, credentialId)
   if (credential !== null) return credential
-  // Another key of the workspace would be another account.
+  // Another key of the workspace would belong to another account.
   throw new GatewayError(
     'provider_unavailable',
     'The provider credential that submitted this batch is disabled or deleted',
   )
 }
 
-/** No batch service that is known takes signatures: these fail as keys that are missing. */
+/** No known batch service accepts signed requests, so such keys fail like missing keys. */
 function keyOf(
   endpoint: Endpoint,
   credential: Credential | null,

@@ -18,14 +18,14 @@ import { type WholeReply, wholeReply } from '../../providers/upstream/whole-repl
 
 /** The key with which a service is called. */
 export interface ServiceKey {
-  /** Headers that carry it. */
+  /** The authentication headers. */
   readonly headers: Readonly<Record<string, string>>
   /** The address that the key belongs to; null if none is configured. */
   readonly baseUrl: string | null
-  /** Id of the own credential; null: the shared key. */
+  /** Id of the caller's own credential; null: the shared key. */
   readonly credentialId: string | null
   readonly secrets: readonly string[]
-  /** Its owner, in words for the caller. */
+  /** Its owner, in words for error messages. */
   readonly owner: string
 }
 
@@ -42,22 +42,22 @@ export interface ServiceCallsDeps {
 
 type CallHeaders = Readonly<Record<string, string>>
 
-/** The place of a call below the provider's base URL. */
-interface CallPlace {
+/** The path of a call, relative to the provider's base URL. */
+interface CallTarget {
   readonly path: string
-  /** Stands before the path of the base URL, for services that have several roots. */
+  /** Prefix before the path of the base URL, for services with several roots. */
   readonly root?: string
   readonly query?: Readonly<Record<string, string>>
 }
 
-/** A list of a hundred jobs has some hundred kilobytes. */
+/** A list of a hundred jobs has a few hundred kilobytes. */
 const DOCUMENT_MAX_BYTES = 8 * 1024 * 1024
-/** A reply with drawn images, as long as a live one may be, and what the service writes around it. */
+/** As large as a live reply with images may be, plus what the service writes around it. */
 const LINE_MAX_BYTES = 65 * 1024 * 1024
-/** A page is in memory at once, and its lines are decoded next to each other. */
+/** A page is in memory at once, and its lines are decoded together. */
 const PAGE_LINES = 64
 const PAGE_BYTES = 4 * 1024 * 1024
-/** For all lines of one reply: jobs have some megabytes, and few of them are collected at the same time. */
+/** Limit for all lines of one reply: jobs have a few megabytes, and few of them are collected at the same time. */
 const LINES_MS = 1_800_000
 const DOCUMENT_BOUNDS: JsonBounds = {
   depth: REPLY_MAX_DEPTH,
@@ -72,41 +72,41 @@ export class ServiceCalls {
     this.#deps = deps
   }
 
-  /** A failure that was told in a reply, without secrets and with the name of its provider. */
+  /** The error from a reply, without secrets and with the name of its provider. */
   shownError(error: GatewayError): GatewayError {
     const { provider, key } = this.#deps
     return failureInReply(error, { secrets: key.secrets, providerName: provider.name })
   }
 
-  get(place: CallPlace, headers: CallHeaders = {}): Promise<Json> {
-    return this.#document(this.#request(place, '', headers, 'GET'))
+  get(target: CallTarget, headers: CallHeaders = {}): Promise<Json> {
+    return this.#document(this.#request(target, '', headers, 'GET'))
   }
 
-  post(place: CallPlace, body: Json | null, headers: CallHeaders = {}): Promise<Json> {
-    return this.#document(this.#request(place, body === null ? '' : JSON.stringify(body), headers))
+  post(target: CallTarget, body: Json | null, headers: CallHeaders = {}): Promise<Json> {
+    return this.#document(this.#request(target, body === null ? '' : JSON.stringify(body), headers))
   }
 
-  /** Sends a text as it is. */
-  upload(place: CallPlace, contentType: string, body: string, headers: CallHeaders = {}): Promise<Json> {
-    return this.#document(this.#request(place, body, { 'content-type': contentType, ...headers }))
+  /** Sends a text unchanged. */
+  upload(target: CallTarget, contentType: string, body: string, headers: CallHeaders = {}): Promise<Json> {
+    return this.#document(this.#request(target, body, { 'content-type': contentType, ...headers }))
   }
 
-  /** Resolves too if it is gone already. */
-  async remove(place: CallPlace, headers: CallHeaders = {}): Promise<void> {
-    const reply = await this.#ask(this.#request(place, '', headers, 'DELETE'))
+  /** Also resolves if it no longer exists. */
+  async remove(target: CallTarget, headers: CallHeaders = {}): Promise<void> {
+    const reply = await this.#ask(this.#request(target, '', headers, 'DELETE'))
     if (reply.status !== 404) this.#refuse(reply)
   }
 
   /**
-   * The objects of a reply of JSON lines, page by page. Lines that are none, or too large, are left out. A reply
-   * without an end is `upstream_timeout`.
+   * The objects of a reply in JSON Lines, page by page. Invalid or too large lines are skipped. A reply without an end
+   * is `upstream_timeout`.
    */
-  async *lines(place: CallPlace, headers: CallHeaders = {}): AsyncGenerator<readonly Json[], void, void> {
+  async *lines(target: CallTarget, headers: CallHeaders = {}): AsyncGenerator<readonly Json[], void, void> {
     const { client, signal, log, provider, clock } = this.#deps
     const late = new AbortController()
     const timer = clock.after(LINES_MS, () => late.abort(endless(provider)))
     let skipped = 0
-    const pages = jsonLines(client, this.#request(place, '', headers, 'GET'), {
+    const pages = jsonLines(client, this.#request(target, '', headers, 'GET'), {
       maxLineBytes: LINE_MAX_BYTES,
       pageLines: PAGE_LINES,
       pageBytes: PAGE_BYTES,
@@ -168,7 +168,7 @@ export class ServiceCalls {
   }
 
   #request(
-    { path, root = '', query = {} }: CallPlace,
+    { path, root = '', query = {} }: CallTarget,
     body: string,
     headers: CallHeaders,
     method?: 'GET' | 'DELETE',
@@ -208,26 +208,26 @@ function endless({ name }: Pick<Provider, 'name'>): GatewayError {
   })
 }
 
-/** Statuses with which a service refuses for good: the request, the key, or what is asked for. */
+/** Statuses of permanent refusals: of the request, the key, or the requested object. */
 const LASTING: ReadonlySet<unknown> = new Set([400, 401, 402, 403, 404, 405, 413, 422])
 
-/** True if it makes no sense to ask the service the same again. */
+/** True if the same call would always fail. */
 export function isLasting(error: GatewayError): boolean {
   return LASTING.has(error.metadata?.['provider_status'])
 }
 
-/** Reasons for which a request cannot have reached anybody. */
+/** Reasons for which a request cannot have reached the service. */
 const UNSENT: ReadonlySet<unknown> = new Set(['connection_refused', 'dns_failure', 'network_unreachable'])
 
-/** True if nobody can have read the request. */
+/** True if the service cannot have read the request. */
 export function isUnsent(error: GatewayError): boolean {
   return UNSENT.has(error.metadata?.['reason'])
 }
 
-/** Of a job or a file; longer or other text has no place in a path. */
+/** Id of a job or a file. Longer or other text is not put into a path. */
 const ID = /^[A-Za-z0-9_-]{1,128}$/
 
-/** @throws GatewayError if it is no id that may be in a path */
+/** @throws GatewayError if the value cannot be a part of a path */
 export function idOf(value: unknown): string {
   if (typeof value === 'string' && ID.test(value)) return value
   throw new GatewayError('provider_unavailable', 'The batch service sent an invalid id')

@@ -15,15 +15,15 @@ import { batchServiceOf } from './table.ts'
 type ProbedBatch = JobOwner & Pick<BatchRecord, 'preferences'>
 
 /**
- * Resolves if the service may be sent jobs, or is not needed. Rejects with `provider_unavailable` if it refuses or does
- * not answer in time, or with the reason of the signal. `first`: what a request of the batch would be sent to.
+ * Resolves if the service accepts jobs, or is not needed. Rejects with `provider_unavailable` if it refuses or does not
+ * answer in time, or with the reason of the signal. `first`: the candidate that a request of the batch would use.
  */
 export type ProbeService = (batch: ProbedBatch, first: Candidate | null, signal: AbortSignal) => Promise<void>
 
 const ANSWER_MS = 5_000
-/** Statuses of a service that answers, whatever it makes of this question. */
+/** Statuses of a service that works, whatever it answers to this request. */
 const REACHED: ReadonlySet<unknown> = new Set([400, 404, 405, 413, 422, 429])
-/** No job has this name. */
+/** A name that no job has. */
 const MARK = 'probe'
 
 export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: Clock }): ProbeService {
@@ -56,7 +56,7 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
   }
 }
 
-/** The provider (slug) whose batch service runs a batch, as far as it can; null: the gateway runs it. */
+/** The provider (slug) whose batch service runs as much of the batch as it can; null: the gateway runs it. */
 export function serviceProviderOf(
   catalog: Pick<Catalog, 'model'>,
   { model, preferences }: Pick<BatchRecord, 'model' | 'preferences'>,

@@ -19,35 +19,37 @@ export interface ServiceRunnerDeps extends Omit<JobWorkDeps, 'signal' | 'onBusy'
   readonly catalog: Pick<Catalog, 'model'>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** Puts lines back into the queue. */
+  /** Returns lines to the queue. */
   readonly giveBack: (lines: readonly Pick<ClaimedLine, 'batchId' | 'number' | 'fence' | 'tries'>[]) => void
-  /** Called when a job is over. */
+  /** Called when a job is finished. */
   readonly onOver: () => void
 }
 
-/** Jobs of dead runners are looked for so often. */
+/** How often jobs of dead runners are looked for. */
 const DISCOVER_MS = 5_000
-/** Jobs that are submitted at the same time: each is in memory. A slow service has half of the places at most. */
+/** Maximum of jobs that are submitted at the same time, because each is in memory. One service may use half of them. */
 const SUBMISSIONS_MAX = 2
-/** Visits at the same time. Each may collect a job, of which a page is in memory. A service has half at most. */
+/**
+ * Maximum of concurrent visits. Each may collect a job, of which a page is in memory. One service may use half of them.
+ */
 const VISITS_MAX = 4
-/** Jobs of a batch that its service did not get, after which its lines run as live requests. */
+/** After this many jobs that its service did not receive, the lines of a batch run as live requests. */
 const LOST_MAX = 3
-/** After a failure of the Store. */
+/** Delay after a failure of the Store. */
 const RETRY_MS = 2_000
 
 export class ServiceRunner {
   readonly #deps: ServiceRunnerDeps
   readonly #drafts: JobDrafts
   readonly #ending = new AbortController()
-  /** Jobs that this runner has, by batch and number. */
+  /** Jobs that this runner works on, by batch and number. */
   readonly #works = new Map<string, JobWork>()
   readonly #visiting = new Map<JobWork, Promise<void>>()
-  /** Drafts on their way to the Store and to their service. */
+  /** Drafts that are being stored and submitted. */
   readonly #submitting = new Map<JobDraft, Promise<void>>()
-  /** Monotonic: until then a batch makes no job. By its id. */
+  /** Monotonic times until which batches create no job, by batch id. */
   readonly #pauses = new Map<string, number>()
-  /** Jobs that the service did not get, by batch. */
+  /** Number of jobs that the service did not receive, by batch. */
   readonly #lost = new Map<string, number>()
   #discovery: Promise<void> | null = null
   #discoverMs = Number.NEGATIVE_INFINITY
@@ -63,18 +65,18 @@ export class ServiceRunner {
     return this.#drafts.lines
   }
 
-  /** The provider (slug) whose batch service runs the batch, as far as it can; null: the gateway runs it. */
+  /** The provider (slug) whose batch service runs as much of the batch as it can; null: the gateway runs it. */
   providerOf(batch: Pick<BatchRecord, 'model' | 'preferences'>): string | null {
     return serviceProviderOf(this.#deps.catalog, batch)
   }
 
-  /** The part of the service in the run of a line. */
+  /** The service's part in the run of a line. */
   partOf(batch: BatchRecord, line: ClaimedLine): ServicePart {
     if (batch.service === null || this.#runsLive(batch)) return {}
-    return { submit: call => this.#drafts.take(batch, line, call) }
+    return { submit: call => this.#drafts.add(batch, line, call) }
   }
 
-  /** True while no lines of the batch should be claimed: its service has enough to do, or asks to wait. */
+  /** True while no lines of the batch should be claimed: its service is busy, or asks to wait. */
   isHeldBack(batch: Pick<BatchRecord, 'id' | 'service' | 'preferences'>): boolean {
     const { id, service } = batch
     if (service === null || this.#runsLive(batch)) return false
@@ -83,18 +85,18 @@ export class ServiceRunner {
     return (this.#pauses.get(id) ?? 0) > clock.monotonicMs()
   }
 
-  /** True once its service did not get several jobs, unless the caller wants no other way. */
+  /** True after its service did not receive several jobs, unless the caller excludes live requests. */
   #runsLive({ id, preferences }: Pick<BatchRecord, 'id' | 'preferences'>): boolean {
     return (this.#lost.get(id) ?? 0) >= LOST_MAX && preferences?.allowFallbacks !== false
   }
 
-  /** Others have these lines now. */
+  /** Other runners have these lines now. */
   lost(lines: readonly HeldLine[]): void {
     this.#drafts.lost(lines)
   }
 
-  /** Does what is due for these batches: all that are open. `isEnding`: no more jobs are made of it. */
-  look(batches: ReadonlyMap<string, BatchRecord>, isEnding: (batch: BatchRecord) => boolean): void {
+  /** Does what is due for these batches, which are all open ones. `isEnding`: no more jobs are created for it. */
+  visit(batches: ReadonlyMap<string, BatchRecord>, isEnding: (batch: BatchRecord) => boolean): void {
     if (this.#ending.signal.aborted) return
     this.#batches = batches
     for (const work of this.#works.values()) work.batch = batches.get(work.batch.id) ?? work.batch
@@ -110,9 +112,7 @@ export class ServiceRunner {
     for (const [id, untilMs] of this.#pauses) if (untilMs <= nowMs) this.#pauses.delete(id)
   }
 
-  /**
-   * True if nothing of the batch is at a service any more, or on its way there. Rejects with the error of the Store.
-   */
+  /** True if the batch has no open jobs or drafts. Rejects with the error of the Store. */
   async isOver({ id }: Pick<BatchRecord, 'id'>): Promise<boolean> {
     if (this.#drafts.has(id)) return false
     if ([...this.#submitting.keys()].some(({ batch }) => batch.id === id)) return false
@@ -120,13 +120,13 @@ export class ServiceRunner {
     return open.every(({ batchId }) => batchId !== id)
   }
 
-  /** Resolves when what is being submitted is at its service; drafts go back to the queue. */
+  /** Resolves when submissions are finished. Drafts go back to the queue. */
   async settle(): Promise<void> {
     this.#drop(() => true)
     await Promise.all(this.#submitting.values())
   }
 
-  /** Ends all work; other runners go on with the jobs at once. */
+  /** Ends all work. Other runners can continue with the jobs at once. */
   async close(): Promise<void> {
     this.#ending.abort(new Error('the batch runner is closed'))
     this.#drop(() => true)
@@ -134,7 +134,7 @@ export class ServiceRunner {
     await Promise.all([...this.#visiting.values(), ...this.#submitting.values(), this.#discovery])
   }
 
-  /** Puts drafts back into the queue, but those on their way. */
+  /** Returns drafts to the queue, except those that are being submitted. */
   #drop(matches: (draft: JobDraft) => boolean): void {
     const dropped = this.#drafts.drop(draft => !this.#submitting.has(draft) && matches(draft))
     if (dropped.length > 0) this.#deps.giveBack(dropped)
@@ -160,11 +160,11 @@ export class ServiceRunner {
     return hasPlace(providers, provider, SUBMISSIONS_MAX)
   }
 
-  /** Rejects with the error of the Store: the draft stays. */
+  /** Rejects with the error of the Store; then the draft stays. */
   async #submit(draft: JobDraft): Promise<void> {
     const { jobs, owner, nowMs, clock, giveBack } = this.#deps
     const { batch, facts, mark } = draft
-    // As they are now: a line that the job has taken is soon told to be lost, and leaves the draft.
+    // A copy of the lines: a line that the job has claimed is soon reported as lost, and leaves the draft.
     const drafted = [...draft.lines]
     const lines = drafted.map(({ line }) => line)
     if (lines.length === 0) {
@@ -184,26 +184,30 @@ export class ServiceRunner {
       giveBack(lines)
       return
     }
-    const taken = new Set(opened.lines.map(({ number }) => number))
-    const texts = drafted.filter(({ line }) => taken.has(line.number)).map(({ text }) => text)
-    const held = await this.#reserve(draft, reserved)
+    const claimedNumbers = new Set(opened.lines.map(({ number }) => number))
+    const texts = drafted.filter(({ line }) => claimedNumbers.has(line.number)).map(({ text }) => text)
+    const reservation = await this.#reserve(draft, reserved)
     const { job, claim } = opened
-    const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, { job, claim, held })
+    const work = new JobWork(this.#workDeps(), this.#batches.get(batch.id) ?? batch, {
+      job,
+      claim,
+      reservation,
+    })
     this.#works.set(nameOf(job), work)
-    // Its visits wait until it is over.
+    // No visits until the submission is over.
     work.dueMs = Number.POSITIVE_INFINITY
     await work.submit(texts)
     if (work.dueMs === Number.POSITIVE_INFINITY) work.dueMs = clock.monotonicMs()
     this.#noteOver(work)
   }
 
-  /** One reservation in place of those of all lines. Null: the next visit makes it. */
+  /** Replaces the reservations of all lines by one. Null: the next visit reserves. */
   async #reserve(draft: JobDraft, reserved: bigint): Promise<Reservation | null> {
     const { quota, keyOf, log } = this.#deps
     try {
       if (reserved === 0n) return null
       const caller = callerOf(await keyOf(draft.batch.keyHash))
-      return await quota.hold(caller, Number(reserved), draft.facts.credentialId !== null)
+      return await quota.reserveAnyway(caller, Number(reserved), draft.facts.credentialId !== null)
     } catch (error) {
       log.fault('batches', 'cannot reserve the cost of a provider batch job', error)
       return null
@@ -218,7 +222,7 @@ export class ServiceRunner {
     for (const work of due.sort((one, other) => one.dueMs - other.dueMs)) {
       const visited = [...this.#visiting.keys()].map(({ job }) => job.provider)
       if (!hasPlace(visited, work.job.provider, VISITS_MAX)) continue
-      // Not again before this visit has said when.
+      // No other visit until this one has set the time.
       work.dueMs = Number.POSITIVE_INFINITY
       const visiting = work.visit().then(() => {
         this.#visiting.delete(work)
@@ -234,7 +238,7 @@ export class ServiceRunner {
     this.#deps.onOver()
   }
 
-  /** Takes jobs that nobody works on: of runners that died, and of this one before it was started again. */
+  /** Claims jobs without a runner: those of dead runners, and of this one before its restart. */
   #discover(): void {
     const { clock, log } = this.#deps
     const nowMs = clock.monotonicMs()
@@ -261,7 +265,7 @@ export class ServiceRunner {
       if (claim === null) continue
       // Its batch has ended without it.
       if (batch === undefined) await jobs.close(job, claim)
-      else this.#works.set(name, new JobWork(this.#workDeps(), batch, { job, claim, held: null }))
+      else this.#works.set(name, new JobWork(this.#workDeps(), batch, { job, claim, reservation: null }))
     }
   }
 
@@ -279,9 +283,9 @@ export class ServiceRunner {
   }
 }
 
-/** True if one more of the places is for this provider, given the providers that have one. */
-function hasPlace(taken: readonly string[], provider: string, places: number): boolean {
-  return taken.length < places && taken.filter(each => each === provider).length < places / 2
+/** True if one more place is free for this provider. `taken`: the providers that have places. */
+function hasPlace(used: readonly string[], provider: string, places: number): boolean {
+  return used.length < places && used.filter(each => each === provider).length < places / 2
 }
 
 function nameOf({ batchId, number }: { readonly batchId: string; readonly number: number }): string {

@@ -1,7 +1,7 @@
 /**
  * The contract of batch services: provider APIs that run many requests within a day at a lower price. A job is one
- * batch of such a service; each of its lines is one of our requests. One file per service; table.ts lists them. Types
- * only. Nothing from a service is trusted: no ids, sizes or states.
+ * batch of such a service; each of its lines is one of our requests. There is one file per service; table.ts lists
+ * them. Types only. Nothing from a service is trusted: no ids, sizes or states.
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type { WireRequest } from '../../formats/format.ts'
@@ -9,52 +9,52 @@ import type { ServiceCalls } from './service-calls.ts'
 
 /** Bounds of one job. */
 interface JobLimits {
-  /** Lines. */
+  /** Maximum number of lines. */
   readonly lines: number
-  /** Bytes of all lines, as `line` writes them. */
+  /** Maximum bytes of all lines, as written by `line`. */
   readonly bytes: number
 }
 
-/** A job for its service. */
+/** A job in the form that its service needs. */
 interface JobRequest {
-  /** Names the job, so that it can be found again: letters, digits and dashes; the ids of its lines begin with it. */
+  /** Names the job, so that it can be found again: letters, digits and dashes. The ids of its lines begin with it. */
   readonly mark: string
-  /** The provider's name of the model. */
+  /** The provider's name for the model. */
   readonly model: string
-  /** Path of the requests below the base URL, as formats give it. */
+  /** Path of the requests, relative to the base URL. */
   readonly path: string
-  /** As `line` wrote them. */
+  /** As written by `line`. */
   readonly lines: readonly string[]
 }
 
-/** A job that may have been submitted: its name never came. */
+/** A job that may have been submitted, although the service's name for it is unknown. */
 export interface LostJob extends Pick<JobRequest, 'mark'> {
-  /** Unix milliseconds before which it was not submitted, by our clock. */
+  /** Unix milliseconds by the gateway's clock. It was not submitted earlier. */
   readonly sinceMs: number
   readonly lines: number
-  /** Names of other jobs of ours. */
+  /** Names of our other jobs. */
   readonly known: ReadonlySet<string>
 }
 
-/** `unsure`: one that may be it does not say so before it has ended. */
+/** `unsure`: a job that may be it only shows this when it has ended. */
 export type FoundJob = { readonly name: string } | 'none' | 'unsure'
 
 export type JobState =
   | { readonly kind: 'running' }
-  /** No line changes any more; lines with a reply have it now. */
+  /** No line changes any more, and all replies are complete. */
   | {
       readonly kind: 'ended'
-      /** Why lines of which the service says nothing have no reply; null: it does not say. */
+      /** The reason why lines without an outcome have no reply; null: unknown. */
       readonly error: GatewayError | null
       /** The outcome of those lines, if the job ended before all of them had run. */
       readonly unrun: 'cancelled' | 'expired' | null
-      /** The service had too much to do and has run nothing of it: it may be submitted again later. */
+      /** The service was too busy and has run nothing. The job may be submitted again later. */
       readonly isBusy: boolean
     }
 
 /** The outcome of one line. */
 export interface EndedLine {
-  /** As it was submitted. */
+  /** The id with which the line was submitted. */
   readonly id: string
   /** `cancelled`, `expired`: it never ran. */
   readonly end:
@@ -63,22 +63,22 @@ export interface EndedLine {
     | { readonly kind: 'expired' }
 }
 
-/** One batch service. Verbs reject with GatewayError; see `isLasting`. */
+/** One batch service. Methods reject with GatewayError; see `isLasting`. */
 export interface BatchService {
   readonly limits: JobLimits
   /** True if a job can carry the request. */
-  takes(wire: WireRequest): boolean
-  /** A request as a line of a job, in one line of text. */
+  accepts(wire: WireRequest): boolean
+  /** The request as one line of a job. */
   line(id: string, wire: WireRequest): string
-  /** Submits a job. Returns the service's name of it. */
+  /** Submits a job. Returns the service's name for it. */
   submit(calls: ServiceCalls, job: JobRequest): Promise<string>
   /** Looks for a job that may have been submitted. */
   find(calls: ServiceCalls, job: LostJob): Promise<FoundJob>
   state(calls: ServiceCalls, name: string): Promise<JobState>
-  /** Asks the service to end the job; lines that run may still get a reply. */
+  /** Asks the service to end the job. Running lines may still get a reply. */
   cancel(calls: ServiceCalls, name: string): Promise<void>
-  /** The lines of an ended job, in any order, page by page; lines may be missing. */
+  /** The lines of an ended job, page by page, in any order. Lines may be missing. */
   lines(calls: ServiceCalls, name: string): AsyncGenerator<readonly EndedLine[], void, void>
-  /** Removes what the service keeps of an ended job. */
+  /** Deletes the data of an ended job at the service. */
   remove(calls: ServiceCalls, name: string): Promise<void>
 }

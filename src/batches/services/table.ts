@@ -12,7 +12,7 @@ export const BATCH_SERVICES: Readonly<Record<BatchFormat, BatchService>> = {
   'google-gemini': gemini,
 }
 
-/** Null: no batch service is known for the format. */
+/** Null: there is no batch service for the format. */
 export function batchServiceOf(format: FormatName | string): BatchService | null {
   return Object.hasOwn(BATCH_SERVICES, format) ? BATCH_SERVICES[format as BatchFormat] : null
 }

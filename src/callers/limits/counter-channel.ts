@@ -1,6 +1,6 @@
 /**
  * Access to limit counters from other threads. The counters are in the main thread, so that all serve threads count
- * together; `CounterClient` is the end in a serve thread, `CounterServer` the end in the main thread.
+ * together. `CounterClient` runs in a serve thread, `CounterServer` in the main thread.
  */
 
 import type { Log } from '../../base/log/log.ts'
@@ -12,9 +12,9 @@ import type { CounterEntry, Counters, Taking } from './counters.ts'
 export class CounterServer {
   readonly #counters: Counters
   readonly #log: Pick<Log, 'fault'>
-  /** Reserved amounts, by the numbers that the thread gave their takes. */
+  /** Reserved amounts, by the thread's number of the reservation. */
   readonly #reserved = new Map<number, readonly CounterEntry[]>()
-  /** Takes that are not answered yet; false: to be returned as soon as they are taken. */
+  /** Reservations that are not made yet; false: to be returned as soon as they are made. */
   readonly #pending = new Map<number, boolean>()
   #closed = false
   #failing = false
@@ -24,11 +24,11 @@ export class CounterServer {
     this.#log = log
   }
 
-  /** Takes amounts. Null if the counters cannot be read. */
-  take(number: number, entries: readonly CounterEntry[]): Taking | null | Promise<Taking | null> {
+  /** Reserves amounts. Null if the counters cannot be read. */
+  reserve(number: number, entries: readonly CounterEntry[]): Taking | null | Promise<Taking | null> {
     let taking: Taking | Promise<Taking>
     try {
-      taking = this.#counters.take(entries)
+      taking = this.#counters.reserve(entries)
     } catch (error) {
       return this.#fail(number, error)
     }
@@ -41,31 +41,31 @@ export class CounterServer {
   }
 
   /**
-   * Returns the amounts that the take of this number reserved.
-   * @param used the used part of each entry; null if the thread no longer waits for the take
+   * Ends the reservation with this number.
+   * @param used the used part of each entry; null if the thread no longer waits for the reservation
    */
-  give(number: number, used: readonly number[] | null): void {
+  settle(number: number, used: readonly number[] | null): void {
     const entries = this.#reserved.get(number)
     if (entries === undefined) {
       if (this.#pending.has(number)) this.#pending.set(number, false)
       return
     }
     this.#reserved.delete(number)
-    this.#counters.give(entries, used ?? [])
+    this.#counters.settle(entries, used ?? [])
   }
 
-  /** Call it when the thread has ended. Its reservations are returned; the ledger has its spending. */
+  /** Call it when the thread has ended. Its reservations are returned; its spending is in the ledger. */
   close(): void {
     this.#closed = true
-    for (const number of [...this.#reserved.keys()]) this.give(number, null)
+    for (const number of [...this.#reserved.keys()]) this.settle(number, null)
   }
 
   #finish(number: number, entries: readonly CounterEntry[], taking: Taking): Taking {
-    const wanted = this.#pending.get(number) ?? true
+    const isWanted = this.#pending.get(number) ?? true
     this.#pending.delete(number)
     this.#failing = false
     if (taking.exceeded === null) this.#reserved.set(number, entries)
-    if (this.#closed || !wanted) this.give(number, null)
+    if (this.#closed || !isWanted) this.settle(number, null)
     return taking
   }
 
@@ -83,14 +83,14 @@ export class CounterServer {
   }
 }
 
-/** The main thread does little work, so a longer silence is an outage. */
+/** The main thread has little to do, so a longer silence is an outage. */
 const ANSWER_MS = 2_000
 
 /** The counters as a serve thread uses them. Serve thread. */
 export class CounterClient implements Counters {
   readonly #server: RemoteService<CounterServer>
-  /** Numbers of the takes that reserved amounts, by their entries. */
-  readonly #takes = new WeakMap<readonly CounterEntry[], number>()
+  /** Numbers of the reservations, by their entries. */
+  readonly #numbers = new WeakMap<readonly CounterEntry[], number>()
   #lastTake = 0
 
   constructor(server: RemoteService<CounterServer>) {
@@ -98,19 +98,19 @@ export class CounterClient implements Counters {
   }
 
   /** @throws Error if the counters cannot be read, or do not answer */
-  async take(entries: readonly CounterEntry[]): Promise<Taking> {
+  async reserve(entries: readonly CounterEntry[]): Promise<Taking> {
     const number = ++this.#lastTake
-    this.#takes.set(entries, number)
-    const taking = await this.#server.ask('take', [number, entries], ANSWER_MS)
+    this.#numbers.set(entries, number)
+    const taking = await this.#server.ask('reserve', [number, entries], ANSWER_MS)
     if (taking === null) throw new Error('the counters could not be read')
     if (taking !== undefined) return taking
-    // It may still be taken later.
-    this.#server.tell('give', [number, null])
+    // It may still be reserved later.
+    this.#server.tell('settle', [number, null])
     throw new Error('the counters did not answer in time')
   }
 
-  give(entries: readonly CounterEntry[], used: readonly number[]): void {
-    const number = this.#takes.get(entries)
-    if (number !== undefined) this.#server.tell('give', [number, used])
+  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
+    const number = this.#numbers.get(entries)
+    if (number !== undefined) this.#server.tell('settle', [number, used])
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The contract of the counters that quotas use. A request takes from several counters at once, all or nothing, and
- * returns the unused part. Amounts are integers: requests, tokens, or units of 1e-9 USD. Types only.
+ * The contract of the counters that quotas use. A request reserves amounts of several counters at once, all or nothing,
+ * and returns the unused part. Amounts are integers: requests, tokens, or units of 1e-9 USD. Types only.
  */
 
 /** The start value of a money counter: the spending in the ledger since its period began. */
@@ -14,14 +14,14 @@ export interface Origin {
   readonly workspaceId?: string
   /** ISO 8601 UTC, inclusive. */
   readonly since: string
-  /** True if requests on own provider credentials count too. */
+  /** True if requests on the caller's own provider credentials count too. */
   readonly includeByok: boolean
 }
 
 export interface CounterEntry {
-  /** Identifies the limit and its period: another period is another counter. */
+  /** Identifies the limit and its period: the next period is another counter. */
   readonly id: string
-  /** Zero takes nothing and always fits, also if the total is above the ceiling. */
+  /** Zero reserves nothing and always fits, even if the total is above the ceiling. */
   readonly amount: number
   /** The highest total allowed; null for the credits of the organization in `origin`. */
   readonly ceiling: number | null
@@ -33,16 +33,19 @@ export interface CounterEntry {
 
 /** The state of a counter before the call. */
 export interface CounterRoom {
-  /** Only used amounts. If several instances count on their own, amounts reserved by others count as used. */
+  /**
+   * Used amounts without reserved ones. If several instances count on their own, amounts reserved by others count as
+   * used.
+   */
   readonly used: number
   /** Used and reserved amounts. */
   readonly total: number
   readonly ceiling: number
 }
 
-/** The answer to a request for amounts. */
+/** The result of a reservation. */
 export interface Taking {
-  /** The first entry that did not fit, in which case nothing was taken; null if everything was taken. */
+  /** The first entry that did not fit, in which case nothing was reserved; null if everything was reserved. */
   readonly exceeded: number | null
   /** One for each entry. */
   readonly rooms: readonly CounterRoom[]
@@ -50,22 +53,22 @@ export interface Taking {
 
 export interface Counters {
   /**
-   * Takes all amounts, or none; the same array names the reservation in `give`. A promise only if the counters have to
-   * be loaded or are in another thread.
-   * @throws (or rejects) if the ledger has to be read and cannot be: nothing was then taken.
+   * Reserves all amounts, or none. The same array names the reservation in `settle`. A promise only if the counters
+   * have to be loaded or are in another thread.
+   * @throws (or rejects) if the ledger has to be read and cannot be: nothing was reserved then.
    */
-  take(entries: readonly CounterEntry[]): Taking | Promise<Taking>
+  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking>
   /**
    * Ends a reservation: `used` is the used part of each amount, and may exceed it. Call it once per reservation. Never
    * throws.
    */
-  give(entries: readonly CounterEntry[], used: readonly number[]): void
+  settle(entries: readonly CounterEntry[], used: readonly number[]): void
 }
 
 /** Spending and credits in the Store, in units of 1e-9 USD. */
 export interface Spending {
   /** Sums all records of the ledger up to now. */
-  spent(origin: Origin): Promise<number>
+  sum(origin: Origin): Promise<number>
   /** Sums all credit entries. */
   credits(organizationId: string): Promise<number>
 }

@@ -6,22 +6,22 @@ import type { PicoUsd } from '../../base/money.ts'
 
 /** One way to serve a request: a price that grows with the output. */
 export interface Offer {
-  /** The price of reading, and the fee per request. */
+  /** The price of the input, and the fee per request. */
   readonly base: PicoUsd
   /**
-   * Price of tokens that its provider may read in addition, such as files behind links; reserved only as far as money
-   * is unspent.
+   * Price of tokens that its provider may read in addition, such as files behind links. It is reserved only if enough
+   * money is unspent.
    */
   readonly fetched?: PicoUsd
   /** Per token that is written. */
   readonly perToken: PicoUsd
   /** True for an offer on a BYOK credential, which some limits do not count. */
   readonly isOwn: boolean
-  /** Maximum tokens that may be written. */
+  /** Maximum of output tokens. */
   readonly most: number
   /** Tokens that are reserved at first; less than `most` if the reservation grows with the reply. */
   readonly first: number
-  /** False if its provider cannot be told to write less than `most`. */
+  /** False if its provider accepts no limit below `most`. */
   readonly cappable: boolean
 }
 
@@ -39,17 +39,20 @@ export function affordable({ base, perToken, most, cappable }: Offer, rest: Pico
   return tokens < (cappable ? Math.min(1, most) : most) ? 0 : Math.max(0, tokens)
 }
 
-/** The price of this many tokens. */
+/** The price of this many output tokens. */
 export function priceOf({ base, perToken }: Offer, tokens: number): PicoUsd {
   return Math.min(base + perToken * tokens, Number.MAX_SAFE_INTEGER)
 }
 
-/** True if `rest` can pay for any token of the offer. */
+/** True if `rest` can pay for at least one token of the offer. */
 export function isAffordable(offer: Offer, rest: PicoUsd): boolean {
   return offer.most === 0 ? offer.base <= rest : affordable(offer, rest) > 0
 }
 
-/** The reservation for this many tokens if `rest` is unspent: content that might be fetched is no reason to refuse. */
+/**
+ * The reservation for this many tokens if `rest` is unspent. Content that might be fetched is not a reason to refuse,
+ * so its price is reserved only as far as money is left.
+ */
 export function reservedPrice(offer: Offer, tokens: number, rest = Number.POSITIVE_INFINITY): PicoUsd {
   const price = priceOf(offer, tokens)
   if (offer.fetched === undefined) return price

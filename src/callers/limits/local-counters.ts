@@ -8,7 +8,7 @@ import type { CounterEntry, Counters, Origin, Spending, Taking } from './counter
 
 interface LocalCountersOptions {
   readonly clock: Clock
-  readonly spending: Pick<Spending, 'spent'>
+  readonly spending: Pick<Spending, 'sum'>
   /** Number of instances that share the limits. */
   readonly nodes: number
 }
@@ -18,9 +18,9 @@ interface Count {
   total: number
   /** The part of the total that is reserved here. */
   reserved: number
-  /** Number of reservations that were given back. */
-  gives: number
-  /** The total when the overall state was last known: shares are parts of the rest at that time. */
+  /** Number of reservations that were returned. */
+  returns: number
+  /** The total when the overall state was last known: each node's share is a part of the rest at that time. */
   base: number
   readonly origin: Origin | null
   readonly endsMs: number
@@ -42,21 +42,21 @@ export class LocalCounters implements Counters {
     this.#options = options
   }
 
-  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     const unknown = entries.filter(entry => entry.origin !== null && !this.#counts.has(entry.id))
-    if (unknown.length === 0) return this.#take(entries)
+    if (unknown.length === 0) return this.#reserve(entries)
     const loads = unknown.map(entry => this.#loads.run(entry.id, () => this.#load(entry)))
-    return Promise.all(loads).then(() => this.#take(entries))
+    return Promise.all(loads).then(() => this.#reserve(entries))
   }
 
-  give(entries: readonly CounterEntry[], used: readonly number[]): void {
+  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
     const nowMs = this.#options.clock.monotonicMs()
     for (const [index, { id, amount }] of entries.entries()) {
       const count = this.#counts.get(id)
       if (count === undefined) continue
       count.total += (used[index] ?? 0) - amount
       count.reserved -= amount
-      count.gives++
+      count.returns++
       count.usedMs = nowMs
     }
   }
@@ -71,21 +71,21 @@ export class LocalCounters implements Counters {
     return this.#counts.get(id)?.reserved ?? 0
   }
 
-  /** How many reservations were given back since the counter is known here. */
-  gives(id: string): number {
-    return this.#counts.get(id)?.gives ?? 0
+  /** Number of reservations that were returned since this counter was loaded. */
+  returnsOf(id: string): number {
+    return this.#counts.get(id)?.returns ?? 0
   }
 
-  /** Records the total that Redis has; `taken` was reserved there for this instance. */
-  observe(entry: CounterEntry, total: number, taken: number): void {
+  /** Records the total in Redis. `reservedNow` was reserved there for this instance. */
+  observe(entry: CounterEntry, total: number, reservedNow: number): void {
     const count = this.#counts.get(entry.id) ?? this.#open(entry, 0)
     count.total = total
     count.base = total
-    count.reserved += taken
+    count.reserved += reservedNow
     count.usedMs = this.#options.clock.monotonicMs()
   }
 
-  /** Lists the money counters used within this time, as entries that take nothing. */
+  /** Lists the money counters used within this time, as entries with amount 0. */
   inUse(withinMs = Number.POSITIVE_INFINITY): CounterEntry[] {
     const sinceMs = this.#options.clock.monotonicMs() - withinMs
     return [...this.#counts].flatMap(([id, { origin, endsMs, usedMs }]) =>
@@ -93,7 +93,7 @@ export class LocalCounters implements Counters {
     )
   }
 
-  /** Lists the money counters with open reservations; `amount` is what is reserved. */
+  /** Lists the money counters with open reservations; `amount` is the reserved amount. */
   reservations(): CounterEntry[] {
     const found: CounterEntry[] = []
     for (const [id, { origin, endsMs, reserved }] of this.#counts) {
@@ -102,7 +102,7 @@ export class LocalCounters implements Counters {
     return found
   }
 
-  /** Raises a counter to the spending in the ledger, if some of it was not counted here. */
+  /** Raises a counter to the spending in the ledger, if this instance has not counted all of it. */
   raise(id: string, spent: number): void {
     const count = this.#counts.get(id)
     if (count === undefined) return
@@ -116,7 +116,7 @@ export class LocalCounters implements Counters {
     this.#counts.clear()
   }
 
-  #take(entries: readonly CounterEntry[]): Taking {
+  #reserve(entries: readonly CounterEntry[]): Taking {
     const counts = entries.map(entry => this.#counts.get(entry.id) ?? this.#open(entry, 0))
     const rooms = counts.map((count, index) => ({
       used: count.total - count.reserved,
@@ -140,15 +140,15 @@ export class LocalCounters implements Counters {
 
   /** At least one, so that a small limit does not become zero. */
   #share(count: Count, ceiling: number): number {
-    const left = ceiling - count.base
-    if (this.#options.nodes === 1 || left <= 0) return ceiling
-    return count.base + Math.max(1, Math.floor(left / this.#options.nodes))
+    const unspent = ceiling - count.base
+    if (this.#options.nodes === 1 || unspent <= 0) return ceiling
+    return count.base + Math.max(1, Math.floor(unspent / this.#options.nodes))
   }
 
   async #load(entry: CounterEntry): Promise<void> {
     if (entry.origin === null) return
-    const spent = await this.#options.spending.spent(entry.origin)
-    // Redis may have reported the total meanwhile.
+    const spent = await this.#options.spending.sum(entry.origin)
+    // Redis may have reported the total in the meantime.
     if (!this.#counts.has(entry.id)) this.#open(entry, spent)
   }
 
@@ -158,7 +158,7 @@ export class LocalCounters implements Counters {
     const count: Count = {
       total,
       reserved: 0,
-      gives: 0,
+      returns: 0,
       base: total,
       origin,
       endsMs,

@@ -1,6 +1,6 @@
 /**
- * Builds the counters that `quota.ts` and `request-rate.ts` take from, and the error if one is too low: the limit of
- * the key, budgets, credits, and requests and tokens per minute. Pure.
+ * Builds the counters that `quota.ts` and `request-rate.ts` use, and the error if one is too low: the limit of the key,
+ * budgets, credits, and requests and tokens per minute. Pure.
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import type { PicoUsd } from '../../base/money.ts'
@@ -41,8 +41,8 @@ type Place = Omit<CounterEntry, 'amount'>
 const MINUTE_MS = 60_000
 
 /**
- * Builds the entry of a limit. The way of counting is part of the id, so that a changed key begins with the spending in
- * the ledger.
+ * Builds the entry of a limit. The way of counting is part of the id, so that a changed key starts again with the
+ * spending in the ledger.
  */
 export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number): Place {
   const { organizationId, keyHash } = caller
@@ -57,8 +57,8 @@ export function limitEntry(caller: Caller, limit: SpendingLimit, nowMs: number):
 }
 
 /**
- * Determines whose spending counts. The default guardrail of a workspace gives a budget to each member, and to each key
- * without a member, so that more keys do not raise the budget.
+ * Determines whose spending counts. The default guardrail of a workspace gives a separate budget to each member, and to
+ * each key without a member, so that more keys do not mean more budget.
  */
 export function spenderOf(budget: Pick<Budget, 'scope'>, caller: Pick<Caller, 'memberId'>): 'member' | 'key' {
   return budget.scope === 'api-key' || caller.memberId === null ? 'key' : 'member'
@@ -111,12 +111,15 @@ export function minuteEntry(
   return { limit: { kind }, entry: { id, amount, ceiling, origin: null, endsMs } }
 }
 
-/** The end of the wall clock's minute, Unix milliseconds: the same on every instance. */
+/** The end of the current minute, Unix milliseconds: the same on every instance. */
 export function minuteEndMs(nowMs: number): number {
   return (Math.floor(nowMs / MINUTE_MS) + 1) * MINUTE_MS
 }
 
-/** True if a limit counts this spending: limits count all of it, or only spending without own provider credentials. */
+/**
+ * True if a limit counts this spending. Some limits count all spending, others none on the caller's own provider
+ * credentials.
+ */
 export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   switch (limit.kind) {
     case 'limit':
@@ -131,10 +134,10 @@ export function counts(limit: EntryLimit, isOwn: boolean): boolean {
   }
 }
 
-/** The amount reserved for an offer; negative if the offer is left out. */
+/** The amount reserved for an offer; negative if the offer is excluded. */
 export type ReservedOf = (offer: Offer) => PicoUsd
 
-/** The amount for the most expensive offer (or for another one, chosen by `pick`). */
+/** The amount for the most expensive offer, or for the one that `pick` chooses. */
 export function amountOf(
   limit: SpendingRule,
   offers: readonly Offer[],
@@ -148,7 +151,7 @@ export function amountOf(
   return prices.length === 0 ? 0 : picoToNano(pick(...prices))
 }
 
-/** The money that a limit leaves unspent, reserved or not; negative if the limit is overspent. */
+/** The money that a limit has unspent, reserved or not; negative if the limit is overspent. */
 export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
   return nanoToPico(ceiling - used)
 }
@@ -182,21 +185,21 @@ function nameOf(limit: SpendingRule): string {
   }
 }
 
-/** The error for a request that costs more than a limit leaves unspent. `amount`: its lowest possible cost. */
+/** The error for a request that costs more than the unspent part of a limit. `amount`: its lowest possible cost. */
 export function spentError(limit: SpendingRule, amount: number, room: CounterRoom): GatewayError {
-  const left = usd(Math.max(0, room.ceiling - room.used))
+  const unspent = usd(Math.max(0, room.ceiling - room.used))
   if (limit.kind === 'credits') {
     return new GatewayError(
       'payment_required',
-      `Insufficient credits: this request costs at least ${usd(amount)}; ${left} remains`,
+      `Insufficient credits: this request costs at least ${usd(amount)}; ${unspent} remains`,
       { limit: 'credits' },
     )
   }
-  const message = `${nameOf(limit)} does not cover this request: it costs at least ${usd(amount)}; ${left} of ${usd(room.ceiling)} remains`
+  const message = `${nameOf(limit)} does not cover this request: it costs at least ${usd(amount)}; ${unspent} of ${usd(room.ceiling)} remains`
   if (limit.kind === 'limit') {
     return new GatewayError('payment_required', message, { ...ofDay(limit.limit.reset), limit: 'key_limit' })
   }
-  // A budget is part of a guardrail, and guardrails refuse requests with 403.
+  // A budget belongs to a guardrail, and guardrails refuse requests with 403.
   const { metadata } = ofDay(limit.budget.reset)
   return new GatewayError('permission_denied', message, {
     metadata: { guardrail_id: limit.budget.guardrailId, ...metadata },
@@ -204,12 +207,12 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
   })
 }
 
-/** Tells some clients that retrying today is pointless. */
+/** Metadata that tells some clients not to retry today. */
 function ofDay(reset: string | null): { readonly metadata?: { readonly limit_window: 'day' } } {
   return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
 }
 
-/** The error for a request that a limit can pay for only after running requests have ended. */
+/** The error for a request that must wait until running requests have ended. */
 export class BusyError extends GatewayError {
   constructor(limit: SpendingRule) {
     const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
@@ -227,18 +230,18 @@ export function rateError(
   nowMs: number,
   minuteEndMs: number,
 ): GatewayError {
-  const left = Math.max(0, ceiling - total)
+  const remaining = Math.max(0, ceiling - total)
   const rate =
     limit.kind === 'requests'
       ? `${ceiling} requests per minute`
       : `${ceiling} tokens per minute, but this request may use up to ${entry.amount}`
-  return rateLimitError(limit.kind, rate, left, ceiling, nowMs, minuteEndMs)
+  return rateLimitError(limit.kind, rate, remaining, ceiling, nowMs, minuteEndMs)
 }
 
 function rateLimitError(
   kind: RateKind,
   rate: string,
-  left: number,
+  remaining: number,
   ceiling: number,
   nowMs: number,
   minuteEndMs: number,
@@ -248,9 +251,9 @@ function rateLimitError(
     limit: kind === 'requests' ? 'requests_per_minute' : 'tokens_per_minute',
     headers: {
       'X-RateLimit-Limit': String(ceiling),
-      'X-RateLimit-Remaining': String(left),
+      'X-RateLimit-Remaining': String(remaining),
       'X-RateLimit-Reset': String(minuteEndMs),
-      ...rateHeaders(kind, { limit: ceiling, remaining: left, resetMs: minuteEndMs }, nowMs),
+      ...rateHeaders(kind, { limit: ceiling, remaining, resetMs: minuteEndMs }, nowMs),
     },
   })
 }

@@ -53,7 +53,7 @@ export interface Quota {
   limitsMoney(caller: Caller): boolean | Promise<boolean>
   /**
    * Reserves the possible cost of the request; a promise only if budgets or counters have to be loaded or are in
-   * another thread. If an offer costs more than what is unspent, only as many tokens are reserved as can be paid.
+   * another thread. If an offer costs more than the unspent money, only the affordable number of tokens is reserved.
    * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
    * (a `BusyError` for money that running requests reserve), or `service_unavailable` if the spending so far is
    * unknown.
@@ -61,14 +61,14 @@ export interface Quota {
   admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
 }
 
-/** A quota that also counts money of requests that were admitted earlier. */
+/** A quota that also reserves money for requests that were admitted earlier. */
 export interface HoldingQuota extends Quota {
   /**
-   * Reserves money under all spending limits, even if there is no room: for requests that were admitted earlier and
-   * whose reply is still to come. A promise only if budgets or counters have to be loaded or are in another thread.
+   * Reserves money under all spending limits, even above them: for requests that were admitted earlier and whose reply
+   * is still to come. A promise only if budgets or counters have to be loaded or are in another thread.
    * @throws (or rejects with) GatewayError `service_unavailable` if the spending so far is unknown
    */
-  hold(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
+  reserveAnyway(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
 }
 
 /** The reservation of a caller without limits. */
@@ -81,7 +81,7 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
     limits(caller) {
       if (always || caller.limit !== null) return true
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
-      // `admit` asks again and reports a rejection.
+      // `admit` loads them again and reports a rejection.
       if (isPending(budgeted)) budgeted.catch(() => undefined)
       return budgeted !== null
     },
@@ -96,13 +96,18 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
         return new Admission(options, caller, demand, known ?? []).reserve()
       })
     },
-    hold(caller, cost, isOwn) {
+    reserveAnyway(caller, cost, isOwn) {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       return whenReady(budgeted, known => {
         if (!enforceCredits && caller.limit === null && known === null) return FREE
         const offer: Offer = { base: cost, perToken: 0, isOwn, most: 0, first: 0, cappable: true }
         const demand: Demand = { offers: [offer], tokens: 0 }
-        return new Admission({ ...options, tokensPerMinute: null }, caller, demand, known ?? []).hold()
+        return new Admission(
+          { ...options, tokensPerMinute: null },
+          caller,
+          demand,
+          known ?? [],
+        ).reserveAnyway()
       })
     },
   }
@@ -143,13 +148,13 @@ class Admission {
 
   reserve(): Reservation | Promise<Reservation> {
     const entries = this.#entries(AT_FIRST)
-    return whenReady(this.#take(entries), taking => {
+    return whenReady(this.#reserve(entries), taking => {
       if (taking.exceeded === null) return this.#admitted(entries, taking)
       const less = this.#less(taking, taking.exceeded)
       const smaller = this.#entries(less)
-      // The unspent money is enough, so the reservations of running requests are in the way.
+      // The unspent money is enough, but running requests have reserved it.
       if (isSame(smaller, entries)) return this.#reserveBeside(taking.exceeded, less)
-      return whenReady(this.#take(smaller), second => {
+      return whenReady(this.#reserve(smaller), second => {
         if (second.exceeded === null) return this.#admitted(smaller, second)
         const refusal = this.#refusal(second, second.exceeded)
         if (refusal !== null) throw refusal
@@ -165,7 +170,7 @@ class Admission {
       limit === undefined || counts(limit, offer.isOwn) ? -1 : reservedOf(offer)
     const entries = this.#entries(beside)
     if (this.#demand.offers.every(offer => beside(offer) < 0)) throw this.#busy(exceeded)
-    return whenReady(this.#take(entries), taking => {
+    return whenReady(this.#reserve(entries), taking => {
       if (taking.exceeded === null) return this.#admitted(entries, taking)
       const refusal = this.#refusal(taking, taking.exceeded)
       if (refusal !== null) throw refusal
@@ -173,7 +178,7 @@ class Admission {
     })
   }
 
-  /** Under an overspent limit nothing is free, although an amount of zero fits every counter. */
+  /** An overspent limit leaves nothing, although an amount of zero fits every counter. */
   #admitted(entries: readonly CounterEntry[], taking: Taking): Reservation {
     const overspent = this.#money.findIndex((_, at) => {
       const room = taking.rooms[at]
@@ -187,9 +192,9 @@ class Admission {
   }
 
   /** Reserves without a limit, and leaves no allowance for more. */
-  hold(): Reservation | Promise<Reservation> {
+  reserveAnyway(): Reservation | Promise<Reservation> {
     const entries = this.#entries(AT_FIRST).map(entry => ({ ...entry, ceiling: NO_CEILING }))
-    return whenReady(this.#take(entries), taking => {
+    return whenReady(this.#reserve(entries), taking => {
       const reservation = this.#reservation(entries, taking)
       return { allowance: null, settle: spent => reservation.settle(spent) }
     })
@@ -205,8 +210,8 @@ class Admission {
     ]
   }
 
-  #take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
-    const taking = this.#options.counters.take(entries)
+  #reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+    const taking = this.#options.counters.reserve(entries)
     return isPending(taking) ? taking.catch(throwUnavailable) : taking
   }
 
@@ -225,7 +230,7 @@ class Admission {
     return { limit: room.ceiling, remaining, resetMs: endsMs }
   }
 
-  /** The amount to reserve for each offer if not all of it fits into the unspent money. */
+  /** The amount to reserve for each offer if the full amount does not fit into the unspent money. */
   #less(taking: Taking, exceeded: number): ReservedOf {
     const refusal = this.#refusal(taking, exceeded)
     if (refusal !== null) throw refusal
@@ -236,7 +241,7 @@ class Admission {
     }
   }
 
-  /** Money that all limits on an offer leave unspent. */
+  /** Unspent money under all limits that count this offer. */
   #rest({ isOwn }: Offer, { rooms }: Taking): number {
     let rest = Number.POSITIVE_INFINITY
     for (const [at, { limit }] of this.#money.entries()) {
@@ -246,7 +251,7 @@ class Admission {
     return rest
   }
 
-  /** The reason that the request can never fit a limit; null if it fits once running requests have ended. */
+  /** The error if the request can never fit a limit; null if it fits once running requests have ended. */
   #refusal(taking: Taking, exceeded: number): GatewayError | null {
     const room = taking.rooms[exceeded]
     const minute = this.#minutes[exceeded - this.#money.length]

@@ -1,21 +1,22 @@
 /**
  * Counters in Redis, for several instances. Main thread. While Redis is unavailable, and until a counter is aligned
- * with the ledger after an outage, requests take from this instance's local share without waiting.
+ * with the ledger after an outage, requests use this instance's local share without waiting.
  *
  * Each operation is a Lua script, because it has to be atomic. A counter is a hash: field `s` is the used amount, and
- * one field per node is the amount that the node has reserved. A node whose heartbeat has expired is dead; its
- * reservations are dropped, and the ledger has its spending. One Redis server, not a cluster, because an operation
- * touches several keys.
+ * one field per node is the amount that the node has reserved. A node whose heartbeat has expired is dead. Its
+ * reservations are dropped, and its spending is in the ledger. It needs one Redis server, not a cluster, because an
+ * operation uses several keys.
  *
  * Redis may lose its data while requests run: it is flushed, or a replica without data takes over. A money counter then
- * begins again with readings of the ledger. A reading has all that the reading node has spent, as it ships its records
- * first, and of others an unknown part, so nothing can be added to it. Until every node has read:
+ * starts again with readings of the ledger. A reading contains everything that the reading node has spent, as it ships
+ * its records first, but only an unknown part of what others have spent, so nothing can be added to it. Until every
+ * node has read:
  *
- * - the counter has field `l`, the highest reading, in place of `s`, and nobody reserves money in it;
- * - a node that has to read is awaited, or has field `?name` in place of `name`; a reply that ends makes it so again.
+ * - the counter has field `l`, the highest reading, instead of `s`, and nobody reserves money in it;
+ * - a node that still has to read is awaited, or has field `?name` instead of `name`; a reply that ends sets it again.
  *
- * Then `l` is the used amount, exactly, and becomes `s`. Each connection has a node name of its own, so commands of a
- * lost connection that Redis reads late change nothing.
+ * Then `l` is exactly the used amount, and becomes `s`. Each connection has its own node name, so commands of a lost
+ * connection that Redis reads late change nothing.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import type { Clock, Timer } from '../../base/clock.ts'
@@ -25,7 +26,7 @@ import { openRedis, type Redis } from '../../storage/redis.ts'
 import type { CounterEntry, Counters, Spending, Taking } from './counters.ts'
 import { IDLE_MS, type LocalCounters } from './local-counters.ts'
 
-/** A name is alive until its heartbeat expires or its node has another one, and awaited until a time of its own. */
+/** A name is alive until its heartbeat expires or its node gets another name, and awaited until a time of its own. */
 const NAMES = `
 local function lives(alive, name) return redis.call('GET', alive .. name) == '1' end
 local function now()
@@ -40,7 +41,8 @@ end
 
 /**
  * Reads a counter into `used`, `reserved` (by others), `own` (nil if the node has to read the ledger), whether the
- * counter has begun, and whether reservations of dead nodes were dropped. It begins when no node has to read any more.
+ * counter has started, and whether reservations of dead nodes were dropped. It starts when no node has to read any
+ * more.
  */
 const READ = `${NAMES}
 local function read(key, node, alive, awaited)
@@ -68,7 +70,7 @@ end
 local function whole(number) return string.format('%.0f', number) end
 `
 
-/** Answers of scripts that are not the number of a counter. */
+/** Results of scripts that are not the number of a counter. */
 const ALIGN_FIRST = -1
 const ENTER_FIRST = -2
 const AWAITED = -3
@@ -76,10 +78,10 @@ const READ_AGAIN = -4
 
 /**
  * KEYS counters; ARGV node, prefix of the heartbeats, key of the awaited nodes, then for each counter amount, ceiling,
- * milliseconds to keep it, and 1 when it begins with the ledger. Returns 0 when all was taken, the number of the
- * counter that did not fit, -1 when counters have to be aligned with the ledger first, or -3 when other nodes have to
- * read it; then for each counter its total before (-1 for those to align), and for each its used amount. Only -2 if
- * Redis does not know the node.
+ * milliseconds to keep it, and 1 if it starts with the ledger. Returns 0 if all was reserved, the number of the counter
+ * that did not fit, -1 if counters have to be aligned with the ledger first, or -3 if other nodes have to read it; then
+ * for each counter its total before (-1 for those to align), and for each its used amount. Only -2 if Redis does not
+ * know the node.
  */
 const TAKE = `${READ}
 local node, alive, awaited = ARGV[1], ARGV[2], ARGV[3]
@@ -110,9 +112,9 @@ end
 return { 0, unpack(answer) }`
 
 /**
- * KEYS counters; ARGV node, prefix of the heartbeats, key of the awaited nodes, then for each counter the taken amount,
- * the used part of it, and 1 when it begins with the ledger. Returns the numbers of the counters that did not count the
- * used part, because they have not begun or do not know the node: it has to read the ledger.
+ * KEYS counters; ARGV node, prefix of the heartbeats, key of the awaited nodes, then for each counter the reserved
+ * amount, the used part of it, and 1 if it starts with the ledger. Returns the numbers of the counters that did not
+ * count the used part, because they have not started or do not know the node: it has to read the ledger.
  */
 const GIVE = `${READ}
 local node, alive, awaited = ARGV[1], ARGV[2], ARGV[3]
@@ -136,10 +138,10 @@ return uncounted`
 
 /**
  * KEYS one counter, the awaited nodes, the nodes; ARGV node, prefix of the heartbeats, spending in the ledger, 1 if
- * reservations were given back since the ledger was read, reserved amount of the node, 1 if that holds although Redis
- * has another one, milliseconds to keep it, 1 if all nodes have to read the ledger should the counter be missing, and
- * milliseconds to await them. Returns the total, which is at least the spending in the ledger; -2 if Redis does not know
- * the node; -4 if what was given back may be in neither, so that the ledger has to be read again.
+ * reservations were returned since the ledger was read, reserved amount of the node, 1 if that holds although Redis has
+ * another one, milliseconds to keep it, 1 if all nodes have to read the ledger should the counter be missing, and
+ * milliseconds to await them. Returns the total, which is at least the spending in the ledger; -2 if Redis does not
+ * know the node; -4 if returned amounts may be in neither, so that the ledger has to be read again.
  */
 const ALIGN = `${READ}
 local key, awaited, node, alive = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -159,11 +161,11 @@ local total, reserved, own = read(key, node, alive, awaited)
 return total + reserved + own`
 
 /**
- * Makes the node known, with everything that it has reserved. KEYS nodes, awaited nodes, generation of the data, then
- * counters; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows, a new one,
- * the number of former names of the node and these, the number of its peers and these, then for each counter the
+ * Registers the node with everything that it has reserved. KEYS nodes, awaited nodes, generation of the data, then
+ * counters; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows, a new
+ * one, the number of former names of the node and these, the number of its peers and these, then for each counter the
  * reserved amount and milliseconds to keep it. If the data was lost, the node itself is awaited too. In counters that
- * have not begun the node has to read the ledger. Returns the generation.
+ * have not started the node has to read the ledger. Returns the generation.
  */
 const ENTER = `${NAMES}local node, alive, ms = ARGV[1], ARGV[2], ARGV[3]
 local generation = redis.call('GET', KEYS[3])
@@ -200,10 +202,10 @@ return generation`
 
 /**
  * KEYS as for ENTER; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows,
- * 1 if the counters are all in which the node may have spent or reserved, then for each counter milliseconds to keep
- * it. Such a node is not awaited any more if no counter misses it. Returns the number of counters that miss the node,
- * 1 if the node is still awaited, the numbers of those counters, and the nodes that are alive or awaited; only -2 if
- * Redis does not know the node, or has lost its data.
+ * 1 if the counters are all those in which the node may have spent or reserved, then for each counter milliseconds to
+ * keep it. Such a node is not awaited any more if no counter misses it. Returns the number of counters that miss the
+ * node, 1 if the node is still awaited, the numbers of those counters, and the nodes that are alive or awaited; only -2
+ * if Redis does not know the node, or has lost its data.
  */
 const BEAT = `${NAMES}local node, alive = ARGV[1], ARGV[2]
 if redis.call('GET', KEYS[3]) ~= ARGV[4] then return { -2 } end
@@ -231,7 +233,7 @@ interface RedisCountersOptions {
   readonly prefix: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  readonly spending: Pick<Spending, 'spent'>
+  readonly spending: Pick<Spending, 'sum'>
   /** The counters of this instance, the only ones used while Redis is unavailable. */
   readonly local: LocalCounters
   /** Time after its last heartbeat at which an instance counts as dead. Default 30 s. */
@@ -240,19 +242,19 @@ interface RedisCountersOptions {
 }
 
 const ALIVE_MS = 30_000
-/** The longest time between heartbeats; so long may it take until a node finds out that Redis has lost its data. */
+/** Maximum time between heartbeats. A node may need this long to notice that Redis has lost its data. */
 const BEAT_MAX_MS = 1_000
-/** A counter is kept this much longer than its period, because clocks differ. */
+/** A counter is kept for this much longer than its period, because clocks differ. */
 const AFTER_END_MS = 60_000
-/** Older spending is in the ledger. */
+/** Spending older than this is in the ledger. */
 const RECENT_MS = 60_000
-/** Requests read the ledger too, and the Store has four connections. */
+/** Maximum of concurrent ledger reads. Requests read the ledger too, and the Store has four connections. */
 const READS_AT_ONCE = 3
-/** A reply may end while the ledger is read. */
+/** How often the ledger is read again if a reply ends during the read. */
 const TRIES = 3
 /**
- * A request asks so often, and waits where others have to read the ledger: as long as its thread waits for the answer.
- * Then it counts as one that did not fit.
+ * How often a request tries while other nodes have to read the ledger: about as long as its thread waits for the
+ * answer. Then the request counts as one that did not fit.
  */
 const ASK_TRIES = 18
 const ASK_AGAIN_MS = 100
@@ -275,20 +277,22 @@ export class RedisCounters implements Counters {
   readonly #options: RedisCountersOptions
   readonly #redis: Redis
   readonly #aliveMs: number
-  /** The name of this instance on the present connection. */
+  /** The name of this instance on the current connection. */
   #node = ''
-  /** Names on earlier connections that Redis may still know. */
+  /** Names from earlier connections that Redis may still know. */
   #formerNames: string[] = []
   /** Names of the instances that were alive at the last heartbeat. */
   #peers: readonly string[] = []
-  /** Of the data in Redis; empty before the first contact. Other data: Redis has lost what it had. */
+  /**
+   * The generation of the data in Redis; empty before the first contact. Another generation means that Redis has lost
+   * its data.
+   */
   #generation = ''
   /**
-   * Counters that were changed here but not in Redis, so that Redis has incomplete totals; with the ends of their
-   * periods.
+   * Counters with changes that are not in Redis, so that Redis has incomplete totals; with the ends of their periods.
    */
   readonly #diverged = new Map<string, number>()
-  /** Counters for which this instance has to read the ledger; the others wait for it. */
+  /** Counters for which this instance has to read the ledger; other instances wait for it. */
   readonly #behind = new Map<string, CounterEntry>()
   readonly #alignments = new SingleFlight<void>()
   readonly #entering = new SingleFlight<void>()
@@ -322,42 +326,42 @@ export class RedisCounters implements Counters {
     return !this.#redis.isReady
   }
 
-  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     if (!this.#redis.isReady) return this.#takeLocally(entries)
     const diverged = entries.filter(entry => this.#diverged.has(entry.id))
     if (diverged.length === 0) return this.#ask(entries, ASK_TRIES)
-    // The local share is good enough; the request does not wait for the ledger.
+    // The local share is good enough, so the request does not wait for the ledger.
     for (const entry of diverged) this.#align(entry).catch(() => undefined)
     return this.#takeLocally(entries)
   }
 
-  give(entries: readonly CounterEntry[], used: readonly number[]): void {
+  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
     const { local, prefix } = this.#options
-    local.give(entries, used)
-    const given: CounterEntry[] = []
+    local.settle(entries, used)
+    const toRedis: CounterEntry[] = []
     const amounts: string[] = []
     for (const [index, entry] of entries.entries()) {
       if (this.#diverged.has(entry.id)) continue
-      given.push(entry)
+      toRedis.push(entry)
       amounts.push(String(entry.amount), String(used[index] ?? 0), entry.origin === null ? '0' : '1')
     }
-    if (given.length === 0) return
-    const keys = given.map(({ id }) => prefix + id)
+    if (toRedis.length === 0) return
+    const keys = toRedis.map(({ id }) => prefix + id)
     this.#run(SCRIPTS.give, keys, [this.#heartbeatPrefix, this.#awaitedKey, ...amounts]).then(
       uncounted => {
         const numbers = uncounted as readonly number[]
-        if (numbers.length > 0) this.#catchUp(numbers.flatMap(number => given[number - 1] ?? []))
+        if (numbers.length > 0) this.#catchUp(numbers.flatMap(number => toRedis[number - 1] ?? []))
       },
-      () => this.#markDiverged(given),
+      () => this.#markDiverged(toRedis),
     )
   }
 
-  /** Raises a counter to at least the spending in the ledger, in order to count what a dead instance spent. */
+  /** Raises a counter to at least the spending in the ledger, so that the spending of a dead instance counts. */
   async reconcile(entry: CounterEntry): Promise<void> {
     if (this.#redis.isReady) await this.#align(entry).catch(() => undefined)
   }
 
-  /** Waits until returned amounts are in Redis, if it answers; no reservation of this instance remains. */
+  /** Waits until returned amounts are in Redis, if it answers. No reservation of this instance remains. */
   async close(): Promise<void> {
     this.#closed = true
     this.#heartbeat?.cancel()
@@ -395,14 +399,14 @@ export class RedisCounters implements Counters {
     }))
     for (const [index, entry] of entries.entries()) {
       const total = rooms[index]?.total ?? -1
-      const taken = code === 0 ? entry.amount : 0
-      if (total >= 0) local.observe(entry, total + taken, taken)
+      const reservedNow = code === 0 ? entry.amount : 0
+      if (total >= 0) local.observe(entry, total + reservedNow, reservedNow)
     }
     if (code >= 0) return { exceeded: code === 0 ? null : code - 1, rooms }
     if (tries === 0) {
       const exceeded = entries.findIndex(({ amount, origin }) => amount > 0 && origin !== null)
-      // An amount of zero fits everywhere.
-      return exceeded === -1 ? local.take(entries) : { exceeded, rooms }
+      // An amount of zero always fits.
+      return exceeded === -1 ? local.reserve(entries) : { exceeded, rooms }
     }
     if (code === AWAITED) await new Promise<void>(resolve => clock.after(ASK_AGAIN_MS, resolve))
     else if (code === ENTER_FIRST) await this.#enter().catch(() => undefined)
@@ -415,7 +419,7 @@ export class RedisCounters implements Counters {
 
   #takeLocally(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     this.#markDiverged(entries)
-    return this.#options.local.take(entries)
+    return this.#options.local.reserve(entries)
   }
 
   #markDiverged(entries: readonly CounterEntry[]): void {
@@ -429,19 +433,19 @@ export class RedisCounters implements Counters {
     for (const [id, endsMs] of this.#diverged) if (endsMs + AFTER_END_MS < nowMs) this.#diverged.delete(id)
   }
 
-  /** Reads the ledger for these counters, until no other instance has to wait for it. */
+  /** Reads the ledger for these counters, until no other instance has to wait for this one. */
   #catchUp(entries: readonly CounterEntry[]): void {
     for (const entry of entries) this.#behind.set(entry.id, { ...entry, amount: 0 })
     if (this.#behind.size === 0) return
-    // After a failure the next heartbeat goes on.
+    // After a failure, the next heartbeat tries again.
     this.#catchingUp.run('', () => this.#catchUpNow()).catch(() => undefined)
   }
 
   async #catchUpNow(): Promise<void> {
     while (this.#behind.size > 0) {
-      const left = [...this.#behind.values()]
-      while (left.length > 0)
-        await Promise.all(left.splice(0, READS_AT_ONCE).map(entry => this.#align(entry)))
+      const pending = [...this.#behind.values()]
+      while (pending.length > 0)
+        await Promise.all(pending.splice(0, READS_AT_ONCE).map(entry => this.#align(entry)))
       await this.#beat()
     }
   }
@@ -456,22 +460,22 @@ export class RedisCounters implements Counters {
     if (origin === null) return
     const { local, spending } = this.#options
     for (let tries = 0; tries < TRIES; tries++) {
-      const gives = local.gives(id)
-      const spent = await spending.spent(origin)
-      // Reservations that were given back meanwhile may be missing in `spent`. A diverged counter stays so until they
-      // are in it: its requests take from the local share, which has them.
-      const isExact = local.gives(id) === gives
+      const returns = local.returnsOf(id)
+      const spent = await spending.sum(origin)
+      // `spent` may miss reservations that were returned during the read. A diverged counter stays diverged until they
+      // are in it: its requests use the local share, which has them.
+      const isExact = local.returnsOf(id) === returns
       if (!isExact && this.#diverged.has(id)) continue
       if (await this.#alignTo(entry, spent, isExact)) return
     }
   }
 
-  /** False if the ledger has to be read again. */
+  /** Returns false if the ledger has to be read again. */
   async #alignTo(entry: CounterEntry, spent: number, isExact: boolean): Promise<boolean> {
     const { id } = entry
     const { local, prefix, clock } = this.#options
-    // Redis runs commands in the order in which they are sent, so from here on it can be asked for the counter. Unless
-    // the counter diverged, a reservation in Redis is the better figure: replies may be in progress.
+    // Redis runs commands in the order in which they are sent, so from now on it can answer for this counter. Unless
+    // the counter diverged, the reservation in Redis is more reliable, because replies may be in progress.
     const diverged = this.#diverged.delete(id)
     try {
       const total = Number(
@@ -485,7 +489,7 @@ export class RedisCounters implements Counters {
             String(Math.max(0, local.reserved(id))),
             diverged ? '1' : '0',
             String(keepMs(entry, clock.nowMs())),
-            // Others may have spent or reserved in a counter that was there before.
+            // Other instances may have used a counter that existed before.
             local.has(id) ? '1' : '0',
             String(this.#aliveMs),
           ],
@@ -504,7 +508,7 @@ export class RedisCounters implements Counters {
     return this.#redis.send(['EVALSHA', sha, String(keys.length), ...keys, this.#node, ...values])
   }
 
-  /** Makes this instance known to Redis, with what it has reserved. */
+  /** Registers this instance and its reservations in Redis. */
   #enter(): Promise<void> {
     return this.#entering.run('', () => this.#enterNow())
   }
@@ -512,7 +516,7 @@ export class RedisCounters implements Counters {
   async #enterNow(): Promise<void> {
     const { prefix, clock } = this.#options
     const nowMs = clock.nowMs()
-    // Each command before this one was answered, or changes nothing any more: what is reserved is known exactly.
+    // Each earlier command was answered, or changes nothing any more, so the reservations are known exactly.
     const open = this.#openCounters()
     const former = [...this.#formerNames]
     const generation = await this.#run(
@@ -535,12 +539,12 @@ export class RedisCounters implements Counters {
     await this.#beat()
   }
 
-  /** Money counters in which this instance has reserved something, or has to read the ledger. */
+  /** Money counters in which this instance has a reservation, or has to read the ledger. */
   #openCounters(): CounterEntry[] {
     return [...this.#behind.values(), ...this.#options.local.reservations()]
   }
 
-  /** After an outage: other instances have to count what was spent here meanwhile. */
+  /** After an outage: other instances have to count what this instance spent in the meantime. */
   async #enterAndAlign(): Promise<void> {
     await this.#enter()
     for (const entry of this.#options.local.inUse()) {
@@ -549,15 +553,15 @@ export class RedisCounters implements Counters {
     }
   }
 
-  /** Renews the heartbeat. If others await this instance, it looks through all its recent counters. */
+  /** Renews the heartbeat. If other instances await this one, it goes through all its recent counters. */
   async #beat(): Promise<void> {
     const isAwaited = await this.#beatFor(this.#openCounters(), false)
-    // Counters without reservations count too: their latest spending may not be in the ledger yet.
+    // Includes counters without reservations, because their latest spending may not be in the ledger yet.
     if (isAwaited)
       await this.#beatFor([...this.#openCounters(), ...this.#options.local.inUse(RECENT_MS)], true)
   }
 
-  /** True if others await this instance. `isAll`: there are no counters that others could miss. */
+  /** Returns true if others await this instance. `isAll`: the list contains all counters that others could miss. */
   async #beatFor(counters: readonly CounterEntry[], isAll: boolean): Promise<boolean> {
     const { prefix, clock } = this.#options
     const nowMs = clock.nowMs()
@@ -609,7 +613,7 @@ export class RedisCounters implements Counters {
   }
 }
 
-/** Milliseconds until Redis may drop an unused counter. Requests of a past period may still run. */
+/** Milliseconds until Redis may drop an unused counter. Requests of a past period may still be running. */
 function keepMs(entry: CounterEntry, nowMs: number): number {
   return Math.ceil(Math.min(IDLE_MS, Math.max(0, entry.endsMs - nowMs) + AFTER_END_MS))
 }

@@ -19,7 +19,7 @@ interface RequestRateOptions {
 
 export class RequestRate {
   readonly #options: RequestRateOptions
-  /** By hash: keys that were refused in the minute that ends at `#fullUntilMs`; they are refused until then. */
+  /** Refused keys by hash, for the minute that ends at `#fullUntilMs`. They are refused until then without a lookup. */
   readonly #full = new Map<string, CounterRoom>()
   #fullUntilMs = 0
 
@@ -28,8 +28,8 @@ export class RequestRate {
   }
 
   /**
-   * Counts one request of the caller, and returns what is left; undefined if there is no limit. A promise only if the
-   * counters are in another thread.
+   * Counts one request of the caller, and returns what is left of the limit; undefined if there is no limit. A promise
+   * only if the counters are in another thread.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` if the counters do not
    * answer.
    */
@@ -44,12 +44,12 @@ export class RequestRate {
     const full = this.#full.get(caller.keyHash)
     if (full !== undefined) throw rateError(limit, full, nowMs, endsMs)
     const entries = [limit.entry]
-    const taken = counters.take(entries)
+    const taking = counters.reserve(entries)
     return whenReady(
-      isPending(taken) ? taken.catch(throwUnavailable) : taken,
+      isPending(taking) ? taking.catch(throwUnavailable) : taking,
       ({ exceeded, rooms: [room] }) => {
         if (exceeded === null || room === undefined) {
-          counters.give(entries, [1])
+          counters.settle(entries, [1])
           const remaining = Math.max(0, requestsPerMinute - (room?.total ?? 0) - 1)
           return { limit: requestsPerMinute, remaining, resetMs: endsMs }
         }

@@ -11,14 +11,14 @@ import { BusyError } from './quota-entries.ts'
 /** Short, because clients prefer an error to a longer wait. */
 const WAIT_MS = 5_000
 const AGAIN_MS = 200
-/** Waiting requests of one key, of one organization, and in total. Further requests are refused at once. */
+/** Maximum waiting requests of one key, of one organization, and in total. Further requests are refused at once. */
 export const WAITING_PER_KEY = 16
 const WAITING_PER_ORGANIZATION = 64
 const WAITING_MAX = 256
 
 export class ReservationQueue {
   readonly #clock: Clock
-  /** Occupied places of waiting requests, by key hash and by organization. */
+  /** Number of waiting requests, by key hash and by organization. */
   readonly #ofKey = new Map<string, number>()
   readonly #ofOrganization = new Map<string, number>()
   #waiting = 0
@@ -33,9 +33,10 @@ export class ReservationQueue {
   }
 
   /**
-   * Retries until there is room.
+   * Retries until the reservation succeeds.
    * @param first the refusal that caused the wait
-   * @throws (rejects with) the last refusal after the time, at once without a place, or the reason of the signal
+   * @throws (rejects with) the last refusal after the time, or at once if too many requests wait, or the reason of the
+   * signal
    */
   async reserve(
     ask: () => Reservation | Promise<Reservation>,
@@ -58,8 +59,8 @@ export class ReservationQueue {
         await this.#pause(signal)
         try {
           return await ask()
-        } catch (refused) {
-          if (!(refused instanceof BusyError) || this.#clock.monotonicMs() >= untilMs) throw refused
+        } catch (error) {
+          if (!(error instanceof BusyError) || this.#clock.monotonicMs() >= untilMs) throw error
         }
       }
     } finally {
@@ -89,7 +90,7 @@ export class ReservationQueue {
 }
 
 function count(places: Map<string, number>, name: string, change: number): void {
-  const left = (places.get(name) ?? 0) + change
-  if (left === 0) places.delete(name)
-  else places.set(name, left)
+  const newCount = (places.get(name) ?? 0) + change
+  if (newCount === 0) places.delete(name)
+  else places.set(name, newCount)
 }

@@ -24,9 +24,9 @@ export class CounterReservation implements Reservation, Allowance {
   readonly #limits: readonly EntryLimit[]
   readonly #rooms: readonly CounterRoom[]
   /** Reserved amounts, one per entry. */
-  readonly #held: number[]
-  /** Entries that were taken and not returned; each array identifies a reservation. */
-  #taken: (readonly CounterEntry[])[]
+  readonly #amounts: number[]
+  /** Entries that were reserved and not returned; each array identifies a reservation. */
+  #reservations: (readonly CounterEntry[])[]
   /** Amounts counted as used, one per entry. */
   readonly #used: number[]
   #settled = false
@@ -44,9 +44,9 @@ export class CounterReservation implements Reservation, Allowance {
     this.#entries = entries
     this.#limits = limits
     this.#rooms = rooms
-    this.#held = entries.map(({ amount }) => amount)
+    this.#amounts = entries.map(({ amount }) => amount)
     this.#used = entries.map(() => 0)
-    this.#taken = [entries]
+    this.#reservations = [entries]
   }
 
   get allowance(): Allowance | null {
@@ -64,24 +64,24 @@ export class CounterReservation implements Reservation, Allowance {
 
   cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean> {
     if (this.#settled) return false
-    const wanted = picoToNano(cost)
+    const amount = picoToNano(cost)
     const entries: CounterEntry[] = []
     for (const [at, entry] of this.#entries.entries()) {
       const limit = this.#limits[at]
-      const lacks = wanted - (this.#used[at] ?? 0) - (this.#held[at] ?? 0)
+      const lacks = amount - (this.#used[at] ?? 0) - (this.#amounts[at] ?? 0)
       if (limit === undefined || lacks <= 0 || !counts(limit, isOwn)) continue
       entries.push({ ...entry, amount: lacks })
     }
     if (entries.length === 0) return true
-    const taken = (taking: Taking): boolean => {
+    const accept = (taking: Taking): boolean => {
       if (taking.exceeded === null) return this.#keep(entries)
       this.refusal = this.#refusalOf(entries, taking, taking.exceeded)
       return false
     }
-    const taking = this.#counters.take(entries)
-    if (!isPending(taking)) return taken(taking)
-    return taking.then(taken, (cause: unknown) => {
-      // A caller whose spending is not known cannot reserve more.
+    const taking = this.#counters.reserve(entries)
+    if (!isPending(taking)) return accept(taking)
+    return taking.then(accept, (cause: unknown) => {
+      // A caller with unknown spending cannot reserve more.
       this.refusal = serviceUnavailable(cause)
       return false
     })
@@ -94,7 +94,7 @@ export class CounterReservation implements Reservation, Allowance {
   }
 
   release(spent: Spent): void {
-    // Requests and tokens per minute have no entry to which more could be added later.
+    // Requests and tokens per minute cannot be increased later.
     if (this.#settled || this.allowance === null || this.#limits.some(isOfMinute)) return
     this.#giveAll(spent)
   }
@@ -106,16 +106,16 @@ export class CounterReservation implements Reservation, Allowance {
         const used = limit === undefined ? 0 : usedAmount(limit, spent)
         const more = Math.max(0, used - (this.#used[at] ?? 0))
         this.#used[at] = (this.#used[at] ?? 0) + more
-        this.#held[at] = 0
+        this.#amounts[at] = 0
         return [id, more]
       }),
     )
-    for (const entries of this.#taken) {
+    for (const entries of this.#reservations) {
       const used = entries.map(({ id }) => rest.get(id) ?? 0)
       for (const { id } of entries) rest.set(id, 0)
-      this.#counters.give(entries, used)
+      this.#counters.settle(entries, used)
     }
-    this.#taken = []
+    this.#reservations = []
   }
 
   #refusalOf(entries: readonly CounterEntry[], { rooms }: Taking, exceeded: number): GatewayError | null {
@@ -123,8 +123,8 @@ export class CounterReservation implements Reservation, Allowance {
     const at = this.#entries.findIndex(({ id }) => id === entry?.id)
     const limit = this.#limits[at]
     if (entry === undefined || room === undefined || limit === undefined || isOfMinute(limit)) return null
-    const wanted = entry.amount + (this.#held[at] ?? 0)
-    return room.used + wanted > room.ceiling ? spentError(limit, wanted, room) : new BusyError(limit)
+    const total = entry.amount + (this.#amounts[at] ?? 0)
+    return room.used + total > room.ceiling ? spentError(limit, total, room) : new BusyError(limit)
   }
 
   #keep(entries: readonly CounterEntry[]): boolean {
@@ -132,16 +132,16 @@ export class CounterReservation implements Reservation, Allowance {
       this.#giveBack(entries)
       return false
     }
-    this.#taken.push(entries)
+    this.#reservations.push(entries)
     for (const { id, amount } of entries) {
       const at = this.#entries.findIndex(entry => entry.id === id)
-      this.#held[at] = (this.#held[at] ?? 0) + amount
+      this.#amounts[at] = (this.#amounts[at] ?? 0) + amount
     }
     return true
   }
 
   #giveBack(entries: readonly CounterEntry[]): void {
-    this.#counters.give(
+    this.#counters.settle(
       entries,
       entries.map(() => 0),
     )

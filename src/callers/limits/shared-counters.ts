@@ -11,7 +11,7 @@ import { LocalCounters } from './local-counters.ts'
 import { RedisCounters } from './redis-counters.ts'
 
 interface SharedCountersOptions {
-  /** Null if counts are kept in memory. */
+  /** Null if the counters are in memory. */
   readonly redis: { readonly url: string; readonly prefix: string } | null
   /** Number of instances that share the limits. */
   readonly nodes: number
@@ -66,15 +66,15 @@ export class SharedCounters implements Counters {
     return this.#redis?.degraded ?? false
   }
 
-  take(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
+  reserve(entries: readonly CounterEntry[]): Taking | Promise<Taking> {
     const organizationId = creditorOf(entries)
     return organizationId === null
-      ? this.#counters.take(entries)
+      ? this.#counters.reserve(entries)
       : this.#takeOfCredits(entries, organizationId)
   }
 
-  give(entries: readonly CounterEntry[], used: readonly number[]): void {
-    this.#counters.give(entries, used)
+  settle(entries: readonly CounterEntry[], used: readonly number[]): void {
+    this.#counters.settle(entries, used)
   }
 
   async close(): Promise<void> {
@@ -87,15 +87,15 @@ export class SharedCounters implements Counters {
   async #takeOfCredits(entries: readonly CounterEntry[], organizationId: string): Promise<Taking> {
     const credits = await this.#creditsOf(organizationId, CREDITS_FRESH_MS)
     const filled = fillCeilings(entries, credits)
-    const taking = await this.#counters.take(filled)
+    const taking = await this.#counters.reserve(filled)
     const at = entries.findIndex(({ ceiling }) => ceiling === null)
-    // An amount of zero fits although the credits are spent.
+    // An amount of zero fits even if the credits are spent.
     if ((taking.rooms[at]?.total ?? 0) + (entries[at]?.amount ?? 0) <= credits) return taking
     const latest = await this.#creditsOf(organizationId, CREDITS_RETRY_MS)
     if (latest === credits) return taking
     const zeros = filled.map(() => 0)
-    if (taking.exceeded === null) this.#counters.give(filled, zeros)
-    return this.#counters.take(fillCeilings(entries, latest))
+    if (taking.exceeded === null) this.#counters.settle(filled, zeros)
+    return this.#counters.reserve(fillCeilings(entries, latest))
   }
 
   async #creditsOf(organizationId: string, freshMs: number): Promise<number> {
@@ -137,7 +137,7 @@ export class SharedCounters implements Counters {
   async #compareWithLedger(): Promise<void> {
     for (const entry of this.#local.inUse(RECONCILE_MS)) {
       if (entry.origin === null) continue
-      if (this.#redis === null) this.#local.raise(entry.id, await this.#options.spending.spent(entry.origin))
+      if (this.#redis === null) this.#local.raise(entry.id, await this.#options.spending.sum(entry.origin))
       else await this.#redis.reconcile(entry)
     }
   }

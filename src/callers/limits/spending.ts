@@ -1,6 +1,6 @@
 /**
- * Spending and credits, read from the Store or summed from the ledger. Keeps spending from credits apart from spending
- * through own credentials.
+ * Spending and credits, read from the Store or summed from the ledger. Spending from credits and spending on the
+ * caller's own credentials are separate.
  */
 import type { MicroUsd, PicoUsd } from '../../base/money.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
@@ -29,15 +29,15 @@ export function microToNano(amount: MicroUsd): number {
 }
 
 /**
- * Reads spending for the counters. Main thread; used when a counter is loaded, and rarely later.
- * @param ship resolves when all spooled records of this instance are in the Store, or cannot be now
+ * Reads spending for the counters. Main thread. Used when a counter is loaded, and rarely later.
+ * @param ship resolves when all spooled records of this instance are in the Store, or cannot be stored now
  */
 export function createSpending(
   store: Pick<Store, 'ledger' | 'credits'>,
   ship: () => Promise<void>,
 ): Spending {
   return {
-    async spent(origin) {
+    async sum(origin) {
       await ship()
       return Math.ceil(Number(await ledgerSum(store, origin)) / PICOS_PER_NANO)
     },

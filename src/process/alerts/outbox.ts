@@ -4,7 +4,7 @@
  */
 import { type Clock, isoInstant, type Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
-import type { AlertDelivery, AlertStore, TakenDelivery } from '../../storage/alerts.ts'
+import type { AlertDelivery, AlertStore, ClaimedDelivery } from '../../storage/alerts.ts'
 import { type AlertEvent, alertBody, alertId } from './alert.ts'
 import { within } from './deadline.ts'
 import type { Receiver } from './receiver.ts'
@@ -115,7 +115,7 @@ export class Outbox {
       const nowMs = clock.nowMs()
       const latestMs = nowMs + PAUSE_MAX_MS + CLOCKS_MS
       const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: TAKEN_MAX }
-      const taking = store.alerts.take([receiver.id], terms)
+      const taking = store.alerts.claim([receiver.id], terms)
       const taken = await within(clock, STORE_MS, taking)
       await Promise.all(taken.map(each => this.#deliver(receiver, each)))
     } catch {
@@ -123,7 +123,7 @@ export class Outbox {
     }
   }
 
-  async #deliver(to: Receiver, { alertId, receiver, body, tries }: TakenDelivery): Promise<void> {
+  async #deliver(to: Receiver, { alertId, receiver, body, tries }: ClaimedDelivery): Promise<void> {
     const { store, clock, log } = this.#options
     const settle = (dueMs: number | null) =>
       within(clock, STORE_MS, store.alerts.settle(alertId, receiver, dueMs))

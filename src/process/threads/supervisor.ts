@@ -77,10 +77,10 @@ async function startOnPort(options: ServedOptions, tries: number): Promise<Threa
 }
 
 const NO_COUNTERS: Counters = {
-  take() {
+  reserve() {
     throw new Error('there are no counters')
   },
-  give: () => undefined,
+  settle: () => undefined,
 }
 
 class ThreadSupervisor {

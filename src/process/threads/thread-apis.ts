@@ -17,7 +17,7 @@ import type { TranscriptClient, TranscriptServer } from '../../storage/transcrip
 
 /** Services that the main thread keeps for all threads. */
 export interface SharedServices {
-  readonly counters: Pick<CounterServer, 'take' | 'give'>
+  readonly counters: Pick<CounterServer, 'reserve' | 'settle'>
   readonly pins: Pins
   readonly sandbox: Pick<SandboxServer, 'call' | 'abort'>
   readonly transcripts: TranscriptServer

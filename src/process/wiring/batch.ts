@@ -97,7 +97,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     byokFeePercent: config.byok.feePercent,
     concurrency: config.batches.concurrency,
     hasRoom: () => load.overloadReason(0) === null,
-    hold: bytes => load.hold(bytes),
+    countMemory: bytes => load.hold(bytes),
     random: options.random ?? Math.random,
     clock,
     log,

@@ -1,11 +1,11 @@
 /**
- * The provider credentials of workspaces: which requests each may serve, in which order, and which shared endpoints
- * they exclude. Cached without any key material. Hot path: a known workspace, and above all one without credentials,
- * costs one synchronous lookup. Concurrent requests of one workspace share one read of the store.
+ * The provider credentials of workspaces: which requests each credential may serve, in which order, and which shared
+ * endpoints they exclude. Cached without any key material. Hot path: a known workspace, and above all one without
+ * credentials, costs one synchronous lookup. Concurrent requests of one workspace share one read of the store.
  *
  * The restrictions of a credential (models, API keys, users) limit whose requests may use it. The exclusion of shared
  * endpoints is a rule of the workspace: it applies if any enabled credential asks for it, even to callers who may not
- * use that credential. So nobody reaches a shared endpoint by being barred from a credential.
+ * use that credential. So nobody reaches a shared endpoint because a credential excludes them.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
@@ -17,11 +17,11 @@ import { type CredentialRecord, DEFAULT_WORKSPACE_ID, type Store } from '../../s
 /** A credential without its key, sealed or not. */
 export type Credential = Omit<CredentialRecord, 'sealed'>
 
-/** The part of a request that the restrictions of credentials look at. */
+/** The part of a request that the restrictions of credentials depend on. */
 interface Asker {
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
-  /** `user` of the request, compared exactly; null when it names none. */
+  /** `user` of the request, compared exactly; null if there is none. */
   readonly user: string | null
 }
 
@@ -29,9 +29,9 @@ export interface CredentialCatalogOptions extends Partial<StoreCacheLimits> {
   readonly store: { readonly credentials: Pick<Store['credentials'], 'ofWorkspace'> }
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
-  /** Workspaces kept in memory. */
+  /** Maximum of cached workspaces. */
   readonly maxWorkspaces?: number
-  /** Credentials kept in memory, all workspaces together. Default 100,000: about 100 MB at worst. */
+  /** Maximum of cached credentials of all workspaces together. Default 100,000: about 100 MB at worst. */
   readonly maxCredentials?: number
 }
 
@@ -59,9 +59,9 @@ export class CredentialCatalog {
   }
 
   /**
-   * Finds the credentials of a workspace; null stands for the default one. A promise only when the store has to be
-   * asked. Rejects with GatewayError `service_unavailable` when the store fails and nothing is known: such a request
-   * must not go to shared endpoints, because a credential may have removed them.
+   * Finds the credentials of a workspace; null stands for the default one. A promise only if the store has to be read.
+   * Rejects with GatewayError `service_unavailable` if the store fails and nothing is cached: such a request must not
+   * use shared endpoints, because a credential may exclude them.
    */
   of(
     organizationId: string,
@@ -72,17 +72,17 @@ export class CredentialCatalog {
     return this.#workspaces.get(name) ?? this.#load(name, organizationId, workspace)
   }
 
-  /** Monotonic milliseconds until which `of` need not ask the store; 0: it has to. */
+  /** Monotonic milliseconds until which `of` need not read the store; 0: it must. */
   freshUntilMs(organizationId: string, workspaceId: string | null): number {
     return this.#workspaces.freshUntilMs(nameOf(organizationId, workspaceId ?? DEFAULT_WORKSPACE_ID))
   }
 
-  /** Call it after credentials of a workspace were changed. */
+  /** Call it after credentials of a workspace have changed. */
   invalidate(organizationId: string, workspaceId: string): void {
     this.#workspaces.invalidate(nameOf(organizationId, workspaceId))
   }
 
-  /** Makes every workspace be read again before its next use; known ones stay valid only while the store fails. */
+  /** Makes every workspace be read again before its next use. Cached ones stay valid only while the store fails. */
   invalidateAll(): void {
     this.#workspaces.invalidateAll()
   }
@@ -120,13 +120,13 @@ const NOTHING: readonly Restricted[] = []
 
 /** The credentials of one workspace. Pure. Built once per load of the workspace, then only lookups. */
 export class WorkspaceCredentials {
-  /** By slug of the provider, in the order of trying. */
+  /** By slug of the provider, in the order in which they are tried. */
   readonly #byProvider = new Map<string, Restricted[]>()
-  /** Providers whose shared endpoints are removed for every model. */
+  /** Providers whose shared endpoints are excluded for every model. */
   readonly #required = new Set<string>()
   readonly #byokOnly: Restricted[] = []
 
-  /** `records` in any order; disabled ones are ignored. */
+  /** @param records in any order; disabled ones are ignored */
   constructor(records: readonly Credential[]) {
     for (const credential of records.toSorted(compareOrder)) {
       if (credential.disabled) continue
@@ -144,15 +144,15 @@ export class WorkspaceCredentials {
     }
   }
 
-  /** True without any enabled credential. */
+  /** True if there is no enabled credential. */
   get isEmpty(): boolean {
     return this.#byProvider.size === 0
   }
 
   /**
-   * Selects the credentials that may serve a model at a provider for this caller, fallback ones included, in the order
-   * of trying. Models are compared by their exact catalogue id, variants included. Providers are compared by their
-   * exact slug: a key only ever goes to the provider that it was given for.
+   * Selects the credentials that may serve a model at a provider for this caller, including fallback ones, in the order
+   * in which they are tried. Models are compared by their exact catalogue id, including variants. Providers are
+   * compared by their exact slug: a key is sent only to the provider it belongs to.
    */
   select(endpoint: Endpoint, asker: Asker): readonly Credential[] {
     const ofProvider = this.#byProvider.get(endpoint.provider.slug) ?? NOTHING
@@ -160,26 +160,26 @@ export class WorkspaceCredentials {
     return ofProvider.filter(each => admits(each, endpoint.modelId, asker)).map(each => each.credential)
   }
 
-  /** The enabled credentials at the provider of a model that `select` leaves out. */
+  /** The enabled credentials at the model's provider that `select` leaves out. */
   unfit(endpoint: Endpoint, asker: Asker): readonly Credential[] {
     const ofProvider = this.#byProvider.get(endpoint.provider.slug) ?? NOTHING
     if (ofProvider.length === 0) return []
     return ofProvider.filter(each => !admits(each, endpoint.modelId, asker)).map(each => each.credential)
   }
 
-  /** The enabled credential of this id for a provider, whoever may use it; null: there is none. */
+  /** The enabled credential with this id for a provider, without regard to who may use it; null: there is none. */
   find(provider: string, id: string): Credential | null {
     const ofProvider = this.#byProvider.get(provider) ?? NOTHING
     return ofProvider.find(({ credential }) => credential.id === id)?.credential ?? null
   }
 
-  /** True if a provider's shared endpoints are removed, whatever the model and even if no credential applies. */
+  /** True if a provider's shared endpoints are excluded for every model, even if no credential applies. */
   isRequiredAt(provider: string): boolean {
     return this.#required.has(provider)
   }
 
   /**
-   * True if the model's shared endpoints at every provider are removed: a credential that is marked so applies to the
+   * True if the model's shared endpoints are excluded at every provider: a credential with this setting applies to the
    * model, and its provider serves it.
    */
   isByokOnly(model: Model): boolean {
@@ -195,8 +195,9 @@ export class WorkspaceCredentials {
 export const NO_CREDENTIALS = new WorkspaceCredentials([])
 
 /**
- * True if data stays in the region when the endpoint is called with this credential; null: with the shared key.
- * A credential must be declared for the region. Its declaration counts where the endpoint itself has no region.
+ * True if data stays in the region when the endpoint is called with this credential, or with the shared key if it is
+ * null. The credential must be declared for the region. Its declaration also counts if the endpoint itself has no
+ * region.
  */
 export function isWithin(
   region: DataRegion,
@@ -228,7 +229,7 @@ function admits(restricted: Restricted, modelId: string, asker: Asker): boolean 
   )
 }
 
-/** Equal sort orders only come from a restored database; then the older one is first. */
+/** Equal sort orders exist only in a restored database. Then the older credential is first. */
 function compareOrder(a: Credential, b: Credential): number {
   return a.sortOrder - b.sortOrder || compare(a.createdAt, b.createdAt) || compare(a.id, b.id)
 }

@@ -1,4 +1,4 @@
-/** The cipher of everything that is sealed: AES-256-GCM, bound to a context. Any thread. */
+/** The cipher of everything that is encrypted at rest: AES-256-GCM, bound to a context. Any thread. */
 import { createCipheriv, createDecipheriv, type KeyObject } from 'node:crypto'
 
 const CIPHER = 'aes-256-gcm'
@@ -6,14 +6,16 @@ const CIPHER = 'aes-256-gcm'
 export const NONCE_BYTES = 12
 export const TAG_BYTES = 16
 
-/** Ciphertext and tag in one. A key must never see a nonce twice. */
+/** Returns ciphertext and tag together. The same nonce must never be used twice with one key. */
 export function encrypt(key: KeyObject | Buffer, nonce: Buffer, plain: Uint8Array, bound: Buffer): Buffer {
   const cipher = createCipheriv(CIPHER, key, nonce, { authTagLength: TAG_BYTES })
   cipher.setAAD(bound)
   return Buffer.concat([cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Null: it was changed or cut, or is bound to something else. The decrypted bytes are zeroed then. */
+/**
+ * Returns null if the text was changed or cut off, or is bound to another context. Then the decrypted bytes are zeroed.
+ */
 export function decrypt(key: KeyObject | Buffer, nonce: Buffer, box: Buffer, bound: Buffer): Buffer | null {
   const tagAt = box.length - TAG_BYTES
   if (tagAt < 0) return null

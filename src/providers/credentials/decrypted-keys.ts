@@ -2,9 +2,8 @@
  * A cache of decrypted provider keys, bounded by time, number and memory. Hot path: a cached key costs one synchronous
  * lookup. Any other key is read from the Store and decrypted; concurrent requests share one read. Serve thread.
  *
- * The buffer that the vault decrypts is zeroed in the same call, right after it is read. The strings made from it
- * cannot be zeroed: like the copies that running requests hold, they stay in memory until they are collected after
- * eviction.
+ * The buffer that the vault decrypts into is zeroed in the same call, right after it is read. The strings made from it
+ * cannot be zeroed. Like the copies in running requests, they stay in memory until they are collected after eviction.
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, type Timer, within } from '../../base/clock.ts'
@@ -15,7 +14,7 @@ import type { CredentialRecord, CredentialStore, SealedSecret } from '../../stor
 import { type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 import { ownerOf, type SecretOwner, type Vault, VaultError } from './vault.ts'
 
-/** Names a credential. With the sealed form the Store is not asked. */
+/** Identifies a credential. If it includes the sealed form, the Store is not read. */
 export type CredentialRef = Pick<
   CredentialRecord,
   'id' | 'organizationId' | 'workspaceId' | 'provider' | 'keyRevision'
@@ -28,16 +27,16 @@ export interface OpenedKeysOptions {
   readonly vault: Pick<Vault, 'open'>
   readonly clock: Clock
   readonly metrics: OpenedKeysMetrics
-  /** Keys kept. Default 1,000. */
+  /** Maximum of cached keys. Default 1,000. */
   readonly maxEntries?: number
   /** Estimated memory of the cached keys. Default 4 MiB: 1,000 service accounts. */
   readonly maxBytes?: number
   /**
-   * How long a key is kept: the longest a changed key is still used here if its invalidation is lost. Default and at
-   * most 300 s; its memory is free within 10 s after that.
+   * How long a key is cached. If its invalidation is lost, a changed key is used here for at most this long. Default
+   * and maximum 300 s; its memory is free within 10 s after that.
    */
   readonly ttlMs?: number
-  /** Reads of the Store at once; more are refused with `service_unavailable`. Default 100. */
+  /** Maximum of concurrent reads of the Store; more are refused with `service_unavailable`. Default 100. */
   readonly maxLookups?: number
   /** How long a request waits for the Store. Default 2 s. */
   readonly lookupMs?: number
@@ -55,7 +54,7 @@ type OpenedKeysMetrics = Pick<
 >
 
 const TTL_MAX_MS = 300_000
-/** How often expired keys are removed that no request asks for. */
+/** How often expired keys are removed if no request asks for them. */
 const SWEEP_MS = 10_000
 const DEFAULTS = {
   maxEntries: 1_000,
@@ -77,16 +76,16 @@ const EVICTION_REASONS = {
 interface Entry {
   readonly key: ProviderKey
   readonly owner: SecretOwner
-  /** The box that it was opened from; a rewrapped key keeps its box. */
+  /** The sealed box that the key came from; a rewrapped key keeps its box. */
   readonly box: string
-  /** True if it was read from the Store; false if a caller brought the record, which may be outdated. */
+  /** True if it was read from the Store; false if the caller passed the record, which may be outdated. */
   readonly fromStore: boolean
   readonly bytes: number
   /** Monotonic. */
   readonly openedMs: number
 }
 
-/** Objects, map slots and string headers that an entry needs beside its text. */
+/** Memory of objects, map slots and string headers of an entry, in addition to its text. */
 const ENTRY_BYTES = 1_024
 
 export class OpenedKeys {
@@ -103,27 +102,27 @@ export class OpenedKeys {
       maxSize: maxBytes,
       sizeCalculation: entry => entry.bytes,
       ttl: Math.min(ttlMs, TTL_MAX_MS),
-      // The clock is asked each time; otherwise a timer of the library would cache its answer.
+      // The clock is read each time; otherwise the library would cache the time with a timer.
       ttlResolution: 0,
-      // Never 0, which the library takes for "no time".
+      // Never 0, which the library reads as "no time".
       perf: { now: () => clock.monotonicMs() + 1 },
       disposeAfter: (entry, _, reason) => this.#noteEviction(entry, reason),
     })
   }
 
   /**
-   * Opens the key of a credential; a promise only when the Store has to be asked.
-   * @throws (or rejects with) GatewayError `service_unavailable` when the Store does not answer,
-   * `provider_unavailable` when the credential no longer exists, `credential_unreadable` when it does not open: then
-   * nobody else's key may be used in its place.
+   * Decrypts the key of a credential; a promise only if the Store has to be read.
+   * @throws (or rejects with) GatewayError `service_unavailable` if the Store does not answer, `provider_unavailable`
+   * if the credential no longer exists, `credential_unreadable` if it cannot be decrypted: then no other key may
+   * replace it.
    */
   open(credential: CredentialRef): ProviderKey | Promise<ProviderKey> {
     const { metrics } = this.#options
     const { id, sealed } = credential
     const entry = this.#entries.get(id)
     if (entry !== undefined && isOf(entry.owner, credential)) {
-      // A caller that brings a record gets the key of that record. Its entry serves no other caller, because the
-      // record may be older than the last change.
+      // A caller that passes a record gets the key of that record. The entry serves no other caller, because the record
+      // may be older than the last change.
       if (sealed === undefined ? entry.fromStore : entry.box === sealed.box) {
         metrics.credentialHits.inc()
         return entry.key
@@ -147,7 +146,7 @@ export class OpenedKeys {
     this.#entries.clear()
   }
 
-  /** Drops everything, before the thread ends. */
+  /** Drops all keys before the thread ends. */
   close(): void {
     this.#sweep?.cancel()
     this.#sweep = null
@@ -155,7 +154,7 @@ export class OpenedKeys {
   }
 
   #load(credential: CredentialRef): Promise<ProviderKey> {
-    // By the whole name: a caller must not get a key that was read for another organization, even of the same id.
+    // The full name is compared: a caller must not get a key of another organization, even if the ids are equal.
     const name = nameOf(credential)
     const running = this.#reads.find(name)
     if (running !== undefined) return running
@@ -172,8 +171,8 @@ export class OpenedKeys {
     } catch (error) {
       throw storeUnavailable(error)
     }
-    if (record === null || record.disabled) throw gone()
-    // The caller's record may be older than the last change.
+    if (record === null || record.disabled) throw credentialMissing()
+    // A record that the caller passed may be older than the last change.
     const { sealed, keyRevision } = record
     const opened = this.#open({ ...credential, keyRevision }, sealed, true)
     if (isCurrent()) this.#keep(opened)
@@ -187,7 +186,7 @@ export class OpenedKeys {
     try {
       secret = vault.open(sealed, owner)
       const key = parseProviderKey(owner.provider, secret.toString())
-      // Twice: as the key, and in the list of secrets to scrub.
+      // Counted twice: as the key, and in the list of secrets to scrub.
       const bytes = ENTRY_BYTES + sealed.box.length + 2 * secret.length
       return { key, owner, box: sealed.box, fromStore, bytes, openedMs: clock.monotonicMs() }
     } catch (error) {
@@ -237,12 +236,12 @@ function nameOf({ id, organizationId, workspaceId, provider }: CredentialRef): s
   return `${id}\n${organizationId}\n${workspaceId}\n${provider}`
 }
 
-/** Another key or endpoint may still serve. */
-function gone(): GatewayError {
+/** Another key or endpoint may still serve the request. */
+function credentialMissing(): GatewayError {
   return new GatewayError('provider_unavailable', 'The stored credential for this provider no longer exists')
 }
 
-/** The workspace chose to pay with its own key: a damaged row must not move its requests to the operator's. */
+/** The workspace chose to pay with its own key, so a damaged row must not make the operator pay. */
 function unreadable(provider: string, cause: unknown): GatewayError {
   return new GatewayError(
     'credential_unreadable',

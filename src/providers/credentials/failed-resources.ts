@@ -1,23 +1,23 @@
 /**
- * Resources that failed recently: other resources of the same key are tried before them. A resource is tried again
- * after a while, or when all of them have failed. Serve threads.
+ * Resources that failed recently. Other resources of the same key are tried before them. A resource is tried again
+ * after a while, or if all of them have failed. Serve threads.
  */
 import type { Clock } from '../../base/clock.ts'
 
 const AVOIDED_MS = 30_000
-/** Resources of all keys; the one that failed first is forgotten. */
+/** Maximum for all keys together; the one that failed first is dropped. */
 const KEPT_MAX = 10_000
 
 export class FailedResources {
   readonly #clock: Clock
-  /** Monotonic: until when it is avoided. By key and address, in the order in which they failed. */
+  /** Monotonic times until which resources are avoided. By key and address, in the order in which they failed. */
   readonly #untilMs = new Map<string, number>()
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** The names in the order in which they are asked: those that have failed last, the longest ago first. */
+  /** The names in the order in which they are tried: those that failed recently come last, the oldest failure first. */
   order(key: string, names: readonly string[]): readonly string[] {
     const nowMs = this.#clock.monotonicMs()
     const failed = names.filter(name => (this.#untilMs.get(idOf(key, name)) ?? 0) > nowMs)

@@ -1,15 +1,15 @@
-/** Files with secret keys: checks who may read and replace them. */
+/** Files with secret keys: checks who can read and replace them. */
 import { closeSync, fsyncSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 const OTHERS = 0o077
 const OTHERS_WRITE = 0o002
-/** Others may not remove or rename files of their neighbours, as in /tmp. */
+/** Sticky bit: other users cannot remove or rename files they do not own, as in /tmp. */
 const STICKY = 0o1000
 
 /**
- * Says why others than the owner may read or replace the keys, and what to do; null: they cannot. A file or folder that
- * is missing has no fault.
+ * The message for an operator if users other than the owner can read or replace the keys; null: they cannot. A missing
+ * file or folder is not an error.
  */
 export function modeFault(path: string): string | null {
   const file = modeOf(path)
@@ -31,7 +31,7 @@ function modeText(mode: number): string {
   return (mode & 0o7777).toString(8).padStart(4, '0')
 }
 
-/** The entry of a file in its folder must survive a power cut too. */
+/** The file's entry in its folder must survive a power cut too. */
 export function syncFolder(path: string): void {
   const folder = openSync(path, 'r')
   try {

@@ -7,15 +7,15 @@ import type { KeyForm, Provider } from '../../protocol/provider.ts'
 import { allowsHost, baseUrlFor, gapsOf } from '../address.ts'
 import { type KeyDescription, maskKey, type ProviderKey, parseProviderKey } from './parse/provider-key.ts'
 
-/** The missing part of a plain key, by the form of the provider's keys. */
+/** The error for a plain key that lacks a part, by the form of the provider's keys. */
 const LACKS: Readonly<Partial<Record<KeyForm, string>>> = {
   account: 'JSON with api_key and account_id',
   host: 'JSON with api_key and host',
 }
 
 /**
- * The parts of a key that are stored unencrypted. `provider`: as the catalogue has it; undefined: it has none, so
- * that no request uses the key until the operator adds a row.
+ * The parts of a key that are stored unencrypted. `provider`: the catalogue's provider; undefined: unknown, so that no
+ * request uses the key until the operator adds a row.
  * @throws GatewayError `invalid_request` that begins with `key: `
  */
 export function describeNewKey(slug: string, provider: Provider | undefined, text: string): KeyDescription {
@@ -27,15 +27,15 @@ export function describeNewKey(slug: string, provider: Provider | undefined, tex
 function checkAddress(key: ProviderKey, provider: Provider): void {
   const { keyForm = 'plain', region, hosts = [] } = provider
   const gaps = gapsOf(baseUrlFor(provider, provider.format) ?? '')
-  // Every key goes to an address without gaps.
+  // Every key is sent to the same address.
   if (gaps.length === 0) return
   const refuseHost = (field: string): never => {
-    throw refused(`${field} must be on one of these hosts: ${hosts.join(', ')}`)
+    throw invalidKey(`${field} must be on one of these hosts: ${hosts.join(', ')}`)
   }
   switch (key.kind) {
     case 'plain': {
       const isFilled = gaps.every(gap => gap === 'region' && region !== undefined)
-      if (!isFilled) throw refused(`must be ${LACKS[keyForm] ?? 'JSON'} for this provider`)
+      if (!isFilled) throw invalidKey(`must be ${LACKS[keyForm] ?? 'JSON'} for this provider`)
       return
     }
     case 'addressed': {
@@ -50,6 +50,6 @@ function checkAddress(key: ProviderKey, provider: Provider): void {
   }
 }
 
-function refused(problem: string): GatewayError {
+function invalidKey(problem: string): GatewayError {
   return new GatewayError('invalid_request', `key: ${problem}`)
 }

@@ -1,7 +1,7 @@
 /**
- * The key of one attempt: decrypted, parsed, as it is sent (plain, token of Google, signature of AWS), and with the
- * address that it belongs to, such as the hosts of Vertex and Azure. A host that key material names must match the
- * patterns of the provider's row; if the operator gave the row a complete address, every key is sent there. A key that
+ * The key of one attempt: decrypted, parsed, in the form that is sent (plain, Google token, AWS signature), and with
+ * the address that it belongs to, such as the hosts of Vertex and Azure. A host from key material must match the
+ * patterns of the provider's row. If the operator configured a complete address, every key is sent there. A key that
  * cannot be used fails before anything is sent, and the next candidate is tried.
  */
 import { GatewayError } from '../../base/errors.ts'
@@ -20,29 +20,29 @@ import { parsePlainKey } from './parse/plain-key.ts'
 import { type ProviderKey, parseKey } from './parse/provider-key.ts'
 import type { VertexKey } from './parse/vertex-key.ts'
 
-/** The helpers of keys that are more than a text in a header; `upstream/` has both. */
+/** Helpers for keys that need more than a header, from `upstream/`. */
 export interface KeySchemes {
   readonly signer: (
     access: Pick<AwsKey, 'accessKeyId' | 'secretAccessKey'>,
     place: { readonly region: string; readonly service: string },
   ) => NonNullable<OutgoingKey['sign']>
-  /** A promise only when no token is at hand. */
+  /** A promise only if no cached token can be used. */
   readonly token: (
     account: Pick<VertexKey, 'clientEmail' | 'privateKey' | 'privateKeyId'>,
     place: { readonly tokenUrl: string; readonly egress?: Provider['egress'] },
   ) => string | Promise<string>
-  /** Absent: the first resource of a key is asked, whatever happens. */
+  /** Absent: the first resource of a key is always used. */
   readonly failedResources?: FailedResources
 }
 
 /** Part of an endpoint that decides how a key is used. */
 type KeyedEndpoint = Pick<Endpoint, 'provider' | 'format' | 'modelId'>
 
-/** Opens the keys of attempts. One per thread. */
+/** Prepares the keys of attempts. One per thread. */
 export class OutgoingKeys {
   readonly #keys: Pick<OpenedKeys, 'open'>
   readonly #schemes: KeySchemes
-  /** The service's own keys, read. Null: plain ones, which the provider's row carries. */
+  /** The operator's own keys, parsed. Null: plain keys, which are part of the provider's row. */
   readonly #shared = new WeakMap<Provider, ProviderKey | null>()
 
   constructor(keys: Pick<OpenedKeys, 'open'>, schemes: KeySchemes) {
@@ -51,8 +51,8 @@ export class OutgoingKeys {
   }
 
   /**
-   * Opens the key of a credential; a promise only when the cache has to ask the Store, or a token is missing.
-   * @throws (or rejects with) GatewayError as `OpenedKeys.open` does, or `provider_unavailable` for a kind of key that
+   * Prepares the key of a credential; a promise only if the Store has to be read, or a token is missing.
+   * @throws (or rejects with) GatewayError like `DecryptedKeys.open`, or `provider_unavailable` for a kind of key that
    * the endpoint cannot be called with.
    */
   own(credential: Credential, endpoint: KeyedEndpoint): OutgoingKey | Promise<OutgoingKey> {
@@ -63,7 +63,7 @@ export class OutgoingKeys {
   }
 
   /**
-   * The service's own key, where it is more than a text in a header; null where it is not, which most are.
+   * The operator's own key if it needs more than a header; otherwise, for most providers, null.
    * @throws (or rejects with) GatewayError `provider_unavailable`
    */
   shared(endpoint: KeyedEndpoint): OutgoingKey | null | Promise<OutgoingKey | null> {
@@ -80,9 +80,9 @@ export class OutgoingKeys {
 }
 
 /**
- * Reads the service's own key for a provider; null if its row carries it as it is. A text that is no JSON is the key
- * itself, whatever form the keys of customers have.
- * @throws GatewayError `provider_unavailable`, whose cause says what is wrong without the key
+ * Parses the operator's own key for a provider; null if it is sent unchanged. Text that is not JSON is the key itself,
+ * whatever form customers' keys have.
+ * @throws GatewayError `provider_unavailable`, whose cause describes the problem without the key
  */
 export function readShared(provider: Provider): ProviderKey | null {
   const { apiKey, baseUrl, keyForm = 'plain' } = provider
@@ -99,7 +99,7 @@ export function readShared(provider: Provider): ProviderKey | null {
   return isBare ? null : key
 }
 
-/** The fault of the service's own key for a provider, without the key; null: there is none. */
+/** The problem with the operator's own key for a provider, without the key; null: there is none. */
 export function sharedKeyProblem(provider: Provider): string | null {
   try {
     readShared(provider)
@@ -111,8 +111,8 @@ export function sharedKeyProblem(provider: Provider): string | null {
 }
 
 /**
- * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of a message; `keyId`: tells keys
- * apart.
+ * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of an error message; `keyId`:
+ * identifies the key.
  * @throws (or rejects with) GatewayError `provider_unavailable`
  */
 export function toOutgoingKey(
@@ -170,7 +170,7 @@ function workspaceHeader(id: string): Readonly<Record<string, string>> {
   return { 'anthropic-workspace-id': id }
 }
 
-/** The base URL that belongs to the key; nothing where it is that of the row. */
+/** The base URL that belongs to the key; empty if the row's address is used. */
 function addressOf(
   { provider, format }: KeyedEndpoint,
   values: GapValues,
@@ -186,7 +186,7 @@ function vertexValues({ projectId, location }: VertexKey): GapValues {
   return { host: vertexHost(location), project: projectId, location }
 }
 
-/** Multi-regions have hosts of their own. */
+/** Multi-regions have their own hosts. */
 function vertexHost(location: string): string {
   if (location === 'global') return 'aiplatform.googleapis.com'
   if (/^[a-z]+$/.test(location)) return `aiplatform.${location}.rep.googleapis.com`
@@ -195,10 +195,10 @@ function vertexHost(location: string): string {
 
 // Azure
 
-/** Domains of the two kinds of resource; the name of the resource is before them. */
+/** Domains of the two kinds of resources. The name of the resource precedes them. */
 const AZURE_DOMAINS = { openai: 'openai.azure.com', ai_foundry: 'services.ai.azure.com' } as const
 
-/** The ends of the addresses of deployments. */
+/** The possible ends of deployment addresses. */
 const CALL_PATHS = Object.values(API_OF_FORMAT).flatMap(({ deploymentPath }) => deploymentPath ?? [])
 
 function azureKey(
@@ -208,17 +208,19 @@ function azureKey(
   keyId: string,
   failed: FailedResources | undefined,
 ): OutgoingKey {
-  const given = azureTargets(key, endpoint.modelId)
-  if (failed === undefined || given.length < 2) return azureTarget(key, given, endpoint, whose)
-  const hosts = given.map(hostOfTarget)
+  const allTargets = azureTargets(key, endpoint.modelId)
+  if (failed === undefined || allTargets.length < 2) return azureTarget(key, allTargets, endpoint, whose)
+  const hosts = allTargets.map(hostOfTarget)
   const order = failed.order(keyId, hosts)
-  const targets = given.toSorted((a, b) => order.indexOf(hostOfTarget(a)) - order.indexOf(hostOfTarget(b)))
+  const targets = allTargets.toSorted(
+    (a, b) => order.indexOf(hostOfTarget(a)) - order.indexOf(hostOfTarget(b)),
+  )
   const first = order[0] ?? ''
-  const made = azureTarget(key, targets, endpoint, whose)
-  // The address of the row is the same for all of them.
-  if (made.baseUrl === undefined) return made
+  const target = azureTarget(key, targets, endpoint, whose)
+  // The row has one address for all of them.
+  if (target.baseUrl === undefined) return target
   const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, first) }
-  return { ...made, resources }
+  return { ...target, resources }
 }
 
 function azureTarget(
@@ -255,7 +257,10 @@ function hostOf(url: string): string | null {
   return URL.canParse(url) ? new URL(url).host : null
 }
 
-/** The address of each call at a deployment: as it is if it names the call, else with the path of the format. */
+/**
+ * The address of each call at a deployment: unchanged if it already names the call, otherwise with the path of the
+ * format.
+ */
 function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, whose: string): string {
   const url = new URL(endpointUrl)
   if (!allowsHost(endpoint.provider, url.host)) {
@@ -268,11 +273,11 @@ function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint
       'names a deployment, but deployments cannot be called in the format of this endpoint',
     )
   const plain = url.pathname.replace(/\/+$/, '')
-  const named = CALL_PATHS.find(each => plain.endsWith(each))
-  if (named !== undefined && named !== path) {
-    throw unusable(whose, `names a deployment at ${named}, but this model is called at ${path}`)
+  const callPath = CALL_PATHS.find(each => plain.endsWith(each))
+  if (callPath !== undefined && callPath !== path) {
+    throw unusable(whose, `names a deployment at ${callPath}, but this model is called at ${path}`)
   }
-  url.pathname = named === undefined ? `${plain}${path}` : plain
+  url.pathname = callPath === undefined ? `${plain}${path}` : plain
   return url.href
 }
 

@@ -21,12 +21,12 @@ import { PROOF_ALGORITHM, PROOF_TYPE, type ProofStatement } from '../../protocol
 import { makeFolder, unwritable } from '../../storage/data-folder.ts'
 import { modeFault, syncFolder } from './key-file.ts'
 
-/** A public key as GET /proof-keys lists it. */
+/** A public key in the form of GET /proof-keys. */
 interface PublicProofKey {
   readonly kty: 'OKP'
   readonly crv: 'Ed25519'
   readonly x: string
-  /** Thumbprint of RFC 7638. */
+  /** Thumbprint as defined in RFC 7638. */
   readonly kid: string
   readonly alg: typeof PROOF_ALGORITHM
   readonly use: 'sig'
@@ -34,29 +34,29 @@ interface PublicProofKey {
 
 /** The keys of one file. */
 export interface ProofRing {
-  /** All keys, also those that only verify. */
+  /** All keys, including those that only verify. */
   readonly keys: readonly PublicProofKey[]
-  /** Makes a compact JWS with the first key. */
+  /** Creates a compact JWS with the first key. */
   sign(statement: ProofStatement): string
 }
 
-/** The file cannot be used; the message names it, and never has key material. */
+/** The file cannot be used. The message contains its path and never any key material. */
 export class ProofKeyError extends Error {
   override readonly name = 'ProofKeyError'
 }
 
-/** After this long on the monotonic clock a changed file is looked for. */
+/** How often the file is checked for changes, on the monotonic clock. */
 const LOOK_MS = 5_000
 const FILE_MAX_BYTES = 64 * 1024
 
 interface ProofKeysDeps {
-  /** The file. */
+  /** Path of the file. */
   readonly path: string
   readonly clock: Clock
   readonly log: Log
 }
 
-/** The ring of a thread, which follows its file. */
+/** The keys of a thread, which are read again when their file changes. */
 export class ProofKeys {
   readonly #deps: ProofKeysDeps
   #ring: ProofRing | null = null
@@ -68,7 +68,7 @@ export class ProofKeys {
     this.#deps = deps
   }
 
-  /** The keys as the file has them; a promise only where they are read first. Rejects with ProofKeyError. */
+  /** The current keys; a promise only for the first read. Rejects with ProofKeyError. */
   current(): ProofRing | Promise<ProofRing> {
     if (this.#ring === null) {
       this.#loading ??= this.#load().finally(() => {
@@ -92,7 +92,7 @@ export class ProofKeys {
     return ring
   }
 
-  /** A file that cannot be used any more leaves the keys as they were. */
+  /** If the file becomes unusable, the last keys stay in use. */
   #follow(last: ProofRing): ProofRing {
     const { path, log } = this.#deps
     const version = versionOf(path)
@@ -109,7 +109,7 @@ export class ProofKeys {
   }
 }
 
-/** Changes with the file; empty: there is none, or nobody may look. */
+/** Changes whenever the file changes; empty: it is missing or unreadable. */
 function versionOf(path: string): string {
   try {
     const { ino, mtimeMs, size } = statSync(path)
@@ -119,7 +119,7 @@ function versionOf(path: string): string {
   }
 }
 
-/** Reads a file that is there. @throws ProofKeyError */
+/** Reads an existing file. @throws ProofKeyError */
 export function readProofRing(path: string): ProofRing {
   const fault = readable(path, () => modeFault(path))
   if (fault !== null) throw new ProofKeyError(fault)
@@ -145,7 +145,7 @@ export function readProofRing(path: string): ProofRing {
   }
 }
 
-/** @throws ProofKeyError if there is a file and it cannot be used; a missing one is made when it is first used */
+/** @throws ProofKeyError if the file exists and cannot be used. A missing file is created on first use. */
 export function checkProofKeyFile(path: string): void {
   try {
     statSync(path)
@@ -168,7 +168,7 @@ function entriesOf(text: string): readonly Record<string, unknown>[] | null {
 }
 
 /** `secret`: null for a key that only verifies. */
-function readKey(entry: Record<string, unknown>, place: string) {
+function readKey(entry: Record<string, unknown>, position: string) {
   const { kty, crv, x, d } = entry
   try {
     if (kty !== 'OKP' || crv !== 'Ed25519' || typeof x !== 'string') throw new TypeError('another kind')
@@ -177,22 +177,25 @@ function readKey(entry: Record<string, unknown>, place: string) {
     const open = createPublicKey(secret ?? { key: { kty, crv, x }, format: 'jwk' })
     return { key: publicKey(open, x), secret }
   } catch {
-    throw new ProofKeyError(`${place} is not an Ed25519 key`)
+    throw new ProofKeyError(`${position} is not an Ed25519 key`)
   }
 }
 
-/** @throws TypeError if `x` is not that of the key: the private part decides */
-function publicKey(key: KeyObject, named: string): PublicProofKey {
+/** @throws TypeError if `x` does not belong to the private part */
+function publicKey(key: KeyObject, expectedX: string): PublicProofKey {
   const { x } = key.export({ format: 'jwk' })
-  if (x === undefined || x !== named) throw new TypeError('two parts of different keys')
+  if (x === undefined || x !== expectedX) throw new TypeError('two parts of different keys')
   const kid = hash('sha256', JSON.stringify({ crv: 'Ed25519', kty: 'OKP', x }), 'base64url')
   return { kty: 'OKP', crv: 'Ed25519', x, kid, alg: PROOF_ALGORITHM, use: 'sig' }
 }
 
-/** Makes the file with one new key, for its owner alone. One that another has made meanwhile stays. */
+/**
+ * Creates the file with one new key, readable only by its owner. A file that another process has created in the
+ * meantime stays.
+ */
 async function makeKeyFile(path: string): Promise<void> {
   const { kty, crv, x, d } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' })
-  // Nobody may see half a file: it gets its name when it is whole.
+  // The file is renamed when it is complete, so that nobody reads half of it.
   const draft = `${path}.${randomUUID()}`
   try {
     makeFolder(dirname(path))

@@ -1,26 +1,29 @@
 /**
  * Encrypted state that clients store for the gateway, such as that of a suspended subagent. It is encrypted and bound
- * to its owner by keys derived from the master keys (AES-256-GCM), so a client can neither read nor change it, and
- * nobody else can use it. Any instance with the same master keys can decrypt it. Any thread.
+ * to its owner by keys derived from the master keys (AES-256-GCM), so a client can neither read nor change it, and no
+ * one else can use it. Any instance with the same master keys can decrypt it. Any thread.
  */
 import { randomBytes } from 'node:crypto'
 import { decrypt, encrypt, NONCE_BYTES, TAG_BYTES } from './cipher.ts'
 import { deriveKey, keyObject, type VaultKey } from './vault-keys.ts'
 
 export interface TextSeal {
-  /** `owner`: names of whom the text belongs to, in an order of the caller's own. */
+  /** `owner`: texts that identify the owner, in an order that the caller chooses. */
   seal(text: string, owner: readonly string[]): string
-  /** Null: it was changed, belongs to somebody else, or was sealed by keys that are not in the ring. */
+  /** Null: it was changed, has another owner, or was sealed with unknown keys. */
   open(sealed: string, owner: readonly string[]): string | null
-  /** False: it was sealed by a key that is not in the ring, or was never sealed. */
+  /** False: it was sealed with an unknown key, or was never sealed. */
   knows(sealed: string): boolean
 }
 
-/** Here the tag stands before the ciphertext. */
+/** In this format the tag precedes the ciphertext. */
 const BOX_AT = NONCE_BYTES + TAG_BYTES
 const FORM = /^([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]+)$/
 
-/** `purpose`: one that no other use of the master keys has. @throws TypeError when there is no key */
+/**
+ * @param purpose unique among all uses of the master keys
+ * @throws TypeError if there are no keys
+ */
 export function createTextSeal(keys: readonly VaultKey[], purpose: string): TextSeal {
   const [current] = keys
   if (current === undefined) throw new TypeError('a seal needs a key')

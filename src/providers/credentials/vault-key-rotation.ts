@@ -1,8 +1,8 @@
 /**
  * Rotation of master keys: checks that every secret can be decrypted, re-encrypts secrets with the current key, and
- * counts them by key. It may run next to gateways whose ring has both keys: only data keys are rewrapped, row by row,
- * with compare and swap, so every row can be decrypted with one of the two at any moment. It can be stopped and
- * restarted at any time.
+ * counts them by key. It may run next to gateways that have both keys: only data keys are rewrapped, row by row, with
+ * compare and swap, so every row can be decrypted with one of the two at any moment. It can be stopped and restarted at
+ * any time.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { CredentialRecord, CredentialStore } from '../../storage/store.ts'
@@ -12,34 +12,37 @@ import { VaultKeyError } from './vault-keys.ts'
 
 type RotationStore = Pick<CredentialStore, 'countByKeyId' | 'notWrappedBy' | 'reseal'>
 
-/** Rows at a time: some hundred kilobytes. */
+/** Rows per read: a few hundred kilobytes. */
 const BATCH_ROWS = 200
 /** A row that changes this often between read and write counts as failed. */
 const TRIES = 5
 /** Enough to distinguish one damaged row from a ring of wrong keys. */
 const SAMPLE_ROWS = 100
-/** No master key has this id, so all rows match. */
+/** No master key has this id, so it matches all rows. */
 const NO_KEY = ''
 
 export interface RotationProgress {
-  /** Credentials rewrapped so far. */
+  /** Number of credentials rewrapped so far. */
   readonly done: number
   readonly total: number
 }
 
 interface RotationResult {
   readonly rewrapped: number
-  /** Ids of credentials that could not be rewrapped: they open with no key of the ring. */
+  /** Ids of credentials that could not be rewrapped, because no master key decrypts them. */
   readonly failed: readonly string[]
 }
 
 interface RotationOptions {
   readonly onProgress?: (progress: RotationProgress) => void
-  /** Rows read at a time. */
+  /** Rows per read. */
   readonly batchRows?: number
 }
 
-/** Rewraps everything with the vault's current key, also rows added meanwhile. @throws what the Store throws */
+/**
+ * Rewraps all credentials with the vault's current key, including rows that are added in the meantime. @throws errors
+ * of the Store
+ */
 export async function rotate(
   store: { readonly credentials: RotationStore },
   vault: Vault,
@@ -66,17 +69,18 @@ export async function rotate(
         tries.delete(record.id)
         continue
       }
-      // The row was changed or removed since it was read. Unless it does not open at all, the next round decides.
-      const tried = (tries.get(record.id) ?? 0) + 1
-      tries.set(record.id, tried)
-      if (after === null || tried >= TRIES) failed.add(record.id)
+      // The row was changed or removed after it was read. It is tried again in the next round, unless it cannot be
+      // decrypted at all.
+      const tryCount = (tries.get(record.id) ?? 0) + 1
+      tries.set(record.id, tryCount)
+      if (after === null || tryCount >= TRIES) failed.add(record.id)
     }
     report()
   }
   return { rewrapped, failed: [...failed] }
 }
 
-/** Finds the master keys that credentials need and the ring lacks, with the number of those credentials. */
+/** Finds the ids of missing master keys, with the number of credentials that need them. */
 export async function missingKeyIds(
   store: { readonly credentials: Pick<RotationStore, 'countByKeyId'> },
   vault: Pick<Vault, 'has'>,
@@ -86,11 +90,11 @@ export async function missingKeyIds(
 }
 
 /**
- * Checks the ring before anything is served: it has the master key of every credential, and a sample of credentials
- * opens with the keys of these names. Returns the ids of those that do not open: a single one may be damaged, and stops
- * nobody else.
- * @param source the variable or file of the ring, for the message
- * @throws VaultKeyError that names the key and says what to do, for a key that is missing or that opens none of several
+ * Checks the master keys before anything is served: every key that a credential needs must exist, and a sample of
+ * credentials must decrypt with it. Returns the ids of credentials that do not: a single one may be damaged, which must
+ * not prevent the start.
+ * @param source the variable or file of the master keys, for the message
+ * @throws VaultKeyError with the key's id and what to do, for a key that is missing or that decrypts none of several
  */
 export async function checkRing(
   store: { readonly credentials: Pick<RotationStore, 'countByKeyId' | 'notWrappedBy'> },
@@ -105,16 +109,16 @@ export async function checkRing(
   const sample = await store.credentials.notWrappedBy(NO_KEY, SAMPLE_ROWS)
   const failed = sample.filter(record => rewrap(vault, record) === null)
   for (const [keyId, rows] of Map.groupBy(failed, ({ sealed }) => sealed.keyId)) {
-    const tried = sample.filter(({ sealed }) => sealed.keyId === keyId).length
-    if (rows.length < tried || tried === 1) continue
+    const sampleSize = sample.filter(({ sealed }) => sealed.keyId === keyId).length
+    if (rows.length < sampleSize || sampleSize === 1) continue
     throw new VaultKeyError(
-      `${source}: none of ${tried} credentials opens with the master key ${printable(keyId)}: it is not the key that they were sealed with under this id, or all of them were damaged; restore the right key, or the database from a backup`,
+      `${source}: none of ${sampleSize} credentials opens with the master key ${printable(keyId)}: it is not the key that they were sealed with under this id, or all of them were damaged; restore the right key, or the database from a backup`,
     )
   }
   return failed.map(({ id }) => id)
 }
 
-/** Null when it does not open. */
+/** Null if it cannot be decrypted. */
 function rewrap(vault: Vault, record: CredentialRecord) {
   try {
     return vault.rewrap(record.sealed, ownerOf(record))
@@ -128,7 +132,7 @@ function credentialCount(count: number): string {
   return count === 1 ? '1 credential is' : `${count} credentials are`
 }
 
-/** An id from the database goes to a terminal. */
+/** An id from the database is printed on a terminal, so it must be safe. */
 function printable(keyId: string): string {
   return /^[A-Za-z0-9_-]{1,32}$/.test(keyId) ? keyId : '(with an invalid name)'
 }
@@ -147,13 +151,13 @@ export const OTHER_KEYS = 'other'
 interface KeyUsageGaugeOptions {
   readonly store: { readonly credentials: Pick<CredentialStore, 'countByKeyId'> }
   readonly vault: Pick<Vault, 'has'>
-  /** Ids of the ring; a key without credentials counts 0. */
+  /** Ids of the known master keys; a key without credentials counts 0. */
   readonly keyIds: readonly string[]
   readonly clock: Clock
 }
 
 /**
- * Counts the credentials that each master key wraps, for the metrics. Keys outside the ring count together as `other`.
+ * Counts the credentials that each master key wraps, for the metrics. Unknown master keys count together as `other`.
  * Main thread.
  */
 export function startKeyUsageGauge(options: KeyUsageGaugeOptions): StoreCounts<string> {

@@ -13,23 +13,23 @@ import { modeFault, syncFolder } from './key-file.ts'
 
 export interface VaultKey {
   readonly id: string
-  /** 32 bytes. A key object keeps them outside the JavaScript heap, once for all threads. */
+  /** 32 bytes. A key object stores them outside the JavaScript heap, once for all threads. */
   readonly secret: Buffer | KeyObject
 }
 
-/** The master keys of an installation: the first one seals, all open. */
+/** The master keys of an installation: the first one encrypts, all decrypt. */
 export interface VaultRing {
   readonly keys: readonly [VaultKey, ...VaultKey[]]
-  /** Name of the variable or file that they come from, for messages. */
+  /** Name of their variable or file, for messages. */
   readonly source: string
   /**
-   * Writes a new key to its file; call it before anything is sealed, but only if nothing needs an older key. Does
+   * Writes a new key to its file. Call it before anything is encrypted, but only if no older key is needed. Does
    * nothing for keys that were loaded. @throws VaultKeyError
    */
   keep(): void
 }
 
-/** The keys cannot be used; the message names the variable or file, never key material. */
+/** The keys cannot be used. The message names the variable or file, and contains no key material. */
 export class VaultKeyError extends Error {
   override readonly name = 'VaultKeyError'
 }
@@ -40,9 +40,9 @@ const REQUIRED =
   'is required with PostgreSQL, and must be the same for all instances; make a new key with echo "k1:$(openssl rand -base64 32)"'
 
 /**
- * Loads the configured keys, or those of a key file beside the embedded database. Without that file, makes a new key. A
- * database that instances share has no key file: each instance would create its own, and the others could not open what
- * it seals.
+ * Loads the configured keys, or those of a key file next to the embedded database. Without that file, creates a new
+ * key. A database that instances share has no key file: each instance would create its own, and the others could not
+ * decrypt its secrets.
  * @throws VaultKeyError
  */
 export function loadVaultRing(config: {
@@ -55,7 +55,7 @@ export function loadVaultRing(config: {
   const file = join(dirname(path), 'vault.key')
   const text = readKeyFile(file)
   if (text !== null) return ringOf(parseVaultKeys(text, file), file)
-  // A random id, so that a file created in place of a lost one is not mistaken for it.
+  // A random id, so that a file that replaces a lost one is not mistaken for it.
   const id = `k${randomBytes(4).toString('hex')}`
   let line: string | null = `${id}:${randomBytes(KEY_BYTES).toString('base64')}`
   return {
@@ -91,7 +91,7 @@ export function parseVaultKeys(text: string, source = VARIABLE): readonly VaultK
   return keys
 }
 
-/** Moves the bytes of a key outside the JavaScript heap, and zeroes them. */
+/** Moves the bytes of a key outside the JavaScript heap, and zeroes the original. */
 export function keyObject(bytes: Buffer): KeyObject {
   try {
     return createSecretKey(bytes)
@@ -100,13 +100,13 @@ export function keyObject(bytes: Buffer): KeyObject {
   }
 }
 
-/** The text of a key file, which its owner alone may read; null if there is none. @throws VaultKeyError */
+/** The text of a key file, which only its owner may read; null if it does not exist. @throws VaultKeyError */
 function readKeyFile(path: string): string | null {
   let fault: string | null
   try {
     fault = modeFault(path)
   } catch (error) {
-    // The folder belongs to somebody else.
+    // The folder belongs to another user.
     throw new VaultKeyError(unwritable(path, systemCode(error)))
   }
   if (fault !== null) throw new VaultKeyError(fault)
@@ -118,7 +118,7 @@ function readKeyFile(path: string): string | null {
   }
 }
 
-/** Creates a key file with mode 0600. @throws VaultKeyError if it cannot, or if another process was faster */
+/** Creates a key file with mode 0600. @throws VaultKeyError if this fails, or if another process was faster */
 function writeKeyFile(path: string, line: string): void {
   try {
     makeFolder(dirname(path))
@@ -138,8 +138,8 @@ export function deriveKey(key: VaultKey, purpose: string): Buffer {
 }
 
 /**
- * Derives the key of the hash from the oldest master key, which is the last of the ring: a newer key in front must not
- * make every user unknown to their providers.
+ * Derives the key of the hash from the oldest master key, which is the last in the list: adding a newer key must not
+ * change the hash of every user.
  */
 export function endUserKey(ring: readonly [VaultKey, ...VaultKey[]]): Buffer {
   return deriveKey(ring.at(-1) ?? ring[0], 'end-user')
@@ -153,7 +153,10 @@ export function hashEndUser(key: Buffer | KeyObject, organizationId: string, use
   return createHmac('sha256', key).update(organizationId).update('\0').update(user).digest('base64url')
 }
 
-/** The same for a `prompt_cache_key`; it never equals the hash of a user, whose string has no control characters. */
+/**
+ * Like hashEndUser, for a `prompt_cache_key`. It never equals the hash of a user, whose text contains no control
+ * characters.
+ */
 export function hashCacheKey(key: Buffer | KeyObject, organizationId: string, cacheKey: string): string {
   return hashEndUser(key, organizationId, `\0cache\0${cacheKey}`)
 }

@@ -2,21 +2,21 @@
  * The vault: envelope encryption of provider keys at rest. Each secret has a random data key (AES-256-GCM), which is
  * wrapped by a key derived from a master key. Both layers are bound to the owner of the secret and its revision, and
  * the outer layer also to the master key, so a sealed secret that was copied, swapped, changed or replaced cannot be
- * decrypted. Any thread; two ciphers per call.
+ * decrypted. Any thread; two cipher operations per call.
  */
 import { type KeyObject, randomBytes } from 'node:crypto'
 import type { CredentialRecord, SealedSecret } from '../../storage/store.ts'
 import { decrypt, encrypt, NONCE_BYTES, TAG_BYTES } from './cipher.ts'
 import { deriveKey, keyObject, type VaultKey } from './vault-keys.ts'
 
-/** The owner of a secret, to whom its sealed form is bound. */
+/** The owner of a secret. Its sealed form is bound to these values. */
 export interface SecretOwner {
   readonly organizationId: string
   readonly workspaceId: string
   readonly credentialId: string
   /** Slug. */
   readonly provider: string
-  /** Number of the key among those of the credential, from 1. */
+  /** Number of the key in its credential, from 1. */
   readonly revision: number
 }
 
@@ -37,26 +37,28 @@ export function ownerOf({
 export interface Vault {
   /** Id of the master key that wraps new secrets. */
   readonly currentKeyId: string
-  /** True if the ring has this master key. */
+  /** True if this master key is known. */
   has(keyId: string): boolean
-  /** Seals a secret; the caller zeroes the buffer. */
+  /** Encrypts a secret. The caller must zero the buffer. */
   seal(secret: Buffer, owner: SecretOwner): SealedSecret
   /**
-   * Opens a secret into a new buffer, which the caller zeroes after use.
+   * Decrypts a secret into a new buffer, which the caller must zero after use.
    * @throws VaultError
    */
   open(sealed: SealedSecret, owner: SecretOwner): Buffer
   /**
-   * Wraps the data key of a secret with the current master key; the secret itself is not opened.
+   * Wraps the data key of a secret with the current master key. The secret itself is not decrypted.
    * @throws VaultError
    */
   rewrap(sealed: SealedSecret, owner: SecretOwner): SealedSecret
 }
 
-/** A sealed form does not open. The error reveals nothing of the material. */
+/** A sealed form cannot be decrypted. The error reveals nothing of the content. */
 export class VaultError extends Error {
   override readonly name = 'VaultError'
-  /** `unknown_key`: its master key is not in the ring; `damaged`: it was changed, or has another owner or ring. */
+  /**
+   * `unknown_key`: its master key is unknown; `damaged`: it was changed, or belongs to another owner or installation.
+   */
   readonly reason: 'unknown_key' | 'damaged'
 
   constructor(reason: VaultError['reason']) {
@@ -72,10 +74,10 @@ export class VaultError extends Error {
 const VERSION = 1
 const KEY_BYTES = 32
 
-/** A purpose that no other use of the master keys has. */
+/** A purpose that is unique among all uses of the master keys. */
 const PURPOSE = 'credentials'
 
-/** @throws TypeError when there is no key */
+/** @throws TypeError if there are no keys */
 export function createVault(keys: readonly VaultKey[]): Vault {
   const [current] = keys
   if (current === undefined) throw new TypeError('a vault needs a key')
@@ -127,14 +129,14 @@ export function createVault(keys: readonly VaultKey[]): Vault {
   }
 }
 
-/** Keeps the derived key outside the JavaScript heap. The master key itself stays as it came. */
+/** Stores the derived key outside the JavaScript heap. The master key itself is unchanged. */
 function wrappingKey(key: VaultKey): KeyObject {
   return keyObject(deriveKey(key, PURPOSE))
 }
 
 /**
- * A JSON array, so that no character of a field can imitate the border to the next one. The first key of a credential
- * is bound to no revision, as all were before there were revisions.
+ * A JSON array, so that no character in a field can imitate the separator. The first key of a credential is not bound
+ * to a revision, because revisions were added later.
  */
 function binding(layer: readonly string[], owner: SecretOwner): Buffer {
   const { organizationId, workspaceId, credentialId, provider, revision } = owner
@@ -147,7 +149,7 @@ function wrapBinding(keyId: string, owner: SecretOwner): Buffer {
   return binding(['data-key', keyId], owner)
 }
 
-/** Without the master key's id: the data key that opens the box is bound to it, and rewrapping leaves the box alone. */
+/** Without the master key's id: the data key is already bound to it, and rewrapping does not touch the box. */
 function boxBinding(owner: SecretOwner): Buffer {
   return binding(['secret'], owner)
 }
@@ -161,7 +163,7 @@ function seal(key: KeyObject | Buffer, plain: Buffer, bound: Buffer): string {
 /** @throws VaultError `damaged` */
 function open(key: KeyObject | Buffer, text: string, bound: Buffer): Buffer {
   const bytes = Buffer.from(text, 'base64')
-  // Buffer.from skips invalid characters and accepts other spellings of the same bytes: those rows were changed too.
+  // Buffer.from skips invalid characters and accepts other spellings of the same bytes. Such rows were changed too.
   if (bytes.length < NONCE_BYTES + TAG_BYTES || bytes.toString('base64') !== text) {
     throw new VaultError('damaged')
   }

@@ -192,7 +192,7 @@ export class EndpointState {
   }
 
   /** Returns the unsent note and clears it; null if there is none. */
-  takeUnsent(): HealthNote | null {
+  drainUnsent(): HealthNote | null {
     const { untold } = this.breakers
     const unsent = this.#unsent
     this.#unsent = null

@@ -110,9 +110,9 @@ export class CallWindow {
 
   #age(nowMs: number): void {
     if (nowMs <= this.#countedMs) return
-    const left = 0.5 ** ((nowMs - this.#countedMs) / HALF_LIFE_MS)
-    this.#good *= left
-    this.#faulty *= left
+    const weight = 0.5 ** ((nowMs - this.#countedMs) / HALF_LIFE_MS)
+    this.#good *= weight
+    this.#faulty *= weight
     this.#countedMs = nowMs
   }
 }

@@ -356,7 +356,7 @@ export class EndpointHealth {
     if (this.#unsent.length === 0) return
     const notes: HealthNote[] = []
     for (const state of this.#unsent) {
-      const note = state.takeUnsent()
+      const note = state.drainUnsent()
       if (note !== null) notes.push(note)
     }
     this.#unsent = []
@@ -381,7 +381,7 @@ export class EndpointHealth {
   /** Schedules the note of a state: an urgent one immediately, others after 250 ms. */
   #plan(state: EndpointState): void {
     if (this.#options.send === undefined) {
-      state.takeUnsent()
+      state.drainUnsent()
       return
     }
     if (!state.isListed) {

@@ -74,7 +74,7 @@ export const CHAT_ROWS = {
   modal: chat('Modal', 'https://api.us-west-2.modal.direct/v1', 'MODAL_LLM_API_KEY'),
   modular: chat('Modular', 'https://api.modular.com/v1', 'MODULAR_API_KEY'),
   moonshotai: chat('Moonshot AI', 'https://api.moonshot.ai/v1', 'MOONSHOT_API_KEY', {
-    // Its thinking models refuse calls of tools without the thought before them.
+    // Its thinking models refuse tool calls without the preceding thought.
     quirks: [...COMPATIBLE, 'replay-reasoning'],
     authors: ['moonshotai'],
   }),
@@ -102,7 +102,7 @@ export const CHAT_ROWS = {
   sakana: chat('Sakana', 'https://api.sakana.ai/v1', 'SAKANA_API_KEY'),
   'sakana-ai': chat('Sakana AI', 'https://api.sakana.ai/v1', 'SAKANA_API_KEY', { authors: ['sakana-ai'] }),
   sambanova: chat('SambaNova', 'https://api.sambanova.ai/v1', 'SAMBANOVA_API_KEY'),
-  // ByteDance's own models are served at the address of BytePlus.
+  // ByteDance's own models have the address of BytePlus.
   seed: chat('Seed', 'https://ark.ap-southeast.bytepluses.com/api/v3', 'ARK_API_KEY', {
     authors: ['bytedance-seed', 'seed'],
   }),

@@ -24,9 +24,9 @@ const BEDROCK = {
   keyVariable: 'AWS_BEARER_TOKEN_BEDROCK',
   auth: 'aws-sigv4',
   keyForm: 'aws',
-  // API keys do not name their region.
+  // API keys do not contain a region.
   region: 'us-east-1',
-  // A key may name another region of AWS.
+  // A key may belong to another region of AWS.
   hosts: ['bedrock-runtime.*.amazonaws.com'],
   awsService: 'bedrock',
   policy: KEEPS_NOTHING,
@@ -101,7 +101,7 @@ export const OWN_ROWS = {
     keyVariable: 'GEMINI_API_KEY',
     format: 'google-gemini',
     baseUrl: 'https://generativelanguage.googleapis.com/v1beta',
-    // Without a paid plan it may train.
+    // Without a paid plan it may train on data.
     policy: { trains: null, retentionDays: 55 },
     authors: ['google'],
   },
@@ -129,7 +129,7 @@ export const OWN_ROWS = {
     quirks: ['max-tokens', 'system-role'],
   },
   mistral: chat('Mistral', 'https://api.mistral.ai/v1', 'MISTRAL_API_KEY', {
-    // It sends usage with the last chunk unasked and refuses the option as an unknown field.
+    // It sends usage in the last chunk by default and refuses the option as an unknown field.
     quirks: [
       'max-tokens',
       'no-stream-usage',
@@ -159,7 +159,7 @@ export const OWN_ROWS = {
     keyForm: 'regional',
     policy: KEEPS_A_MONTH,
     authors: ['openai'],
-    // In chat completions too.
+    // Also in chat completions.
     customTools: true,
   },
   perplexity: chat('Perplexity', 'https://api.perplexity.ai', 'PERPLEXITY_API_KEY', {

@@ -1,14 +1,14 @@
 /** The type of a built-in row, and values that many rows share. Pure. */
 import type { DataPolicy, Provider, Quirk } from '../../protocol/provider.ts'
 
-/** A provider that cannot be asked: none of the formats is publicly its own. */
+/** A provider that cannot be called, because it publicly offers none of the formats. */
 export interface UnofferedRow {
   readonly name: string
-  /** Why, in words for the caller: what follows "is not offered: ". */
+  /** The reason for the caller, which follows "is not offered: ". */
   readonly notOffered: string
 }
 
-/** A provider that needs only a key. Its format sets the auth scheme, unless the row does. */
+/** A provider that needs only a key. Its format determines the auth scheme, unless the row does. */
 export interface ServingRow
   extends Pick<Provider, 'name' | 'format' | 'baseUrl'>,
     Partial<
@@ -31,13 +31,13 @@ export interface ServingRow
         | 'customTools'
       >
     > {
-  /** The environment variable that holds the service's key where the configuration gives none. */
+  /** The environment variable with the operator's key, if the configuration contains none. */
   readonly keyVariable?: string
 }
 
 export type Row = UnofferedRow | ServingRow
 
-/** Quirks that servers of open models share: they copy OpenAI's older fields and ignore or refuse the newer. */
+/** Quirks of servers for open models: they implement OpenAI's older fields, and ignore or refuse newer ones. */
 export const COMPATIBLE: readonly Quirk[] = ['max-tokens', 'system-role', 'no-strict-tools']
 
 /** A provider with OpenAI's chat completions. */
@@ -50,12 +50,12 @@ export function chat(
   return { name, format: 'openai-chat', baseUrl, keyVariable, quirks: COMPATIBLE, ...more }
 }
 
-// Data policies of paid use, as the providers' public terms and documents state them. No row means: not known.
+// Data policies of paid use, as stated in the providers' public terms. No policy means unknown.
 
 /** Keeps nothing and does not train. */
 export const KEEPS_NOTHING: DataPolicy = { trains: false, retentionDays: 0 }
 /** Does not train, and keeps prompts and replies for up to 30 days to detect abuse. */
 export const KEEPS_A_MONTH: DataPolicy = { trains: false, retentionDays: 30 }
-/** Does not train; how long it keeps is not said, or depends. */
+/** Does not train. How long it keeps data is unknown or varies. */
 export const DOES_NOT_TRAIN: DataPolicy = { trains: false, retentionDays: null }
 export const TRAINS: DataPolicy = { trains: true, retentionDays: null }

@@ -13,7 +13,7 @@ interface AwsAccess {
   readonly secretAccessKey: string
 }
 
-/** The region and service for which a signature is valid. */
+/** The region and service that a signature is valid for. */
 interface AwsPlace {
   readonly region: string
   readonly service: string
@@ -22,28 +22,28 @@ interface AwsPlace {
 type Sign = NonNullable<OutgoingKey['sign']>
 
 /** Creates a function that signs requests with an access key. */
-export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, place: AwsPlace): Sign {
+export function awsSigner(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, scope: AwsPlace): Sign {
   return ({ method, url, body }: SignableRequest) =>
-    signed({ method, url, headers: {}, body }, { access, place, escapesPath: true, nowMs: clock.nowMs() })
+    signed({ method, url, headers: {}, body }, { access, scope, escapesPath: true, nowMs: clock.nowMs() })
 }
 
 /** Creates a function that signs S3 requests. The body is covered by its SHA-256 (hex). */
 export function s3Signer(clock: Pick<Clock, 'nowMs'>, access: AwsAccess, region: string) {
-  const place = { region, service: 's3' }
+  const scope = { region, service: 's3' }
   return (
     { method, url, headers }: Pick<SignableRequest, 'method' | 'url' | 'headers'>,
     sha256: string,
   ): Promise<Readonly<Record<string, string>>> =>
     signed(
       { method, url, headers: { ...headers, 'x-amz-content-sha256': sha256 }, body: '' },
-      { access, place, escapesPath: false, nowMs: clock.nowMs() },
+      { access, scope, escapesPath: false, nowMs: clock.nowMs() },
     )
 }
 
 interface SignTerms {
   readonly access: AwsAccess
-  readonly place: AwsPlace
-  /** False only for S3, which takes the path as it is written. */
+  readonly scope: AwsPlace
+  /** False only for S3, which uses the path as written. */
   readonly escapesPath: boolean
   readonly nowMs: number
 }
@@ -51,12 +51,12 @@ interface SignTerms {
 /** All headers of the request including those of the signature, but without the host. */
 async function signed(
   { method, url, headers, body }: SignableRequest,
-  { access, place, escapesPath, nowMs }: SignTerms,
+  { access, scope, escapesPath, nowMs }: SignTerms,
 ): Promise<Readonly<Record<string, string>>> {
   const { SignatureV4 } = await import('@smithy/signature-v4')
   const signer = new SignatureV4({
     credentials: access,
-    ...place,
+    ...scope,
     sha256: Sha256,
     uriEscapePath: escapesPath,
     applyChecksum: escapesPath,
@@ -70,8 +70,9 @@ async function signed(
     headers: { ...headers, host: url.host },
     body,
   }
-  const { host: _host, ...made } = (await signer.sign(request, { signingDate: new Date(nowMs) })).headers
-  return made
+  const { host: _host, ...signedHeaders } = (await signer.sign(request, { signingDate: new Date(nowMs) }))
+    .headers
+  return signedHeaders
 }
 
 /** The signatures in the headers that a signer returned. They are removed from replies that repeat them. */

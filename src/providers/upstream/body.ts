@@ -51,11 +51,11 @@ export class TextBody implements ReplyBody {
 
   /** Copies the part that fits within `limitBytes`. Returns false if the body is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
-    const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
-    this.#reserve(this.lengthBytes + taken)
-    chunk.copy(this.#bytes, this.lengthBytes, 0, taken)
-    this.lengthBytes += taken
-    return taken === chunk.length
+    const copied = Math.min(chunk.length, Math.max(0, limitBytes - this.lengthBytes))
+    this.#reserve(this.lengthBytes + copied)
+    chunk.copy(this.#bytes, this.lengthBytes, 0, copied)
+    this.lengthBytes += copied
+    return copied === chunk.length
   }
 
   /** Valid until the next push. */

@@ -71,8 +71,8 @@ function refusesKey(status: number): boolean {
 
 /** Without this error, callers would look for the fault in their own key, which the provider has never seen. */
 function keyRefused({ status, providerName, keyOwner }: Refusal, providerText: string): string {
-  const refused = `${providerName} refused ${keyOwner}${status === 403 ? ', or the key lacks permission for this call' : ''}`
-  return providerText === NO_MESSAGE ? refused : `${refused}: ${providerText}`
+  const message = `${providerName} refused ${keyOwner}${status === 403 ? ', or the key lacks permission for this call' : ''}`
+  return providerText === NO_MESSAGE ? message : `${message}: ${providerText}`
 }
 
 function interpret({ format, status, headers, body }: Refusal): GatewayError {

@@ -43,7 +43,7 @@ const RENEW_MS = 5 * 60_000
 const MARGIN_MS = 30_000
 /** After a failure the exchange is not tried again for this long. */
 const PAUSE_MS = 10_000
-/** Google answers in some hundred milliseconds. */
+/** Google answers within a few hundred milliseconds. */
 const TIMEOUT_MS = 10_000
 const REPLY_MAX_BYTES = 64 * 1024
 /** A token that can be sent in a header. */
@@ -82,7 +82,7 @@ export class GoogleTokens {
     const entry = this.#entries.get(name)
     const now = this.#options.clock.monotonicMs()
     if (entry !== undefined && now < entry.endsAtMs) {
-      if (entry.token === null) throw entry.error ?? refused()
+      if (entry.token === null) throw entry.error ?? exchangeFailed()
       // A failure is not lost: it is reported once the old token has expired.
       if (now >= entry.renewAtMs) void this.#exchange(name, account, place, entry).catch(() => undefined)
       return entry.token
@@ -109,7 +109,7 @@ export class GoogleTokens {
     return `${name} ${tokenUrl}`
   }
 
-  /** Joins the running exchange, or begins one. `known`: the entry that stays in use if it fails. */
+  /** Joins the running exchange, or starts one. `known`: the entry that stays in use if it fails. */
   #exchange(name: string, account: ServiceAccount, place: TokenPlace, known: Entry | null): Promise<string> {
     const running = this.#exchanges.get(name)
     if (running !== undefined) return running
@@ -162,7 +162,7 @@ export class GoogleTokens {
       { maxBytes: REPLY_MAX_BYTES, signal: this.#closing.signal },
     )
     // The error contains no text of the reply, because the reply may repeat the assertion.
-    if (status < 200 || status > 299) throw refused(status)
+    if (status < 200 || status > 299) throw exchangeFailed(status)
     return readToken(text)
   }
 
@@ -189,15 +189,15 @@ function readToken(text: string): { token: string; lifeMs: number } {
   try {
     reply = JSON.parse(text)
   } catch {
-    throw refused()
+    throw exchangeFailed()
   }
   const { access_token: token, expires_in: seconds } = (reply ?? {}) as Readonly<Record<string, unknown>>
-  if (typeof token !== 'string' || !TOKEN.test(token)) throw refused()
+  if (typeof token !== 'string' || !TOKEN.test(token)) throw exchangeFailed()
   const lifeSeconds = typeof seconds === 'number' && seconds > 0 && seconds <= 86_400 ? seconds : 600
   return { token, lifeMs: lifeSeconds * 1000 }
 }
 
-function refused(status?: number): GatewayError {
+function exchangeFailed(status?: number): GatewayError {
   return new GatewayError('provider_unavailable', 'The provider returned no token for the service account', {
     ...(status === undefined ? undefined : { metadata: { provider_status: status } }),
   })

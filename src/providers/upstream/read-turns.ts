@@ -52,9 +52,9 @@ export class ReadTurns {
     this.shortBytes = 0
     let bytes = 0
     // A reader that joins again from inside its call has already had its turn.
-    let left = this.#waiting.size
+    let remaining = this.#waiting.size
     for (const reader of this.#waiting) {
-      if (left-- === 0 || bytes >= most) break
+      if (remaining-- === 0 || bytes >= most) break
       this.#waiting.delete(reader)
       bytes += reader.readBytes
       reader.readOn()

@@ -214,17 +214,17 @@ let sharedEnd = 0
 /** `from`: where the text begins in which the positions of the slots are given. */
 export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
   const most = Buffer.byteLength(frame)
-  if (most > SHARING_MAX_BYTES) return written(Buffer.allocUnsafeSlow(most), 0, frame, slots, from)
+  if (most > SHARING_MAX_BYTES) return pieceBytes(Buffer.allocUnsafeSlow(most), 0, frame, slots, from)
   if (sharedEnd + most > SHARED_BYTES) {
     shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
     sharedEnd = 0
   }
-  const pieces = written(shared, sharedEnd, frame, slots, from)
+  const pieces = pieceBytes(shared, sharedEnd, frame, slots, from)
   sharedEnd = pieces.ends.at(-1) ?? sharedEnd
   return pieces
 }
 
-function written(
+function pieceBytes(
   bytes: Buffer,
   start: number,
   frame: string,

@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 
 export type Invalidation =
-  /** Messages may have been lost: every cached record has to be read again. */
+  /** Messages may have been lost, so every cached record must be read again. */
   | { readonly kind: 'all' }
   /** The record of this API key was changed or removed. */
   | { readonly kind: 'key'; readonly hash: string }
@@ -23,7 +23,7 @@ export type Invalidation =
   | { readonly kind: 'workspaces'; readonly organizationId: string }
   /** The record of this end user was changed. */
   | { readonly kind: 'end-user'; readonly organizationId: string; readonly user: string }
-  /** A capture was begun or deleted. The main thread of each instance follows them; no cache holds them. */
+  /** A capture was started or deleted. The main thread of each instance reads this; no cache holds captures. */
   | { readonly kind: 'captures' }
   /** A batch was accepted or cancelled, so runners have something to do. No cache holds batches. */
   | { readonly kind: 'batches' }
@@ -44,7 +44,7 @@ export interface CarrierOptions {
   readonly url: string
   readonly channel: string
   readonly clock: Clock
-  /** A connection without an answer for this long counts as dead. Each carrier has its own default. */
+  /** A connection without an answer for this long counts as lost. Each carrier has its own default. */
   readonly silenceMs?: number
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly onMessage: (text: string) => void

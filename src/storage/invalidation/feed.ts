@@ -26,7 +26,7 @@ export interface InvalidationFeed extends InvalidationBus {
 }
 
 const EVERYTHING: Invalidation = { kind: 'all' }
-/** PostgreSQL takes 7,999 bytes; a longer message is sent as an invalidation of everything. */
+/** PostgreSQL accepts 7,999 bytes. A longer message is sent as an invalidation of everything. */
 const MESSAGE_MAX_CHARS = 2_000
 /** How often a failed message is tried again. A server may accept connections and refuse commands. */
 const RESEND_INTERVAL_MS = 1_000
@@ -84,7 +84,7 @@ class CarriedFeed implements InvalidationFeed {
     const number = ++this.#sent
     this.#carrier.send(sendsAll ? this.#encode(EVERYTHING) : one).then(
       () => {
-        // A message that failed after this one was sent is not made up for by it.
+        // This message was sent before the failed one, so it does not replace it.
         if (sendsAll && number > this.#failed) this.#failed = 0
       },
       () => this.#fail(number),
@@ -124,7 +124,7 @@ class CarriedFeed implements InvalidationFeed {
 
   #receive(text: string): void {
     const message = parse(text)
-    // A message that cannot be read comes from a later version: something has changed.
+    // An unreadable message comes from a newer version. Something changed, so everything is read again.
     if (message?.from !== this.#self) this.#onInvalidation(message?.invalidation ?? EVERYTHING)
   }
 }

@@ -20,7 +20,7 @@ class PostgresCarrier implements Carrier {
   #client: pg.Client | null = null
   #timer: Timer | null = null
   #tries = 0
-  /** The outage is in the log. */
+  /** True if the current outage was logged. */
   #logged = false
   #closed = false
 
@@ -51,7 +51,7 @@ class PostgresCarrier implements Carrier {
 
   async #connect(): Promise<void> {
     const { url, channel, clock, log, onMessage, onReceiving, onSending } = this.#options
-    // Only instances that share a database load its library here.
+    // The library is loaded only by instances that share a database.
     const { default: library } = await import('pg')
     if (this.#closed) return
     const client = new library.Client({
@@ -65,7 +65,7 @@ class PostgresCarrier implements Carrier {
     client.on('notification', ({ payload }) => onMessage(payload ?? ''))
     try {
       await client.connect()
-      // The channel is a constant of this folder, not input.
+      // The channel is a constant in this folder, so it needs no escaping.
       await this.#query(client, `LISTEN "${channel}"`)
     } catch (error) {
       void client.end().catch(() => undefined)
@@ -96,7 +96,7 @@ class PostgresCarrier implements Carrier {
     return within(this.#options.clock, this.#silenceMs, client.query(query, values))
   }
 
-  /** Does nothing for a client that was replaced already. */
+  /** Does nothing if the client was already replaced. */
   #disconnect(client: pg.Client, error: unknown): void {
     if (client !== this.#client || this.#closed) return
     this.#client = null

@@ -5,7 +5,7 @@ import type { Carrier, CarrierOptions } from './bus.ts'
 
 /** An idle connection may be dead without an error, so it is probed. */
 const PROBE_MS = 2_000
-/** Longer than that of the counters: no request waits for an answer here. */
+/** Longer than the limit of the counters, because no request waits for an answer here. */
 const CARRIER_SILENCE_MS = 1_000
 
 export function openRedisCarrier(options: CarrierOptions): Carrier {
@@ -19,7 +19,7 @@ export function openRedisCarrier(options: CarrierOptions): Carrier {
     onReady: onReceiving,
     silenceMs,
   })
-  // The subscriber logs the outage of both.
+  // The subscriber logs outages for both connections.
   const quiet = { fault: () => undefined, notice: () => undefined }
   const publisher = openRedis({ url, clock, log: quiet, onReady: onSending, silenceMs })
   let timer: Timer

@@ -9,19 +9,19 @@ export class SingleFlight<Value> {
   readonly #flights = new Map<string, Flight<Value>>()
   #active = 0
 
-  /** Loads under way, dropped ones included: they still occupy the store. */
+  /** Number of running loads, including dropped ones, which still use the store. */
   get active(): number {
     return this.#active
   }
 
-  /** The load of this name that is under way. */
+  /** The running load of this name. */
   find(name: string): Promise<Value> | undefined {
     return this.#flights.get(name)?.result
   }
 
   /**
-   * Joins the load of this name that is under way, or starts one.
-   * @param load `isCurrent` turns false when the name is dropped: its result may be outdated and must not be kept
+   * Joins the running load of this name, or starts one.
+   * @param load `isCurrent` turns false when the name is dropped: its result may be outdated and must not be cached
    * @param owner for `dropOwner`
    */
   run(
@@ -42,7 +42,7 @@ export class SingleFlight<Value> {
     return result
   }
 
-  /** Lets the next `run` of this name start anew; callers of the running load still get its result. */
+  /** Makes the next `run` of this name start a new load. Callers of the running load still get its result. */
   drop(name: string): void {
     this.#flights.delete(name)
   }

@@ -10,13 +10,16 @@ import type { Log } from '../../base/log/log.ts'
 import { SingleFlight } from './single-flight.ts'
 
 export interface StoreCacheLimits {
-  /** How long a record is used without a new read: the longest a change stays unseen if its invalidation is lost. */
+  /**
+   * How long a record is used without a new read. If an invalidation is lost, a change stays unseen for at most this
+   * time.
+   */
   readonly freshMs: number
   /** How long a record stays valid after that while the store fails. */
   readonly staleMs: number
   /** How long a request waits for the store. */
   readonly lookupMs: number
-  /** Reads under way at once; more are refused with `service_unavailable`. */
+  /** Maximum of concurrent reads; more are refused with `service_unavailable`. */
   readonly maxLookups: number
 }
 
@@ -24,15 +27,15 @@ export interface StoreCacheLimits {
 export interface StoreCacheOptions<Found, Value> extends Partial<StoreCacheLimits> {
   readonly clock: Clock
   readonly log?: Pick<Log, 'fault' | 'notice'>
-  /** Names the records in log lines; plural. */
+  /** Plural name of the records, for log lines. */
   readonly plural: string
-  /** Names kept in memory. */
+  /** Maximum of cached names. */
   readonly maxEntries: number
-  /** Limit of all sizes together; without it only names are counted. */
+  /** Maximum of the sum of all sizes. Without it only names are counted. */
   readonly maxSize?: number
   /** Default 1. */
   readonly sizeOf?: (found: Found) => number
-  /** Null: the record does not exist, and an older one is dropped. */
+  /** Null: the record does not exist, and an older one is removed from the cache. */
   readonly make: (found: Found) => Value
   /** Called with each loaded value, null too, unless the name was invalidated during the read. */
   readonly onLoad?: (name: string, value: Value) => void
@@ -46,18 +49,18 @@ const DEFAULTS = {
   maxLookups: 1_000,
 } satisfies StoreCacheLimits
 
-/** While the store fails, it is asked for a known name again only this often. */
+/** While the store fails, a known name is read again only this often. */
 const RETRY_MS = 1_000
 
 interface Entry<Value> {
   readonly value: Value
   readonly owner: string | null
   readonly size: number
-  /** Monotonic; until then the store is not asked. */
+  /** Monotonic; until then the store is not read. */
   freshUntilMs: number
-  /** Monotonic; until then the value is valid although the store fails. */
+  /** Monotonic; until then the value is valid even if the store fails. */
   readonly staleUntilMs: number
-  /** The last read failed: the next caller gets the value at once. */
+  /** The last read failed, so the next caller gets the cached value at once. */
   failing: boolean
 }
 
@@ -95,9 +98,9 @@ export class StoreCache<Found, Value> {
   }
 
   /**
-   * Reads a name that is not fresh. Returns the known value at once if the last read failed.
-   * Rejects with GatewayError `service_unavailable` when the store fails, or too many reads run, and nothing is known.
-   * Call it from a method of its own: one that creates `read` after `get` pays for the closure in any case.
+   * Reads a name that is not fresh. Returns the known value at once if the last read failed. Rejects with GatewayError
+   * `service_unavailable` if no value is known and the store fails or too many reads run. Call it from a method of its
+   * own: a method that creates `read` after `get` pays for the closure on every call.
    * @param owner for `invalidateOwner`
    */
   load(name: string, read: () => Promise<Found>, owner: string | null = null): Value | Promise<Value> {
@@ -105,18 +108,18 @@ export class StoreCache<Found, Value> {
     if (entry?.failing !== true || this.#clock.monotonicMs() >= entry.staleUntilMs) {
       return this.#read(name, read, owner)
     }
-    // The log has the outage already.
+    // The outage is already in the log.
     this.#read(name, read, owner).catch(() => undefined)
     return entry.value
   }
 
-  /** Drops a name after its record was changed. */
+  /** Removes a name after its record was changed. */
   invalidate(name: string): void {
     this.#entries.delete(name)
     this.#reads.drop(name)
   }
 
-  /** Lets no read under way be kept: each may have what was before a change. */
+  /** Keeps the results of running reads out of the cache, because they may show the state before a change. */
   dropReads(): void {
     this.#reads.dropAll()
   }
@@ -130,7 +133,7 @@ export class StoreCache<Found, Value> {
     this.#reads.dropOwner(owner)
   }
 
-  /** Makes every name be read again before its next use; known values stay valid only while the store fails. */
+  /** Makes every name be read again before its next use. Cached values stay valid only while the store fails. */
   invalidateAll(): void {
     for (const entry of this.#entries.values()) {
       entry.freshUntilMs = Number.NEGATIVE_INFINITY
@@ -142,7 +145,7 @@ export class StoreCache<Found, Value> {
   #read(name: string, read: () => Promise<Found>, owner: string | null): Promise<Value> {
     const running = this.#reads.find(name)
     if (running !== undefined) return running
-    // Async, so that the error is a rejection like every other.
+    // Async, so that this error is also a rejection.
     if (this.#reads.active >= this.#options.maxLookups) return (async () => this.#lastKnown(name))()
     return this.#reads.run(name, isCurrent => this.#refresh(name, read, owner, isCurrent), owner)
   }
@@ -163,7 +166,7 @@ export class StoreCache<Found, Value> {
     }
     this.#logRecovery()
     const value = make(found)
-    // Even if the name was invalidated meanwhile: one more read is the safe side.
+    // Done even if the name was invalidated in the meantime: this costs at most one more read.
     if (value === null) this.#entries.delete(name)
     if (isCurrent()) {
       if (value !== null) this.#keep(name, value, owner, sizeOf?.(found) ?? 1)
@@ -189,7 +192,7 @@ export class StoreCache<Found, Value> {
     return entry.value
   }
 
-  /** Once per outage: further lines would say the same. */
+  /** Logs once per outage. */
   #logOutage(error: unknown): void {
     const { log, plural } = this.#options
     if (!this.#storeFails) log?.fault('store', `cannot read ${plural} from the store`, error)
@@ -203,7 +206,7 @@ export class StoreCache<Found, Value> {
   }
 }
 
-/** A value over the whole limit is still kept, alone, rather than read for every request. */
+/** A value larger than the whole limit is still cached, alone, so that it is not read for every request. */
 function sizeLimit(maxSize: number) {
   return { maxSize, sizeCalculation: (entry: { readonly size: number }) => Math.min(entry.size, maxSize) }
 }

@@ -1,6 +1,6 @@
 /** Alerts and their deliveries in the database, which all instances share. */
 import type { Kysely } from 'kysely'
-import type { AlertStore, TakenDelivery } from '../alerts.ts'
+import type { AlertStore, ClaimedDelivery } from '../alerts.ts'
 import type { Tables } from '../tables.ts'
 
 export function createAlertStore(db: Kysely<Tables>): AlertStore {
@@ -13,7 +13,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .executeTakeFirst()
       return numInsertedOrUpdatedRows > 0n
     },
-    async take(receivers, { nowMs, latestMs, leaseMs, limit }) {
+    async claim(receivers, { nowMs, latestMs, leaseMs, limit }) {
       if (receivers.length === 0) return []
       const due = await db
         .selectFrom('alertDeliveries')
@@ -23,17 +23,17 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
         .orderBy('dueMs')
         .limit(limit)
         .execute()
-      const taken: TakenDelivery[] = []
+      const claimed: ClaimedDelivery[] = []
       for (const { dueMs, tries, ...row } of due) {
-        // Another instance that has read the same row changes it first, and this one finds none.
+        // If another instance read the same row and changed it first, this update changes nothing.
         const { numUpdatedRows } = await db
           .updateTable('alertDeliveries')
           .set({ dueMs: nowMs + leaseMs, tries: tries + 1 })
           .where(where => where.and({ alertId: row.alertId, receiver: row.receiver, tries, dueMs }))
           .executeTakeFirst()
-        if (numUpdatedRows > 0n) taken.push({ ...row, tries })
+        if (numUpdatedRows > 0n) claimed.push({ ...row, tries })
       }
-      return taken
+      return claimed
     },
     async settle(alertId, receiver, dueMs) {
       await db
@@ -70,7 +70,7 @@ export function createAlertStore(db: Kysely<Tables>): AlertStore {
                 .as('place'),
             )
             .where('disabled', '=', 0)
-            // A session ends by itself, and nobody can make it longer.
+            // Keys of console sessions expire by design and cannot be extended.
             .where('identity', 'is', null)
             .where('expiresAt', '>', from)
             .where('expiresAt', '<=', to)

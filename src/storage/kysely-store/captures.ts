@@ -17,8 +17,8 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
           .selectFrom('captures')
           .select(COUNTED)
           .where('organizationId', '=', organizationId)
-        const kept = await counting.executeTakeFirstOrThrow()
-        if (Number(kept.counted) >= room.kept) return 'kept'
+        const total = await counting.executeTakeFirstOrThrow()
+        if (Number(total.counted) >= room.kept) return 'kept'
         const running = await counting
           .where('endsAt', '>', now)
           .where('endedAt', 'is', null)
@@ -65,7 +65,7 @@ export function createCaptureStore(db: Kysely<Tables>, engine: Engine): CaptureS
         .orderBy('node')
         .orderBy('name')
         .execute()
-      // PostgreSQL gives 64 bits as text.
+      // PostgreSQL returns 64-bit integers as text.
       return rows.map(({ bytes, requests, leftOut, ...same }) => ({
         ...same,
         bytes: Number(bytes),

@@ -7,50 +7,50 @@ import type { Tables } from '../tables.ts'
 import type { ClientActivityFilter, ClientActivityRow } from '../usage.ts'
 import { between } from './usage-search.ts'
 
-/** Records that one question may read. */
+/** Maximum of records that one query may read. */
 const CLIENT_RECORDS_MAX = 100_000
-/** Records that one statement looks at. */
+/** Records per statement. */
 const PART = 500
 
 type Sums = { -readonly [Name in keyof ClientActivityRow]: ClientActivityRow[Name] }
 
-/** Fields of a record beside its columns. */
+/** Fields of a record that have no column. */
 interface Details {
   readonly cachedTokens?: number
   readonly cacheWriteTokens?: number
 }
 
-/** @param rest lets other work go on between two pages */
+/** @param pause lets other work run between two pages */
 export async function readClientActivity(
   db: Kysely<Tables>,
   filter: ClientActivityFilter,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<readonly ClientActivityRow[] | null> {
   const found = new Map<string, Sums>()
-  const take = (record: ClientRecord): boolean => {
+  const onRecord = (record: ClientRecord): boolean => {
     const name = record[filter.by]
     if (name !== null) add(found, record, name)
     return true
   }
-  return (await readClientRecords(db, filter, take, rest)) ? [...found.values()].sort(inOrder) : null
+  return (await readClientRecords(db, filter, onRecord, pause)) ? [...found.values()].sort(inOrder) : null
 }
 
 /**
- * Gives the records that name a session or an agent to `take`, newest first, until it is false.
- * @returns false if these are more than CLIENT_RECORDS_MAX, or `take` had enough
+ * Calls `onRecord` with each record that names a session or an agent, newest first, until it returns false.
+ * @returns false if there are more than CLIENT_RECORDS_MAX records, or `onRecord` returned false
  */
 export async function readClientRecords(
   db: Kysely<Tables>,
   { organizationId, since, until, workspaceId, keyHash, endUser }: Omit<ClientActivityFilter, 'by'>,
-  take: (record: ClientRecord) => boolean,
-  rest: () => Promise<unknown>,
+  onRecord: (record: ClientRecord) => boolean,
+  pause: () => Promise<unknown>,
 ): Promise<boolean> {
   const within = {
     ...(workspaceId === undefined ? {} : { workspaceId }),
     ...(keyHash === undefined ? {} : { keyHash }),
     ...(endUser === undefined ? {} : { endUser }),
   }
-  // As in the index `usage_by_session`.
+  // The same condition as the index `usage_by_session`.
   const named = db
     .selectFrom('usage')
     .where('organizationId', '=', organizationId)
@@ -60,7 +60,7 @@ export async function readClientRecords(
   const first = { createdAt: since, id: '' }
   let after = { createdAt: until, id: '' }
   for (let read = 0; ; ) {
-    // The last record of this part, whatever the filter: one with few hits would look at the whole ledger.
+    // The last record of this part, matching or not. Otherwise a filter with few hits would read the whole ledger.
     const border = await named
       .where(between(first, after))
       .select(['id', 'createdAt'])
@@ -86,10 +86,10 @@ export async function readClientRecords(
       .execute()
     read += rows.length
     if (read > CLIENT_RECORDS_MAX) return false
-    for (const row of rows) if (!take(row)) return false
+    for (const row of rows) if (!onRecord(row)) return false
     if (border === undefined) return true
     after = border
-    await rest()
+    await pause()
   }
 }
 
@@ -114,8 +114,8 @@ export interface ClientRecord {
 function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
   const { model, provider } = row
   const date = row.createdAt.slice(0, 10)
-  const place = JSON.stringify([date, name, model, provider])
-  let sums = found.get(place)
+  const group = JSON.stringify([date, name, model, provider])
+  let sums = found.get(group)
   if (sums === undefined) {
     const none = {
       requests: 0,
@@ -126,7 +126,7 @@ function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
       byokCost: 0n,
     }
     sums = { date, name, model, provider, ...none, cacheReadTokens: 0n, cacheWriteTokens: 0n }
-    found.set(place, sums)
+    found.set(group, sums)
   }
   const { cachedTokens = 0, cacheWriteTokens = 0 } = JSON.parse(row.details) as Details
   const cost = BigInt(row.cost)
@@ -140,7 +140,7 @@ function add(found: Map<string, Sums>, row: ClientRecord, name: string): void {
   sums.cacheWriteTokens += BigInt(cacheWriteTokens)
 }
 
-/** The newest day first, and within it the dearest. */
+/** Newest day first; within a day the highest cost first. */
 function inOrder(one: Sums, other: Sums): number {
   if (one.date !== other.date) return one.date < other.date ? 1 : -1
   return one.cost === other.cost ? 0 : one.cost < other.cost ? 1 : -1

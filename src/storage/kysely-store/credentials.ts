@@ -8,7 +8,7 @@ import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './ro
 
 type CredentialRow = Selectable<CredentialsTable>
 type Seen = Pick<Credential, 'isRequired' | 'isFallback' | 'isByokOnly' | 'declaredRegion' | 'keyRevision'>
-/** Columns with required values. */
+/** Columns and the values they must have. */
 type Matching = Partial<Pick<CredentialRow, 'id' | 'organizationId' | 'workspaceId' | 'provider'>>
 
 export function createCredentialStore(db: Kysely<Tables>, engine: Engine): CredentialStore {
@@ -48,7 +48,7 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
     },
     async change(organizationId, id, change, updatedAt, seen) {
       const { sealed } = change
-      const as = seen === undefined ? {} : cellsOf(CREDENTIAL, checked(seen))
+      const as = seen === undefined ? {} : cellsOf(CREDENTIAL, validatedFields(seen))
       const row = await db
         .updateTable('credentials')
         .set({
@@ -99,14 +99,14 @@ export function createCredentialStore(db: Kysely<Tables>, engine: Engine): Crede
         .where(where => where.and({ id, ...sealColumns(before) }))
         .executeTakeFirst()
       if (numUpdatedRows === 0n) return false
-      // Whoever has the old master key could open what an old page still wraps with it.
+      // Someone with the old master key could decrypt what an old database page still contains.
       await engine.purge(db)
       return true
     },
   }
 }
 
-/** The lock name within which credentials are added one after the other. */
+/** The lock name that makes additions of credentials run one after the other. */
 export function credentialPlace(organizationId: string, workspaceId: string): string {
   return JSON.stringify(['credentials', organizationId, workspaceId])
 }
@@ -133,8 +133,8 @@ function sealColumns({ v, keyId, wrapped, box }: SealedSecret) {
   return { sealVersion: v, masterKeyId: keyId, wrapped, box }
 }
 
-/** The fields against which a change was validated. */
-function checked({ isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }: Seen): Seen {
+/** The fields that a change was validated against. */
+function validatedFields({ isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }: Seen): Seen {
   return { isRequired, isFallback, isByokOnly, declaredRegion, keyRevision }
 }
 

@@ -5,7 +5,7 @@ import type { ExplanationStore } from '../ledger.ts'
 import type { Tables } from '../tables.ts'
 import { inRelaxedTransaction } from './rows.ts'
 
-/** Rows of one statement: databases bound its parameters. */
+/** Rows per statement; databases limit the number of parameters. */
 const ROWS_MAX = 100
 
 export function createExplanationStore(db: Kysely<Tables>, engine: Engine): ExplanationStore {
@@ -85,13 +85,13 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
   }
 }
 
-/** Explanations that are counted together. */
+/** A group of explanations with a common limit. */
 interface Kind {
   readonly organizationId: string
   readonly isPlain: number
 }
 
-/** The kind after this one, by the index. */
+/** The next kind in index order. */
 async function nextKind(db: Kysely<Tables>, after: Kind | undefined): Promise<Kind | undefined> {
   return await db
     .selectFrom('explanations')

@@ -10,7 +10,7 @@ import type { FileStore, FoundPassage, NewPassage, PassageQuery, WorkspacePlace 
 import type { Tables } from '../tables.ts'
 import { inTransaction } from './rows.ts'
 
-/** Rows of one statement: far below the number of parameters that an engine takes. */
+/** Rows per statement, far below the maximum number of parameters. */
 const ROWS_MAX = 256
 
 /** Passages that one transaction removes. */
@@ -41,9 +41,8 @@ export function createPassageStore(db: Kysely<Tables>, engine: Engine): PassageV
 }
 
 /**
- * In parts, each of some milliseconds: a large file has thousands, and an embedded database removes them on the thread
- * that asks. Nobody finds them meanwhile if the file is not visible any more. `atEnd`: in the transaction of the last
- * part.
+ * Removes passages in parts of a few milliseconds: a large file has thousands, and an embedded database blocks the
+ * calling thread. An invisible file cannot be found in the meantime. `atEnd` runs in the transaction of the last part.
  */
 export async function removePassages(
   db: Kysely<Tables>,
@@ -60,7 +59,7 @@ export async function removePassages(
   while (await goesOn()) await turn()
 }
 
-/** Returns how many were removed. */
+/** Returns the number of removed passages. */
 async function removePart(db: Kysely<Tables>, engine: Engine, fileId: string): Promise<number> {
   const rows = await db
     .selectFrom('filePassages')
@@ -119,7 +118,7 @@ async function searchPassages(
   if (words.length === 0 || fileIds?.length === 0) return []
   const amongFiles: RawBuilder<unknown> =
     fileIds === null ? sql`` : sql`and files.id in (${sql.join([...fileIds])})`
-  // The word of the workspace selects; the columns decide.
+  // The workspace word narrows the search; the columns enforce access.
   const isOwn = sql`
     files.status = 'stored' and files.text = 'indexed'
     and files.organization_id = ${organizationId} and files.workspace_id = ${workspaceId} ${amongFiles}
@@ -147,7 +146,7 @@ async function searchPassages(
   return rows.map(row => ({ ...row, number: Number(row.number) }))
 }
 
-/** Each word in quotes, so that none is an operator. */
+/** Each word is quoted, so that none is read as an operator. */
 function wordQuery(scope: string, words: readonly string[]): string {
   const quoted = words.map(word => `"${word.replaceAll('"', '""')}"`)
   return `"${scope}" AND (${quoted.join(' OR ')})`
@@ -158,7 +157,7 @@ function vectorQuery(scope: string, words: readonly string[]): RawBuilder<unknow
   return sql`plainto_tsquery('simple', ${scope}) && (${sql.join(terms, sql` || `)})`
 }
 
-/** A word that no text has: the letter keeps databases from reading it as a number. */
+/** A word that no text contains. Its first letter keeps databases from reading it as a number. */
 function scopeOf({ organizationId, workspaceId }: WorkspacePlace): string {
   const hash = createHash('sha256')
     .update(JSON.stringify([organizationId, workspaceId]))

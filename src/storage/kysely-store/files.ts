@@ -95,7 +95,7 @@ export function createFileStore(db: Kysely<Tables>, engine: Engine): FileStore {
       return rows.map(({ id }) => id)
     },
     async forget(id) {
-      // With the last of them: while there is a row, more may come.
+      // In the last transaction, because more passages may be added while the row exists.
       await removePassages(db, engine, id, transaction =>
         transaction.deleteFrom('files').where('id', '=', id).where('status', '<>', 'stored').execute(),
       )
@@ -113,7 +113,7 @@ function inPlace({ organizationId, workspaceId }: WorkspacePlace) {
     and([eb('organizationId', '=', organizationId), eb('workspaceId', '=', workspaceId)])
 }
 
-/** Both engines fold the case of ASCII alone in the same way. */
+/** Both engines fold only ASCII case in the same way. */
 function hasName(part: string) {
   const pattern = `%${part.toLowerCase().replaceAll(/[\\%_]/g, found => `\\${found}`)}%`
   return sql<boolean>`lower(filename) like ${pattern} escape '\\'`

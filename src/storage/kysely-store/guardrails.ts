@@ -21,7 +21,7 @@ import type { GuardrailsTable, Tables } from '../tables.ts'
 import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
 type GuardrailRow = Selectable<GuardrailsTable>
-/** Columns with required values. */
+/** Columns and the values they must have. */
 type Matching = Partial<Pick<GuardrailRow, 'id' | 'organizationId' | 'workspaceId'>>
 
 export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): GuardrailAdministration {
@@ -108,7 +108,7 @@ export function createGuardrailRecords(db: Kysely<Tables>, engine: Engine): Guar
   }
 }
 
-/** The lock name within which guardrails are added, removed and assigned one after the other. */
+/** The lock name that makes adding, removing and assigning guardrails run one after the other. */
 export function guardrailPlace(organizationId: string): string {
   return JSON.stringify(['guardrails', organizationId])
 }
@@ -134,7 +134,7 @@ function guardrailOf(row: GuardrailRow): GuardrailRecord {
 
 const COLUMNS = { 'api-key': 'keyHash', member: 'memberId' } as const satisfies Record<AssigneeKind, string>
 
-/** A column without a value, which a union needs the type of. */
+/** An empty column with the type that a union needs. */
 const NO_TEXT = sql<string | null>`cast(null as text)`
 
 export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): GuardrailAssignments {
@@ -218,7 +218,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
       const inWorkspace = db
         .selectFrom('apiKeys')
         .where(where => where.and({ organizationId, kind: 'inference' }))
-        // A key without a workspace is in the default one.
+        // A key without a workspace belongs to the default one.
         .where(is => is.fn.coalesce('workspaceId', is.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
       const ofKeys = inWorkspace
         .where('creatorUserId', 'is', null)
@@ -255,7 +255,10 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
   }
 }
 
-/** The API keys of the organization, and of the workspace if given. They cannot be removed before the commit. */
+/**
+ * The API keys among these hashes that belong to the organization, and to the workspace if it is not null. They cannot
+ * be removed before the commit.
+ */
 async function keysAmong(
   transaction: Transaction<Tables>,
   engine: Engine,
@@ -269,7 +272,7 @@ async function keysAmong(
     .select('hash')
     .where(where => where.and({ organizationId, ...(workspaceId === null ? {} : { workspaceId }) }))
     .where('hash', 'in', hashes)
-    // SQLite has one writer at a time and no such clause.
+    // SQLite allows one writer at a time and has no such clause.
     .$if(engine.name === 'postgres', query => query.forKeyShare())
     .execute()
   return rows.map(row => row.hash)

@@ -6,13 +6,13 @@ import type { ApiKeysTable, Tables } from '../tables.ts'
 import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
 type KeyRow = Selectable<ApiKeysTable>
-/** Columns with required values. */
+/** Columns and the values they must have. */
 type Matching = Partial<Pick<KeyRow, 'workspaceId' | 'disabled'>>
 
 export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration {
   const keysOf = (organizationId: string, matching: Matching = {}) =>
     db.selectFrom('apiKeys').where(where => where.and({ organizationId, ...matching }))
-  /** Newest first; keys of the same millisecond keep one order, so that pages do not overlap. */
+  /** Newest first. Keys of the same millisecond have a fixed order, so that pages do not overlap. */
   const listed = (organizationId: string, matching?: Matching) =>
     keysOf(organizationId, matching).selectAll().orderBy('createdAt', 'desc').orderBy('hash')
 
@@ -116,7 +116,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
             .where(where => where.and({ organizationId, hash }))
             .returningAll()
             .executeTakeFirst()
-        // Its row lets one rotation in after the other.
+        // The row lock makes rotations run one after the other.
         const before = await changed({ rotatedAt: now, updatedAt: now })
         if (before === undefined) return null
         await transaction
@@ -172,7 +172,7 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
   }
 }
 
-/** Secrets of a key that have ended, but for the first one, which names the key. */
+/** Deletes expired secrets of a key, except the first one, which is the key's id. */
 function removeEnded(transaction: Transaction<Tables>, keyHash: string, now: string) {
   return transaction
     .deleteFrom('keySecrets')

@@ -18,7 +18,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
   const addTotals = createAddTotals(db)
   const { runEach } = engine
   const insertRecords = runEach === null ? null : createInsertRecords(db, runEach, turn)
-  /** One transaction is one wait for the disk. */
+  /** One transaction, so that the disk is synced once. */
   const addNew = (insert: (transaction: Transaction<Tables>) => Promise<readonly AlikeUsage[]>) =>
     inTransaction(db, async transaction => addTotals(transaction, await insert(transaction)))
   const add = async (records: readonly UsageLine[]): Promise<number> =>
@@ -106,7 +106,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
       let organizationId = ''
       let removed = 0
       while (removed < limit) {
-        // Records are found by organization and age: the index leads from one organization to the next.
+        // Records are found by organization and age. The index gives one organization after the other.
         const next = await db
           .selectFrom('usage')
           .select(({ fn }) => fn.min('organizationId').as('organizationId'))
@@ -145,13 +145,13 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
   }
 }
 
-/** A workspace with records of requests for which nobody was asked; '' for keys without one. */
+/** A workspace with records of requests that reached no provider; '' for keys without a workspace. */
 interface UnaskedOwner {
   readonly organizationId: string
   readonly workspaceId: string
 }
 
-/** As in the index `usage_unasked`. */
+/** The same condition as the index `usage_unasked`. */
 const UNASKED = sql<boolean>`provider is null and cost = 0`
 const WORKSPACE = sql<string>`coalesce(workspace_id, '')`
 

@@ -50,7 +50,7 @@ export function flag(value: boolean | null | undefined): number | null | undefin
   return typeof value === 'boolean' ? Number(value) : value
 }
 
-/** Runs the work in a transaction: in the running one where `db` is one, otherwise in a new one. */
+/** Runs the work in a transaction: in the current one if `db` is one, otherwise in a new one. */
 export function inTransaction<T>(
   db: Kysely<Tables>,
   work: (transaction: Transaction<Tables>) => Promise<T>,
@@ -58,7 +58,7 @@ export function inTransaction<T>(
   return db instanceof Transaction ? work(db) : db.transaction().execute(work)
 }
 
-/** The same for work whose loss in a power cut harms nobody: its commit does not wait for the disk. */
+/** Like inTransaction, for work that may be lost in a power cut: the commit does not wait for the disk. */
 export function inRelaxedTransaction<T>(
   db: Kysely<Tables>,
   engine: Engine,
@@ -69,7 +69,7 @@ export function inRelaxedTransaction<T>(
 
 type Values = Readonly<Record<string, unknown>>
 
-/** A declared record, or changes of one, as columns. */
+/** A declared record, or changes to one, as columns. */
 export function cellsOf<Of extends Fields>(declared: Declaration<Of>, record: RecordOf<Of>): RowOf<Of>
 export function cellsOf<Of extends Fields>(
   declared: Declaration<Of>,
@@ -91,7 +91,7 @@ export function cellsOf<Of extends Fields>(declared: Declaration<Of>, change: ob
   return cells as Partial<RowOf<Of>>
 }
 
-/** A row as the declared record. */
+/** Converts a row to the declared record. */
 export function recordOf<Of extends Fields>(declared: Declaration<Of>, row: RowOf<Of>): RecordOf<Of> {
   const cells = row as Values
   const shared: Record<string, Values> = {}
@@ -100,7 +100,7 @@ export function recordOf<Of extends Fields>(declared: Declaration<Of>, row: RowO
     if (field.inside !== undefined) {
       const values = shared[field.inside] ?? (JSON.parse(cells[field.inside] as string) as Values)
       shared[field.inside] = values
-      // A record from before the field existed does not have it.
+      // Records that are older than the field do not have it.
       record[name] = values[name] === undefined ? field.initial : values[name]
       continue
     }

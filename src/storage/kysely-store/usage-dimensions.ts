@@ -1,7 +1,7 @@
 /**
  * Sums over usage by any dimensions and range of days. They come from the totals, which are kept when records are
  * removed; sums by session or agent come from the records that name one. An embedded database runs on the calling
- * thread, so each statement is small, and `rest` lets other work run between statements.
+ * thread, so each statement is small, and `pause` lets other work run between statements.
  */
 import { type Kysely, sql } from 'kysely'
 import type { Tables } from '../tables.ts'
@@ -9,15 +9,15 @@ import type { DimensionFilter, DimensionRow, UsageDimension } from '../usage.ts'
 import { type ClientRecord, readClientRecords } from './client-activity.ts'
 import { isUnasked, modelTotals, SUMS, sumsOf } from './usage-totals.ts'
 
-/** Rows of one answer. A year of 20 models is 7,300. */
+/** Maximum rows of one answer. A year of 20 models is 7,300. */
 const DIMENSION_ROWS_MAX = 10_000
-/** Keys or end users that one answer looks at: each is a statement of its own. */
+/** Maximum keys or end users that one answer reads: each takes a statement of its own. */
 const OWNERS_MAX = 10_000
-/** Days that one statement sums. */
+/** Days per statement. */
 const DAYS = 31
 const DAY_MS = 86_400_000
 
-/** Columns of the totals; a key and an end user are the owners of their own totals. */
+/** Columns of the totals. A key or an end user is the owner of its own totals. */
 const TOTAL_COLUMNS = { day: 'day', model: 'model', provider: 'provider', workspace: 'workspaceId' } as const
 
 interface Column {
@@ -25,22 +25,22 @@ interface Column {
   readonly name: (typeof TOTAL_COLUMNS)[keyof typeof TOTAL_COLUMNS] | 'keyHash'
 }
 
-/** Null: there are too many rows, keys, end users or records for one answer. */
+/** Null: one answer would need too many rows, keys, end users or records. */
 export async function readDimensions(
   db: Kysely<Tables>,
   filter: DimensionFilter,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<readonly DimensionRow[] | null> {
   const rows = new SummedRows(filter.dimensions)
   const { dimensions, keyHash, endUser } = filter
   const isOfClient = dimensions.includes('session') || dimensions.includes('agent')
   const isWhole = isOfClient
-    ? await addRecords(db, filter, rows, rest)
+    ? await addRecords(db, filter, rows, pause)
     : endUser === undefined && dimensions.includes('user')
-      ? await addEach(db, 'user-models', filter, rows, rest)
+      ? await addEach(db, 'user-models', filter, rows, pause)
       : endUser === undefined && keyHash === undefined && dimensions.includes('key')
-        ? await addEach(db, 'key-models', filter, rows, rest)
-        : await addTotals(db, filter, rows, rest)
+        ? await addEach(db, 'key-models', filter, rows, pause)
+        : await addTotals(db, filter, rows, pause)
   return isWhole ? rows.sorted() : null
 }
 
@@ -48,15 +48,15 @@ async function addRecords(
   db: Kysely<Tables>,
   filter: DimensionFilter,
   rows: SummedRows,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<boolean> {
   const { dimensions, model, provider, endUser } = filter
   const isOfUsers = dimensions.includes('user') || endUser !== undefined
-  const take = (record: ClientRecord): boolean => {
+  const onRecord = (record: ClientRecord): boolean => {
     if (dimensions.includes('session') && record.sessionId === null) return true
     if (dimensions.includes('agent') && record.agent === null) return true
     if (dimensions.includes('user') && record.endUser === null) return true
-    // As in the totals.
+    // Same rule as in the totals.
     if (isOfUsers && isUnasked(record)) return true
     if (model !== undefined && record.model !== model) return true
     if (provider !== undefined && record.provider !== provider) return true
@@ -70,7 +70,7 @@ async function addRecords(
       byokCost: record.isByok === 0 ? 0n : cost,
     })
   }
-  return await readClientRecords(db, filter, take, rest)
+  return await readClientRecords(db, filter, onRecord, pause)
 }
 
 function valuesOfRecord(record: ClientRecord): Values {
@@ -86,13 +86,13 @@ function valuesOfRecord(record: ClientRecord): Values {
   }
 }
 
-/** Goes from key to key, or user to user: the index leads from one owner of totals to the next. */
+/** Reads one key or end user after the other, in index order. */
 async function addEach(
   db: Kysely<Tables>,
   kind: 'key-models' | 'user-models',
   filter: DimensionFilter,
   rows: SummedRows,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<boolean> {
   let owner = ''
   for (let owners = 0; ; owners++) {
@@ -105,7 +105,7 @@ async function addEach(
     if (next.owner === null) return true
     owner = next.owner
     const own = kind === 'key-models' ? { keyHash: owner } : { endUser: owner }
-    if (owners === OWNERS_MAX || !(await addTotals(db, { ...filter, ...own }, rows, rest))) return false
+    if (owners === OWNERS_MAX || !(await addTotals(db, { ...filter, ...own }, rows, pause))) return false
   }
 }
 
@@ -113,7 +113,7 @@ async function addTotals(
   db: Kysely<Tables>,
   filter: DimensionFilter,
   rows: SummedRows,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<boolean> {
   const { dimensions, keyHash, endUser, workspaceId, model, provider } = filter
   const totals = modelTotals(db, filter)
@@ -130,7 +130,7 @@ async function addTotals(
   const columns = dimensions.flatMap((dimension): Column[] => {
     if (dimension === 'session' || dimension === 'agent' || dimension === 'user') return []
     if (dimension !== 'key') return [{ dimension, name: TOTAL_COLUMNS[dimension] }]
-    // Of a key's own totals, the owner is the key.
+    // The owner of a key's own totals is the key.
     return endUser === undefined ? [] : [{ dimension, name: 'keyHash' }]
   })
   const grouped = within
@@ -143,7 +143,7 @@ async function addTotals(
     .where('day', '<', filter.until.slice(0, 10))
     .select(({ fn }) => [fn.min('day').as('first'), fn.max('day').as('last')])
     .executeTakeFirstOrThrow()
-  await rest()
+  await pause()
   if (first === null || last === null) return true
   for (let from = first; from <= last; from = daysAfter(from)) {
     const until = daysAfter(from)
@@ -152,7 +152,7 @@ async function addTotals(
       .where('day', '<', until < filter.until ? until : filter.until.slice(0, 10))
       .execute()
     for (const row of found) {
-      // Without columns there is one row, also where nothing was used.
+      // Without grouping columns there is one row even if nothing was used.
       if (row.requests === '0') continue
       const values: Values = { key: keyHash ?? null, user: endUser ?? null }
       for (const { dimension } of columns) {
@@ -160,7 +160,7 @@ async function addTotals(
       }
       if (!rows.add(values, sumsOf(row))) return false
     }
-    await rest()
+    await pause()
   }
   return true
 }
@@ -176,7 +176,7 @@ function orNull(text: string | undefined): string | null {
 type Values = { [Dimension in UsageDimension]?: string | null }
 type Sums = Omit<DimensionRow, 'values'>
 
-/** Rows by the values of their dimensions. */
+/** Rows grouped by the values of their dimensions. */
 class SummedRows {
   readonly #dimensions: readonly UsageDimension[]
   readonly #rows = new Map<string, { -readonly [Name in keyof DimensionRow]: DimensionRow[Name] }>()
@@ -185,14 +185,14 @@ class SummedRows {
     this.#dimensions = dimensions
   }
 
-  /** False: there are too many rows. */
+  /** Returns false if there are too many rows. */
   add(all: Values, sums: Sums): boolean {
     const texts = this.#dimensions.map(dimension => all[dimension] ?? null)
-    const place = JSON.stringify(texts)
-    const row = this.#rows.get(place)
+    const group = JSON.stringify(texts)
+    const row = this.#rows.get(group)
     if (row === undefined) {
       const values = Object.fromEntries(this.#dimensions.map((dimension, at) => [dimension, texts[at]]))
-      this.#rows.set(place, { ...sums, values })
+      this.#rows.set(group, { ...sums, values })
       return this.#rows.size <= DIMENSION_ROWS_MAX
     }
     row.requests += sums.requests
@@ -204,7 +204,7 @@ class SummedRows {
     return true
   }
 
-  /** The newest day first, and within it the dearest. */
+  /** Newest day first; within a day the highest cost first. */
   sorted(): readonly DimensionRow[] {
     return [...this.#rows.values()].sort((one, other) => {
       const [day = '', otherDay = ''] = [one.values.day ?? '', other.values.day ?? '']

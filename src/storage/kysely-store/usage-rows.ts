@@ -12,7 +12,7 @@ import { type AlikeUsage, alike } from './usage-totals.ts'
 
 type UsageRow = Selectable<UsageTable>
 
-/** In the order of the values from `rowOf`. */
+/** In the order of the values of `rowOf`. */
 export const COLUMNS = [
   'id',
   'createdAt',
@@ -36,24 +36,24 @@ export const COLUMNS = [
   'details',
 ] as const satisfies readonly (keyof UsageRow)[]
 
-/** Fields of a record that are columns; the others are its details. */
+/** Fields of a record that have a column. The others are stored in `details`. */
 const FIELDS: ReadonlySet<string> = new Set(COLUMNS.filter(name => name !== 'inTotals' && name !== 'details'))
 
-/** So many rows take the thread some milliseconds. */
+/** Rows per statement. This many take a few milliseconds. */
 const PART = 256
 
-/** Within the transaction that runs: its database has one writer at a time, and one transaction on each handle. */
+/** Inserts within the current transaction: the database has one writer at a time, and each handle one transaction. */
 type InsertRecords = (records: readonly UsageLine[]) => Promise<readonly AlikeUsage[]>
 
 /**
- * One statement for each row: where one has many rows, SQLite first copies every page that it changes, in case a row
- * fails, and that took two thirds of all writes.
- * @param rest lets the thread do other work
+ * One statement per row. A statement with many rows makes SQLite copy every page that it changes, in case a row fails;
+ * this was two thirds of all writes.
+ * @param pause lets other work run between statements
  */
 export function createInsertRecords(
   db: Kysely<Tables>,
   runEach: NonNullable<Engine['runEach']>,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): InsertRecords {
   const { sql: insert } = db
     .insertInto('usage')
@@ -63,7 +63,7 @@ export function createInsertRecords(
   return async records => {
     const added: UsageLine[] = []
     for (let from = 0; from < records.length; from += PART) {
-      if (from > 0) await rest()
+      if (from > 0) await pause()
       const part = records.slice(from, from + PART)
       const changes = runEach(insert, part.map(rowOf))
       for (const [at, record] of part.entries()) if (changes[at] !== 0) added.push(record)
@@ -100,8 +100,8 @@ function rowOf(record: UsageLine): (string | number | null)[] {
 }
 
 /**
- * Inserts the records of a JSON array, in PostgreSQL.
- * @throws the error of the database, also if one of them is no record
+ * Inserts the records of a JSON array in PostgreSQL.
+ * @throws the error of the database, also if an element is not a record
  */
 export async function insertJson(
   transaction: Transaction<Tables>,

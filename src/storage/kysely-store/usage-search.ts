@@ -8,10 +8,13 @@ import type { Tables, UsageTable } from '../tables.ts'
 import type { SearchFilter, SearchPage } from '../usage.ts'
 import { COLUMNS, recordOf } from './usage-rows.ts'
 
-/** Records that one statement looks at, and one call. */
+/** Maximum records per statement, and per call. */
 const PART = 2_000
 const LOOKED_AT_MAX = 100_000
-/** As many dear records are found by their cost, and then sorted; more of them are met soon enough by their time. */
+/**
+ * If there are at most this many matching costs, records are found by cost and then sorted. If there are more,
+ * searching by time finds them soon enough.
+ */
 const DEAR_MAX = 2_000
 
 type Where = (where: ExpressionBuilder<Tables, 'usage'>) => Expression<SqlBool>
@@ -22,12 +25,12 @@ export async function searchUsage(
   { name }: Engine,
   filter: SearchFilter,
   limit: number,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<SearchPage> {
   const { organizationId, before, since, until, minCost } = filter
   const dear = minCost === undefined ? null : await dearRecords(db, organizationId, minCost)
   const { leading, index, others } = conditions(filter, dear)
-  // SQLite has no statistics here, and often takes the index of all records instead of the one that leads.
+  // SQLite has no statistics here. It would often use the index of all records instead of the chosen one.
   const usage =
     name === 'sqlite' && index !== null
       ? sql<UsageTable>`usage`.as<'usage'>(sql`usage indexed by ${sql.ref(index)}`)
@@ -37,7 +40,7 @@ export async function searchUsage(
   let after = older(before, beginningOf(until))
   const first = beginningOf(since)
   for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX; lookedAt += PART) {
-    // The last record of this part: of an index alone, unlike the records themselves.
+    // The last record of this part. Only the index is read, not the records.
     const border: Place | undefined =
       others.length === 0
         ? undefined
@@ -59,12 +62,12 @@ export async function searchUsage(
     }
     if (border === undefined) return { records, last: null }
     after = border
-    await rest()
+    await pause()
   }
   return { records, last: after ?? null }
 }
 
-/** The place before the first record of this time. */
+/** The position before the first record of this time. */
 function beginningOf(time: string | undefined): Place | undefined {
   return time === undefined ? undefined : { createdAt: time, id: '' }
 }
@@ -75,9 +78,9 @@ function older(one: Place | undefined, other: Place | undefined): Place | undefi
 }
 
 /**
- * From the first place to the one before the last. Each end has one place: with two, an engine may go from the wrong
- * one through all records up to the other. Its time is named beside it: PostgreSQL can guess how many records lie
- * between two times, but takes those between two places for a third of all, and would read the whole table.
+ * Selects records from the first position to the one before the last. Each end is compared as one tuple: with two
+ * conditions, an engine may scan from the wrong end. The time is compared as well, because PostgreSQL can estimate how
+ * many records lie between two times, but assumes a third of the table for tuples and would read all of it.
  */
 export function between(first: Place | undefined, last: Place | undefined): Where {
   return where => {
@@ -97,7 +100,7 @@ export function between(first: Place | undefined, last: Place | undefined): Wher
   }
 }
 
-/** Ids of the records that cost so much; null: these are many. */
+/** Ids of the records with at least this cost; null: there are many. */
 async function dearRecords(
   db: Kysely<Tables>,
   organizationId: string,
@@ -107,7 +110,7 @@ async function dearRecords(
     .selectFrom('usage')
     .select('id')
     .where('organizationId', '=', organizationId)
-    // As in the index `usage_by_cost`.
+    // The same condition as the index `usage_by_cost`.
     .where(sql<boolean>`cost > 0`)
     .where('cost', '>=', minCost)
     .limit(DEAR_MAX + 1)
@@ -115,7 +118,7 @@ async function dearRecords(
   return rows.length > DEAR_MAX ? null : rows.map(({ id }) => id)
 }
 
-/** Indexes of columns that can lead. */
+/** Columns with an index that a search can use. */
 const COLUMN_INDEXES = {
   sessionId: 'usage_of_session',
   endUser: 'usage_by_end_user',
@@ -124,17 +127,20 @@ const COLUMN_INDEXES = {
 } as const
 
 interface Condition {
-  /** As an index has it, beside the organization; null: none has. */
+  /** The condition as an index has it, beside the organization; null: no index. */
   readonly leading: Where | null
-  /** The index of the leading form; null: by the id. */
+  /** The index to use; null: the primary key. */
   readonly index: string | null
-  /** Looked at record by record, and written so that no index of its own is taken for the one that leads. */
+  /**
+   * A condition that is checked record by record, written so that the engine does not use its index instead of the
+   * chosen one.
+   */
   readonly other: Where
-  /** True if the leading form says all. */
+  /** True if the index condition covers the whole filter. */
   readonly isWhole: boolean
 }
 
-/** The condition that leads, the narrowest first, and what is to be looked at beside it. */
+/** The condition with the best index, the narrowest first, and the conditions that are checked record by record. */
 function conditions(
   filter: SearchFilter,
   dear: readonly string[] | null,
@@ -165,7 +171,7 @@ function conditions(
   column('endUser', endUser)
   if (outcomes !== undefined) {
     found.push({
-      // As in the index `usage_not_completed`.
+      // The same condition as the index `usage_not_completed`.
       leading: outcomes.includes('completed') ? null : () => sql<SqlBool>`outcome <> 'completed'`,
       index: 'usage_not_completed',
       other: where => where('outcome', 'in', outcomes),
@@ -183,7 +189,8 @@ function conditions(
   isIn('provider', provider)
   const first = found.find(({ leading }) => leading !== null)
   const others = found.filter(each => each !== first || !each.isWhole).map(({ other }) => other)
-  // These ids are of the organization. To name it again would let its index lead, which has all its records.
+  // These ids belong to the organization. Repeating that condition would make the engine use its index, which contains
+  // all records.
   if (dear !== null && first?.leading === few) return { leading: few, index: null, others }
   return {
     index: first === undefined ? 'usage_by_organization' : first.index,

@@ -9,18 +9,18 @@ import type { Tables } from '../tables.ts'
 import type { SpanFilter, SpanTotals } from '../usage.ts'
 import { COLUMNS, recordOf } from './usage-rows.ts'
 
-/** Records that one statement looks at. */
+/** Records per statement. */
 const PART = 5_000
-/** Failures that are a caller's own where nobody was asked. */
+/** Failures that are the caller's fault if no provider was called. */
 const CALLERS_FAULTS = Object.entries(FAILURES).flatMap(([code, { status }]) => (status < 500 ? [code] : []))
 
-/** @param samples times to the first token, of the latest requests */
+/** @param samples how many of the latest requests give times to the first token */
 export async function readSpan(
   db: Kysely<Tables>,
   { name }: Engine,
   { organizationId, since, until }: SpanFilter,
   samples: number,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<SpanTotals> {
   const of = (field: string) =>
     name === 'postgres'
@@ -36,7 +36,7 @@ export async function readSpan(
       .where('createdAt', '>=', from)
       .where('createdAt', '<', to)
   let [requests, failed, cost] = [0, 0, 0n]
-  for (let from = since; from < until; await rest()) {
+  for (let from = since; from < until; await pause()) {
     const border = await between(from, until)
       .select('createdAt')
       .orderBy('createdAt')
@@ -44,7 +44,7 @@ export async function readSpan(
       .offset(PART)
       .limit(1)
       .executeTakeFirst()
-    // Records of one moment stay together.
+    // Records with the same time stay in one part.
     const to = border === undefined || border.createdAt === from ? until : border.createdAt
     const sums = await between(from, to)
       .select([

@@ -25,7 +25,7 @@ type CountedUsage = Pick<
   | 'isByok'
 >
 
-/** Sums over records that no total tells apart. */
+/** Sums over records that go to the same totals. */
 export interface AlikeUsage {
   readonly organizationId: string
   readonly day: string
@@ -34,9 +34,9 @@ export interface AlikeUsage {
   readonly workspaceId: string | null
   readonly model: string | null
   readonly provider: string | null
-  /** Null also where nobody was asked. */
+  /** Null also if no provider was called. */
   readonly endUser: string | null
-  /** As SUMMED has them; texts are integers. */
+  /** In the order of SUMMED; texts are integers. */
   readonly sums: readonly (number | string)[]
 }
 
@@ -65,9 +65,9 @@ type Part = 'keyHash' | 'workspaceId' | 'model' | 'provider'
 
 interface Kind {
   readonly kind: TotalKind
-  /** Null: the record is in no total of this kind. */
+  /** Null: the record is not in totals of this kind. */
   readonly ownerOf: (usage: AlikeUsage) => string | null
-  /** Columns that keep the sums of an owner and day apart. */
+  /** Columns that separate the sums of one owner and day. */
   readonly parts: readonly Part[]
 }
 
@@ -84,9 +84,9 @@ const KINDS: readonly Kind[] = [
   },
 ]
 
-/** A sum over records of up to MAX_SAFE_INTEGER would overflow 64 bits, so costs are summed in two halves. */
+/** A sum of integers up to MAX_SAFE_INTEGER would overflow 64 bits, so costs are summed in two halves. */
 const HALF = 1_000_000
-/** Rows per statement, largest first: few different statements, each compiled once. */
+/** Rows per statement, largest first. There are few different statements, and each is compiled once. */
 const BATCHES = [32, 8, 1] as const
 
 interface Total {
@@ -135,10 +135,10 @@ export function createAddTotals(db: Kysely<Tables>): AddTotals {
   }
 }
 
-/** As many sums of the largest count are still exact. */
+/** This many sums of the largest count are still exact. */
 const ALIKE_MAX = 4_096
 
-/** Gathers the records that no total tells apart: most of a batch. */
+/** Groups the records that go to the same totals, which is most of a batch. */
 export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
   const found: AlikeUsage[] = []
   const open = new Map<string, number[]>()
@@ -147,13 +147,13 @@ export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
     const { workspaceId = null, memberId = null, model = null, provider = null } = record
     const endUser = isUnasked(record) ? null : (record.endUser ?? null)
     const day = dayOf(createdAt)
-    // No text of a record has a NUL.
+    // NUL is a safe separator: no text of a record contains it.
     const own = `${day}\0${organizationId}\0${keyHash}\0${orNothing(memberId)}\0${orNothing(workspaceId)}`
-    const place = `${own}\0${orNothing(model)}\0${orNothing(provider)}\0${orNothing(endUser)}`
-    let sums = open.get(place)
+    const group = `${own}\0${orNothing(model)}\0${orNothing(provider)}\0${orNothing(endUser)}`
+    let sums = open.get(group)
     if (sums === undefined || sums[0] === ALIKE_MAX) {
       sums = [0, 0, 0, 0, 0, 0, 0, 0]
-      open.set(place, sums)
+      open.set(group, sums)
       found.push({ organizationId, day, keyHash, memberId, workspaceId, model, provider, endUser, sums })
     }
     const high = Math.floor(cost / HALF)
@@ -172,8 +172,8 @@ export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
 }
 
 /**
- * True if no provider was asked, so that the request cost nothing. Such requests are in no total of an end user: totals
- * are kept for ever, and a key may name another end user in each request.
+ * True if no provider was called, so that the request cost nothing. Such requests are in no total of an end user:
+ * totals are kept for ever, and a key may name another end user in each request.
  */
 export function isUnasked({
   provider,
@@ -185,7 +185,7 @@ export function isUnasked({
   return provider == null && Number(cost) === 0
 }
 
-/** Null unlike any text. */
+/** A text for null that no other text equals. */
 function orNothing(text: string | null): string {
   return text === null ? '' : `=${text}`
 }
@@ -194,7 +194,9 @@ function addTo(sums: number[], at: number, value: number): void {
   sums[at] = (sums[at] ?? 0) + value
 }
 
-/** In one order for all instances: those that add to the same totals at once must not wait for each other in a ring. */
+/**
+ * All instances sort totals in the same way. Otherwise instances that add to the same totals at once could deadlock.
+ */
 function totalsOf(alike: readonly AlikeUsage[]): readonly Total[] {
   const totals = new Map<string, Total>()
   for (const usage of alike) {
@@ -222,7 +224,7 @@ function totalsOf(alike: readonly AlikeUsage[]): readonly Total[] {
   return [...totals].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, total]) => total)
 }
 
-/** YYYY-MM-DD of an ISO 8601 time, and '' of the beginning of time. */
+/** The day (YYYY-MM-DD) of an ISO 8601 time; '' for the beginning of time. */
 function dayOf(time: string): string {
   return time.slice(0, 10)
 }
@@ -247,7 +249,7 @@ export async function sumUsage(db: Kysely<Tables>, filter: UsageFilter): Promise
   return totals
 }
 
-/** The totals by model of an end user, else of a key, else of the whole organization. */
+/** The totals by model: of an end user, otherwise of a key, otherwise of the whole organization. */
 export function modelTotals(
   db: Kysely<Tables>,
   { organizationId, keyHash, endUser }: Pick<ActivityFilter, 'organizationId' | 'keyHash' | 'endUser'>,
@@ -262,13 +264,13 @@ export function modelTotals(
 }
 
 /**
- * Reads the days one by one, newest first. An embedded database answers on the thread that asks, and `rest` lets it do
- * other work between the days.
+ * Reads the days one by one, newest first. An embedded database runs on the calling thread, and `pause` lets other work
+ * run between the days.
  */
 export async function readActivity(
   db: Kysely<Tables>,
   filter: ActivityFilter,
-  rest: () => Promise<unknown>,
+  pause: () => Promise<unknown>,
 ): Promise<readonly ActivityRow[]> {
   const { workspaceId, keyHash, endUser, byWorkspace } = filter
   const totals = modelTotals(db, filter)
@@ -307,7 +309,7 @@ export async function readActivity(
       })
     }
     until = day
-    await rest()
+    await pause()
   }
 }
 
@@ -315,7 +317,7 @@ function orNull(text: string): string | null {
   return text === '' ? null : text
 }
 
-/** Exact sums of totals; `sumsOf` reads them. */
+/** Exact sums of totals, read by `sumsOf`. */
 export const SUMS = [
   asText('requests').as('requests'),
   asText('inputTokens').as('inputTokens'),
@@ -332,7 +334,7 @@ function asText(name: (typeof SUMMED)[number]) {
   return sql<string>`cast(coalesce(sum(${sql.ref(name)}), 0) as text)`
 }
 
-/** Whole numbers of the texts that SUMS selects. */
+/** Integers from the texts that SUMS selects. */
 export function sumsOf(sums: Readonly<Record<(typeof SUMMED)[number], string>>) {
   const whole = (high: string, low: string): bigint => BigInt(high) * BigInt(HALF) + BigInt(low)
   return {

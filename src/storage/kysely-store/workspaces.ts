@@ -52,13 +52,13 @@ export function createWorkspaceStore(db: Kysely<Tables>, engine: Engine): Worksp
           .returningAll()
         return await firstOf(query, workspaceOf)
       } catch (error) {
-        // Nothing else that is changed here has to be unique.
+        // The slug is the only unique column that can change here.
         throw engine.isDuplicate(error) ? new ConflictError('slug') : error
       }
     },
     async remove(organizationId, id, updatedAt) {
       const removed = await inTransaction(db, async transaction => {
-        // No credential and no guardrail may be added meanwhile.
+        // The lock keeps credentials and guardrails from being added in the meantime.
         await engine.serialize(transaction, credentialPlace(organizationId, id))
         await engine.serialize(transaction, guardrailPlace(organizationId))
         const { numDeletedRows } = await transaction

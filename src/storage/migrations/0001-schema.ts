@@ -1,6 +1,6 @@
 /**
- * The first migration: the whole schema, by subject. Types are those that both engines have: a truth value is an
- * integer, a time ISO 8601 text, a list JSON text. `tables.ts` says what columns hold.
+ * The first migration: the whole schema, by subject. All types exist in both engines: a boolean is an integer, a time
+ * ISO 8601 text, a list JSON text. `tables.ts` describes the columns.
  */
 import { type ColumnDefinitionBuilder, type Kysely, PostgresAdapter, sql } from 'kysely'
 import type { Migration } from 'kysely/migration'
@@ -45,7 +45,7 @@ async function keys(db: Database): Promise<void> {
     .addColumn('expires_at', 'text')
     .addColumn('created_at', 'text', required)
     .addColumn('updated_at', 'text', required)
-    // `limit` is a word of SQL.
+    // `limit` is an SQL keyword.
     .addColumn('spend_limit', 'bigint')
     .addColumn('limit_reset', 'text')
     .addColumn('include_byok_in_limit', 'integer', zero)
@@ -57,7 +57,7 @@ async function keys(db: Database): Promise<void> {
     .execute()
   await sql`create index api_keys_by_organization on api_keys (organization_id, created_at)`.execute(db)
   await sql`create index api_keys_by_workspace on api_keys (organization_id, workspace_id)`.execute(db)
-  // Secrets of keys that were rotated; a key without a row has one secret, which its hash is of.
+  // Secrets of rotated keys. A key without a row here has one secret, whose hash is the key's own.
   await db.schema
     .createTable('key_secrets')
     .addColumn('hash', 'text', primary)
@@ -67,7 +67,7 @@ async function keys(db: Database): Promise<void> {
     .addColumn('expires_at', 'text')
     .execute()
   await sql`create index key_secrets_by_key on key_secrets (key_hash)`.execute(db)
-  // Nothing else of a deleted key is kept.
+  // Only the hash of a deleted key is kept.
   await db.schema.createTable('removed_keys').addColumn('hash', 'text', primary).execute()
 }
 
@@ -158,7 +158,7 @@ async function guardrails(db: Database): Promise<void> {
     .addColumn('revision', 'integer', required)
     .addColumn('created_at', 'text', required)
     .addColumn('updated_at', 'text', required)
-    // Those of the whole organization have no workspace.
+    // Guardrails of the whole organization have no workspace.
     .addForeignKeyConstraint(
       'guardrails_workspace',
       ['organization_id', 'workspace_id'],
@@ -177,7 +177,7 @@ async function guardrails(db: Database): Promise<void> {
     .addColumn('guardrail_id', 'text', column =>
       column.notNull().references('guardrails.id').onDelete('cascade'),
     )
-    // A key or a member, who has one guardrail at most.
+    // The assignee, a key or a member, has at most one guardrail.
     .addColumn('key_hash', 'text', column => column.unique().references('api_keys.hash').onDelete('cascade'))
     .addColumn('member_id', 'text')
     .addColumn('assigned_by', 'text')
@@ -212,12 +212,12 @@ async function usage(db: Database, isPostgres: boolean): Promise<void> {
     .addColumn('reasoning_tokens', 'bigint', zero)
     .addColumn('is_byok', 'integer', zero)
     .addColumn('member_id', 'text')
-    // The default is of the first schema of SQLite, which cannot drop it.
+    // SQLite cannot drop a default, so it keeps the one of its first schema.
     .addColumn('in_totals', 'integer', isPostgres ? required : zero)
     .addColumn('session_id', 'text')
     .addColumn('agent', 'text')
     .execute()
-  // The orders in which the ledger is searched. Partial ones leave out the records for which no search looks.
+  // The orders in which the ledger is searched. Partial indexes leave out records that no search reads.
   await sql`create index usage_by_organization on usage (organization_id, created_at, id)`.execute(db)
   await sql`create index usage_by_key on usage (organization_id, key_hash, created_at, id)`.execute(db)
   await sql`
@@ -241,12 +241,12 @@ async function usage(db: Database, isPostgres: boolean): Promise<void> {
       where outcome <> 'completed'
     `.execute(db)
   await sql`create index usage_by_cost on usage (organization_id, cost, id) where cost > 0`.execute(db)
-  // Requests for which no provider was called, which a workspace keeps a limited number of.
+  // Requests that reached no provider; a workspace keeps a limited number of them.
   await sql`
       create index usage_unasked on usage (organization_id, (coalesce(workspace_id, '')), created_at)
       where provider is null and cost = 0
     `.execute(db)
-  // Text that may be missing in a record is '' here, because null has no place in a primary key.
+  // Missing text is '' here, because a primary key cannot contain null.
   await db.schema
     .createTable('usage_totals')
     .addColumn('organization_id', 'text', required)
@@ -276,11 +276,11 @@ async function usage(db: Database, isPostgres: boolean): Promise<void> {
       'provider',
     ])
     .execute()
-  // One row while records are missing in the totals: those behind this id.
+  // One row exists while records are missing in the totals: those after this id.
   await db.schema.createTable('usage_fill').addColumn('after_id', 'text', required).execute()
 }
 
-/** Lines are narrow rows, because they change; bodies and results may be megabytes and never change. */
+/** Lines change often, so their rows are small. Bodies and results may be megabytes and never change. */
 async function batches(db: Database): Promise<void> {
   await db.schema
     .createTable('batches')
@@ -317,7 +317,7 @@ async function batches(db: Database): Promise<void> {
     .addColumn('input_file', 'text')
     .addColumn('waiting', 'text')
     .execute()
-  // Rows without an idempotency key are all different: null equals nothing.
+  // Rows without an idempotency key do not conflict, because null equals nothing.
   await sql`
       create unique index batches_by_idempotency_key on batches (organization_id, key_hash, idempotency_key)
     `.execute(db)
@@ -338,9 +338,10 @@ async function batches(db: Database): Promise<void> {
     .addColumn('tries', 'integer', required)
     .addPrimaryKeyConstraint('batch_lines_place', ['batch_id', 'number'])
     .execute()
-  // Not by batch first: PostgreSQL, which knows nothing yet of a new batch, would read all of its lines by this index.
+  // The batch is not the first column: PostgreSQL has no statistics of a new batch and would read all its lines through
+  // this index.
   await sql`create unique index batch_lines_by_custom_id on batch_lines (custom_id, batch_id)`.execute(db)
-  // The queue of each batch. Lines leave it with their result.
+  // The queue of each batch. Lines leave it when they have a result.
   await sql`
       create index batch_lines_ready on batch_lines (batch_id, ready_ms, number)
       where ready_ms is not null
@@ -352,7 +353,7 @@ async function batches(db: Database): Promise<void> {
     .addColumn('body', 'text', required)
     .addPrimaryKeyConstraint('batch_bodies_place', ['batch_id', 'number'])
     .execute()
-  // The key also holds that a line has one result.
+  // The key also ensures that a line has only one result.
   await db.schema
     .createTable('batch_results')
     .addColumn('batch_id', 'text', required)
@@ -421,7 +422,7 @@ async function files(db: Database, isPostgres: boolean): Promise<void> {
     await sql`alter table file_passages add column words tsvector not null`.execute(db)
     await sql`create index file_passages_by_word on file_passages using gin (words)`.execute(db)
   } else {
-    // Of its words the index keeps nothing but their places: the text is in the table.
+    // The index stores only positions of words: the text is in the table.
     await sql`
       create virtual table file_words using fts5(words, content='', contentless_delete=1, tokenize='unicode61')
     `.execute(db)
@@ -438,7 +439,7 @@ async function files(db: Database, isPostgres: boolean): Promise<void> {
     .execute()
 }
 
-/** Notes of the gateway about itself: management changes, alerts, captures, explanations, lists of models. */
+/** Records of the gateway about itself: management changes, alerts, captures, explanations, lists of models. */
 async function records(db: Database, isPostgres: boolean): Promise<void> {
   // The number orders records of the same time.
   await db.schema
@@ -456,7 +457,7 @@ async function records(db: Database, isPostgres: boolean): Promise<void> {
   await sql`
       create index audit_records_by_organization on audit_records (organization_id, created_at, number)
     `.execute(db)
-  // Rows stay after their delivery, so that no alert is raised twice.
+  // Rows stay after delivery, so that no alert is raised twice.
   await db.schema
     .createTable('alert_deliveries')
     .addColumn('alert_id', 'text', required)
@@ -525,8 +526,8 @@ async function records(db: Database, isPostgres: boolean): Promise<void> {
 }
 
 /**
- * The default workspace of the embedded mode, with its empty guardrail. The migration creates it, and not the start of
- * the gateway, so that a deleted one stays deleted.
+ * The default workspace of the embedded mode, with its empty guardrail. It is created here and not at start-up, so that
+ * it stays deleted once deleted.
  */
 async function defaults(db: Database): Promise<void> {
   const now = new Date(systemClock.nowMs()).toISOString()

@@ -48,7 +48,7 @@ export async function migrate(
   })
 }
 
-/** True if the database names migrations that are not in the table. Nothing has run then. */
+/** True if the database lists migrations that are not in the table. Then nothing has run. */
 function hasUnknownNames(error: unknown): boolean {
   return isError(error) && error.message.startsWith('corrupted migrations')
 }

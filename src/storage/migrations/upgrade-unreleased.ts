@@ -19,13 +19,13 @@ const NAMES = [
   ...['0027-key-secrets', '0028-usage-search', '0029-captures', '0030-explanations', '0031-key-identities'],
   ...['0032-usage-refused', '0033-batch-waits'],
 ]
-/** Names that a database needs to be upgraded: those of 54b545f9. */
+/** A database needs at least these many migrations to be upgraded: those of 54b545f9. */
 const LEAST = 31
 
 /**
- * Brings a database of these versions to the schema of the first migration.
- * @returns false if it is of another version: nothing has changed then.
- * @throws StoreError if it is of an earlier version
+ * Upgrades a database of these versions to the schema of the first migration.
+ * @returns false if it has another version; then nothing has changed.
+ * @throws StoreError if its version is too old
  */
 export async function upgradeUnreleased(transaction: Transaction<unknown>): Promise<boolean> {
   const { rows } = await sql<{ name: string }>`select name from kysely_migration order by name`.execute(
@@ -39,7 +39,7 @@ export async function upgradeUnreleased(transaction: Transaction<unknown>): Prom
     )
   }
   if (rows.length < 32) {
-    // Both indexes have lost the records for which no search looks.
+    // Both indexes no longer contain records that no search reads.
     await sql`drop index usage_by_model`.execute(transaction)
     await sql`
       create index usage_by_model on usage (organization_id, model, created_at, id) where model is not null

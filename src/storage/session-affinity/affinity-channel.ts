@@ -6,7 +6,7 @@
 import type { RemoteService } from '../../base/thread-rpc.ts'
 import type { Pins } from './session-affinity.ts'
 
-/** A request waits no longer for a pin. Without one it may cost more, but it is answered. */
+/** How long a request waits for a pin. Without one it may cost more, but it is answered. */
 const ANSWER_MS = 500
 
 export class PinClient implements Pins {

@@ -8,7 +8,10 @@ import type { Log } from '../../base/log/log.ts'
 import { openRedis, type Redis } from '../redis.ts'
 import { createPins, type Pins } from './session-affinity.ts'
 
-/** KEYS: the pin. ARGV: the claimed pin, milliseconds to keep it. Returns the stored pin: others claim too. */
+/**
+ * KEYS: the pin. ARGV: the claimed pin, milliseconds until it expires. Returns the stored pin, which may come from
+ * another instance.
+ */
 const CLAIM = `
 local kept = redis.call('GET', KEYS[1])
 if kept then return kept end
@@ -18,7 +21,7 @@ const CLAIM_SHA = createHash('sha1').update(CLAIM).digest('hex')
 
 interface RedisPinsOptions {
   readonly url: string
-  /** Begins every Redis key. */
+  /** Prefix of every Redis key. */
   readonly prefix: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
@@ -53,10 +56,17 @@ export class RedisPins implements Pins {
 
   async claim(key: string, pin: string, ttlMs: number, owner: string): Promise<string> {
     try {
-      const kept = await this.#redis.send(['EVALSHA', CLAIM_SHA, '1', this.#prefix + key, pin, whole(ttlMs)])
-      if (typeof kept !== 'string') return pin
-      this.#local.set(key, kept, ttlMs, owner)
-      return kept
+      const stored = await this.#redis.send([
+        'EVALSHA',
+        CLAIM_SHA,
+        '1',
+        this.#prefix + key,
+        pin,
+        wholeMs(ttlMs),
+      ])
+      if (typeof stored !== 'string') return pin
+      this.#local.set(key, stored, ttlMs, owner)
+      return stored
     } catch {
       return this.#local.claim(key, pin, ttlMs, owner)
     }
@@ -64,7 +74,7 @@ export class RedisPins implements Pins {
 
   set(key: string, pin: string, ttlMs: number, owner: string): void {
     this.#local.set(key, pin, ttlMs, owner)
-    this.#redis.send(['SET', this.#prefix + key, pin, 'PX', whole(ttlMs)]).catch(() => undefined)
+    this.#redis.send(['SET', this.#prefix + key, pin, 'PX', wholeMs(ttlMs)]).catch(() => undefined)
   }
 
   close(): void {
@@ -72,6 +82,6 @@ export class RedisPins implements Pins {
   }
 }
 
-function whole(ms: number): string {
+function wholeMs(ms: number): string {
   return String(Math.max(1, Math.ceil(ms)))
 }

@@ -7,24 +7,27 @@ import { SharedCache } from '../../base/fairness/shared-cache.ts'
 
 /**
  * Store of pins. No method throws or rejects: a lost pin costs a cache miss, but no request. `owner`: the hash of the
- * API key whose room a new pin takes.
+ * API key whose share a new pin uses.
  */
 export interface Pins {
   /** Null: there is none, or it has expired. */
   get(key: string): string | null | Promise<string | null>
   /** Returns the stored pin; if there is none, stores this one and returns it. */
   claim(key: string, pin: string, ttlMs: number, owner: string): string | Promise<string>
-  /** Stores a pin for so long from now, in place of an earlier one. */
+  /** Stores a pin for this long, and replaces an earlier one. */
   set(key: string, pin: string, ttlMs: number, owner: string): void
 }
 
 /** About 20 MB. */
 const PINS_MAX = 50_000
-/** Longer ones, such as signatures, have a room of their own: about 20 MB too. */
+/** Longer pins, such as signatures, have a share of their own, also about 20 MB. */
 const SHORT_CHARS = 512
 const LONG_PINS_MAX = 2_500
 
-/** Makes the store of this process. When it is full, it drops the least recently used pin of the key that has most. */
+/**
+ * Creates the store of this process. When it is full, it drops the least recently used pin of the key with the most
+ * pins.
+ */
 export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
   const pins = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(maxPins)
   const long = new SharedCache<{ readonly pin: string; readonly untilMs: number }>(LONG_PINS_MAX)
@@ -41,8 +44,8 @@ export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
     get,
     set,
     claim(key, pin, ttlMs, owner) {
-      const kept = get(key)
-      if (kept !== null) return kept
+      const stored = get(key)
+      if (stored !== null) return stored
       set(key, pin, ttlMs, owner)
       return pin
     },

@@ -37,7 +37,7 @@ export function claimSpoolFolder(root: string): SpoolFolder {
   makeFolder(root)
   const path = join(root, `${process.pid}-${randomText(12)}`)
   closeSync(openSync(path + LOCK_SUFFIX, 'a', 0o600))
-  // Locked before the folder exists, so that no process ever finds it unlocked.
+  // Locked before the folder is created, so that no process ever finds it unlocked.
   const lock = lockOf(path)
   if (lock === null) throw new Error('another process holds the new lock')
   mkdirSync(path, { mode: 0o700 })
@@ -54,7 +54,7 @@ export function claimAbandoned(root: string): SpoolFolder[] {
       const lock = lockOf(path)
       if (lock !== null) claimed.push(folderOf(path, lock))
     } catch {
-      // Not readable for us; go on with the others.
+      // This folder is not readable for this process; the others may be.
     }
   }
   return claimed
@@ -81,7 +81,7 @@ function folderOf(path: string, lock: DatabaseSync): SpoolFolder {
 function lockOf(path: string): DatabaseSync | null {
   const lock = new DatabaseSync(path + LOCK_SUFFIX, { timeout: 0 })
   try {
-    // No journal file: a killed process would leave it behind.
+    // Without a journal file, because a killed process would leave it behind.
     lock.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
     return lock
   } catch (error) {
@@ -95,6 +95,6 @@ function unlinkQuietly(path: string): void {
   try {
     unlinkSync(path)
   } catch {
-    // Already gone, or not removable by us; an empty file is harmless.
+    // It is already gone, or this process may not remove it. An empty file is harmless.
   }
 }

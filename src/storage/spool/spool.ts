@@ -27,13 +27,13 @@ import { lineOf, type UsageLine } from './usage-line.ts'
 /** The writing side, one per serve thread. */
 export interface UsageSpool {
   /**
-   * Adds the record to those of this turn of the event loop. Never throws; if the disk refuses the record, it is
+   * Adds the record to those of this turn of the event loop. Never throws. If the disk refuses the record, it is
    * written later.
    */
   append(record: UsageRecord): void
-  /** The line of a record among the latest ones, about two thousand; null when it is not there. */
+  /** The line of a record, if it is one of the latest two thousand; otherwise null. */
   find(id: string): string | null
-  /** Resolves when all records until now are written, and so survive a kill; null: they are. Never rejects. */
+  /** Resolves when all records so far are written, and so survive a kill; null: they already are. Never rejects. */
   written(): Promise<void> | null
   /** Writes the waiting records and closes the file. */
   close(): void
@@ -44,20 +44,20 @@ export interface SpoolOptions {
   readonly log: Log
   /** Called for each record that is lost because the disk refused it for too long. */
   readonly onLost: (line: string) => void
-  /** Called with the number of records that wait in memory because the disk refuses them. Default: nobody asks. */
+  /** Called with the number of records that wait in memory because the disk refuses them. Default: no call. */
   readonly onWaiting?: (records: number) => void
-  /** Unique name of letters and digits, by which the caller recognises the files. Default: a random name. */
+  /** Unique name of letters and digits by which the caller recognizes the files. Default: a random name. */
   readonly writer?: string
   /** Size at which a new file begins, so that shipped files can be deleted. About 8,000 records. */
   readonly fileMaxBytes?: number
 }
 
 const FILE_MAX_BYTES = 4 * 1024 * 1024
-/** The latest records, half a KB each, as they are written. As texts they would be copied by the collector. */
+/** A buffer for the latest records, half a KB each. The garbage collector would copy strings. */
 const LATEST_BYTES = 1024 * 1024
-/** A UTF-16 unit takes at most so many bytes. */
+/** Most bytes that a UTF-16 unit can take. */
 const UNIT_MAX_BYTES = 3
-/** Maximum of records in memory while the disk refuses them: some megabytes. */
+/** Maximum of records in memory while the disk refuses them: a few megabytes. */
 const WAITING_MAX = 1_000
 const RETRY_MS = 1_000
 const NEWLINE = 10
@@ -74,22 +74,22 @@ class FileSpool implements UsageSpool {
   readonly #folder: string
   readonly #options: SpoolOptions
   readonly #writer: string
-  /** Lines, each with its end. The byte before the first one is a line end too. */
+  /** Lines with their line ends. The byte before the first one is also a line end. */
   readonly #latest = Buffer.alloc(LATEST_BYTES, NEWLINE)
-  /** The lines of this turn are the bytes from here to the end. */
+  /** The lines of this turn begin at this byte and end at `#end`. */
   #groupStart = 1
   #end = 1
-  /** Their number. */
+  /** Number of lines in this turn. */
   #groupLines = 0
-  /** Lines that the disk has refused, without their ends. */
+  /** Lines that the disk has refused, without their line ends. */
   readonly #waiting: string[] = []
-  /** Set if somebody waits for the end of the group. */
+  /** Set if a caller waits until the lines of this turn are written. */
   #groupEnd: PromiseWithResolvers<void> | null = null
   #sequence = 0
   #file: number
   #size = 0
   #closed = false
-  /** True after a partial write: the next line begins with a newline, so that only the partial line is invalid. */
+  /** True after a partial write. The next line then begins with a newline, so that only the partial line is invalid. */
   #torn = false
   /** The error of the last failed write. */
   #refusal: unknown = null
@@ -104,7 +104,7 @@ class FileSpool implements UsageSpool {
 
   append(record: UsageRecord): void {
     const line = lineOf(record)
-    // The number of a closed file descriptor may belong to another file.
+    // The number of a closed file descriptor may already belong to another file.
     if (this.#closed) {
       this.#options.onLost(line)
       return
@@ -147,14 +147,14 @@ class FileSpool implements UsageSpool {
     return openSync(join(this.#folder, name), 'a', 0o600)
   }
 
-  /** Goes on at the beginning of the buffer, over the oldest lines. */
+  /** Starts again at the beginning of the buffer and overwrites the oldest lines. */
   #begin(): void {
     this.#writeGroup()
     this.#groupStart = 1
     this.#end = 1
   }
 
-  /** After `close` there is no group. */
+  /** After `close` nothing waits to be written. */
   readonly #writeGroup = (): void => {
     if (this.#groupLines === 0) return
     const start = this.#groupStart
@@ -163,23 +163,23 @@ class FileSpool implements UsageSpool {
     if (this.#waiting.length > 0) this.#flush()
     const written = this.#waiting.length > 0 ? 0 : this.#write(this.#latest, start, this.#end)
     if (written < this.#end - start) {
-      const left = this.#latest
+      const oldBytes = this.#latest
         .toString('utf8', start, this.#end)
         .split('\n')
         .slice(wholeLines(this.#latest, start, written), -1)
-      for (const line of left) this.#wait(line)
+      for (const line of oldBytes) this.#wait(line)
     }
     this.#groupEnd?.resolve()
     this.#groupEnd = null
   }
 
-  /** True if it is in the file. */
+  /** True if the line is in the file. */
   #writeAlone(line: string): boolean {
     const bytes = Buffer.from(`\n${line}\n`)
     return this.#write(bytes, 1, bytes.length) === bytes.length - 1
   }
 
-  /** Returns how many of the bytes are in the file. The byte before `start` is a line end. */
+  /** Returns the number of bytes that were written. The byte before `start` is a line end. */
   #write(bytes: Buffer, start: number, end: number): number {
     const from = this.#torn ? start - 1 : start
     let length: number
@@ -203,7 +203,7 @@ class FileSpool implements UsageSpool {
     try {
       next = this.#open()
     } catch {
-      // No room for another file: the old one is used for as long again.
+      // There is no space for another file, so the old one is used for as long again.
       this.#sequence--
       this.#size = 0
       return
@@ -243,7 +243,7 @@ class FileSpool implements UsageSpool {
   }
 }
 
-/** How many lines, with their ends, are in so many bytes. */
+/** Number of whole lines, with their line ends, in this many bytes. */
 function wholeLines(bytes: Buffer, start: number, length: number): number {
   let lines = 0
   for (let at = start; at < start + length; at++) if (bytes[at] === NEWLINE) lines++
@@ -251,25 +251,25 @@ function wholeLines(bytes: Buffer, start: number, length: number): number {
 }
 
 /**
- * Bytes of one read, some two thousand records: what a busy thread writes between two shipments is one transaction, and
- * so writes each page of the database once. A record is far smaller, so a piece always holds a whole line.
+ * Bytes per read, about two thousand records. The records that a busy thread writes between two shipments become one
+ * transaction, which writes each database page once. A record is far smaller, so a piece always contains a whole line.
  */
 const PIECE_BYTES = 1024 * 1024
-/** Stands for bytes that are no line. */
+/** Stands for bytes that are not a line. */
 const NO_LINE = 'no line end'
 const NAME = /^([0-9A-Za-z]+)\.(\d{6,})\.jsonl$/
 
-/** A file of the spool, for the reading side. */
+/** A file of the spool, for the reader. */
 interface SpoolFile {
   readonly path: string
   readonly writer: string
-  /** True if its writer has a later file, so that this one no longer grows. */
+  /** True if its writer has started a later file, so that this one no longer grows. */
   readonly complete: boolean
 }
 
-/** Lines of one read. */
+/** Lines from one read. */
 export interface SpoolPiece {
-  /** Whole lines as they were written: those that a kill or a full disk left incomplete too. */
+  /** Whole lines as they were written, including those that a kill or a full disk left incomplete. */
   readonly lines: string
   /** Offset of the next read. */
   readonly offset: number
@@ -294,7 +294,7 @@ export function spoolFiles(folder: string): SpoolFile[] {
     .map(({ path, writer, sequence }) => ({ path, writer, complete: sequence < (newest.get(writer) ?? 0) }))
 }
 
-/** Reads complete lines from `offset` on, at most one piece. Null if there are none. */
+/** Reads complete lines from `offset`, at most one piece. Null if there are none. */
 export function readSpool(path: string, offset: number): SpoolPiece | null {
   const file = openSync(path, 'r')
   try {
@@ -304,7 +304,7 @@ export function readSpool(path: string, offset: number): SpoolPiece | null {
     const length = readSync(file, buffer, 0, buffer.length, offset)
     const end = buffer.subarray(0, length).lastIndexOf(NEWLINE) + 1
     if (end === 0) {
-      // A full piece without a line end is no record; a shorter one may still become one.
+      // A full piece without a line end is not a record. A shorter one may still become one.
       if (length < PIECE_BYTES) return null
       return { lines: NO_LINE, offset: offset + length, last: false }
     }
@@ -328,7 +328,7 @@ export function restBytes(path: string, offset: number): number {
 const SET_ASIDE = 'set-aside.jsonl'
 
 /**
- * Keeps a record that the Store does not take, beside the folders of the spool, for an operator to look at.
+ * Stores a record that the database refuses beside the spool folders, so that an operator can look at it.
  * @throws the error of the file system
  */
 export function setAside(root: string, record: UsageLine): void {

@@ -1,14 +1,14 @@
 /**
- * Usage records as text: a spool line, and the extra data that a ledger row stores outside its columns. A field with
- * its default value is left out, and so is the last attempt if it follows from the record itself. Pure. Hot path:
+ * Usage records as text: a line of the spool, and the part of a ledger row that has no column. Fields with their
+ * default value are left out, and so is the last attempt if it follows from the record itself. Pure. Hot path:
  * `lineOf`.
  *
  * Versions read each other's lines: fields are only added, those of `Always` stay, and a default never changes. A line
- * that an older version would misread needs another file name (`spool.ts`), which it leaves alone.
+ * that an older version would misread needs another file name (`spool.ts`), which older versions ignore.
  */
 import type { UsageAttempt, UsageRecord } from '../usage.ts'
 
-/** Fields that every line has, of every version. */
+/** Fields that every line has in every version. */
 type Always =
   | 'id'
   | 'createdAt'
@@ -20,7 +20,7 @@ type Always =
   | 'outputTokens'
   | 'cost'
 
-/** A usage record that may lack fields with their default. */
+/** A usage record that may lack fields with default values. */
 export type UsageLine = Pick<UsageRecord, Always> &
   Partial<Omit<UsageRecord, Always | 'attempts'>> & { readonly attempts?: readonly Partial<UsageAttempt>[] }
 
@@ -113,7 +113,10 @@ export function lineOf(record: UsageRecord): string {
   return JSON.stringify(line)
 }
 
-/** True if a record without attempts in its line has this one: none without a model, else one that was answered. */
+/**
+ * True if a record without attempts in its line has only this attempt: none if it has no model, otherwise a successful
+ * one.
+ */
 function isPlain(attempt: UsageAttempt | undefined, record: UsageRecord): boolean {
   if (attempt === undefined) return record.model === null
   return (
@@ -161,7 +164,7 @@ const OPTIONAL_TEXTS = [
   'agent',
 ] as const
 
-/** Null for a line that the ledger cannot store: one such line would block all later ones. */
+/** Null for a line that the ledger cannot store. Such a line would block all later ones. */
 export function parseLine(line: string): UsageLine | null {
   let fields: Readonly<Record<string, unknown>> | null
   try {
@@ -179,7 +182,10 @@ export function parseLine(line: string): UsageLine | null {
   return fields as unknown as UsageLine
 }
 
-/** The records of some lines, and how many are none: a kill or a full disk left them incomplete. */
+/**
+ * The records of some lines, and the number of lines that are not records because a kill or a full disk left them
+ * incomplete.
+ */
 export function parseLines(text: string): {
   readonly records: readonly UsageLine[]
   readonly spoilt: number

@@ -5,33 +5,33 @@
 
 const CHUNK_BYTES = 16 * 1024
 const FIRST_BYTES = 1024
-/** Memory of a chunk beside its bytes. */
+/** Memory of a chunk in addition to its bytes. */
 const CHUNK_OVERHEAD_BYTES = 200
-/** Most bytes that a reader gets at once: each slow reader holds a copy of them. */
+/** Maximum bytes that a reader gets at once, because each slow reader holds a copy. */
 export const SLICE_BYTES = 64 * 1024
-/** Ends a frame; JSON has no line ends inside. */
+/** Ends a frame. JSON contains no line ends. */
 const FRAME_END = '\n\n'
 
 interface Chunk {
   bytes: Buffer
   length: number
-  /** Number of the frame after its last one. */
+  /** Number of the frame after the last one. */
   next: number
 }
 
-/** The place of a reader. Frames before `from` are passed over. */
-export interface LogPlace {
+/** The position of a reader. Frames before `from` are skipped. */
+export interface LogPosition {
   chunk: number
   offset: number
-  /** Number of the frame there. */
+  /** Number of the frame at this position. */
   at: number
   readonly from: number
 }
 
-interface FramesTaken {
-  /** A copy with memory of its own, of SLICE_BYTES at most. */
+interface FrameSlice {
+  /** A copy with memory of its own, at most SLICE_BYTES. */
   readonly bytes: Uint8Array
-  /** Frames that are whole with it. */
+  /** Number of frames that this slice completes. */
   readonly count: number
   /** False: it ends within a frame. */
   readonly endsFrame: boolean
@@ -42,17 +42,17 @@ export class FrameLog {
   #heldBytes = 0
   #next = 0
 
-  /** Memory that it takes. */
+  /** Memory used by the log. */
   get heldBytes(): number {
     return this.#heldBytes
   }
 
-  /** How many frames it has, which is the number of the next one. */
+  /** Number of frames so far, which is also the number of the next one. */
   get next(): number {
     return this.#next
   }
 
-  /** The frames of each chunk, with the number of the first of them. */
+  /** The frames of each chunk, with the number of its first frame. */
   *pieces(): Generator<{ readonly first: number; readonly bytes: Buffer }> {
     let first = 0
     for (const { bytes, length, next } of this.#chunks) {
@@ -61,7 +61,7 @@ export class FrameLog {
     }
   }
 
-  /** Adds whole frames, which are copied. */
+  /** Copies whole frames into the log. */
   add(frames: Uint8Array, count: number): void {
     const chunk = this.#chunkFor(frames.length)
     chunk.bytes.set(frames, chunk.length)
@@ -70,29 +70,33 @@ export class FrameLog {
     chunk.next = this.#next
   }
 
-  /** Lets go of all frames; their numbers stay used. */
+  /** Drops all frames. Their numbers are not reused. */
   clear(): void {
     this.#chunks.length = 0
     this.#heldBytes = 0
   }
 
   /** @param after number of the last frame that the reader has; -1: none */
-  place(after: number): LogPlace {
+  positionAfter(after: number): LogPosition {
     return { chunk: 0, offset: 0, at: 0, from: after + 1 }
   }
 
-  /** Takes the next slice of the chunk at a place, and moves the place on. */
-  take(place: LogPlace): FramesTaken {
-    for (let chunk = this.#chunks[place.chunk]; chunk !== undefined; chunk = this.#chunks[place.chunk]) {
-      if (place.offset < chunk.length) {
-        if (place.at >= place.from) return takeSlice(chunk, place)
-        passOver(chunk, place)
-      } else if (place.chunk + 1 < this.#chunks.length) {
-        place.chunk++
-        place.offset = 0
+  /** Returns the next slice of the chunk at a position, and advances the position. */
+  read(position: LogPosition): FrameSlice {
+    for (
+      let chunk = this.#chunks[position.chunk];
+      chunk !== undefined;
+      chunk = this.#chunks[position.chunk]
+    ) {
+      if (position.offset < chunk.length) {
+        if (position.at >= position.from) return readSlice(chunk, position)
+        skip(chunk, position)
+      } else if (position.chunk + 1 < this.#chunks.length) {
+        position.chunk++
+        position.offset = 0
       } else break
     }
-    // Memory that is sent to another thread is gone here, so each reader gets its own.
+    // Memory that is transferred to another thread is lost here, so each reader gets its own copy.
     return { bytes: new Uint8Array(0), count: 0, endsFrame: true }
   }
 
@@ -118,29 +122,30 @@ export class FrameLog {
   }
 }
 
-/** Number of bytes that the first `count` frames take. */
+/** Number of bytes of the first `count` frames. */
 export function lengthOfFrames(bytes: Buffer, count: number): number {
   let end = 0
-  for (let left = count; left > 0; left--) end = bytes.indexOf(FRAME_END, end) + FRAME_END.length
+  for (let remaining = count; remaining > 0; remaining--)
+    end = bytes.indexOf(FRAME_END, end) + FRAME_END.length
   return end
 }
 
-/** Frames of a chunk of several slices count with the last one. */
-function takeSlice(chunk: Chunk, place: LogPlace): FramesTaken {
-  const end = Math.min(chunk.length, place.offset + SLICE_BYTES)
-  const bytes = new Uint8Array(chunk.bytes.subarray(place.offset, end))
-  place.offset = end
+/** Frames of a chunk with several slices count with the last slice. */
+function readSlice(chunk: Chunk, position: LogPosition): FrameSlice {
+  const end = Math.min(chunk.length, position.offset + SLICE_BYTES)
+  const bytes = new Uint8Array(chunk.bytes.subarray(position.offset, end))
+  position.offset = end
   if (end < chunk.length) return { bytes, count: 0, endsFrame: false }
-  const count = chunk.next - place.at
-  place.at = chunk.next
+  const count = chunk.next - position.at
+  position.at = chunk.next
   return { bytes, count, endsFrame: true }
 }
 
-/** Passes over the frames that the reader has. */
-function passOver(chunk: Chunk, place: LogPlace): void {
-  const count = Math.min(place.from, chunk.next) - place.at
-  const isWhole = place.at + count === chunk.next
-  const rest = chunk.bytes.subarray(place.offset, chunk.length)
-  place.offset = isWhole ? chunk.length : place.offset + lengthOfFrames(rest, count)
-  place.at += count
+/** Skips frames that the reader already has. */
+function skip(chunk: Chunk, position: LogPosition): void {
+  const count = Math.min(position.from, chunk.next) - position.at
+  const isWhole = position.at + count === chunk.next
+  const rest = chunk.bytes.subarray(position.offset, chunk.length)
+  position.offset = isWhole ? chunk.length : position.offset + lengthOfFrames(rest, count)
+  position.at += count
 }

@@ -23,7 +23,7 @@ interface TranscriptSeal {
 
 interface RedisTranscriptsOptions {
   readonly url: string
-  /** Begins every Redis key and channel. */
+  /** Prefix of every Redis key and channel. */
   readonly prefix: string
   readonly windowMs: number
   readonly seal: TranscriptSeal
@@ -32,15 +32,18 @@ interface RedisTranscriptsOptions {
   readonly silenceMs?: number
 }
 
-/** Between two looks at a stream of another instance. */
+/** Milliseconds between two reads of a stream of another instance. */
 const POLL_MS = 50
-/** Entries that one look takes. */
+/** Maximum entries per read. */
 const ENTRIES = '15'
-/** After so many looks without a new entry it is asked whether the stream is there: its instance may have died. */
+/**
+ * After this many reads without a new entry, the reader checks that the stream still exists: its instance may have
+ * died.
+ */
 const MISSED_MAX = 20
-/** So many looks for a stream that is not there: its first entry may be on its way. */
+/** How often a missing stream is looked for: its first entry may still be on its way. */
 const UNKNOWN_LOOKS = 5
-/** Interval at which a reader reports itself to the instance of the stream, which waits a whole window for it. */
+/** How many times per window a reader reports its presence to the instance of the stream. */
 const PRESENCES_PER_WINDOW = 4
 
 /** The first line of an entry; frames follow it. */
@@ -48,7 +51,7 @@ type EntryKind = 'open' | 'frames' | 'end' | 'dropped'
 
 interface Entry {
   readonly kind: EntryKind
-  /** Number of the first frame; of the next one at the end. */
+  /** Number of the first frame; in the last entry, of the next frame. */
   readonly first: number
   readonly frames: Buffer
 }
@@ -58,9 +61,9 @@ export class RedisTranscripts implements TranscriptMirror {
   readonly #store: TranscriptStore
   readonly #redis: Redis
   readonly #presences: Redis
-  /** Streams whose copy has a hole. */
+  /** Streams whose copy has a gap. */
   readonly #broken = new WeakSet<Transcript>()
-  /** How many readers each stream of another instance has here, by its id. */
+  /** Number of local readers of each stream of another instance, by stream id. */
   readonly #readers = new Map<string, number>()
   #refresh: Timer | null = null
 
@@ -113,7 +116,7 @@ export class RedisTranscripts implements TranscriptMirror {
       entries: async from => {
         const to = String(from + Number(ENTRIES))
         const found = await this.#redis.send(['LRANGE', key, String(from), to])
-        return Array.isArray(found) ? found.map(sealed => this.#opened(sealed, owner)) : []
+        return Array.isArray(found) ? found.map(sealed => this.#decrypt(sealed, owner)) : []
       },
       length: async () => Number(await this.#redis.send(['LLEN', key])),
       tellPresence: () => {
@@ -126,9 +129,9 @@ export class RedisTranscripts implements TranscriptMirror {
   }
 
   #readerClosed(id: string): void {
-    const left = (this.#readers.get(id) ?? 1) - 1
-    if (left === 0) this.#readers.delete(id)
-    else this.#readers.set(id, left)
+    const readers = (this.#readers.get(id) ?? 1) - 1
+    if (readers === 0) this.#readers.delete(id)
+    else this.#readers.set(id, readers)
   }
 
   close(): void {
@@ -141,7 +144,7 @@ export class RedisTranscripts implements TranscriptMirror {
     return `${this.#options.prefix}transcript/${id}`
   }
 
-  #opened(sealed: unknown, owner: readonly string[]): Entry | null {
+  #decrypt(sealed: unknown, owner: readonly string[]): Entry | null {
     const text = typeof sealed === 'string' ? this.#options.seal.open(sealed, owner) : null
     const [, kind, first] = /^(open|frames|end|dropped) (\d+)\n/.exec(text ?? '') ?? []
     if (text === null || kind === undefined || first === undefined) return null
@@ -160,7 +163,7 @@ export class RedisTranscripts implements TranscriptMirror {
     this.#redis.send(command).catch(() => this.#broken.add(transcript))
   }
 
-  /** Writes the whole stream again, after an outage. */
+  /** Writes the whole stream again after an outage. */
   #rewrite(transcript: Transcript): void {
     if (!this.#redis.isReady) return
     this.#broken.delete(transcript)
@@ -197,11 +200,11 @@ function textOf(bytes: Uint8Array): string {
 interface RemoteReaderDeps {
   readonly question: TranscriptQuestion
   readonly clock: Clock
-  /** Between two reports to the instance of the stream that somebody reads it. */
+  /** Interval at which the reader reports its presence to the instance of the stream. */
   readonly presenceMs: number
-  /** Some entries from this one on; null for one that is not this key's. Rejects while Redis is away. */
+  /** Some entries from this index on; null for an entry of another key. Rejects while Redis is away. */
   readonly entries: (from: number) => Promise<readonly (Entry | null)[]>
-  /** How many entries there are. Rejects as above. */
+  /** Number of entries. Rejects while Redis is away. */
   readonly length: () => Promise<number>
   readonly tellPresence: () => void
   readonly onPart: (part: TranscriptPart) => void
@@ -209,25 +212,25 @@ interface RemoteReaderDeps {
   readonly closed: () => void
 }
 
-/** Frames that the reader has not got yet. */
+/** Frames that the reader has not received yet. */
 interface FoundFrames {
   readonly bytes: Buffer
   readonly count: number
   readonly isEnd: boolean
 }
 
-/** A reader of a stream of another instance: looks for more entries while it is asked for them. */
+/** A reader of a stream of another instance. It polls Redis while its client wants more. */
 class RemoteReader implements TranscriptReader {
   readonly #deps: RemoteReaderDeps
-  /** The next entry to look at. */
+  /** Index of the next entry to read. */
   #at = 0
-  /** Number of the frame that the reader gets next. */
+  /** Number of the next frame for the reader. */
   #next: number
   #isFirst = true
   #isAsking = false
   #isClosed = false
   #rest: FoundFrames | null = null
-  /** Looks in a row that have found nothing. */
+  /** Consecutive reads that found nothing. */
   #missed = 0
   #timer: Timer | null = null
   #presence: Timer | null = null
@@ -241,7 +244,7 @@ class RemoteReader implements TranscriptReader {
   next(): void {
     if (this.#isClosed || this.#isAsking) return
     this.#isAsking = true
-    if (this.#rest === null) void this.#look()
+    if (this.#rest === null) void this.#poll()
     else setImmediate(() => this.#slice())
   }
 
@@ -255,12 +258,12 @@ class RemoteReader implements TranscriptReader {
   }
 
   /** Never rejects. */
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const before = this.#at
     try {
       const entries = await this.#deps.entries(this.#at)
       if (this.#isClosed) return
-      if (this.#take(entries)) return
+      if (this.#deliver(entries)) return
       this.#missed = this.#at > before ? 0 : this.#missed + 1
       if (this.#isFirst && this.#presence !== null) {
         this.#answer([], 0, false)
@@ -275,11 +278,11 @@ class RemoteReader implements TranscriptReader {
       }
     }
     if (this.#isClosed) return
-    this.#timer = this.#deps.clock.after(this.#at > before ? 0 : POLL_MS, () => void this.#look())
+    this.#timer = this.#deps.clock.after(this.#at > before ? 0 : POLL_MS, () => void this.#poll())
   }
 
-  /** True if the question is answered. */
-  #take(entries: readonly (Entry | null)[]): boolean {
+  /** True if the reader got its part. */
+  #deliver(entries: readonly (Entry | null)[]): boolean {
     if (entries.length === 0 && this.#presence === null) {
       return this.#missed >= UNKNOWN_LOOKS && this.#end({ kind: 'unknown' })
     }
@@ -290,7 +293,7 @@ class RemoteReader implements TranscriptReader {
       if (this.#presence === null) this.#tellPresence()
       if (entry.kind === 'dropped') return this.#end({ kind: this.#isFirst ? 'dropped' : 'cut' })
       if (entry.first > this.#next) {
-        // It was written anew, in other pieces.
+        // The stream was rewritten, in other pieces.
         this.#at = 0
         break
       }
@@ -308,7 +311,7 @@ class RemoteReader implements TranscriptReader {
     return count > 0 && this.#answer(frames, count, false)
   }
 
-  /** The frames of an entry that the reader does not have. */
+  /** The frames of an entry that the reader does not have yet. */
   #restOf({ kind, first, frames }: Entry): { readonly frames: Buffer; readonly count: number } {
     if (kind !== 'frames') return { frames, count: 0 }
     const count = countFrames(frames)
@@ -316,7 +319,9 @@ class RemoteReader implements TranscriptReader {
     return { frames: frames.subarray(lengthOfFrames(frames, known)), count: count - known }
   }
 
-  /** True if the stream is no longer there; one that was written anew in fewer pieces is read from its beginning. */
+  /**
+   * True if the stream no longer exists. A stream that was rewritten in fewer pieces is read again from its beginning.
+   */
   async #isGone(): Promise<boolean> {
     const length = await this.#deps.length()
     if (this.#isClosed) return true

@@ -1,6 +1,6 @@
 /**
- * Access to transcripts from other threads. `TranscriptClient` is the end in a serve thread, `TranscriptServer` the end
- * in the main thread, which has the transcripts. All events of one stream in one turn of the event loop are one call.
+ * Access to transcripts from other threads. `TranscriptClient` runs in a serve thread, `TranscriptServer` in the main
+ * thread, which has the transcripts. All events of one stream in one turn of the event loop are sent in one call.
  */
 import type { RemoteService } from '../../base/thread-rpc.ts'
 import type { StoreWriter, TranscriptStore } from './transcript-store.ts'
@@ -22,7 +22,7 @@ export class TranscriptServer {
   readonly #store: TranscriptStore
   readonly #client: RemoteService<TranscriptClient>
   readonly #writers = new Map<string, StoreWriter>()
-  /** By the numbers that the thread gave its readers. */
+  /** Readers by the number that the thread gave them. */
   readonly #readers = new Map<number, TranscriptReader>()
   #closed = false
 
@@ -75,7 +75,7 @@ export class TranscriptServer {
     this.#readers.delete(reader)
   }
 
-  /** Call it when the thread has ended: what it has not ended is cut short, and will get no end. */
+  /** Call it when the thread has ended: its unfinished streams are cut off and get no end. */
   close(): void {
     this.#closed = true
     for (const reader of this.#readers.values()) reader.close()
@@ -85,7 +85,7 @@ export class TranscriptServer {
   }
 }
 
-/** Events of one stream that wait for the end of the turn. */
+/** Events of one stream that are sent at the end of the turn. */
 interface Addition {
   text: string
   count: number
@@ -158,7 +158,7 @@ export class TranscriptClient implements Transcripts {
     this.#server.tellLater('add', () => {
       addition.isSent = true
       const { text, count } = addition
-      // Memory of its own, which can be moved.
+      // Memory of its own, which can be transferred.
       const frames = new Uint8Array(Buffer.byteLength(text))
       encoder.encodeInto(text, frames)
       const args: [string, Uint8Array, number] = [id, frames, count]

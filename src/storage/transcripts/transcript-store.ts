@@ -1,9 +1,9 @@
 /**
  * The transcripts of one process, bounded in bytes and time. Main thread; tests and gateways without a main thread use
- * it directly. A stream is deleted when it has ended, its window has passed, and nobody reads it any more.
+ * it directly. A stream is deleted when it has ended, its window has passed, and it has no readers.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
-import { FrameLog, type LogPlace } from './frame-log.ts'
+import { FrameLog, type LogPosition } from './frame-log.ts'
 import {
   READERS_MAX,
   type TranscriptNotice,
@@ -15,7 +15,7 @@ import {
 } from './transcripts.ts'
 
 interface TranscriptLimits {
-  /** How long a stream is kept after its end, and goes on without a reader. */
+  /** How long a stream is kept after its end, and continues without a reader. */
   readonly windowMs: number
   /** Bytes of all streams of one key. */
   readonly maxBytesPerKey: number
@@ -28,9 +28,9 @@ export interface TranscriptMirror {
   opened(transcript: Transcript): void
   added(transcript: Transcript, first: number, frames: Uint8Array): void
   ended(transcript: Transcript): void
-  /** It had no room. */
+  /** There was no room for the transcript. */
   dropped(transcript: Transcript): void
-  /** Nothing of it may stay. */
+  /** All copies of the transcript must be deleted. */
   forgotten(transcript: Transcript): void
   /** Reads a stream of another instance. */
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
@@ -40,7 +40,7 @@ interface TranscriptStoreOptions extends TranscriptLimits {
   readonly clock: Clock
 }
 
-/** Memory of a transcript beside its frames. */
+/** Memory of a transcript in addition to its frames. */
 const TRANSCRIPT_BYTES = 1024
 
 type TranscriptState = 'running' | 'ended' | 'dropped'
@@ -52,11 +52,11 @@ export class Transcript {
   readonly frames = new FrameLog()
   readonly readers = new Set<StoreReader>()
   state: TranscriptState = 'running'
-  /** The client that asked for it has not left. */
+  /** True while the client that sent the request is connected. */
   isAttended = true
-  /** Its window has passed: it is kept for its readers only. */
+  /** The window has passed: the transcript is kept only for its readers. */
   isOver = false
-  /** Ends the window; null while none runs. */
+  /** The timer that ends the window; null while none runs. */
   timer: Timer | null = null
   readonly #onNotice: (notice: TranscriptNotice) => void
 
@@ -70,12 +70,12 @@ export class Transcript {
     return this.frames.heldBytes + TRANSCRIPT_BYTES
   }
 
-  /** In a later turn: the writer may be in the midst of a write. */
+  /** Calls the writer in a later turn, because it may be in the middle of a write. */
   notify(notice: TranscriptNotice): void {
     setImmediate(() => this.#onNotice(notice))
   }
 
-  /** Gives readers what is new. */
+  /** Gives readers the new frames. */
   wake(): void {
     for (const reader of this.readers) reader.wake()
   }
@@ -88,7 +88,7 @@ interface KeyTranscripts {
 }
 
 export class TranscriptStore implements Transcripts {
-  /** Set once, before the first stream; null: there is no other instance. */
+  /** Set once, before the first stream; null: there are no other instances. */
   mirror: TranscriptMirror | null = null
   readonly #limits: TranscriptLimits
   readonly #clock: Clock
@@ -101,12 +101,12 @@ export class TranscriptStore implements Transcripts {
     this.#limits = limits
   }
 
-  /** Streams that are kept now. */
+  /** Number of streams. */
   get count(): number {
     return this.#byId.size
   }
 
-  /** Memory of all streams that are kept now. */
+  /** Memory of all streams. */
   get bytes(): number {
     return this.#bytes
   }
@@ -139,7 +139,7 @@ export class TranscriptStore implements Transcripts {
     return new StoreReader(this, transcript, question.after, onPart)
   }
 
-  /** A client reads it at another instance. */
+  /** A client reads this stream at another instance. */
   readElsewhere(id: string): void {
     const transcript = this.#byId.get(id)
     if (transcript?.state !== 'running') return
@@ -172,7 +172,7 @@ export class TranscriptStore implements Transcripts {
     transcript.state = 'ended'
     this.mirror?.ended(transcript)
     transcript.wake()
-    // The window after the end is a new one.
+    // After its end a stream gets a new window.
     transcript.timer?.cancel()
     transcript.timer = null
     this.watch(transcript)
@@ -183,14 +183,14 @@ export class TranscriptStore implements Transcripts {
     this.watch(transcript)
   }
 
-  /** Removes it, and cuts its readers off. */
+  /** Removes the transcript, and cuts off its readers. */
   forget(transcript: Transcript): void {
     if (!this.#remove(transcript)) return
     this.mirror?.forgotten(transcript)
     for (const reader of [...transcript.readers]) reader.cut()
   }
 
-  /** Starts the window where one is due: nobody reads a running stream, or the stream has ended. */
+  /** Starts the window if it is due: nobody reads a running stream, or the stream has ended. */
   watch(transcript: Transcript): void {
     const { state, readers, isAttended, isOver, timer } = transcript
     if (isOver) {
@@ -222,7 +222,7 @@ export class TranscriptStore implements Transcripts {
       const mine = this.#byKey.get(transcript.keyHash)
       const isKeyFull = mine !== undefined && mine.bytes > maxBytesPerKey
       if (!isKeyFull && this.#bytes <= maxBytes) return
-      // The key that keeps most loses streams, so that no key can displace those of others.
+      // The key with the most bytes loses streams, so that no key can displace those of others.
       const payer = isKeyFull ? mine : this.#heaviest()
       if (payer === null) return
       const finished = first(payer.all, ({ state }) => state !== 'running')
@@ -237,7 +237,7 @@ export class TranscriptStore implements Transcripts {
     }
   }
 
-  /** The stream goes on, but can no longer be read again. */
+  /** The stream continues, but can no longer be read again. */
   #drop(transcript: Transcript): void {
     const mine = this.#byKey.get(transcript.keyHash)
     if (mine === undefined) return
@@ -264,7 +264,7 @@ export class TranscriptStore implements Transcripts {
     this.#bytes += bytes
   }
 
-  /** False: it was removed before. */
+  /** Returns false if it was already removed. */
   #remove(transcript: Transcript): boolean {
     const mine = this.#byKey.get(transcript.keyHash)
     if (mine === undefined || !this.#byId.delete(transcript.id)) return false
@@ -282,7 +282,7 @@ function first(all: Iterable<Transcript>, fits: (each: Transcript) => boolean): 
   return null
 }
 
-/** A reader that gets no frame. */
+/** A reader that gets only this part, without frames. */
 export function refuse(part: TranscriptPart, onPart: (part: TranscriptPart) => void): TranscriptReader {
   let isClosed = false
   setImmediate(() => {
@@ -331,7 +331,7 @@ export class StoreWriter implements TranscriptWriter {
 class StoreReader implements TranscriptReader {
   readonly #store: TranscriptStore
   readonly #transcript: Transcript
-  readonly #place: LogPlace
+  readonly #position: LogPosition
   readonly #onPart: (part: TranscriptPart) => void
   #isFirst = true
   #isAsking = true
@@ -346,7 +346,7 @@ class StoreReader implements TranscriptReader {
   ) {
     this.#store = store
     this.#transcript = transcript
-    this.#place = transcript.frames.place(after)
+    this.#position = transcript.frames.positionAfter(after)
     this.#onPart = onPart
     transcript.readers.add(this)
     this.wake()
@@ -364,14 +364,14 @@ class StoreReader implements TranscriptReader {
     this.#store.watch(this.#transcript)
   }
 
-  /** There will be no more frames. */
+  /** Ends the reader: there will be no more frames. */
   cut(): void {
     if (this.#isClosed) return
     this.close()
     this.#onPart({ kind: 'cut' })
   }
 
-  /** Answers in a later turn, with all that has come by then. */
+  /** Answers in a later turn, with all frames so far. */
   wake(): void {
     if (this.#isScheduled || !this.#isAsking || this.#isClosed) return
     this.#isScheduled = true
@@ -382,17 +382,17 @@ class StoreReader implements TranscriptReader {
     this.#isScheduled = false
     if (this.#isClosed) return
     const { frames, state } = this.#transcript
-    const { bytes, count, endsFrame } = frames.take(this.#place)
+    const { bytes, count, endsFrame } = frames.read(this.#position)
     const isEnd = state === 'ended' && this.#isAtEnd()
     if (bytes.length === 0 && !isEnd && !this.#isFirst) return
     this.#isFirst = false
     this.#isAsking = false
     if (isEnd) this.close()
-    if (isEnd && this.#place.from > frames.next) this.#onPart({ kind: 'beyond', last: frames.next - 1 })
+    if (isEnd && this.#position.from > frames.next) this.#onPart({ kind: 'beyond', last: frames.next - 1 })
     else this.#onPart({ kind: 'frames', bytes, count, endsFrame, isEnd })
   }
 
   #isAtEnd(): boolean {
-    return this.#place.at >= this.#transcript.frames.next
+    return this.#position.at >= this.#transcript.frames.next
   }
 }

@@ -1,61 +1,61 @@
 /**
- * Transcripts: the stored events of resumable streams, readable from any event onwards. The contract of their stores,
- * for the writer of a stream and for its readers. The transcripts are in the main thread, so that a reader may use any
+ * Transcripts: the stored events of resumable streams, readable from any event onwards. This is the contract of their
+ * stores, for the writer and the readers of a stream. The main thread has the transcripts, so that a reader may use any
  * serve thread.
  */
 
 /** A message to the writer of a stream. */
 export type TranscriptNotice =
-  /** Somebody reads it again: a reader that takes nothing any more must not hold the stream up. */
+  /** The stream has a reader again. A client that reads nothing any more must not block the stream. */
   | 'read'
-  /** Nobody has read it for a whole window: the stream is left. */
+  /** The stream had no reader for a whole window: it is abandoned. */
   | 'unread'
-  /** There was no room for it: nothing of it is kept any more. */
+  /** There was no room for the stream: nothing of it is stored any more. */
   | 'dropped'
 
 /** A slice of the frames of a stream. */
 export interface FramesPart {
   readonly kind: 'frames'
   readonly bytes: Uint8Array
-  /** Frames that are whole with it. */
+  /** Number of frames that this part completes. */
   readonly count: number
-  /** False: it ends within a frame, and the next part goes on with that one. */
+  /** False: it ends within a frame, which the next part continues. */
   readonly endsFrame: boolean
-  /** There are no more. */
+  /** True for the last part. */
   readonly isEnd: boolean
 }
 
-/** The part that a reader gets for one question. */
+/** The answer to one read. */
 export type TranscriptPart =
-  /** A slice of the frames, maybe an empty one. */
+  /** A slice of the frames, which may be empty. */
   | FramesPart
-  /** No such stream of this key. */
+  /** This key has no such stream. */
   | { readonly kind: 'unknown' }
-  /** It has as many readers as it may have. */
+  /** The stream has reached its reader limit. */
   | { readonly kind: 'busy' }
-  /** It had no room. */
+  /** The stream was dropped because there was no room. */
   | { readonly kind: 'dropped' }
-  /** The stream has ended before the event that was asked for. `last`: number of its last event. */
+  /** The stream has ended before the requested event. `last`: number of its last event. */
   | { readonly kind: 'beyond'; readonly last: number }
-  /** There will be no more, although the stream has not ended. */
+  /** There will be no more frames, although the stream has not ended. */
   | { readonly kind: 'cut' }
 
-/** The end of a stream that writes. */
+/** Writes one stream. */
 export interface TranscriptWriter {
-  /** Adds whole frames of so many events. */
+  /** Adds `count` whole frames. */
   add(frames: string, count: number): void
   /** The stream has ended. */
   end(): void
-  /** The client that asked for the stream has left. */
+  /** The client that sent the request has left. */
   leave(): void
-  /** Keeps nothing of it. */
+  /** Deletes the stream. */
   forget(): void
 }
 
-/** Names the part of a stream that a reader wants. */
+/** Selects the part of a stream that a reader wants. */
 export interface TranscriptQuestion {
   readonly id: string
-  /** Of the key that asks. */
+  /** Hash of the reader's API key. */
   readonly keyHash: string
   /** Number of the last event that the reader has; -1: none. */
   readonly after: number
@@ -63,18 +63,18 @@ export interface TranscriptQuestion {
 
 /** One reader of a stream. */
 export interface TranscriptReader {
-  /** Asks for the next part, once the last one was taken. The first one comes unasked. */
+  /** Requests the next part, after the last one was read. The first part comes without a call. */
   next(): void
   close(): void
 }
 
-/** Readers that one stream may have at once in an instance: a client and some that replace a broken connection. */
+/** Maximum readers of one stream in an instance: a client, and some that replace a broken connection. */
 export const READERS_MAX = 4
 
 /** Store of transcripts. Writers and readers are called back in a later turn of the event loop. */
 export interface Transcripts {
-  /** Begins a transcript; its id is new. */
+  /** Starts a transcript; its id is new. */
   open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): TranscriptWriter
-  /** Begins to read. After a part that is not `frames`, or is the end, no other one comes. */
+  /** Starts to read. A part that is not `frames`, or is the end, is the last one. */
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
 }

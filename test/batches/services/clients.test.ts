@@ -227,8 +227,8 @@ t.test('requests with headers of their own are not for a job', async t => {
   for (const format of BATCH_FORMATS) {
     const service = BATCH_SERVICES[format]
     const wire = wireFor(format, 'Hi')
-    t.equal(service.takes(wire), true)
-    t.equal(service.takes({ ...wire, headers: { ...wire.headers, ...beta } }), false)
+    t.equal(service.accepts(wire), true)
+    t.equal(service.accepts({ ...wire, headers: { ...wire.headers, ...beta } }), false)
   }
   t.equal(batchServiceOf('toString'), null)
   t.equal(batchServiceOf('bedrock-converse'), null)

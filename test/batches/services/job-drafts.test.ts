@@ -77,7 +77,7 @@ function start() {
   const state = { held: 0 }
   const drafts = new JobDrafts({
     clock,
-    hold: bytes => {
+    countMemory: bytes => {
       state.held += bytes
     },
   })
@@ -89,10 +89,10 @@ const large = (bytes: number): string => 'x'.repeat(bytes)
 
 t.test('lines of one kind share a draft, which is ready when no more of them come', async t => {
   const { clock, drafts } = start()
-  for (const number of [0, 1]) t.ok(drafts.take(BATCH, line(number, { tries: number }), call()))
+  for (const number of [0, 1]) t.ok(drafts.add(BATCH, line(number, { tries: number }), call()))
   t.same(drafts.ready(), [])
   clock.advance(QUIET_MS - 1)
-  t.ok(drafts.take(BATCH, line(2), call()))
+  t.ok(drafts.add(BATCH, line(2), call()))
   clock.advance(QUIET_MS - 1)
   t.same(drafts.ready(), [], 'one came a moment ago')
   clock.advance(1)
@@ -122,7 +122,7 @@ t.test('lines of one kind share a draft, which is ready when no more of them com
 t.test('lines that come one by one do not wait for ever', async t => {
   const { clock, drafts } = start()
   for (let ms = 0; ms < AGE_MS; ms += QUIET_MS / 2) {
-    t.ok(drafts.take(BATCH, line(ms), call()))
+    t.ok(drafts.add(BATCH, line(ms), call()))
     t.same(drafts.ready(), [])
     clock.advance(QUIET_MS / 2)
   }
@@ -133,11 +133,11 @@ t.test('lines of other batches, keys, models and paths make drafts of their own'
   const { clock, drafts } = start()
   const other = { ...BATCH, id: 'batch_two' }
   const own = { id: 'cred-1', name: null, label: 'sk-…1', declaredRegion: null, declaredZdr: null }
-  t.ok(drafts.take(BATCH, line(0), call()))
-  t.ok(drafts.take(other, line(0, { batchId: other.id }), call()))
-  t.ok(drafts.take(BATCH, line(1), call({ credential: own })))
-  t.ok(drafts.take(BATCH, line(2), call({ endpoint: { ...SERVED, upstreamModel: 'larger' } })))
-  t.ok(drafts.take(BATCH, line(3), call({ endpoint: { ...SERVED, format: 'openai-responses' } })))
+  t.ok(drafts.add(BATCH, line(0), call()))
+  t.ok(drafts.add(other, line(0, { batchId: other.id }), call()))
+  t.ok(drafts.add(BATCH, line(1), call({ credential: own })))
+  t.ok(drafts.add(BATCH, line(2), call({ endpoint: { ...SERVED, upstreamModel: 'larger' } })))
+  t.ok(drafts.add(BATCH, line(3), call({ endpoint: { ...SERVED, format: 'openai-responses' } })))
   clock.advance(QUIET_MS)
   const ready = drafts.ready()
   t.equal(ready.length, 5)
@@ -164,7 +164,7 @@ t.test('a service gets only what it can run, and what may go nowhere else', asyn
   for (const [name, [batch, asked]] of Object.entries(refused)) {
     const reservation = new Reserved()
     asked.exchange.reservation = reservation
-    t.equal(drafts.take(batch, line(0), asked), false, name)
+    t.equal(drafts.add(batch, line(0), asked), false, name)
     t.equal(asked.exchange.reservation, reservation, `${name}: its reservation stays`)
   }
   t.same(drafts.lines, [])
@@ -173,7 +173,7 @@ t.test('a service gets only what it can run, and what may go nowhere else', asyn
 
 t.test('a draft that has no room for a line makes way for the next one', async t => {
   const { clock, drafts } = start()
-  for (const number of [0, 1, 2]) t.ok(drafts.take(BATCH, line(number), call({ text: large(6 * MIB) })))
+  for (const number of [0, 1, 2]) t.ok(drafts.add(BATCH, line(number), call({ text: large(6 * MIB) })))
   const [first, ...more] = drafts.ready()
   t.same(more, [], 'the last line waits for others')
   t.ok(first !== undefined && first.bytes <= JOB_MAX_BYTES)
@@ -199,7 +199,7 @@ t.test('a draft never has more lines than its service takes', async t => {
   })
   service.limits = { ...limits, lines: 3 }
   const { clock, drafts } = start()
-  for (let number = 0; number < 7; number++) t.ok(drafts.take(BATCH, line(number), call()))
+  for (let number = 0; number < 7; number++) t.ok(drafts.add(BATCH, line(number), call()))
   clock.advance(QUIET_MS)
   t.same(
     drafts.ready().map(({ lines }) => lines.length),
@@ -213,7 +213,7 @@ t.test('beyond the memory for all drafts the largest is ready at once, and no mo
   let number = 0
   while (!drafts.isFull) {
     for (const { size, batch } of batches) {
-      drafts.take(batch, line(number, { batchId: batch.id }), call({ text: large(size * MIB) }))
+      drafts.add(batch, line(number, { batchId: batch.id }), call({ text: large(size * MIB) }))
     }
     number++
   }
@@ -236,12 +236,12 @@ t.test('a dropped draft gives its lines back, and what they had reserved', async
   const other = { ...BATCH, id: 'batch_two' }
   for (const [number, reservation] of reservations.entries()) {
     const asked = call({ reservation })
-    t.ok(drafts.take(number === 2 ? other : BATCH, line(number), asked))
+    t.ok(drafts.add(number === 2 ? other : BATCH, line(number), asked))
     t.equal(asked.exchange.reservation, null, 'the exchange does not settle it any more')
   }
   clock.advance(QUIET_MS)
   drafts.ready()
-  t.ok(drafts.take(BATCH, line(3), call()), 'one that is full, and one that is not')
+  t.ok(drafts.add(BATCH, line(3), call()), 'one that is full, and one that is not')
   t.ok(drafts.has(BATCH.id))
   const dropped = drafts.drop(({ batch }) => batch.id === BATCH.id)
   t.same(
@@ -265,7 +265,7 @@ t.test('lines that others have leave their draft, and nobody else does', async t
   const { clock, drafts, state } = start()
   const reservations = [0, 1, 2].map(() => new Reserved())
   for (const [number, reservation] of reservations.entries())
-    t.ok(drafts.take(BATCH, line(number, { fence: 4 }), call({ reservation })))
+    t.ok(drafts.add(BATCH, line(number, { fence: 4 }), call({ reservation })))
   drafts.lost([
     { batchId: BATCH.id, number: 1, fence: 4 },
     { batchId: BATCH.id, number: 2, fence: 3 },

@@ -13,11 +13,11 @@ const TAKEN: Taking = { exceeded: null, rooms: ROOMS }
 const EXCEEDED: Taking = { exceeded: 0, rooms: ROOMS }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
-function pair(take: Counters['take'] = () => TAKEN) {
+function pair(reserve: Counters['reserve'] = () => TAKEN) {
   const given: [string | undefined, readonly number[]][] = []
   const faults: string[] = []
   const clock = new TestClock()
-  const counters: Counters = { take, give: (entries, used) => void given.push([entries[0]?.id, used]) }
+  const counters: Counters = { reserve, settle: (entries, used) => void given.push([entries[0]?.id, used]) }
   const server = new CounterServer(counters, { fault: (_, message) => void faults.push(message) })
   const { caller, sent: messages } = linkedEnds({ api: { counters: server }, clock })
   const client = new CounterClient(caller.service('counters'))
@@ -29,10 +29,14 @@ t.test(
   async t => {
     const { client, given, messages } = pair(entries => (entries[0]?.id === 'c' ? EXCEEDED : TAKEN))
     const [a, b, c] = [entry('a'), entry('b'), entry('c')]
-    t.same(await Promise.all([client.take(a), client.take(b), client.take(c)]), [TAKEN, TAKEN, EXCEEDED])
+    t.same(await Promise.all([client.reserve(a), client.reserve(b), client.reserve(c)]), [
+      TAKEN,
+      TAKEN,
+      EXCEEDED,
+    ])
     t.equal(messages.length, 1)
-    client.give(b, [1])
-    client.give(a, [2])
+    client.settle(b, [1])
+    client.settle(a, [2])
     await turn()
     t.equal(messages.length, 2)
     t.same(given, [
@@ -46,9 +50,9 @@ t.test('what a thread held is given back when it has ended, also what it was sti
   const late = Promise.withResolvers<Taking>()
   const { client, server, given } = pair(entries => (entries[0]?.id === 'late' ? late.promise : TAKEN))
   const [settled, held] = [entry('settled'), entry('held')]
-  await Promise.all([client.take(settled), client.take(held)])
-  void client.take(entry('late'))
-  client.give(settled, [5])
+  await Promise.all([client.reserve(settled), client.reserve(held)])
+  void client.reserve(entry('late'))
+  client.settle(settled, [5])
   await turn()
   server.close()
   t.same(given, [
@@ -63,7 +67,7 @@ t.test('what a thread held is given back when it has ended, also what it was sti
 t.test('who waits too long is told so, and what it gets later is given back', async t => {
   const late = Promise.withResolvers<Taking>()
   const { client, given, clock } = pair(() => late.promise)
-  const waiting = client.take(entry('late'))
+  const waiting = client.reserve(entry('late'))
   await turn()
   clock.advance(2_000)
   await t.rejects(waiting, /in time/)
@@ -78,6 +82,6 @@ t.test('counters that cannot be read are told of once, and refuse', async t => {
   const { client, faults } = pair(() => {
     throw new Error('away')
   })
-  for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.take(entry('x'))))
+  for (let n = 0; n < 3; n++) await t.rejects(Promise.resolve(client.reserve(entry('x'))))
   t.same(faults, ['cannot read spending from the store; limits continue to use the last known values'])
 })

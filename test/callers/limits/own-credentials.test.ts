@@ -62,7 +62,7 @@ async function start(t: Test, rule: Rule, redisUrl: string | null) {
   const counters = new SharedCounters({
     redis: redisUrl === null ? null : { url: redisUrl, prefix: `${rule.name}:` },
     nodes: 1,
-    spending: { spent: async () => 0, credits: async () => rule.credits ?? 0 },
+    spending: { sum: async () => 0, credits: async () => rule.credits ?? 0 },
     clock,
     log: SILENT,
     silenceMs: PATIENCE_MS,

@@ -69,7 +69,8 @@ async function start(t: Test, options: Options = {}) {
       const ownCost = more.ownUsd === undefined ? cost : Math.round(more.ownUsd * USD)
       return quota.admit(caller, demand(cost, ownCost, more.tokens ?? 10))
     },
-    hold: (caller: Caller, usd: number, isOwn = false) => quota.hold(caller, Math.round(usd * USD), isOwn),
+    hold: (caller: Caller, usd: number, isOwn = false) =>
+      quota.reserveAnyway(caller, Math.round(usd * USD), isOwn),
     /** Null when it was admitted. */
     async refusal(caller: Caller, usd: number, more: { ownUsd?: number; tokens?: number } = {}) {
       try {

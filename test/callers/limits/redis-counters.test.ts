@@ -28,7 +28,7 @@ interface Books {
   gate: Promise<void>
 }
 
-interface Instance extends Pick<SharedCounters, 'give' | 'close' | 'degraded'> {
+interface Instance extends Pick<SharedCounters, 'settle' | 'close' | 'degraded'> {
   take(entries: readonly CounterEntry[]): LimitExceeded | null | Promise<LimitExceeded | null>
   readonly lines: string[]
 }
@@ -49,7 +49,7 @@ function instance(
       notice: (_, message) => void lines.push(message),
     },
     spending: {
-      async spent() {
+      async sum() {
         books.reads++
         const { spent } = books
         await books.gate
@@ -66,8 +66,8 @@ function instance(
     get degraded() {
       return counters.degraded
     },
-    take: entries => whenReady(counters.take(entries), exceededOf),
-    give: (entries, used) => counters.give(entries, used),
+    take: entries => whenReady(counters.reserve(entries), exceededOf),
+    settle: (entries, used) => counters.settle(entries, used),
     close: () => counters.close(),
   }
 }
@@ -129,7 +129,7 @@ t.test('what one instance gives back is there for another', WITH_REDIS, async t 
   const entries = [money(10, 10)]
   t.equal(await one.take(entries), null)
   t.match(await two.take([money(1, 10)]), { index: 0, total: 10 })
-  one.give(entries, [4])
+  one.settle(entries, [4])
   t.ok(await eventually(async () => (await two.take([money(6, 10)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 10)]), { total: 10 })
 })
@@ -275,7 +275,7 @@ t.test('Redis that lost its data begins with the ledger and with what runs', WIT
   t.ok(await ready(one))
   t.ok(await eventually(async () => (await one.take([money(40, 100)])) === null, PATIENCE_MS))
   t.match(await one.take([money(1, 100)]), { total: 100 })
-  one.give(entries, [0])
+  one.settle(entries, [0])
   t.ok(await eventually(async () => (await one.take([money(50, 100)])) === null, PATIENCE_MS))
 })
 
@@ -290,7 +290,7 @@ t.test('what Redis never heard of is made up for when it is back', WITH_REDIS, a
   const ask = await operator(t, redis)
   // It holds writes back, and drops what it held back of a connection that ends.
   await ask('CLIENT', 'PAUSE', '600000', 'WRITE')
-  one.give(entries, [4])
+  one.settle(entries, [4])
   const held = async () => /^blocked_clients:1\r$/m.test(String(await ask('INFO', 'clients')))
   t.ok(await eventually(held, PATIENCE_MS))
   await ask('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
@@ -354,13 +354,13 @@ t.test('a reply that ends while the ledger is read after an outage is counted on
   t.ok(await ready(one))
   t.ok(await ledger.begun())
   books.spent = 7
-  one.give(first, [7])
+  one.settle(first, [7])
   ledger.open()
   const spent = async (): Promise<number> => Number(await ask('HGET', 'test:usd/k', 's'))
   t.ok(await eventually(async () => (await spent()) === 7, PATIENCE_MS), 'which the first read did not see')
   t.ok(await eventually(async () => (await one.take([money(74, 100)]))?.total === 27, PATIENCE_MS))
   books.spent = 20
-  one.give(second, [13])
+  one.settle(second, [13])
   t.ok(await eventually(async () => (await spent()) === 20, PATIENCE_MS))
   t.match(await one.take([money(81, 100)]), { total: 20 })
   t.equal(await one.take([money(80, 100)]), null)
@@ -383,14 +383,14 @@ t.test('replies that end while a missing counter is made anew are counted once',
     const asking = one.take([money(0, 100)])
     t.ok(await early.begun())
     books.spent += 10
-    one.give(first, [10])
+    one.settle(first, [10])
     await turns(20)
     const late = gated(books)
     early.open()
     t.ok(await late.begun())
     await turns(20)
     books.spent += 20
-    one.give(second, [20])
+    one.settle(second, [20])
     late.open()
     await waitFor(clock, asking)
     const spent = async () => (await waitFor(clock, one.take([money(100, 100)])))?.total
@@ -473,8 +473,8 @@ t.test(
     t.ok(await fits(clocks[0], one, 10), 'now it has')
     t.match(await one.take([money(1, 100)]), { total: 100 })
     t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { total: 100 }, 'nothing is counted twice')
-    one.give(first, [5])
-    two.give(second, [7])
+    one.settle(first, [5])
+    two.settle(second, [7])
     t.ok(await fits(clocks[1], two, 68))
     t.match(await one.take([money(1, 100)]), { total: 100 })
   },
@@ -485,13 +485,13 @@ t.test('what ends in the moment of the loss is counted once', WITH_REDIS, async 
   await ask('FLUSHALL')
   // Its command comes after the loss, and its record to the ledger before the counter is made anew.
   books.spent = 25
-  one.give(first, [15])
+  one.settle(first, [15])
   await turns(20)
   await beat(0)
   await beat(1)
   t.ok(await fits(clocks[1], two, 25))
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
-  two.give(second, [0])
+  two.settle(second, [0])
   t.ok(await fits(clocks[0], one, 50))
   t.match(await one.take([money(1, 100)]), { total: 100 })
 })
@@ -541,7 +541,7 @@ t.test('one counter is gone, and both write what they have reserved in it', WITH
 t.test('one counter is gone in which the other has spent and reserves nothing', WITH_REDIS, async t => {
   const { unshipped, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
   unshipped[1] = 50
-  two.give(second, [50])
+  two.settle(second, [50])
   t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
   await ask('DEL', 'test:usd/k')
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
@@ -557,12 +557,12 @@ t.test(
     for (const lost of ['FLUSHALL', 'DEL test:usd/k']) {
       const { unshipped, clocks, one, two, first, second, beat, ask } = await twoWithReservations(t)
       unshipped[1] = 50
-      two.give(second, [50])
+      two.settle(second, [50])
       t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
       await ask(...lost.split(' '))
       t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
       unshipped[0] = 30
-      one.give(first, [30])
+      one.settle(first, [30])
       await turns(20)
       await beat(1)
       t.ok(await fits(clocks[0], one, 10), lost)
@@ -580,11 +580,11 @@ t.test('what both spend while a counter is made anew is counted', WITH_REDIS, as
   await beat(1)
   t.ok(await gate.begun())
   unshipped[1] = 20
-  two.give(second, [20])
+  two.settle(second, [20])
   await turns(20)
   gate.open()
   unshipped[0] = 30
-  one.give(first, [30])
+  one.settle(first, [30])
   t.ok(await fits(clocks[1], two, 40))
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
 })
@@ -595,7 +595,7 @@ t.test('nobody reserves before the cost of what has ended is read', WITH_REDIS, 
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
   const gate = gated(ledgers[0])
   unshipped[0] = 30
-  one.give(first, [30])
+  one.settle(first, [30])
   t.ok(await gate.begun())
   await beat(1)
   t.match(await waitFor(clocks[1], two.take([money(1, 100)])), { index: 0 }, 'which is back')
@@ -614,8 +614,8 @@ t.test('while one counter is made anew, others go on', WITH_REDIS, async t => {
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
   t.equal(await waitFor(clocks[0], one.take([other(300)])), null, 'which does not matter here')
   // Neither is in the ledger yet.
-  one.give(third, [100])
-  two.give(fourth, [200])
+  one.settle(third, [100])
+  two.settle(fourth, [200])
   await beat(1)
   t.ok(await fits(clocks[0], one, 10))
   t.match(await waitFor(clocks[1], two.take([other(391)])), { total: 610 })
@@ -625,7 +625,7 @@ t.test('a reply of several minutes that has just ended is recent spending', WITH
   const { unshipped, clocks, one, two, second, beat, ask } = await twoWithReservations(t)
   for (let seconds = 0; seconds < 90; seconds++) await beat(1)
   unshipped[1] = 50
-  two.give(second, [50])
+  two.settle(second, [50])
   t.ok(await eventually(async () => Number(await ask('HGET', 'test:usd/k', 's')) === 60, PATIENCE_MS))
   await ask('DEL', 'test:usd/k')
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { index: 0 }, 'the other one is awaited')
@@ -646,7 +646,7 @@ t.test('a second loss on the way back makes nobody keep to a share', WITH_REDIS,
   await beat(1)
   t.ok(await fits(clocks[0], one, 10))
   t.match(await waitFor(clocks[0], one.take([money(1, 100)])), { total: 100 })
-  two.give(second, [0])
+  two.settle(second, [0])
   t.ok(await fits(clocks[0], one, 50))
 })
 
@@ -687,8 +687,8 @@ t.test('Redis restarts empty: both write again what they have reserved', WITH_RE
     (await waitFor(clocks[at], each.take([money(11, 100)])))?.total === 90
   t.ok(await eventually(() => full(one, 0), PATIENCE_MS), 'ten are left')
   t.ok(await eventually(() => full(two, 1), PATIENCE_MS))
-  one.give(first, [0])
-  two.give(second, [0])
+  one.settle(first, [0])
+  two.settle(second, [0])
   t.ok(await fits(clocks[0], one, 90))
 })
 
@@ -704,7 +704,7 @@ t.test('commands that a hanging Redis reads late change nothing', WITH_REDIS, as
   redis.freeze()
   const late = [money(20, 100)]
   const taking = one.take(late)
-  one.give(first, [4])
+  one.settle(first, [4])
   // The connection is given up, and its commands are read when Redis goes on.
   for (let step = 0; step < 40; step++) {
     clock.advance(50)
@@ -722,7 +722,7 @@ t.test('commands that a hanging Redis reads late change nothing', WITH_REDIS, as
   t.ok(await eventually(back, PATIENCE_MS))
   const exact = async (): Promise<boolean> => (await waitFor(clock, one.take([money(77, 100)])))?.total === 24
   t.ok(await eventually(exact, PATIENCE_MS), '4 are spent and 20 reserved')
-  one.give(late, [0])
+  one.settle(late, [0])
   t.ok(await fits(clock, one, 96))
 })
 
@@ -733,7 +733,7 @@ t.test('no message repeats the password of the URL', WITH_REDIS, async t => {
     nodes: 1,
     clock: systemClock,
     log: { fault: (...line) => void lines.push(...line), notice: (...line) => void lines.push(...line) },
-    spending: { spent: async () => 0, credits: async () => 0 },
+    spending: { sum: async () => 0, credits: async () => 0 },
   })
   t.teardown(() => counters.close())
   t.ok(await eventually(() => lines.length > 0, PATIENCE_MS))

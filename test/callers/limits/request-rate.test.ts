@@ -32,11 +32,11 @@ async function start(t: Test, requestsPerMinute: number | null) {
   })
   let asked = 0
   const counters: Counters = {
-    take(entries) {
+    reserve(entries) {
       asked++
-      return shared.take(entries)
+      return shared.reserve(entries)
     },
-    give: (entries, used) => shared.give(entries, used),
+    settle: (entries, used) => shared.settle(entries, used),
   }
   const rate = new RequestRate({ counters, clock, requestsPerMinute })
   return {
@@ -93,8 +93,8 @@ t.test('without a limit nothing is counted', async t => {
 t.test('each request is told what is left of its minute', async t => {
   const clock = new TestClock(Date.parse('2026-03-11T12:00:15.500Z'))
   const counters: Counters = {
-    take: entries => ({ exceeded: null, rooms: entries.map(() => ({ used: 3, total: 7, ceiling: 10 })) }),
-    give: () => undefined,
+    reserve: entries => ({ exceeded: null, rooms: entries.map(() => ({ used: 3, total: 7, ceiling: 10 })) }),
+    settle: () => undefined,
   }
   const told = new RequestRate({ counters, clock, requestsPerMinute: 10 }).enter(CALLER)
   t.same(told, { limit: 10, remaining: 2, resetMs: Date.parse('2026-03-11T12:01:00.000Z') })

@@ -20,16 +20,16 @@ function reserve(
   t: { teardown: (end: () => void) => void },
   ask: (taking: Taking) => Taking | Promise<Taking>,
 ) {
-  const local = new LocalCounters({ clock: new TestClock(), nodes: 1, spending: { spent: async () => 0 } })
+  const local = new LocalCounters({ clock: new TestClock(), nodes: 1, spending: { sum: async () => 0 } })
   t.teardown(() => local.close())
   const now = (entries: readonly CounterEntry[]): Taking => {
-    const taking = local.take(entries)
+    const taking = local.reserve(entries)
     if (taking instanceof Promise) throw new Error('a counter without an origin is never loaded')
     return taking
   }
   const counters: Counters = {
-    take: entries => ask(now(entries)),
-    give: (entries, used) => local.give(entries, used),
+    reserve: entries => ask(now(entries)),
+    settle: (entries, used) => local.settle(entries, used),
   }
   const entries = [ENTRY]
   const { rooms } = now(entries)

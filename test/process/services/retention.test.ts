@@ -172,7 +172,7 @@ t.test('alerts go with the audit records of their age, delivered or not', async 
     log,
   })
   await go(60_000)
-  t.same(await store.alerts.take(['r'], { nowMs: NOW, latestMs: NOW, leaseMs: 1, limit: 10 }), [])
+  t.same(await store.alerts.claim(['r'], { nowMs: NOW, latestMs: NOW, leaseMs: 1, limit: 10 }), [])
   t.match(await store.alerts.latest(['budget.80'], 'key k'), { id: 'young' })
   t.equal(await add('delivered', 31), true, 'its row is gone')
   t.equal(await add('young', 29), false)

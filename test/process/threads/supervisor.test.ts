@@ -292,14 +292,14 @@ t.test('a thread that dies again and again leaves no files, and all it recorded 
 })
 
 t.test('what a thread had reserved when it ended is given back', async t => {
-  const counters = new LocalCounters({ clock: new TestClock(), nodes: 1, spending: { spent: async () => 0 } })
+  const counters = new LocalCounters({ clock: new TestClock(), nodes: 1, spending: { sum: async () => 0 } })
   t.teardown(() => counters.close())
   const given: unknown[] = []
   const watched = {
     degraded: false,
-    take: (entries: readonly CounterEntry[]) => counters.take(entries),
-    give(entries: readonly CounterEntry[], used: readonly number[]) {
-      counters.give(entries, used)
+    reserve: (entries: readonly CounterEntry[]) => counters.reserve(entries),
+    settle(entries: readonly CounterEntry[], used: readonly number[]) {
+      counters.settle(entries, used)
       given.push({ id: entries[0]?.id, used, left: counters.reserved('requests/k/1') })
     },
   }

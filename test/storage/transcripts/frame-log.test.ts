@@ -15,12 +15,12 @@ t.test(
     fc.assert(
       fc.property(additions, fc.nat(400), fc.nat(3), (all, after, early) => {
         const log = new FrameLog()
-        const place = log.place(after - 1)
+        const place = log.positionAfter(after - 1)
         const frames: string[] = []
         let taken = ''
         let count = 0
         const take = (): void => {
-          for (let part = log.take(place); part.count > 0; part = log.take(place)) {
+          for (let part = log.read(place); part.count > 0; part = log.read(place)) {
             taken += Buffer.from(part.bytes).toString()
             count += part.count
           }
@@ -48,8 +48,8 @@ t.test('a long frame comes in slices, and counts with its last one', async t => 
   const frames = [frameOf(0, 'short'), frameOf(1, 'x'.repeat(150_000)), frameOf(2, 'y'.repeat(70_000))]
   log.add(Buffer.from(frames[0] ?? ''), 1)
   log.add(Buffer.from(frames.slice(1).join('')), 2)
-  const place = log.place(-1)
-  const parts = Array.from({ length: 6 }, () => log.take(place))
+  const place = log.positionAfter(-1)
+  const parts = Array.from({ length: 6 }, () => log.read(place))
   t.same(
     parts.map(({ count, endsFrame }) => [count, endsFrame]),
     [

@@ -8,13 +8,13 @@ export interface AwsKey {
   readonly secretAccessKey: string
   /** AWS region of the key; part of the provider's host name. */
   readonly awsRegion: string
-  /** Of Claude on AWS; null elsewhere. */
+  /** Workspace of Claude on AWS; null for other providers. */
   readonly workspaceId: string | null
   readonly region: null
   readonly secrets: readonly string[]
 }
 
-/** An API key of a workspace of Claude on AWS. */
+/** An API key for a workspace of Claude on AWS. */
 export interface AwsWorkspaceKey {
   readonly kind: 'aws-workspace'
   readonly apiKey: string
@@ -30,7 +30,7 @@ const SECRET_ACCESS_KEY = /^[A-Za-z0-9/+=]{16,128}$/
 const AWS_REGION = /^[a-z]{2,3}(?:-[a-z]{2,12}){1,2}-\d{1,2}$/
 const WORKSPACE_ID = /^[A-Za-z0-9_-]{1,128}$/
 
-/** An API key of Bedrock, or the access key of a user as JSON. @throws GatewayError `invalid_request` */
+/** An API key of Bedrock, or a user's access key as JSON. @throws GatewayError `invalid_request` */
 export function parseAwsKey(text: string): PlainKey | AwsKey {
   if (!looksLikeJson(text)) return plainKey(text)
   return accessKey(new KeyFields(parseKeyJson(text)).only(['accessKeyId', 'secretAccessKey', 'region']), null)

@@ -14,14 +14,14 @@ export interface AzureResource {
 
 export interface AzureDeployment {
   readonly apiKey: string
-  /** The catalogue's model that it serves. */
+  /** The catalogue's model that the deployment serves. */
   readonly modelSlug: string
   /**
-   * HTTPS on a public name. The name is not resolved here: the transport has to refuse private addresses, as for every
-   * address that a caller gives.
+   * HTTPS with a public name. The name is not resolved here: the transport must refuse private addresses, as for every
+   * address from a caller.
    */
   readonly endpointUrl: string
-  /** The deployment's own name of the model. */
+  /** The deployment's own name for the model. */
   readonly modelId: string
 }
 
@@ -39,9 +39,9 @@ const RESOURCE_FIELDS = ['api_key', 'resource_name', 'resource_type']
 const DEPLOYMENT_FIELDS = ['model_slug', 'endpoint_url', 'api_key', 'model_id']
 const RESOURCE_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?$/
 const MODEL_SLUG = /^(?=.{1,256}$)~?[A-Za-z0-9][\w.:-]*(?:\/[A-Za-z0-9][\w.:-]*)+$/
-/** It may be part of a path. */
+/** Safe as a part of a path. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
-/** Last labels of names outside the public DNS. */
+/** Last labels of names outside public DNS. */
 const LOCAL_DOMAINS = new Set([
   ...['localhost', 'local', 'localdomain', 'internal', 'intranet', 'private', 'corp', 'home', 'lan'],
   ...['test', 'example', 'invalid', 'onion', 'alt', 'arpa'],
@@ -68,7 +68,10 @@ export function parseAzureKey(text: string): AzureKey {
   return { kind: 'azure', resources, deployments, region: null, secrets }
 }
 
-/** Selects the targets for a model, in the order of trying: its own deployment alone, or else every resource. */
+/**
+ * Selects the targets for a model, in the order in which they are tried: only its own deployment, or otherwise every
+ * resource.
+ */
 export function azureTargets(key: AzureKey, modelId: string): readonly (AzureDeployment | AzureResource)[] {
   const own = key.deployments.filter(({ modelSlug }) => modelSlug === modelId)
   return own.length > 0 ? own : key.resources
@@ -103,12 +106,12 @@ function readDeployment(fields: KeyFields): AzureDeployment {
 }
 
 function isPublicHttps(text: string): boolean {
-  // The URL parser drops tabs, converts backslashes and accepts an empty user.
+  // Checked before parsing: the URL parser drops tabs, converts backslashes and accepts an empty user.
   if (text.length > URL_MAX_CHARS || !/^https:\/\/[^\s\\@/?#]+(?:[/?][!-~]*)?$/i.test(text)) return false
   if (!URL.canParse(text)) return false
   const { hostname, port, hash, searchParams, username, password } = new URL(text)
   if (port !== '' || hash !== '' || text.includes('#') || username !== '' || password !== '') return false
-  // Any other parameter may be a key, and keys do not belong in URLs.
+  // Other parameters may contain keys, which do not belong in URLs.
   if ([...searchParams.keys()].some(name => name !== 'api-version')) return false
   return isPublicName(hostname)
 }

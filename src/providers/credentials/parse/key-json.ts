@@ -1,19 +1,19 @@
 /**
- * Reads provider keys that are JSON. Pure. Errors name the documented field and never repeat any part of the input,
- * not even names of unknown fields: a key may have been pasted anywhere.
+ * Reads provider keys that are JSON. Pure. Errors name the documented field and never repeat any part of the input, not
+ * even names of unknown fields: a key may have been pasted anywhere.
  */
 import { GatewayError } from '../../../base/errors.ts'
 
-/** The characters that a header can carry; no provider's key is nearly this long. */
+/** Characters that a header can carry. No provider has keys of nearly this length. */
 export const API_KEY = /^[\x21-\x7e]{1,4096}$/
 export const API_KEY_EXPECTED = 'an API key of 1 to 4096 printable ASCII characters without spaces'
 
-/** `problem` goes to the client. */
+/** `problem` is shown to the client. */
 export function keyError(problem: string): GatewayError {
   return new GatewayError('invalid_request', `key: ${problem}`)
 }
 
-/** True if the text can only have been meant as JSON. */
+/** True if the text is an attempt at JSON. */
 export function looksLikeJson(text: string): boolean {
   return /^\s*[[{"]/.test(text)
 }
@@ -31,10 +31,10 @@ export function parseKeyJson(text: string): unknown {
 /** The fields of one JSON object of a key. */
 export class KeyFields {
   readonly #fields: ReadonlyMap<string, unknown>
-  /** Stands before field names in messages, e.g. `[2].`. */
+  /** Prefix of field names in messages, for example `[2].`. */
   readonly #path: string
 
-  /** @throws GatewayError `invalid_request` when it is not an object. */
+  /** @throws GatewayError `invalid_request` if it is not an object. */
   constructor(value: unknown, path = '') {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       throw keyError(`${path === '' ? '' : `${path.slice(0, -1)} `}must be a JSON object`)
@@ -56,14 +56,14 @@ export class KeyFields {
     return this
   }
 
-  /** @throws GatewayError `invalid_request` when it is missing or does not fit; the message has `expected`. */
+  /** @throws GatewayError `invalid_request` if it is missing or does not match; the message contains `expected`. */
   text(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string {
     const value = this.optionalText(name, fits, expected)
     if (value === null) throw keyError(`${this.#path}${name} is required`)
     return value
   }
 
-  /** Null when absent or null. @throws GatewayError `invalid_request` when it does not fit. */
+  /** Null when absent or null. @throws GatewayError `invalid_request` if it does not match. */
   optionalText(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string | null {
     const value = this.#fields.get(name)
     if (value === undefined || value === null) return null

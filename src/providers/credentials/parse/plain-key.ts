@@ -1,4 +1,4 @@
-/** Keys that are a single string, alone or in JSON with the region or host that they belong to. Pure. */
+/** Keys that are a single string, alone or in JSON with their region or host. Pure. */
 import type { DeclaredRegion } from '../../../protocol/management/byok.ts'
 import { API_KEY, API_KEY_EXPECTED, KeyFields, keyError, looksLikeJson, parseKeyJson } from './key-json.ts'
 
@@ -9,11 +9,11 @@ export interface PlainKey {
   readonly secrets: readonly string[]
 }
 
-/** A key with the part of its provider's address that only its owner knows. */
+/** A key with a part of its provider's address that only its owner knows. */
 export interface AddressedKey {
   readonly kind: 'addressed'
   readonly apiKey: string
-  /** The part, by the name of the gap that it fills. */
+  /** That part, by the name of its placeholder. */
   readonly values: Readonly<Record<string, string>>
   readonly region: null
   readonly secrets: readonly string[]
@@ -21,7 +21,7 @@ export interface AddressedKey {
 
 const REGIONS: readonly string[] = ['us', 'europe', 'global'] satisfies DeclaredRegion[]
 const ACCOUNT = /^[A-Za-z0-9_-]{1,128}$/
-/** Without a port; patterns of the provider's row say which. */
+/** A host without a port; patterns of the provider's row restrict it. */
 const HOST = /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?)+$/
 
 /** @throws GatewayError `invalid_request` that begins with `key: ` */
@@ -30,7 +30,7 @@ export function parsePlainKey(text: string): PlainKey {
   return plainKey(text)
 }
 
-/** A plain key, or JSON that names its region too. @throws GatewayError `invalid_request` */
+/** A plain key, or JSON that also contains its region. @throws GatewayError `invalid_request` */
 export function parseRegionalKey(text: string): PlainKey {
   if (!looksLikeJson(text)) return plainKey(text)
   const fields = new KeyFields(parseKeyJson(text)).only(['api_key', 'region'])
@@ -39,12 +39,12 @@ export function parseRegionalKey(text: string): PlainKey {
   return { ...plainKey(apiKey), region: region !== null && isRegion(region) ? region : null }
 }
 
-/** JSON with the key and its account. A plain key serves where the operator's row has the whole address. */
+/** JSON with the key and its account. A plain key is enough if the operator's row has the complete address. */
 export function parseAccountKey(text: string): PlainKey | AddressedKey {
   return addressedKey(text, 'account_id', 'account', ACCOUNT, 'the id of an account')
 }
 
-/** JSON with the key and the host that it belongs to. A plain key serves as above. */
+/** JSON with the key and its host. A plain key is enough if the operator's row has the complete address. */
 export function parseHostKey(text: string): PlainKey | AddressedKey {
   return addressedKey(text, 'host', 'host', HOST, 'a host name in lower case, without scheme, port or path')
 }

@@ -1,6 +1,6 @@
 /**
- * Parses the provider key that an organization stores, in the formats of its provider, and makes the label shown to
- * people. Pure. Errors name the documented field and never repeat the key.
+ * Parses the provider key that an organization stores, in the formats of its provider, and creates the label that
+ * people see. Pure. Errors name the documented field and never repeat the key.
  */
 
 import type { DeclaredRegion } from '../../../protocol/management/byok.ts'
@@ -21,11 +21,11 @@ import { parseVertexKey, type VertexKey } from './vertex-key.ts'
 
 /**
  * A parsed key. In every kind `region` is the key's own value for `declared_region`, and `secrets` are the parts to
- * scrub from a provider's replies. Strings cannot be zeroed: keep them no longer than needed.
+ * scrub from a provider's replies. Strings cannot be zeroed, so do not keep them longer than needed.
  */
 export type ProviderKey = PlainKey | AddressedKey | AwsKey | AwsWorkspaceKey | AzureKey | VertexKey
 
-/** Long enough for a hundred deployments of Azure. */
+/** Enough for a hundred deployments of Azure. */
 const KEY_MAX_CHARS = 65_536
 
 const READERS: Readonly<Record<KeyForm, (text: string) => ProviderKey>> = {
@@ -40,14 +40,14 @@ const READERS: Readonly<Record<KeyForm, (text: string) => ProviderKey>> = {
 }
 
 /**
- * Parses a key by the forms of the provider with this slug.
+ * Parses a key in the forms of the provider with this slug.
  * @throws GatewayError `invalid_request` that begins with `key: `
  */
 export function parseProviderKey(provider: string, text: string): ProviderKey {
   return parseKey(keyFormOf(provider), text)
 }
 
-/** @throws as parseProviderKey */
+/** @throws like parseProviderKey */
 export function parseKey(form: KeyForm, text: string): ProviderKey {
   if (text.length > KEY_MAX_CHARS) throw keyError(`must have at most ${KEY_MAX_CHARS} characters`)
   return READERS[form](text)
@@ -59,17 +59,17 @@ export interface KeyDescription {
   readonly region: DeclaredRegion | null
 }
 
-/** Prefixes that name the provider and are no secret. Any other beginning may be part of the secret. */
+/** Prefixes that name the provider and are not secret. Any other beginning may be part of the secret. */
 const KNOWN_PREFIX = /^(?:(?:sk|rk|gsk|xai|csk|pplx|nvapi|fw|hf|r8|tgp|key)[-_]|AIza|AKIA|ABSK)/
-/** Four characters would reveal too much of a shorter key. */
+/** In a shorter key, four characters would reveal too much. */
 const LABEL_MIN_CHARS = 16
 const LABEL_CHARACTERS = 4
 const HIDDEN = '****'
 
 /**
- * Makes the label for people, as `sk-...AbCd`: a known prefix, three dots, the last four characters; `****` for a text
- * shorter than 16. A key with several parts is labelled by the part that names it: the access key id of AWS, the key
- * id of a service account; several keys by the first one and the number of others.
+ * Creates the label for people, such as `sk-...AbCd`: a known prefix, three dots, the last four characters; `****` for
+ * a text shorter than 16. A key with several parts is labelled by the part that identifies it: the access key id of
+ * AWS, the key id of a service account. Several keys are labelled by the first one and the number of others.
  */
 export function maskKey(key: ProviderKey): string {
   switch (key.kind) {

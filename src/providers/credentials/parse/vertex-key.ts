@@ -7,7 +7,7 @@ export interface VertexKey {
   readonly clientEmail: string
   /** PEM of an RSA key. */
   readonly privateKey: string
-  /** Names the key at the provider; no secret. */
+  /** Identifies the key at the provider; not secret. */
   readonly privateKeyId: string | null
   /** Part of the provider's paths. */
   readonly projectId: string
@@ -19,7 +19,7 @@ export interface VertexKey {
   readonly secrets: readonly string[]
 }
 
-/** The only value of the key files of Google. Assertions go to the address of the provider's row all the same. */
+/** The only value in Google's key files. Assertions are always sent to the address in the provider's row. */
 const VERTEX_TOKEN_URI = 'https://oauth2.googleapis.com/token'
 
 const EMAIL = /^[A-Za-z0-9._-]{1,128}@(?:[a-z0-9-]{1,64}\.){1,8}gserviceaccount\.com$/
@@ -29,7 +29,10 @@ const LOCATION = /^[a-z]{2,24}(?:-[a-z]{2,24}\d{1,2})?$/
 const BUCKET = /^(?:gs:\/\/)?[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$/
 const KEY_ID = /^[A-Za-z0-9]{1,128}$/
 const RSA_MIN_BITS = 2048
-/** The provider makes keys of 2048 bits. Time of a signature grows with the cube; one of 16,384 takes seconds. */
+/**
+ * Google creates keys of 2048 bits. The time of a signature grows with the cube of the length; with 16,384 bits it
+ * takes seconds.
+ */
 const RSA_MAX_BITS = 4096
 
 /** @throws GatewayError `invalid_request` that begins with `key: ` */
@@ -38,7 +41,7 @@ export function parseVertexKey(text: string): VertexKey {
   fields.text('type', value => value === 'service_account', 'service_account')
   const privateKey = fields.text('private_key', value => value.length <= 16_384, 'an RSA key in PEM form')
   checkRsa(privateKey)
-  // Both are in every file of the provider; other values would send signed assertions or requests elsewhere.
+  // Both are in every key file of Google. Other values would send signed assertions or requests elsewhere.
   fields.optionalText('token_uri', value => value === VERTEX_TOKEN_URI, VERTEX_TOKEN_URI)
   fields.optionalText('universe_domain', value => value === 'googleapis.com', 'googleapis.com')
   return {
@@ -60,7 +63,7 @@ function checkRsa(pem: string): void {
     const key = createPrivateKey(pem)
     if (key.asymmetricKeyType === 'rsa') bits = key.asymmetricKeyDetails?.modulusLength
   } catch {
-    // Reported below; the library's message may quote the text.
+    // Reported below. The library's message may quote the text.
   }
   if (bits === undefined || bits < RSA_MIN_BITS || bits > RSA_MAX_BITS) {
     throw keyError(`private_key must be an RSA key of ${RSA_MIN_BITS} to ${RSA_MAX_BITS} bits in PEM form`)

@@ -178,12 +178,12 @@ export class Connection implements ReplyReceiver, Reader {
 
   onHead(head: ReplyHead): void {
     const hint = head.headers['keep-alive']
-    if (hint !== undefined) this.#takeHint(hint)
+    if (hint !== undefined) this.#applyHint(hint)
     this.#user?.onHead(head, this.#readMs)
   }
 
   /** A server's own hint may shorten the time, but never lengthen it. */
-  #takeHint(hint: string): void {
+  #applyHint(hint: string): void {
     const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
     if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
   }

@@ -59,12 +59,12 @@ const NAMES_MAX = 512
 const NAME_MAX_CHARS = 64
 
 /** @throws GatewayError for an invalid name */
-function nameOf(written: string): string {
-  const known = names.get(written)
+function nameOf(spelling: string): string {
+  const known = names.get(spelling)
   if (known !== undefined) return known
-  if (!TOKEN.test(written)) throw invalid()
-  const name = written.toLowerCase()
-  if (names.size < NAMES_MAX && written.length <= NAME_MAX_CHARS) names.set(written, name)
+  if (!TOKEN.test(spelling)) throw invalid()
+  const name = spelling.toLowerCase()
+  if (names.size < NAMES_MAX && spelling.length <= NAME_MAX_CHARS) names.set(spelling, name)
   return name
 }
 

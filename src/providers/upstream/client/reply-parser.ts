@@ -339,6 +339,6 @@ export class ReplyParser {
   }
 }
 
-function expect(byte: number, wanted: number): void {
-  if (byte !== wanted) throw invalid()
+function expect(byte: number, expected: number): void {
+  if (byte !== expected) throw invalid()
 }

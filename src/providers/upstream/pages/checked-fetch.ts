@@ -57,7 +57,7 @@ export async function openCheckedFetch(
     bodyTimeout: 0,
     connect: connectorTo(rules, url, addresses, closing.signal),
   })
-  const bytes = { left: terms.maxBytes }
+  const bytes = { remaining: terms.maxBytes }
   let requests = 0
   return {
     async fetch(to, init = {}) {
@@ -103,12 +103,12 @@ async function ask(
 function responseOf(
   { statusCode, headers, body }: PartedReply,
   { maxReplyBytes }: CheckedFetchTerms,
-  bytes: { left: number },
+  bytes: { remaining: number },
 ): Response {
-  const sent = new Headers()
+  const requestHeaders = new Headers()
   for (const name of KEPT_HEADERS) {
     const value = headers[name]
-    if (typeof value === 'string') sent.set(name, value)
+    if (typeof value === 'string') requestHeaders.set(name, value)
   }
   const encoding = headers['content-encoding']
   if (encoding !== undefined && encoding !== 'identity') {
@@ -121,16 +121,19 @@ function responseOf(
   }
   if (BODILESS.has(statusCode)) {
     body.destroy()
-    return new Response(null, { status: statusCode, headers: sent })
+    return new Response(null, { status: statusCode, headers: requestHeaders })
   }
-  return new Response(countedStream(body, maxReplyBytes, bytes), { status: statusCode, headers: sent })
+  return new Response(countedStream(body, maxReplyBytes, bytes), {
+    status: statusCode,
+    headers: requestHeaders,
+  })
 }
 
 /** The body, which fails after `maxBytes`, or when all bodies together exceed their limit. */
 function countedStream(
   body: ReplyParts,
   maxBytes: number,
-  all: { left: number },
+  all: { remaining: number },
 ): ReadableStream<Uint8Array> {
   let length = 0
   return new ReadableStream({
@@ -143,8 +146,8 @@ function countedStream(
         return
       }
       length += part.length
-      all.left -= part.length
-      if (length > maxBytes || all.left < 0) {
+      all.remaining -= part.length
+      if (length > maxBytes || all.remaining < 0) {
         body.destroy()
         throw new PageError(
           'too_large',

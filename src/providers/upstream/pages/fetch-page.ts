@@ -296,11 +296,11 @@ export function connectorTo(
 /** Opens a tunnel to the first address that the proxy can reach. */
 async function tunnelTo(
   proxy: string,
-  { protocol, port: written }: URL,
+  { protocol, port: explicitPort }: URL,
   addresses: readonly Address[],
   signal: AbortSignal,
 ): Promise<Socket> {
-  const port = written === '' ? (protocol === 'http:' ? 80 : 443) : written
+  const port = explicitPort === '' ? (protocol === 'http:' ? 80 : 443) : explicitPort
   for (const { address, family } of addresses) {
     try {
       return await throughProxy(proxy, `${family === 6 ? `[${address}]` : address}:${port}`, signal)

@@ -1,7 +1,6 @@
 /**
- * The chunks of a reply that undici reads in one go, joined into one: everything behind it is paid once for each read of
- * a connection, not for each chunk that the sender made. Also counts the chunks, each of which costs undici the same,
- * whatever its length.
+ * Joins the chunks of a reply that undici reads at once into one, so that later work is done once per read and not once
+ * per chunk. Also counts the chunks, because each costs undici the same, whatever its length.
  */
 import { PieceCount, REPLY_PIECES } from '../../../base/fairness/pieces.ts'
 
@@ -13,15 +12,18 @@ const EMPTY: Buffer = Buffer.alloc(0)
 /** The chunks of one reply. */
 export class JoinedPieces {
   readonly #count = new PieceCount(REPLY_PIECES)
-  /** A single chunk as it came, or the beginning of a buffer with all of them. */
+  /** A single chunk, or the beginning of a buffer with all chunks. */
   #bytes: Buffer = EMPTY
   #isOwn = false
-  /** Bytes that wait. Written only here. */
+  /** Number of waiting bytes. Written only here. */
   length = 0
   /** Their cost, in bytes of a long read that costs as much. Written only here. */
   costBytes = 0
 
-  /** Keeps a reference to the chunk. False if the sender cuts its bytes too fine: the reply must be refused at once. */
+  /**
+   * Keeps a reference to the chunk. Returns false if the sender's chunks are too small: then the reply must be refused
+   * at once.
+   */
   add(chunk: Buffer): boolean {
     this.costBytes += chunk.length + CHUNK_COST_BYTES
     if (this.length === 0) this.#bytes = chunk
@@ -30,8 +32,8 @@ export class JoinedPieces {
     return this.#count.add(chunk.length)
   }
 
-  /** All bytes since the last call, in one piece. */
-  take(): Buffer {
+  /** Returns all bytes since the last call, joined, and removes them. */
+  drain(): Buffer {
     const bytes = this.#isOwn ? this.#bytes.subarray(0, this.length) : this.#bytes
     this.#bytes = EMPTY
     this.#isOwn = false

@@ -17,7 +17,7 @@ export interface PartedReply {
   readonly body: ReplyParts
 }
 
-/** The error of a body that its server cuts into too many chunks. */
+/** The error for a body that its server splits into too many chunks. */
 export class FineChunks extends Error {
   override readonly name = 'FineChunks'
 
@@ -79,8 +79,8 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
   async read(): Promise<Buffer | null> {
     for (;;) {
       if (this.#error !== null) throw this.#error
-      // While others have their turn, what undici had in hand waits for the rest of its read.
-      if (this.#joined.length > 0 && (!this.#isWaiting || this.#isEnded)) return this.#take()
+      // While other connections have their turn, received bytes wait for the rest of their read.
+      if (this.#joined.length > 0 && (!this.#isWaiting || this.#isEnded)) return this.#drain()
       if (this.#isEnded) return null
       const { promise, resolve } = Promise.withResolvers<void>()
       this.#wake = resolve
@@ -142,7 +142,7 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
     if (!this.#isEnded && this.#error === null) this.#fail(error)
   }
 
-  #take(): Buffer {
+  #drain(): Buffer {
     this.readBytes = this.#joined.costBytes
     if (this.readBytes < LONG_READ_BYTES) this.#turns.shortBytes += this.readBytes
     else if (!this.#isEnded && !this.#isWaiting && !this.#turns.admits(this.readBytes)) {
@@ -150,10 +150,12 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
       this.#controller?.pause()
       this.#turns.join(this)
     }
-    return this.#joined.take()
+    return this.#joined.drain()
   }
 
-  /** Wakes the reader once: Node reports each further call of the function that resolves a promise, which is dear. */
+  /**
+   * Wakes the reader only once, because Node reports each further call of a resolved promise's function, which is slow.
+   */
   #wakeReader(): void {
     const wake = this.#wake
     this.#wake = noReader
@@ -169,5 +171,5 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
 }
 
 function noReader(): void {
-  // Nobody waits.
+  // No reader waits.
 }

@@ -11,7 +11,7 @@ import { undici } from './undici.ts'
 export type { Dispatcher as Undici } from 'undici'
 export type UndiciController = Dispatcher.DispatchController
 
-/** The way that the calls of one transport leave the gateway. */
+/** The route of a transport's calls. */
 export interface UndiciRoute {
   /** URL of the proxy; null if there is none. */
   readonly proxy: string | null
@@ -32,7 +32,7 @@ interface UndiciLimits {
   readonly maxPools: number
 }
 
-/** A call that wants room in a pool. */
+/** A call that waits for a slot in a pool. */
 interface UndiciSeeker {
   /** Called once, possibly from inside `seek`. */
   onRoom(): void
@@ -100,7 +100,8 @@ function createCrossingClient(clock: Clock) {
     }
 
     /**
-     * True if a break this long after a write may have crossed the request: about a round trip, on a kept connection.
+     * True if the server may have closed a kept connection before it read the request, because it broke within about a
+     * round trip after the write.
      */
     isCrossing(sinceWriteMs: number): boolean {
       const limitMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, this.#openMs))
@@ -154,18 +155,18 @@ export class UndiciPool {
     else this.#admit(seeker)
   }
 
-  /** Called when the request of the seeker is sent on a connection. */
+  /** Called when the request of the seeker is written to a connection. */
   begun(seeker: UndiciSeeker): void {
     this.#unwritten.delete(seeker)
   }
 
-  /** Called when the call is over, or does not wait any longer. */
+  /** Called when the call is over, or no longer waits. */
   release(seeker: UndiciSeeker): void {
     this.#queue.delete(seeker)
     this.#unwritten.delete(seeker)
     void this.#fresh.get(seeker)?.close()
     this.#fresh.delete(seeker)
-    // Nothing waits for the connections that are being opened.
+    // No call waits for the connections that are being opened.
     if (this.#unwritten.size === 0) this.#giveUpOpening()
     if (!this.#running.delete(seeker)) return
     const [next] = this.#queue
@@ -183,7 +184,7 @@ export class UndiciPool {
     dispatcher.dispatch(options, call)
   }
 
-  /** Takes no new calls. Calls `onEmpty` when the last one is over. */
+  /** Accepts no new calls. Calls `onEmpty` when the last one is over. */
   retire(): void {
     this.#isRetired = true
     if (this.#running.size === 0) this.#onEmpty(this)

@@ -64,7 +64,7 @@ const LEFT = new Error('the call is over')
 class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   readonly #shared: Shared
   readonly #request: UpstreamRequest
-  /** The body's bytes of one read, which go on together. */
+  /** Bytes of the body from one read, which are passed on together. */
   readonly #joined = new JoinedPieces()
   readBytes = 0
   #options: Undici.DispatchOptions | null = null
@@ -76,7 +76,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   #isAnswered = false
   #isHeaded = false
   #isRepeated = false
-  /** True from the first chunk of a read until its chunks go on. */
+  /** True from the first chunk of a read until its chunks are passed on. */
   #isJoining = false
   /** True while other connections have their turn. */
   #isWaiting = false
@@ -206,14 +206,14 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
 
   #passOn(): void {
     if (this.#joined.length > 0) {
-      if (!this.#isEnded) this.#takeTurn(this.#joined.costBytes)
-      this.onBody(this.#joined.take(), this.#isEnded)
+      if (!this.#isEnded) this.#countRead(this.#joined.costBytes)
+      this.onBody(this.#joined.drain(), this.#isEnded)
     }
     if (this.#isEnded && !this.isOver) this.#end()
   }
 
   /** Counts a read. Stops reading until other connections have had their turn, if the turn has used up its bytes. */
-  #takeTurn(costBytes: number): void {
+  #countRead(costBytes: number): void {
     const { turns } = this.#shared
     if (costBytes < LONG_READ_BYTES) turns.shortBytes += costBytes
     else if (!turns.admits(costBytes)) {
@@ -244,11 +244,11 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
     else if (this.#mayRepeat(error)) this.#repeat()
     else if (!this.#isHeaded && codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH') {
       this.fail(unavailable(WRONG_LENGTH, error))
-    } else this.fail(this.#once(error))
+    } else this.fail(this.#lossError(error))
   }
 
   /** Many calls can be lost with one HTTP/2 connection, but that is one fault of the endpoint. */
-  #once(error: Error): GatewayError {
+  #lossError(error: Error): GatewayError {
     const failed = failure(error, this.isSent)
     if (!this.#shared.settings.route.http2 || !BROKEN.has(codeOf(error))) return failed
     return this.#client?.lose() === false ? rewritten(failed, { wasCounted: true }) : failed

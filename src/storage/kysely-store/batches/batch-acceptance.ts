@@ -15,7 +15,7 @@ import type { Tables } from '../../tables.ts'
 import { COUNTED, flag, inRelaxedTransaction, inTransaction } from '../rows.ts'
 import { type BatchRow, inWorkspace, partsOf, recordOf } from './batch-rows.ts'
 
-/** Other requests may take the key of an abandoned batch first, but not for ever. */
+/** Another request may take the key of an abandoned batch first. The bound prevents an endless loop. */
 const OPEN_TRIES = 5
 
 export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): BatchAcceptance {
@@ -25,9 +25,9 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
         for (let tries = 0; tries < OPEN_TRIES; tries++) {
           if (await insertOpening(transaction, batch)) return { outcome: 'opened' }
           const holder = await holderOf(transaction, engine, batch)
-          // Opened before, and the caller never heard of it.
+          // The caller repeats the call because the first reply was lost.
           if (holder?.id === batch.id && holder.status === 'opening') return { outcome: 'opened' }
-          // Null: it went away just now, and so the key is free.
+          // Null: it was removed a moment ago, so the key is free.
           const opening = holder === null ? null : await openingOf(transaction, holder, nowMs)
           if (opening !== null) return opening
         }
@@ -97,7 +97,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
         .executeTakeFirst()
       if (found === undefined) return null
       if (found.status === 'opening') throw gap()
-      // Accepted before, and the caller never heard of it.
+      // The batch is already accepted; the caller repeats the call because the first reply was lost.
       return recordOf(found)
     },
     async abandon(id) {
@@ -110,7 +110,7 @@ export function createBatchAcceptance(db: Kysely<Tables>, engine: Engine): Batch
   }
 }
 
-/** Deleted batches whose rows are not removed yet may take as much again, so that deleting makes room at once. */
+/** Deleted batches whose rows still exist may use as much room again, so that deleting frees room at once. */
 const WITH_REMOVED = 2
 
 /** The limit that the workspace would exceed with this batch; null: none. */
@@ -119,8 +119,8 @@ async function lackingRoom(
   { id, organizationId, workspaceId, requests, bytes }: ReservingBatch,
   room: BatchRoom,
 ): Promise<Exclude<Reserved, 'reserved' | 'lost'> | null> {
-  const kept = { batches: 1, requests, bytes }
-  const all = { ...kept }
+  const needs = { batches: 1, requests, bytes }
+  const all = { ...needs }
   const rows = await transaction
     .selectFrom('batches')
     .where(inWorkspace(organizationId, workspaceId))
@@ -133,26 +133,26 @@ async function lackingRoom(
     ])
     .execute()
   for (const row of rows) {
-    for (const sums of row.status === 'removed' ? [all] : [all, kept]) {
+    for (const sums of row.status === 'removed' ? [all] : [all, needs]) {
       sums.batches += Number(row.counted)
       sums.requests += Number(row.requests)
-      // Batches from before room was counted may come to less than nothing.
+      // Batches from before room was counted may make the sum negative.
       sums.bytes += Math.max(0, Number(row.bytes))
     }
   }
   for (const name of ['batches', 'requests', 'bytes'] as const) {
-    if (kept[name] > room[name]) return name
+    if (needs[name] > room[name]) return name
     if (all[name] > WITH_REMOVED * room[name]) return 'removing'
   }
   return null
 }
 
-/** A batch must end with as many lines as it says, or it would never be complete. */
+/** The stored lines must match the total, or the batch would never be complete. */
 function gap(): RangeError {
   return new RangeError('the lines of a batch are added in order and without a gap')
 }
 
-/** False: it is there already, or another batch has its idempotency key. */
+/** Returns false if the batch exists already, or another one has its idempotency key. */
 async function insertOpening(transaction: Kysely<Tables>, batch: OpeningBatch): Promise<boolean> {
   const { id, organizationId, keyHash, idempotencyKey, leaseUntilMs } = batch
   const row: BatchRow = {
@@ -213,7 +213,7 @@ async function holderOf(
   return row ?? null
 }
 
-/** Null: the holder was abandoned, and no longer has the key. */
+/** Null: the holder was abandoned and has lost the key. */
 async function openingOf(
   transaction: Kysely<Tables>,
   holder: BatchRow,
@@ -230,14 +230,14 @@ async function openingOf(
   return null
 }
 
-/** @throws the error of the engine if a `custom_id` is there already. */
+/** @throws the error of the engine if a `custom_id` exists already. */
 async function insertLines(
   transaction: Kysely<Tables>,
   batchId: string,
   first: number,
   lines: readonly NewLine[],
 ): Promise<void> {
-  // The row stays locked, so that nobody removes the batch under its new lines.
+  // The row stays locked, so that the batch cannot be removed while lines are added.
   const batch = await transaction
     .updateTable('batches')
     .set({ total: sql`total + ${lines.length}` })

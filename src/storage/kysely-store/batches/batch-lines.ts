@@ -8,7 +8,7 @@ import { inRelaxedTransaction, inTransaction } from '../rows.ts'
 import { fitting, INVISIBLE, isAmong, partsOf, settle } from './batch-rows.ts'
 import { bodiesOf, RUNNING_STATUSES } from './batch-work.ts'
 
-/** States in which lines get no results any more. */
+/** In these states no more results are accepted. */
 const ENDED = [...TERMINAL_STATUSES, ...INVISIBLE]
 
 type Verbs = 'claimLines' | 'renew' | 'finish' | 'giveBack' | 'counts' | 'nextLineAt'
@@ -17,7 +17,7 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
   return {
     claimLines(id, owner, terms) {
       return inRelaxedTransaction(db, engine, async transaction => {
-        // Locked, so that no claim is under way any more when the batch has left the state.
+        // The lock ensures that no claim is running when the batch leaves the state.
         const batch = await transaction
           .selectFrom('batches')
           .select('id')
@@ -66,8 +66,8 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
         for (const { id } of batches)
           await transaction.updateTable('batches').set({ leaseUntilMs }).where('id', '=', id).execute()
         const renewed: HeldLine[] = []
-        for (const [batchId, given] of byBatch(lines)) {
-          const held = await heldLines(transaction, engine, owner, batchId, given)
+        for (const [batchId, batchLines] of byBatch(lines)) {
+          const held = await heldLines(transaction, engine, owner, batchId, batchLines)
           await changeLines(transaction, batchId, held, { readyMs: leaseUntilMs })
           renewed.push(...held)
         }
@@ -76,19 +76,19 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
     },
     finish(owner, results) {
       return inTransaction(db, async transaction => {
-        const given = byBatch(results)
-        if (given.size === 0) return []
+        const byBatchId = byBatch(results)
+        if (byBatchId.size === 0) return []
         const open = await transaction
           .selectFrom('batches')
           .select(['id', 'completed', 'failed', 'usage', 'roomBytes'])
-          .where('id', 'in', [...given.keys()])
+          .where('id', 'in', [...byBatchId.keys()])
           .where('status', 'not in', ENDED)
           .orderBy('id')
           .$if(engine.locksRows, query => query.forUpdate())
           .execute()
         const stored = new Set<HeldLine>()
         const batches = new Map(open.map(batch => [batch.id, batch]))
-        for (const [id, lines] of given) {
+        for (const [id, lines] of byBatchId) {
           const batch = batches.get(id)
           if (batch === undefined) continue
           const held = await heldLines(transaction, engine, owner, id, lines)
@@ -100,9 +100,9 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
     },
     async giveBack(owner, lines) {
       await inRelaxedTransaction(db, engine, async transaction => {
-        for (const [batchId, given] of byBatch(lines)) {
-          const held = await heldLines(transaction, engine, owner, batchId, given)
-          // Most are alike, and those take one statement.
+        for (const [batchId, batchLines] of byBatch(lines)) {
+          const held = await heldLines(transaction, engine, owner, batchId, batchLines)
+          // Most lines have equal values, and those take one statement.
           const alike = Map.groupBy(held, ({ tries, notBeforeMs }) => `${tries} ${notBeforeMs}`)
           for (const part of alike.values()) {
             const [{ tries, notBeforeMs } = { tries: 0, notBeforeMs: 0 }] = part
@@ -116,7 +116,7 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
         .selectFrom('batches')
         .select(['total', 'completed', 'failed', 'checkedThrough'])
         .select(({ selectFrom }) =>
-          // A claimed line has the time of its lease, and so new lines need not be looked at.
+          // A claimed line has the end of its lease as its time, so the index finds both kinds.
           selectFrom('batchLines')
             .select(({ fn }) => fn.countAll<number | string>().as('claimed'))
             .where('batchId', '=', id)
@@ -148,13 +148,13 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
   }
 }
 
-/** The lines of each batch, in the order in which all transactions lock batches. */
+/** Lines grouped by batch, in the order in which all transactions lock batches. */
 function byBatch<Held extends HeldLine>(lines: readonly Held[]): ReadonlyMap<string, readonly Held[]> {
   const groups = [...Map.groupBy(lines, ({ batchId }) => batchId)]
   return new Map(groups.sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 
-/** Those of the lines that the owner still has, each once, locked in their order. */
+/** The lines among these that the owner still has, each once, locked in order. */
 export async function heldLines<Held extends HeldLine>(
   transaction: Kysely<Tables>,
   { locksRows }: Engine,
@@ -162,11 +162,11 @@ export async function heldLines<Held extends HeldLine>(
   batchId: string,
   lines: readonly Held[],
 ): Promise<readonly Held[]> {
-  const given = new Map<number, Held>()
-  // Of two for one line the first counts.
-  for (const line of lines) if (!given.has(line.number)) given.set(line.number, line)
+  const byNumber = new Map<number, Held>()
+  // If two results are for the same line, the first one counts.
+  for (const line of lines) if (!byNumber.has(line.number)) byNumber.set(line.number, line)
   const held: Held[] = []
-  const numbers = [...given.keys()].sort((one, other) => one - other)
+  const numbers = [...byNumber.keys()].sort((one, other) => one - other)
   for (const part of partsOf(numbers)) {
     const rows = await transaction
       .selectFrom('batchLines')
@@ -178,7 +178,7 @@ export async function heldLines<Held extends HeldLine>(
       .$if(locksRows, query => query.forUpdate())
       .execute()
     for (const { number, fence } of rows) {
-      const line = given.get(number)
+      const line = byNumber.get(number)
       if (line?.fence === fence) held.push(line)
     }
   }

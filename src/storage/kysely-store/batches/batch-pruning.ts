@@ -7,7 +7,7 @@ import type { Tables } from '../../tables.ts'
 import { inTransaction } from '../rows.ts'
 
 export function createBatchPruning(db: Kysely<Tables>, engine: Engine): Pick<BatchWork, 'prune'> {
-  /** One batch of those that match, locked; batches that another instance is pruning are left to it. */
+  /** Locks one matching batch. Batches that another instance is pruning are skipped. */
   const oneOf = (transaction: Kysely<Tables>, matching: 'removed' | 'hasBodies') =>
     transaction
       .selectFrom('batches')
@@ -24,30 +24,30 @@ export function createBatchPruning(db: Kysely<Tables>, engine: Engine): Pick<Bat
     prune(before, nowMs, limit) {
       return inTransaction(db, async transaction => {
         await hide(transaction, before, nowMs, limit)
-        let left = limit
-        while (left > 0) {
+        let remaining = limit
+        while (remaining > 0) {
           const batch = await oneOf(transaction, 'removed')
           if (batch === undefined) break
-          left -= await removeLines(transaction, batch.id, left)
-          if (left === 0) break
+          remaining -= await removeLines(transaction, batch.id, remaining)
+          if (remaining === 0) break
           await transaction.deleteFrom('serviceJobs').where('batchId', '=', batch.id).execute()
           await transaction.deleteFrom('batches').where('id', '=', batch.id).execute()
-          left--
+          remaining--
         }
-        while (left > 0) {
+        while (remaining > 0) {
           const batch = await oneOf(transaction, 'hasBodies')
           if (batch === undefined) break
-          left -= await removeBodies(transaction, batch.id, left)
-          if (left === 0) break
+          remaining -= await removeBodies(transaction, batch.id, remaining)
+          if (remaining === 0) break
           await transaction.updateTable('batches').set({ hasBodies: 0 }).where('id', '=', batch.id).execute()
         }
-        return limit - left
+        return limit - remaining
       })
     },
   }
 }
 
-/** Makes old and abandoned batches invisible, so that nobody sees one that has lost some of its lines. */
+/** Hides old and abandoned batches, so that nobody sees one with some of its lines already deleted. */
 async function hide(
   transaction: Kysely<Tables>,
   before: string,
@@ -55,7 +55,7 @@ async function hide(
   limit: number,
 ): Promise<void> {
   const removed = { status: 'removed', idempotencyKey: null } as const
-  // The condition stands twice, because a row may change between its choice and its lock.
+  // The condition is checked again after locking, because the row may change between the choice and the lock.
   const abandoned = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
     and([eb('status', '=', 'opening'), eb('leaseUntilMs', '<=', nowMs)])
   const old = ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) =>
@@ -100,7 +100,7 @@ async function removeBodies(transaction: Kysely<Tables>, batchId: string, limit:
     .where('batchId', '=', batchId)
     .where('number', '>=', first)
     .where('number', '<=', last)
-    // Those with a result have lost their body before.
+    // Lines with a result have already lost their body.
     .where('readyMs', 'is not', null)
     .executeTakeFirstOrThrow()
   await transaction
@@ -111,7 +111,7 @@ async function removeBodies(transaction: Kysely<Tables>, batchId: string, limit:
   return Number(numDeletedRows)
 }
 
-/** The numbers of the first and the last of the first `limit` rows; null: there are none. */
+/** The first and the last number of the first `limit` rows; null: there are none. */
 async function firstOf(
   transaction: Kysely<Tables>,
   table: 'batchLines' | 'batchBodies',

@@ -63,11 +63,11 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
       const numbers = fits.map(({ number }) => number)
       const results: StoredResult[] = []
       for (const part of partsOf(numbers)) results.push(...(await resultsOf(db, id, part)))
-      // Looked at last: as long as it is seen, none of its results has been removed.
+      // Checked after the read: a visible batch has not lost any results.
       return (await isThere(id)) ? results : null
     },
     async unanswered(id, after, limit) {
-      // By the primary key alone: the index of the queue has another order.
+      // Uses the primary key alone; the queue's index has another order.
       const lines = await db
         .selectFrom('batchLines')
         .select(['number', 'customId', 'readyMs'])

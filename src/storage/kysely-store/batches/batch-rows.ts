@@ -18,19 +18,19 @@ import type { BatchesTable, BatchResultsTable, StoredBatchStatus, Tables } from 
 
 export type BatchRow = Selectable<BatchesTable>
 
-/** States of batches that nobody sees. */
+/** States in which a batch is invisible. */
 export const INVISIBLE = ['opening', 'removed'] as const satisfies readonly StoredBatchStatus[]
 
-/** Rows per statement: far below the number of parameters that an engine takes. */
+/** Rows per statement, far below the maximum number of parameters. */
 const ROWS_MAX = 256
-/** Text per statement, in UTF-16 units, so that the copy of it which drivers make is small. */
+/** Text per statement in UTF-16 units. Drivers copy the text, so it must stay small. */
 const TEXT_MAX = 4 << 20
 
 export function isVisible({ and, eb }: ExpressionBuilder<Tables, 'batches'>) {
   return and([eb('status', '!=', 'opening'), eb('status', '!=', 'removed')])
 }
 
-/** Batches of one organization and workspace; no workspace (null) is one of its own, undefined is all of them. */
+/** Batches of one organization and workspace. Null selects batches without a workspace, undefined all of them. */
 export function inWorkspace(organizationId: string, workspaceId: string | null | undefined) {
   return ({ and, eb }: ExpressionBuilder<Tables, 'batches'>) => {
     const inOrganization = eb('organizationId', '=', organizationId)
@@ -77,11 +77,11 @@ function visibleStatus(status: StoredBatchStatus): BatchRecord['status'] {
 }
 
 function usageOf(column: string | null): BatchUsage {
-  // Not a copy: a sum begins with it, and takes the tier of its first summand.
+  // Not a copy, because a sum that starts with it takes the tier of its first summand.
   return column === null ? NO_USAGE : (JSON.parse(column) as BatchUsage)
 }
 
-/** The rows from the front whose texts fit together; at least one. */
+/** The first rows whose texts fit together; at least one. */
 export function fitting<Row>(
   rows: readonly Row[],
   bytesOf: (row: Row) => number,
@@ -97,7 +97,7 @@ export function fitting<Row>(
   return rows.slice(0, count)
 }
 
-/** The rows in parts that one statement takes; `textOf` gives the length of a row's text. */
+/** Splits the rows into parts for single statements. `textOf` returns the length of a row's text. */
 export function* partsOf<Row>(
   rows: readonly Row[],
   textOf: (row: Row) => number = () => 0,
@@ -116,26 +116,26 @@ export function* partsOf<Row>(
 }
 
 /**
- * Lines by their numbers, which must not be empty. The bounds keep PostgreSQL from reading all lines of a batch:
- * without statistics of a new batch it takes it for empty, and would use a list as a filter only.
+ * Selects lines by number; the list must not be empty. The bounds keep PostgreSQL from reading all lines of a batch:
+ * without statistics it assumes that a new batch is empty, and would use the list only as a filter.
  */
 export function isAmong(numbers: readonly number[]): Expression<SqlBool> {
   const [first, last] = [Math.min(...numbers), Math.max(...numbers)]
   const between = sql<SqlBool>`number between ${first} and ${last}`
-  // Mostly there is no gap. One statement for all numbers is compiled once.
+  // Usually there is no gap. Then the statement is always the same and is compiled once.
   if (last - first + 1 === new Set(numbers).size) return between
   return sql<SqlBool>`${between} and number in (${sql.join(numbers)})`
 }
 
 interface Settled {
   readonly results: readonly Omit<LineResult, 'batchId' | 'fence'>[]
-  /** The batch as it is before, locked. */
+  /** The batch before the change, locked. */
   readonly batch: Pick<BatchRow, 'id' | 'completed' | 'failed' | 'usage' | 'roomBytes'>
 }
 
 /**
- * Stores results of lines that have none, takes the lines out of the queue, drops their bodies, and counts all in the
- * row of the batch.
+ * Stores results of lines that have none, removes the lines from the queue, deletes their bodies, and updates the
+ * counts of the batch.
  */
 export async function settle(transaction: Kysely<Tables>, { batch, results }: Settled): Promise<void> {
   const batchId = batch.id
@@ -159,7 +159,7 @@ export async function settle(transaction: Kysely<Tables>, { batch, results }: Se
       .execute()
     for (const { resultBytes } of rows) roomBytes += resultBytes
     for (const { bodyBytes } of lines) roomBytes -= bodyBytes
-    // Nobody needs a request that has its result, and its text may be private.
+    // A request with a result is no longer needed, and its text may be private.
     await transaction
       .deleteFrom('batchBodies')
       .where('batchId', '=', batchId)

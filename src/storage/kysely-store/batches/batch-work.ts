@@ -8,10 +8,10 @@ import { firstOf, inTransaction } from '../rows.ts'
 import { fitting, isAmong, isVisible, partsOf, recordOf, settle } from './batch-rows.ts'
 
 const TERMINAL: ReadonlySet<BatchStatus> = new Set(TERMINAL_STATUSES)
-/** States that a batch leaves again. */
+/** States that are not final. */
 export const RUNNING_STATUSES = BATCH_STATUSES.filter(status => !TERMINAL.has(status))
 
-/** The column that keeps the time of a state. */
+/** The column with the time at which a batch entered the state. */
 const TIME_OF: Readonly<Partial<Record<BatchStatus, 'startedAt' | 'cancellingAt' | 'finalizedAt'>>> = {
   in_progress: 'startedAt',
   cancelling: 'cancellingAt',
@@ -110,7 +110,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
       )
       return fits.flatMap(({ number, customId }) => {
         const body = bodies.get(number)
-        // Another runner has checked it meanwhile.
+        // Another runner has checked it in the meantime.
         return body === undefined ? [] : [{ number, customId, body }]
       })
     },
@@ -123,7 +123,7 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
           .$if(engine.locksRows, query => query.forUpdate())
           .executeTakeFirst()
         if (batch === undefined) return false
-        // A line is checked once, so that it has one result.
+        // Each line is checked only once, so that it gets only one result.
         const last = Math.min(through, batch.total - 1)
         const results = new Map(
           failures

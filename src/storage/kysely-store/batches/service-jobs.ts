@@ -10,19 +10,19 @@ import { fitting, partsOf } from './batch-rows.ts'
 import { bodiesOf } from './batch-work.ts'
 
 /**
- * When lines of a job may be claimed: never, since what is at a service is not run by anybody else. Each job has a time
- * of its own, by which the index of the queue finds its lines.
+ * The time from which lines of a job may be claimed: never, because they are at a service. Each job has a time of its
+ * own, so the queue's index finds its lines.
  */
 function neverMs({ number }: Pick<ServiceJob, 'number'>): number {
   return Number.MAX_SAFE_INTEGER - number
 }
-/** Claims are numbered from 1, as those of lines. */
+/** Claims are numbered from 1, like those of lines. */
 const FIRST_FENCE = 1
 
 type Row = Selectable<ServiceJobsTable>
 
 export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJobStore {
-  /** The update of a job by the owner of this claim. */
+  /** An update that only the owner of this claim can make. */
   const claimed = (
     { batchId, number }: JobPlace,
     claim: { readonly owner: string; readonly fence: number },
@@ -124,7 +124,7 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
       const bodies = await bodiesOf(db, batchId, numbers)
       return rows.flatMap(({ number, customId, fence, tries }): readonly ClaimedLine[] => {
         const body = bodies.get(number)
-        // It got its result meanwhile.
+        // The line got its result in the meantime.
         return body === undefined ? [] : [{ batchId, number, customId, body, fence, tries }]
       })
     },
