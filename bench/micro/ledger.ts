@@ -11,7 +11,7 @@ import { DatabaseSync } from 'node:sqlite'
 import pg from 'pg'
 import { systemClock } from '../../src/base/clock.ts'
 import { createLog } from '../../src/base/log/log.ts'
-import { Exchange } from '../../src/exchange/exchange.ts'
+import { Exchange, endOf } from '../../src/exchange/exchange.ts'
 import { createLedger, usageRecord } from '../../src/pipeline/accounting/account.ts'
 import { startShipper } from '../../src/process/services/ledger-shipper.ts'
 import { openStore } from '../../src/storage/open.ts'
@@ -62,7 +62,7 @@ exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }
 exchange.firstTokenMs = 12.3
 function record(n: number): UsageRecord {
   return {
-    ...usageRecord(exchange, null, 1234.567),
+    ...usageRecord(endOf(exchange, null, 1234.567)),
     id: `gen-1767225600-${String(n + CALLS).padStart(20, 'x')}`,
   }
 }

@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict'
 import { FAILURES } from '../../src/base/errors.ts'
 import { snapshotOf } from '../../src/base/metrics/exposition.ts'
-import { createMetrics, observeStages } from '../../src/base/metrics/metrics.ts'
+import { createMetrics } from '../../src/base/metrics/metrics.ts'
+import { Distribution } from '../../src/base/metrics/series.ts'
 import { STAGES, Stopwatch, serverTiming } from '../../src/base/metrics/stages.ts'
 import { createProcessMetrics, Scraper } from '../../src/process/threads/process-metrics.ts'
 
@@ -66,6 +67,12 @@ function watchOf(n: number): Stopwatch {
 
 const held = metrics.overhead.of('stream')
 
+function observeStages(watch: Stopwatch): void {
+  const { durations, spentMs } = metrics.stages
+  watch.read(1001, spentMs)
+  Distribution.observeAll(durations, spentMs, 1000)
+}
+
 time('counter, three labels', () => metrics.requests.of('/responses', '2xx', 'completed').inc())
 time('the same by an object of labels', () =>
   metrics.requests.inc({ route: '/responses', status_class: '2xx', outcome: 'completed' }),
@@ -77,7 +84,7 @@ time('histogram, its series held', n => held.observe((n % 9) / 10))
 time('series of an unknown model', () => metrics.ofModel('nobody/knows'))
 time('a reading of the clock', () => performance.now())
 time('stopwatch of an exchange', n => watchOf(n))
-time('stages of an exchange', n => observeStages(metrics, watchOf(n), 1001))
+time('stages of an exchange', n => observeStages(watchOf(n)))
 time('stages as a Server-Timing header', n => serverTiming(watchOf(n)))
 time('all that one exchange observes', n => {
   const watch = watchOf(n)
@@ -96,7 +103,7 @@ time('all that one exchange observes', n => {
   metrics.openStreams.inc(-1)
   metrics.requests.of('/responses', '2xx', 'completed').inc()
   metrics.requestDuration.of('/responses').observe(1)
-  observeStages(metrics, watch, 1001)
+  observeStages(watch)
 })
 
 /** Times of `ROUNDS` rounds after a warm-up, in milliseconds. */

@@ -8,7 +8,7 @@ import { whenReady } from '../base/maybe-promise.ts'
 import { serverTiming } from '../base/metrics/stages.ts'
 import type { Dialect, FailureDetails, FrameWriter } from '../dialects/dialect.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
-import { DocumentSink, type Outcome } from '../pipeline/answer/sink.ts'
+import { FinalSink } from '../pipeline/answer/sink.ts'
 import type { Gateway } from '../pipeline/respond.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
@@ -118,7 +118,7 @@ function answerEmpty(dialect: Dialect, deps: InferenceDeps, call: ClientRequest,
     }
     return
   }
-  const sink = new DocumentSink(false)
+  const sink = new FinalSink()
   deps.gateway.answerEmpty(call, sink)
   if (sink.response !== null) reply.json(200, dialect.body(sink.response, call.request))
 }
@@ -161,26 +161,17 @@ function answer(
   reply: Reply,
   proof: RequestProof | null,
 ): Promise<void> {
-  const sink = new DocumentSink(proof === null)
-  return gateway.respond(call, sink).then(outcome => sendOutcome(dialect, call, sink, outcome, reply, proof))
-}
-
-function sendOutcome(
-  dialect: Dialect,
-  call: ClientRequest,
-  sink: DocumentSink,
-  outcome: Outcome,
-  reply: Reply,
-  proof: RequestProof | null,
-): void {
-  reply.summary = outcome.summary
-  if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
-  if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
-  else if (sink.response !== null) {
-    if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
-    const body = dialect.body(sink.response, call.request)
-    reply.written(sink.json(proof === null ? body : proof.reply(body)))
-  }
+  const sink = new FinalSink({ keepsText: proof === null })
+  return gateway.respond(call, sink).then(outcome => {
+    reply.summary = outcome.summary
+    if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
+    if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
+    else if (sink.response !== null) {
+      if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
+      const body = dialect.body(sink.response, call.request)
+      reply.written(sink.json(proof === null ? body : proof.reply(body)))
+    }
+  })
 }
 
 function refuse(dialect: Dialect, error: GatewayError, details: FailureDetails, reply: Reply): void {

@@ -19,6 +19,7 @@ import type {
   AttemptRecord,
   BatchTerms,
   CollectedReply,
+  EndedExchange,
   Exchange,
   RequestContext,
 } from '../exchange/exchange.ts'
@@ -140,8 +141,8 @@ export class LineRun {
   #stop: RunStop | null = null
   /** Number of counted tries before this one. */
   #tries: number
-  /** The exchange at the time when the gateway accounted for it. */
-  #exchange: Exchange | null = null
+  /** The end of the exchange, as the gateway accounted for it. */
+  #end: EndedExchange | null = null
   /** Usage record of an earlier run that was charged, and crashed before its result was stored. */
   #recorded: UsageRecord | null = null
   /** Decided when the run is accounted for: a run with a record has a result. */
@@ -203,8 +204,8 @@ export class LineRun {
       return { kind: 'deferred', attempts: [], error: null }
     }
     admitted.report({ status: error.status, error, summary })
-    const outcome = this.#outcome ?? this.#fateOf(error, this.#exchange)
-    if (outcome === 'stopped') return { kind: 'stopped', attempts: this.#exchange?.attempts ?? [], error }
+    const outcome = this.#outcome ?? this.#fateOf(error, this.#end?.exchange ?? null)
+    if (outcome === 'stopped') return { kind: 'stopped', attempts: this.#end?.exchange.attempts ?? [], error }
     if (outcome === 'failed') {
       return this.#result('failed', error, failedLine(error, message))
     }
@@ -215,7 +216,7 @@ export class LineRun {
   #again(error: GatewayError): RunEnd {
     const tries = this.#tries
     const delayMs = backoffMs(Math.max(0, tries - 1), error.retryAfterSeconds, this.#deps.random())
-    return { kind: 'again', attempts: this.#exchange?.attempts ?? [], error, tries, delayMs }
+    return { kind: 'again', attempts: this.#end?.exchange.attempts ?? [], error, tries, delayMs }
   }
 
   async #answer(admitted: AdmittedLine): Promise<LineReply> {
@@ -294,9 +295,10 @@ export class LineRun {
           this.#isDeferred = this.#stop === null && this.#recorded === null && submit(call)
           return this.#isDeferred
         }),
-      accounts: (exchange, error) => {
-        this.#exchange = exchange
-        this.#outcome = error === null ? null : this.#fateOf(error, exchange)
+      accounts: end => {
+        const { error } = end
+        this.#end = end
+        this.#outcome = error === null ? null : this.#fateOf(error, end.exchange)
         // A line that waits, or was stopped without a result, runs again under the same id.
         return this.#recorded === null && this.#outcome !== 'waits' && !this.#isHandedOver(error)
       },
@@ -315,10 +317,10 @@ export class LineRun {
 
   #result(outcome: LineOutcome, error: GatewayError | null, result: string): RunEnd {
     const { byokFeePercent } = this.#deps
-    const exchange = this.#exchange
-    const run = exchange === null ? NO_USAGE : usageOf(exchange, byokFeePercent)
+    const end = this.#end
+    const run = end === null ? NO_USAGE : usageOf(end, byokFeePercent)
     const usage = this.#recorded === null ? run : usageOfRecord(this.#recorded, run, byokFeePercent)
-    return { kind: 'result', attempts: exchange?.attempts ?? [], error, outcome, result, usage }
+    return { kind: 'result', attempts: end?.exchange.attempts ?? [], error, outcome, result, usage }
   }
 }
 

@@ -1,8 +1,8 @@
 /** Line results: the result that the client reads for each line, and how its request ended. Pure. */
 import { FAILURES, type FailureCode, fieldIn, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import type { PicoUsd } from '../base/money.ts'
-import type { Exchange } from '../exchange/exchange.ts'
-import { byokFee, chargedTier } from '../pipeline/accounting/charge.ts'
+import type { EndedExchange } from '../exchange/exchange.ts'
+import { byokFee } from '../pipeline/accounting/charge.ts'
 import { type BatchUsage, NO_USAGE } from '../protocol/management/batches.ts'
 import type { StoredResult } from '../storage/batches.ts'
 import type { UsageRecord } from '../storage/usage.ts'
@@ -62,11 +62,12 @@ export function wholeResult(
 }
 
 /** The usage and cost of an exchange. */
-export function usageOf(exchange: Exchange, byokFeePercent: number): BatchUsage {
-  const { attempts, bill } = exchange
+export function usageOf(
+  { exchange: { bill }, isByok, serviceTier }: EndedExchange,
+  byokFeePercent: number,
+): BatchUsage {
   const { total, tools } = bill
   if (total === null && tools.requested === 0) return NO_USAGE
-  const isByok = attempts.at(-1)?.isByok === true
   const { usage } = total ?? {}
   return {
     inputTokens: usage?.inputTokens ?? 0,
@@ -80,7 +81,7 @@ export function usageOf(exchange: Exchange, byokFeePercent: number): BatchUsage 
     cost: String(chargedOf((bill.cost ?? 0) - tools.cost, isByok, byokFeePercent) + tools.cost),
     upstream: { prompt: String(total?.inputCost ?? 0), completions: String(total?.outputCost ?? 0) },
     isByok,
-    serviceTier: chargedTier(exchange),
+    serviceTier,
   }
 }
 

@@ -1,6 +1,7 @@
 /** Exchange: one client request from admission to account. Plugins and tools see the gateway through it. No I/O. */
 import type { GatewayError } from '../base/errors.ts'
 import { shortList } from '../base/lists.ts'
+import type { ExchangeLine } from '../base/log/log.ts'
 import type { Stopwatch } from '../base/metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../base/money.ts'
 import type { RequestSignal } from '../base/signal.ts'
@@ -59,10 +60,10 @@ export interface PromptPrefix {
 export interface BatchTerms {
   readonly priceFactor: PriceFactor
   /**
-   * Called once, before the usage record is written; `error` is null if the reply ended well. False: no record is
-   * written and nothing is charged, because the request already has a record, or will run again under its id.
+   * Called once, before the usage record is written. False: no record is written and nothing is charged, because the
+   * request already has a record, or will run again under its id.
    */
-  accounts(exchange: Exchange, error: GatewayError | null): boolean
+  accounts(end: EndedExchange): boolean
   /**
    * Offers the only model call of the exchange to a batch service of its provider, with the reservation. True: the
    * service has the call, and the exchange ends without accounting. Absent: the gateway itself makes the call.
@@ -111,6 +112,21 @@ export interface RequestContext {
   readonly callerContext: CallerContext | null
   /** The destination of its spans; null while tracing is off. */
   readonly trace: TracePlace | null
+}
+
+/** The end of a request, made once. Its line in the log, in the console and in its explanation are made of it. */
+export interface RequestEnd {
+  readonly line: ExchangeLine
+  readonly watch: Stopwatch
+  /** Monotonic milliseconds. */
+  readonly endedMs: number
+  /** Of each stage, as `Stopwatch.read` writes them. Valid only during the call. */
+  readonly spentMs: Float64Array
+  /** Null: its key is not known. */
+  readonly keyHash: string | null
+  readonly error: GatewayError | null
+  /** Absent: it was refused before there was one. */
+  readonly exchange: Exchange | undefined
 }
 
 /** A client's request as the operation passes it in, before any decision about it. */
@@ -349,4 +365,48 @@ export class Exchange {
     this.strategy = (asked.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
     asked.witness?.saw(this)
   }
+}
+
+/**
+ * The end of an exchange, made once when nothing of it can change any more. Usage record, metrics, last event, log line
+ * and explanation are functions of it.
+ */
+export interface EndedExchange<Each extends Exchange = Exchange> {
+  readonly exchange: Each
+  /** Null: the reply ended well. */
+  readonly error: GatewayError | null
+  /** Monotonic milliseconds. */
+  readonly endedMs: number
+  /** The attempt that answered, or the last one that failed; undefined: nobody was called. */
+  readonly last: AttemptRecord | undefined
+  /** True if the caller's own credential was used, so that the provider bills the caller. */
+  readonly isByok: boolean
+  /** The charge for model calls and tools, without `fees`. */
+  readonly cost: PicoUsd
+  /** Fees of tools that are charged apart: on a BYOK credential they count as if the request used a shared key. */
+  readonly fees: PicoUsd
+  /**
+   * The service tier that was charged, `default` for the standard one. It is the tier of the endpoint, whose prices
+   * apply; with an own credential it is the tier that the provider reports, because the provider sends the bill. Null
+   * if nothing was answered, or the answer had no tier.
+   */
+  readonly serviceTier: string | null
+}
+
+/** Makes the end of an exchange. `error` is null if the reply ended well; `endedMs`: monotonic milliseconds of now. */
+export function endOf<Each extends Exchange>(
+  exchange: Each,
+  error: GatewayError | null,
+  endedMs: number,
+): EndedExchange<Each> {
+  const { bill, dialect, finish } = exchange
+  const last = exchange.attempts.at(-1)
+  const isByok = last?.isByok === true
+  const fees = isByok ? bill.tools.cost : 0
+  let serviceTier: string | null = null
+  if (last !== undefined && finish !== null && !DIALECT_ABILITIES[dialect].embeds) {
+    const reported = last.credential === null ? null : finish.serviceTier
+    serviceTier = reported ?? last.endpoint.serviceTier ?? 'default'
+  }
+  return { exchange, error, endedMs, last, isByok, cost: (bill.cost ?? 0) - fees, fees, serviceTier }
 }

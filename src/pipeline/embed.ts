@@ -8,7 +8,7 @@
 import { type Clock, unixSeconds } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
-import type { AttemptRecord, ClientRequest } from '../exchange/exchange.ts'
+import { type AttemptRecord, type ClientRequest, type EndedExchange, endOf } from '../exchange/exchange.ts'
 import type { Observation } from '../exchange/observer.ts'
 import type { EmbeddingsFormat, EmbeddingsNeed } from '../formats/embeddings/format.ts'
 import { EMBEDDINGS_FORMATS } from '../formats/embeddings/table.ts'
@@ -102,33 +102,36 @@ export async function embed(
   // The vectors are in the reply of the provider.
   recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
-  account(deps, exchange, conclusion?.error ?? null)
+  const end = endOf(exchange, conclusion?.error ?? null, deps.clock.monotonicMs())
+  account(deps, end)
   const writing = deps.ledger.written()
   if (writing !== null) await writing
   if (conclusion !== null) {
     const outcome = {
       answered: false as const,
       error: conclusion.error,
-      ...details(deps, exchange, conclusion.error),
+      ...details(deps, end, conclusion.error),
     }
-    return { ...outcome, summary: summarize(deps, exchange, outcome) }
+    return { ...outcome, summary: summarize(deps, end, outcome) }
   }
   return {
     answered: true,
-    result: resultOf(deps, exchange),
-    summary: summarize(deps, exchange, { answered: true }),
+    result: resultOf(deps, end),
+    summary: summarize(deps, end, { answered: true }),
   }
 }
 
-function resultOf({ byokFeePercent, region }: EmbedDeps, exchange: EmbeddingsExchange): EmbeddingsResult {
-  const { id, attempts, bill, vectors, withMetadata } = exchange
-  const last = attempts.at(-1)
+function resultOf(
+  { byokFeePercent, region }: EmbedDeps,
+  { exchange, isByok, last }: EndedExchange<EmbeddingsExchange>,
+): EmbeddingsResult {
+  const { id, bill, vectors, withMetadata } = exchange
   return {
     id,
     model: last?.endpoint.modelId ?? '',
     provider: last?.endpoint.provider.name ?? '',
     vectors: vectors ?? [],
-    usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
+    usage: toResponseUsage(bill, isByok, byokFeePercent),
     metadata: withMetadata ? routingMetadata(exchange, true, region) : null,
   }
 }

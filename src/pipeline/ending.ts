@@ -8,10 +8,10 @@ import type { FailedAttempt } from '../base/log/log.ts'
 import { shownModel } from '../base/log/shown.ts'
 import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
 import { toUsd } from '../base/money.ts'
-import type { AttemptRecord, Exchange } from '../exchange/exchange.ts'
+import type { AttemptRecord, EndedExchange, Exchange } from '../exchange/exchange.ts'
 import { asksForEdits } from '../formats/format-abilities.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
-import { chargedTier, type FailureKind, toResponseUsage } from './accounting/charge.ts'
+import { type FailureKind, toResponseUsage } from './accounting/charge.ts'
 import { keptName, traceOf } from './accounting/client-fields.ts'
 import type { Ending } from './answer/response-object.ts'
 import type { ExchangeSummary, Outcome } from './answer/sink.ts'
@@ -63,14 +63,19 @@ export async function explain(deps: ExplainRefusedDeps, exchange: RoutedExchange
 }
 
 /** Writes the end of the stream, and returns the outcome. */
-export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
+export function tellEnd(
+  deps: ConcludeDeps,
+  end: EndedExchange<RunningExchange>,
+  conclusion: Conclusion,
+): Outcome {
+  const { exchange } = end
   const { answer, finish } = exchange
   if (conclusion === null) {
-    answer.finish(finish?.reason ?? 'other', endingOf(deps, exchange, true))
+    answer.finish(finish?.reason ?? 'other', endingOf(deps, end, true))
     return { answered: true }
   }
   const { error, channel } = conclusion
-  if (channel === 'envelope') return { answered: false, error, ...details(deps, exchange, error) }
+  if (channel === 'envelope') return { answered: false, error, ...details(deps, end, error) }
   if (channel === 'stream' || channel === 'events') {
     if (!answer.turnSeen) {
       answer.dropTurn()
@@ -78,25 +83,24 @@ export function tellEnd(deps: ConcludeDeps, exchange: RunningExchange, conclusio
     }
     answer.hold()
     if (!answer.begun) {
-      const last = exchange.attempts.at(-1)?.endpoint
-      answer.begin(last?.modelId ?? '', last?.provider.name ?? null, exchange.debug.opening())
+      const endpoint = end.last?.endpoint
+      answer.begin(endpoint?.modelId ?? '', endpoint?.provider.name ?? null, exchange.debug.opening())
     }
-    answer.fail(error, endingOf(deps, exchange, false))
+    answer.fail(error, endingOf(deps, end, false))
   }
   return { answered: true, refused: error }
 }
 
 function endingOf(
   { clock, byokFeePercent, region }: ConcludeDeps,
-  exchange: RunningExchange,
+  { exchange, isByok, last, serviceTier }: EndedExchange<RunningExchange>,
   answered: boolean,
 ): Ending {
-  const { attempts, batch, bill, finish, withMetadata } = exchange
-  const last = attempts.at(-1)
+  const { batch, bill, finish, withMetadata } = exchange
   return {
     completedAt: unixSeconds(clock),
-    usage: toResponseUsage(bill, last?.isByok === true, byokFeePercent),
-    serviceTier: answered ? chargedTier(exchange) : null,
+    usage: toResponseUsage(bill, isByok, byokFeePercent),
+    serviceTier: answered ? serviceTier : null,
     metadata: withMetadata ? routingMetadata(exchange, answered, region) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
     nativeFinish: answered ? (finish?.native ?? null) : null,
@@ -117,11 +121,11 @@ function fieldsOf({ plugins, request, finish }: RunningExchange): Pick<Ending, '
 /** Details next to an error that is the whole reply to the caller. */
 export function details(
   { byokFeePercent, region }: Pick<ConcludeDeps, 'byokFeePercent' | 'region'>,
-  exchange: Exchange,
+  { exchange, isByok }: EndedExchange,
   error: GatewayError,
 ) {
-  const { id, attempts, bill, withMetadata, candidates, pipeline } = exchange
-  const usage = toResponseUsage(bill, attempts.at(-1)?.isByok === true, byokFeePercent)
+  const { id, bill, withMetadata, candidates, pipeline } = exchange
+  const usage = toResponseUsage(bill, isByok, byokFeePercent)
   // A request that no endpoint may serve was routed too.
   const isRouted = candidates.length + pipeline.length > 0 || error.metadata?.['availability'] !== undefined
   return {
@@ -211,11 +215,13 @@ interface SummaryDeps {
 }
 
 /** The summary for the log line. The list of failed attempts is made only if one failed. */
-export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome: Outcome): ExchangeSummary {
+export function summarize(
+  { requests }: SummaryDeps,
+  { cost, exchange, fees, last }: EndedExchange,
+  outcome: Outcome,
+): ExchangeSummary {
   const { attempts, bill, client, request } = exchange
-  const last = attempts.at(-1)
   const usage = bill.total?.usage
-  const cost = bill.cost
   const hasEndUser = request.user !== undefined || request.safety_identifier != null
   const model = last?.endpoint.modelId ?? null
   const requested = request.model ?? request.models?.[0]
@@ -234,7 +240,7 @@ export function summarize({ requests }: SummaryDeps, exchange: Exchange, outcome
     inputTokens: usage?.inputTokens ?? null,
     outputTokens: usage?.outputTokens ?? null,
     finish: exchange.finish?.reason ?? null,
-    cost: cost === null ? null : toUsd(cost + bill.inner.cost),
+    cost: bill.total === null && cost + fees === 0 ? null : toUsd(cost + fees + bill.inner.cost),
     error: error?.code ?? null,
     cause: error === null ? undefined : (systemCode(error) ?? undefined),
     trace: request.trace === undefined ? undefined : loggedTrace(request),

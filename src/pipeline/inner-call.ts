@@ -93,7 +93,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
     const trace = exchange.spans?.inner(ending) ?? null
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
     return withDeadline(clock, signals, deadlineMs, async signal => {
-      const sink = new FinalSink(onEvent)
+      const sink = new FinalSink({ listener: onEvent })
       const context = contextOf(clock, held, signal, trace)
       const outcome = await gateway().respond(
         {

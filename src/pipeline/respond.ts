@@ -8,7 +8,7 @@
 import { unixSeconds } from '../base/clock.ts'
 import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
-import type { Candidate, ClientRequest } from '../exchange/exchange.ts'
+import { type Candidate, type ClientRequest, type EndedExchange, endOf } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
@@ -142,23 +142,23 @@ function ended(
     return SUBMITTED
   }
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
-  account(deps, exchange, conclusion?.error ?? null)
+  const end = endOf(exchange, conclusion?.error ?? null, deps.clock.monotonicMs())
+  account(deps, end)
   const writing = deps.ledger.written()
   return writing === null
-    ? concluded(deps, exchange, conclusion)
-    : writing.then(() => concluded(deps, exchange, conclusion))
+    ? concluded(deps, end, conclusion)
+    : writing.then(() => concluded(deps, end, conclusion))
 }
 
-function concluded(deps: GatewayDeps, exchange: RunningExchange, conclusion: Conclusion): Outcome {
+function concluded(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclusion: Conclusion): Outcome {
+  const { exchange, error } = end
   const { recording } = exchange
   const outcome =
     recording === null
-      ? tellEnd(deps, exchange, conclusion)
-      : tellRecorded(recording, exchange, conclusion?.error ?? null, () =>
-          tellEnd(deps, exchange, conclusion),
-        )
-  if (conclusion === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
-  return { ...outcome, summary: summarize(deps, exchange, outcome) }
+      ? tellEnd(deps, end, conclusion)
+      : tellRecorded(recording, exchange, error, () => tellEnd(deps, end, conclusion))
+  if (error === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
+  return { ...outcome, summary: summarize(deps, end, outcome) }
 }
 
 /**

@@ -229,7 +229,7 @@ export class BodyBuffer implements IncomingBody {
     if (!this.whole) {
       this.#only = null
       this.#segments = null
-      this.#letGo()
+      this.release()
     }
     if (this.#wake !== null) this.#wakeReader(this.#wake)
   }
@@ -237,10 +237,6 @@ export class BodyBuffer implements IncomingBody {
   /** The bytes of a whole body stay counted until this call. */
   release(): void {
     this.#released = true
-    if (this.#heldBytes > 0) this.#letGo()
-  }
-
-  #letGo(): void {
     if (this.#heldBytes > 0) this.#count.hold(-this.#heldBytes)
     this.#heldBytes = 0
   }

@@ -10,7 +10,7 @@ import {
   usageOfRecord,
   wholeResult,
 } from '../../src/batches/result-line.ts'
-import { Exchange } from '../../src/exchange/exchange.ts'
+import { Exchange, endOf } from '../../src/exchange/exchange.ts'
 import { chargeOf } from '../../src/pipeline/accounting/charge.ts'
 import { NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { someUsage } from '../storage/usage.ts'
@@ -123,7 +123,7 @@ t.test(
       reasoningTokens: 3,
       webSearchRequests: 1,
     }
-    const exchangeOf = (isByok: boolean) => {
+    const endedBy = (isByok: boolean) => {
       const batch = { priceFactor: 500_000, accounts: () => true }
       const exchange = new Exchange({ ...scriptedExchange().asked, batch }, 1)
       exchange.attempts.push(scriptedRecord({ isByok }))
@@ -131,9 +131,9 @@ t.test(
       exchange.bill.addToolCall(true, 7)
       exchange.bill.addToolCall(false)
       exchange.finish = { reason: 'stop', native: null, serviceTier: 'flex' }
-      return exchange
+      return endOf(exchange, null, 5)
     }
-    t.same(usageOf(exchangeOf(false), 10), {
+    t.same(usageOf(endedBy(false), 10), {
       inputTokens: 10,
       cachedTokens: 2,
       cacheWriteTokens: 1,
@@ -148,8 +148,8 @@ t.test(
       isByok: false,
       serviceTier: 'default',
     })
-    t.match(usageOf(exchangeOf(true), 10), { cost: '57', isByok: true })
-    t.equal(usageOf(scriptedExchange(), 10), NO_USAGE)
+    t.match(usageOf(endedBy(true), 10), { cost: '57', isByok: true })
+    t.equal(usageOf(endOf(scriptedExchange(), null, 5), 10), NO_USAGE)
   },
 )
 

@@ -101,7 +101,7 @@ async function start(t: Test) {
       const accounted: Exchange[] = []
       const terms: BatchTerms = {
         priceFactor: FULL_PRICE,
-        accounts: exchange => {
+        accounts: ({ exchange }) => {
           accounted.push(exchange)
           return true
         },

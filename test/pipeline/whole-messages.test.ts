@@ -6,7 +6,7 @@ import { FORMATS } from '../../src/formats/table.ts'
 import { jsonOf } from '../../src/formats/whole-message.ts'
 import { Answer } from '../../src/pipeline/answer/answer.ts'
 import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
-import { DocumentSink } from '../../src/pipeline/answer/sink.ts'
+import { FinalSink } from '../../src/pipeline/answer/sink.ts'
 import type { FormatName } from '../../src/protocol/provider.ts'
 import { chatCompletions, messages, parseResponsesRequest, responsesDialect } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
@@ -22,7 +22,7 @@ const IDS = /"(?:msg|rs|fc|ctc|st|call)_[0-9A-Za-z]{20,}"|(?<=gateway-reasoning-
 /** Bodies of a whole reply in all dialects, and what else a decoder tells. `told`: how many messages came as one. */
 function bodiesOf(format: FormatName, document: string, wholes: boolean) {
   const request = parseResponsesRequest({ model: 'acme/recorded', input: 'hi' })
-  const sink = new DocumentSink(true)
+  const sink = new FinalSink({ keepsText: true })
   const answer = new Answer(sink, echoRequest(request, { id: 'gen-1-x', createdAt: 1, model: '' }))
   answer.openTurn(false)
   answer.begin('acme/recorded', 'Acme', [])
@@ -233,7 +233,7 @@ t.test('a text is found only where the document has it as it would be written', 
 })
 
 t.test('a document that somebody reads before it leaves has its text', async t => {
-  const sink = new DocumentSink(false)
+  const sink = new FinalSink()
   t.equal(sink.keep('"x"'), null)
   t.equal(sink.json({ text: 'x' }), '{"text":"x"}')
 })

@@ -12,7 +12,7 @@ import { createQuota, type Quota } from '../../src/callers/limits/quota.ts'
 import { BusyError, counts, type EntryLimit } from '../../src/callers/limits/quota-entries.ts'
 import { SharedCounters } from '../../src/callers/limits/shared-counters.ts'
 import { createSpending, nanoToPico, picoToNano } from '../../src/callers/limits/spending.ts'
-import type { AttemptRecord, Candidate, Exchange } from '../../src/exchange/exchange.ts'
+import { type AttemptRecord, type Candidate, type Exchange, endOf } from '../../src/exchange/exchange.ts'
 import { ZERO_USAGE } from '../../src/formats/format.ts'
 import { usageRecord } from '../../src/pipeline/accounting/account.ts'
 import { admitCall, type CallTerms, demandOf } from '../../src/pipeline/accounting/allowance.ts'
@@ -612,12 +612,13 @@ class Walker {
     const at = this.#running.indexOf(request)
     if (at !== -1) this.#running.splice(at, 1)
     if (exchange.attempts.length === 0) {
-      settleReservation(exchange, null)
+      if (exchange.reservation !== null) settleReservation(exchange.reservation, null)
       return
     }
-    const record = usageRecord(exchange, error, this.#fleet.clock.monotonicMs())
+    const end = endOf(exchange, error, this.#fleet.clock.monotonicMs())
+    const record = usageRecord(end)
     this.#fleet.nodes[node]?.pending.push(record)
-    settleReservation(exchange, record)
+    if (exchange.reservation !== null) settleReservation(exchange.reservation, record, end.fees)
   }
 
   /** A stream that the limit ended may be a piece ahead of its reservation, and a provider may write too much. */

@@ -7,9 +7,9 @@ import Gauge from 'prom-client/lib/gauge.js'
 import Registry from 'prom-client/lib/registry.js'
 import type { Declaration } from './declaration.ts'
 import { GenAiMetrics } from './gen-ai.ts'
-import { type Count, Counter, Distribution, Histogram } from './series.ts'
+import { type Count, Counter, type Distribution, Histogram } from './series.ts'
 import { OTHER, PairLookup, SPEED_METRICS, speedSeries } from './speeds.ts'
-import { STAGES, type Stopwatch } from './stages.ts'
+import { STAGES } from './stages.ts'
 import { type BreakerChange, type EndpointChoice, METRICS } from './table.ts'
 
 /** Models with their own series, two each. The limit keeps a scrape small with thousands of models. */
@@ -188,17 +188,6 @@ function stageSeries(overhead: Histogram<'stage'>): StageSeries {
     durations: STAGES.map(stage => overhead.of(stage)),
     spentMs: new Float64Array(STAGES.length),
   }
-}
-
-/** Observes the stages of an ended exchange. Does nothing for a request that never became an exchange. */
-export function observeStages(
-  { stages: { durations, spentMs } }: { readonly stages: StageSeries },
-  watch: Stopwatch,
-  endedMs: number,
-): void {
-  if (!watch.isExchange) return
-  watch.read(endedMs, spentMs)
-  Distribution.observeAll(durations, spentMs, 1000)
 }
 
 /** A kept trace, as far as its times are known here. */

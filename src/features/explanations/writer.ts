@@ -4,12 +4,9 @@
  * kept is bounded by API key, organization and address, so that a flood from one caller does not crowd out the others.
  */
 import { type Clock, isoInstant } from '../../base/clock.ts'
-import type { GatewayError } from '../../base/errors.ts'
 import type { ExchangeLine } from '../../base/log/log.ts'
-import { STAGES, type Stopwatch } from '../../base/metrics/stages.ts'
 import type { EndpointChoice } from '../../base/metrics/table.ts'
-import type { Exchange } from '../../exchange/exchange.ts'
-import type { RankingNotes } from '../../exchange/reasons.ts'
+import type { RequestEnd } from '../../exchange/exchange.ts'
 import type { NewExplanation } from '../../storage/ledger.ts'
 import { type ExplainedRequest, explanationOf } from './noted-request.ts'
 
@@ -52,11 +49,6 @@ interface ExplanationWriterDeps {
   readonly count: (outcome: 'kept' | 'dropped') => void
 }
 
-/** Without what pins hold of the exchange. */
-function notesOf({ skipped, choice, rather, exclusions }: RankingNotes): RankingNotes {
-  return { skipped, choice, rather, exclusions }
-}
-
 export class ExplanationWriter {
   readonly #deps: ExplanationWriterDeps
   /** Apart from organizations, which nobody can make up: many addresses push out none of them. */
@@ -72,19 +64,8 @@ export class ExplanationWriter {
     this.#deps = deps
   }
 
-  /**
-   * Takes a request that is over.
-   * @param exchange undefined: it was refused before there was one
-   * @param keyHash null: its key is not known
-   */
-  take(
-    line: ExchangeLine,
-    watch: Stopwatch,
-    endedMs: number,
-    keyHash: string | null,
-    error: GatewayError | null,
-    exchange: Exchange | undefined,
-  ): void {
+  /** Takes a request that is over. */
+  take({ line, watch, endedMs, spentMs, keyHash, error, exchange }: RequestEnd): void {
     let unkeptBefore = 0
     const isPlain =
       exchange !== undefined &&
@@ -114,12 +95,10 @@ export class ExplanationWriter {
       this.#isDue = true
       this.#deps.clock.after(SEND_MS, this.#onDue)
     }
-    const spentMs = new Float64Array(STAGES.length)
-    watch.read(endedMs, spentMs)
     this.#noted.push({
       line,
       startedMs: watch.startedMs,
-      spentMs,
+      spentMs: spentMs.slice(),
       keyHash,
       error,
       // Without its prompt and its answer. Field by field, because a spread looks up each field by name.
@@ -132,7 +111,13 @@ export class ExplanationWriter {
               dataRegion: exchange.dataRegion,
               candidates: exchange.candidates,
               attempts: exchange.attempts,
-              ranking: notesOf(exchange.ranking),
+              // Without what pins hold of the exchange.
+              ranking: {
+                skipped: exchange.ranking.skipped,
+                choice: exchange.ranking.choice,
+                rather: exchange.ranking.rather,
+                exclusions: exchange.ranking.exclusions,
+              },
               passedOver: exchange.passedOver,
               toolCalls: exchange.toolCalls,
               innerCalls: exchange.innerCalls,

@@ -9,7 +9,7 @@ import type { Demand } from '../../callers/limits/demand.ts'
 import type { Quota } from '../../callers/limits/quota.ts'
 import { BusyError } from '../../callers/limits/quota-entries.ts'
 import type { ReservationQueue } from '../../callers/limits/reservation-wait.ts'
-import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
+import type { AttemptRecord, EndedExchange, Exchange } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { Reservation } from '../../protocol/records.ts'
@@ -17,7 +17,7 @@ import type { LedgerStore } from '../../storage/ledger.ts'
 import type { UsageSpool } from '../../storage/spool/spool.ts'
 import { type UsageLine, wholeRecord } from '../../storage/spool/usage-line.ts'
 import type { UsageAttempt, UsageOutcome, UsageRecord } from '../../storage/usage.ts'
-import { chargedTier, feesBeside, settleReservation } from './charge.ts'
+import { settleReservation } from './charge.ts'
 import { appOf, boundedText, keptName, traceOf } from './client-fields.ts'
 
 /**
@@ -88,52 +88,47 @@ async function reserveLater(
 }
 
 /**
- * Writes the one usage record of the exchange, settles its reservation and counts it. Called once, before the end of
- * the answer is written, so that every answered request is in the ledger. `error` is null if the reply ended well.
+ * Writes the one usage record of an exchange that is over, settles its reservation and counts it. Called once, before
+ * the end of the answer is written, so that every answered request is in the ledger.
  */
 export function account(
-  deps: { readonly metrics: Metrics; readonly ledger: Ledger; readonly clock: Clock },
-  exchange: Exchange,
-  error: GatewayError | null,
+  { ledger, metrics }: { readonly metrics: Metrics; readonly ledger: Ledger },
+  end: EndedExchange,
 ): void {
+  const { endedMs, error, exchange, fees, last } = end
+  const { batch, bill, firstTokenMs, prefix, reservation, spans } = exchange
   if (exchange.overLimit) return
-  const { metrics } = deps
-  const { spans } = exchange
-  if (exchange.batch?.accounts(exchange, error) === false) {
-    spans?.charged(0, exchange.bill.priceFactor, 'left', error?.code ?? null, deps.clock.monotonicMs())
-    settleReservation(exchange, null)
+  if (batch?.accounts(end) === false) {
+    spans?.charged(0, bill.priceFactor, 'left', error?.code ?? null, endedMs)
+    if (reservation !== null) settleReservation(reservation, null)
     countAttempts(metrics, exchange)
     return
   }
-  const record = usageRecord(exchange, error, deps.clock.monotonicMs())
-  deps.ledger.append(record)
+  const record = usageRecord(end)
   const { cost } = record
-  const fees = feesBeside(exchange.bill, record.isByok)
-  if (fees > 0) deps.ledger.append(feeRecord(record, fees))
-  settleReservation(exchange, record)
+  ledger.append(record)
+  if (fees > 0) ledger.append(feeRecord(record, fees))
+  if (reservation !== null) settleReservation(reservation, record, fees)
   if (spans !== null) {
     spans.notes.session = keptName(exchange.request.session_id) ?? null
-    const { outcome } = record
-    spans.charged(cost + fees, exchange.bill.priceFactor, outcome, record.error, deps.clock.monotonicMs())
+    spans.charged(cost + fees, bill.priceFactor, record.outcome, record.error, endedMs)
   }
   metrics.usageRecords.of(record.accounting).inc()
   countAttempts(metrics, exchange)
   // No client waits for the first token of a batch request, or of a request that the gateway makes for itself.
-  if (exchange.firstTokenMs !== null && exchange.parent === undefined && exchange.batch === undefined) {
-    metrics.firstToken.observe((exchange.firstTokenMs - exchange.watch.startedMs) / 1000)
+  if (firstTokenMs !== null && exchange.parent === undefined && batch === undefined) {
+    metrics.firstToken.observe((firstTokenMs - exchange.watch.startedMs) / 1000)
   }
-  const miss = exchange.prefix?.miss ?? null
+  const miss = prefix?.miss ?? null
   if (miss !== null) metrics.promptCacheMisses.of(miss.reason).inc()
-  const endpoint = exchange.attempts.at(-1)?.endpoint
-  const modelId = endpoint?.modelId
-  const usage = exchange.bill.total?.usage
-  if (usage !== undefined && modelId !== undefined) {
+  const usage = bill.total?.usage
+  if (usage !== undefined && last !== undefined) {
+    const { modelId, pricing, provider } = last.endpoint
     const model = metrics.ofModel(modelId)
     model.inputTokens.inc(usage.inputTokens)
     model.outputTokens.inc(usage.outputTokens)
     model.cost.inc(toUsd(cost))
-    if (endpoint !== undefined && endpoint.pricing.inputCacheRead !== null)
-      countCache(metrics, endpoint.provider.slug, model, usage)
+    if (pricing.inputCacheRead !== null) countCache(metrics, provider.slug, model, usage)
   }
 }
 
@@ -181,19 +176,23 @@ const COUNT_MAX = 1e12
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
 
-/** Builds the usage record of an exchange. `error` is the reason it failed, or null if the reply ended well. */
-export function usageRecord(exchange: Exchange, error: GatewayError | null, nowMs: number): UsageRecord {
-  const { bill, caller, request, finish, firstTokenMs } = exchange
+/** Makes the usage record of an exchange that is over. */
+export function usageRecord({
+  cost,
+  endedMs,
+  error,
+  exchange,
+  isByok,
+  last,
+  serviceTier: tier,
+}: EndedExchange): UsageRecord {
+  const { bill, caller, request, finish, firstTokenMs, signal } = exchange
   const usage = bill.total?.usage
-  const last = exchange.attempts.at(-1)
   const endpoint = last?.endpoint
-  const isByok = last?.isByok === true
   // The caller of a reply that is delivered as a whole may have left before it was complete.
-  const { signal } = exchange
   const cancelled =
     error?.code === 'client_closed' ||
     (signal.aborted && (signal.reason as GatewayError | undefined)?.code === 'client_closed')
-  const tier = chargedTier(exchange)
   const record: Writable<UsageRecord> = {
     id: exchange.id,
     createdAt: isoInstant(exchange.createdAt * 1000),
@@ -217,15 +216,15 @@ export function usageRecord(exchange: Exchange, error: GatewayError | null, nowM
     outputTokens: Math.min(usage?.outputTokens ?? 0, COUNT_MAX),
     reasoningTokens: Math.min(usage?.reasoningTokens ?? 0, COUNT_MAX),
     webSearchRequests: Math.min((usage?.webSearchRequests ?? 0) + bill.searches, COUNT_MAX),
-    cost: Math.min((bill.cost ?? 0) - feesBeside(bill, isByok), Number.MAX_SAFE_INTEGER),
+    cost: Math.min(cost, Number.MAX_SAFE_INTEGER),
     isByok,
     serviceTier: tier === null || tier === 'default' ? tier : cutForeign(tier),
     dataRegion: exchange.dataRegion ?? endpoint?.region ?? null,
     endUser: request.user ?? null,
     sessionId: request.session_id ?? null,
     // To the microsecond.
-    latencyMs: Math.round((nowMs - exchange.watch.startedMs) * 1000) / 1000,
-    generationMs: firstTokenMs === null ? null : Math.round((nowMs - firstTokenMs) * 1000) / 1000,
+    latencyMs: Math.round((endedMs - exchange.watch.startedMs) * 1000) / 1000,
+    generationMs: firstTokenMs === null ? null : Math.round((endedMs - firstTokenMs) * 1000) / 1000,
     attempts: exchange.attempts.map(usageAttempt),
   }
   if (caller.memberId !== null) record.memberId = caller.memberId

@@ -9,9 +9,9 @@ import { atFactor, type PicoUsd, toUsd } from '../../base/money.ts'
 import type { Bill, Charge, InnerUse } from '../../exchange/bill.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
-import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { TOOL_PROMPT, withNative } from '../../protocol/json/native.ts'
 import type { Pricing } from '../../protocol/provider.ts'
+import type { Reservation } from '../../protocol/records.ts'
 import type { ResponseUsage } from '../../protocol/response.ts'
 import { pricesFor } from '../../providers/pricing.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
@@ -140,22 +140,6 @@ function withInner(usage: Usage, inner: InnerUse): Usage {
   }
 }
 
-/**
- * The service tier that was charged, `default` for the standard one. It is the tier of the endpoint, whose prices
- * apply; with an own credential it is the tier that the provider reports, because the provider sends the bill. Null if
- * nothing was answered, or the answer had no tier.
- */
-export function chargedTier({
-  attempts,
-  finish,
-  dialect,
-}: Pick<Exchange, 'attempts' | 'finish' | 'dialect'>): string | null {
-  const last = attempts.at(-1)
-  if (last === undefined || finish === null || DIALECT_ABILITIES[dialect].embeds) return null
-  const reportedTier = last.credential === null ? null : finish.serviceTier
-  return reportedTier ?? last.endpoint.serviceTier ?? 'default'
-}
-
 /** The figures of a finished model call, whether it succeeded or not. */
 export interface CallFigures extends Said {
   readonly finish: Finish | null
@@ -246,26 +230,17 @@ export function fixCharge({ attempts, bill, finish }: Exchange, channel: Failure
   if (isWhole && finish === null && attempts.at(-1)?.isRefused !== true) bill.charge(null)
 }
 
-/**
- * Fees of tools that the cost in the record does not include: on a BYOK credential the operator pays them, so they
- * count as if the request used a shared key.
- */
-export function feesBeside(bill: Bill, isByok: boolean): PicoUsd {
-  return isByok ? bill.tools.cost : 0
-}
-
-/** Charges the caller's limits with the cost in the record; null charges nothing. */
+/** Charges the caller's limits with the cost in the record and the fees beside it; null charges nothing. */
 export function settleReservation(
-  { bill, reservation }: Exchange,
+  reservation: Reservation,
   record: Pick<UsageRecord, 'cost' | 'isByok' | 'inputTokens' | 'outputTokens'> | null,
+  fees: PicoUsd = 0,
 ): void {
-  if (reservation === null) return
   if (record === null) {
     reservation.settle({ cost: 0, isByok: false, tokens: 0 })
     return
   }
   const { cost, isByok, inputTokens, outputTokens } = record
-  const fees = feesBeside(bill, isByok)
   const tokens = inputTokens + outputTokens
   reservation.settle(fees === 0 ? { cost, isByok, tokens } : { cost, isByok, fees, tokens })
 }

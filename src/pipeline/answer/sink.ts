@@ -45,7 +45,20 @@ export interface Sink {
   end(): void
 }
 
-/** A sink that keeps the final object, for callers who want one JSON document; a listener gets each event as well. */
+/** Placeholder for a kept text in a document. No client can know it. */
+const KEPT = randomUUID()
+
+interface FinalSinkOptions {
+  /** Gets each event as well. Absent: nobody does. */
+  readonly listener?: ((event: StreamEvent) => void) | undefined
+  /**
+   * True if a provider's text is written as the JSON it already is, so that the object has a placeholder for it. Nothing
+   * may read the object before `json` has written it.
+   */
+  readonly keepsText?: boolean
+}
+
+/** A sink that keeps the final object, for callers who want one JSON document. */
 export class FinalSink implements Sink {
   readonly live: boolean
   readonly relays = null
@@ -54,11 +67,15 @@ export class FinalSink implements Sink {
   removedTokens = 0
   /** Also set for a failed reply. */
   usage: ResponseUsage | null = null
-  readonly #listener: ((event: StreamEvent) => void) | null
+  readonly #listener: ((event: StreamEvent) => void) | undefined
+  readonly #keepsText: boolean
+  /** Without the quotes. */
+  #keptJson: string | null = null
 
-  constructor(listener: ((event: StreamEvent) => void) | null = null) {
-    this.live = listener !== null
+  constructor({ listener, keepsText = false }: FinalSinkOptions = {}) {
+    this.live = listener !== undefined
     this.#listener = listener
+    this.#keepsText = keepsText
   }
 
   cut(tokens: number): void {
@@ -93,25 +110,9 @@ export class FinalSink implements Sink {
   end(): void {
     // There is nothing but the object.
   }
-}
-
-/** Placeholder for a kept text in a document. No client can know it. */
-const KEPT = randomUUID()
-
-/** A sink for one JSON document, which writes a provider's text as the JSON it already is. */
-export class DocumentSink extends FinalSink {
-  readonly #keeps: boolean
-  /** Without the quotes. */
-  #keptJson: string | null = null
-
-  /** @param keeps false if something else reads the document before it is sent */
-  constructor(keeps: boolean) {
-    super()
-    this.#keeps = keeps
-  }
 
   keep(json: string): string | null {
-    if (!this.#keeps) return null
+    if (!this.#keepsText) return null
     this.#keptJson = json.slice(1, -1)
     return KEPT
   }

@@ -20,7 +20,7 @@ import { makerOf } from '../routing/candidate.ts'
 import { ClientCalls, type FittedRequest } from '../tool-calls/client-tools.ts'
 import type { ToolCalls } from '../tool-calls/tool-calls.ts'
 import type { AttemptTarget } from './attempt-target.ts'
-import type { ReplyFigures } from './reply-figures.ts'
+import type { ReplyFigures } from './reply-reading.ts'
 
 interface AnswerTargetDeps {
   readonly clock: Clock

@@ -27,8 +27,14 @@ import type { AttemptTarget } from './attempt-target.ts'
 import { MeteredDeltas, type MeteredReply } from './metered-deltas.ts'
 import { cutShort, failureOf } from './provider-failure.ts'
 import { harmless } from './provider-request.ts'
-import { finishOf, ReplyFigures } from './reply-figures.ts'
-import { ErrorReply, LONG_REQUEST_CHARS, type ReadingTerms, ReplyReading } from './reply-reading.ts'
+import {
+  ErrorReply,
+  finishOf,
+  LONG_REQUEST_CHARS,
+  type ReadingTerms,
+  ReplyFigures,
+  ReplyReading,
+} from './reply-reading.ts'
 
 /** The time that the provider has to end its body after the finish, so that the connection can be reused. */
 const TRAILING_MS = 1_000
@@ -197,6 +203,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     if (rates !== null) this.#exchange.asked.rates?.tellProviderRates(rates)
   }
 
+  /** Decodes or relays a read, counts the bytes that the reply holds, and ends a reply that exceeds its bounds. */
   onData(chunk: Buffer, isLast = false, readMs = this.#deps.clock.monotonicMs()): void {
     if (this.#abandoned?.read(chunk.length) === false) this.#giveUp()
     if (this.isOver) return
@@ -204,15 +211,28 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       this.#awaited.firstMs = readMs
       this.#awaited = null
     }
-    this.figures.readMs = readMs
+    const { figures, reader } = this
+    const { relay } = reader
+    figures.readMs = readMs
     this.#target?.sink?.hold()
     try {
-      this.#read(chunk, isLast)
+      // An end that has to wait for counters would find other bytes there.
+      const staysValid = isLast && this.#metered === null
+      if (!(relay === null ? reader.push(chunk, this.#target, staysValid) : relay.push(chunk))) this.pause()
+      // Includes relayed texts that the decoder has not seen.
+      const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
+      figures.pieceQuarters = Math.max(figures.pieceQuarters, quarters - figures.quartersBefore)
+      figures.quartersBefore = quarters
+      this.#metered?.passed(quarters)
+      if (!this.isOver && reader.relay?.hasDecoded !== false) {
+        reader.bounds.count(reader.waitingBytes, figures.outputCharacters)
+        if (figures.outputCharacters > reader.bounds.textChars && !this.isSaid) this.endHere()
+      }
     } catch (thrown) {
       this.#failBy(thrown)
     }
     if (this.#target?.sink?.flush() === false) this.pause()
-    this.figures.readMs = 0
+    figures.readMs = 0
   }
 
   onEnd(readMs = this.#deps.clock.monotonicMs()): void {
@@ -268,25 +288,6 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.figures.pieceQuarters ||= this.figures.outputQuarters
     // If the decoder neither finished nor failed, it has not seen the end of the reply.
     if (!this.isOver && !this.isSaid) this.fail(cutShort())
-  }
-
-  /** Decodes or relays a read, counts the bytes that the reply holds, and ends a reply that exceeds its bounds. */
-  #read(chunk: Buffer, isLast: boolean): void {
-    const { figures, reader } = this
-    const { bounds } = reader
-    const relay = reader.relay
-    // An end that has to wait for counters would find other bytes there.
-    const staysValid = isLast && this.#metered === null
-    if (!(relay === null ? reader.push(chunk, this.#target, staysValid) : relay.push(chunk))) this.pause()
-    // Includes relayed texts that the decoder has not seen.
-    const quarters = figures.outputQuarters + (reader.relay?.untold.length ?? 0)
-    const piece = quarters - figures.quartersBefore
-    figures.quartersBefore = quarters
-    if (piece > figures.pieceQuarters) figures.pieceQuarters = piece
-    this.#metered?.passed(quarters)
-    if (this.isOver || reader.relay?.hasDecoded === false) return
-    bounds.count(reader.waitingBytes, figures.outputCharacters)
-    if (figures.outputCharacters > bounds.textChars && !this.isSaid) this.endHere()
   }
 
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)

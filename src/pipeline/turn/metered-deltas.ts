@@ -5,8 +5,7 @@
  */
 import type { Delta } from '../../formats/format.ts'
 import type { Meter } from '../accounting/allowance.ts'
-import type { ReplyFigures } from './reply-figures.ts'
-import type { ReplyReading } from './reply-reading.ts'
+import type { ReplyFigures, ReplyReading } from './reply-reading.ts'
 
 /** The attempt whose reply is metered. */
 export interface MeteredReply {

@@ -45,7 +45,7 @@ import {
 } from './hedge.ts'
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
 import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
-import { NOTHING_SAID } from './reply-figures.ts'
+import { NOTHING_SAID } from './reply-reading.ts'
 import { NO_REQUEST } from './stored-transport.ts'
 
 export interface ModelCallDeps extends AttemptDeps {

@@ -1,13 +1,13 @@
 /**
  * Reads one reply: from bytes to deltas, through frames or as one document, within bounds, because no byte of it is
- * trusted. Its memory counts as held bytes of the request. In a relay, frames may bypass the decoder if the target of
- * the attempt accepts them. Hot path.
+ * trusted. Its memory counts as held bytes of the request; its figures are what the model has said. In a relay, frames
+ * may bypass the decoder if the target of the attempt accepts them. Hot path.
  */
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError, overloaded } from '../../base/errors.ts'
 import type { Log } from '../../base/log/log.ts'
-import type { AttemptRecord, Exchange, Held } from '../../exchange/exchange.ts'
-import type { Decoder, Delta, Format } from '../../formats/format.ts'
+import type { AttemptRecord, Exchange, Finish, Held } from '../../exchange/exchange.ts'
+import type { Decoder, Delta, Format, Usage } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import { countJson, type JsonBounds, structureBytes, textBytes } from '../../protocol/json/json.ts'
 import {
@@ -22,9 +22,13 @@ import { AwsEventParser } from '../../providers/upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../../providers/upstream/body.ts'
 import { FRAME_MAX_BYTES, SseParser } from '../../providers/upstream/sse.ts'
 import type { UpstreamHead } from '../../providers/upstream/transport.ts'
+import type { CallFigures } from '../accounting/charge.ts'
+import { quartersIn } from '../accounting/estimate.ts'
+import type { Content } from '../answer/assemble.ts'
 import type { Relay } from '../answer/relay.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import { refusalIn } from './provider-failure.ts'
+import { harmless } from './provider-request.ts'
 
 /** An error page is read only for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
@@ -333,5 +337,83 @@ export class ReplyBounds {
     const more = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
     if (!this.#held.hold(more)) throw overloaded()
+  }
+}
+
+/** What the model has said in one reply so far, and how its attempt is going. */
+export class ReplyFigures implements CallFigures {
+  usage: Usage | null = null
+  finish: Finish | null = null
+  outputQuarters = 0
+  /** Characters in text, reasoning and arguments. */
+  outputCharacters = 0
+  isThoughtSeen = false
+  sentBytes = 0
+  isCut = false
+  isStalled = false
+  wasPaused = false
+  pieceQuarters = 0
+  /** Output before the last read, in quarters of tokens. */
+  quartersBefore = 0
+  /**
+   * Monotonic milliseconds of the read that is being processed: its deltas arrived then. 0 for deltas that are
+   * processed later.
+   */
+  readMs = 0
+
+  addText(text: string): void {
+    this.outputQuarters += quartersIn(text)
+    this.outputCharacters += text.length
+  }
+
+  /** Counts output of the model. False if the delta contains more than text. */
+  add(delta: Content): boolean {
+    if (!('text' in delta)) return false
+    this.addText(delta.text)
+    if (delta.kind === 'reasoning' && delta.form === 'text') this.isThoughtSeen = true
+    return delta.kind !== 'text' || delta.logprobs === null
+  }
+}
+
+/** The figures of an attempt that did not begin. */
+export const NOTHING_SAID: CallFigures = new ReplyFigures()
+
+/** The service tiers of the API. Any other value could be arbitrary text, which was not scanned. */
+const TIERS: ReadonlySet<string> = new Set([
+  'auto',
+  'default',
+  'standard',
+  'on_demand',
+  'fast',
+  'flex',
+  'priority',
+  'scale',
+  'ultrafast',
+  'batch',
+  'provisioned',
+])
+
+/** Values that providers usually send, which cannot contain a key. */
+const USUAL_ENDS: ReadonlySet<string> = new Set([
+  'completed',
+  'end_turn',
+  'stop',
+  'STOP',
+  'length',
+  'tool_calls',
+  'tool_use',
+])
+
+/** The end of a reply, without names that repeat a key or could be arbitrary text. */
+export function finishOf(
+  { reason, native, serviceTier, stopSequence, appliedEdits }: Extract<Delta, { kind: 'finish' }>,
+  record: AttemptRecord,
+): Finish {
+  return {
+    reason,
+    native: native !== null && USUAL_ENDS.has(native) ? native : harmless(native, record),
+    serviceTier: serviceTier !== null && TIERS.has(serviceTier) ? serviceTier : null,
+    ...(stopSequence == null ? undefined : { stopSequence: harmless(stopSequence, record) }),
+    ...(appliedEdits === undefined ? undefined : { appliedEdits }),
   }
 }

@@ -24,7 +24,7 @@ export class BatchAdmission extends AdmittedRequest implements AdmittedLine {
   constructor(control: AdmissionControl, route: string, id: string) {
     super(control, id)
     this.route = route
-    control.add(this)
+    control.open.add(this)
     // Whoever runs the line may have its end already.
     this.#givenUp.promise.catch(() => undefined)
   }

@@ -87,11 +87,6 @@ export class EndpointState {
     return total <= 0 ? 1 : window.ok / total
   }
 
-  /** Notes that a caller wants to call it. */
-  hear(nowMs: number, caller: HealthCaller | null): void {
-    this.breakers.callers.of(nowMs, caller).heardMs = nowMs
-  }
-
   count(nowMs: number, caller: HealthCaller | null, ok: number, failed: number, limited: number): void {
     const state = this.breakers.callers.of(nowMs, caller, failed + limited > 0)
     this.#add(nowMs, state, ok, failed, limited)

@@ -257,7 +257,7 @@ export class EndpointHealth {
    */
   begin(state: EndpointState, caller: HealthCaller | null = null): HealthEntry | null {
     const nowMs = this.#clock.monotonicMs()
-    state.hear(nowMs, caller)
+    state.breakers.callers.of(nowMs, caller).heardMs = nowMs
     const standing = state.standing(nowMs, caller)
     if (standing === BLOCKED) return null
     // Marks it as recently used: the table drops the least recently used ones.

@@ -6,7 +6,6 @@ import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
 import type { AdmissionDeps, AdmittedRequest } from './admitted-request.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
-import { OpenRequests } from './open-requests.ts'
 
 /** The part of the buffer limit that unread answers may hold; each key has a share of it. */
 const UNREAD_SHARE = 0.5
@@ -26,7 +25,8 @@ export class AdmissionControl implements KeyedRequests {
   readonly #shares: KeyShares
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
-  readonly #open = new OpenRequests<AdmittedRequest>()
+  /** A request is added as soon as its head was accepted, and ends with `remove`. */
+  readonly open = new OpenRequests<AdmittedRequest>()
   /** Called each time a request is over; null if nothing waits for that. */
   onOver: (() => void) | null = null
 
@@ -41,21 +41,21 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   get openRequests(): number {
-    return this.#open.size
+    return this.open.size
   }
 
   /** Number of requests accepted since the start. */
   get acceptedRequests(): number {
-    return this.#open.added
+    return this.open.added
   }
 
   /** The error for one more request; null if there is room. Call it before doing any work for the request. */
   shed(): GatewayError | null {
-    const reason = this.load.overloadReason(this.#open.size)
+    const reason = this.load.overloadReason(this.open.size)
     if (reason === null) return null
     // Keys that cause the overload are refused once they are known; other keys are not refused.
     const isByKeys = reason === 'in_flight' || this.load.byKey.keys > 0
-    return isByKeys && this.load.hasSlack(this.#open.size) ? null : this.#overloaded(reason)
+    return isByKeys && this.load.hasSlack(this.open.size) ? null : this.#overloaded(reason)
   }
 
   /**
@@ -83,7 +83,7 @@ export class AdmissionControl implements KeyedRequests {
   enter(key: Holder, announcedBytes: number, mayWait: boolean): KeyPlace {
     if (this.#unread.used > 0) this.#refuseUnread(key)
     const { overload } = this.load
-    const isTight = overload !== null && this.load.isTight(this.#open.size)
+    const isTight = overload !== null && this.load.isTight(this.open.size)
     if (overload === 'buffered' && this.load.byKey.givesWay(key, isTight)) throw this.#heldByKey(key)
     const place = this.#shares.enter(key, announcedBytes, mayWait)
     const isOverByKey = overload === 'in_flight' && place.givesWay(isTight)
@@ -130,29 +130,74 @@ export class AdmissionControl implements KeyedRequests {
 
   /** Aborts every open request for this reason. */
   abortAll(reason: GatewayError): void {
-    for (const request of this.#open.all()) request.abort(reason)
+    for (const request of this.open.all()) request.abort(reason)
   }
 
   openKeys(hashes: Set<string>): void {
-    for (const { keyHash } of this.#open.all()) if (keyHash !== null) hashes.add(keyHash)
+    for (const { keyHash } of this.open.all()) if (keyHash !== null) hashes.add(keyHash)
   }
 
   endKey(hash: string, reason: GatewayError): void {
-    for (const request of this.#open.all()) if (request.keyHash === hash) request.end(reason)
+    for (const request of this.open.all()) if (request.keyHash === hash) request.end(reason)
   }
 
   /** Gives up requests that did not react to their abort. */
   giveUpAll(): void {
-    for (const request of this.#open.all()) request.giveUp()
-  }
-
-  /** Counts a request as open; it ends with `finish`. */
-  add(request: AdmittedRequest): void {
-    this.#open.add(request)
+    for (const request of this.open.all()) request.giveUp()
   }
 
   remove(request: AdmittedRequest): void {
-    this.#open.remove(request)
+    this.open.remove(request)
     this.onOver?.()
+  }
+}
+
+/** A member of the chain. Only the chain itself writes these fields. */
+export interface Chained<T> {
+  earlier: T | null
+  later: T | null
+}
+
+/**
+ * The open requests of a thread, as a linked list. It is not a `Set`, because V8 gives a growing `Set` a new table and
+ * links the old table to it: an old table that has reached the old generation keeps the requests in all later tables
+ * alive until the next full collection.
+ */
+export class OpenRequests<T extends Chained<T>> {
+  #first: T | null = null
+  #last: T | null = null
+  /** Written only here. */
+  size = 0
+  /** Number of members added so far. Written only here. */
+  added = 0
+
+  /** Adds a member that is not in any chain. */
+  add(one: T): void {
+    one.earlier = this.#last
+    if (this.#last === null) this.#first = one
+    else this.#last.later = one
+    this.#last = one
+    this.size++
+    this.added++
+  }
+
+  /** Removes a member. Does nothing if it is not in the chain. */
+  remove(one: T): void {
+    const { earlier, later } = one
+    if (earlier === null && this.#first !== one) return
+    if (earlier === null) this.#first = later
+    else earlier.later = later
+    if (later === null) this.#last = earlier
+    else later.earlier = earlier
+    one.earlier = null
+    one.later = null
+    this.size--
+  }
+
+  /** All current members, in order of arrival. */
+  all(): T[] {
+    const all: T[] = []
+    for (let one = this.#first; one !== null; one = one.later) all.push(one)
+    return all
   }
 }

@@ -8,20 +8,21 @@ import { GatewayError, shownFieldOf, systemCode } from '../../base/errors.ts'
 import { generationId } from '../../base/ids.ts'
 import type { ExchangeLine, Log } from '../../base/log/log.ts'
 import { shownModel } from '../../base/log/shown.ts'
-import { exemplify, type Metrics, observeStages } from '../../base/metrics/metrics.ts'
+import { exemplify, type Metrics } from '../../base/metrics/metrics.ts'
+import { Distribution } from '../../base/metrics/series.ts'
 import { Stopwatch } from '../../base/metrics/stages.ts'
 import { RequestAbort } from '../../base/signal.ts'
 import { userAgentFamily } from '../../base/telemetry/caller-names.ts'
 import type { TracePlace } from '../../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../../base/telemetry/trace-context.ts'
 import { TracedStopwatch, type Tracing } from '../../base/telemetry/tracing.ts'
-import type { RequestContext } from '../../exchange/exchange.ts'
+import type { RequestContext, RequestEnd } from '../../exchange/exchange.ts'
 import type { ExplanationWriter } from '../../features/explanations/writer.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
+import type { Chained } from './admission-control.ts'
 import type { ConsoleFeed } from './console-feed.ts'
 import type { WeightsOfEndUsers } from './key-queue.ts'
 import { HeldBytes, type Load } from './load.ts'
-import type { Chained } from './open-requests.ts'
 
 /** The reply to an admitted request. */
 export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
@@ -202,7 +203,10 @@ export abstract class AdmittedRequest implements RequestContext, Chained<Admitte
     const status = outcome === 'aborted' ? 499 : sent || (reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
-    if (isAwaited) observeStages(metrics, this.watch, endedMs)
+    const { durations, spentMs } = metrics.stages
+    this.watch.read(endedMs, spentMs)
+    // A request that never became an exchange has no stages.
+    if (isAwaited && this.watch.isExchange) Distribution.observeAll(durations, spentMs, 1000)
     // Field by field, because spreading an object looks up each field by name.
     const line: ExchangeLine = {
       id: this.id,
@@ -241,8 +245,17 @@ export abstract class AdmittedRequest implements RequestContext, Chained<Admitte
       client: this.address,
     }
     if (!this.isQuiet) log.exchange(line)
-    if (consoleFeed?.isWatched === true) consoleFeed.add(line, this.watch, endedMs)
-    explanations?.take(line, this.watch, endedMs, key?.hash ?? null, error ?? reason, summary?.exchange)
+    const end: RequestEnd = {
+      line,
+      watch: this.watch,
+      endedMs,
+      spentMs,
+      keyHash: key?.hash ?? null,
+      error: error ?? reason,
+      exchange: summary?.exchange,
+    }
+    if (consoleFeed?.isWatched === true) consoleFeed.add(end)
+    explanations?.take(end)
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())
     this.#control.remove(this)

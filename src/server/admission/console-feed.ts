@@ -3,8 +3,8 @@
  * costs one check of `isWatched`.
  */
 import { type Clock, isoInstant } from '../../base/clock.ts'
-import type { ExchangeLine } from '../../base/log/log.ts'
-import { roundedTimes, type Stopwatch } from '../../base/metrics/stages.ts'
+import { roundedTimes } from '../../base/metrics/stages.ts'
+import type { RequestEnd } from '../../exchange/exchange.ts'
 import type { EndedRequest } from '../../protocol/ended-request.ts'
 
 /** Often enough to look live; one message per request would cost more than its contents. */
@@ -24,7 +24,7 @@ export class ConsoleFeed {
   }
 
   /** Takes a request of a known key. Only POST requests call models. */
-  add(line: ExchangeLine, watch: Stopwatch, endedMs: number): void {
+  add({ line, watch, endedMs }: Pick<RequestEnd, 'line' | 'watch' | 'endedMs'>): void {
     const { organization } = line
     if (organization === undefined || line.method !== 'POST' || this.#ended.length >= ENDED_MAX) return
     if (this.#ended.length === 0) this.#clock.after(SEND_MS, () => this.#flush())

@@ -12,8 +12,8 @@ import {
   REQUEST_HEAD_MAX_BYTES,
 } from '../front.ts'
 import { SOCKET_PATHS } from '../websocket.ts'
-import { UwsSocket } from './socket.ts'
-import { copyHead, socketBehavior } from './websockets.ts'
+import { copyHead, UwsSocket } from './socket.ts'
+import { socketBehavior } from './websockets.ts'
 
 /**
  * The library's own limit of 4 KiB is too low. It reads the limit from the environment of the process once, when it is

@@ -1,13 +1,14 @@
 /**
- * A safe wrapper around one response object of the HTTP library: it owns the callbacks. Serve threads. Hot path:
- * `write`.
+ * A safe wrapper around one request of the HTTP library: a copy of its head, and the response object, whose callbacks
+ * it owns. Serve threads. Hot path: `write`.
  */
-import type { HttpResponse } from 'uWebSockets.js'
+import type { HttpResponse, HttpRequest as UwsRequest } from 'uWebSockets.js'
 import type { MoreChunks } from '../../api/operation.ts'
 import type { Timer } from '../../base/clock.ts'
 import type { LoopWork } from '../../base/fairness/loop-share.ts'
 import type { Peer } from '../connections.ts'
 import { type FrontHost, type FrontSocket, LINGER_MS } from '../front.ts'
+import type { RequestHead } from '../head-checks.ts'
 import type { HttpRequest } from '../http-request.ts'
 import type { StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
@@ -23,6 +24,20 @@ const COLLECTED_BYTES = 16_384
 
 /** Fits into any send buffer. A longer answer may not be sent at once, and is watched until it is. */
 const PROMPT_MAX_CHARS = 65_536
+
+/** The library's request object is valid only during its callback. */
+export function copyHead(request: UwsRequest): RequestHead {
+  const headers: string[] = []
+  request.forEach((name, value) => {
+    headers.push(name, value)
+  })
+  return {
+    method: request.getCaseSensitiveMethod(),
+    path: request.getUrl(),
+    query: request.getQuery() ?? '',
+    headers,
+  }
+}
 
 /**
  * One answer of the library. A call after its end or after an abort throws, so `#dead` guards every call. After the end

@@ -12,7 +12,7 @@ import type { FrontHost } from '../front.ts'
 import type { RequestHead } from '../head-checks.ts'
 import { MESSAGE_MAX_BYTES, UNSENT_MAX_BYTES, type WaitingHandshake } from '../websocket.ts'
 import type { Handshake, SocketSession } from '../websocket-session.ts'
-import { UwsSocket } from './socket.ts'
+import { copyHead, UwsSocket } from './socket.ts'
 
 const IDLE_SECONDS = 120
 
@@ -20,20 +20,6 @@ const IDLE_SECONDS = 120
 interface Upgraded extends Handshake {
   /** Set when the socket opens. */
   session?: SocketSession
-}
-
-/** The library's request object is valid only during its callback. */
-export function copyHead(request: UwsRequest): RequestHead {
-  const headers: string[] = []
-  request.forEach((name, value) => {
-    headers.push(name, value)
-  })
-  return {
-    method: request.getCaseSensitiveMethod(),
-    path: request.getUrl(),
-    query: request.getQuery() ?? '',
-    headers,
-  }
 }
 
 /** The callbacks that the library calls. */

@@ -4,8 +4,8 @@ import { AggregatorRegistry } from 'prom-client'
 import t from 'tap'
 import { FAILURES } from '../../../src/base/errors.ts'
 import { snapshotOf } from '../../../src/base/metrics/exposition.ts'
-import { createMetrics, observeStages } from '../../../src/base/metrics/metrics.ts'
-import { STAGES, Stopwatch } from '../../../src/base/metrics/stages.ts'
+import { createMetrics } from '../../../src/base/metrics/metrics.ts'
+import { STAGES } from '../../../src/base/metrics/stages.ts'
 import { TASKS } from '../../../src/features/tasks/table.ts'
 import { POOLS, TASK_OUTCOMES } from '../../../src/features/tasks/task.ts'
 import { createProcessMetrics, Scraper } from '../../../src/process/threads/process-metrics.ts'
@@ -132,27 +132,4 @@ t.test('five thousand random models, users and paths make no series of their own
   const text = await metrics.registry.metrics()
   t.ok(parseScrape(text).length < 500)
   t.notMatch(text, /secret|user-|m[0-9a-z]+-[0-9a-z]+\/x/)
-})
-
-t.test('a request that was no exchange has no stages', async t => {
-  const metrics = createMetrics()
-  const watch = new Stopwatch(1)
-  watch.enter('auth', 2)
-  observeStages(metrics, watch, 3)
-  t.same((await metrics.overhead.get()).values, [])
-  watch.enter('upload', 3)
-  watch.enter('parse', 3)
-  watch.enter('guard', 4)
-  watch.enter('route', 4)
-  observeStages(metrics, watch, 6)
-  const sums = (await metrics.overhead.get()).values.filter(({ metricName }) => metricName?.endsWith('_sum'))
-  t.same(
-    sums.map(({ labels, value }) => [labels.stage, value]),
-    [
-      ['parse', 0.002],
-      ['auth', 0.001],
-      ['upload', 0],
-      ['route', 0.002],
-    ],
-  )
 })

@@ -2,7 +2,8 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import type { ExchangeLine } from '../../../src/base/log/log.ts'
-import { Stopwatch } from '../../../src/base/metrics/stages.ts'
+import { STAGES, Stopwatch } from '../../../src/base/metrics/stages.ts'
+import type { RequestEnd } from '../../../src/exchange/exchange.ts'
 import type { Explanation } from '../../../src/features/explanations/explanation.ts'
 import { ExplanationWriter } from '../../../src/features/explanations/writer.ts'
 import type { NewExplanation } from '../../../src/storage/ledger.ts'
@@ -22,7 +23,15 @@ function setUp() {
   const refusal = new GatewayError('invalid_request', 'model: is required')
   const line = (fields: Partial<ExchangeLine>): ExchangeLine => ({ ...EXCHANGE_LINE, ...fields })
   let id = 0
+  const take = (end: Pick<RequestEnd, 'line' | 'keyHash' | 'error' | 'exchange'>): void =>
+    writer.take({
+      ...end,
+      watch: new Stopwatch(0),
+      endedMs: clock.monotonicMs(),
+      spentMs: new Float64Array(STAGES.length).fill(Number.NaN),
+    })
   return {
+    take,
     clock,
     sent,
     counts,
@@ -36,7 +45,7 @@ function setUp() {
         error: 'invalid_request',
         ...fields,
       })
-      writer.take(told, new Stopwatch(0), clock.monotonicMs(), keyHash, refusal, undefined)
+      take({ line: told, keyHash, error: refusal, exchange: undefined })
     },
     answer(
       organization: string,
@@ -47,7 +56,7 @@ function setUp() {
       exchange.attempts.push(scriptedRecord())
       exchange.ranking = { ...exchange.ranking, skipped: skippedModels, choice: 'only' }
       const told = line({ id: `gen-p${id++}`, organization, attempts: 1, ...fields })
-      writer.take(told, new Stopwatch(0), clock.monotonicMs(), 'k', null, exchange)
+      take({ line: told, keyHash: 'k', error: null, exchange })
     },
   }
 }
@@ -130,8 +139,8 @@ t.test('of plain requests a few of each second are kept, of several organization
 })
 
 t.test('what asks no model and is answered is not explained', async t => {
-  const { clock, writer, sent } = setUp()
-  writer.take({ ...EXCHANGE_LINE }, new Stopwatch(0), 1, 'k', null, undefined)
+  const { clock, take, writer, sent } = setUp()
+  take({ line: EXCHANGE_LINE, keyHash: 'k', error: null, exchange: undefined })
   writer.flush()
   t.equal(sent.length + clock.armed, 0)
 })

@@ -6,7 +6,7 @@ import { createLog } from '../../../src/base/log/log.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
 import { Stopwatch } from '../../../src/base/metrics/stages.ts'
 import { FREE } from '../../../src/callers/limits/quota.ts'
-import type { AttemptRecord } from '../../../src/exchange/exchange.ts'
+import { type AttemptRecord, endOf } from '../../../src/exchange/exchange.ts'
 import { account } from '../../../src/pipeline/accounting/account.ts'
 import { type CallFigures, settle } from '../../../src/pipeline/accounting/charge.ts'
 import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
@@ -166,7 +166,7 @@ t.test('fees of tools on a BYOK credential have a record of their own, and count
       written: () => null,
       find: async () => null,
     }
-    account({ metrics: createMetrics(), ledger, clock: systemClock }, exchange, null)
+    account({ metrics: createMetrics(), ledger }, endOf(exchange, null, 5))
     const expected = isByok
       ? [
           { id: exchange.id, cost: model, isByok: true },

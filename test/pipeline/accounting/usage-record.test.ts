@@ -1,7 +1,7 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { createMetrics } from '../../../src/base/metrics/metrics.ts'
-import { type AttemptRecord, type BatchTerms, Exchange } from '../../../src/exchange/exchange.ts'
+import { type AttemptRecord, type BatchTerms, Exchange, endOf } from '../../../src/exchange/exchange.ts'
 import { account, usageRecord } from '../../../src/pipeline/accounting/account.ts'
 import { chargeOf, toResponseUsage } from '../../../src/pipeline/accounting/charge.ts'
 import type { Spent } from '../../../src/protocol/records.ts'
@@ -9,7 +9,6 @@ import { lineOf } from '../../../src/storage/spool/usage-line.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { credentialOf } from '../../support/own-keys.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
-import { TestClock } from '../../support/test-clock.ts'
 
 /** An exchange with one attempt that was answered. */
 function answered(
@@ -37,7 +36,7 @@ t.test('texts of a provider are cut and made fit for every database', async t =>
   const credential = credentialOf('openai')
   const exchange = answered({}, { upstreamId: `a\0b\ud800${'x'.repeat(1_000)}`, credential })
   exchange.finish = { reason: 'other', native: 'y'.repeat(257), serviceTier: '\0' }
-  const record = usageRecord(exchange, null, 5)
+  const record = usageRecord(endOf(exchange, null, 5))
   t.equal(record.upstreamId, `a\ufffdb\ufffd${'x'.repeat(252)}`)
   t.equal(record.serviceTier, '\ufffd')
   t.equal(record.nativeFinishReason, 'y'.repeat(256))
@@ -47,7 +46,7 @@ t.test('counts and costs that no provider can mean stay within what is summed ex
   const exchange = answered()
   const usage = used(Number.MAX_SAFE_INTEGER)
   exchange.bill.charge({ usage, inputCost: 1e30, outputCost: 0, cost: 1e30, exact: true, isUnpriced: false })
-  const record = usageRecord(exchange, null, 5)
+  const record = usageRecord(endOf(exchange, null, 5))
   t.match(record, { inputTokens: 1e12, outputTokens: 1e12, reasoningTokens: 1e12, webSearchRequests: 1e12 })
   t.equal(record.cost, Number.MAX_SAFE_INTEGER)
 })
@@ -57,11 +56,13 @@ t.test(
   async t => {
     const said = { trace: { trace_id: 't'.repeat(256) }, user: 'u'.repeat(64), session_id: 's'.repeat(65) }
     const client = { referer: undefined, title: 'App', userAgent: 'agent/1', agent: 'a', parentAgent: 'b' }
-    const refused = usageRecord({ ...scriptedExchange(said), client }, new GatewayError('not_found', 'x'), 5)
+    const refused = usageRecord(
+      endOf({ ...scriptedExchange(said), client }, new GatewayError('not_found', 'x'), 5),
+    )
     t.match(refused, { user: undefined, endUser: 'u'.repeat(64), sessionId: null, error: 'not_found' })
     for (const name of ['trace', 'app', 'agent', 'parentAgent']) t.notOk(name in refused, name)
     t.ok(lineOf(refused).length < 400)
-    const asked = usageRecord({ ...answered(said), client }, null, 5)
+    const asked = usageRecord(endOf({ ...answered(said), client }, null, 5))
     t.match(asked, { sessionId: 's'.repeat(65), trace: said.trace, app: { title: 'App' }, agent: 'a' })
   },
 )
@@ -70,18 +71,18 @@ t.test('the outcome follows how the exchange ended', async t => {
   const finished = (reason: 'stop' | 'tool_calls' | 'length' | 'content_filter') => {
     const exchange = answered()
     exchange.finish = { reason, native: null, serviceTier: null }
-    return usageRecord(exchange, null, 5).outcome
+    return usageRecord(endOf(exchange, null, 5)).outcome
   }
   t.equal(finished('stop'), 'completed')
   t.equal(finished('tool_calls'), 'completed')
   t.equal(finished('length'), 'incomplete')
   t.equal(finished('content_filter'), 'incomplete')
-  t.match(usageRecord(answered(), new GatewayError('upstream_timeout', 'x'), 5), {
+  t.match(usageRecord(endOf(answered(), new GatewayError('upstream_timeout', 'x'), 5)), {
     outcome: 'failed',
     cancelled: false,
     error: 'upstream_timeout',
   })
-  t.match(usageRecord(answered(), new GatewayError('client_closed', 'x'), 5), {
+  t.match(usageRecord(endOf(answered(), new GatewayError('client_closed', 'x'), 5)), {
     outcome: 'aborted',
     cancelled: true,
   })
@@ -92,19 +93,22 @@ t.test(
   async t => {
     const gone = AbortSignal.abort(new GatewayError('client_closed', 'x'))
     const late = AbortSignal.abort(new GatewayError('deadline_exceeded', 'x'))
-    t.match(usageRecord({ ...answered(), signal: gone }, null, 5), {
+    t.match(usageRecord(endOf({ ...answered(), signal: gone }, null, 5)), {
       outcome: 'aborted',
       accounting: 'exact',
     })
-    t.match(usageRecord({ ...answered(), signal: late }, new GatewayError('deadline_exceeded', 'x'), 5), {
-      outcome: 'failed',
-      cancelled: false,
-    })
+    t.match(
+      usageRecord(endOf({ ...answered(), signal: late }, new GatewayError('deadline_exceeded', 'x'), 5)),
+      {
+        outcome: 'failed',
+        cancelled: false,
+      },
+    )
   },
 )
 
 t.test('the caller is named by hash, organization, workspace, end user and session', async t => {
-  const record = usageRecord(answered({ user: 'customer-7', session_id: 's-1' }), null, 12.3456789)
+  const record = usageRecord(endOf(answered({ user: 'customer-7', session_id: 's-1' }), null, 12.3456789))
   t.match(record, {
     keyHash: 'k',
     organizationId: 'o',
@@ -121,7 +125,7 @@ t.test('the caller is named by hash, organization, workspace, end user and sessi
 t.test('whose credential counts is that of the attempt that answered', async t => {
   const exchange = answered({}, { isByok: true, error: new GatewayError('provider_unavailable', 'x') })
   exchange.attempts.push(scriptedRecord({ isByok: false }))
-  t.equal(usageRecord(exchange, null, 5).isByok, false)
+  t.equal(usageRecord(endOf(exchange, null, 5)).isByok, false)
 })
 
 t.test('a line of a batch is charged its share, and nothing where it is not to be accounted', async t => {
@@ -129,7 +133,7 @@ t.test('a line of a batch is charged its share, and nothing where it is not to b
   let accounts = true
   const batch: BatchTerms = {
     priceFactor: 500_000,
-    accounts(exchange, error) {
+    accounts({ error, exchange }) {
       asked.push([exchange.id, error?.code ?? null])
       return accounts
     },
@@ -146,7 +150,7 @@ t.test('a line of a batch is charged its share, and nothing where it is not to b
       written: () => null,
       find: async () => null,
     }
-    account({ metrics, ledger, clock: new TestClock() }, exchange, error)
+    account({ metrics, ledger }, endOf(exchange, error, 5))
     const count = async (name: string) =>
       (await metrics.registry.getSingleMetric(name)?.get())?.values.reduce((sum, { value }) => sum + value, 0)
     return { exchange, settled, records, count }

@@ -38,7 +38,10 @@ t.test('where an endpoint fails after its first words, no other one is asked', a
   provider.script('side', [{ text: 'Half', breaks: true }])
   provider.script('kept', [{ text: 'Whole' }])
   const seen: string[] = []
-  const outcome = await gateway.respond(call({ stream: true }), new FinalSink(({ type }) => seen.push(type)))
+  const outcome = await gateway.respond(
+    call({ stream: true }),
+    new FinalSink({ listener: ({ type }) => seen.push(type) }),
+  )
   t.match(outcome, { answered: true }, 'its failure is told in the stream')
   t.equal(seen.at(-1), 'response.failed')
   t.equal(provider.asked.length, 1)

@@ -25,7 +25,7 @@ function setUp() {
       client: '10.0.0.1',
       ...more,
     }
-    ended.add(line, watch, 5)
+    ended.add({ line, watch, endedMs: 5 })
   }
   return { clock, sent, ended, add }
 }

@@ -1,6 +1,6 @@
 /** The chain of open requests, against a set that is given the same calls. */
 import t from 'tap'
-import { type Chained, OpenRequests } from '../../../src/server/admission/open-requests.ts'
+import { type Chained, OpenRequests } from '../../../src/server/admission/admission-control.ts'
 
 class One implements Chained<One> {
   earlier: One | null = null

@@ -7,8 +7,7 @@ import type { Socket } from 'node:net'
 import type { Clock } from '../../../base/clock.ts'
 import { LONG_READ_BYTES, type Reader, type ReadTurns } from '../read-turns.ts'
 import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
-import type { ReplyHead } from './reply-head.ts'
-import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
+import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
   readonly clock: Clock

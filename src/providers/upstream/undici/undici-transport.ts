@@ -5,7 +5,7 @@
  */
 import { type GatewayError, rewritten } from '../../../base/errors.ts'
 import { RunningCall } from '../client/call.ts'
-import { tooFinelyCut } from '../client/reply-head.ts'
+import { tooFinelyCut } from '../client/reply-parser.ts'
 import { RequestHeads } from '../client/request-head.ts'
 import { LONG_READ_BYTES, type Reader, ReadTurns, TURN_BYTES } from '../read-turns.ts'
 import {

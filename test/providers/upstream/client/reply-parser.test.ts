@@ -3,7 +3,7 @@ import { request } from 'node:http'
 import { createServer } from 'node:net'
 import t from 'tap'
 import { GatewayError } from '../../../../src/base/errors.ts'
-import type { ReplyHead } from '../../../../src/providers/upstream/client/reply-head.ts'
+import type { ReplyHead } from '../../../../src/providers/upstream/client/reply-parser.ts'
 import { ReplyParser } from '../../../../src/providers/upstream/client/reply-parser.ts'
 
 const LIMITS = { maxHeaderBytes: 1_000, maxResponseBytes: 10_000 }
