@@ -19,7 +19,6 @@ import { TracedStopwatch, type Tracing } from '../../base/telemetry/tracing.ts'
 import type { RequestContext, RequestEnd } from '../../exchange/exchange.ts'
 import type { ExplanationWriter } from '../../features/explanations/writer.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
-import type { Chained } from './admission-control.ts'
 import type { ConsoleFeed } from './console-feed.ts'
 import type { WeightsOfEndUsers } from './key-queue.ts'
 import { HeldBytes, type Load } from './load.ts'
@@ -62,7 +61,8 @@ const LAST_WORD_MS = 1000
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 
 /** One request from its head to its log line. Every fact of it is here, and nowhere else. */
-export abstract class AdmittedRequest implements RequestContext, Chained<AdmittedRequest> {
+export abstract class AdmittedRequest implements RequestContext {
+  /** Its neighbours among the open requests. Written by `OpenRequests`. */
   earlier: AdmittedRequest | null = null
   later: AdmittedRequest | null = null
   readonly id: string
