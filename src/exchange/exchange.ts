@@ -306,8 +306,6 @@ export class Exchange {
   leftOut: readonly string[] = []
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
-  /** Approximate number of tokens that plugins cut from the prompt. */
-  removedTokens = 0
   /** Server tools that the caller's workspace has disabled; looked up only for a request that leads to any. */
   disabledTools: ReadonlySet<string> = NO_NAMES
   /** Null if nothing of the conversation is remembered. */
@@ -316,8 +314,6 @@ export class Exchange {
   strategy: RoutingStrategy
   /** The router that the request names, in our spelling; null: it names models. */
   router: string | null = null
-  /** Called with each model that has answered; null if not needed. */
-  onModel: ((modelId: string) => void) | null = null
   readonly attempts: AttemptRecord[] = shortList()
   /** How routing arrived at its candidates. */
   ranking: RankingNotes = UNRANKED
@@ -340,8 +336,9 @@ export class Exchange {
   /**
    * For a plugin that calls other models before routing: resolves if some endpoint may serve the request and the
    * caller's limits allow it, so that nothing is spent on a request that would be refused. Rejects with the reason.
+   * `prompt`: the one to be served; default: that of the exchange.
    */
-  admitEarly: (() => Promise<void>) | null = null
+  admitEarly: ((prompt?: ResponsesRequest) => Promise<void>) | null = null
 
   constructor(asked: ClientRequest, createdAt: number) {
     const { context } = asked

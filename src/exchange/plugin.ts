@@ -9,7 +9,7 @@ import type { Annotation, Citable } from '../protocol/parts.ts'
 import type { PluginSettings } from '../protocol/plugins.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
-import type { ResponseResource } from '../protocol/response.ts'
+import type { ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { RouterName } from '../protocol/routers.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from './exchange.ts'
 
@@ -123,20 +123,45 @@ export interface PluginReport {
  */
 export type Fitting = 'whole' | 'cut' | 'refused'
 
+/** A prompt that a plugin has rewritten; undefined: it has not. */
+type Rewritten = ResponsesRequest | undefined
+
+/** The choice of a router. */
+export interface RouterChoice {
+  /** The models that replace its slug, first choice first. */
+  readonly models: readonly string[]
+  /** The prompt without what was meant for the router alone; absent: as it is. */
+  readonly prompt?: ResponsesRequest
+}
+
 /** A plugin at work on one exchange; it may keep state from turn to turn. All verbs are optional. */
 export interface ActivePlugin {
   readonly id: AnyPlugin['id']
+  /** Of a plugin that chooses the model: the name of its way to choose. */
+  readonly strategy?: RoutingStrategy
   /**
-   * Of a router, before all other work: returns the models that replace its slug, first choice first. It may set
-   * `exchange.strategy` and add to `exchange.pipeline`. A GatewayError refuses the request.
+   * Of a router, before all other work: returns its choice. It may add to `exchange.pipeline`. A GatewayError refuses
+   * the request.
    */
-  route?(exchange: Exchange): readonly string[] | Promise<readonly string[]>
-  /** Before routing. May rewrite `exchange.prompt`, add to `exchange.pipeline`. A GatewayError refuses the request. */
-  prepare?(exchange: Exchange, inspect: Inspect): void | Promise<void>
+  route?(exchange: Exchange): RouterChoice | Promise<RouterChoice>
+  /** Called with each model that has answered. */
+  answered?(exchange: Exchange, modelId: string): void
+  /**
+   * Before routing. Returns the prompt as it rewrites it; undefined: as it is. It may add to `exchange.pipeline`. A
+   * GatewayError refuses the request.
+   */
+  prepare?(exchange: Exchange, inspect: Inspect): Rewritten | Promise<Rewritten>
   /** Runs after routing. Returns the same candidates in another order. */
   order?<Each extends Candidate>(candidates: readonly Each[], exchange: Exchange): readonly Each[]
-  /** Runs before each attempt: makes `exchange.prompt` fit the endpoint. A GatewayError fails the attempt. */
-  fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): void | Promise<void>
+  /** Returns the prompt as it was before the last `fitTo`; undefined: as it is. */
+  unfit?(exchange: Exchange): Rewritten
+  /**
+   * Runs before each attempt, after `unfit`. Returns the prompt as it fits the endpoint; undefined: as it is. A
+   * GatewayError fails the attempt.
+   */
+  fitTo?(exchange: Exchange, endpoint: AttemptRecord['endpoint']): Rewritten | Promise<Rewritten>
+  /** Approximate number of tokens that it has cut from the prompt. */
+  readonly removedTokens?: number
   /** The way in which the prompt would fit this endpoint; `fitTo` then applies it. */
   fitting?(endpoint: AttemptRecord['endpoint'], prompt: ResponsesRequest): Fitting
   /** True if `fitTo` turns this part of the input into text for a model that accepts only text. */

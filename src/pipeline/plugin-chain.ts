@@ -4,10 +4,18 @@
  */
 import type { Clock } from '../base/clock.ts'
 import { GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
-import { whenReady } from '../base/maybe-promise.ts'
+import { isPending, whenReady } from '../base/maybe-promise.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
 import type { AttemptRecord, Candidate, Exchange, Turn } from '../exchange/exchange.ts'
-import type { ActivePlugin, AnyPlugin, Fitting, Inspect, Plugin, Verdict } from '../exchange/plugin.ts'
+import type {
+  ActivePlugin,
+  AnyPlugin,
+  Fitting,
+  Inspect,
+  Plugin,
+  RouterChoice,
+  Verdict,
+} from '../exchange/plugin.ts'
 import { unseenTexts } from '../features/guardrails/texts/request-texts.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Annotation, Citable } from '../protocol/parts.ts'
@@ -73,6 +81,7 @@ function isOff(settings: object): boolean {
 }
 
 const PASS: Verdict = { kind: 'pass' }
+const NO_CHOICE: RouterChoice = { models: [] }
 const ALWAYS = (): boolean => true
 const NEVER = (): boolean => false
 
@@ -108,10 +117,11 @@ export class PluginChain {
       if (plugin.route === undefined) continue
       const name = routerOf(exchange.request)?.name ?? null
       exchange.router = name === null || name.includes('/') ? name : `gateway/${name}`
-      const models = this.#times.run(plugin, () => plugin.route?.(exchange) ?? [], ALWAYS)
-      return whenReady(models, chosen => {
+      exchange.strategy = plugin.strategy ?? exchange.strategy
+      const choice = this.#times.run(plugin, () => plugin.route?.(exchange) ?? NO_CHOICE, ALWAYS)
+      return whenReady(choice, ({ models, prompt = exchange.prompt }) => {
         exchange.signal.throwIfAborted()
-        exchange.prompt = withModels(exchange.prompt, chosen)
+        exchange.prompt = withModels(prompt, models)
       })
     }
   }
@@ -123,14 +133,13 @@ export class PluginChain {
   async prepare(exchange: Exchange, guard: InputGuard | null = null): Promise<void> {
     for (const plugin of this.#plugins) {
       const before = exchange.prompt
+      const changes = (prompt = before): boolean => prompt !== before
       const inspect: Inspect = text => this.#times.inside(() => this.#inspect(text, exchange, guard))
-      const preparing = this.#times.run(
-        plugin,
-        () => plugin.prepare?.(exchange, inspect),
-        () => exchange.prompt !== before,
-      )
-      if (preparing !== undefined) await preparing
+      const preparing = this.#times.run(plugin, () => plugin.prepare?.(exchange, inspect), changes)
+      const prepared = isPending(preparing) ? await preparing : preparing
       exchange.signal.throwIfAborted()
+      exchange.strategy = plugin.strategy ?? exchange.strategy
+      exchange.prompt = prepared ?? before
       if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
     }
   }
@@ -162,15 +171,24 @@ export class PluginChain {
   ): Promise<void> {
     for (const plugin of this.#plugins) {
       const before = exchange.prompt
-      const fitting = this.#times.run(
-        plugin,
-        () => plugin.fitTo?.(exchange, endpoint),
-        () => exchange.prompt !== before,
-      )
-      if (fitting !== undefined) await fitting
+      exchange.prompt = plugin.unfit?.(exchange) ?? before
+      const changes = (prompt = exchange.prompt): boolean => prompt !== before
+      const fitting = this.#times.run(plugin, () => plugin.fitTo?.(exchange, endpoint), changes)
+      const fitted = isPending(fitting) ? await fitting : fitting
       exchange.signal.throwIfAborted()
+      exchange.prompt = fitted ?? exchange.prompt
       if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
     }
+  }
+
+  /** Tells the plugins which model has answered. */
+  answered(exchange: Exchange, modelId: string): void {
+    for (const plugin of this.#plugins) plugin.answered?.(exchange, modelId)
+  }
+
+  /** Approximate number of tokens that plugins have cut from the prompt. */
+  get removedTokens(): number {
+    return this.#plugins.reduce((tokens, plugin) => tokens + (plugin.removedTokens ?? 0), 0)
   }
 
   /** The first verdict other than a pass counts; later plugins are not asked. */

@@ -10,6 +10,7 @@ import { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import { type Candidate, type ClientRequest, type EndedExchange, endOf } from '../exchange/exchange.ts'
 import type { Observer } from '../exchange/observer.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
 import { routerOf } from '../protocol/routers.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
@@ -279,8 +280,8 @@ function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<vo
   exchange.plugins = deps.plugins.of(exchange.request)
   if (exchange.plugins === null) return openTools(deps, exchange)
   let early: Promise<void> | null = null
-  exchange.admitEarly = () => {
-    early ??= admitEarly(deps, exchange)
+  exchange.admitEarly = prompt => {
+    early ??= admitEarly(deps, exchange, prompt)
     return early
   }
   const { plugins } = exchange
@@ -301,9 +302,19 @@ function openTools(deps: GatewayDeps, exchange: RunningExchange): void | Promise
 /**
  * Runs before routing for a plugin that calls other models; after all plugins, the request is routed in its final form.
  */
-async function admitEarly(deps: GatewayDeps, exchange: RunningExchange): Promise<void> {
-  await rankCandidates(deps, exchange)
-  await admit(deps, exchange)
+async function admitEarly(
+  deps: GatewayDeps,
+  exchange: RunningExchange,
+  prompt: ResponsesRequest | undefined,
+): Promise<void> {
+  const before = exchange.prompt
+  exchange.prompt = prompt ?? before
+  try {
+    await rankCandidates(deps, exchange)
+    await admit(deps, exchange)
+  } finally {
+    if (prompt !== undefined) exchange.prompt = before
+  }
 }
 
 /** Continues with the candidate and the reservation with which the request was submitted. */

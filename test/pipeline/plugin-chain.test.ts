@@ -80,12 +80,12 @@ t.test('plugins prepare one after the other, in the order of the table', async t
     healing({
       async prepare(exchange) {
         await new Promise(resolve => setImmediate(resolve))
-        exchange.prompt = { ...exchange.prompt, input: `${exchange.prompt.input} one` }
+        return { ...exchange.prompt, input: `${exchange.prompt.input} one` }
       },
     }),
     compression({
       prepare(exchange) {
-        exchange.prompt = { ...exchange.prompt, input: `${exchange.prompt.input} two` }
+        return { ...exchange.prompt, input: `${exchange.prompt.input} two` }
       },
     }),
   ])
@@ -160,13 +160,13 @@ t.test('plugins order candidates and fit the prompt to an endpoint one after the
     healing({
       order: candidates => candidates.toReversed(),
       async fitTo(exchange, { modelId }) {
-        exchange.prompt = { ...exchange.prompt, input: `${exchange.prompt.input} for ${modelId}` }
+        return { ...exchange.prompt, input: `${exchange.prompt.input} for ${modelId}` }
       },
     }),
     compression({
       order: candidates => candidates.slice(0, 2),
       fitTo(exchange) {
-        exchange.prompt = { ...exchange.prompt, input: `${exchange.prompt.input} twice` }
+        return { ...exchange.prompt, input: `${exchange.prompt.input} twice` }
       },
     }),
   ])
@@ -187,9 +187,10 @@ t.test('plugins order candidates and fit the prompt to an endpoint one after the
 t.test('what a plugin brings into the prompt is looked at before the next one works', async t => {
   const exchange = scriptedExchange({ input: 'asked' })
   const told: string[] = []
-  const brings = (text: string) => (each: typeof exchange) => {
-    each.prompt = { ...each.prompt, input: [...[each.prompt.input].flat().map(said), said(text)] }
-  }
+  const brings = (text: string) => (each: typeof exchange) => ({
+    ...each.prompt,
+    input: [...[each.prompt.input].flat().map(said), said(text)],
+  })
   const said = (content: unknown) =>
     typeof content === 'string' ? { role: 'user' as const, content } : (content as InputMessage)
   const chain = some([
@@ -218,9 +219,7 @@ t.test('what a plugin brings into the prompt is looked at before the next one wo
 t.test('what was refused of a file is not told by the refusal', async t => {
   const refused = new GatewayError('permission_denied', 'no')
   const file: Annotation = { type: 'file', file: { hash: 'h', content: [{ type: 'text', text: 'secret' }] } }
-  const rewrite = (each: Exchange) => {
-    each.prompt = { ...each.prompt, input: 'secret' }
-  }
+  const rewrite = (each: Exchange) => ({ ...each.prompt, input: 'secret' })
   const report = () => ({ failure: { file_annotations: [file] } })
   const refusing: InputGuard = { ...NOTHING_FOUND, prompt: () => Promise.reject(refused) }
   for (const verb of ['prepare', 'fitTo'] as const) {
@@ -342,4 +341,52 @@ t.test('the time of a plugin is that of its verbs, without what others do within
   const seconds = (plugin: string) => metrics.pluginSeconds.labels({ plugin })
   t.match(seconds('response-healing'), { count: 1, sum: 3 })
   t.match(seconds('context-compression'), { count: 1, sum: 0.5 })
+})
+
+t.test("a router's choice takes the place of its slug, and it hears who has answered", async t => {
+  const exchange = scriptedExchange({ model: 'gateway/auto' })
+  const told: string[] = []
+  const chain = some([
+    healing({
+      strategy: 'auto',
+      route: ({ prompt }) => ({
+        models: ['acme/one', 'acme/two'],
+        prompt: { ...prompt, input: 'for models' },
+      }),
+      answered: (_, modelId) => void told.push(modelId),
+    }),
+    compression({
+      strategy: 'fusion',
+      prepare: ({ prompt }) => ({ ...prompt, input: `${prompt.input}, fused` }),
+    }),
+  ])
+  await chain.route(exchange)
+  t.match(exchange, { strategy: 'auto', router: 'gateway/auto' })
+  t.match(exchange.prompt, { model: 'acme/one', models: ['acme/two'], input: 'for models' })
+  await chain.prepare(exchange)
+  t.equal(exchange.strategy, 'fusion')
+  t.equal(exchange.prompt.input, 'for models, fused')
+  chain.answered(exchange, 'acme/two')
+  t.same(told, ['acme/two'])
+})
+
+t.test('what a plugin did for one endpoint is undone before the next', async t => {
+  const exchange = scriptedExchange({ input: 'whole' })
+  let whole: typeof exchange.prompt | undefined
+  const chain = some([
+    healing({
+      removedTokens: 3,
+      unfit: () => whole,
+      fitTo({ prompt }, { modelId }) {
+        whole = prompt
+        return { ...prompt, input: `${prompt.input} for ${modelId}` }
+      },
+    }),
+    compression({ removedTokens: 4 }),
+  ])
+  for (const modelId of ['acme/one', 'acme/two']) {
+    await chain.fitTo(exchange, { ...scriptedEndpoint('openai-chat'), modelId })
+    t.equal(exchange.prompt.input, `whole for ${modelId}`)
+  }
+  t.equal(chain.removedTokens, 7)
 })

@@ -9,6 +9,7 @@ import type { Exchange, Turn } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Inspect, Plugin, PluginReport, Verdict } from '../../exchange/plugin.ts'
 import { ALIGNMENT_RETRIES_DEFAULT, ALIGNMENT_THRESHOLD_DEFAULT } from '../../protocol/limits.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { AlignmentCall, AlignmentReport, ResponseResource } from '../../protocol/response.ts'
 import type { GatewayTasks } from '../tasks/pool/pool.ts'
 import { TaskError } from '../tasks/task.ts'
@@ -79,7 +80,7 @@ class ActiveAlignment implements ActivePlugin {
     return { response: { alignment }, ...(alignment.calls.length === 0 ? {} : { failure: { alignment } }) }
   }
 
-  async prepare(exchange: Exchange, inspect: Inspect): Promise<void> {
+  async prepare(exchange: Exchange, inspect: Inspect): Promise<ResponsesRequest | undefined> {
     const { workspaceId } = exchange.caller
     if (workspaceId !== null && this.#deps.config.alignment.hipaaWorkspaces.includes(workspaceId)) {
       throw new GatewayError('permission_denied', 'Alignment plugin: not available to HIPAA workspaces')
@@ -101,9 +102,7 @@ class ActiveAlignment implements ActivePlugin {
         : 'the reply is evaluated after its delivery',
       data: { mode: this.#mode, buffered: this.holds },
     })
-    if (this.#settings.instruct !== false) {
-      exchange.prompt = instruct(exchange.prompt, this.#rules)
-    }
+    return this.#settings.instruct === false ? undefined : instruct(exchange.prompt, this.#rules)
   }
 
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {

@@ -3,7 +3,7 @@
  * cost tier. Each reads the settings of its own plugin only.
  */
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
+import type { ActivePlugin, Plugin, RoutableModel, RouterChoice } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type RouterName, routerOf } from '../../protocol/routers.ts'
@@ -17,6 +17,7 @@ import {
   CHOSEN_MAX,
   chosenNames,
   costOf,
+  IDLE_MS,
   noModels,
   type PoolDeps,
   poolOf,
@@ -57,6 +58,7 @@ interface AutoDeps extends PoolDeps {
 
 class ActiveAutoRouter implements ActivePlugin {
   readonly id: AutoId
+  readonly strategy = 'auto'
   readonly #settings: AutoSettings | null
   readonly #slug: NonNullable<ReturnType<typeof routerOf>>
   readonly #deps: AutoDeps
@@ -72,10 +74,9 @@ class ActiveAutoRouter implements ActivePlugin {
     this.#excluded = patternsOf(settings?.excluded_models)
   }
 
-  async route(exchange: Exchange): Promise<readonly string[]> {
+  async route(exchange: Exchange): Promise<RouterChoice> {
     const { classifier } = this.#deps
     const { slug, variants } = this.#slug
-    exchange.strategy = 'auto'
     const filter = { include: this.#allowed, exclude: this.#excluded, variants }
     const pool = await poolOf(this.#deps, exchange, filter)
     if (pool.length === 0) throw noModels(slug)
@@ -108,7 +109,11 @@ class ActiveAutoRouter implements ActivePlugin {
         ...(stays && pinned === null ? { stays: true } : {}),
       },
     })
-    return names
+    return this.#pins ? { models: names, prompt: withoutModels(exchange.prompt) } : { models: names }
+  }
+
+  answered(exchange: Exchange, modelId: string): void {
+    this.#deps.lastModels.keep(exchange, this.id, modelId, IDLE_MS)
   }
 
   #order(pool: readonly RoutableModel[], type: TaskType): BandOrder {
@@ -124,12 +129,15 @@ class ActiveAutoRouter implements ActivePlugin {
     return orderByBand(costed, bandOf(this.#settings))
   }
 
+  /** True if the caller may name a model in the messages of the assistant. */
+  get #pins(): boolean {
+    return this.#settings?.id === 'auto-router' && this.#settings.pin_model === true
+  }
+
   /** The model of the assistant's latest message, if the caller asks for it and it may serve. */
   async #pinned(exchange: Exchange): Promise<string | null> {
-    const settings = this.#settings
-    if (settings?.id !== 'auto-router' || settings.pin_model !== true) return null
+    if (!this.#pins) return null
     const last = lastAssistantModel(exchange.prompt)
-    exchange.prompt = withoutModels(exchange.prompt)
     const { models } = this.#deps
     if (last === null || models.kindOf(last) === null) return null
     if (this.#allowed?.matches(last) === false || this.#excluded?.matches(last) === true) return null

@@ -5,7 +5,13 @@
 
 import { GatewayError } from '../../base/errors.ts'
 import type { Exchange, Turn } from '../../exchange/exchange.ts'
-import type { ActivePlugin, BuiltInRouter, RoutableModel, Verdict } from '../../exchange/plugin.ts'
+import type {
+  ActivePlugin,
+  BuiltInRouter,
+  RoutableModel,
+  RouterChoice,
+  Verdict,
+} from '../../exchange/plugin.ts'
 import { isObject } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { routerOf } from '../../protocol/routers.ts'
@@ -40,6 +46,7 @@ export function createBodyBuilder(deps: BodyBuilderDeps): BuiltInRouter {
 
 class ActiveBodyBuilder implements ActivePlugin {
   readonly id = 'bodybuilder'
+  readonly strategy = 'bodybuilder'
   readonly holds = true
   readonly maxCalls = CALLS
   readonly isRepeatable = false
@@ -53,8 +60,7 @@ class ActiveBodyBuilder implements ActivePlugin {
     this.#deps = deps
   }
 
-  async route(exchange: Exchange): Promise<readonly string[]> {
-    exchange.strategy = 'bodybuilder'
+  async route(exchange: Exchange): Promise<RouterChoice> {
     exchange.bill.waive()
     const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants: '' })
     const helper = this.#deps.config.routers.classifier?.model
@@ -68,11 +74,11 @@ class ActiveBodyBuilder implements ActivePlugin {
       summary: `written by ${names[0]}`,
       data: { resolved_to: names[0], fallback_models: names.slice(1) },
     })
-    return names
+    return { models: names }
   }
 
-  prepare(exchange: Exchange): void {
-    exchange.prompt = builderPrompt(exchange.prompt, this.#listed)
+  prepare({ prompt }: Exchange): ResponsesRequest {
+    return builderPrompt(prompt, this.#listed)
   }
 
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {

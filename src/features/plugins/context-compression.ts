@@ -57,6 +57,7 @@ class ActiveCompression implements ActivePlugin {
   /** The prompt that was measured last. */
   #measured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
   /** The last cut, which an attempt at another endpoint replaces. */
+  removedTokens = 0
   #cut: {
     readonly whole: ResponsesRequest
     readonly prompt: ResponsesRequest
@@ -89,23 +90,34 @@ class ActiveCompression implements ActivePlugin {
     return isAsked || (room >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
   }
 
-  fitTo(exchange: Exchange, endpoint: Endpoint): void {
-    this.#restore(exchange)
+  /** Undoes the cut for an endpoint that has failed. */
+  unfit({ pipeline, prompt }: Exchange): ResponsesRequest | undefined {
+    const cut = this.#cut
+    this.#cut = null
+    if (cut === null || prompt !== cut.prompt) return undefined
+    this.removedTokens -= cut.tokens
+    pipeline.splice(
+      pipeline.findLastIndex(({ type }) => type === 'context_compression'),
+      1,
+    )
+    return cut.whole
+  }
+
+  fitTo(exchange: Exchange, endpoint: Endpoint): ResponsesRequest | undefined {
     const { prompt } = exchange
     const fitting = this.fitting(endpoint, prompt)
-    if (fitting === 'whole') return
+    if (fitting === 'whole') return undefined
     const context = contextOf(endpoint)
     if (fitting === 'refused') {
       // An estimate alone refuses nothing: the provider counts better.
       if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
-      return
+      return undefined
     }
-    if (this.#wish === 'truncation' && this.#deps.truncates(endpoint.format)) return
-    this.#compress(exchange, endpoint)
+    if (this.#wish === 'truncation' && this.#deps.truncates(endpoint.format)) return undefined
+    return this.#compress(exchange, endpoint)
   }
 
-  #compress(exchange: Exchange, endpoint: Endpoint): void {
-    const { prompt } = exchange
+  #compress({ pipeline, prompt }: Exchange, endpoint: Endpoint): ResponsesRequest | undefined {
     const items = itemsOf(prompt)
     const fixed = this.#fixedTokens(prompt)
     const { messagesMax } = endpoint.provider
@@ -120,16 +132,15 @@ class ActiveCompression implements ActivePlugin {
         endpoint,
         'even with its middle left out: shorten the instructions, the tools or the last message',
       )
-    if (!compressed.changed) return
+    if (!compressed.changed) return undefined
     const before = this.#tokens(prompt)
     const cut = { ...prompt, input: [...compressed.items] }
     const tokens = this.#tokens(cut)
     if (this.#wish === 'unasked' && tokens < before * UNASKED_SHARE) throw tooLong(endpoint, SHORTER)
     const isPrompt = typeof prompt.input === 'string'
-    exchange.prompt = cut
-    exchange.removedTokens += before - tokens
+    this.removedTokens += before - tokens
     this.#cut = { whole: prompt, prompt: cut, tokens: before - tokens }
-    exchange.pipeline.push({
+    pipeline.push({
       type: 'context_compression',
       name: 'context-compression',
       summary: 'the middle of the input was left out',
@@ -140,19 +151,7 @@ class ActiveCompression implements ActivePlugin {
         compressed_count: isPrompt ? lengthOf(compressed.items) : compressed.items.length,
       },
     })
-  }
-
-  /** Undoes the cut for an endpoint that has failed. */
-  #restore(exchange: Exchange): void {
-    const cut = this.#cut
-    this.#cut = null
-    if (cut === null || exchange.prompt !== cut.prompt) return
-    exchange.prompt = cut.whole
-    exchange.removedTokens -= cut.tokens
-    exchange.pipeline.splice(
-      exchange.pipeline.findLastIndex(({ type }) => type === 'context_compression'),
-      1,
-    )
+    return cut
   }
 
   #tokens(prompt: ResponsesRequest): number {

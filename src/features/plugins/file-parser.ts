@@ -10,6 +10,7 @@ import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, Plugin, PluginReport } from '../../exchange/plugin.ts'
 import type { ParsedFileAnnotation } from '../../protocol/parts.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Ocr } from '../../providers/upstream/ocr.ts'
 import { type FetchPage, PageError } from '../../providers/upstream/pages/fetch-page.ts'
 import { type GatewayTasks, PATIENCE_MS } from '../tasks/pool/pool.ts'
@@ -69,15 +70,15 @@ class ActiveFileParser implements ActivePlugin {
     return parsed.length === 0 ? {} : { annotations: parsed, failure: { file_annotations: parsed } }
   }
 
-  prepare(exchange: Exchange): void | Promise<void> {
+  prepare(exchange: Exchange): undefined | Promise<undefined> {
     const { request } = exchange
     if (this.#engine === 'mistral-ocr') return this.#admitOcr(exchange).then(() => checkCount(request))
-    checkCount(request)
+    return checkCount(request)
   }
 
-  fitTo(exchange: Exchange, endpoint: Endpoint): void | Promise<void> {
+  fitTo(exchange: Exchange, endpoint: Endpoint): undefined | Promise<ResponsesRequest> {
     const documents = documentsOf(exchange.request)
-    if (documents.length > 0) return this.#fitAll(documents, exchange, endpoint)
+    return documents.length === 0 ? undefined : this.#fitAll(documents, exchange, endpoint)
   }
 
   /** Rejects if the engine that the request names must not be used. */
@@ -97,14 +98,15 @@ class ActiveFileParser implements ActivePlugin {
     }
   }
 
-  async #fitAll(documents: readonly FoundDocument[], exchange: Exchange, endpoint: Endpoint): Promise<void> {
+  async #fitAll(
+    documents: readonly FoundDocument[],
+    exchange: Exchange,
+    endpoint: Endpoint,
+  ): Promise<ResponsesRequest> {
     const engine = await this.#engineFor(exchange, endpoint)
     this.#reader ??= new FileReader(this.#deps, exchange)
     const reader = this.#reader
-    if (engine === 'native') {
-      await this.#pass(documents, exchange, endpoint, reader)
-      return
-    }
+    if (engine === 'native') return this.#pass(documents, exchange, endpoint, reader)
     const takesImages = this.#deps.modelFacts.takesImages(endpoint.modelId)
     const contents = new Map<string, ReadContent>()
     let chars = 0
@@ -115,7 +117,7 @@ class ActiveFileParser implements ActivePlugin {
         throw refuseField(document.path, 'the documents contain too much text in total')
       contents.set(document.source.text, content)
     }
-    exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
+    return withDocuments(exchange.prompt, (part, { text }) => {
       const content = contents.get(text)
       return content === undefined ? null : inputParts(part, content, takesImages)
     })
@@ -135,13 +137,13 @@ class ActiveFileParser implements ActivePlugin {
     exchange: Exchange,
     { format }: Endpoint,
     reader: FileReader,
-  ): Promise<void> {
+  ): Promise<ResponsesRequest> {
     const inlined = new Map<string, string>()
     if (!this.#deps.filesByLink(format) && this.#deps.fetchPage !== null) {
       for (const document of documents)
         if (document.source.kind === 'link') inlined.set(document.source.text, await reader.inlined(document))
     }
-    exchange.prompt = withDocuments(exchange.prompt, (part, { text }) => {
+    return withDocuments(exchange.prompt, (part, { text }) => {
       const file_data = inlined.get(text)
       if (file_data === undefined) return null
       return [{ type: 'input_file', filename: part.filename ?? 'document.pdf', file_data }]
@@ -149,7 +151,7 @@ class ActiveFileParser implements ActivePlugin {
   }
 }
 
-function checkCount(request: Exchange['request']): void {
+function checkCount(request: Exchange['request']): undefined {
   if (documentsOf(request).length > FILES_MAX)
     throw new GatewayError('invalid_request', `file-parser: must have at most ${FILES_MAX} files`)
 }

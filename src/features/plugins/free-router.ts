@@ -3,7 +3,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { ActivePlugin, BuiltInRouter, RoutableModel } from '../../exchange/plugin.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { PluginDeps } from './plugin-deps.ts'
-import { CHOSEN_MAX, chosenNames, noModels, type PoolDeps, stayWith } from './routers/pool.ts'
+import { CHOSEN_MAX, chosenNames, IDLE_MS, noModels, type PoolDeps, stayWith } from './routers/pool.ts'
 
 type FreeRouterDeps = PoolDeps & Pick<PluginDeps, 'draw'>
 
@@ -23,8 +23,9 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
     id: 'free',
     // A choice that was drawn anew would be another one.
     isRepeatable: false,
+    strategy: 'free',
+    answered: (exchange, modelId) => deps.lastModels.keep(exchange, 'free', modelId, IDLE_MS),
     async route(exchange: Exchange) {
-      exchange.strategy = 'free'
       // The variant keeps the request away from endpoints of the model that cost something.
       const variants = model.split(':').includes('free') ? model : `${model}:free`
       const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
@@ -42,7 +43,7 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
         summary: `one of ${pool.length}: ${names[0]}`,
         data: { resolved_to: names[0], fallback_models: names.slice(1), candidates: pool.length },
       })
-      return names
+      return { models: names }
     },
   }
 }

@@ -41,9 +41,7 @@ const FOR_ANY_MODEL: ActivePlugin = {
   id: 'fusion',
   isRepeatable: true,
   skipsRescan: true,
-  prepare(exchange) {
-    exchange.prompt = withTool(exchange.prompt, null)
-  },
+  prepare: ({ prompt }) => withTool(prompt, null),
 }
 
 function activeFusion(
@@ -56,7 +54,8 @@ function activeFusion(
     isRepeatable: true,
     // It adds no text of the caller.
     skipsRescan: true,
-    prepare(exchange) {
+    strategy: 'fusion',
+    prepare({ prompt }) {
       if (slug === undefined) {
         throw new GatewayError('invalid_request', 'models: a fusion cannot be a fallback: name it in model')
       }
@@ -69,8 +68,7 @@ function activeFusion(
           'plugins: fusion needs model or analysis_models: neither the settings nor the catalogue of this gateway provide a panel',
         )
       }
-      exchange.strategy = 'fusion'
-      exchange.prompt = withFusion(exchange.prompt, model, preset)
+      return withFusion(prompt, model, preset)
     },
   }
 }

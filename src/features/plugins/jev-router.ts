@@ -5,7 +5,7 @@
 import { refuseField } from '../../base/errors.ts'
 import { toUsd } from '../../base/money.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
+import type { ActivePlugin, Plugin, RoutableModel, RouterChoice } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { PluginDeps } from './plugin-deps.ts'
@@ -18,6 +18,7 @@ import {
   CHOSEN_MAX,
   chosenNames,
   costOf,
+  IDLE_MS,
   noModels,
   type PoolDeps,
   poolOf,
@@ -63,6 +64,7 @@ interface JevDeps extends PoolDeps {
 
 class ActiveJevRouter implements ActivePlugin {
   readonly id = 'jev-router'
+  readonly strategy = 'auto'
   readonly #settings: JevSettings | null
   readonly #variants: string
   readonly #deps: JevDeps
@@ -73,9 +75,8 @@ class ActiveJevRouter implements ActivePlugin {
     this.#deps = deps
   }
 
-  async route(exchange: Exchange): Promise<readonly string[]> {
+  async route(exchange: Exchange): Promise<RouterChoice> {
     checkCombined(exchange)
-    exchange.strategy = 'auto'
     const { classifier } = this.#deps
     const settings = this.#settings
     const include = patternsOf(settings?.models, settings?.allowed_models)
@@ -119,7 +120,11 @@ class ActiveJevRouter implements ActivePlugin {
         max_fallback: 'deep',
       },
     })
-    return names
+    return { models: names }
+  }
+
+  answered(exchange: Exchange, modelId: string): void {
+    this.#deps.lastModels.keep(exchange, this.id, modelId, IDLE_MS)
   }
 
   #choice(exchange: Exchange, pool: readonly RoutableModel[], all: readonly RoutableModel[], type: TaskType) {

@@ -38,7 +38,7 @@ class ActiveModeration implements ActivePlugin {
     this.#deps = deps
   }
 
-  async prepare(exchange: Exchange): Promise<void> {
+  async prepare(exchange: Exchange): Promise<undefined> {
     const { moderation } = this.#deps.config
     if (moderation === null)
       throw refusal('no moderation model is configured; the operator can set moderation.model')

@@ -5,7 +5,7 @@
 
 import { UNITS_PER_USD } from '../../base/money.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
+import type { ActivePlugin, Plugin, RoutableModel, RouterChoice } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { PluginDeps } from './plugin-deps.ts'
@@ -53,6 +53,7 @@ interface ScoredModel {
 
 class ActiveParetoRouter implements ActivePlugin {
   readonly id = 'pareto-router'
+  readonly strategy = 'pareto'
   readonly #settings: ParetoSettings | null
   readonly #slug: { readonly slug: string; readonly variants: string }
   readonly #deps: PoolDeps
@@ -67,9 +68,8 @@ class ActiveParetoRouter implements ActivePlugin {
     this.#deps = deps
   }
 
-  async route(exchange: Exchange): Promise<readonly string[]> {
+  async route(exchange: Exchange): Promise<RouterChoice> {
     const { slug, variants } = this.#slug
-    exchange.strategy = 'pareto'
     const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants })
     const source = this.#settings?.price_source ?? 'prompt'
     const isFastest = variants.split(':').includes('nitro')
@@ -83,7 +83,7 @@ class ActiveParetoRouter implements ActivePlugin {
         : { tier: null, ids: underPrice(models, maxPrice) }
     if (ids.length === 0) throw noModels(slug)
     const named = ids.slice(0, NAMED)
-    const staying = await stayWith(this.#deps, exchange, this.id, named, { top: NAMED, idleMs: STAY_MS })
+    const staying = await stayWith(this.#deps, exchange, this.id, named, { top: NAMED })
     const names = chosenNames(staying.ids, variants)
     const first = models.find(({ id }) => id === staying.ids[0])
     exchange.pipeline.push({
@@ -99,7 +99,11 @@ class ActiveParetoRouter implements ActivePlugin {
         ...(staying.stays ? { stays: true } : {}),
       },
     })
-    return names
+    return { models: names }
+  }
+
+  answered(exchange: Exchange, modelId: string): void {
+    this.#deps.lastModels.keep(exchange, this.id, modelId, STAY_MS)
   }
 
   #scored(model: RoutableModel, source: 'prompt' | 'weighted_avg', isFastest: boolean): ScoredModel {

@@ -4,7 +4,7 @@
  */
 import { refuseField } from '../../base/errors.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import type { ActivePlugin, Plugin, RoutableModel } from '../../exchange/plugin.ts'
+import type { ActivePlugin, Plugin, RoutableModel, RouterChoice } from '../../exchange/plugin.ts'
 import type { PluginSettings } from '../../protocol/plugins.ts'
 import { routerOf } from '../../protocol/routers.ts'
 import type { PluginDeps } from './plugin-deps.ts'
@@ -46,6 +46,7 @@ interface Choice {
 
 class ActiveSwitchyard implements ActivePlugin {
   readonly id = 'switchyard-router'
+  readonly strategy = 'auto'
   readonly #algorithm: Algorithm
   readonly #variants: string
   readonly #deps: SwitchyardDeps
@@ -56,10 +57,9 @@ class ActiveSwitchyard implements ActivePlugin {
     this.#deps = deps
   }
 
-  async route(exchange: Exchange): Promise<readonly string[]> {
+  async route(exchange: Exchange): Promise<RouterChoice> {
     const { clock } = this.#deps
     const beganMs = clock.monotonicMs()
-    exchange.strategy = 'auto'
     if (exchange.dataRegion !== null)
       throw refuseField('model', `${SLUG} is available only on the global host`)
     const tiers = tiersOf(await this.#candidates(exchange))
@@ -79,7 +79,7 @@ class ActiveSwitchyard implements ActivePlugin {
         ...(tiers.degraded === null ? {} : { degraded_reason: tiers.degraded }),
       },
     })
-    return names
+    return { models: names }
   }
 
   async #candidates(exchange: Exchange): Promise<readonly RoutableModel[]> {

@@ -16,10 +16,7 @@ export function createWebFetchPlugin(): Plugin<'web-fetch'> {
             id: 'web-fetch',
             // The tool brings no text into the prompt.
             skipsRescan: true,
-            prepare(exchange) {
-              const { prompt } = exchange
-              exchange.prompt = { ...prompt, tools: [...(prompt.tools ?? []), toolOf(settings)] }
-            },
+            prepare: ({ prompt }) => ({ ...prompt, tools: [...(prompt.tools ?? []), toolOf(settings)] }),
           },
   }
 }

@@ -52,18 +52,17 @@ class ActiveWeb implements ActivePlugin {
     return this.#found.length === 0 ? {} : { found: this.#found }
   }
 
-  prepare(exchange: Exchange): void | Promise<void> {
+  prepare(exchange: Exchange): undefined | Promise<ResponsesRequest> {
     const query = lastUserText(exchange.prompt)
-    if (query !== '') return this.#search(query, exchange)
+    return query === '' ? undefined : this.#search(query, exchange)
   }
 
-  async #search(query: string, exchange: Exchange): Promise<void> {
+  async #search(query: string, exchange: Exchange): Promise<ResponsesRequest> {
     // Nothing is spent on a request that nobody may serve.
     await exchange.admitEarly?.()
     if (this.#isNative(exchange)) {
       this.#refuseNative(exchange)
-      this.#offerNative(exchange)
-      return
+      return this.#offerNative(exchange)
     }
     const { webSearcher, clock } = this.#deps
     const found = await webSearcher.search(
@@ -74,13 +73,13 @@ class ActiveWeb implements ActivePlugin {
     )
     this.#found = found.results
     const prompt = this.#settings.search_prompt ?? defaultPrompt(clock)
-    exchange.prompt = withResults(exchange.prompt, prompt, found.text)
     exchange.pipeline.push({
       type: 'plugin',
       name: 'web-search',
       summary: 'the web was searched',
       data: { engine: found.engine, results: found.results.length },
     })
+    return withResults(exchange.prompt, prompt, found.text)
   }
 
   /** If the request names no engine, the provider searches if every candidate can. */
@@ -107,15 +106,15 @@ class ActiveWeb implements ActivePlugin {
     )
   }
 
-  #offerNative(exchange: Exchange): void {
+  #offerNative({ pipeline, prompt }: Exchange): ResponsesRequest {
     const tool = { type: 'web_search', ...parametersOf(this.#settings), engine: 'native' } as unknown as Tool
-    exchange.prompt = { ...exchange.prompt, tools: [...(exchange.prompt.tools ?? []), tool] }
-    exchange.pipeline.push({
+    pipeline.push({
       type: 'plugin',
       name: 'web-search',
       summary: 'the provider may search the web',
       data: { engine: 'native' },
     })
+    return { ...prompt, tools: [...(prompt.tools ?? []), tool] }
   }
 
   #path({ request }: Exchange): string {

@@ -16,6 +16,7 @@ import { type LearnFrame, Relay, type RelayDeps } from '../answer/relay.ts'
 import type { Sink } from '../answer/sink.ts'
 import { type SummarySeal, sealProviderSummary } from '../compaction.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
+import type { PluginChain } from '../plugin-chain.ts'
 import { makerOf } from '../routing/candidate.ts'
 import { ClientCalls, type FittedRequest } from '../tool-calls/client-tools.ts'
 import type { ToolCalls } from '../tool-calls/tool-calls.ts'
@@ -24,11 +25,9 @@ import type { ReplyFigures } from './reply-reading.ts'
 
 interface AnswerTargetDeps {
   readonly clock: Clock
-  readonly exchange: Pick<
-    RunningExchange,
-    'request' | 'caller' | 'dialect' | 'watch' | 'debug' | 'removedTokens'
-  > & {
+  readonly exchange: Pick<RunningExchange, 'request' | 'caller' | 'dialect' | 'watch' | 'debug'> & {
     firstTokenMs: number | null
+    readonly plugins?: Pick<PluginChain, 'removedTokens'> | null
   }
   /** Seals summaries that providers make; absent: they are sent unchanged. */
   readonly summaries?: SummarySeal | undefined
@@ -134,7 +133,8 @@ export class AnswerTarget implements AttemptTarget {
     if (request.debug != null) exchange.debug.note('first_token_received', clock, watch.startedMs)
     if (!answer.begun) {
       exchange.firstTokenMs = nowMs
-      if (exchange.removedTokens > 0) answer.cut(exchange.removedTokens)
+      const { removedTokens = 0 } = exchange.plugins ?? {}
+      if (removedTokens > 0) answer.cut(removedTokens)
       const { usage } = figures
       const { modelId, provider } = record.endpoint
       const facts = request.stream === true && request.debug != null ? exchange.debug.opening() : []

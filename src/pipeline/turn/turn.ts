@@ -78,7 +78,7 @@ export function askModel<Then>(
     exchange.ranking.stay?.succeeded(answering, figures.usage)
     exchange.prefix?.note(answering, figures.usage)
     if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
-    exchange.onModel?.(endpoint.modelId)
+    plugins?.answered(exchange, endpoint.modelId)
     exchange.candidate = answering
     return onward({
       attempt: record,

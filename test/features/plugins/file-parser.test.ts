@@ -38,8 +38,7 @@ async function parse(
   try {
     await fit()
     // As for the next candidate.
-    await fit()
-    return { error: null, prompt: exchange.prompt }
+    return { error: null, prompt: (await fit()) ?? exchange.prompt }
   } catch (error) {
     return { error, prompt: exchange.prompt }
   }

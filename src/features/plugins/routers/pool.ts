@@ -72,15 +72,14 @@ export function costOf({ prices }: RoutableModel, { inputTokens, outputTokens }:
   return inputTokens * prices.prompt + outputTokens * prices.completion + prices.request
 }
 
-/** Puts the conversation's last model first if it is among the first `top`, and remembers the model that answers. */
+/** Puts the conversation's last model first if it is among the first `top`. */
 export async function stayWith(
   { lastModels }: PoolDeps,
   exchange: Exchange,
   router: string,
   ids: readonly string[],
-  { top, idleMs = IDLE_MS }: { readonly top: number; readonly idleMs?: number },
+  { top }: { readonly top: number },
 ): Promise<{ readonly ids: readonly string[]; readonly stays: boolean }> {
-  exchange.onModel = id => lastModels.keep(exchange, router, id, idleMs)
   const last = await lastModels.of(exchange, router)
   if (last === null || !ids.slice(0, top).includes(last)) return { ids, stays: false }
   return { ids: [last, ...ids.filter(id => id !== last)], stays: true }
@@ -93,16 +92,10 @@ export function chosenNames(ids: readonly string[], variants: string): readonly 
 
 /** Checks the limits of the caller before a model is called to make the choice. Rejects with the refusal. */
 export async function admitWith(exchange: Exchange, names: readonly string[]): Promise<void> {
-  const prompt = exchange.prompt
   const [first, ...others] = names
   if (first === undefined) return
-  const { models: _models, ...rest } = prompt
-  exchange.prompt = { ...rest, model: first, ...(others.length === 0 ? {} : { models: others }) }
-  try {
-    await exchange.admitEarly?.()
-  } finally {
-    exchange.prompt = prompt
-  }
+  const { models: _models, ...rest } = exchange.prompt
+  await exchange.admitEarly?.({ ...rest, model: first, ...(others.length === 0 ? {} : { models: others }) })
 }
 
 /** The error if no model is left. */
