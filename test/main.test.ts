@@ -8,8 +8,8 @@ import t, { type Test } from 'tap'
 import type { StreamEvent } from '../src/protocol/events.ts'
 import { freePort } from './support/free-port.ts'
 import { parseEventStream } from './support/gateway.ts'
-import { HELD_MODEL, type HeldProvider, startHeldProvider } from './support/held-provider.ts'
 import { CLI, MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './support/product.ts'
+import { HELD_MODEL, type HeldProvider, startHeldProvider } from './support/provider.ts'
 import { tempFolder } from './support/temp-folder.ts'
 
 interface Running {

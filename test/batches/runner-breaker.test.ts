@@ -2,7 +2,7 @@
 import t from 'tap'
 import { loadConfig } from '../../src/process/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
-import type { LineAnswer } from '../support/line-provider.ts'
+import type { LineAnswer } from '../support/provider.ts'
 
 const ONE_AT_A_TIME = { ...loadConfig([], {}).batches, concurrency: 1 }
 const LINES = Array.from({ length: 40 }, (_, at) => `line ${at}`)

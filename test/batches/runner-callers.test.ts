@@ -6,8 +6,8 @@ import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
 import { giveGuardrail } from '../support/guardrail.ts'
-import type { LineReplied } from '../support/line-provider.ts'
 import { credentialOf, sealedRecord } from '../support/own-keys.ts'
+import type { LineReplied } from '../support/provider.ts'
 
 const DEFAULTS = loadConfig([], {})
 /** One reply of 7 and 5 tokens, in units of 1e-6 USD. */

@@ -6,8 +6,8 @@ import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { someWorkspace } from '../storage/records.ts'
 import { type BatchWorld, type BatchWorldOptions, PRICES, startBatchWorld } from '../support/batch-world.ts'
-import type { LineReplied } from '../support/line-provider.ts'
 import { credentialOf, sealedRecord } from '../support/own-keys.ts'
+import type { LineReplied } from '../support/provider.ts'
 
 const DEFAULTS = loadConfig([], {})
 const LINES = ['held', 'held', 'a', 'b']

@@ -2,8 +2,8 @@
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/process/config/config.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
-import type { LineReplied } from '../support/line-provider.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
+import type { LineReplied } from '../support/provider.ts'
 import { StoreFaults } from '../support/store-faults.ts'
 
 const DEFAULTS = loadConfig([], {})

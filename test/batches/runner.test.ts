@@ -3,7 +3,7 @@ import t from 'tap'
 import { hashKey, keyRecord } from '../../src/callers/api-key.ts'
 import { loadConfig } from '../../src/process/config/config.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
-import type { LineAnswer, LineReplied } from '../support/line-provider.ts'
+import type { LineAnswer, LineReplied } from '../support/provider.ts'
 
 const DEFAULTS = loadConfig([], {})
 

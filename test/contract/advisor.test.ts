@@ -12,7 +12,7 @@ import {
   startModelTools,
   toldTo,
 } from '../support/model-tools.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 
 const advisor = (parameters: object = { model: 'acme/a' }) => ({ type: 'gateway:advisor', parameters })
 const ASKS = calling('advisor', { prompt: 'Left or right?' })

@@ -9,7 +9,7 @@ import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage
 import { SERVICE_ORGANIZATION_ID } from '../../src/storage/usage.ts'
 import { BACKED, MODEL, startAligned, TIMEOUT_MS } from '../support/aligned-gateway.ts'
 import { parseEventStream, startGateway, type TestGatewayOptions } from '../support/gateway.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const CANARY = 'okapi'

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { type Reply, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
-import { speaking, startParrot } from '../support/parrot.ts'
+import { speaking, startParrot } from '../support/provider.ts'
 
 const EMAIL = 'jane.doe@example.com'
 const MODEL = 'parrot/openai-chat'

@@ -4,7 +4,7 @@ import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { AlignmentCall, ResponseResource } from '../../src/protocol/response.ts'
 import { MODEL, startAligned, TIMEOUT_MS } from '../support/aligned-gateway.ts'
 import { parseEventStream } from '../support/gateway.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const RULES = ['Be kind', 'Name no animal']

@@ -8,8 +8,8 @@ import OpenAI, { BadRequestError, ConflictError, NotFoundError, toFile } from 'o
 import t from 'tap'
 import { startLineProvider } from '../support/batch-client.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import type { LineReplied } from '../support/line-provider.ts'
 import { until } from '../support/patience.ts'
+import type { LineReplied } from '../support/provider.ts'
 
 const held = Promise.withResolvers<LineReplied>()
 const { provider, settings } = await startLineProvider(t, text => {

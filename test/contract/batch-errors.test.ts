@@ -2,8 +2,8 @@
 import t from 'tap'
 import { BATCH_MODEL, BatchClient, type BatchDocument, startLineProvider } from '../support/batch-client.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import type { LineReplied } from '../support/line-provider.ts'
 import { caller } from '../support/management.ts'
+import type { LineReplied } from '../support/provider.ts'
 
 const never = new Promise<LineReplied>(() => undefined)
 const say = (content: unknown) => ({ messages: [{ role: 'user', content }] })

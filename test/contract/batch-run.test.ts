@@ -2,8 +2,8 @@
 import t from 'tap'
 import { BatchClient, newDatabaseUrl, startLineProvider } from '../support/batch-client.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import type { LineReplied } from '../support/line-provider.ts'
 import { caller } from '../support/management.ts'
+import type { LineReplied } from '../support/provider.ts'
 import { eventually } from '../support/stream-probe.ts'
 
 const PATIENCE_MS = 60_000

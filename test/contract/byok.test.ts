@@ -10,8 +10,8 @@ import { openStore } from '../../src/storage/open.ts'
 import { type CredentialRecord, DEFAULT_ORGANIZATION_ID, type SealedSecret } from '../../src/storage/store.ts'
 import { CALLER, expected, modelRows, sharedKey, type World, worlds } from '../support/byok-worlds.ts'
 import { startGateway } from '../support/gateway.ts'
-import { startKeyedProvider } from '../support/keyed-provider.ts'
 import { credentialOf, sealedRecord } from '../support/own-keys.ts'
+import { startKeyedProvider } from '../support/provider.ts'
 
 const provider = await startKeyedProvider()
 const row = (slug: string) => ({

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { chat, choiceOf, messageOf } from '../support/dialect-clients.ts'
 import { startDialectGateway } from '../support/dialect-gateway.ts'
-import { goldenReply } from '../support/replay-provider.ts'
+import { goldenReply } from '../support/provider.ts'
 
 const { gateway, replay } = await startDialectGateway(t)
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, speaking, startParrot } from '../support/provider.ts'
 
 interface Recorded {
   readonly method: string

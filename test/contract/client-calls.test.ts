@@ -9,7 +9,7 @@ import { parseResponsesRequest } from '../support/dialects.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
+import { ScriptedProvider, type ScriptedReply } from '../support/provider.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 type Told = { readonly [field: string]: unknown }

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, speaking, startParrot } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 
 interface Sent {

@@ -7,7 +7,7 @@ import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { startGuarded } from '../support/guarded-gateway.ts'
 import { addOrganization } from '../support/management.ts'
-import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, speaking, startParrot } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 
 const parrot = await startParrot(t)

@@ -4,7 +4,7 @@ import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
+import { parrotRows, pieces, speaking, startParrot } from '../support/provider.ts'
 
 const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))

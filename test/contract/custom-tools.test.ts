@@ -7,7 +7,7 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
-import { pieces, startParrot } from '../support/parrot.ts'
+import { pieces, startParrot } from '../support/provider.ts'
 
 const TOOL = {
   type: 'custom',

@@ -12,8 +12,7 @@ import {
   messages,
 } from '../support/dialect-clients.ts'
 import { startDialectGateway } from '../support/dialect-gateway.ts'
-import { FORMATS, pieces, speaking } from '../support/parrot.ts'
-import { goldenReply } from '../support/replay-provider.ts'
+import { FORMATS, goldenReply, pieces, speaking } from '../support/provider.ts'
 
 const { gateway, parrot, replay } = await startDialectGateway(t)
 

@@ -6,7 +6,7 @@ import t from 'tap'
 import { chat, type DialectClient, HELLO, messages } from '../support/dialect-clients.ts'
 import { startGateway } from '../support/gateway.ts'
 import { breakOff, CANARY, LONG_CONVERSATION, probeFields, rawBodies } from '../support/hostile-bodies.ts'
-import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, speaking, startParrot } from '../support/provider.ts'
 
 const parrot = await startParrot(t)
 parrot.parts = speaking('fine')

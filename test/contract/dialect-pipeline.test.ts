@@ -13,8 +13,7 @@ import {
   messages,
 } from '../support/dialect-clients.ts'
 import { startGuarded } from '../support/guarded-gateway.ts'
-import { FORMATS, speaking } from '../support/parrot.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import { FORMATS, type ScriptedReply, speaking } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 type Tap = Pick<typeof t, 'equal' | 'match'>

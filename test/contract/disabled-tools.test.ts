@@ -7,7 +7,7 @@ import { FORMATS } from '../../src/formats/table.ts'
 import type { FormatName } from '../../src/protocol/provider.ts'
 import { startGateway } from '../support/gateway.ts'
 import { caller } from '../support/management.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

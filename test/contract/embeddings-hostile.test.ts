@@ -4,9 +4,9 @@
  */
 import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
-import { type AskedEmbeddings, properReply, startEmbeddingsProvider } from '../support/embeddings-provider.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { NO_SHEDDING } from '../support/gateway-process.ts'
+import { type AskedEmbeddings, properReply, startEmbeddingsProvider } from '../support/provider.ts'
 import { turns } from '../support/raw-http.ts'
 import { FAULTS } from '../support/sim-faults.ts'
 import { TestClock } from '../support/test-clock.ts'

@@ -8,16 +8,16 @@ import { NO_RULES } from '../../src/protocol/management/guardrails.ts'
 import { createVault } from '../../src/providers/credentials/vault.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
+import type { TestGateway } from '../support/gateway.ts'
+import { startGuarded } from '../support/guarded-gateway.ts'
+import { addOrganization, caller } from '../support/management.ts'
+import { credentialOf, sealedRecord } from '../support/own-keys.ts'
 import {
   type AskedEmbeddings,
   type EmbeddingsProvider,
   properReply,
   startEmbeddingsProvider,
-} from '../support/embeddings-provider.ts'
-import type { TestGateway } from '../support/gateway.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
-import { addOrganization, caller } from '../support/management.ts'
-import { credentialOf, sealedRecord } from '../support/own-keys.ts'
+} from '../support/provider.ts'
 
 const EMBEDS = { outputModalities: ['embeddings'] }
 /** USD for each token. */

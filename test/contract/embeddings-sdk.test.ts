@@ -2,12 +2,8 @@
 import OpenAI, { APIError, APIUserAbortError } from 'openai'
 import t from 'tap'
 import { float32s } from '../support/decode-embeddings.ts'
-import {
-  type EmbeddingsAnswerScript,
-  properReply,
-  startEmbeddingsProvider,
-} from '../support/embeddings-provider.ts'
 import { startGateway } from '../support/gateway.ts'
+import { type EmbeddingsAnswerScript, properReply, startEmbeddingsProvider } from '../support/provider.ts'
 
 const provider = await startEmbeddingsProvider()
 const gateway = await startGateway({

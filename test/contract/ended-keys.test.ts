@@ -2,8 +2,8 @@
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { startToldProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
-import { startToldProvider } from '../support/told-provider.ts'
 
 const MODEL = {
   id: 'told/model',

@@ -13,7 +13,7 @@ import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { writePdf } from '../support/pdf.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 
 type Links = Config['files']['links']
 type Answer = (request: IncomingMessage, response: ServerResponse, body: string) => void

@@ -14,7 +14,7 @@ import {
   startModelTools,
   toldTo,
 } from '../support/model-tools.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const TOOL = { type: 'gateway:fusion', parameters: { model: 'acme/analyst' } }

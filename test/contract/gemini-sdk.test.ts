@@ -1,7 +1,7 @@
 /** What Google's client has of its own: thoughts, open calls, forced functions, embeddings, lists of models. */
 import { FunctionCallingConfigMode, GoogleGenAI, Type } from '@google/genai'
 import t from 'tap'
-import { FORMATS, pieces, speaking } from '../support/parrot.ts'
+import { FORMATS, pieces, speaking } from '../support/provider.ts'
 import { PREFIXES, startSdkWorld } from '../support/sdk-world.ts'
 
 const { gateway, parrot } = await startSdkWorld(t)

@@ -2,8 +2,7 @@
 import t from 'tap'
 import { METADATA } from '../support/dialect-clients.ts'
 import { startDialectGateway } from '../support/dialect-gateway.ts'
-import { FORMATS, pieces, speaking } from '../support/parrot.ts'
-import { goldenReply } from '../support/replay-provider.ts'
+import { FORMATS, goldenReply, pieces, speaking } from '../support/provider.ts'
 
 type Loose = Record<string, unknown>
 

@@ -8,7 +8,7 @@ import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'
 import { askMany } from '../support/many-requests.ts'
-import { FORMATS, speaking } from '../support/parrot.ts'
+import { FORMATS, speaking } from '../support/provider.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 import { TestClock } from '../support/test-clock.ts'
 

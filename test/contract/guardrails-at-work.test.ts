@@ -4,7 +4,7 @@ import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { hashKey } from '../support/gateway.ts'
 import { deltasIn, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'
-import { FORMATS, pieces, speaking } from '../support/parrot.ts'
+import { FORMATS, pieces, speaking } from '../support/provider.ts'
 
 const EMAIL = 'jane.doe@example.com'
 const email = (action: FilterAction) => ({ slug: 'email', action, scanScope: 'all_messages' }) as const

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { loadConfig } from '../../src/process/config/config.ts'
 import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
-import { speaking, startParrot } from '../support/parrot.ts'
 import { writePdf } from '../support/pdf.ts'
+import { speaking, startParrot } from '../support/provider.ts'
 
 const MODEL = 'kept/model'
 const VENDORS = { anthropic: null, openai: null, google: null, xai: null, other: null }

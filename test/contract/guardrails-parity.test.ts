@@ -5,7 +5,7 @@ import t from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { deltasIn, type Reply, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { CUSTOM_PATTERNS, filler, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
-import { FORMATS, speaking } from '../support/parrot.ts'
+import { FORMATS, speaking } from '../support/provider.ts'
 
 const CASES = 320
 

@@ -1,8 +1,8 @@
 /** Hedging: a second endpoint is asked beside a silent first one; the clock stands still and the providers are told. */
 import t, { type Test } from 'tap'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
+import { startToldProvider, type ToldReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
 
 const AFTER_MS = 500
 const USAGE = { prompt_tokens: 10, completion_tokens: 2 }

@@ -2,7 +2,7 @@
 import Anthropic from '@anthropic-ai/sdk'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, pieces, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, pieces, startParrot } from '../support/provider.ts'
 
 const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))

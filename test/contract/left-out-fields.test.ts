@@ -1,7 +1,7 @@
 /** Fields that a provider does not get are told in the pipeline: cache marks, and tiers that the operator would pay. */
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, startParrot } from '../support/provider.ts'
 
 const parrot = await startParrot(t)
 const rows = parrotRows(parrot.url)

@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 
 t.test('tools that nobody here can run are left out in the spelling of a provider, and told', async t => {
   const provider = new ScriptedProvider()

@@ -7,7 +7,7 @@ import { BACKED, MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, type TestGatewayOptions } from '../support/gateway.ts'
 import { type McpServerTool, startMcpServer } from '../support/mcp-server.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const SECRET = 'a-very-secret-token'

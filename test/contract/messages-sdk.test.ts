@@ -1,7 +1,7 @@
 /** What Anthropic's client has of its own: events, thoughts, counts of tokens, kinds of keys, unknown fields. */
 import Anthropic, { NotFoundError } from '@anthropic-ai/sdk'
 import t from 'tap'
-import { FORMATS, pieces, speaking } from '../support/parrot.ts'
+import { FORMATS, pieces, speaking } from '../support/provider.ts'
 import { CITY, ID, PREFIXES, startSdkWorld, thrownBy } from '../support/sdk-world.ts'
 
 const { gateway, parrot } = await startSdkWorld(t)

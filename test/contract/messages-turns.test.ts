@@ -4,8 +4,15 @@ import t from 'tap'
 import { simModel } from '../../src/apps/simulator/rows.ts'
 import { eventsIn, gathered, type Loose } from '../dialects/messages-stream.ts'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, speaking, startParrot } from '../support/parrot.ts'
-import { goldenReply, type ReplayedReply, startReplayProvider } from '../support/replay-provider.ts'
+import {
+  FORMATS,
+  goldenReply,
+  parrotRows,
+  type ReplayedReply,
+  speaking,
+  startParrot,
+  startReplayProvider,
+} from '../support/provider.ts'
 
 const STATUSES = [400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529] as const
 const replay = await startReplayProvider()

@@ -2,8 +2,7 @@
 import t from 'tap'
 import { messages as client, contentOf, HELLO, type Loose } from '../support/dialect-clients.ts'
 import { startDialectGateway } from '../support/dialect-gateway.ts'
-import { FORMATS, speaking } from '../support/parrot.ts'
-import { goldenReply } from '../support/replay-provider.ts'
+import { FORMATS, goldenReply, speaking } from '../support/provider.ts'
 
 const { gateway, parrot, replay } = await startDialectGateway(t)
 

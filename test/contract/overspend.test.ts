@@ -5,8 +5,8 @@
 import t, { type Test } from 'tap'
 import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway } from '../support/gateway.ts'
+import { startToldProvider, type ToldReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
 import { responsesReply } from '../support/web-world.ts'
 
 const LIMIT_USD = 1

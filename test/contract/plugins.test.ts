@@ -8,7 +8,7 @@ import { buildCatalog } from '../../src/process/wiring/catalog.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { ENCRYPTED, writePdf } from '../support/pdf.ts'
-import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
+import { ScriptedProvider, type ScriptedReply } from '../support/provider.ts'
 
 interface World {
   readonly gateway: TestGateway

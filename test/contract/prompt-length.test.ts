@@ -5,8 +5,8 @@
 import t, { type Test } from 'tap'
 import type { FormatName } from '../../src/protocol/provider.ts'
 import { startGateway } from '../support/gateway.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -9,7 +9,7 @@ import { readSavedReply } from '../../src/apps/commands/verify/saved-reply.ts'
 import { SIM_SLUG, simModel } from '../../src/apps/simulator/rows.ts'
 import type { ProofStatement } from '../../src/protocol/management/proof.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
-import { startKeyedProvider } from '../support/keyed-provider.ts'
+import { startKeyedProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 
 const ASKING = { 'x-gateway-metadata': 'enabled', 'x-gateway-proof': 'true' }

@@ -11,10 +11,10 @@ import { READERS_MAX } from '../../src/storage/transcripts/transcripts.ts'
 import { startGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { addOrganization, caller } from '../support/management.ts'
 import { until } from '../support/patience.ts'
+import { startToldProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 import { ask, counted, idOf, numberOf, type Piece, readPiece, resume, textOf } from '../support/resumable.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { startToldProvider } from '../support/told-provider.ts'
 
 const MODEL = 'told/model'
 const USAGE = { prompt_tokens: 10, completion_tokens: 4 }

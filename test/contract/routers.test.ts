@@ -5,8 +5,8 @@ import { loadConfig } from '../../src/process/config/config.ts'
 import type { Config } from '../../src/process/config/settings.ts'
 import { buildCatalog } from '../../src/process/wiring/catalog.ts'
 import { parseEventStream } from '../support/gateway.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { askRouter, type RouterWorld, startRouterWorld } from '../support/router-world.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const KEPT = [{ id: 'kept/model', endpoints: [{ provider: 'sim', upstreamModel: 'echo', zdr: true }] }]

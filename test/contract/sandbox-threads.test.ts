@@ -1,7 +1,7 @@
 /** Containers are those of the whole process: whichever thread serves a request, it finds them. */
 import t from 'tap'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 
 /** Of which each serve thread gets some, as the kernel spreads connections. */
 const REQUESTS = 8

@@ -6,7 +6,7 @@ import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { addKey } from '../support/management.ts'
-import type { ScriptedProvider, ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedProvider, ScriptedReply } from '../support/provider.ts'
 
 const call = (name: string, args: object): ScriptedReply => ({
   calls: [{ name, arguments: JSON.stringify(args) }],

@@ -9,7 +9,7 @@ import { ApiError, GoogleGenAI, Type } from '@google/genai'
 import OpenAI, * as openai from 'openai'
 import { makeParseableResponseFormat } from 'openai/lib/parser'
 import t from 'tap'
-import { FORMATS, firstPart, pieces, speaking } from '../support/parrot.ts'
+import { FORMATS, firstPart, pieces, speaking } from '../support/provider.ts'
 import { CITY, DOT, ENDLESS, ID, PREFIXES, startSdkWorld, thrownBy } from '../support/sdk-world.ts'
 
 const { gateway, parrot } = await startSdkWorld(t)

@@ -4,7 +4,7 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 
 const TOOL = { type: 'gateway:experimental__search_models' }
 const calls = (args: object): ScriptedReply => ({

@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { startGateway } from '../support/gateway.ts'
-import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/parrot.ts'
+import { FORMATS, parrotRows, pieces, speaking, startParrot } from '../support/provider.ts'
 
 const parrot = await startParrot(t)
 const rows = parrotRows(parrot.url)

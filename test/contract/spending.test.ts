@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { startToldProvider, type ToldReply } from '../support/told-provider.ts'
+import { startToldProvider, type ToldReply } from '../support/provider.ts'
 
 /** USD for an output token; nothing else costs. */
 const TOKEN_USD = 0.0001

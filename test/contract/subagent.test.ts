@@ -13,7 +13,7 @@ import {
   startModelTools,
   toldTo,
 } from '../support/model-tools.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 
 const subagent = (parameters: object = {}) => ({
   type: 'gateway:subagent',

@@ -4,7 +4,7 @@ import { SIM_SLUG, simModel } from '../../src/apps/simulator/rows.ts'
 import { STAGES } from '../../src/base/metrics/stages.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { parseScrape } from '../support/metrics.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 
 const ASKING = { headers: { 'x-gateway-metadata': 'enabled' } }
 const SLOW = simModel('fail-slow-first-token-50', 'openai-chat')

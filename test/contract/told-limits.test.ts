@@ -5,8 +5,8 @@ import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
+import { startToldProvider } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { startToldProvider } from '../support/told-provider.ts'
 
 const ASK = { model: 'sim/echo', input: 'Hello', max_output_tokens: 50 }
 

@@ -16,7 +16,7 @@ import { parseEventStream, startGateway, type TestGateway } from '../support/gat
 import { listening } from '../support/listening.ts'
 import { caller } from '../support/management.ts'
 import { startMcpServer } from '../support/mcp-server.ts'
-import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
+import { ScriptedProvider, type ScriptedReply } from '../support/provider.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

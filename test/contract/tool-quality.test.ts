@@ -1,7 +1,7 @@
 /** Endpoints whose models make faulty tool calls come after the others, for requests with tools. */
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { ScriptedProvider, type ScriptedReply } from '../support/scripted-provider.ts'
+import { ScriptedProvider, type ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
 
 const TOOLS = [{ type: 'function', name: 'weather', parameters: { type: 'object' } }]

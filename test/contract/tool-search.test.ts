@@ -6,7 +6,7 @@ import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { messageOf, startHttp } from '../support/mcp-server.ts'
-import type { ScriptedReply, ScriptedRequest } from '../support/scripted-provider.ts'
+import type { ScriptedReply, ScriptedRequest } from '../support/provider.ts'
 
 const SEARCH = { type: 'gateway:tool_search' }
 const deferred = (name: string, description = '', properties: object = {}) => ({

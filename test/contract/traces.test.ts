@@ -13,7 +13,7 @@ import { type CollectedSpan, startCollector } from '../support/collector.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { startMcpServer } from '../support/mcp-server.ts'
 import { until } from '../support/patience.ts'
-import { ScriptedProvider } from '../support/scripted-provider.ts'
+import { ScriptedProvider } from '../support/provider.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const CALLER = 'b7ad6b7169203331'

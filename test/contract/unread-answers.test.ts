@@ -5,7 +5,7 @@ import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
 import { addOrganization } from '../support/management.ts'
 import { until } from '../support/patience.ts'
-import { startToldProvider } from '../support/told-provider.ts'
+import { startToldProvider } from '../support/provider.ts'
 
 const SHARE_BYTES = 16 * 1024
 

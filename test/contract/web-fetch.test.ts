@@ -7,7 +7,7 @@ import { MODEL } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { writePdf } from '../support/pdf.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { serve, startEngine, startWebWorld, type WebWorldOptions } from '../support/web-world.ts'
 
 const TOOL = { type: 'gateway:web_fetch' }

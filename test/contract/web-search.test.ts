@@ -5,7 +5,7 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { MODEL } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
-import type { ScriptedReply } from '../support/scripted-provider.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import { ENGINE_KEY, startEngine, startWebWorld } from '../support/web-world.ts'
 
 const TOOL = { type: 'gateway:web_search' }

@@ -5,9 +5,9 @@ import t, { type Test } from 'tap'
 import { startGateway, type TestGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import { addKey, addOrganization } from '../support/management.ts'
 import { until } from '../support/patience.ts'
+import { startToldProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { startToldProvider } from '../support/told-provider.ts'
 
 const TEXT = 1
 const PING = 9

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { watchAlerts } from '../support/alert-watch.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { moodyProvider } from '../support/moody-provider.ts'
 import { missingTools } from '../support/prometheus.ts'
+import { moodyProvider } from '../support/provider.ts'
 import { openProbe, type Probe, pause } from '../support/stream-probe.ts'
 
 t.setTimeout(1_200_000)

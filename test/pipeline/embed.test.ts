@@ -15,7 +15,7 @@ import { NO_CREDENTIALS } from '../../src/providers/credentials/catalog.ts'
 import { createDirectTransport } from '../../src/providers/upstream/client/direct-transport.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { OFFERED } from '../support/dialects.ts'
-import { startEmbeddingsProvider } from '../support/embeddings-provider.ts'
+import { startEmbeddingsProvider } from '../support/provider.ts'
 import { plainCalls } from '../support/routing.ts'
 import { scriptedContext } from '../support/scripted-attempt.ts'
 

@@ -1,7 +1,7 @@
 /** A gateway with a scripted model and a scripted evaluator behind it. */
 import type { Config } from '../../src/process/config/settings.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
-import { ScriptedProvider } from './scripted-provider.ts'
+import { ScriptedProvider } from './provider.ts'
 
 export const TIMEOUT_MS = 5_000
 export const MODEL = 'acme/model'

@@ -21,8 +21,8 @@ import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { giveGuardrail } from './guardrail.ts'
 import { newDatabase } from './new-database.ts'
+import { ScriptedProvider } from './provider.ts'
 import { scriptedContext } from './scripted-attempt.ts'
-import { ScriptedProvider } from './scripted-provider.ts'
 import { TestClock } from './test-clock.ts'
 
 /** USD for an output token; nothing else costs. */

@@ -3,7 +3,7 @@ import * as chatStream from '../dialects/chat-stream.ts'
 import * as geminiStream from '../dialects/gemini-stream.ts'
 import * as messagesStream from '../dialects/messages-stream.ts'
 import type { TestGateway } from './gateway.ts'
-import type { FORMATS } from './parrot.ts'
+import type { FORMATS } from './provider.ts'
 
 export type Loose = Record<string, unknown>
 type Headers = Readonly<Record<string, string>>

@@ -1,8 +1,7 @@
 /** A gateway whose models belong to a parrot and to a provider that plays recorded replies, in every format. */
 import type { Test } from 'tap'
 import { startGateway, type TestGateway } from './gateway.ts'
-import { type Parrot, parrotRows, startParrot } from './parrot.ts'
-import { startReplayProvider } from './replay-provider.ts'
+import { type Parrot, parrotRows, startParrot, startReplayProvider } from './provider.ts'
 
 interface DialectGateway {
   readonly gateway: TestGateway

@@ -9,7 +9,7 @@ import { openStore } from '../../src/storage/open.ts'
 import { MODEL, startAligned } from './aligned-gateway.ts'
 import { grammarViolations } from './event-grammar.ts'
 import { finalOf, parseEventStream, type TestGateway, type TestGatewayOptions } from './gateway.ts'
-import type { ScriptedReply } from './scripted-provider.ts'
+import type { ScriptedReply } from './provider.ts'
 
 interface ToolAnswer {
   readonly response: ResponseResource

@@ -6,7 +6,7 @@ import type { GuardrailRecord } from '../../src/protocol/management/guardrails.t
 import { openStore } from '../../src/storage/open.ts'
 import { parseEventStream, startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import { giveGuardrail } from './guardrail.ts'
-import { type Parrot, parrotRows, startParrot } from './parrot.ts'
+import { type Parrot, parrotRows, startParrot } from './provider.ts'
 
 export interface Reply {
   readonly status: number

@@ -1,7 +1,7 @@
 /** Hostile and careless bodies that every inference operation gets, whatever its dialect. */
 import type { Test } from 'tap'
 import type { TestGateway } from './gateway.ts'
-import { FORMATS, type Parrot } from './parrot.ts'
+import { FORMATS, type Parrot } from './provider.ts'
 import { RawClient } from './raw-http.ts'
 
 /** Stands wherever a value may stand; no answer may repeat it. */

@@ -4,8 +4,8 @@ import { connect } from 'node:net'
 import type { Test } from 'tap'
 import { startGateway } from './gateway.ts'
 import { until } from './patience.ts'
+import { startToldProvider } from './provider.ts'
 import { TestClock } from './test-clock.ts'
-import { startToldProvider } from './told-provider.ts'
 
 export const turn = () => new Promise(resolve => setImmediate(resolve))
 

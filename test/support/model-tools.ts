@@ -9,7 +9,7 @@ import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { parseEventStream, startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
 import { caller } from './management.ts'
-import { ScriptedProvider, type ScriptedReply } from './scripted-provider.ts'
+import { ScriptedProvider, type ScriptedReply } from './provider.ts'
 
 export const OUTER = 'acme/outer'
 const NAMES = ['outer', 'a', 'b', 'c', 'analyst', 'judge'] as const

@@ -6,8 +6,8 @@ import { TASK_TYPES } from '../../src/features/plugins/routers/task-types.ts'
 import type { Config } from '../../src/process/config/settings.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { startGateway, type TestGateway, type TestGatewayOptions } from './gateway.ts'
+import { ScriptedProvider } from './provider.ts'
 import type { OracleModel, OracleTask } from './router-oracle.ts'
-import { ScriptedProvider } from './scripted-provider.ts'
 import { tempFolder } from './temp-folder.ts'
 
 export interface RouterWorld {

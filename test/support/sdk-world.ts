@@ -2,7 +2,7 @@
 import type { Test } from 'tap'
 import { simModel } from '../../src/apps/simulator/rows.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
-import { FORMATS, type Parrot, parrotRows, startParrot } from './parrot.ts'
+import { FORMATS, type Parrot, parrotRows, startParrot } from './provider.ts'
 
 /** Of the simulated models, by the format in which they are asked: that of Responses has no prefix. */
 export const PREFIXES = ['', 'chat-', 'messages-', 'gemini-'] as const

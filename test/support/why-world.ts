@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import { startCommand } from './command-line.ts'
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts'
-import { ScriptedProvider, type ScriptedReply } from './scripted-provider.ts'
+import { ScriptedProvider, type ScriptedReply } from './provider.ts'
 import { eventually } from './stream-probe.ts'
 
 export const OK: ScriptedReply = { text: 'Fine.' }

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { cpSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
-import { HELD_MODEL, startHeldProvider } from '../../support/held-provider.ts'
+import { HELD_MODEL, startHeldProvider } from '../../support/provider.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const LAUNCHER = join(ROOT, 'bin/sluice.js')

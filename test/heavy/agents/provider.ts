@@ -16,7 +16,7 @@ import { SPEAKERS } from '../../../src/apps/simulator/simulator.ts'
 import { parseObject, readBody, targetOf } from '../../../src/apps/simulator/targets.ts'
 import { awsEvents } from '../../support/aws-events.ts'
 import { listening } from '../../support/listening.ts'
-import { FORMATS } from '../../support/parrot.ts'
+import { FORMATS } from '../../support/provider.ts'
 import { converseSpeaker } from './speak-converse.ts'
 
 export const AGENT_FORMATS = [...FORMATS, 'bedrock-converse'] as const

@@ -19,9 +19,9 @@ import { createDirectTransport } from '../../../src/providers/upstream/client/di
 import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { failing, LONG, outputOf } from '../../support/output-guard.ts'
+import { ScriptedProvider } from '../../support/provider.ts'
 import { plainCalls } from '../../support/routing.ts'
 import { scriptedContext, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
-import { ScriptedProvider } from '../../support/scripted-provider.ts'
 
 const SILENT: CallFigures = {
   usage: null,

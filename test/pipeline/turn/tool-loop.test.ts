@@ -2,7 +2,7 @@
 import t from 'tap'
 import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
 import { startAsking } from '../../support/asking-gateway.ts'
-import type { ScriptedReply } from '../../support/scripted-provider.ts'
+import type { ScriptedReply } from '../../support/provider.ts'
 
 const CLOCK: ScriptedReply = { calls: [{ name: 'datetime', arguments: '{"timezone":"UTC"}' }] }
 const TOOL = { tools: [{ type: 'gateway:datetime' as const }] }
