@@ -1,13 +1,44 @@
 /** The largest batch, while streams run: memory, the pace of the streams, and the limit. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { statSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { writeBatchFile } from '../support/batch-file.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { startProviders } from '../support/provider-process.ts'
 import { mib, newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
+
+// Large bodies of POST /batches on disk.
+
+interface BatchFileOptions {
+  readonly requests: number
+  /** Of the text of each request. */
+  readonly textBytes: number
+  readonly model: string
+}
+
+const WRITE_CHARS = 1024 * 1024
+const TEXT = 'A request of ordinary length, of which there are very many. '
+
+/** Writes a batch for POST /responses to a file, which the test removes. */
+function writeBatchFile(t: Pick<Test, 'teardown'>, { requests, textBytes, model }: BatchFileOptions): string {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-batch-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const path = join(folder, 'batch.json')
+  const file = openSync(path, 'w')
+  const text = TEXT.repeat(Math.ceil(textBytes / TEXT.length)).slice(0, textBytes)
+  let waiting = `{"endpoint":"/v1/responses","model":${JSON.stringify(model)},"requests":[`
+  for (let number = 0; number < requests; number++) {
+    waiting += `${number === 0 ? '' : ','}{"custom_id":"request-${number}","body":{"input":"${text}"}}`
+    if (waiting.length < WRITE_CHARS) continue
+    writeSync(file, waiting)
+    waiting = ''
+  }
+  writeSync(file, `${waiting}]}`)
+  closeSync(file)
+  return path
+}
 
 const STREAMS = 20
 const PACE_MS = 5

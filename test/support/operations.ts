@@ -1,24 +1,25 @@
 /** The whole table of operations: its handlers run with what a test gives them, or are not meant to be run. */
 import { randomBytes } from 'node:crypto'
 import type { Test } from 'tap'
+import { OutputSizes } from '../../src/api/batches/batch-outputs.ts'
 import { createListing } from '../../src/api/models/models.ts'
 import { InterfaceDocument } from '../../src/api/openapi.ts'
 import type { Operation } from '../../src/api/operation.ts'
 import { createOperations } from '../../src/api/operations.ts'
+import { createLog } from '../../src/base/log/log.ts'
 import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import { createCatalog } from '../../src/providers/catalog.ts'
 import { describeNewKey } from '../../src/providers/credentials/new-key.ts'
+import { createTextSeal } from '../../src/providers/credentials/sealed-text.ts'
 import { createVault } from '../../src/providers/credentials/vault.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { OFFERED } from './dialects.ts'
-import { NO_BATCHES } from './no-batches.ts'
-import { NO_CAPTURES } from './no-captures.ts'
-import { NO_FILES } from './no-files.ts'
-import { NO_KEY_CHECK } from './no-key-check.ts'
-import { NO_PROOFS } from './no-proofs.ts'
-import { NO_SUMMARIES } from './no-summaries.ts'
-import { NO_TRANSCRIPTS } from './no-transcripts.ts'
 import { TestClock } from './test-clock.ts'
+
+/** Stands for all that the tests of the table do not use. */
+const notRun = (): never => {
+  throw new Error('not run')
+}
 
 /** @param given what the handlers of the test run with */
 export async function allOperations(
@@ -29,20 +30,7 @@ export async function allOperations(
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())
   return createOperations({
-    gateway: {
-      respond() {
-        throw new Error('not run')
-      },
-      answerEmpty() {
-        throw new Error('not run')
-      },
-      embed() {
-        throw new Error('not run')
-      },
-      count() {
-        throw new Error('not run')
-      },
-    },
+    gateway: { respond: notRun, answerEmpty: notRun, embed: notRun, count: notRun },
     listing: createListing(createCatalog({ providers: [], models: [] })),
     restrictionsOf: () => null,
     ledger: { find: async () => null },
@@ -55,20 +43,30 @@ export async function allOperations(
     providerName: () => null,
     describeKey: (slug, key) => describeNewKey(slug, undefined, key),
     patternProblem: () => null,
-    checkText() {
-      throw new Error('not run')
-    },
+    checkText: notRun,
     offered: OFFERED,
     dataRegionOf: () => null,
     byokFeePercent: 0,
     document: new InterfaceDocument(),
-    ...NO_BATCHES,
-    ...NO_CAPTURES,
-    ...NO_FILES,
-    ...NO_KEY_CHECK,
-    ...NO_TRANSCRIPTS,
-    ...NO_PROOFS,
-    ...NO_SUMMARIES,
+    acceptances: { accept: notRun },
+    batchMaxBytes: 1_024,
+    captures: { running: null, maxBytes: 65_536, folder: '/nowhere' },
+    files: { create: notRun, find: notRun, list: notRun, read: notRun, remove: notRun, maxFileBytes: 1_024 },
+    fileUploads: { receive: notRun },
+    outputSizes: new OutputSizes(),
+    keyCheck: { enter: notRun, prepare: notRun, run: notRun },
+    transcripts: { open: notRun, read: notRun },
+    resumeWindowMs: 120_000,
+    proofs: {
+      keys: { current: notRun },
+      clock,
+      log: createLog('silent', { write: () => undefined }),
+      region: 'local',
+    },
+    summaries: {
+      seal: createTextSeal([{ id: 'test', secret: randomBytes(32) }], 'summaries'),
+      inputTokens: () => 0,
+    },
     ...given,
   })
 }

@@ -3,13 +3,29 @@ import { createClient } from '@redis/client'
 import t, { type Test } from 'tap'
 import { type Clock, systemClock } from '../../../src/base/clock.ts'
 import { whenReady } from '../../../src/base/maybe-promise.ts'
-import type { CounterEntry } from '../../../src/callers/limits/counters.ts'
+import type { CounterEntry, Taking } from '../../../src/callers/limits/counters.ts'
 import { SharedCounters } from '../../../src/callers/limits/shared-counters.ts'
-import { exceededOf, type LimitExceeded } from '../../support/counters.ts'
 import { turns } from '../../support/raw-http.ts'
 import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../../support/redis-server.ts'
 import { eventually } from '../../support/stream-probe.ts'
 import { TestClock } from '../../support/test-clock.ts'
+
+// Results of counters in a form that tests can compare.
+
+/** The first entry that did not fit. */
+interface LimitExceeded {
+  readonly index: number
+  /** The total before, reservations included. */
+  readonly total: number
+  readonly ceiling: number
+}
+
+/** Null: all was taken. */
+function exceededOf({ exceeded, rooms }: Taking): LimitExceeded | null {
+  const room = exceeded === null ? undefined : rooms[exceeded]
+  if (exceeded === null || room === undefined) return null
+  return { index: exceeded, total: room.total, ceiling: room.ceiling }
+}
 
 /** For what comes in a moment on a machine that is not busy; a late answer of Redis is no silence either. */
 const PATIENCE_MS = 60_000

@@ -7,9 +7,42 @@ import { createMetrics } from '../../../../src/base/metrics/metrics.ts'
 import { createPoolOf } from '../../../../src/features/tasks/pool/pool.ts'
 import { TaskError, type TaskOutcome } from '../../../../src/features/tasks/task.ts'
 import { FAULTY, FAULTY_ENTRY, SLOW_LOAD_CHANNEL } from '../../../support/faulty-tasks.ts'
-import { createGate } from '../../../support/gates.ts'
 import { awaited } from '../../../support/patience.ts'
 import { TestClock } from '../../../support/test-clock.ts'
+
+// Holds task workers at the point a test wants: they report that they have begun, and wait until they are
+// released.
+
+interface Gate {
+  readonly memory: SharedArrayBuffer
+  /** How many workers have come to it. */
+  readonly arrived: number
+  /** Resolves once so many have come. */
+  arrival(count: number): Promise<void>
+  open(): void
+}
+
+function createGate(): Gate {
+  const memory = new SharedArrayBuffer(8)
+  const flags = new Int32Array(memory)
+  return {
+    memory,
+    get arrived() {
+      return Atomics.load(flags, 0)
+    },
+    async arrival(count) {
+      for (;;) {
+        const arrived = Atomics.load(flags, 0)
+        if (arrived >= count) return
+        await Atomics.waitAsync(flags, 0, arrived).value
+      }
+    },
+    open() {
+      Atomics.store(flags, 1, 1)
+      Atomics.notify(flags, 1)
+    },
+  }
+}
 
 /** Long enough for a worker to start on a busy machine. */
 const AMPLE = { deadlineMs: 60_000 }
