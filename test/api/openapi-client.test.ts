@@ -9,9 +9,9 @@ import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { endBatch } from '../support/batch-calls.ts'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const MODULES = join(ROOT, 'node_modules')

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { parse } from 'yaml'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const LINTER = join(ROOT, 'node_modules/@redocly/cli/bin/cli.js')

@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { someUsage } from '../storage/usage.ts'
-import { NOON, OTHER_ORGANIZATION, startManagedGateway } from '../support/managed-gateway.ts'
+import { NOON, OTHER_ORGANIZATION, startManagedGateway } from '../support/world.ts'
 
 const { gateway, store, call } = await startManagedGateway(t)
 const HASH = 'c'.repeat(64)

@@ -3,16 +3,8 @@ import t from 'tap'
 import { toUsd } from '../../src/base/money.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { finalOf, hashKey } from '../support/gateway.ts'
-import {
-  calling,
-  itemOf,
-  messagesTo,
-  OUTER,
-  saying,
-  startModelTools,
-  toldTo,
-} from '../support/model-tools.ts'
 import type { ScriptedReply } from '../support/provider.ts'
+import { calling, itemOf, messagesTo, OUTER, saying, startModelTools, toldTo } from '../support/world.ts'
 
 const advisor = (parameters: object = { model: 'acme/a' }) => ({ type: 'gateway:advisor', parameters })
 const ASKS = calling('advisor', { prompt: 'Left or right?' })

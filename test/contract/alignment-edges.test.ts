@@ -7,10 +7,10 @@ import type { ResponseResource } from '../../src/protocol/response.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../src/storage/store.ts'
 import { SERVICE_ORGANIZATION_ID } from '../../src/storage/usage.ts'
-import { BACKED, MODEL, startAligned, TIMEOUT_MS } from '../support/aligned-gateway.ts'
 import { parseEventStream, startGateway, type TestGatewayOptions } from '../support/gateway.ts'
 import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { BACKED, MODEL, startAligned, TIMEOUT_MS } from '../support/world.ts'
 
 const CANARY = 'okapi'
 const GOOD = { text: 'A fine day to you', reasoning: 'They greet me.' }

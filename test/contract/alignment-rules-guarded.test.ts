@@ -1,8 +1,8 @@
 /** The rules of the alignment plugin are words of the caller: guardrails and moderation see them before others do. */
 import t, { type Test } from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
-import { type Reply, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { speaking, startParrot } from '../support/provider.ts'
+import { type Reply, stagesIn, startGuarded } from '../support/world.ts'
 
 const EMAIL = 'jane.doe@example.com'
 const MODEL = 'parrot/openai-chat'

@@ -2,10 +2,10 @@
 import t from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { AlignmentCall, ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL, startAligned, TIMEOUT_MS } from '../support/aligned-gateway.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { MODEL, startAligned, TIMEOUT_MS } from '../support/world.ts'
 
 const RULES = ['Be kind', 'Name no animal']
 /** Is in every message that an evaluator finds fault with, and in nothing else. */

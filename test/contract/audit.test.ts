@@ -2,10 +2,10 @@
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { caller } from '../support/management.ts'
 import { allOperations } from '../support/operations.ts'
 import { PRODUCT_ENVIRONMENT } from '../support/product.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const managed = await startManagedGateway(t, {
   capture: { enabled: true },

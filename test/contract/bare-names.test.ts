@@ -1,7 +1,7 @@
 /** Names without a vendor over real HTTP: answers, refusals, guardrails and lists. */
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
+import { startGuarded } from '../support/world.ts'
 
 const sim = (id: string, more: object = {}) => ({
   id,

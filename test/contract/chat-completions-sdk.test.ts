@@ -1,7 +1,7 @@
 /** What OpenAI's client has of its own: the events of its stream helper, and fields beyond its types. */
 import OpenAI from 'openai'
 import t from 'tap'
-import { PREFIXES, startSdkWorld } from '../support/sdk-world.ts'
+import { PREFIXES, startSdkWorld } from '../support/world.ts'
 
 const { gateway } = await startSdkWorld(t)
 

@@ -1,8 +1,8 @@
 /** What only clients of POST /chat/completions are told: refusals in their own field, and log probabilities. */
 import t from 'tap'
 import { chat, choiceOf, messageOf } from '../support/dialect-clients.ts'
-import { startDialectGateway } from '../support/dialect-gateway.ts'
 import { goldenReply } from '../support/provider.ts'
+import { startDialectGateway } from '../support/world.ts'
 
 const { gateway, replay } = await startDialectGateway(t)
 

@@ -5,10 +5,10 @@ import { createTextSeal } from '../../src/providers/credentials/sealed-text.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
 import { addOrganization } from '../support/management.ts'
 import { FORMATS, parrotRows, speaking, startParrot } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
+import { startGuarded } from '../support/world.ts'
 
 const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))

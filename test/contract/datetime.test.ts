@@ -2,10 +2,10 @@
 import t, { type Test } from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { BACKED, MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import type { ScriptedReply } from '../support/provider.ts'
+import { BACKED, MODEL, startAligned } from '../support/world.ts'
 
 const TOOL = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
 const ASKS_TIME: ScriptedReply = {

@@ -11,8 +11,8 @@ import {
   messageOf,
   messages,
 } from '../support/dialect-clients.ts'
-import { startDialectGateway } from '../support/dialect-gateway.ts'
 import { FORMATS, goldenReply, pieces, speaking } from '../support/provider.ts'
+import { startDialectGateway } from '../support/world.ts'
 
 const { gateway, parrot, replay } = await startDialectGateway(t)
 

@@ -1,6 +1,5 @@
 /** What the gateway does itself, told in every dialect: server tools, plugins, guardrails, heartbeats, spending. */
 import t from 'tap'
-import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import {
   chat,
   choiceOf,
@@ -12,9 +11,9 @@ import {
   messageOf,
   messages,
 } from '../support/dialect-clients.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
 import { FORMATS, type ScriptedReply, speaking } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { MODEL, startAligned, startGuarded } from '../support/world.ts'
 
 type Tap = Pick<typeof t, 'equal' | 'match'>
 

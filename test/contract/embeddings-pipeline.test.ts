@@ -9,7 +9,6 @@ import { createVault } from '../../src/providers/credentials/vault.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { TestGateway } from '../support/gateway.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
 import { addOrganization, caller } from '../support/management.ts'
 import { credentialOf, sealedRecord } from '../support/own-keys.ts'
 import {
@@ -18,6 +17,7 @@ import {
   properReply,
   startEmbeddingsProvider,
 } from '../support/provider.ts'
+import { startGuarded } from '../support/world.ts'
 
 const EMBEDS = { outputModalities: ['embeddings'] }
 /** USD for each token. */

@@ -8,12 +8,12 @@ import { buildCatalog } from '../../src/process/wiring/catalog.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
 import { listening } from '../support/listening.ts'
 import { writePdf } from '../support/pdf.ts'
 import { ScriptedProvider } from '../support/provider.ts'
+import { MODEL, startAligned } from '../support/world.ts'
 
 type Links = Config['files']['links']
 type Answer = (request: IncomingMessage, response: ServerResponse, body: string) => void

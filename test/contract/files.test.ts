@@ -5,10 +5,10 @@ import { request as httpRequest } from 'node:http'
 import { dirname, join } from 'node:path'
 import OpenAI, { toFile } from 'openai'
 import t from 'tap'
-import { uploadTo } from '../support/file-tools.ts'
 import { startGateway } from '../support/gateway.ts'
 import { addKey, addOrganization, caller } from '../support/management.ts'
 import { writePdf } from '../support/pdf.ts'
+import { uploadTo } from '../support/world.ts'
 
 const folder = join(t.testdir({}), 'files')
 const NOT_FOUND = { status: 404 } as Error & { status: number }

@@ -5,17 +5,9 @@ import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { finalOf, hashKey, parseEventStream } from '../support/gateway.ts'
-import {
-  calling,
-  itemOf,
-  messagesTo,
-  OUTER,
-  saying,
-  startModelTools,
-  toldTo,
-} from '../support/model-tools.ts'
 import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { calling, itemOf, messagesTo, OUTER, saying, startModelTools, toldTo } from '../support/world.ts'
 
 const TOOL = { type: 'gateway:fusion', parameters: { model: 'acme/analyst' } }
 const ANALYSIS = {

@@ -2,7 +2,7 @@
 import { FunctionCallingConfigMode, GoogleGenAI, Type } from '@google/genai'
 import t from 'tap'
 import { FORMATS, pieces, speaking } from '../support/provider.ts'
-import { PREFIXES, startSdkWorld } from '../support/sdk-world.ts'
+import { PREFIXES, startSdkWorld } from '../support/world.ts'
 
 const { gateway, parrot } = await startSdkWorld(t)
 

@@ -1,8 +1,8 @@
 /** The door of Google's clients over real HTTP: addresses, keys, spellings, kinds of parts, streams and failures. */
 import t from 'tap'
 import { METADATA } from '../support/dialect-clients.ts'
-import { startDialectGateway } from '../support/dialect-gateway.ts'
 import { FORMATS, goldenReply, pieces, speaking } from '../support/provider.ts'
+import { startDialectGateway } from '../support/world.ts'
 
 type Loose = Record<string, unknown>
 

@@ -5,12 +5,12 @@ import t from 'tap'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'
 import { askMany } from '../support/many-requests.ts'
 import { FORMATS, speaking } from '../support/provider.ts'
 import { tempFolder } from '../support/temp-folder.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { type Reply, startGuarded } from '../support/world.ts'
 
 const EMAIL = 'jane.doe@example.com'
 /** One window holds all of a reply, so that nothing of it is sent before it is blocked. */

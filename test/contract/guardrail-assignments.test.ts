@@ -2,8 +2,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type Answered, addOrganization, caller } from '../support/management.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const published: object[] = []
 const { clock, gateway, store } = await startManagedGateway(t, {

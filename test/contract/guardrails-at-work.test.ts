@@ -2,9 +2,9 @@
 import t from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { hashKey } from '../support/gateway.ts'
-import { deltasIn, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { caller } from '../support/management.ts'
 import { FORMATS, pieces, speaking } from '../support/provider.ts'
+import { deltasIn, saidIn, stagesIn, startGuarded } from '../support/world.ts'
 
 const EMAIL = 'jane.doe@example.com'
 const email = (action: FilterAction) => ({ slug: 'email', action, scanScope: 'all_messages' }) as const

@@ -1,7 +1,7 @@
 /** What is written in other characters, split, or wrapped is found, in requests and replies of every format. */
 import t from 'tap'
-import { deltasIn, saidIn, startGuarded } from '../support/guarded-gateway.ts'
 import { FORMATS, pieces, speaking } from '../support/provider.ts'
+import { deltasIn, saidIn, startGuarded } from '../support/world.ts'
 
 const { parrot, guard, ask } = await startGuarded(t)
 const builtins = (action: 'redact' | 'block') =>

@@ -1,9 +1,9 @@
 /** What guardrails say about where data goes holds for the models and providers that the gateway asks by itself. */
 import t from 'tap'
 import { loadConfig } from '../../src/process/config/config.ts'
-import { type Reply, startGuarded } from '../support/guarded-gateway.ts'
 import { writePdf } from '../support/pdf.ts'
 import { speaking, startParrot } from '../support/provider.ts'
+import { type Reply, startGuarded } from '../support/world.ts'
 
 const MODEL = 'kept/model'
 const VENDORS = { anthropic: null, openai: null, google: null, xai: null, other: null }

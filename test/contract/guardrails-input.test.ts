@@ -2,9 +2,9 @@
 import t from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
 import { messages } from '../support/dialect-clients.ts'
-import { type Reply, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { writePdf } from '../support/pdf.ts'
 import { FORMATS, PADDING, speaking } from '../support/provider.ts'
+import { type Reply, saidIn, stagesIn, startGuarded } from '../support/world.ts'
 
 const EMAIL = 'jane.doe@example.com'
 const email = (action: FilterAction) => ({ slug: 'email', action, scanScope: 'all_messages' }) as const

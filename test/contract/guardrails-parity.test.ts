@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import type { FilterAction } from '../../src/protocol/management/guardrails.ts'
-import { deltasIn, type Reply, saidIn, stagesIn, startGuarded } from '../support/guarded-gateway.ts'
 import { CUSTOM_PATTERNS, filler, SECRETS_IN_TEXT } from '../support/guardrail-texts.ts'
 import { FORMATS, speaking } from '../support/provider.ts'
+import { deltasIn, type Reply, saidIn, stagesIn, startGuarded } from '../support/world.ts'
 
 const CASES = 320
 

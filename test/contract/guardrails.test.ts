@@ -3,8 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
 import { sqlitePath } from '../../src/storage/data-folder.ts'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { type Answered, addOrganization, caller } from '../support/management.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const published: object[] = []
 const { clock, gateway, store } = await startManagedGateway(t, {

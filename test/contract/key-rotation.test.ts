@@ -2,10 +2,10 @@
 import t from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { caller } from '../support/management.ts'
 import { startToldProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const { gateway, clock, store, call, addKey, answers } = await startManagedGateway(t)
 

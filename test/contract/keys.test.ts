@@ -2,7 +2,7 @@
 import t from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { someUsage } from '../storage/usage.ts'
-import { FOREIGN_WORKSPACE, OTHER_ORGANIZATION, startManagedGateway } from '../support/managed-gateway.ts'
+import { FOREIGN_WORKSPACE, OTHER_ORGANIZATION, startManagedGateway } from '../support/world.ts'
 
 const management = await startManagedGateway(t)
 const { gateway, store, clock, call, addKey } = management

@@ -1,7 +1,7 @@
 /** What a caller pays who leaves: what the provider bills, whether its usage comes in time or has to be estimated. */
 import t, { type Test } from 'tap'
-import { startLeaving as start, turn } from '../support/leaving-world.ts'
 import { until } from '../support/patience.ts'
+import { startLeaving as start, turn } from '../support/world.ts'
 
 const KOREAN = '안녕하세요'.repeat(4)
 const USAGE = {

@@ -3,12 +3,12 @@ import t, { type Test } from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { BACKED, MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, type TestGatewayOptions } from '../support/gateway.ts'
 import { type McpServerTool, startMcpServer } from '../support/mcp-server.ts'
 import type { ScriptedReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { BACKED, MODEL, startAligned } from '../support/world.ts'
 
 const SECRET = 'a-very-secret-token'
 const ADD: McpServerTool = {

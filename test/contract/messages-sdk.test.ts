@@ -2,7 +2,7 @@
 import Anthropic, { NotFoundError } from '@anthropic-ai/sdk'
 import t from 'tap'
 import { FORMATS, pieces, speaking } from '../support/provider.ts'
-import { CITY, ID, PREFIXES, startSdkWorld, thrownBy } from '../support/sdk-world.ts'
+import { CITY, ID, PREFIXES, startSdkWorld, thrownBy } from '../support/world.ts'
 
 const { gateway, parrot } = await startSdkWorld(t)
 

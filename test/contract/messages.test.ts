@@ -1,8 +1,8 @@
 /** What only clients of POST /messages are told and ask: reasons of an end, blocks of its own, headers, counts. */
 import t from 'tap'
 import { messages as client, contentOf, HELLO, type Loose } from '../support/dialect-clients.ts'
-import { startDialectGateway } from '../support/dialect-gateway.ts'
 import { FORMATS, goldenReply, speaking } from '../support/provider.ts'
+import { startDialectGateway } from '../support/world.ts'
 
 const { gateway, parrot, replay } = await startDialectGateway(t)
 

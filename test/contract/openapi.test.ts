@@ -4,7 +4,6 @@
  */
 import t from 'tap'
 import { endBatch } from '../support/batch-calls.ts'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import {
   type ApiDocument,
   type ApiMedia,
@@ -13,6 +12,7 @@ import {
   operationsIn,
   type PlacedOperation,
 } from '../support/openapi.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const { gateway, clock } = await startManagedGateway(t, {
   capture: { enabled: true },

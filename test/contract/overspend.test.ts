@@ -7,7 +7,7 @@ import { WAITING_PER_KEY } from '../../src/callers/limits/reservation-wait.ts'
 import { startGateway } from '../support/gateway.ts'
 import { startToldProvider, type ToldReply } from '../support/provider.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { responsesReply } from '../support/web-world.ts'
+import { responsesReply } from '../support/world.ts'
 
 const LIMIT_USD = 1
 const AT_ONCE = 60

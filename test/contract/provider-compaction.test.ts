@@ -6,10 +6,10 @@ import t from 'tap'
 import { createTextSeal } from '../../src/providers/credentials/sealed-text.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
 import { listening } from '../support/listening.ts'
 import { addOrganization } from '../support/management.ts'
 import { openSocket } from '../support/response-socket-client.ts'
+import { startGuarded } from '../support/world.ts'
 
 type Fields = Record<string, unknown>
 interface Asked {

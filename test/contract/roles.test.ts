@@ -6,8 +6,8 @@ import type { Operation } from '../../src/api/operation.ts'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { KEY_ROLES } from '../../src/callers/key-roles.ts'
 import type { KeyRole } from '../../src/protocol/management/keys.ts'
-import { startManagedGateway } from '../support/managed-gateway.ts'
 import { allOperations } from '../support/operations.ts'
+import { startManagedGateway } from '../support/world.ts'
 
 const { gateway, call, addKey } = await startManagedGateway(t)
 const rows = await allOperations(t)

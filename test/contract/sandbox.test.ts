@@ -2,11 +2,11 @@
 import t, { type Test } from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { addKey } from '../support/management.ts'
 import type { ScriptedProvider, ScriptedReply } from '../support/provider.ts'
+import { MODEL, startAligned } from '../support/world.ts'
 
 const call = (name: string, args: object): ScriptedReply => ({
   calls: [{ name, arguments: JSON.stringify(args) }],

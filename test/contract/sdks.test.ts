@@ -10,7 +10,7 @@ import OpenAI, * as openai from 'openai'
 import { makeParseableResponseFormat } from 'openai/lib/parser'
 import t from 'tap'
 import { FORMATS, firstPart, pieces, speaking } from '../support/provider.ts'
-import { CITY, DOT, ENDLESS, ID, PREFIXES, startSdkWorld, thrownBy } from '../support/sdk-world.ts'
+import { CITY, DOT, ENDLESS, ID, PREFIXES, startSdkWorld, thrownBy } from '../support/world.ts'
 
 const { gateway, parrot } = await startSdkWorld(t)
 

@@ -1,10 +1,10 @@
 /** The server tool experimental__search_models over the catalogue of a gateway. */
 import t from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import type { ScriptedReply } from '../support/provider.ts'
+import { MODEL, startAligned } from '../support/world.ts'
 
 const TOOL = { type: 'gateway:experimental__search_models' }
 const calls = (args: object): ScriptedReply => ({

@@ -1,8 +1,7 @@
 /** Files of the workspace in requests, by their ids: what a provider gets of them, in every dialect. */
 import t from 'tap'
-import { MODEL } from '../support/aligned-gateway.ts'
-import { type Fields, startFileTools } from '../support/file-tools.ts'
 import { writePdf } from '../support/pdf.ts'
+import { type Fields, MODEL, startFileTools } from '../support/world.ts'
 
 const PNG = Buffer.from(
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',

@@ -4,6 +4,7 @@ import { toUsd } from '../../src/base/money.ts'
 import type { OutputItem } from '../../src/protocol/items.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { hashKey } from '../support/gateway.ts'
+import type { ScriptedReply } from '../support/provider.ts'
 import {
   calling,
   itemOf,
@@ -12,8 +13,7 @@ import {
   saying,
   startModelTools,
   toldTo,
-} from '../support/model-tools.ts'
-import type { ScriptedReply } from '../support/provider.ts'
+} from '../support/world.ts'
 
 const subagent = (parameters: object = {}) => ({
   type: 'gateway:subagent',

@@ -1,7 +1,7 @@
 /** Fields that are told truly: service tier, trace, app, cache key, stored prompts; on all doors. */
 import t from 'tap'
-import { startGuarded } from '../support/guarded-gateway.ts'
 import { FORMATS } from '../support/provider.ts'
+import { startGuarded } from '../support/world.ts'
 
 const PRICE = { prompt: '0.000001', completion: '0.000002' }
 const { gateway, parrot, guard, ask } = await startGuarded(t, {

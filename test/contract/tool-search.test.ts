@@ -2,11 +2,11 @@
 import { RE2JS } from 're2js'
 import t, { type Test } from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL, startAligned } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
 import { messageOf, startHttp } from '../support/mcp-server.ts'
 import type { ScriptedReply, ScriptedRequest } from '../support/provider.ts'
+import { MODEL, startAligned } from '../support/world.ts'
 
 const SEARCH = { type: 'gateway:tool_search' }
 const deferred = (name: string, description = '', properties: object = {}) => ({

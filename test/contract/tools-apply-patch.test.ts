@@ -1,7 +1,6 @@
 /** The server tool apply_patch over HTTP: what is right goes to the client, what is wrong back to the model. */
 import t from 'tap'
-import { MODEL } from '../support/aligned-gateway.ts'
-import { type Fields, resultsOf, startFileTools } from '../support/file-tools.ts'
+import { type Fields, MODEL, resultsOf, startFileTools } from '../support/world.ts'
 
 const NATIVE = { type: 'apply_patch' }
 const OURS = { type: 'gateway:apply_patch' }

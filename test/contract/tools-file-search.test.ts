@@ -1,10 +1,8 @@
 /** The server tool file_search over HTTP: in both spellings, in own files only, with citations and results. */
 import t from 'tap'
-import { MODEL } from '../support/aligned-gateway.ts'
-import { type Fields, resultsOf, startFileTools } from '../support/file-tools.ts'
 import { startGateway } from '../support/gateway.ts'
 import { writePdf } from '../support/pdf.ts'
-import { responsesReply, serve } from '../support/web-world.ts'
+import { type Fields, MODEL, responsesReply, resultsOf, serve, startFileTools } from '../support/world.ts'
 
 const OURS = { type: 'gateway:file_search' }
 const NATIVE = { type: 'file_search', vector_store_ids: ['workspace'] }

@@ -2,9 +2,8 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { MODEL } from '../support/aligned-gateway.ts'
-import { type Fields, resultsOf, startFileTools } from '../support/file-tools.ts'
 import { writePdf } from '../support/pdf.ts'
+import { type Fields, MODEL, resultsOf, startFileTools } from '../support/world.ts'
 
 const FILES = { type: 'gateway:files' }
 const EDITOR = { type: 'gateway:text_editor' }

@@ -1,10 +1,9 @@
 /** Fees of searches over HTTP: a limit of money holds for them, and a caller who leaves owes them. */
 import t from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL } from '../support/aligned-gateway.ts'
 import { caller } from '../support/management.ts'
 import { eventually } from '../support/stream-probe.ts'
-import { startEngine, startWebWorld } from '../support/web-world.ts'
+import { MODEL, startEngine, startWebWorld } from '../support/world.ts'
 
 const search = { name: 'web_search', arguments: '{"query":"tea"}' }
 const SEARCHES = { calls: [search, search, search, search], tokens: { input: 10, output: 2 } }

@@ -3,12 +3,11 @@ import type { RequestListener } from 'node:http'
 import t, { type Test } from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import { writePdf } from '../support/pdf.ts'
 import type { ScriptedReply } from '../support/provider.ts'
-import { serve, startEngine, startWebWorld, type WebWorldOptions } from '../support/web-world.ts'
+import { MODEL, serve, startEngine, startWebWorld, type WebWorldOptions } from '../support/world.ts'
 
 const TOOL = { type: 'gateway:web_fetch' }
 const reads = (url: string): ScriptedReply => ({

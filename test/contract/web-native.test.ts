@@ -2,7 +2,7 @@
 import t from 'tap'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { startGateway } from '../support/gateway.ts'
-import { responsesReply, serve, startEngine, startWebWorld } from '../support/web-world.ts'
+import { responsesReply, serve, startEngine, startWebWorld } from '../support/world.ts'
 
 const SEARCHED = responsesReply('Tea.', [
   { type: 'web_search_call', id: 'ws_1', status: 'completed', action: { type: 'search', query: 'tea' } },

@@ -2,11 +2,10 @@
 import t from 'tap'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
-import { MODEL } from '../support/aligned-gateway.ts'
 import { grammarViolations } from '../support/event-grammar.ts'
 import { parseEventStream } from '../support/gateway.ts'
 import type { ScriptedReply } from '../support/provider.ts'
-import { ENGINE_KEY, startEngine, startWebWorld } from '../support/web-world.ts'
+import { ENGINE_KEY, MODEL, startEngine, startWebWorld } from '../support/world.ts'
 
 const TOOL = { type: 'gateway:web_search' }
 const asks = (query: string): ScriptedReply => ({

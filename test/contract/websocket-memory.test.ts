@@ -2,10 +2,10 @@
 import t, { type Test } from 'tap'
 import { LargeTurns } from '../../src/server/admission/large-body-queue.ts'
 import { parseEventStream, startGateway } from '../support/gateway.ts'
-import { startGuarded } from '../support/guarded-gateway.ts'
 import { parrotRows, pieces, speaking, startParrot, startToldProvider } from '../support/provider.ts'
 import { openSocket, type SocketClient, type SocketEvent } from '../support/response-socket-client.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { startGuarded } from '../support/world.ts'
 
 const parrot = await startParrot(t)
 const gateway = await startGateway(parrotRows(parrot.url))

@@ -1,7 +1,7 @@
 /** The operations on workspaces, over HTTP and with the real store. */
 import t from 'tap'
 import { defaultGuardrailId } from '../../src/storage/guardrails.ts'
-import { FOREIGN_WORKSPACE, OTHER_ORGANIZATION, startManagedGateway } from '../support/managed-gateway.ts'
+import { FOREIGN_WORKSPACE, OTHER_ORGANIZATION, startManagedGateway } from '../support/world.ts'
 
 const { gateway, store, clock, call, addKey } = await startManagedGateway(t)
 const UNKNOWN_ID = '00000000-0000-4000-8000-000000000000'

@@ -11,6 +11,7 @@ import type { Config } from '../../src/process/config/settings.ts'
 import { type LedgerShipper, startShipper } from '../../src/process/services/ledger-shipper.ts'
 import { buildServing, type ServeOptions, type Serving } from '../../src/process/wiring/wiring.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
+import { isObject } from '../../src/protocol/json/schema.ts'
 import type { TransportName } from '../../src/protocol/provider.ts'
 import type { ResponseResource } from '../../src/protocol/response.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
@@ -39,38 +40,23 @@ export interface TestGateway {
   close(): Promise<void>
 }
 
-export interface TestGatewayOptions {
-  /** Added to the simulated provider's rows. */
-  readonly models?: Config['models']
-  readonly providers?: Config['providers']
-  readonly timeouts?: Partial<Config['timeouts']>
-  readonly limits?: Partial<Config['limits']>
-  readonly routing?: Partial<Config['routing']>
-  readonly regions?: Config['regions']
+/** Sections of the settings, over the defaults of tests; models and providers are added to the simulated ones. */
+type Sections = {
+  readonly [Name in keyof Config]?: Config[Name] extends readonly unknown[]
+    ? Config[Name]
+    : Partial<Config[Name]>
+}
+
+export interface TestGatewayOptions extends Omit<Sections, 'storage' | 'proof' | 'tracing'> {
   /** The file with the keys of proofs. Default: one in a new folder. */
   readonly proofKeyFile?: string
-  readonly byok?: Config['byok']
-  readonly docs?: Config['docs']
-  readonly compaction?: Config['compaction']
-  readonly quotas?: Config['quotas']
-  readonly capture?: Partial<Config['capture']>
-  readonly alignment?: Config['alignment']
-  readonly moderation?: Config['moderation']
-  readonly fusion?: Partial<Config['fusion']>
-  readonly files?: Config['files']
-  readonly routers?: Config['routers']
-  readonly draw?: () => number
-  readonly batches?: Partial<Config['batches']>
-  readonly resume?: Partial<Config['resume']>
-  /** Resumable streams; default: those of this gateway alone. */
-  readonly transcripts?: ServeOptions['transcripts']
   readonly chunkFlush?: boolean
-  readonly tools?: Partial<Config['tools']>
   readonly sandbox?: Partial<Config['tools']['sandbox']>
   readonly storedFiles?: Partial<Config['tools']['files']>
+  readonly draw?: () => number
+  /** Resumable streams; default: those of this gateway alone. */
+  readonly transcripts?: ServeOptions['transcripts']
   readonly clock?: Clock
-  /** Proxy of the environment for providers without TLS. */
-  readonly httpProxy?: string
   /** By which the simulated provider is asked. Default `direct`. */
   readonly transport?: TransportName
   /** Where the database lives; default: a new folder. */
@@ -99,7 +85,19 @@ function afterTurn(shipper: LedgerShipper): LedgerShipper {
   }
 }
 
+/** The settings of a test over those of all: a list replaces a list, a section adds to a section. */
+function merged(usual: Config, own: Sections): Config {
+  const sections = Object.entries(own).map(([name, section]) => {
+    const before: unknown = usual[name as keyof Config]
+    const isPart = [section, before].every(each => isObject(each))
+    return [name, isPart ? { ...(before as object), ...(section as object) } : section]
+  })
+  return { ...usual, ...(Object.fromEntries(sections) as Partial<Config>) }
+}
+
 export async function startGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
+  const { proofKeyFile, chunkFlush = false, sandbox, storedFiles, transport = 'direct', ...more } = options
+  const { draw, transcripts, publish, tracing, clock = systemClock, storageUrl: database, ...own } = more
   const sim = createFaultySim()
   const { url: simUrl } = await sim.listen()
   const lines: Record<string, unknown>[] = []
@@ -107,51 +105,31 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     write: line => void lines.push(JSON.parse(line) as Record<string, unknown>),
   })
   const defaults = loadConfig([], {})
-  const storageUrl = options.storageUrl ?? (await newDatabase())
+  const storageUrl = database ?? (await newDatabase())
+  const { tools } = merged(defaults, own)
   const config: Config = {
-    ...defaults,
+    ...merged(
+      {
+        ...defaults,
+        // In the order of the rows: most tests say which endpoint is asked first.
+        routing: { ...defaults.routing, loadBalancing: false },
+        // Documents are read in time on a slow machine too.
+        files: { ...defaults.files, pdf: { timeoutMs: 30_000 } },
+      },
+      own,
+    ),
     storage: { url: storageUrl },
     threads: { serve: 1, warmUpMs: 0, tasks: 1 },
-    timeouts: { ...defaults.timeouts, ...options.timeouts },
-    limits: { ...defaults.limits, ...options.limits },
-    // In the order of the rows: most tests say which endpoint is asked first.
-    routing: { ...defaults.routing, loadBalancing: false, ...options.routing },
-    regions: options.regions ?? defaults.regions,
-    proof: {
-      keyFile: options.proofKeyFile ?? join(tempFolder(), 'proof.key'),
-    },
-    byok: options.byok ?? defaults.byok,
-    docs: options.docs ?? defaults.docs,
-    compaction: options.compaction ?? defaults.compaction,
-    quotas: options.quotas ?? defaults.quotas,
-    capture: { ...defaults.capture, ...options.capture },
-    alignment: options.alignment ?? defaults.alignment,
-    moderation: options.moderation ?? defaults.moderation,
-    fusion: { ...defaults.fusion, ...options.fusion },
-    listen: { ...defaults.listen, front: TEST_FRONT, chunkFlush: options.chunkFlush ?? false },
-    // Documents are read in time on a slow machine too.
-    files: options.files ?? { ...defaults.files, pdf: { timeoutMs: 30_000 } },
-    routers: options.routers ?? defaults.routers,
-    batches: { ...defaults.batches, ...options.batches },
-    resume: { ...defaults.resume, ...options.resume },
+    proof: { keyFile: proofKeyFile ?? join(tempFolder(), 'proof.key') },
+    listen: { ...defaults.listen, front: TEST_FRONT, chunkFlush },
     tools: {
-      ...defaults.tools,
-      ...options.tools,
-      sandbox: { ...defaults.tools.sandbox, ...options.sandbox },
-      files: {
-        ...defaults.tools.files,
-        url: `file:${join(tempFolder(), 'files')}`,
-        ...options.storedFiles,
-      },
+      ...tools,
+      sandbox: { ...tools.sandbox, ...sandbox },
+      files: { ...tools.files, url: `file:${join(tempFolder(), 'files')}`, ...storedFiles },
     },
-    httpProxy: options.httpProxy ?? null,
-    providers: [
-      { ...simProvider(simUrl), transport: options.transport ?? 'direct' },
-      ...(options.providers ?? []),
-    ],
-    models: [...simModels(), ...simFaultModels(), ...(options.models ?? [])],
+    providers: [{ ...simProvider(simUrl), transport }, ...(own.providers ?? [])],
+    models: [...simModels(), ...simFaultModels(), ...(own.models ?? [])],
   }
-  const clock = options.clock ?? systemClock
   const vaultKeys = `test:${randomBytes(32).toString('base64')}`
   const apiKey = `sk-gw-v1-${randomBytes(32).toString('hex')}`
   const managementKey = `sk-gw-mgmt-${randomBytes(32).toString('hex')}`
@@ -168,10 +146,10 @@ export async function startGateway(options: TestGatewayOptions = {}): Promise<Te
     vaultKeys: parseVaultKeys(vaultKeys),
     log,
     clock,
-    ...(options.transcripts === undefined ? {} : { transcripts: options.transcripts }),
-    ...(options.publish === undefined ? {} : { publish: options.publish }),
-    ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
-    ...(options.draw === undefined ? {} : { draw: options.draw }),
+    ...(transcripts === undefined ? {} : { transcripts }),
+    ...(publish === undefined ? {} : { publish }),
+    ...(tracing === undefined ? {} : { tracing }),
+    ...(draw === undefined ? {} : { draw }),
   })
   const port = await serving.server.listen('127.0.0.1', 0)
   const url = `http://127.0.0.1:${port}/v1`

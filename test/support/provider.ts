@@ -8,7 +8,7 @@ import type { Test } from 'tap'
 import { READERS, type SimFormat } from '../../src/apps/simulator/ask.ts'
 import { type ReplyPart, tallyOf } from '../../src/apps/simulator/reply.ts'
 import { SPEAKERS } from '../../src/apps/simulator/simulator.ts'
-import { targetOf } from '../../src/apps/simulator/targets.ts'
+import { parseObject, targetOf } from '../../src/apps/simulator/targets.ts'
 import type { Config } from '../../src/process/config/settings.ts'
 import { goldens } from './goldens.ts'
 import { closing, listening } from './listening.ts'
@@ -74,7 +74,7 @@ export class ProviderRequest {
     this.path = url
     this.headers = headers
     this.text = text
-    this.body = JSON.parse(text || '{}') as Fields
+    this.body = parseObject(text) ?? {}
     this.model = String(this.body['model'])
     this.base = url.split('/')[1] ?? ''
     this.key = (headers.authorization ?? '').replace(/^Bearer /, '')
@@ -208,8 +208,8 @@ export class Provider {
   }
 
   /** @param t the test with whose end it closes; without it, the caller closes it */
-  async listen(t?: Teardown): Promise<string> {
-    this.url = (await listening(this.#server, t)).url
+  async listen(t?: Teardown, host?: string): Promise<string> {
+    this.url = (await listening(this.#server, t, host)).url
     return this.url
   }
 

@@ -8,7 +8,7 @@ import { caller } from './management.ts'
 import { startMcpServer } from './mcp-server.ts'
 import { openSocket } from './response-socket-client.ts'
 import { CANARY, TracedProvider } from './traced-provider.ts'
-import { serve } from './web-world.ts'
+import { serve } from './world.ts'
 
 /** What became of one request, and where its trace has to be. */
 export interface Sent {
