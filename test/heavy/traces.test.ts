@@ -8,8 +8,8 @@ import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usa
 import { type CollectedSpan, startCollector } from '../support/collector.ts'
 import { freePort } from '../support/free-port.ts'
 import { until } from '../support/patience.ts'
-import { CANARY } from '../support/traced-provider.ts'
-import { type Sent, startTracedWorld, type TracedWorld } from '../support/traced-world.ts'
+import { CANARY } from './traces/provider.ts'
+import { type Sent, startTracedWorld, type TracedWorld } from './traces/world.ts'
 
 const REQUESTS = 500
 /** As many second attempts are always allowed at once, so that none is refused by the retry budget. */

@@ -3,12 +3,12 @@ import { randomBytes } from 'node:crypto'
 import { request as httpRequest } from 'node:http'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
-import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from './gateway-process.ts'
-import { caller } from './management.ts'
-import { startMcpServer } from './mcp-server.ts'
-import { openSocket } from './response-socket-client.ts'
-import { CANARY, TracedProvider } from './traced-provider.ts'
-import { serve } from './world.ts'
+import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../../support/gateway-process.ts'
+import { caller } from '../../support/management.ts'
+import { startMcpServer } from '../../support/mcp-server.ts'
+import { openSocket } from '../../support/response-socket-client.ts'
+import { serve } from '../../support/world.ts'
+import { CANARY, TracedProvider } from './provider.ts'
 
 /** What became of one request, and where its trace has to be. */
 export interface Sent {
