@@ -4,7 +4,7 @@ import { loadConfig } from '../../src/process/config/config.ts'
 import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import type { LineReplied } from '../support/provider.ts'
-import { StoreFaults } from '../support/store-faults.ts'
+import { StoreFaults } from './store-faults.ts'
 
 const DEFAULTS = loadConfig([], {})
 const LEASE_MS = 20_000

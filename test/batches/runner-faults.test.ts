@@ -1,8 +1,8 @@
 /** The runner while its database fails: nothing is lost, nothing is told twice, and it goes on by itself. */
 import t from 'tap'
-import { faultPoints, isChargedOnce } from '../support/batch-faults.ts'
 import { startBatchWorld } from '../support/batch-world.ts'
-import { StoreFaults } from '../support/store-faults.ts'
+import { faultPoints, isChargedOnce } from './batch-faults.ts'
+import { StoreFaults } from './store-faults.ts'
 
 t.test('calls of the store may fail anywhere in the life of a batch, before or after their work', async t => {
   // test/heavy/batch-faults.test.ts has every call.

@@ -1,8 +1,8 @@
 /** Keys, workspaces, credentials and end users, changed by clicks alone; the API has what the page did. */
 import t from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
+import { openConsole } from './console-page.ts'
 
 t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
   const { world, open } = await openConsole(t)

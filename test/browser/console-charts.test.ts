@@ -1,8 +1,8 @@
 /** Charts of the last hours in a browser: from the ledger, with gaps, and the values under the pointer. */
 import t from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { eventually } from '../support/stream-probe.ts'
+import { openConsole } from './console-page.ts'
 
 interface Shown {
   readonly first: number

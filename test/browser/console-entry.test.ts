@@ -1,8 +1,8 @@
 /** The page before anybody has signed in: by axe, dark and light, in every width, and by the keyboard alone. */
 import t from 'tap'
-import { findings, WITHOUT_AXE } from '../support/axe.ts'
 import { openBrowser, pixelsTooWide, WITHOUT_BROWSER } from '../support/browser.ts'
 import { startSignInConsole } from '../support/sign-in-world.ts'
+import { findings, WITHOUT_AXE } from './axe.ts'
 
 const WIDTHS = [320, 1280, 2560] as const
 

@@ -1,7 +1,7 @@
 /** Tables of the console fit a window of 1440 pixels: no cell is cut, and none is printed over its neighbour. */
 import t from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
+import { openConsole } from './console-page.ts'
 
 /** Texts of cells that are wider than their cell, and tables that are wider than their frame. */
 const FAULTS = `(() => {

@@ -1,8 +1,8 @@
 /** Keys, workspaces, credentials, end users and guardrails by the keyboard alone, in three windows, light and dark. */
 import t, { type Test } from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { OWN_KEY, openWalk, type Walk, WIDTHS, walkOf } from '../support/console-walk.ts'
 import { unlessExhaustive } from '../support/share.ts'
+import { OWN_KEY, openWalk, type Walk, WIDTHS, walkOf } from './console-walk.ts'
 
 async function credits(
   _: Test,

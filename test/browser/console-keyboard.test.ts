@@ -4,8 +4,8 @@
  */
 import t, { type Test } from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { beginBatch, openWalk, VIEWS, type Walk, WIDTHS, walkOf } from '../support/console-walk.ts'
 import { unlessExhaustive } from '../support/share.ts'
+import { beginBatch, openWalk, VIEWS, type Walk, WIDTHS, walkOf } from './console-walk.ts'
 
 /** The frame: links, digits, help, and that Tab comes to everything and around. */
 async function frame(t: Test, walk: Walk): Promise<void> {

@@ -1,9 +1,9 @@
 /** All views of the console by axe, the engine for tests of accessibility; and in windows of every width. */
 import t from 'tap'
-import { findings, WITHOUT_AXE } from '../support/axe.ts'
 import { pixelsTooWide, type Visit, WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
+import { findings, WITHOUT_AXE } from './axe.ts'
+import { openConsole } from './console-page.ts'
 
 /** By the path, with the name of what each shows once its data are there. */
 const VIEWS = {

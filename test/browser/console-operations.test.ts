@@ -2,8 +2,8 @@
 import { createServer } from 'node:http'
 import t from 'tap'
 import { pixelsTooWide, WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { listening } from '../support/listening.ts'
+import { openConsole } from './console-page.ts'
 
 const GOOD = 'good-key-of-the-gateway-4711'
 const OWN = 'own-key-of-the-workspace-0815'

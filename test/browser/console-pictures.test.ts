@@ -5,11 +5,11 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { openStore } from '../../src/storage/open.ts'
 import { openBrowser, screenshot, WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
-import { beginBatch } from '../support/console-walk.ts'
 import type { ConsoleWorld } from '../support/console-world.ts'
 import { sizeOf, withPalette } from '../support/png.ts'
 import { eventually } from '../support/stream-probe.ts'
+import { openConsole } from './console-page.ts'
+import { beginBatch } from './console-walk.ts'
 
 const DOCS = join(import.meta.dirname, '../../docs')
 const BYTES_MAX = 100_000

@@ -1,8 +1,8 @@
 /** Playground, guardrails and models in a browser. */
 import t from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
+import { openConsole } from './console-page.ts'
 
 const MARKDOWN = [
   '# Title',

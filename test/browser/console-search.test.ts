@@ -1,9 +1,9 @@
 /** The first view and the search over the ledger in a browser. */
 import t from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
 import { eventually } from '../support/stream-probe.ts'
+import { openConsole } from './console-page.ts'
 
 t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
   const { world, open } = await openConsole(t)

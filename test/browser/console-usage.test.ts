@@ -2,9 +2,9 @@
 import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { WITHOUT_BROWSER } from '../support/browser.ts'
-import { openConsole } from '../support/console-page.ts'
 import { MARKUP } from '../support/console-world.ts'
 import { eventually } from '../support/stream-probe.ts'
+import { openConsole } from './console-page.ts'
 
 const PAGE = '../../src/apps/console/page/csv.js'
 const { csvOf } = (await import(PAGE)) as {

@@ -5,7 +5,7 @@ import t from 'tap'
 import { startAdmin } from '../../src/process/threads/admin.ts'
 import { Guide } from '../../src/process/wiring/guide.ts'
 import { namedNodes, openBrowser, pixelsTooWide, WITHOUT_BROWSER } from '../support/browser.ts'
-import { PALE } from '../support/contrast.ts'
+import { PALE } from './contrast.ts'
 
 const BUILD = join(import.meta.dirname, '../../scripts/guide/build.js')
 /** Pages with wide tables, long code, pictures, many headings. */

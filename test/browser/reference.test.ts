@@ -15,9 +15,9 @@ import {
   type Visit,
   WITHOUT_BROWSER,
 } from '../support/browser.ts'
-import { PALE } from '../support/contrast.ts'
 import { type ApiDocument, operationsIn } from '../support/openapi.ts'
 import { allOperations } from '../support/operations.ts'
+import { PALE } from './contrast.ts'
 
 const SCHEMES = ['light', 'dark'] as const
 /** CSS pixels at which WCAG 1.4.10 allows no scrolling sideways. */

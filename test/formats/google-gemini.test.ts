@@ -8,7 +8,6 @@ import type { Delta } from '../../src/formats/format.ts'
 import { googleGemini } from '../../src/formats/google-gemini.ts'
 import type { Endpoint } from '../../src/protocol/provider.ts'
 import { decodeStream } from '../support/decode-reply.ts'
-import { collect } from '../support/delta-items.ts'
 import { parseResponsesRequest } from '../support/dialects.ts'
 import {
   arrivals,
@@ -17,6 +16,7 @@ import {
   recordings,
   withoutRecordings,
 } from '../support/recordings.ts'
+import { collect } from './delta-items.ts'
 
 interface WirePart {
   readonly text?: string

@@ -9,9 +9,9 @@ import type { Delta, Usage } from '../../src/formats/format.ts'
 import { openaiChat } from '../../src/formats/openai-chat.ts'
 import { SseParser } from '../../src/providers/upstream/sse.ts'
 import { decodeReply } from '../support/decode-reply.ts'
-import { type Collected, collect } from '../support/delta-items.ts'
 import { type Golden, goldens } from '../support/goldens.ts'
 import { arrivals } from '../support/recordings.ts'
+import { type Collected, collect } from './delta-items.ts'
 
 interface Expected {
   readonly error?: { readonly code: string; readonly status: number }

@@ -7,10 +7,10 @@ import { GatewayError } from '../../src/base/errors.ts'
 import type { Delta, Format } from '../../src/formats/format.ts'
 import { openaiResponses } from '../../src/formats/openai-responses.ts'
 import { decodeBody, decodeStream } from '../support/decode-reply.ts'
-import { collect } from '../support/delta-items.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { goldens } from '../support/goldens.ts'
 import { arrivals } from '../support/recordings.ts'
+import { collect } from './delta-items.ts'
 
 type Json = Record<string, unknown>
 

@@ -1,10 +1,10 @@
 /** Alerts of requests, providers and load, each caused on a running gateway: it fires, and ends with its cause. */
 import t from 'tap'
-import { watchAlerts } from '../support/alert-watch.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { missingTools } from '../support/prometheus.ts'
 import { moodyProvider } from '../support/provider.ts'
 import { openProbe, type Probe, pause } from '../support/stream-probe.ts'
+import { watchAlerts } from './alert-watch.ts'
+import { missingTools } from './prometheus.ts'
 
 t.setTimeout(1_200_000)
 

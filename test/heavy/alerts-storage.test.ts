@@ -21,23 +21,23 @@ import { createLog } from '../../src/base/log/log.ts'
 import { openSpool } from '../../src/storage/spool/spool.ts'
 import { selfSigned } from '../providers/upstream/self-signed.ts'
 import { someUsage } from '../storage/usage.ts'
-import { ALERTS, type AlertWatch, watchAlerts } from '../support/alert-watch.ts'
 import { freePort } from '../support/free-port.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { caller } from '../support/management.ts'
 import { certificateFiles } from '../support/over-tls.ts'
 import { PostgresLink, postgresSchema, withoutPostgres } from '../support/postgres.ts'
-import { missingTools } from '../support/prometheus.ts'
 import { moodyProvider } from '../support/provider.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually, openProbe, pause } from '../support/stream-probe.ts'
+import { ALERTS, type AlertWatch, watchAlerts } from './alert-watch.ts'
+import { missingTools } from './prometheus.ts'
 
 t.setTimeout(1_800_000)
 
 const missing = missingTools()
 const skip = missing.length > 0 && process.env['CI'] !== 'true' ? `${missing.join(' and ')} not found` : false
 const PATIENCE_MS = 120_000
-const FAULTS = join(import.meta.dirname, '../support/thread-faults.ts')
+const FAULTS = join(import.meta.dirname, 'thread-faults.ts')
 const MIB = 1024 * 1024
 /** So that thousands of requests do not push what matters out of the log that is kept here. */
 const QUIET = { limits: NO_SHEDDING, log: { successShare: 0 } }

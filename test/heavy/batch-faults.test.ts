@@ -1,6 +1,6 @@
 /** Faults of the store at every call in the life of a batch. */
 import t from 'tap'
-import { faultPoints, isChargedOnce } from '../support/batch-faults.ts'
+import { faultPoints, isChargedOnce } from '../batches/batch-faults.ts'
 
 t.setTimeout(1_800_000)
 

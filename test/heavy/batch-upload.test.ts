@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { mib, newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 // Large bodies of POST /batches on disk.
 
@@ -59,7 +59,7 @@ interface Uploaded {
 }
 
 async function upload(gateway: GatewayProcess, path: string, mode = ''): Promise<Uploaded> {
-  const main = join(import.meta.dirname, '../support/upload-main.ts')
+  const main = join(import.meta.dirname, 'upload-main.ts')
   const child = spawn(
     process.execPath,
     ['--disable-warning=ExperimentalWarning', main, String(gateway.port), gateway.apiKey, path, mode],

@@ -1,8 +1,8 @@
 /** Many streams at once, on a process that has just started and on a warm one: none is refused, and all complete. */
 import t from 'tap'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 /** As long as by default: other suites start without. */
 const WITH_WARM_UP = { GATEWAY_WARM_UP_MS: '600' } as const

@@ -20,12 +20,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import t, { type Test } from 'tap'
+import { ownPostgres, WITHOUT_POSTGRES_SERVER } from '../storage/postgres-server.ts'
 import { type Container, type Manifest, type Pod, podOf, renderChart, withoutHelm } from '../support/chart.ts'
 import { freePort } from '../support/free-port.ts'
-import { ownPostgres, WITHOUT_POSTGRES_SERVER } from '../support/postgres-server.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { ownRedis, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually, openProbe, pause } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const STREAMS = 500

@@ -9,8 +9,8 @@ import { GoogleGenAI } from '@google/genai'
 import OpenAI, { AzureOpenAI } from 'openai'
 import t, { type Test } from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { installedPackages } from '../support/installed-packages.ts'
 import { listening } from '../support/listening.ts'
+import { installedPackages } from './installed-packages.ts'
 
 t.setTimeout(0)
 

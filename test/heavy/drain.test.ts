@@ -2,9 +2,9 @@
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { parseReplies, RawClient, request } from '../support/raw-http.ts'
 import { eventually, openProbe, type ProbeResult } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const STREAMS = 200
 const IDLE = 50

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { JSON_MAX_COMMAS, JSON_MAX_PARTS } from '../../src/protocol/limits.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const STREAMS = 20
 const PACE_MS = 5

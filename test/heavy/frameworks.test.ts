@@ -8,8 +8,8 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { installedPackages, plainEnvironment } from '../support/installed-packages.ts'
 import { shellCommands } from '../support/shell-blocks.ts'
+import { installedPackages, plainEnvironment } from './installed-packages.ts'
 
 t.setTimeout(0)
 

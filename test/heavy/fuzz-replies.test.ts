@@ -4,11 +4,11 @@
  */
 import { createServer } from 'node:http'
 import t from 'tap'
-import { cutOff, flippedBits, mutatedJson, numbersFrom, type Pick } from '../support/fuzz.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { NO_SHEDDING } from '../support/gateway-process.ts'
 import { type Golden, goldens } from '../support/goldens.ts'
 import { listening } from '../support/listening.ts'
+import { cutOff, flippedBits, mutatedJson, numbersFrom, type Pick } from './fuzz.ts'
 
 const SEED = Number(process.env['FUZZ_SEED'] ?? 7)
 const ROUNDS = Number(process.env['FUZZ_ROUNDS'] ?? 4_000)

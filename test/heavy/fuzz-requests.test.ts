@@ -4,9 +4,9 @@
  */
 import t from 'tap'
 import { record } from '../../src/base/json.ts'
-import { cutOff, flippedBits, mutatedJson, numbersFrom, type Pick } from '../support/fuzz.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import { NO_SHEDDING } from '../support/gateway-process.ts'
+import { cutOff, flippedBits, mutatedJson, numbersFrom, type Pick } from './fuzz.ts'
 
 const SEED = Number(process.env['FUZZ_SEED'] ?? 11)
 const ROUNDS = Number(process.env['FUZZ_ROUNDS'] ?? 4_000)

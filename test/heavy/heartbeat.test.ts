@@ -1,8 +1,8 @@
 /** A silent provider: comments meanwhile, and a documented end when it stays silent. The real process, real time. */
 import t from 'tap'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { newAgent, openProbe, type ProbeResult } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 t.setTimeout(60_000)
 

@@ -3,8 +3,8 @@
  * not grow from one quiet time to the next. SOAK_MINUTES says how long (1), SOAK_QUIET_SECONDS how long a quiet time is (15).
  */
 import t from 'tap'
+import { type IdleRound, idleRounds } from '../process/threads/idle-rounds.ts'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import { type IdleRound, idleRounds } from '../support/idle-rounds.ts'
 import { mib } from '../support/stream-probe.ts'
 
 const MINUTES = Number(process.env['SOAK_MINUTES'] ?? 1)

@@ -1,6 +1,6 @@
 /** The guarantee of the ledger: whatever moment the process is killed at, what was answered is accounted, once. */
 import t from 'tap'
-import { killRounds } from '../support/ledger-kill.ts'
+import { killRounds } from '../process/threads/ledger-kill.ts'
 
 const ROUNDS = Number(process.env['ROUNDS'] ?? 200)
 

@@ -5,7 +5,6 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import t from 'tap'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import {
   eventually,
   mib,
@@ -16,6 +15,7 @@ import {
   pause,
   percentile,
 } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const STREAMS = Number(process.env['MANY_STREAMS'] ?? 5_000)
 const TOKENS = 30

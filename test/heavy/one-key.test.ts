@@ -7,11 +7,11 @@ import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
 import { deflateSync } from 'node:zlib'
 import t from 'tap'
-import type { FloodOrder } from '../support/flood.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
 import { writePdf } from '../support/pdf.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { openProbe, pause, percentile } from '../support/stream-probe.ts'
+import type { FloodOrder } from './flood.ts'
+import { startProviders } from './provider-process.ts'
 
 t.setTimeout(600_000)
 
@@ -20,7 +20,7 @@ const ROUND_MS = 6_000
 /** Requests of the other key under way at once. */
 const CLIENTS = 4
 
-const FLOOD = new URL('../support/flood.ts', import.meta.url)
+const FLOOD = new URL('./flood.ts', import.meta.url)
 
 /** 20 tokens, 20 ms apart. */
 const ORDINARY = {

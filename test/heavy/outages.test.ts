@@ -8,12 +8,12 @@ import t, { type Test } from 'tap'
 import { systemClock } from '../../src/base/clock.ts'
 import { createKey } from '../../src/callers/api-key.ts'
 import { openStore } from '../../src/storage/open.ts'
+import { ownPostgres, type PostgresServer, WITHOUT_POSTGRES_SERVER } from '../storage/postgres-server.ts'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
 import { caller } from '../support/management.ts'
-import { ownPostgres, type PostgresServer, WITHOUT_POSTGRES_SERVER } from '../support/postgres-server.ts'
-import { type ProviderProcess, startProviders } from '../support/provider-process.ts'
 import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../support/redis-server.ts'
 import { eventually, openProbe, type ProbeResult, pause } from '../support/stream-probe.ts'
+import { type ProviderProcess, startProviders } from './provider-process.ts'
 
 const ROUNDS = Number(process.env['ROUNDS'] ?? 20)
 const STREAMS = 24

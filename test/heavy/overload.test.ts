@@ -1,8 +1,8 @@
 /** Three times what a gateway takes: what is taken goes its way, the rest is told at once to come again. */
 import t from 'tap'
 import { startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { eventually, openProbe, pause, percentile } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 t.setTimeout(180_000)
 

@@ -9,7 +9,7 @@ import t from 'tap'
 import { ROWS } from '../../grafana/dashboard.ts'
 import { startCollector } from '../support/collector.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
-import { missingTools, startPrometheus } from '../support/prometheus.ts'
+import { missingTools, startPrometheus } from './prometheus.ts'
 
 const GRAFANA = join(import.meta.dirname, '../../grafana')
 const SCRAPE_MS = 500

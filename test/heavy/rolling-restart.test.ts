@@ -9,9 +9,9 @@ import { join } from 'node:path'
 import t from 'tap'
 import { freePort } from '../support/free-port.ts'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { responsesPost } from '../support/responses-post.ts'
 import { tempFolder } from '../support/temp-folder.ts'
+import { startProviders } from './provider-process.ts'
 
 const RESTARTS = Number(process.env['RESTARTS'] ?? 20)
 const STREAMS = 40

@@ -2,8 +2,8 @@
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { eventually, mib, newAgent, openProbe, pause, percentile } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const EACH = 500
 const GONE_MS = 13_000

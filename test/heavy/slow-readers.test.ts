@@ -5,7 +5,6 @@
 import { connect, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { type GatewayProcess, NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import {
   eventually,
   mib,
@@ -16,6 +15,7 @@ import {
   pause,
   percentile,
 } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const SLOW = Number(process.env['SLOW_READERS'] ?? 500)
 const HEALTHY = 20

@@ -5,8 +5,8 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
-import { startProviders } from '../support/provider-process.ts'
 import { eventually, mib, newAgent, openProbe, type ProbeResult, pause } from '../support/stream-probe.ts'
+import { startProviders } from './provider-process.ts'
 
 const MINUTES = Number(process.env['SOAK_MINUTES'] ?? 2)
 const PER_SECOND = 150

@@ -14,7 +14,7 @@ import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 
 const ROUNDS = Number(process.env['SPOOL_KILL_ROUNDS'] ?? 200)
 const LIFE_MAX_MS = 400
-const WRITER = join(import.meta.dirname, '../support/spool-writer.ts')
+const WRITER = join(import.meta.dirname, 'spool-writer.ts')
 
 t.setTimeout(ROUNDS * 60_000)
 

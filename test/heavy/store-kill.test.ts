@@ -1,7 +1,7 @@
 /** The promises of the store of batches: whatever moment a process is killed at, they are kept. */
 import t from 'tap'
+import { killOnPostgres, killOnSqlite } from '../storage/store-kill.ts'
 import { withoutPostgres } from '../support/postgres.ts'
-import { killOnPostgres, killOnSqlite } from '../support/store-kill.ts'
 
 const ROUNDS = Number(process.env['STORE_KILL_ROUNDS'] ?? 40)
 

@@ -14,7 +14,7 @@ import { USAGE_DIMENSIONS, type UsageDimension, type UsageRecord } from '../../s
 import { ODD_TEXT } from '../storage/records.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { COMMON, FORMULA, ORGANIZATION, RARE, variedUsage } from '../support/varied-usage.ts'
+import { COMMON, FORMULA, ORGANIZATION, RARE, variedUsage } from './varied-usage.ts'
 
 const RECORDS = Number(process.env['RECORDS'] ?? 100_000)
 const DAY_MS = 86_400_000

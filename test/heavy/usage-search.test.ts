@@ -24,7 +24,7 @@ import type { UsageRecord } from '../../src/storage/usage.ts'
 import { postgresSchema, withoutPostgres } from '../support/postgres.ts'
 import { percentile } from '../support/stream-probe.ts'
 import { TestClock } from '../support/test-clock.ts'
-import { COMMON, newestFirst, ORGANIZATION, RARE, variedUsage } from '../support/varied-usage.ts'
+import { COMMON, newestFirst, ORGANIZATION, RARE, variedUsage } from './varied-usage.ts'
 
 const RECORDS = Number(process.env['RECORDS'] ?? 1_000_000)
 const DAYS = 400

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
 import { UNITS_PER_USD } from '../../src/base/money.ts'
-import { startAsking, TOKEN_USD } from '../support/asking-gateway.ts'
+import { startAsking, TOKEN_USD } from './asking-gateway.ts'
 
 const TERMS = { deadlineMs: 1_000 }
 const HI = { model: 'acme/side', input: 'Hi' }

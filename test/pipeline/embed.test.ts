@@ -16,8 +16,8 @@ import { createDirectTransport } from '../../src/providers/upstream/client/direc
 import type { UsageRecord } from '../../src/storage/usage.ts'
 import { OFFERED } from '../support/dialects.ts'
 import { startEmbeddingsProvider } from '../support/provider.ts'
-import { plainCalls } from '../support/routing.ts'
 import { scriptedContext } from '../support/scripted-attempt.ts'
+import { plainCalls } from './routing.ts'
 
 const dialect = createEmbeddings(OFFERED)
 

@@ -6,7 +6,7 @@ import type { Content } from '../../src/pipeline/answer/assemble.ts'
 import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { EventCollector } from '../support/event-collector.ts'
-import { kinds, MAIL, open, outputOf, start, text, token } from '../support/output-guard.ts'
+import { kinds, MAIL, open, outputOf, start, text, token } from './guard/output-guard.ts'
 
 const hosted = (item: number, fields: Readonly<Record<string, unknown>> & { type: string }): Content => ({
   kind: 'open',

@@ -12,8 +12,8 @@ import { createCatalog } from '../../src/providers/catalog.ts'
 import { createDirectTransport } from '../../src/providers/upstream/client/direct-transport.ts'
 import { SERVICE_ORGANIZATION_ID, type UsageRecord } from '../../src/storage/usage.ts'
 import { ScriptedProvider, type ScriptedReply } from '../support/provider.ts'
-import { plainCalls } from '../support/routing.ts'
 import { TestClock } from '../support/test-clock.ts'
+import { plainCalls } from './routing.ts'
 
 const CALLER: Caller = { keyHash: 'k', organizationId: 'o', workspaceId: 'w', memberId: null, limit: null }
 

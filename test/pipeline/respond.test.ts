@@ -1,7 +1,7 @@
 /** A request from admission to its record, without a front: real store, limits and guardrails, a scripted provider. */
 import t from 'tap'
 import { FinalSink } from '../../src/pipeline/answer/sink.ts'
-import { startAsking } from '../support/asking-gateway.ts'
+import { startAsking } from './asking-gateway.ts'
 
 t.test('a request is answered, and its record is written before its end is told', async t => {
   const { call, gateway, provider, records } = await startAsking(t)

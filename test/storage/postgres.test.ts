@@ -17,8 +17,8 @@ import {
   untilBlocked,
   withoutPostgres,
 } from '../support/postgres.ts'
-import { ownPostgres, WITHOUT_POSTGRES_SERVER } from '../support/postgres-server.ts'
 import { storeContract } from './contract.ts'
+import { ownPostgres, WITHOUT_POSTGRES_SERVER } from './postgres-server.ts'
 import { migrationNames, someCredential, someKey, someWorkspace } from './records.ts'
 import { someUsage } from './usage.ts'
 

@@ -1,7 +1,7 @@
 /** The short form of test/heavy/store-kill.test.ts: three kills on each engine. */
 import t from 'tap'
 import { withoutPostgres } from '../support/postgres.ts'
-import { killOnPostgres, killOnSqlite } from '../support/store-kill.ts'
+import { killOnPostgres, killOnSqlite } from './store-kill.ts'
 
 t.test('three kills lose and double nothing on SQLite', async t => {
   await killOnSqlite(t, 3)

@@ -7,7 +7,7 @@ import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID } from '../../../src/stor
 import type { BatchWorld } from '../../support/batch-world.ts'
 import { giveGuardrail } from '../../support/guardrail.ts'
 import { credentialOf, sealedRecord } from '../../support/own-keys.ts'
-import { ends, startServed, textsOf } from '../../support/served-world.ts'
+import { ends, startServed, textsOf } from './served-world.ts'
 
 const DEFAULTS = loadConfig([], {})
 

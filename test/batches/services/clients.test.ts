@@ -7,7 +7,7 @@ import type { BatchService, EndedLine } from '../../../src/batches/services/serv
 import { isLasting } from '../../../src/batches/services/service-calls.ts'
 import { BATCH_SERVICES, batchServiceOf } from '../../../src/batches/services/table.ts'
 import { BATCH_FORMATS, type BatchFormat } from '../../../src/protocol/provider.ts'
-import { callsTo, ended, linesOf, submit, wireFor } from '../../support/batch-service.ts'
+import { callsTo, ended, linesOf, submit, wireFor } from './batch-service.ts'
 
 async function start(t: Test, format: BatchFormat, fault: SimJobFault | null = null) {
   const world = { fault }

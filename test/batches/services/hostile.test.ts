@@ -4,9 +4,9 @@ import t, { type Test } from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { BATCH_SERVICES } from '../../../src/batches/services/table.ts'
 import { BATCH_FORMATS, type BatchFormat } from '../../../src/protocol/provider.ts'
-import { callsTo, linesOf, SECRET, submit } from '../../support/batch-service.ts'
 import { listening } from '../../support/listening.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { callsTo, linesOf, SECRET, submit } from './batch-service.ts'
 
 type Reply = (request: IncomingMessage, response: ServerResponse) => void
 

@@ -7,9 +7,9 @@ import type { Candidate, DeferredCall } from '../../../src/exchange/exchange.ts'
 import type { Endpoint } from '../../../src/protocol/provider.ts'
 import type { Reservation, Spent } from '../../../src/protocol/records.ts'
 import type { BatchRecord, ClaimedLine } from '../../../src/storage/batches.ts'
-import { wireFor } from '../../support/batch-service.ts'
 import { scriptedEndpoint, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { wireFor } from './batch-service.ts'
 
 const MODEL = 'acme/scripted'
 const MIB = 1024 * 1024

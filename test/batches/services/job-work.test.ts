@@ -6,7 +6,7 @@ import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../..
 import type { BatchWorld } from '../../support/batch-world.ts'
 import { awayError, failingStore } from '../../support/failing-store.ts'
 import { credentialOf, sealedRecord } from '../../support/own-keys.ts'
-import { ends, liveCalls, startServed, textsOf } from '../../support/served-world.ts'
+import { ends, liveCalls, startServed, textsOf } from './served-world.ts'
 
 const OWN = credentialOf('served', { workspaceId: DEFAULT_WORKSPACE_ID })
 const OWN_KEY = 'own-key-0123456789'

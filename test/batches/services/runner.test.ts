@@ -4,7 +4,7 @@ import t from 'tap'
 import type { SimLineFault } from '../../../src/apps/simulator/batch-jobs.ts'
 import { BATCH_FORMATS } from '../../../src/protocol/provider.ts'
 import { listening } from '../../support/listening.ts'
-import { cancel, ends, liveCalls, startServed, textsOf } from '../../support/served-world.ts'
+import { cancel, ends, liveCalls, startServed, textsOf } from './served-world.ts'
 
 for (const format of BATCH_FORMATS) {
   t.test(`a batch is run by the service of a provider that speaks ${format}`, async t => {

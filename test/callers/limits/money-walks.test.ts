@@ -4,7 +4,7 @@
  * Walks with Redis, which take turns that no clock of a test decides, are in `test/heavy/money-walks.test.ts`.
  */
 import t from 'tap'
-import { moneyWalks } from '../../support/money-walks.ts'
+import { moneyWalks } from './money-walks.ts'
 
 t.setTimeout(600_000)
 moneyWalks(t, 200, { withRedis: false })

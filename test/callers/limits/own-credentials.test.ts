@@ -4,10 +4,10 @@ import { isPending } from '../../../src/base/maybe-promise.ts'
 import { createQuota, type HoldingQuota } from '../../../src/callers/limits/quota.ts'
 import { SharedCounters } from '../../../src/callers/limits/shared-counters.ts'
 import type { Budget, Caller, Reservation } from '../../../src/protocol/records.ts'
-import { demand, demandOfBoth } from '../../support/demand.ts'
 import { ownRedis, WITHOUT_REDIS } from '../../support/redis-server.ts'
 import { eventually } from '../../support/stream-probe.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { demand, demandOfBoth } from './demand.ts'
 
 const USD = 1e12
 const MICROS = 1e6

@@ -7,8 +7,8 @@ import { createSpending } from '../../../src/callers/limits/spending.ts'
 import type { Budget, Caller, Reservation } from '../../../src/protocol/records.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { someUsage } from '../../storage/usage.ts'
-import { demand } from '../../support/demand.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { demand } from './demand.ts'
 
 const USD = 1e12
 const MICROS = 1e6

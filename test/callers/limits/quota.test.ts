@@ -8,8 +8,8 @@ import type { Caller, Reservation, SpendingLimit } from '../../../src/protocol/r
 import { openStore } from '../../../src/storage/open.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
 import { someUsage } from '../../storage/usage.ts'
-import { demand } from '../../support/demand.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { demand } from './demand.ts'
 
 const USD = 1e12
 const MICROS = 1e6

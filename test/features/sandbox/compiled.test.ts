@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../src/base/clock.ts'
 import type { createEmbedded } from '../../../src/features/sandbox/embedded/embedded.ts'
-import { python, SIGNAL, shell } from '../../support/sandbox.ts'
+import { python, SIGNAL, shell } from './sandbox.ts'
 
 const CODE = join(import.meta.dirname, '../../../dist/code')
 const [file] = globSync('embedded-*.js', { cwd: CODE })

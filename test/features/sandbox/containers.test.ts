@@ -6,18 +6,9 @@ import { GatewayError } from '../../../src/base/errors.ts'
 import { SandboxClient, SandboxServer } from '../../../src/features/sandbox/channel.ts'
 import { RunQueue } from '../../../src/features/sandbox/run-queue.ts'
 import { sandboxOf } from '../../../src/features/sandbox/sandbox.ts'
-import {
-  OTHER,
-  OWNER,
-  python,
-  SIGNAL,
-  sandboxWorld,
-  shell,
-  TERMS,
-  withoutEngine,
-} from '../../support/sandbox.ts'
 import { TestClock } from '../../support/test-clock.ts'
 import { linkedEnds } from '../../support/thread-link.ts'
+import { OTHER, OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from './sandbox.ts'
 
 const BYTES = Buffer.from('x'.repeat(1_000_000))
 

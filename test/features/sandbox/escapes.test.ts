@@ -13,7 +13,7 @@ import {
   startCanary,
   TERMS,
   withoutEngine,
-} from '../../support/sandbox.ts'
+} from './sandbox.ts'
 
 // Attempts to escape from the sandbox, for all engines. An attempt has succeeded if its output contains a
 // forbidden word.

@@ -3,7 +3,7 @@ import t from 'tap'
 import { systemClock } from '../../../src/base/clock.ts'
 import { createEmbedded } from '../../../src/features/sandbox/embedded/embedded.ts'
 import { createFirstEngine } from '../../../src/features/sandbox/first-engine.ts'
-import { SIGNAL, sandboxWorld, shell } from '../../support/sandbox.ts'
+import { SIGNAL, sandboxWorld, shell } from './sandbox.ts'
 
 const LIMITS = { cpuSeconds: 30, memoryBytes: 512 * 1024 * 1024, fileBytes: 1_000_000, files: 100 }
 const embedded = (hasPackage: boolean) => createEmbedded(LIMITS, systemClock, () => hasPackage)

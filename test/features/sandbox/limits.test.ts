@@ -3,8 +3,8 @@ import { createServer, get } from 'node:http'
 import t from 'tap'
 import type { Code } from '../../../src/features/sandbox/engine.ts'
 import { listening } from '../../support/listening.ts'
-import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from '../../support/sandbox.ts'
 import { share } from '../../support/share.ts'
+import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from './sandbox.ts'
 
 interface Bomb {
   readonly name: string

@@ -7,9 +7,10 @@ import { systemClock } from '../../../src/base/clock.ts'
 import type { Code } from '../../../src/features/sandbox/engine.ts'
 import { loadConfig } from '../../../src/process/config/config.ts'
 import { sandboxTunnels } from '../../../src/process/threads/sandbox-tunnels.ts'
+
 import { isPublicAddress } from '../../../src/providers/upstream/pages/public-addresses.ts'
 import type { Address } from '../../../src/providers/upstream/pages/resolve-name.ts'
-import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from '../../support/sandbox.ts'
+import { OWNER, python, SIGNAL, sandboxWorld, shell, TERMS, withoutEngine } from './sandbox.ts'
 
 const skip = await withoutEngine('bubblewrap')
 /** Stands for a server in the internet: all of 127/8 is this machine. */

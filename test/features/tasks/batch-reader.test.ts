@@ -10,8 +10,8 @@ import {
   modelOf,
 } from '../../../src/features/tasks/batches/batch-progress.ts'
 import { BatchReader } from '../../../src/features/tasks/batches/batch-reader.ts'
-import { memorySource } from '../../support/memory-bytes.ts'
 import { search } from '../../support/property.ts'
+import { memorySource } from './memory-bytes.ts'
 
 interface Read {
   readonly found: readonly FoundRequest[]

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { BATCH_START } from '../../../src/features/tasks/batches/batch-progress.ts'
 import { type CheckBatchOutput, checkBatch } from '../../../src/features/tasks/check-batch.ts'
 import { hashFile } from '../../../src/features/tasks/hash-file.ts'
-import { fileOf } from '../../support/file-bytes.ts'
+import { fileOf } from './file-bytes.ts'
 
 /** Runs jobs until the batch is checked. */
 function check(t: Test, document: string, budgetMs: number): { output: CheckBatchOutput; jobs: number } {

@@ -2,8 +2,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { JsonFault, JsonScanner } from '../../../src/features/tasks/batches/json-scanner.ts'
-import { memorySource } from '../../support/memory-bytes.ts'
 import { search } from '../../support/property.ts'
+import { memorySource } from './memory-bytes.ts'
 
 /** Small ones cut every token; the last is larger than all documents here. */
 const WINDOWS = [4, 5, 7, 16, 4096]

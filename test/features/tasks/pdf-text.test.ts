@@ -14,10 +14,10 @@ import { createTaskPool } from '../../../src/features/tasks/pool/pool.ts'
 import { TASKS } from '../../../src/features/tasks/table.ts'
 import { TaskError } from '../../../src/features/tasks/task.ts'
 import { ENCRYPTED, writePdf } from '../../support/pdf.ts'
-import type { Exploded } from '../../support/pdf-bomb.ts'
+import type { Exploded } from './pdf-bomb.ts'
 
 const run = promisify(execFile)
-const EXPLODE = join(import.meta.dirname, '../../support/pdf-bomb.ts')
+const EXPLODE = join(import.meta.dirname, 'pdf-bomb.ts')
 
 const codeOf = (bytes: Uint8Array, pagesMax?: number): Promise<string> =>
   pdfText(pagesMax === undefined ? { bytes } : { bytes, pagesMax }).then(

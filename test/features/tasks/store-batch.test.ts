@@ -14,7 +14,7 @@ import type { NewLine } from '../../../src/storage/batches.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import type { Store } from '../../../src/storage/store.ts'
 import { atCall, type Fails, failingStore } from '../../support/failing-store.ts'
-import { fileOf } from '../../support/file-bytes.ts'
+import { fileOf } from './file-bytes.ts'
 
 const ID = `batch_${'a'.repeat(24)}`
 const LEASE_MS = 60_000

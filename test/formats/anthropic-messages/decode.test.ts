@@ -9,9 +9,9 @@ import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { STREAM_EVENT_TYPES } from '../../../src/protocol/events.ts'
 import { decodeReply } from '../../support/decode-reply.ts'
-import { collect } from '../../support/delta-items.ts'
 import { goldens } from '../../support/goldens.ts'
 import { arrivals } from '../../support/recordings.ts'
+import { collect } from '../delta-items.ts'
 
 const GOLDENS = goldens('anthropic-messages')
 const STREAMS = GOLDENS.filter(golden => golden.streamed)

@@ -11,7 +11,6 @@ import { anthropicMessages } from '../../../src/formats/anthropic-messages.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { SseParser } from '../../../src/providers/upstream/sse.ts'
 import { decodeReply, decodeStream } from '../../support/decode-reply.ts'
-import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
   checkFailures,
@@ -19,6 +18,7 @@ import {
   recordings,
   withoutRecordings,
 } from '../../support/recordings.ts'
+import { type Collected, collect } from '../delta-items.ts'
 
 /** Recordings under 200 that are no reply of the model, or one that must not pass; with what they become. */
 const NO_REPLY: Readonly<Record<string, string>> = {

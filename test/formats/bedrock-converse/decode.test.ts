@@ -3,10 +3,10 @@ import { GatewayError } from '../../../src/base/errors.ts'
 import { bedrockConverse } from '../../../src/formats/bedrock-converse.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { decodeStream } from '../../support/decode-reply.ts'
-import { collect } from '../../support/delta-items.ts'
 import { endpointOf } from '../../support/endpoint.ts'
 import { goldens } from '../../support/goldens.ts'
 import { arrivals } from '../../support/recordings.ts'
+import { collect } from '../delta-items.ts'
 
 const GOLDENS = goldens('bedrock-converse')
 const CLAUDE = endpointOf('bedrock-converse', {

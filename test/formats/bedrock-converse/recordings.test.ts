@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { bedrockConverse } from '../../../src/formats/bedrock-converse.ts'
 import { decodeBody, decodeStream } from '../../support/decode-reply.ts'
-import { type Collected, collect } from '../../support/delta-items.ts'
 import { arrivals, type Recording, recordings, withoutRecordings } from '../../support/recordings.ts'
+import { type Collected, collect } from '../delta-items.ts'
 
 const FOLDER = join(import.meta.dirname, '../../../../shared/fixtures')
 

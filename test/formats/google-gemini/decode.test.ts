@@ -3,9 +3,9 @@ import { GatewayError } from '../../../src/base/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { googleGemini } from '../../../src/formats/google-gemini.ts'
 import { decodeReply } from '../../support/decode-reply.ts'
-import { collect } from '../../support/delta-items.ts'
 import { goldens } from '../../support/goldens.ts'
 import { arrivals } from '../../support/recordings.ts'
+import { collect } from '../delta-items.ts'
 
 interface Outcome {
   readonly failure?: string

@@ -6,7 +6,7 @@ import type { Endpoint } from '../../../src/protocol/provider.ts'
 import type { ResponsesRequest } from '../../../src/protocol/request.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { type Differences, endpointOf } from '../../support/endpoint.ts'
-import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
+import { functionCall as call, functionOutput as output } from './input-items.ts'
 
 function endpoint(upstreamModel = 'gemini-2.5-flash', more: Differences = {}): Endpoint {
   return endpointOf('google-gemini', { ...more, upstreamModel })

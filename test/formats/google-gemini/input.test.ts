@@ -1,7 +1,7 @@
 import t from 'tap'
 import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
-import { functionCall as call, functionOutput as output } from '../../support/input-items.ts'
+import { functionCall as call, functionOutput as output } from './input-items.ts'
 
 /** Requests pass the same check as a client's, so that no test encodes what could never arrive. */
 function encoded(body: Record<string, unknown>, signing: boolean): unknown {

@@ -9,7 +9,6 @@ import type { Delta } from '../../../src/formats/format.ts'
 import { openaiChat } from '../../../src/formats/openai-chat.ts'
 import { SseParser } from '../../../src/providers/upstream/sse.ts'
 import { decodeReply } from '../../support/decode-reply.ts'
-import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
   checkFailures,
@@ -17,6 +16,7 @@ import {
   recordings,
   withoutRecordings,
 } from '../../support/recordings.ts'
+import { type Collected, collect } from '../delta-items.ts'
 
 /** Recordings under 200 (or of unknown status) that are no whole reply, with what they become. */
 const NO_REPLY: Readonly<Record<string, string>> = {

@@ -7,8 +7,8 @@ import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
-import { collect } from '../../support/delta-items.ts'
 import { goldens } from '../../support/goldens.ts'
+import { collect } from '../delta-items.ts'
 
 type Json = Record<string, unknown>
 

@@ -7,7 +7,6 @@ import { GatewayError } from '../../../src/base/errors.ts'
 import type { Delta } from '../../../src/formats/format.ts'
 import { openaiResponses } from '../../../src/formats/openai-responses.ts'
 import { decodeBody, decodeStream } from '../../support/decode-reply.ts'
-import { type Collected, collect } from '../../support/delta-items.ts'
 import {
   arrivals,
   FAILURE_STATUSES,
@@ -15,6 +14,7 @@ import {
   recordings,
   withoutRecordings,
 } from '../../support/recordings.ts'
+import { type Collected, collect } from '../delta-items.ts'
 
 type Json = Record<string, unknown>
 

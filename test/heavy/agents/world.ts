@@ -13,8 +13,8 @@ import type { Config } from '../../../src/process/config/settings.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID, type Store } from '../../../src/storage/store.ts'
 import { startGateway, type TestGateway } from '../../support/gateway.ts'
-import { installedPackages, plainEnvironment } from '../../support/installed-packages.ts'
 import { tempFolder } from '../../support/temp-folder.ts'
+import { installedPackages, plainEnvironment } from '../installed-packages.ts'
 import { CONTEXT_LENGTH, type Place, type Program, SMALL_CONTEXT_LENGTH, TASK } from './programs.ts'
 import {
   AGENT_FORMATS,

@@ -18,10 +18,10 @@ import { NO_CREDENTIALS } from '../../../src/providers/credentials/catalog.ts'
 import { createDirectTransport } from '../../../src/providers/upstream/client/direct-transport.ts'
 import { defaultGuardrail } from '../../../src/storage/guardrails.ts'
 import type { UsageRecord } from '../../../src/storage/usage.ts'
-import { failing, LONG, outputOf } from '../../support/output-guard.ts'
 import { ScriptedProvider } from '../../support/provider.ts'
-import { plainCalls } from '../../support/routing.ts'
 import { scriptedContext, scriptedExchange, scriptedRecord } from '../../support/scripted-attempt.ts'
+import { failing, LONG, outputOf } from '../guard/output-guard.ts'
+import { plainCalls } from '../routing.ts'
 
 const SILENT: CallFigures = {
   usage: null,

@@ -1,7 +1,7 @@
 /** The relay of messages writes what the general way writes, whatever the provider sends between texts. */
 import t from 'tap'
-import { type Outcome, sameAtAllDoors } from '../../support/relayed-play.ts'
-import { buffers, TEXTS, testProperStream } from '../../support/relayed-stream.ts'
+import { type Outcome, sameAtAllDoors } from './relayed-play.ts'
+import { buffers, TEXTS, testProperStream } from './relayed-stream.ts'
 
 const FORMAT = 'anthropic-messages'
 

@@ -5,8 +5,8 @@
 import t from 'tap'
 import { goldens } from '../../support/goldens.ts'
 import { recordings, withoutRecordings } from '../../support/recordings.ts'
-import { compare, DIALECTS, DOORS, play, type Relayed, sameAtAllDoors } from '../../support/relayed-play.ts'
 import { share } from '../../support/share.ts'
+import { compare, DIALECTS, DOORS, play, type Relayed, sameAtAllDoors } from './relayed-play.ts'
 
 for (const format of Object.keys(DIALECTS) as Relayed[]) {
   for (const door of DOORS) {

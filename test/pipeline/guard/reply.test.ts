@@ -21,7 +21,7 @@ import {
   text,
   token,
   tokensIn,
-} from '../../support/output-guard.ts'
+} from './output-guard.ts'
 
 async function read(options: Options, pieces: readonly string[]) {
   const run = start(options)

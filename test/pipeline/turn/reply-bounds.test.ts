@@ -5,8 +5,8 @@ import { ReplyBounds } from '../../../src/pipeline/turn/reply-reading.ts'
 import type { Endpoint } from '../../../src/protocol/provider.ts'
 import { FRAME_MAX_BYTES } from '../../../src/providers/upstream/sse.ts'
 import { EventCollector } from '../../support/event-collector.ts'
-import { play } from '../../support/relayed-play.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
+import { play } from '../answer/relayed-play.ts'
 
 const TEXT_MODEL: Endpoint = { ...scriptedEndpoint('openai-chat'), drawsImages: false }
 const IMAGE_MODEL: Endpoint = { ...TEXT_MODEL, drawsImages: true }

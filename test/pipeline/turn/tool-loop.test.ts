@@ -1,8 +1,8 @@
 /** The turns of one answer: the model is asked until it has nothing more to run. */
 import t from 'tap'
 import { FinalSink } from '../../../src/pipeline/answer/sink.ts'
-import { startAsking } from '../../support/asking-gateway.ts'
 import type { ScriptedReply } from '../../support/provider.ts'
+import { startAsking } from '../asking-gateway.ts'
 
 const CLOCK: ScriptedReply = { calls: [{ name: 'datetime', arguments: '{"timezone":"UTC"}' }] }
 const TOOL = { tools: [{ type: 'gateway:datetime' as const }] }

@@ -1,7 +1,7 @@
 /** Twelve serve threads through bursts of requests and quiet times, in a process of their own. */
 import t from 'tap'
 import { NO_SHEDDING, startGatewayProcess } from '../../support/gateway-process.ts'
-import { type IdleRound, idleRounds } from '../../support/idle-rounds.ts'
+import { type IdleRound, idleRounds } from './idle-rounds.ts'
 
 /** A little longer than it takes a thread to become idle. A busy machine may need more: nothing depends on it. */
 const QUIET_MS = 9_000

@@ -1,6 +1,6 @@
 /** The short form of test/heavy/ledger-kill.test.ts: the guarantee of the ledger, five kills. */
 import t from 'tap'
-import { killRounds } from '../../support/ledger-kill.ts'
+import { killRounds } from './ledger-kill.ts'
 
 t.test('five kills under load lose and double no usage record', async t => {
   const totals = await killRounds(t, 5)

@@ -23,16 +23,16 @@ import { parseVaultKeys } from '../../../src/providers/credentials/vault-keys.ts
 import { openStore } from '../../../src/storage/open.ts'
 import { spoolFiles } from '../../../src/storage/spool/spool.ts'
 import { DEFAULT_ORGANIZATION_ID } from '../../../src/storage/store.ts'
-import { Block, FAULT_CHANNEL, type Order } from '../../support/faulty-thread.ts'
 import { NO_SHEDDING } from '../../support/gateway-process.ts'
 import { eventually, openProbe, type Probe, type ProbeResult } from '../../support/stream-probe.ts'
 import { tempFolder } from '../../support/temp-folder.ts'
 import { TestClock } from '../../support/test-clock.ts'
+import { Block, FAULT_CHANNEL, type Order } from './faulty-thread.ts'
 
 /** For what comes in a moment on a machine that is not busy. */
 const PATIENCE_MS = 60_000
 
-const ENTRY = new URL('../../support/faulty-thread.ts', import.meta.url)
+const ENTRY = new URL('./faulty-thread.ts', import.meta.url)
 
 async function start(
   t: Test,
@@ -303,7 +303,7 @@ t.test('what a thread had reserved when it ended is given back', async t => {
       given.push({ id: entries[0]?.id, used, left: counters.reserved('requests/k/1') })
     },
   }
-  const entries = { serve: new URL('../../support/reserving-thread.ts', import.meta.url) }
+  const entries = { serve: new URL('./reserving-thread.ts', import.meta.url) }
   await start(t, { threads: 1 }, { counters: watched, entries })
   t.ok(await eventually(() => given.length > 0, PATIENCE_MS), 'it is given back')
   t.same(given[0], { id: 'requests/k/1', used: [], left: 0 })

@@ -4,7 +4,7 @@ import { RE2JS } from 're2js'
 import t from 'tap'
 import { patternProblem } from '../../../../src/features/guardrails/custom.ts'
 import { type NativePattern, nativePattern } from '../../../../src/features/guardrails/expressions/engine.ts'
-import { anyPattern, anyText, NATIVE } from '../../../support/patterns.ts'
+import { anyPattern, anyText, NATIVE } from './patterns.ts'
 
 const AUTOMATON = [
   'coffee(?:.*zebra)?',

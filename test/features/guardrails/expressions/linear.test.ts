@@ -4,7 +4,7 @@ import t from 'tap'
 import { patternProblem } from '../../../../src/features/guardrails/custom.ts'
 import { type NativePattern, nativePattern } from '../../../../src/features/guardrails/expressions/engine.ts'
 import { bestCpuMs } from '../../../support/cpu-time.ts'
-import { anyPattern, anyText, NATIVE } from '../../../support/patterns.ts'
+import { anyPattern, anyText, NATIVE } from './patterns.ts'
 
 /** What keeps a repeat going, what almost ends it, and both in turns. */
 const UNITS: readonly string[] = [

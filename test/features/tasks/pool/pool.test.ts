@@ -279,7 +279,7 @@ t.test('workers that never start leave no task without an outcome', async t => {
 t.test('a worker that does not become ready is replaced', async t => {
   const workers = startedWorkers(t)
   const clock = new TestClock()
-  const entry = new URL('../../../support/stuck-worker.ts', import.meta.url)
+  const entry = new URL('./stuck-worker.ts', import.meta.url)
   const pool = createPoolOf(FAULTY, entry, { threads: 1, clock, metrics: createMetrics() })
   t.teardown(() => pool.close())
   const task = outcomeOf(pool.run('echo', 1, { deadlineMs: 900 }))
@@ -524,7 +524,7 @@ t.test('no worker is started before the first task', async t => {
 })
 
 t.test('the pool works in a worker thread', async t => {
-  const thread = new Worker(new URL('../../../support/task-thread.ts', import.meta.url))
+  const thread = new Worker(new URL('./task-thread.ts', import.meta.url))
   const { promise: ended, resolve } = Promise.withResolvers<number>()
   thread.once('exit', resolve)
   const [said] = await new Promise<unknown[]>((resolve, reject) => {

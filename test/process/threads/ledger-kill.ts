@@ -12,10 +12,10 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { readSpool, spoolFiles } from '../../src/storage/spool/spool.ts'
-import { parseLines } from '../../src/storage/spool/usage-line.ts'
-import { NO_SHEDDING } from './gateway-process.ts'
-import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from './product.ts'
+import { readSpool, spoolFiles } from '../../../src/storage/spool/spool.ts'
+import { parseLines } from '../../../src/storage/spool/usage-line.ts'
+import { NO_SHEDDING } from '../../support/gateway-process.ts'
+import { MAIN, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from '../../support/product.ts'
 
 const CALLERS = 20
 /** So many answers have ended before the kill, so that every round has something to lose. */

@@ -1,7 +1,7 @@
 /** Runs axe, the accessibility test engine, in a browser page. */
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { type Visit, WITHOUT_BROWSER } from './browser.ts'
+import { type Visit, WITHOUT_BROWSER } from '../support/browser.ts'
 
 function script(): string | null {
   if (WITHOUT_BROWSER !== false) return null

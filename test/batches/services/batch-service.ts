@@ -1,13 +1,13 @@
 /** Helpers for tests of batch services: calls to a provider at a URL, and everything that a job produces. */
 import type { Test } from 'tap'
-import { systemClock } from '../../src/base/clock.ts'
-import type { BatchService, EndedLine, JobState } from '../../src/batches/services/service.ts'
-import { ServiceCalls, type ServiceCallsDeps } from '../../src/batches/services/service-calls.ts'
-import type { WireRequest } from '../../src/formats/format.ts'
-import { FORMATS } from '../../src/formats/table.ts'
-import type { BatchFormat } from '../../src/protocol/provider.ts'
-import { createTransports } from '../../src/providers/upstream/egress.ts'
-import { endpointOf } from './endpoint.ts'
+import { systemClock } from '../../../src/base/clock.ts'
+import type { BatchService, EndedLine, JobState } from '../../../src/batches/services/service.ts'
+import { ServiceCalls, type ServiceCallsDeps } from '../../../src/batches/services/service-calls.ts'
+import type { WireRequest } from '../../../src/formats/format.ts'
+import { FORMATS } from '../../../src/formats/table.ts'
+import type { BatchFormat } from '../../../src/protocol/provider.ts'
+import { createTransports } from '../../../src/providers/upstream/egress.ts'
+import { endpointOf } from '../../support/endpoint.ts'
 
 /** The secret of every test. */
 export const SECRET = 'sk-secret-0123456789abcdef'

@@ -10,7 +10,7 @@ import type { AddressInfo } from 'node:net'
 import { fieldsOf, READERS, type SimFormat } from '../../src/apps/simulator/ask.ts'
 import type { Frame, Pieces } from '../../src/apps/simulator/reply.ts'
 import { SPEAKERS } from '../../src/apps/simulator/simulator.ts'
-import { createFaultySim } from './sim-faults.ts'
+import { createFaultySim } from '../support/sim-faults.ts'
 
 const BATCH_CHARACTERS = 16 * 1024
 const MIB = 1024 * 1024

@@ -6,7 +6,7 @@ import { writeSync } from 'node:fs'
 import type { BatchRecord, HeldLine, LineOutcome } from '../../src/storage/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { BatchStore } from '../../src/storage/service-jobs.ts'
-import { LEASE_MS, someBatch, someResult, someUsageOf } from '../storage/batches.ts'
+import { LEASE_MS, someBatch, someResult, someUsageOf } from './batches.ts'
 
 /** What the store has promised. */
 export type Promised =

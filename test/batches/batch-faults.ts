@@ -1,7 +1,7 @@
 /** Lifecycles of batches in which one store call fails, or several in a row, at every place or at some. */
 import type { Test } from 'tap'
 import { loadConfig } from '../../src/process/config/config.ts'
-import { type BatchWorld, startBatchWorld } from './batch-world.ts'
+import { type BatchWorld, startBatchWorld } from '../support/batch-world.ts'
 import { type FaultMode, StoreFaults } from './store-faults.ts'
 
 const DEFAULTS = loadConfig([], {})

@@ -3,7 +3,7 @@ import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { FileBytes } from '../../src/features/tasks/batches/file-source.ts'
+import type { FileBytes } from '../../../src/features/tasks/batches/file-source.ts'
 
 /** An open file with this content, until the test is over. */
 export function fileOf(t: Pick<Test, 'teardown'>, content: string | Uint8Array): FileBytes {

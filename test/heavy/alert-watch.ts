@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { parse } from 'yaml'
+import { eventually } from '../support/stream-probe.ts'
 import { type Prometheus, startPrometheus } from './prometheus.ts'
-import { eventually } from './stream-probe.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const SCRAPE_MS = 500

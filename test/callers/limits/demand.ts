@@ -1,5 +1,5 @@
 /** Demands with a fixed price, for tests of limits. */
-import type { Demand } from '../../src/callers/limits/demand.ts'
+import type { Demand } from '../../../src/callers/limits/demand.ts'
 
 /** `ownCost`: the price without own provider credentials; 0 where the request runs on one. */
 export function demand(cost: number, ownCost = cost, tokens = 1): Demand {

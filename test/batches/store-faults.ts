@@ -1,6 +1,6 @@
 /** Faults of stores that come and go while a program runs: some calls in a row, or all of them. */
 import type { Store } from '../../src/storage/store.ts'
-import { awayError, failingStore, type StoreFault } from './failing-store.ts'
+import { awayError, failingStore, type StoreFault } from '../support/failing-store.ts'
 
 /** `before`: nothing was done. `after`: it was done, and the answer was lost. */
 export type FaultMode = 'before' | 'after'

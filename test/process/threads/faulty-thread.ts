@@ -3,7 +3,7 @@
  * product has no such hook. Used as `SupervisorOptions.entry`.
  */
 import { BroadcastChannel, workerData } from 'node:worker_threads'
-import type { ThreadSettings } from '../../src/process/threads/thread-loop.ts'
+import type { ThreadSettings } from '../../../src/process/threads/thread-loop.ts'
 
 export interface Order {
   readonly thread: string
@@ -49,7 +49,7 @@ if (typeof settings?.thread === 'string') {
     else standStill(fault.block)
   }
   channel.unref()
-  await import('../../src/process/threads/serve.ts')
+  await import('../../../src/process/threads/serve.ts')
 }
 
 function fail(): never {

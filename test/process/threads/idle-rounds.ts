@@ -1,6 +1,6 @@
 /** Rounds of a burst of requests and a quiet time, at a gateway with the simulated provider. */
-import type { GatewayProcess } from './gateway-process.ts'
-import { newAgent, openProbe, pause } from './stream-probe.ts'
+import type { GatewayProcess } from '../../support/gateway-process.ts'
+import { newAgent, openProbe, pause } from '../../support/stream-probe.ts'
 
 interface IdleRoundsOptions {
   /** Asked before each round. */

@@ -1,13 +1,13 @@
 /** Plays provider streams to a client twice, relayed and through decoder and assembler, and compares what it reads. */
 import type { Test } from 'tap'
-import type { Dialect, FrameWriter } from '../../src/dialects/dialect.ts'
-import type { Sink } from '../../src/pipeline/answer/sink.ts'
-import type { StreamEvent } from '../../src/protocol/events.ts'
-import type { Quirk } from '../../src/protocol/provider.ts'
-import type { DialectName, ResponsesRequest } from '../../src/protocol/request.ts'
-import { chatCompletions, messages, responsesDialect } from './dialects.ts'
-import { arrivals } from './recordings.ts'
-import { scriptedEndpoint, scriptedExchange, startScripted } from './scripted-attempt.ts'
+import type { Dialect, FrameWriter } from '../../../src/dialects/dialect.ts'
+import type { Sink } from '../../../src/pipeline/answer/sink.ts'
+import type { StreamEvent } from '../../../src/protocol/events.ts'
+import type { Quirk } from '../../../src/protocol/provider.ts'
+import type { DialectName, ResponsesRequest } from '../../../src/protocol/request.ts'
+import { chatCompletions, messages, responsesDialect } from '../../support/dialects.ts'
+import { arrivals } from '../../support/recordings.ts'
+import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
 
 /** The formats whose frames are relayed, and the dialect that speaks alike: the client's, where no other is named. */
 export const DIALECTS = {

@@ -1,7 +1,7 @@
 /** Challenges for the relay in every format: cuts, changed frames and slow readers of one valid stream. */
 import type { Test } from 'tap'
+import { isExhaustive } from '../../support/share.ts'
 import { type Outcome, type Relayed, sameAtAllDoors } from './relayed-play.ts'
-import { isExhaustive } from './share.ts'
 
 /** Texts that are easily damaged: escapes, halves of a character, ends of lines. */
 export const TEXTS = [

@@ -1,11 +1,11 @@
 /** A batch runner whose provider, the simulated one, has a batch service. */
 import type { Test } from 'tap'
-import type { SimJobFault } from '../../src/apps/simulator/batch-jobs.ts'
-import { createSim, type Sim } from '../../src/apps/simulator/simulator.ts'
-import type { BatchStatus } from '../../src/protocol/management/batches.ts'
-import type { BatchFormat } from '../../src/protocol/provider.ts'
-import type { BatchRecord } from '../../src/storage/batches.ts'
-import { type BatchWorld, type BatchWorldOptions, startBatchWorld } from './batch-world.ts'
+import type { SimJobFault } from '../../../src/apps/simulator/batch-jobs.ts'
+import { createSim, type Sim } from '../../../src/apps/simulator/simulator.ts'
+import type { BatchStatus } from '../../../src/protocol/management/batches.ts'
+import type { BatchFormat } from '../../../src/protocol/provider.ts'
+import type { BatchRecord } from '../../../src/storage/batches.ts'
+import { type BatchWorld, type BatchWorldOptions, startBatchWorld } from '../../support/batch-world.ts'
 
 /** USD per token of its model. */
 const SERVED_PRICES = { prompt: '0.000001', completion: '0.000002' }

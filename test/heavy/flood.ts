@@ -4,7 +4,7 @@
  */
 import { Agent, request } from 'node:http'
 import { parentPort, workerData } from 'node:worker_threads'
-import { responsesPost } from './responses-post.ts'
+import { responsesPost } from '../support/responses-post.ts'
 
 export interface FloodOrder {
   readonly port: number

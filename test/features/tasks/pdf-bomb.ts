@@ -1,14 +1,14 @@
 /**
  * Reads the PDF at a path with its own task pool, and prints the result and how many MiB this process grew meanwhile.
  * One process per PDF, because memory freed by one would hide what the next one takes.
- * `node test/support/pdf-bomb.ts PATH`
+ * `node test/features/tasks/pdf-bomb.ts PATH`
  */
 import { readFileSync } from 'node:fs'
-import { systemClock } from '../../src/base/clock.ts'
-import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { createTaskPool } from '../../src/features/tasks/pool/pool.ts'
-import { TaskError } from '../../src/features/tasks/task.ts'
-import { writePdf } from './pdf.ts'
+import { systemClock } from '../../../src/base/clock.ts'
+import { createMetrics } from '../../../src/base/metrics/metrics.ts'
+import { createTaskPool } from '../../../src/features/tasks/pool/pool.ts'
+import { TaskError } from '../../../src/features/tasks/task.ts'
+import { writePdf } from '../../support/pdf.ts'
 
 export interface Exploded {
   /** The code of its refusal, or `text`. */

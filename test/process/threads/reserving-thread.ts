@@ -2,9 +2,9 @@
  * A serve thread that makes a reservation and then ends silently, as if killed. Used as `SupervisorOptions.entries`.
  */
 import { parentPort } from 'node:worker_threads'
-import { systemClock } from '../../src/base/clock.ts'
-import { type LinkMessage, ThreadLink } from '../../src/base/thread-rpc.ts'
-import type { MainApi } from '../../src/process/threads/thread-apis.ts'
+import { systemClock } from '../../../src/base/clock.ts'
+import { type LinkMessage, ThreadLink } from '../../../src/base/thread-rpc.ts'
+import type { MainApi } from '../../../src/process/threads/thread-apis.ts'
 
 const link = new ThreadLink<MainApi>(systemClock, message => parentPort?.postMessage(message))
 link.serve({ work: { drain: () => process.exit(0) } })

@@ -19,11 +19,11 @@ import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
 import { DEFAULT_ORGANIZATION_ID } from '../../src/storage/store.ts'
 import type { UsageRecord } from '../../src/storage/usage.ts'
-import { giveGuardrail } from './guardrail.ts'
-import { newDatabase } from './new-database.ts'
-import { ScriptedProvider } from './provider.ts'
-import { scriptedContext } from './scripted-attempt.ts'
-import { TestClock } from './test-clock.ts'
+import { giveGuardrail } from '../support/guardrail.ts'
+import { newDatabase } from '../support/new-database.ts'
+import { ScriptedProvider } from '../support/provider.ts'
+import { scriptedContext } from '../support/scripted-attempt.ts'
+import { TestClock } from '../support/test-clock.ts'
 
 /** USD for an output token; nothing else costs. */
 export const TOKEN_USD = 0.001

@@ -5,12 +5,12 @@
 import { createServer } from 'node:http'
 import type { Locator, Page } from 'playwright-core'
 import type { Test } from 'tap'
+import { pixelsTooWide, type Visit } from '../support/browser.ts'
+import type { ConsoleWorld } from '../support/console-world.ts'
+import { listening } from '../support/listening.ts'
+import { eventually } from '../support/stream-probe.ts'
 import { findings, WITHOUT_AXE } from './axe.ts'
-import { pixelsTooWide, type Visit } from './browser.ts'
 import { openConsole } from './console-page.ts'
-import type { ConsoleWorld } from './console-world.ts'
-import { listening } from './listening.ts'
-import { eventually } from './stream-probe.ts'
 
 // A user with only a keyboard: moves to a control with Tab, operates it with keys, and checks where the
 // focus is. Waits for states, never for time.

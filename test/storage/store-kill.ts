@@ -12,9 +12,9 @@ import type { Test } from 'tap'
 import { addUsage, NO_USAGE } from '../../src/protocol/management/batches.ts'
 import { openStore } from '../../src/storage/open.ts'
 import type { BatchStore } from '../../src/storage/service-jobs.ts'
-import { allResults, at, LEASE_MS, NOW_MS, present, someResult, someUsageOf } from '../storage/batches.ts'
-import { postgresSchema } from './postgres.ts'
-import { PRODUCT_FLAGS } from './product.ts'
+import { postgresSchema } from '../support/postgres.ts'
+import { PRODUCT_FLAGS } from '../support/product.ts'
+import { allResults, at, LEASE_MS, NOW_MS, present, someResult, someUsageOf } from './batches.ts'
 import type { Promised } from './store-kill-child.ts'
 
 const CHILD = join(import.meta.dirname, 'store-kill-child.ts')

@@ -1,9 +1,9 @@
 /** A thread with its own task pool, like those of serve threads. */
 import { parentPort } from 'node:worker_threads'
-import { systemClock } from '../../src/base/clock.ts'
-import { createMetrics } from '../../src/base/metrics/metrics.ts'
-import { createPoolOf } from '../../src/features/tasks/pool/pool.ts'
-import { FAULTY, FAULTY_ENTRY } from './faulty-tasks.ts'
+import { systemClock } from '../../../../src/base/clock.ts'
+import { createMetrics } from '../../../../src/base/metrics/metrics.ts'
+import { createPoolOf } from '../../../../src/features/tasks/pool/pool.ts'
+import { FAULTY, FAULTY_ENTRY } from '../../../support/faulty-tasks.ts'
 
 const pool = createPoolOf(FAULTY, FAULTY_ENTRY, { threads: 1, clock: systemClock, metrics: createMetrics() })
 const options = { deadlineMs: 30_000 }

@@ -1,8 +1,8 @@
 /** The page of the console in a browser, signed in, for tests of its views. */
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { openBrowser, type Visit } from './browser.ts'
-import { type ConsoleWorld, startConsoleWorld } from './console-world.ts'
+import { openBrowser, type Visit } from '../support/browser.ts'
+import { type ConsoleWorld, startConsoleWorld } from '../support/console-world.ts'
 
 type TestBrowser = Awaited<ReturnType<typeof openBrowser>>
 type VisitOptions = Parameters<TestBrowser['visit']>[0]
