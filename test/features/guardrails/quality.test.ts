@@ -9,7 +9,7 @@ import { ALL_SLUGS, rulesOf } from '../../support/guardrail-texts.ts'
 
 // Measures how well detectors do on the labelled samples, and renders the table in docs/guardrails.md.
 
-const FOLDER = join(import.meta.dirname, '../features/guardrails/samples')
+const FOLDER = join(import.meta.dirname, 'samples')
 
 interface Sample {
   readonly text: string
