@@ -96,6 +96,8 @@ function thoughtText({ content, summary }: ReasoningItem): string {
 }
 
 export function callParts(item: CallItem, carrier: SealCarrier): readonly AnswerPart[] {
+  // Clients run what they get, and half of the arguments are none.
+  if (item.status === 'incomplete') return []
   const { call_id: id, name } = item
   const { signature } = item as { signature?: unknown }
   const args = item.type === 'custom_tool_call' ? { input: item.input } : objectIn(item.arguments)

@@ -20,6 +20,8 @@ export function blocksOf(item: OutputItem): readonly OutputBlock[] {
     }
     case 'function_call':
     case 'custom_tool_call': {
+      // Clients run what they get, and half of an input is none.
+      if (item.status === 'incomplete') return []
       const seal = callSeal(item)
       const call = { ...toolUse(item), input: inputOf(item) }
       return seal === null ? [call] : [call, seal]

@@ -4,18 +4,10 @@
  * `Output` turns blocks into items: it numbers them and joins neighbouring text blocks into one message, because the
  * API cuts a paragraph at every citation. Pure. Hot path.
  */
-import {
-  filled,
-  type Json,
-  jsonText,
-  parseJson,
-  record,
-  recordOrEmpty,
-  textOrEmpty,
-  wholeNumber,
-} from '../../base/json.ts'
+import { filled, type Json, jsonText, parseJson, record, textOrEmpty, wholeNumber } from '../../base/json.ts'
 import { withNative } from '../../protocol/json/native.ts'
 import type { Annotation } from '../../protocol/parts.ts'
+import { type Call, type CallStart, Calls, callIdIn } from '../calls.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, ItemStart } from '../format.ts'
 import { Withheld } from '../withheld.ts'
@@ -26,6 +18,8 @@ export class Output {
   #message: number | null = null
   #length = 0
   #hasText = false
+  /** Null until a call has come. Written here alone. */
+  calls: Calls | null = null
   /** The next text begins a block of its own. */
   #cut = false
   /** Written by the blocks alone. */
@@ -56,11 +50,15 @@ export class Output {
 
   /** Opens an item that is not a message, and completes the open message. */
   open(start: ItemStart): number {
-    this.endMessage()
-    this.#hasText = true
-    const item = this.#number()
+    const item = this.#begin()
     this.#emit({ kind: 'open', item, start })
     return item
+  }
+
+  /** Opens a call, which it ends by itself where the reply goes on behind its end. */
+  call(start: CallStart): Call {
+    this.calls ??= new Calls(this.#emit, this.withheld)
+    return this.calls.begin(this.#begin(), start)
   }
 
   emit(delta: Delta): void {
@@ -100,6 +98,13 @@ export class Output {
     this.#emit({ kind: 'close', item, fields: null })
   }
 
+  #begin(): number {
+    this.endMessage()
+    this.calls?.settle()
+    this.#hasText = true
+    return this.#number()
+  }
+
   #number(): number {
     const item = oneMore(this.#next, 'output items')
     this.#next++
@@ -108,6 +113,7 @@ export class Output {
 
   #openMessage(): number {
     if (this.#message === null) {
+      this.calls?.settle()
       this.#message = this.#number()
       this.#length = 0
       this.#hasText = true
@@ -271,39 +277,32 @@ function redactedThinking(output: Output, block: Json): Block {
 }
 
 class ToolUseBlock implements Block {
-  readonly #output: Output
-  readonly #item: number
-  readonly #input: unknown
-  #streamed = false
+  readonly #call: Call
+  readonly #input: Json | null
 
   constructor(output: Output, block: Json) {
-    this.#output = output
-    this.#input = block['input']
+    this.#input = record(block['input'])
     const caller = record(block['caller'])
-    this.#item = output.open({
-      type: 'function_call',
+    this.#call = output.call({
+      isCustom: false,
       id: null,
-      callId: filled(block['id']),
-      name: textOrEmpty(block['name']),
+      callId: callIdIn(block['id']),
+      name: filled(block['name']),
       // A call made from inside a code execution must say so again when it is sent back.
       extra: caller === null || caller['type'] === 'direct' ? null : { caller },
     })
   }
 
   delta(type: string, delta: Json): void {
-    if (type !== 'input_json_delta') return
-    const piece = textOrEmpty(delta['partial_json'])
-    if (piece === '') return
-    this.#streamed = true
-    this.#output.emit({ kind: 'arguments', item: this.#item, text: piece })
+    if (type === 'input_json_delta') this.#call.add(textOrEmpty(delta['partial_json']))
   }
 
-  /** The input of the start event counts only if no pieces follow. A call without input gets the empty object. */
+  /** The input of the start event counts only if no pieces follow. */
   stop(): void {
-    if (!this.#streamed) {
-      this.#output.emit({ kind: 'arguments', item: this.#item, text: jsonText(recordOrEmpty(this.#input)) })
-    }
-    this.#output.emit({ kind: 'close', item: this.#item, fields: null })
+    const input = this.#input
+    // Every stream begins a call with an empty object.
+    if (input !== null && Object.keys(input).length > 0) this.#call.complete(input)
+    this.#call.end(null)
   }
 }
 

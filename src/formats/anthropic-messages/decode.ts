@@ -227,8 +227,9 @@ export class MessageDecoder implements Decoder {
     this.#hosted.end()
     if (native === 'refusal') this.#refuse()
     this.#output.endMessage()
-    this.#finished = true
     const reason = finishReason('messages', native)
+    this.#output.calls?.finish(reason === 'length' || reason === 'content_filter')
+    this.#finished = true
     this.#emit({
       kind: 'finish',
       reason,

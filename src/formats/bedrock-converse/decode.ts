@@ -18,6 +18,7 @@ import {
 } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import { Output } from '../anthropic-messages/blocks.ts'
+import { type Call, callIdIn } from '../calls.ts'
 import { oneMore } from '../failure.ts'
 import { finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
@@ -34,8 +35,8 @@ interface Block {
   /** Of reasoning: its signature and its sealed part, so far. */
   signature: string
   sealed: string
-  /** Of a call: its input has begun. */
-  hasInput: boolean
+  /** Null: it is something else. */
+  readonly call: Call | null
 }
 
 /** Begins the name of an exception, in the place of an event's type. */
@@ -163,14 +164,15 @@ export class ConverseDecoder implements Decoder {
     if (call === null) return
     // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
-    const item = this.#openItem({
-      type: 'function_call',
+    this.#start()
+    const opened = this.#output.call({
+      isCustom: false,
       id: null,
-      callId: filled(call['toolUseId']),
-      name: textOrEmpty(call['name']),
+      callId: callIdIn(call['toolUseId']),
+      name: filled(call['name']),
       extra: null,
     })
-    this.#begin(index, 'call', item)
+    this.#begin(index, 'call', opened.item, opened)
   }
 
   #delta(index: number, delta: Json): void {
@@ -181,7 +183,7 @@ export class ConverseDecoder implements Decoder {
     }
     const call = record(delta['toolUse'])
     if (call !== null) {
-      this.#arguments(index, textOrEmpty(call['input']))
+      this.#blocks.get(index)?.call?.add(textOrEmpty(call['input']))
       return
     }
     const reasoning = record(delta['reasoningContent'])
@@ -195,13 +197,6 @@ export class ConverseDecoder implements Decoder {
       this.#begin(index, 'text', -1)
     }
     this.#output.text(piece)
-  }
-
-  #arguments(index: number, piece: string): void {
-    const block = this.#blocks.get(index)
-    if (block?.kind !== 'call' || piece === '') return
-    block.hasInput = true
-    this.#emit({ kind: 'arguments', item: block.item, text: piece })
   }
 
   #reasoning(index: number, reasoning: Json): void {
@@ -226,9 +221,9 @@ export class ConverseDecoder implements Decoder {
     return this.#output.open(start)
   }
 
-  #begin(index: number, kind: Block['kind'], item: number): Block {
+  #begin(index: number, kind: Block['kind'], item: number, call: Call | null = null): Block {
     oneMore(this.#blocks.size, 'content blocks')
-    const block: Block = { kind, item, signature: '', sealed: '', hasInput: false }
+    const block: Block = { kind, item, signature: '', sealed: '', call }
     this.#blocks.set(index, block)
     this.#output.withheld.addParts(BLOCK_PARTS)
     return block
@@ -238,12 +233,10 @@ export class ConverseDecoder implements Decoder {
     const block = this.#blocks.get(index)
     if (block === undefined) return
     this.#blocks.delete(index)
-    const { kind, item, signature, sealed, hasInput } = block
+    const { call, kind, item, signature, sealed } = block
     if (kind === 'text') return
-    if (kind === 'call') {
-      // A call without input takes nothing.
-      if (!hasInput) this.#emit({ kind: 'arguments', item, text: '{}' })
-      this.#emit({ kind: 'close', item, fields: null })
+    if (call !== null) {
+      call.end(null)
       return
     }
     const fields = {
@@ -279,6 +272,7 @@ export class ConverseDecoder implements Decoder {
       })
     }
     this.#output.endMessage()
+    this.#output.calls?.finish(reason === 'length' || reason === 'content_filter')
     this.#finished = true
     this.#emit({
       kind: 'finish',

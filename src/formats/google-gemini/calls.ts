@@ -4,23 +4,24 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, jsonText, record, records } from '../../base/json.ts'
-import type { Delta, ItemStart } from '../format.ts'
+import { type Call, Calls, callIdIn } from '../calls.ts'
+import type { Delta } from '../format.ts'
 import type { Withheld } from '../withheld.ts'
 
 /** The function calls of one reply. */
 export class GeminiCalls {
-  readonly #emit: (delta: Delta) => void
   readonly #withheld: Withheld
-  /** Ends the open item and opens one for the call. */
-  readonly #open: (start: ItemStart) => number
+  readonly #calls: Calls
+  /** Ends the open item and numbers one for the call. */
+  readonly #nextItem: () => number
   /** The call with incomplete arguments. */
-  #partial: { readonly item: number; readonly args: PartialArguments } | null = null
+  #partial: { readonly call: Call; readonly args: PartialArguments } | null = null
   #any = false
 
-  constructor(emit: (delta: Delta) => void, withheld: Withheld, open: (start: ItemStart) => number) {
-    this.#emit = emit
+  constructor(emit: (delta: Delta) => void, withheld: Withheld, nextItem: () => number) {
     this.#withheld = withheld
-    this.#open = open
+    this.#calls = new Calls(emit, withheld)
+    this.#nextItem = nextItem
   }
 
   get any(): boolean {
@@ -34,28 +35,41 @@ export class GeminiCalls {
       if (this.#partial !== null) this.#pieces(this.#partial.args, call)
       return
     }
+    const item = this.#nextItem()
+    this.#calls.settle()
     const extra = signature === null ? null : { signature }
-    const item = this.#open({ type: 'function_call', id: null, callId: filled(call['id']), name, extra })
+    const begun = this.#calls.begin(item, {
+      isCustom: false,
+      id: null,
+      callId: callIdIn(call['id']),
+      name,
+      extra,
+    })
     this.#any = true
     if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
       const args = new PartialArguments(this.#withheld)
-      this.#partial = { item, args }
+      this.#partial = { call: begun, args }
       args.whole(record(call['args']) ?? {})
       this.#pieces(args, call)
       return
     }
-    const args = call['args']
-    this.#emit({ kind: 'arguments', item, text: typeof args === 'string' ? args : jsonText(args ?? {}) })
-    this.#emit({ kind: 'close', item, fields: null })
+    begun.complete(call['args'])
+    begun.end(null)
   }
 
   /** Ends a call with incomplete arguments. */
   close(status: 'completed' | 'incomplete'): void {
     if (this.#partial === null) return
-    const { item, args } = this.#partial
+    const { call, args } = this.#partial
     this.#partial = null
-    this.#emit({ kind: 'arguments', item, text: jsonText(args) })
-    this.#emit({ kind: 'close', item, fields: status === 'completed' ? null : { status } })
+    call.complete(jsonText(args))
+    call.end(status === 'completed' ? null : { status })
+  }
+
+  /** Ends all calls at the end of the reply. */
+  finish(isCut: boolean): void {
+    this.close('incomplete')
+    this.#calls.finish(isCut)
   }
 
   #pieces(args: PartialArguments, call: Json): void {

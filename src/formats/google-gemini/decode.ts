@@ -43,9 +43,9 @@ export class GeminiDecoder implements Decoder {
 
   constructor(emit: (delta: Delta) => void) {
     this.#emit = emit
-    this.#calls = new GeminiCalls(emit, this.#withheld, start => {
+    this.#calls = new GeminiCalls(emit, this.#withheld, () => {
       this.#interrupt('call')
-      return this.#open(start)
+      return this.#nextItem()
     })
   }
 
@@ -67,11 +67,11 @@ export class GeminiDecoder implements Decoder {
     }
     const word = finishReason('gemini', native)
     const reason = word === 'stop' && this.#calls.any ? 'tool_calls' : word
-    this.#calls.close('incomplete')
+    const cutOff = reason === 'length' || reason === 'content_filter'
+    this.#calls.finish(cutOff)
     this.#closeCode()
     if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)
     this.#cite()
-    const cutOff = reason === 'length' || reason === 'content_filter'
     for (const message of this.#messages) if (!cutOff || message !== this.#message) this.#close(message)
     this.#releaseSignatures()
     this.#searches()
@@ -149,11 +149,16 @@ export class GeminiDecoder implements Decoder {
     return false
   }
 
-  #open(start: ItemStart): number {
+  #nextItem(): number {
     const item = oneMore(this.#items, 'output items')
     this.#items++
     // Content after a finish shows that the reply had not ended.
     this.#finish = null
+    return item
+  }
+
+  #open(start: ItemStart): number {
+    const item = this.#nextItem()
     this.#emit({ kind: 'open', item, start })
     return item
   }

@@ -5,12 +5,12 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, list, parseFrame, record } from '../../base/json.ts'
+import { Calls, callIdIn, inputText } from '../calls.ts'
 import { oneMore, providerFailure } from '../failure.ts'
 import { BROKEN_REPLIES, finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
 import { nameIn, Withheld } from '../withheld.ts'
-import { ChatCalls } from './calls.ts'
 import { bareErrorIn, errorIn } from './failure.ts'
 import { ChatHosted } from './hosted.ts'
 import { ChatReasoning, ChatText, says, thinkingTexts } from './message.ts'
@@ -20,7 +20,8 @@ export class ChatDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #message: ChatText
   readonly #reasoning: ChatReasoning
-  readonly #calls: ChatCalls
+  /** Null until a call has come. */
+  #calls: Calls | null = null
   readonly #hosted: ChatHosted
   readonly #withheld = new Withheld()
   #items = 0
@@ -51,11 +52,10 @@ export class ChatDecoder implements Decoder {
   constructor(emit: (delta: Delta) => void, takeMessage: TakeMessage | null = null) {
     this.#emit = emit
     this.#takeMessage = takeMessage
-    const next = () => this.#nextItem()
+    const next = this.#next
     const withheld = this.#withheld
     this.#message = new ChatText(emit, next, withheld, () => this.#reasoning.close())
     this.#reasoning = new ChatReasoning(emit, next, withheld, () => this.#message.close())
-    this.#calls = new ChatCalls(emit, next, withheld)
     this.#hosted = new ChatHosted(emit, next)
   }
 
@@ -92,6 +92,8 @@ export class ChatDecoder implements Decoder {
     }
     this.#complete()
   }
+
+  readonly #next = (): number => this.#nextItem()
 
   #nextItem(): number {
     const item = oneMore(this.#items, 'output items')
@@ -175,7 +177,7 @@ export class ChatDecoder implements Decoder {
     else if (message !== null) {
       const { logprobs } = choice
       this.#message.keepLogprobs(logprobs)
-      this.#addMessage(message)
+      this.#addMessage(message, useWhole)
       this.#message.weighLogprobs(logprobs)
     }
     const finish = nameIn(choice['finish_reason'])
@@ -198,7 +200,7 @@ export class ChatDecoder implements Decoder {
   }
 
   /** Reads a delta in a fixed order, whatever the order of its keys. Most deltas hold content only. */
-  #addMessage(message: Json): void {
+  #addMessage(message: Json, isWhole: boolean): void {
     let content: unknown
     let more = false
     for (const key in message) {
@@ -209,7 +211,7 @@ export class ChatDecoder implements Decoder {
     if (more) this.#beforeContent(message)
     if (typeof content === 'string') this.#message.text(content)
     else if (Array.isArray(content)) this.#parts(content as readonly unknown[])
-    if (more) this.#afterContent(message)
+    if (more) this.#afterContent(message, isWhole)
   }
 
   #beforeContent(message: Json): void {
@@ -225,7 +227,7 @@ export class ChatDecoder implements Decoder {
     if (annotations !== null) this.#message.annotate(annotations)
   }
 
-  #afterContent(message: Json): void {
+  #afterContent(message: Json, isWhole: boolean): void {
     const refusal = filled(message['refusal'])
     if (refusal !== null) this.#message.refuse(refusal)
     const transcript = filled(record(message['audio'])?.['transcript'])
@@ -233,10 +235,10 @@ export class ChatDecoder implements Decoder {
     const images = list(message['images'])
     if (images !== null) for (const image of images) this.#image(image)
     const calls = list(message['tool_calls'])
-    if (calls !== null) for (const call of calls) this.#call(record(call))
+    if (calls !== null) for (const call of calls) this.#call(record(call), isWhole)
     const legacy = record(message['function_call'])
     if (legacy !== null && (filled(legacy['name']) !== null || filled(legacy['arguments']) !== null)) {
-      this.#call({ function: legacy, index: 0 })
+      this.#call({ function: legacy, index: 0 }, isWhole)
     }
   }
 
@@ -277,11 +279,36 @@ export class ChatDecoder implements Decoder {
     this.#hosted.image(image, this.#upstreamId)
   }
 
-  #call(call: Json | null): void {
+  /**
+   * Reads an element of `tool_calls`, or `{function}` around a legacy `function_call`. In a whole reply each is a call of
+   * its own.
+   */
+  #call(call: Json | null, isWhole: boolean): void {
     if (call === null) return
     this.#reasoning.close()
     // The message stays open: some providers go on writing it, if only blanks, and it is one text.
-    this.#calls.take(call)
+    const custom = record(call['custom'])
+    const called = record(call['function'])
+    // The pieces after the first one of a stream have neither type nor name.
+    const isCustom =
+      custom !== null && (call['type'] === 'custom' || filled(custom['name']) !== null || called === null)
+    const body = isCustom ? custom : called
+    const { index } = call
+    const signature = signatureIn(call)
+    const start = {
+      isCustom,
+      id: null,
+      callId: callIdIn(call['id']),
+      name: filled(body?.['name']),
+      extra: signature === null ? null : { signature },
+    }
+    const input = isCustom ? body?.['input'] : body?.['arguments']
+    this.#calls ??= new Calls(this.#emit, this.#withheld)
+    if (isWhole) this.#calls.begin(this.#nextItem(), start).complete(input)
+    else {
+      const piece = { ...start, index: typeof index === 'number' ? index : null, input: inputText(input) }
+      this.#calls.piece(piece, this.#next)
+    }
   }
 
   /** Takes Google's signature of the whole message as reasoning without text. */
@@ -294,7 +321,9 @@ export class ChatDecoder implements Decoder {
   }
 
   #spokeAtAll(): boolean {
-    return this.#plain !== null || this.#thought || this.#message.any || this.#calls.any || this.#hosted.any
+    return (
+      this.#plain !== null || this.#thought || this.#message.any || this.#calls !== null || this.#hosted.any
+    )
   }
 
   #complete(): void {
@@ -322,7 +351,17 @@ export class ChatDecoder implements Decoder {
     }
     this.#message.cite(this.#searchResults, this.#citations)
     this.#reasoning.close()
-    this.#calls.finish(reason === 'length' || reason === 'content_filter')
+    if (this.#calls !== null) {
+      // What was cut is the call, not the text before it.
+      this.#message.close()
+      this.#calls.finish(reason === 'length' || reason === 'content_filter')
+    }
     this.#emit({ kind: 'finish', reason, native: this.#native, serviceTier: this.#serviceTier })
   }
+}
+
+/** Google signs calls; a later turn must send the signature back. */
+function signatureIn(call: Json): string | null {
+  const google = record(record(call['extra_content'])?.['google'])
+  return filled(google?.['thought_signature']) ?? filled(call['thought_signature'])
 }

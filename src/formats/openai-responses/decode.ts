@@ -199,9 +199,8 @@ export class ResponsesDecoder implements Decoder {
       this.#lookup?.current(event, 'function_call') ??
       this.#lookup?.current(event, 'custom_tool_call')
     if (slot == null || slot.closed) return
-    if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return
-    if (!piece) this.#slots?.completeInput(slot, text)
-    else if (typeof text === 'string') this.#slots?.appendInput(slot, text)
+    if (!piece) slot.call?.complete(text)
+    else if (typeof text === 'string') slot.call?.add(text)
   }
 
   /** Ends the reply. `event` has the final response, whose items complete the streamed ones. */
@@ -236,7 +235,7 @@ export class ResponsesDecoder implements Decoder {
     this.start(response)
     this.#reconcile(response)
     const slots = this.#slots?.all ?? NONE
-    const calls = slots.some(slot => slot.type === 'function_call' || slot.type === 'custom_tool_call')
+    const calls = slots.some(slot => slot.call !== null)
     const isIncomplete = status === 'incomplete'
     const native = isIncomplete
       ? (filled(recordOrEmpty(response['incomplete_details'])['reason']) ?? status)
@@ -249,6 +248,7 @@ export class ResponsesDecoder implements Decoder {
         message: 'The provider blocked the prompt',
       })
     }
+    this.#slots?.calls?.finish(isIncomplete)
     this.#finished = true
     const usage = usageOf(response, slots.filter(slot => isSearch(slot.form)).length)
     if (usage !== null) this.#emit({ kind: 'usage', usage })
@@ -267,7 +267,10 @@ export class ResponsesDecoder implements Decoder {
       const item = finals[at] as Json
       if (takesMessages && this.#tookMessage(item, finals)) continue
       const slot = matches[at] ?? this.#open(item, NO_INDEX)
-      if (slot !== null && !slot.closed) this.#slots?.close(slot, item)
+      if (slot === null) continue
+      if (!slot.closed) this.#slots?.close(slot, item)
+      // Its own end may have been without arguments.
+      else if (slot.call !== null) this.#slots?.settle(slot, item)
     }
     const all = this.#slots?.all ?? NONE
     // An item that is still open was never finished: its announcement may have all of its content.

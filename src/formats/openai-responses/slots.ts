@@ -6,9 +6,10 @@
  * slots ignore a final text that contradicts it.
  */
 import { GatewayError } from '../../base/errors.ts'
-import { filled, isRecord, type Json, jsonText, records, remainder } from '../../base/json.ts'
+import { filled, isRecord, type Json, records, remainder } from '../../base/json.ts'
 import { shortList } from '../../base/lists.ts'
 import { isAnnotation } from '../annotations.ts'
+import { type Call, Calls, callIdIn } from '../calls.ts'
 import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { isLogprob } from '../logprobs.ts'
@@ -26,8 +27,8 @@ export interface Slot {
   /** The provider's last whole form of the item: from its opening, then from its close. */
   form: Json
   readonly parts: Part[]
-  /** The mark of the emitted arguments of a call or input of a custom tool call. */
-  readonly input: TextMark
+  /** Of a function call or a custom tool call; null: it is something else. */
+  readonly call: Call | null
   /** The last part with a delta; a delta for an earlier part would open it again. */
   current: Part | null
   closed: boolean
@@ -67,6 +68,8 @@ function shapedRemainder(item: Json, without: ReadonlySet<string>): Json | null 
     if (Object.hasOwn(item, name) && typeof item[name] !== 'string') left = new Set([...left, name])
   return remainder(item, left)
 }
+
+const CALL_TYPES: ReadonlySet<ItemStart['type']> = new Set(['function_call', 'custom_tool_call'])
 
 const NOT_EXTRA: ReadonlySet<string> = new Set([...TOLD.function_call, 'input', 'status'])
 
@@ -127,6 +130,8 @@ export class Slots {
   readonly all: Slot[] = shortList()
   /** Items by id; a repeated id means the first item. Made for the first event that names its item by id alone. */
   #byId: Map<string | null, Slot> | null = null
+  /** Null until a call has come. Written here alone. */
+  calls: Calls | null = null
   /** Number of parts of all items. */
   #parts = 0
   readonly withheld = new Withheld()
@@ -144,21 +149,40 @@ export class Slots {
 
   /** @throws GatewayError `provider_unavailable` for too many items; `part` throws it for too many parts. */
   open(type: ItemStart['type'], item: Json): Slot {
+    const number = oneMore(this.all.length, 'output items')
+    const callId = callIdIn(item['call_id'])
+    const id = filled(item['id']) ?? filled(item['item_id'])
     const slot: Slot = {
-      item: oneMore(this.all.length, 'output items'),
+      item: number,
       type,
-      id: filled(item['id']) ?? filled(item['item_id']),
-      callId: filled(item['call_id']),
+      id,
+      callId,
       form: item,
       parts: shortList(),
-      input: new TextMark(),
+      call: CALL_TYPES.has(type) ? this.#beginCall(number, type, id, callId, item) : null,
       current: null,
       closed: false,
     }
     this.all.push(slot)
     if (this.#byId?.has(slot.id) === false) this.#byId.set(slot.id, slot)
-    this.#emit({ kind: 'open', item: slot.item, start: this.#start(slot, item) })
+    if (slot.call !== null) return slot
+    this.calls?.settle()
+    this.#emit({ kind: 'open', item: number, start: this.#start(slot, item) })
     return slot
+  }
+
+  #beginCall(
+    number: number,
+    type: ItemStart['type'],
+    id: string | null,
+    callId: string | null,
+    item: Json,
+  ): Call {
+    this.calls?.settle()
+    this.calls ??= new Calls(this.#emit, this.withheld)
+    const isCustom = type === 'custom_tool_call'
+    const extra = shapedRemainder(item, NOT_EXTRA)
+    return this.calls.begin(number, { isCustom, id, callId, name: filled(item['name']), extra })
   }
 
   /** Adds streamed text to a part; creates the part if needed. */
@@ -175,7 +199,6 @@ export class Slots {
   forget(): void {
     for (const slot of this.all) {
       slot.form = NOTHING
-      slot.input.forget()
       for (const { text } of slot.parts) text.forget()
     }
   }
@@ -189,18 +212,6 @@ export class Slots {
     this.#emit({ kind: 'annotation', item: slot.item, part: part.part, annotation })
   }
 
-  /** Adds streamed arguments of a function call, or streamed input of a custom tool call. */
-  appendInput(slot: Slot, text: string): void {
-    slot.input.add(text)
-    this.#emit({ kind: 'arguments', item: slot.item, text })
-  }
-
-  completeInput(slot: Slot, whole: unknown): void {
-    const text = typeof whole === 'string' || whole == null ? whole : jsonText(whole)
-    if (text == null || text.length <= slot.input.length || !slot.input.begins(text)) return
-    this.appendInput(slot, text.slice(slot.input.length))
-  }
-
   progress(slot: Slot, name: string, fields: Json): void {
     this.#emit({ kind: 'progress', item: slot.item, name, fields })
   }
@@ -208,16 +219,19 @@ export class Slots {
   /** Brings an item to its final form and closes it. */
   close(slot: Slot, final: Json): void {
     this.settle(slot, final)
-    const fields = this.#closing(slot, final)
     slot.closed = true
     slot.form = final
-    this.#emit({ kind: 'close', item: slot.item, fields })
+    const { call } = slot
+    if (call !== null) {
+      if (call.name === null || call.callId === null)
+        call.supply({ name: filled(final['name']), callId: callIdIn(final['call_id']), extra: null })
+      call.end(this.#closing(slot, final))
+    } else this.#emit({ kind: 'close', item: slot.item, fields: this.#closing(slot, final) })
   }
 
   /** Emits content of an item's form that no delta had. */
   settle(slot: Slot, form: Json): void {
-    if (slot.type === 'function_call') this.completeInput(slot, form['arguments'])
-    else if (slot.type === 'custom_tool_call') this.completeInput(slot, form['input'])
+    if (slot.call !== null) slot.call.complete(slot.call.isCustom ? form['input'] : form['arguments'])
     else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'), SPOKEN)
     else if (slot.type === 'reasoning') {
       this.#settleParts(slot, partsOf(form['summary'], 'summary_text'), THOUGHT)
@@ -245,31 +259,19 @@ export class Slots {
     return made
   }
 
-  #start(slot: Slot, item: Json): ItemStart {
-    const { id, callId, type } = slot
-    switch (type) {
-      case 'message':
-        return { type, id, phase: filled(item['phase']) }
-      case 'reasoning':
-        return { type, id, format: reasoningFormat(item['format']) ?? this.#reasoning }
-      case 'function_call':
-      case 'custom_tool_call':
-        return { type, id, callId, name: filled(item['name']) ?? '', extra: shapedRemainder(item, NOT_EXTRA) }
-      case 'hosted':
-        return { type, item: item as HostedStart }
-    }
+  #start({ id, type }: Slot, item: Json): ItemStart {
+    if (type === 'message') return { type, id, phase: filled(item['phase']) }
+    if (type === 'reasoning') return { type, id, format: reasoningFormat(item['format']) ?? this.#reasoning }
+    return { type: 'hosted', item: item as HostedStart }
   }
 
   #closing(slot: Slot, final: Json): Json | null {
     // A hosted item is final in every field: there a null may replace a value.
-    const fields =
-      slot.type === 'hosted' ? remainder(final, TOLD.hosted, true) : shapedRemainder(final, TOLD[slot.type])
-    if (slot.type !== 'function_call' && slot.type !== 'custom_tool_call') return fields
-    // A call that was opened before its name or id was known gets them now.
-    const late: Record<string, unknown> = {}
-    if (slot.callId === null && filled(final['call_id']) !== null) late['call_id'] = final['call_id']
-    if (filled(slot.form['name']) === null && filled(final['name']) !== null) late['name'] = final['name']
-    return Object.keys(late).length === 0 ? fields : { ...fields, ...late }
+    if (slot.type === 'hosted') return remainder(final, TOLD.hosted, true)
+    const fields = shapedRemainder(final, TOLD[slot.type])
+    // A call that was opened before its id was known gets it now.
+    const isLate = slot.call !== null && slot.callId === null && callIdIn(final['call_id']) !== null
+    return isLate ? { ...fields, call_id: final['call_id'] } : fields
   }
 
   /** `forms`: those that this type of item has; parts of other forms are left out. */

@@ -157,12 +157,16 @@ export class Assembler {
     this.output = [...this.output.slice(0, this.#saidFrom), ...output]
   }
 
-  /** Closes open items. Only the last item can be cut off: the model itself completed the ones before it. */
+  /**
+   * Closes open items. Only the last item can be cut off: the model itself completed the ones before it, except for
+   * calls, which may be written side by side.
+   */
   closeAll(lastStatus: ClosingStatus): void {
     if (this.#open.isEmpty && this.#own.length === 0) return
     const keys = this.#open.keys()
     for (const [at, key] of keys.entries()) {
-      this.#close(key, null, at === keys.length - 1 ? lastStatus : 'completed')
+      const isOver = at < keys.length - 1 && (lastStatus === 'completed' || this.#item(key).isWhole)
+      this.#close(key, null, isOver ? 'completed' : lastStatus)
     }
     for (const builder of this.#own) this.endItem(builder, null, lastStatus)
   }

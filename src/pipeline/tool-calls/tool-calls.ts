@@ -106,7 +106,11 @@ export class ToolCalls {
       return true
     }
     if (delta.kind === 'arguments') call.arguments.add(delta.text)
-    else if (delta.kind === 'close') call.fields = delta.fields
+    else if (delta.kind === 'close') {
+      call.fields = delta.fields
+      // A call that was cut is not run.
+      if (call.fields?.['status'] === 'incomplete') this.pending.splice(this.pending.indexOf(call), 1)
+    }
     return true
   }
 

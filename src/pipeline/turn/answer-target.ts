@@ -8,6 +8,7 @@ import type { Delta } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { CompactedBy } from '../../protocol/json/request-notes.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import { marked, SEALED_BY } from '../../protocol/sealed-content.ts'
 import { inputOf } from '../accounting/charge.ts'
 import type { Answer } from '../answer/answer.ts'
@@ -25,7 +26,10 @@ import type { ReplyFigures } from './reply-reading.ts'
 
 interface AnswerTargetDeps {
   readonly clock: Clock
-  readonly exchange: Pick<RunningExchange, 'request' | 'caller' | 'dialect' | 'watch' | 'debug'> & {
+  readonly exchange: Pick<
+    RunningExchange,
+    'request' | 'prompt' | 'caller' | 'dialect' | 'watch' | 'debug'
+  > & {
     firstTokenMs: number | null
     readonly plugins?: Pick<PluginChain, 'removedTokens'> | null
   }
@@ -52,6 +56,8 @@ export class AnswerTarget implements AttemptTarget {
   #hasContent = false
   /** Null until the reply contains something that may be sealed. */
   #seals: SealMarks | null = null
+  /** Null until the reply contains a call. */
+  #callIds: CallIds | null = null
 
   constructor(deps: AnswerTargetDeps) {
     const { answer, calls, fitted } = deps
@@ -118,8 +124,18 @@ export class AnswerTarget implements AttemptTarget {
       exchange,
       summaries === undefined ? null : summary => sealProviderSummary(summaries, exchange.caller, summary),
     )
-    if (delta.kind === 'open') return this.#seals.open(delta) as Content
+    if (delta.kind === 'open') return this.#seals.open(this.#named(delta)) as Content
     return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
+  }
+
+  /** A call with an id of its own. */
+  #named(delta: Extract<Delta, { kind: 'open' }>): Extract<Delta, { kind: 'open' }> {
+    const { start } = delta
+    if ((start.type !== 'function_call' && start.type !== 'custom_tool_call') || start.callId === null)
+      return delta
+    this.#callIds ??= new CallIds(this.#deps.exchange.prompt.input)
+    const callId = this.#callIds.unique(start.callId)
+    return callId === start.callId ? delta : { ...delta, start: { ...start, callId } }
   }
 
   #begin(): void {
@@ -141,6 +157,34 @@ export class AnswerTarget implements AttemptTarget {
       answer.begin(modelId, provider.name, facts, usage === null ? null : inputOf(usage))
     }
     answer.showWaiting()
+  }
+}
+
+/**
+ * Ids of calls. Some servers number the calls of each reply anew, or give two calls one id; clients and other providers
+ * tell results apart by nothing else. One instance per attempt.
+ */
+class CallIds {
+  readonly #known = new Set<string>()
+  /** The next number for an id that came before. */
+  readonly #next = new Map<string, number>()
+
+  /** `input`: the conversation so far. */
+  constructor(input: ResponsesRequest['input']) {
+    if (typeof input === 'string') return
+    for (const item of input) {
+      const { call_id: id } = item as { readonly call_id?: unknown }
+      if (typeof id === 'string') this.#known.add(id)
+    }
+  }
+
+  unique(id: string): string {
+    let own = id
+    let next = this.#next.get(id) ?? 2
+    while (this.#known.has(own)) own = `${id}_${next++}`
+    if (own !== id) this.#next.set(id, next)
+    this.#known.add(own)
+    return own
   }
 }
 

@@ -1,6 +1,7 @@
 /** Builds a call to the client's function or custom tool. Hot path. */
 
 import { itemId } from '../../../base/ids.ts'
+import { parseJson } from '../../../base/json.ts'
 import type { ItemStart } from '../../../formats/format.ts'
 import { LongText } from '../../../formats/long-text.ts'
 import type { StreamEvent } from '../../../protocol/events.ts'
@@ -61,6 +62,10 @@ export class CallBuilder extends ItemBuilder {
     this.#callId = start.callId ?? itemId('fc').replace('fc_', 'call_')
   }
 
+  override get isWhole(): boolean {
+    return this.#kind.nothing === '' || parseJson(this.#text.toString()) !== undefined
+  }
+
   firstForm(): OutputItem {
     return this.#item('in_progress')
   }
@@ -78,7 +83,8 @@ export class CallBuilder extends ItemBuilder {
 
   close(fields: ClosingFields, status: ClosingStatus): OutputItem {
     const kind = this.#kind
-    if (this.#text.length === 0 && kind.nothing !== '' && status === 'completed') this.arguments(kind.nothing)
+    const isOver = (fields?.['status'] ?? status) === 'completed'
+    if (this.#text.length === 0 && kind.nothing !== '' && isOver) this.arguments(kind.nothing)
     this.emit?.(kind.done(this.id, this.outputIndex, this.#start.name, this.#text.toString()))
     return this.finished(this.#item(status), fields)
   }

@@ -30,6 +30,11 @@ export abstract class ItemBuilder {
     this.emit = emit
   }
 
+  /** False for an item that is cut even where others came behind it. */
+  get isWhole(): boolean {
+    return true
+  }
+
   text(_part: number, _text: string, _logprobs: readonly Logprob[] | null, _cut?: boolean): void {
     throw misplacedError('text')
   }

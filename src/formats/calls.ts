@@ -1,0 +1,316 @@
+/**
+ * Assembles the tool calls of one reply, for all formats. Providers identify calls in many ways: an index from 0 or 1,
+ * the same index for all, or none; an id in the first piece, in each, as the word `null`, or never; a repeated name;
+ * arguments as text, as an object, all at once, in pieces, or in pieces and once more as a whole. Pure. Hot path.
+ *
+ * A call that is cut is never told as finished: it is complete where its arguments are a complete object, or where the
+ * reply goes on behind it.
+ */
+import { GatewayError } from '../base/errors.ts'
+import { filled, type Json, jsonText } from '../base/json.ts'
+import type { Delta } from './format.ts'
+import { JsonExtent } from './json-extent.ts'
+import { TextMark } from './text-mark.ts'
+import type { Withheld } from './withheld.ts'
+
+/** Most calls in one reply whose pieces have to find them: each piece looks at them all. */
+const CALLS_MAX = 1024
+
+/** The beginning of a call. */
+export interface CallStart {
+  readonly isCustom: boolean
+  /** Of the item. */
+  readonly id: string | null
+  readonly callId: string | null
+  /** Null: not known yet; the call is told once it is. */
+  readonly name: string | null
+  /** Fields that pass unchanged. */
+  readonly extra: Json | null
+}
+
+/** A piece of a call where each piece has to find its call. */
+export interface CallPiece extends Omit<CallStart, 'id'> {
+  readonly index: number | null
+  readonly input: string
+}
+
+/** Words that some servers send where there are no arguments yet, or none at all. */
+const EMPTY = '{}'
+const NOTHING: ReadonlySet<string> = new Set(['', EMPTY, '""', 'null', 'undefined'])
+/** Their beginnings, as far as no arguments begin like that. */
+const NOTHING_YET = /^\s*(?:n(?:u(?:ll?)?)?|u(?:n(?:d(?:e(?:f(?:i(?:n(?:ed?)?)?)?)?)?)?)?)\s*$/
+
+/** The first piece of arguments; the empty piece is one too. */
+const BEGINS = /^\s*(?:\{|$)/
+
+function saysNothing(input: string): boolean {
+  return input.length < 16 && (NOTHING.has(input.trim()) || NOTHING_YET.test(input))
+}
+
+/** An id of a call; null for a word that stands for none. */
+export function callIdIn(value: unknown): string | null {
+  const id = filled(value)
+  return id === 'null' || id === 'undefined' || id === 'None' ? null : id
+}
+
+/** Arguments are JSON text; some providers send the object itself. */
+export function inputText(value: unknown): string {
+  if (typeof value === 'string') return value
+  return value === undefined || value === null ? '' : jsonText(value)
+}
+
+/** One call. It emits no deltas after its close. */
+export class Call {
+  readonly item: number
+  readonly isCustom: boolean
+  readonly index: number | null
+  /** Written here alone, as are the next ones. */
+  callId: string | null
+  name: string | null
+  isClosed = false
+  readonly #id: string | null
+  readonly #emit: (delta: Delta) => void
+  readonly #withheld: Withheld
+  /** Calls that have ended and are not closed. */
+  readonly #ended: Call[]
+  /** Of the input so far. */
+  readonly #extent = new JsonExtent()
+  readonly #mark = new TextMark()
+  /** Input that was not told: the name is missing, or it says nothing. */
+  #waiting = ''
+  #extra: Json | null
+  #lateExtra: Json | null = null
+  #isTold = false
+  /** Set once the provider has ended the call. */
+  #ending: { readonly fields: Json | null } | null = null
+
+  constructor(
+    emit: (delta: Delta) => void,
+    withheld: Withheld,
+    ended: Call[],
+    item: number,
+    index: number | null,
+    start: CallStart,
+  ) {
+    this.#emit = emit
+    this.#withheld = withheld
+    this.#ended = ended
+    this.item = item
+    this.index = index
+    this.isCustom = start.isCustom
+    this.callId = start.callId
+    this.#id = start.id
+    this.name = start.name
+    this.#extra = start.extra
+    if (start.name !== null) this.#tell(start.name)
+  }
+
+  /** True before any input that says something. */
+  get isBlank(): boolean {
+    return this.#extent.isBlank
+  }
+
+  get isComplete(): boolean {
+    return this.#extent.isComplete
+  }
+
+  /** The name, the id and other fields, where they come after the first piece. */
+  supply({ name, callId, extra }: Pick<CallStart, 'name' | 'callId' | 'extra'>): void {
+    if (this.callId === null && callId !== null) {
+      this.callId = callId
+      this.#withheld.add(callId)
+    }
+    if (extra !== null && this.#extra === null) {
+      this.#extra = extra
+      if (this.#isTold) this.#lateExtra = extra
+      this.#withheld.add(extra)
+    }
+    if (name !== null && this.name === null) {
+      this.name = name
+      this.#tell(name)
+    }
+  }
+
+  /** A piece of the input. */
+  add(text: string): void {
+    if (text === '' || this.isClosed) return
+    if (!this.#isTold || (!this.isCustom && this.#extent.isBlank)) this.#addFirst(text)
+    else this.#say(text)
+  }
+
+  /** All of the input, as text or as the value itself; adds what no piece had. Input that contradicts is ignored. */
+  complete(whole: unknown): void {
+    if (this.isClosed) return
+    const text = typeof whole === 'string' ? whole : inputText(whole)
+    const { length } = this.#mark
+    // Only a beginning says nothing with an empty object.
+    if (!this.isCustom && text.trim() !== EMPTY && saysNothing(text)) return
+    if (text.length <= length || !this.#mark.begins(text)) return
+    this.#waiting = ''
+    if (this.#isTold) this.#say(text.slice(length))
+    else this.#addFirst(text)
+  }
+
+  /** True if a piece says the whole call once more. */
+  repeats(input: string): boolean {
+    return this.isComplete && this.#mark.is(input)
+  }
+
+  /**
+   * The provider says that the call is over. One whose arguments are incomplete waits for what comes next: the end of a
+   * reply that was cut is told only after it. `fields`: for the close; with a status, they are told at once.
+   */
+  end(fields: Json | null): void {
+    if (this.isClosed || this.#ending !== null) return
+    this.#ending = { fields }
+    const isComplete = this.isCustom || this.#extent.isComplete
+    if (isComplete || fields?.['status'] === 'incomplete') this.close(false, isComplete)
+    else {
+      this.#ended.push(this)
+      this.#withheld.add(fields)
+    }
+  }
+
+  /** @throws GatewayError `provider_unavailable` for a call without a name, unless it was cut */
+  close(isCut: boolean, isComplete = this.isCustom || this.#extent.isComplete): void {
+    if (this.isClosed) return
+    this.isClosed = true
+    if (!this.#isTold) {
+      if (isCut) return
+      throw new GatewayError('provider_unavailable', 'The provider sent a tool call without a name')
+    }
+    const fields = { ...this.#lateExtra, ...this.#ending?.fields }
+    if (!isComplete) {
+      if (isCut) fields['status'] = 'incomplete'
+      else if (this.isBlank && fields['status'] !== 'incomplete')
+        this.#emit({ kind: 'arguments', item: this.item, text: EMPTY })
+    }
+    this.#mark.forget()
+    this.#emit({ kind: 'close', item: this.item, fields: Object.keys(fields).length === 0 ? null : fields })
+  }
+
+  #tell(name: string): void {
+    this.#isTold = true
+    this.#emit({
+      kind: 'open',
+      item: this.item,
+      start: {
+        type: this.isCustom ? 'custom_tool_call' : 'function_call',
+        id: this.#id,
+        callId: this.callId,
+        name,
+        extra: this.#extra,
+      },
+    })
+    const input = this.#waiting
+    this.#waiting = ''
+    if (input !== '') this.add(input)
+  }
+
+  /** Input before the name is known, or that may say nothing. */
+  #addFirst(text: string): void {
+    const before = this.#waiting
+    // A whole word for nothing is no part of the input that follows.
+    const input = !this.isCustom && NOTHING.has(before.trim()) ? text : before + text
+    if (!this.#isTold || (!this.isCustom && saysNothing(input))) {
+      this.#waiting = input.trim() === '' && before !== '' ? before : input
+      this.#withheld.add(text)
+      return
+    }
+    this.#waiting = ''
+    this.#say(input)
+  }
+
+  #say(text: string): void {
+    this.#extent.add(text)
+    this.#mark.add(text)
+    this.#emit({ kind: 'arguments', item: this.item, text })
+  }
+}
+
+/** The calls of one reply. */
+export class Calls {
+  readonly #emit: (delta: Delta) => void
+  readonly #withheld: Withheld
+  readonly #calls: Call[] = []
+  /** Those among them that have ended and are not closed. */
+  readonly #ended: Call[] = []
+
+  constructor(emit: (delta: Delta) => void, withheld: Withheld) {
+    this.#emit = emit
+    this.#withheld = withheld
+  }
+
+  begin(item: number, start: CallStart, index: number | null = null): Call {
+    const call = new Call(this.#emit, this.#withheld, this.#ended, item, index, start)
+    this.#calls.push(call)
+    return call
+  }
+
+  /**
+   * Adds a piece to the call that it continues, or begins one. `nextItem`: numbers the item of a new call. A piece that
+   * says nothing at all is no call.
+   * @throws GatewayError `provider_unavailable` for too many calls
+   */
+  piece(piece: CallPiece, nextItem: () => number): void {
+    const { callId, index, input, isCustom, name, extra } = piece
+    const known = this.#continued(piece)
+    if (known === null) {
+      if (name === null && callId === null && input === '') return
+      if (this.#calls.length === CALLS_MAX) {
+        throw new GatewayError('provider_unavailable', 'The provider sent too many tool calls')
+      }
+      if (callId !== null) this.#withheld.add(callId)
+      this.begin(nextItem(), { isCustom, id: null, callId, name, extra }, index).add(input)
+    } else {
+      known.supply(piece)
+      if (!known.repeats(input)) known.add(input)
+    }
+  }
+
+  /** The reply goes on behind the calls so far. */
+  settle(): void {
+    if (this.#ended.length > 0) for (const call of this.#ended.splice(0)) call.close(false)
+  }
+
+  /** Ends all calls at the end of the reply. @throws as `Call.close` */
+  finish(isCut: boolean): void {
+    for (const call of this.#calls) if (!call.isClosed) call.close(isCut)
+  }
+
+  /** The call that a piece continues; null if it begins one. */
+  #continued({ callId, index, name, input }: CallPiece): Call | null {
+    const calls = this.#calls
+    if (callId !== null) {
+      const same = calls.findLast(
+        call => call.callId === callId && (index === null || call.index === null || call.index === index),
+      )
+      if (same !== undefined) {
+        // Another whole call under the same id is one that was numbered badly.
+        return name !== null && input !== '' && same.isComplete && !same.repeats(input) ? null : same
+      }
+    }
+    const last = index === null ? calls.at(-1) : calls.findLast(call => call.index === index)
+    // A piece without a name for an index that was never opened can only belong to the call that is open.
+    if (last === undefined) return name === null && callId === null ? this.#onlyOpen() : null
+    if (callId !== null && last.callId !== null) {
+      // Another id. The index decides, unless this is the beginning of another call.
+      const isBeginning =
+        name !== null && (name !== last.name || last.isBlank || last.isComplete || BEGINS.test(input))
+      return index === null || isBeginning ? null : last
+    }
+    if (name === null || last.name === null) return last
+    // A name again: repeated by a chatty provider, or the next call of one that counts nothing.
+    return last.isComplete && (name !== last.name || input !== '') ? null : last
+  }
+
+  #onlyOpen(): Call | null {
+    let open: Call | null = null
+    for (const call of this.#calls) {
+      if (call.isComplete) continue
+      if (open !== null) return null
+      open = call
+    }
+    return open
+  }
+}

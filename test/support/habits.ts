@@ -1,0 +1,80 @@
+/**
+ * Habits of providers, from test/fixtures/habits: replies that say one thing in the ways in which known servers say it.
+ * Each file has a habit in several formats, streamed and whole, and what a reader has to understand.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { FormatName } from '../../src/protocol/provider.ts'
+import { awsMessage } from './aws-events.ts'
+
+const FOLDER = join(import.meta.dirname, '../fixtures/habits')
+
+export interface Expected {
+  /** Name, arguments (as JSON, or as text where they are none), and the status of a call that was cut. */
+  readonly calls?: readonly (readonly [name: string, input: unknown, status?: 'incomplete'])[]
+  readonly text?: string
+  /** The reason of the finish, or `failed`. */
+  readonly end: string
+  /** Of a failure: the gateway's code, and words of the provider. */
+  readonly code?: string
+  readonly words?: string
+  /** Input, cached and output tokens. */
+  readonly usage?: readonly [number, number, number]
+  readonly stopSequence?: string
+  /** A word that stands for no id. */
+  readonly noId?: string
+}
+
+export interface Habit {
+  readonly name: string
+  readonly format: Exclude<FormatName, `${string}embeddings`>
+  readonly isStream: boolean
+  readonly bytes: Buffer
+  readonly expect: Expected
+}
+
+interface Reply {
+  readonly format: Habit['format']
+  readonly stream?: readonly unknown[]
+  readonly whole?: unknown
+  readonly expect?: Partial<Expected>
+}
+
+interface HabitFile {
+  readonly what: string
+  readonly expect: Expected
+  readonly replies: readonly Reply[]
+}
+
+export function habits(): readonly Habit[] {
+  return readdirSync(FOLDER)
+    .filter(file => file.endsWith('.json'))
+    .toSorted()
+    .flatMap(file => {
+      const { expect, replies } = JSON.parse(readFileSync(join(FOLDER, file), 'utf8')) as HabitFile
+      return replies.map((reply, at) => ({
+        name: `${file.replace('.json', '')} ${at}, ${reply.format}${reply.stream === undefined ? '' : ', streamed'}`,
+        format: reply.format,
+        isStream: reply.stream !== undefined,
+        bytes: bytesOf(reply),
+        expect: { ...expect, ...reply.expect },
+      }))
+    })
+}
+
+function bytesOf({ format, stream, whole }: Reply): Buffer {
+  if (stream === undefined) return Buffer.from(JSON.stringify(whole))
+  if (format === 'bedrock-converse') {
+    const events = stream as readonly (readonly [string, unknown])[]
+    return Buffer.concat(events.map(([type, fields]) => awsMessage(type, JSON.stringify(fields))))
+  }
+  return Buffer.from(stream.map(frame).join(''))
+}
+
+/** A text stands as it is; an event has its name where the format gives it one. */
+function frame(event: unknown): string {
+  if (typeof event === 'string') return event.includes(':') ? event : `data: ${event}\n\n`
+  const { type } = event as { type?: unknown }
+  const name = typeof type === 'string' ? `event: ${type}\n` : ''
+  return `${name}data: ${JSON.stringify(event)}\n\n`
+}
