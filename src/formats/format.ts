@@ -28,6 +28,14 @@ export interface ModelRequest {
   readonly betas?: readonly string[]
 }
 
+/** What a request lost, or had changed, on its way to a provider. */
+export interface Change {
+  /** The path in the request, as encoders name it in errors; `header:NAME` for a header. */
+  readonly field: string
+  readonly action: 'dropped' | 'changed' | 'moved'
+  readonly reason: string
+}
+
 /** The HTTP request to send. The path is relative to the provider's base URL and begins with a slash. */
 export interface WireRequest {
   readonly path: string
@@ -36,6 +44,8 @@ export interface WireRequest {
   readonly body: Readonly<Record<string, unknown>>
   /** A field of the body as JSON, to be sent in place of it; null or absent: all of the body is written. */
   readonly raw?: { readonly name: string; readonly json: string } | null
+  /** Absent: all of the request goes out as the caller wrote it. */
+  readonly changes?: readonly Change[]
 }
 
 /** How the bytes of a reply divide into frames. `aws-events`: binary messages of AWS. */
@@ -254,7 +264,10 @@ export interface Format {
   readonly variant?: (request: ResponsesRequest, dialect: DialectName, endpoint: Endpoint) => Format | null
   /** False: the search among them cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
-  /** @throws GatewayError `unprocessable` when this format cannot express the request. */
+  /**
+   * Makes the request fit the provider (see preconditions/prepare.ts), and writes it.
+   * @throws GatewayError `unprocessable` when this format cannot express the request.
+   */
   encode(request: ModelRequest, endpoint: Endpoint): WireRequest
   framing(stream: boolean): Framing
   /**

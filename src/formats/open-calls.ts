@@ -30,19 +30,21 @@ const LEFT: ReadonlyMap<unknown, Left> = new Map(
 
 const NO_OUTPUT = 'The client has sent no output of this call'
 
-/** The input with each of these calls answered; the same list where it has none. */
-export function withAnsweredCalls(input: readonly InputItem[]): readonly InputItem[] {
-  if (!input.some(isOpen)) return input
+/** By the index of a call that was left open: the items that stand in its place. */
+export function answersOfOpen(input: readonly InputItem[]): ReadonlyMap<number, readonly InputItem[]> {
+  const answers = new Map<number, readonly InputItem[]>()
+  if (!input.some(isOpen)) return answers
   const answered = new Set<unknown>()
   for (const item of input) {
     if (item.type?.endsWith('_output') === true) answered.add((item as Fields)['call_id'])
   }
-  return input.flatMap((item, at) => {
-    if (!isOpen(item)) return [item]
+  for (const [at, item] of input.entries()) {
+    if (!isOpen(item)) continue
     const callId = callIdOf(item as Fields, at)
     const made = LEFT.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
-    return (made ?? [item]) as readonly InputItem[]
-  })
+    if (made !== undefined) answers.set(at, made as readonly InputItem[])
+  }
+  return answers
 }
 
 function isOpen(item: InputItem): boolean {

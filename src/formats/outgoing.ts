@@ -3,14 +3,15 @@
  * `outgoingRequest` removes the gateway's own fields, and unknown fields unless the provider speaks the caller's
  * dialect.
  */
-import { isRecord, type Json, parseJson } from '../base/json.ts'
+import { isRecord } from '../base/json.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
+import type { FormatName } from '../protocol/provider.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import { hostedTools } from '../protocol/tools.ts'
 import { knownChoice, knownFunction } from './anthropic-messages/known-tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
-import { withAnsweredCalls } from './open-calls.ts'
+import { type Encode, prepared } from './preconditions/prepare.ts'
 
 // Fields
 
@@ -117,8 +118,7 @@ export function outgoingRequest(
     format.dialect !== callerDialect &&
     (DIALECT_ABILITIES[callerDialect].nativeFields ||
       (format.dialect !== null && DIALECT_ABILITIES[format.dialect].nativeFields))
-  const open = withAnswered(given)
-  const request = isForeign ? withoutNative(open) : open
+  const request = isForeign ? withoutNative(given) : given
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
     // Encoders skip nulls.
@@ -130,13 +130,6 @@ export function outgoingRequest(
     return Object.fromEntries(kept) as unknown as ResponsesRequest
   }
   return request
-}
-
-function withAnswered(request: ResponsesRequest): ResponsesRequest {
-  const { input } = request
-  if (typeof input === 'string') return request
-  const answered = withAnsweredCalls(input)
-  return answered === input ? request : { ...request, input: [...answered] }
 }
 
 /** Names of a caller's fields that are for a provider, and are not in what goes out. */
@@ -242,17 +235,15 @@ function without(fields: Fields, name: string): Fields {
   return rest
 }
 
+/** The encoder of a format, which gets only requests that the receiver takes (preconditions/). */
+export function prepares(format: FormatName, encode: Encode): Encode {
+  return (model, endpoint) => {
+    const { input, text, tools } = model.request
+    if (typeof input === 'string' && tools == null && text == null) return encode(model, endpoint)
+    const prompt = prepared(model, format, endpoint)
+    return prompt === null ? encode(model, endpoint) : prompt.encoded(model, endpoint, encode)
+  }
+}
+
 /** Asks for JSON in words, where a format has no mode for it without a schema. */
 export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
-
-/**
- * Arguments of a replayed call, for APIs that take them as an object.
- * @throws GatewayError `unprocessable` for another text
- */
-export function callArguments(text: string, path: string): Json {
-  if (text.trim() === '') return {}
-  const value = parseJson(text)
-  if (value === undefined) throw inexpressible(path, 'must be JSON')
-  if (!isRecord(value)) throw inexpressible(path, 'must be a JSON object')
-  return value
-}

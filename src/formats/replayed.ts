@@ -202,47 +202,13 @@ function patchCall(item: Replayed, index: number): readonly Call[] {
 
 function patchOutput({ call_id, output, status }: Replayed): readonly Output[] | null {
   if (typeof call_id !== 'string') return null
-  return [{ type: 'function_call_output', call_id, output: filled(output) ?? String(status) }]
+  const failed = status === 'failed' ? { is_error: true } : {}
+  return [{ type: 'function_call_output', call_id, output: filled(output) ?? String(status), ...failed }]
 }
 
 /** The call id for a replayed item of a gateway tool. Any id works if call and output share it. */
 export function callIdOf(item: { readonly call_id?: unknown; readonly id?: unknown }, index: number): string {
   return filled(item.call_id) ?? filled(item.id) ?? `call_${index}`
-}
-
-/** A call of a tool that the client runs, other than a function: its input becomes the arguments. */
-interface ClientToolCall {
-  readonly callId: string
-  readonly name: string
-  readonly input: Json
-}
-
-/** The output of such a tool; `failed`: a patch that was not applied. */
-interface ClientToolResult {
-  readonly callId: string
-  readonly text: string
-  readonly failed: boolean
-}
-
-/** Null for an item that may be omitted. @throws GatewayError `unprocessable` for any other item */
-export function clientTool(item: InputItem, path: string): ClientToolCall | ClientToolResult | null {
-  switch (item.type) {
-    case 'apply_patch_call':
-      return { callId: item.call_id, name: 'apply_patch', input: { ...item.operation } }
-    case 'shell_call':
-      return { callId: item.call_id, name: 'shell', input: { ...item.action } }
-    case 'local_shell_call':
-      return { callId: item.call_id, name: 'local_shell', input: { ...item.action } }
-    case 'apply_patch_call_output':
-      return { callId: item.call_id, text: item.output ?? item.status, failed: item.status === 'failed' }
-    case 'shell_call_output':
-      return { callId: item.call_id, text: JSON.stringify(item.output), failed: false }
-    case 'local_shell_call_output':
-      return { callId: item.id, text: item.output, failed: false }
-    default:
-      omitItem(String(item.type), path)
-      return null
-  }
 }
 
 /** Reasoning that Claude can verify, at Anthropic and in every cloud: by its signature, or sealed. */

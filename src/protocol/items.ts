@@ -88,7 +88,10 @@ const FunctionCall = kind('function_call', {
   subagent_items: maybe(Type.Array(AnyObject)),
 })
 
-const FunctionCallOutput = kind('function_call_output', { call_id, output: ToolOutput, id, status })
+/** `is_error`: the call failed, and the output says why. */
+const is_error = maybe(Type.Boolean())
+
+const FunctionCallOutput = kind('function_call_output', { call_id, output: ToolOutput, id, status, is_error })
 
 const CustomToolCall = kind('custom_tool_call', {
   call_id,
@@ -100,7 +103,13 @@ const CustomToolCall = kind('custom_tool_call', {
   async: maybe(Type.Boolean()),
 })
 
-const CustomToolCallOutput = kind('custom_tool_call_output', { call_id, output: ToolOutput, id, status })
+const CustomToolCallOutput = kind('custom_tool_call_output', {
+  call_id,
+  output: ToolOutput,
+  id,
+  status,
+  is_error,
+})
 
 const PatchOperation = variants(
   {

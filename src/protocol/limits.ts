@@ -39,10 +39,15 @@ export const STOPS_MAX = 4
 export const PENALTY_MAX = 2
 export const TOP_LOGPROBS_MAX = 20
 
-/** Name of a function, a custom tool or a JSON schema: what every provider format can carry. */
+/** The longest name that every provider takes. */
+export const NAME_MAX_CHARS = 64
+/** Name of a namespace or a JSON schema: what every provider format can carry. */
 export const NAME_PATTERN = '^[a-zA-Z0-9_-]{1,64}$'
 /** The same in words, for errors. */
 export const NAME_WORDS = 'a name of 1 to 64 letters, digits, underscores and hyphens'
+/** Name of a function or a custom tool: what any API takes. A provider that takes less gets another one. */
+export const TOOL_NAME_PATTERN = '^[a-zA-Z0-9_.:-]{1,128}$'
+export const TOOL_NAME_WORDS = 'a name of 1 to 128 letters, digits, dots, colons, underscores and hyphens'
 
 /** Model lists of the routing plugins: patterns, characters of one, characters of all. */
 export const ROUTER_PATTERNS_MAX = 1024

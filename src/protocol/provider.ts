@@ -85,6 +85,12 @@ export interface DataPolicy {
  * - `reasoning-object`: takes reasoning settings as an object `reasoning` instead of `reasoning_effort`, and signed
  *   or encrypted reasoning of earlier turns as `reasoning_details`
  * - `replay-reasoning`: wants the thinking text of earlier turns back as `reasoning_content`
+ * - `blank-reasoning`: takes a blank, and nothing shorter, as the `reasoning_content` of a turn with calls whose
+ *   thought is lost
+ * - `short-call-ids`: takes ids of calls with at most 40 characters
+ * - `nine-letter-call-ids`: takes ids of calls with exactly nine letters and digits
+ * - `strict-template`: takes one system message, at the beginning, and arguments of calls that are JSON objects; chat
+ *   templates of local models refuse others
  * - `thinking-parts`: wants it back as content parts of type `thinking`
  * - `thought-signatures`: signs its calls; the signature goes back in `extra_content.google`
  * - `cache-control`: takes `cache_control` marks on content parts
@@ -111,6 +117,10 @@ export const QUIRKS = [
   'no-strict-tools',
   'reasoning-object',
   'replay-reasoning',
+  'blank-reasoning',
+  'short-call-ids',
+  'nine-letter-call-ids',
+  'strict-template',
   'thinking-parts',
   'thought-signatures',
   'cache-control',

@@ -9,9 +9,16 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { filters, forcedGatewayTools, gatewayTools, searchSettings } from './gateway-tools.ts'
 import { AnyObject, kind, mapOf, maybe, oneOf, variants } from './json/schema.ts'
-import { NAME_PATTERN, NAME_WORDS, NAMED_TOOLS_MAX } from './limits.ts'
+import {
+  NAME_MAX_CHARS,
+  NAME_PATTERN,
+  NAME_WORDS,
+  NAMED_TOOLS_MAX,
+  TOOL_NAME_PATTERN,
+  TOOL_NAME_WORDS,
+} from './limits.ts'
 
-const name = Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS })
+const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_WORDS })
 const texts = Type.Array(Type.String())
 
 /** `parameters` is a JSON Schema; null or missing means that the function takes none. */
@@ -46,7 +53,7 @@ export const CustomTool = kind('custom', {
 export type CustomTool = Static<typeof CustomTool>
 
 const NamespaceTool = kind('namespace', {
-  name,
+  name: Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS }),
   description: Type.String(),
   tools: Type.Array(
     variants({ function: FunctionTool, custom: CustomTool }, { noun: 'tool of a namespace' }),
@@ -228,11 +235,10 @@ export const ToolChoice = Type.Union([oneOf('auto', 'none', 'required'), ForcedT
 export type ToolChoice = Static<typeof ToolChoice>
 
 const FITTING = new RegExp(NAME_PATTERN)
-const FUNCTION_NAME_MAX_CHARS = 64
 
 /** The name of a tool of an MCP server as a model sees it: other letters than those of functions become `_`. */
 export function functionName(name: string): string {
   if (FITTING.test(name)) return name
-  const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, FUNCTION_NAME_MAX_CHARS)
+  const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, NAME_MAX_CHARS)
   return /[a-zA-Z0-9]/.test(letters) ? letters : 'tool'
 }

@@ -280,7 +280,7 @@ t.test('results of tools divide the message of a user', async t => {
           { type: 'input_text', text: 'two' },
           { type: 'input_image', detail: 'auto', image_url: 'data:image/png;base64,AA==' },
         ],
-        native: { is_error: true },
+        is_error: true,
       },
       { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Go on' }] },
       { type: 'function_call_output', call_id: 'c3', output: '' },

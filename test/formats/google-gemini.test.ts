@@ -359,7 +359,11 @@ t.test('a recorded answer, sent back as it was given, is what the provider said'
       ...(item['type'] === 'function_call' ? { call_id: item['call_id'] ?? `call_${index}` } : {}),
     }))
     const request = parseResponsesRequest({ model: 'google/gemini', input: output })
-    const endpoint = { upstreamModel: 'gemini-2.5-flash', maxOutputTokens: null } as Endpoint
+    const endpoint = {
+      upstreamModel: 'gemini-2.5-flash',
+      maxOutputTokens: null,
+      provider: { quirks: [] },
+    } as unknown as Endpoint
     const { contents } = googleGemini.encode({ request, stream: true, endUser: null }, endpoint).body
     const [turn, ...more] = contents as { role: string; parts: WirePart[] }[]
     t.same(more, [], `${one.name} is one turn`)

@@ -101,7 +101,7 @@ t.test('tools that are refused', t => {
     ['a tool of ours that does not exist', tools({ type: 'gateway:teleport' }), 'tools[0].type'],
     ['a function without a name', tools({ type: 'function' }), 'tools[0].name', /is required/],
     ['a function in the chat form', tools({ type: 'function', function: { name: 'f' } }), 'tools[0].name'],
-    ['a name with a space', tools({ ...f, name: 'a b' }), 'tools[0].name', /1 to 64 letters, digits/],
+    ['a name with a space', tools({ ...f, name: 'a b' }), 'tools[0].name', /1 to 128 letters, digits, dots/],
     ['two functions of one name', tools(f, f), 'tools[1].name', /must differ/],
     ['a custom tool with the name of a function', tools(f, { type: 'custom', name: 'f' }), 'tools[1].name'],
     [
@@ -135,7 +135,7 @@ t.test('tools that are refused', t => {
       }),
       'tool_choice.tools[1].name',
     ],
-    ['a name of 65 characters', tools({ ...f, name: 'n'.repeat(65) }), 'tools[0].name'],
+    ['a name of 129 characters', tools({ ...f, name: 'n'.repeat(129) }), 'tools[0].name'],
     ['an empty name', tools({ ...f, name: '' }), 'tools[0].name'],
     ['a name with a line break at its end', tools({ ...f, name: 'f\n' }), 'tools[0].name'],
     ['a second function without a name', tools(f, { type: 'function', parameters: {} }), 'tools[1].name'],

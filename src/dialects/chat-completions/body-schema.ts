@@ -2,7 +2,13 @@
 import { type Static, Type } from '@sinclair/typebox'
 import { gatewayTools } from '../../protocol/gateway-tools.ts'
 import { AnyObject, kind, maybe, oneOf, variants } from '../../protocol/json/schema.ts'
-import { NAME_PATTERN, NAME_WORDS, NAMED_TOOLS_MAX } from '../../protocol/limits.ts'
+import {
+  NAME_PATTERN,
+  NAME_WORDS,
+  NAMED_TOOLS_MAX,
+  TOOL_NAME_PATTERN,
+  TOOL_NAME_WORDS,
+} from '../../protocol/limits.ts'
 import { ReasoningConfig } from '../../protocol/request.ts'
 import { forcedHostedTools, hostedTools } from '../../protocol/tools.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
@@ -10,7 +16,7 @@ import { ChatMessage } from './message-schema.ts'
 
 // Tools
 
-const name = Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS })
+const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_WORDS })
 const flags = { async: maybe(Type.Boolean()), defer_loading: maybe(Type.Boolean()) }
 
 const FunctionTool = kind('function', {
@@ -93,7 +99,7 @@ const ResponseFormat = variants(
     json_object: kind('json_object'),
     json_schema: kind('json_schema', {
       json_schema: Type.Object({
-        name,
+        name: Type.String({ pattern: NAME_PATTERN, description: NAME_WORDS }),
         description: maybe(Type.String()),
         schema: maybe(AnyObject),
         strict: maybe(Type.Boolean()),

@@ -192,8 +192,8 @@ function outputItem(block: ToolResultBlock): Item {
     output: typeof content === 'string' ? content : (content ?? []).map(each => contentPart(each)),
   }
   if (content == null || content.length === 0) item['output'] = ''
+  if (is_error === true) item['is_error'] = true
   const native: Item = {}
-  if (is_error === true) native['is_error'] = true
   if (toolset_name != null) native['toolset_name'] = toolset_name
   if (cache_control != null) native['cache_control'] = cache_control
   if (Object.keys(native).length > 0) item['native'] = native

@@ -79,7 +79,7 @@ export function encodeInCloud(cloud: CloudFormat, model: ModelRequest, endpoint:
 /** A request of the Messages API as the cloud takes it. */
 export function inCloud(
   cloud: CloudFormat,
-  { headers = {}, body }: WireRequest,
+  { headers = {}, body, changes }: WireRequest,
   { upstreamModel }: Endpoint,
   stream: boolean,
 ): WireRequest {
@@ -96,5 +96,6 @@ export function inCloud(
       ...Object.fromEntries(fields),
       ...(isAsked && cloud.betasInBody ? { anthropic_beta: betas } : {}),
     },
+    ...(changes === undefined ? {} : { changes }),
   }
 }

@@ -10,7 +10,7 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { withLastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnMarks } from '../marks/own-marks.ts'
-import { JSON_HINT, unknownFields } from '../outgoing.ts'
+import { JSON_HINT, prepares, unknownFields } from '../outgoing.ts'
 import { ofVersion } from './computer.ts'
 import { cacheControl, type MessagesBlock } from './content.ts'
 import { generation } from './generation.ts'
@@ -39,7 +39,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** @throws GatewayError `unprocessable` naming what the Messages API cannot express */
-export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
+function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream, endUser, isOwnApi = false } = model
   refuseUnknownModes(request)
   const { system, turns, effort, compacted } = conversation(request)
@@ -102,6 +102,8 @@ export function encodeMessages(model: ModelRequest, endpoint: Endpoint): WireReq
     body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
   }
 }
+
+export const encodeMessages = prepares('anthropic-messages', writeMessages)
 
 /** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([

@@ -1,7 +1,7 @@
 /**
  * Encodes input items and their content parts as Anthropic's `system` and turns. Pure.
  *
- * - Neighbours of one role become one turn; in a user turn tool results come first, as the API demands.
+ * - Neighbours of one role become one turn.
  * - A message from a client of this API is sent unchanged if dialects/messages/verbatim.ts allows it and nothing has
  *   changed it; the rules below are for all others.
  * - Later system messages of such a client keep their position. Those of other clients, and developer messages, join
@@ -12,13 +12,12 @@
  * - It omits reasoning of other providers, which Anthropic cannot verify.
  * - It refuses audio, video and files by id with their path: the API has no block for them.
  */
-import { records } from '../../base/json.ts'
+import { parseJson, recordOrEmpty, records } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { writtenAt } from '../../protocol/json/verbatim.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { callArguments } from '../outgoing.ts'
-import { claudeThought, clientTool, replayAsCall } from '../replayed.ts'
+import { claudeThought, omitItem } from '../replayed.ts'
 import { openCompaction } from './blocks.ts'
 import { actionsIn, COMPUTER, inputOf } from './computer.ts'
 import {
@@ -60,10 +59,7 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
       'input',
       'must contain at least one message that is neither empty nor a system message',
     )
-  return {
-    ...writer,
-    turns: writer.turns.map(turn => (turn instanceof OpenTurn ? resultsFirst(turn) : turn)),
-  }
+  return writer
 }
 
 /** A turn to which neighbours of its role are added. */
@@ -102,8 +98,7 @@ class Writer {
         at += written.items.length - 1
         continue
       }
-      const item = input[at] as InputItem
-      for (const one of replayAsCall(item, at) ?? [item]) this.item(one, `input[${at}]`)
+      this.item(input[at] as InputItem, `input[${at}]`)
     }
   }
 
@@ -124,7 +119,7 @@ class Writer {
         this.add('assistant', ownBlocks(item))
         return
       case 'function_call':
-        this.#functionCall(item, `${path}.arguments`)
+        this.#functionCall(item)
         return
       case 'computer_call':
         this.#computerCall(item)
@@ -133,7 +128,10 @@ class Writer {
         this.#screenshot(item, `${path}.output`)
         return
       case 'function_call_output':
-        this.#result(item.call_id, toolOutput(item.output, `${path}.output`), nativeFields(item))
+        this.#result(item.call_id, toolOutput(item.output, `${path}.output`), {
+          ...(item.is_error === true ? { is_error: true } : {}),
+          ...nativeFields(item),
+        })
         return
       case 'compaction':
       case 'context_compaction':
@@ -143,10 +141,7 @@ class Writer {
         this.effort = item.reasoning.effort
         return
     }
-    const tool = clientTool(item, path)
-    if (tool === null) return
-    if ('input' in tool) this.#call(tool.callId, tool.name, tool.input)
-    else this.#result(tool.callId, tool.text, tool.failed ? { is_error: true } : {})
+    omitItem(String(item.type), path)
   }
 
   #message(
@@ -165,13 +160,14 @@ class Writer {
     else this.system.push(...blocks)
   }
 
-  #functionCall(item: Extract<InputItem, { type: 'function_call' }>, path: string): void {
+  #functionCall(item: Extract<InputItem, { type: 'function_call' }>): void {
     const more = { ...callerOf(item), ...nativeFields(item) }
-    this.#call(item.call_id, item.name, callArguments(item.arguments, path), more)
+    // The text of an object; see preconditions/.
+    this.#call(item.call_id, item.name, recordOrEmpty(parseJson(item.arguments)), more)
   }
 
   #call(callId: string, name: string, input: unknown, more: MessagesBlock = {}): void {
-    this.add('assistant', [{ type: 'tool_use', id: toolUseId(callId), name, input, ...more }])
+    this.add('assistant', [{ type: 'tool_use', id: callId, name, input, ...more }])
   }
 
   /** The API takes one action a call; an item of another provider may have several. */
@@ -191,7 +187,7 @@ class Writer {
   }
 
   #result(callId: string, content: string | MessagesBlock[], more: MessagesBlock = {}): void {
-    const block: MessagesBlock = { type: 'tool_result', tool_use_id: toolUseId(callId) }
+    const block: MessagesBlock = { type: 'tool_result', tool_use_id: callId }
     if (content.length > 0) block['content'] = content
     this.add('user', [{ ...block, ...more }])
   }
@@ -207,21 +203,6 @@ class Writer {
 
 function partId(callId: string, at: number): string {
   return at === 0 ? callId : `${callId}_${at + 1}`
-}
-
-/** Moves tool results to the front of a user turn, directly after their calls; keeps all other order. */
-function resultsFirst(turn: MessagesTurn): MessagesTurn {
-  if (turn.role !== 'user') return turn
-  const isResult = (block: MessagesBlock): boolean => block['type'] === 'tool_result'
-  return {
-    role: 'user',
-    content: [...turn.content.filter(isResult), ...turn.content.filter(block => !isResult(block))],
-  }
-}
-
-/** Replaces characters that this API refuses in ids; a call and its result change alike. */
-function toolUseId(callId: string): string {
-  return callId.replace(/[^a-zA-Z0-9_-]/g, '_')
 }
 
 /** The blocks of a tool that Anthropic ran, where they came back as it made them; else the item is left out. */

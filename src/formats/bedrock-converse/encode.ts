@@ -12,7 +12,7 @@ import { generation } from '../anthropic-messages/generation.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { CACHE_POINT, lastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnPoints } from '../marks/own-marks.ts'
-import { JSON_HINT } from '../outgoing.ts'
+import { JSON_HINT, prepares } from '../outgoing.ts'
 import { EFFORT_SHARES, type Effort, nearestEffort } from '../reasoning.ts'
 import { type ConverseBlock, cachePoint } from './content.ts'
 import { type ConverseConversation, type ConverseMessage, conversation } from './input.ts'
@@ -28,7 +28,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
 ])
 
 /** @throws GatewayError `unprocessable` naming what Converse cannot express */
-export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
+function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream } = model
   refuseUnknownModes(request)
   const family = familyOf(endpoint.upstreamModel)
@@ -55,6 +55,8 @@ export function encodeConverse(model: ModelRequest, endpoint: Endpoint): WireReq
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
   return { path, body: isMarked ? withOwnPoints(pointed, takesAllPoints(family), model.isSeen) : pointed }
 }
+
+export const encodeConverse = prepares('bedrock-converse', writeConverse)
 
 /** Adds the features of the Messages API that Bedrock has too. */
 function addBetas(additional: ConverseBlock, betas: readonly string[] = []): void {

@@ -1,18 +1,17 @@
 /**
  * Encodes input items as `system` and `messages` of Converse. Pure.
  *
- * - Neighbours of one role become one message; in a user message tool results come first, directly after their calls.
+ * - Neighbours of one role become one message.
  * - Later system and developer messages join `system` too, in order.
  * - The encoder omits items of tools that a provider ran (see formats/outgoing.ts), and reasoning without a signature that the
  *   model can verify.
  * - It refuses what the API has no block for, with the path.
  */
-import { isRecord } from '../../base/json.ts'
+import { isRecord, parseJson, recordOrEmpty } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { callArguments } from '../outgoing.ts'
-import { claudeThought, clientTool, replayAsCall } from '../replayed.ts'
+import { claudeThought, omitItem } from '../replayed.ts'
 import { type ConverseBlock, contentBlocks, textBlocks } from './content.ts'
 import { type Family, takesCachePoints } from './model.ts'
 
@@ -37,10 +36,7 @@ export function conversation(request: ResponsesRequest, family: Family): Convers
   const writer = new Writer(family)
   if (request.instructions != null) writer.system.push(...textBlocks(request.instructions))
   if (typeof request.input === 'string') writer.add('user', textBlocks(request.input))
-  else
-    for (const [index, item] of request.input.entries()) {
-      for (const one of replayAsCall(item, index) ?? [item]) writer.item(one, `input[${index}]`)
-    }
+  else for (const [index, item] of request.input.entries()) writer.item(item, `input[${index}]`)
   if (writer.messages.length === 0) {
     throw inexpressible('input', 'must contain at least one message that is not a system message')
   }
@@ -82,19 +78,21 @@ class Writer {
         this.add('assistant', this.#reasoning(item))
         return
       case 'function_call':
-        this.#call(item.call_id, item.name, callArguments(item.arguments, `${path}.arguments`))
+        // The text of an object; see preconditions/.
+        this.#call(item.call_id, item.name, recordOrEmpty(parseJson(item.arguments)))
         return
       case 'function_call_output':
-        this.#result(item.call_id, contentBlocks(item.output, `${path}.output`, false))
+        this.#result(
+          item.call_id,
+          contentBlocks(item.output, `${path}.output`, false),
+          item.is_error === true,
+        )
         return
       case 'configuration_update':
         this.effort = item.reasoning.effort
         return
     }
-    const tool = clientTool(item, path)
-    if (tool === null) return
-    if ('input' in tool) this.#call(tool.callId, tool.name, tool.input)
-    else this.#result(tool.callId, textBlocks(tool.text), tool.failed)
+    omitItem(String(item.type), path)
   }
 
   #message(
@@ -114,11 +112,11 @@ class Writer {
 
   #call(callId: string, name: string, input: unknown): void {
     this.called.add(name)
-    this.add('assistant', [{ toolUse: { toolUseId: toolUseId(callId), name, input } }])
+    this.add('assistant', [{ toolUse: { toolUseId: callId, name, input } }])
   }
 
-  #result(callId: string, content: readonly ConverseBlock[], failed = false): void {
-    const result: ConverseBlock = { toolUseId: toolUseId(callId), content: resultBlocks(content) }
+  #result(callId: string, content: readonly ConverseBlock[], failed: boolean): void {
+    const result: ConverseBlock = { toolUseId: callId, content: resultBlocks(content) }
     if (failed) result['status'] = 'error'
     this.add('user', [{ toolResult: result }])
   }
@@ -137,18 +135,13 @@ function resultBlocks(content: readonly ConverseBlock[]): readonly ConverseBlock
   return content.length === 0 ? [{ text: '(no output)' }] : content
 }
 
-/**
- * Puts results of tools first, gives documents of one message different names, and adds the text that the API demands
- * beside documents.
- */
+/** Gives documents of one message different names, and adds the text that the API demands beside documents. */
 function tidyMessage({ role, content }: ConverseMessage): ConverseMessage {
   if (role === 'assistant') return { role, content: trimEnd(content) }
-  const isResult = (block: ConverseBlock): boolean => block['toolResult'] !== undefined
-  const tidy = [...content.filter(isResult), ...content.filter(block => !isResult(block))]
-  const documents = tidy.flatMap(block => (isRecord(block['document']) ? [block['document']] : []))
-  if (documents.length === 0) return { role, content: tidy }
+  const documents = content.flatMap(block => (isRecord(block['document']) ? [block['document']] : []))
+  if (documents.length === 0) return { role, content }
   const seen = new Map<string, number>()
-  const named = tidy.map(block => {
+  const named = content.map(block => {
     const document = block['document']
     if (!isRecord(document)) return block
     const name = String(document['name'])
@@ -156,7 +149,7 @@ function tidyMessage({ role, content }: ConverseMessage): ConverseMessage {
     seen.set(name, times)
     return times === 1 ? block : { document: { ...document, name: `${name} (${times})` } }
   })
-  const hasText = tidy.some(block => block['text'] !== undefined)
+  const hasText = content.some(block => block['text'] !== undefined)
   return { role, content: hasText ? named : [{ text: 'The document:' }, ...named] }
 }
 
@@ -165,9 +158,4 @@ function trimEnd(content: readonly ConverseBlock[]): ConverseBlock[] {
   const last = content.at(-1)
   const text = last?.['text']
   return typeof text === 'string' ? [...content.slice(0, -1), { text: text.trimEnd() }] : [...content]
-}
-
-/** Replaces characters that the API refuses in ids, and cuts to its 64; a call and its result change alike. */
-function toolUseId(callId: string): string {
-  return callId.replace(/[^a-zA-Z0-9_.:-]/g, '_').slice(-64)
 }

@@ -4,14 +4,14 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { unknownFields } from '../outgoing.ts'
+import { prepares, unknownFields } from '../outgoing.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
 import { isSigning, modelPath, thinkingConfig } from './model.ts'
 import { encodeTools } from './tools.ts'
 
 /** @throws GatewayError `unprocessable` with the path of a field that Gemini cannot express. */
-export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
+function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
   const model = endpoint.upstreamModel
   const path = modelPath(model)
   const { contents, system } = encodeContents(request.input, isSigning(model))
@@ -37,6 +37,8 @@ export function encodeGemini({ request, stream }: ModelRequest, endpoint: Endpoi
     },
   }
 }
+
+export const encodeGemini = prepares('google-gemini', writeGemini)
 
 /** Fields of the body that are made of more than one field of a client of this API. */
 const MADE: ReadonlySet<string> = new Set([

@@ -3,11 +3,11 @@
  * turn. Function results are a separate `user` turn, because Gemini matches them with the preceding calls. Signatures
  * go back to the parts they came with. Data is sent inline, URLs as `fileData`.
  */
-import { filled, type Json, parseJson, record, records } from '../../base/json.ts'
+import { filled, type Json, parseJson, record, records, textOrEmpty } from '../../base/json.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import type { InputPart } from '../../protocol/parts.ts'
 import { inexpressible } from '../failure.ts'
-import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'
+import { omitItem } from '../replayed.ts'
 
 type Turn = 'user' | 'model' | 'results'
 
@@ -32,10 +32,7 @@ export function encodeContents(input: string | readonly InputItem[], signing: bo
     if (input !== '') builder.add('user', [{ text: input }])
     return builder.finished()
   }
-  for (const [index, item] of input.entries()) {
-    for (const one of replayAsCall(item, index) ?? nativeAsCall(item, index) ?? [item])
-      builder.item({ ...one }, `input[${index}]`)
-  }
+  for (const [index, item] of input.entries()) builder.item({ ...item }, `input[${index}]`)
   return builder.finished()
 }
 
@@ -45,8 +42,6 @@ class Turns {
   readonly #system: string[] = []
   /** Function names by call id: a result must repeat the name. */
   readonly #names = new Map<string, string>()
-  /** Media in function results; they follow the results. */
-  #media: Json[] = []
   /** A signature for the model's next part. */
   #signature: string | null = null
 
@@ -69,7 +64,8 @@ class Turns {
         this.#reasoning(item)
         break
       case 'function_call':
-        this.#call(item, parseArguments(String(item['arguments'] ?? '')))
+        // The text of an object; see preconditions/.
+        this.#call(item, parsedObject(String(item['arguments'])) ?? {})
         break
       case 'function_call_output':
         this.#result(item, path)
@@ -88,7 +84,6 @@ class Turns {
   add(turn: Turn, parts: readonly Json[]): void {
     if (parts.length === 0) return
     if (turn !== 'model') this.#settleSignature()
-    if (turn !== 'results') this.#settleMedia()
     const last = this.#turns.at(-1)
     if (last?.turn === turn) last.parts.push(...parts)
     else this.#turns.push({ turn, parts: [...parts] })
@@ -96,7 +91,6 @@ class Turns {
 
   finished(): EncodedContents {
     this.#settleSignature()
-    this.#settleMedia()
     const contents = this.#turns.map(({ turn, parts }) => ({
       role: turn === 'model' ? 'model' : 'user',
       parts,
@@ -110,13 +104,6 @@ class Turns {
     const signature = this.#signature
     this.#signature = null
     this.add('model', [{ text: '', thoughtSignature: signature }])
-  }
-
-  #settleMedia(): void {
-    if (this.#media.length === 0) return
-    const media = this.#media
-    this.#media = []
-    this.add('user', media)
   }
 
   #message(item: Json, path: string): void {
@@ -192,17 +179,16 @@ class Turns {
     if (name === undefined) {
       throw inexpressible(`${path}.call_id`, 'no call with this id precedes this output')
     }
-    const output = item['output']
-    let text = typeof output === 'string' ? output : ''
-    const media: Json[] = []
-    for (const [index, part] of records(output).entries()) {
-      const encoded = contentPart(part, `${path}.output[${index}]`)
-      if (typeof encoded?.['text'] === 'string')
-        text += text === '' ? encoded['text'] : `\n${encoded['text']}`
-      else if (encoded !== null) media.push(encoded)
-    }
-    this.add('results', [{ functionResponse: { id, name, response: responseObject(text) } }])
-    this.#media.push(...media)
+    // Text; see preconditions/.
+    const { output } = item
+    const text =
+      typeof output === 'string'
+        ? output
+        : records(output)
+            .map(part => textOrEmpty(part['text']))
+            .join('\n')
+    const response = responseObject(text, item['is_error'] === true)
+    this.add('results', [{ functionResponse: { id, name, response } }])
   }
 
   #code(item: Json): void {
@@ -257,14 +243,11 @@ function saidPart(part: Json, path: string): Json | null {
   return encodePart(part as InputPart, path)
 }
 
-/** Arguments as an object, which Gemini demands; invalid ones go inside an object as text. */
-function parseArguments(text: string): unknown {
-  if (text.trim() === '') return {}
-  return parsedObject(text) ?? { arguments: text }
-}
-
-function responseObject(output: string): unknown {
-  return parsedObject(output) ?? { output }
+/** A failure is told under the name that the API has for it. */
+function responseObject(output: string, isError: boolean): unknown {
+  const response = parsedObject(output)
+  if (!isError) return response ?? { output }
+  return response !== null && 'error' in response ? response : { error: response ?? output }
 }
 
 function parsedObject(text: string): Json | null {

@@ -9,7 +9,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { BREAKPOINT, lastMarks, withLastMarks } from '../marks/cache-marks.ts'
-import { unknownFields } from '../outgoing.ts'
+import { prepares, unknownFields } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
 import { chatMessages } from './input.ts'
 import { chatTools } from './tools.ts'
@@ -61,7 +61,7 @@ const EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh'] as const
  * Field by field, without an entry or a call for those that are not set.
  * @throws GatewayError `unprocessable` that names the field without a form in this format.
  */
-export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
+function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request } = model
   const quirks: ReadonlySet<Quirk> = new Set(endpoint.provider.quirks)
   refuse(request)
@@ -96,6 +96,8 @@ export function encodeChat(model: ModelRequest, endpoint: Endpoint): WireRequest
   }
   return { path: '/chat/completions', body: withTakenMarks(body, quirks) }
 }
+
+export const encodeChat = prepares('openai-chat', writeChat)
 
 function withTakenMarks(body: Record<string, unknown>, quirks: ReadonlySet<Quirk>): Record<string, unknown> {
   if (quirks.has('cache-control')) return withLastMarks(body)

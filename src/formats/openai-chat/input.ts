@@ -9,11 +9,11 @@
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type { AssistantMessage, InputItem, InputMessage, InputReasoning } from '../../protocol/items.ts'
-import type { AssistantPart, CacheControl } from '../../protocol/parts.ts'
+import type { AssistantPart, CacheControl, InputPart } from '../../protocol/parts.ts'
 import type { Quirk } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import { nativeAsCall, omitItem, replayAsCall } from '../replayed.ts'
+import { omitItem } from '../replayed.ts'
 
 type Message = Record<string, unknown>
 
@@ -29,11 +29,7 @@ export function chatMessages(request: ResponsesRequest, quirks: ReadonlySet<Quir
   if (typeof request.instructions === 'string')
     conversation.push({ role: 'system', content: request.instructions })
   if (typeof request.input === 'string') conversation.push({ role: 'user', content: request.input })
-  else
-    for (const [index, item] of request.input.entries()) {
-      for (const one of replayAsCall(item, index) ?? nativeAsCall(item, index) ?? [item])
-        conversation.item(one, `input[${index}]`)
-    }
+  else for (const [index, item] of request.input.entries()) conversation.item(item, `input[${index}]`)
   const messages = conversation.finish()
   if (request.cache_control !== undefined && quirks.has('cache-control'))
     markLast(messages, cacheMark(request.cache_control))
@@ -56,7 +52,8 @@ function markLast(messages: readonly Message[], mark: Record<string, unknown>): 
 
 interface Turn {
   parts: ChatPart[]
-  thinking: string
+  /** Null: the turn has no thought that the provider wants back. */
+  thinking: string | null
   details: Record<string, unknown>[]
   calls: Record<string, unknown>[]
   signature: string | null
@@ -69,8 +66,6 @@ class Conversation {
   readonly #breakpoints: boolean
   readonly #messages: Message[] = []
   #turn: Turn | null = null
-  /** Images and files from tools: a tool message holds text only, so a user message with them follows. */
-  #attachments: ChatPart[] = []
 
   constructor(quirks: ReadonlySet<Quirk>, breakpoints: boolean) {
     this.#quirks = quirks
@@ -84,7 +79,6 @@ class Conversation {
 
   finish(): readonly Message[] {
     this.#endTurn()
-    this.#attach()
     return this.#messages
   }
 
@@ -108,7 +102,12 @@ class Conversation {
         return
       case 'function_call_output':
       case 'custom_tool_call_output':
-        this.#output(item.call_id, item.output, `${path}.output`)
+        // Results are text; see preconditions/.
+        this.push({
+          role: 'tool',
+          tool_call_id: item.call_id,
+          content: typeof item.output === 'string' ? item.output : textOf(item.output),
+        })
         return
       default:
         omitItem(item.type, path)
@@ -121,7 +120,6 @@ class Conversation {
       return
     }
     this.#endTurn()
-    this.#attach()
     const role = item.role === 'developer' && this.#quirks.has('system-role') ? 'system' : item.role
     // A field of the chat dialect, so it goes on only to a provider of this format.
     const { name } = item as { name?: unknown }
@@ -139,7 +137,6 @@ class Conversation {
   }
 
   #assistant(item: AssistantMessage, path: string): void {
-    this.#attach()
     // Two messages of the model in a row stay two, but what it said after its calls must stay before their outputs.
     if (this.#turn?.spoke === true && this.#turn.calls.length === 0) this.#endTurn()
     const turn = this.#begin()
@@ -162,12 +159,11 @@ class Conversation {
         ? (item.signature ?? null)
         : null
     if (details.length === 0 && !wantsText && signature === null) return
-    this.#attach()
     // Reasoning after calls is the next turn's, unless their outputs are still to come.
     if (this.#turn?.spoke === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
     const turn = this.#begin()
     for (const detail of details) turn.details.push({ ...detail, index: turn.details.length })
-    if (wantsText) turn.thinking += text === '' ? summary : text
+    if (wantsText) turn.thinking = (turn.thinking ?? '') + (text === '' ? summary : text)
     turn.signature ??= signature
   }
 
@@ -179,7 +175,6 @@ class Conversation {
     if (typeof item.namespace === 'string') {
       throw inexpressible(`${path}.namespace`, 'namespaces cannot be sent to this provider')
     }
-    this.#attach()
     const signature: unknown = (item as Record<string, unknown>)['signature']
     const signed = typeof signature === 'string' && this.#quirks.has('thought-signatures')
     this.#begin().calls.push({
@@ -189,32 +184,8 @@ class Conversation {
     })
   }
 
-  #output(callId: string, output: string | readonly Parameters<typeof chatPart>[0][], path: string): void {
-    this.#endTurn()
-    let content: string
-    if (typeof output === 'string') content = output
-    else {
-      const parts = chatParts(output, path, this.#quirks, false)
-      const texts = parts.filter(part => part['type'] === 'text')
-      const others = parts.filter(part => part['type'] !== 'text')
-      content = texts.map(part => part['text']).join('\n')
-      if (others.length > 0) {
-        if (content === '') content = 'The output is attached below.'
-        this.#attachments.push({ type: 'text', text: `Output of tool call ${callId}:` }, ...others)
-      }
-    }
-    this.#messages.push({ role: 'tool', tool_call_id: callId, content })
-  }
-
-  /** Adds the attachments after all outputs of the turn: no message may be between outputs. */
-  #attach(): void {
-    if (this.#attachments.length === 0) return
-    this.#messages.push({ role: 'user', content: this.#attachments })
-    this.#attachments = []
-  }
-
   #begin(): Turn {
-    this.#turn ??= { parts: [], thinking: '', details: [], calls: [], signature: null, spoke: false }
+    this.#turn ??= { parts: [], thinking: null, details: [], calls: [], signature: null, spoke: false }
     return this.#turn
   }
 
@@ -222,15 +193,15 @@ class Conversation {
     const turn = this.#turn
     if (turn === null) return
     this.#turn = null
-    const thinking = turn.thinking !== ''
-    const asParts = thinking && this.#quirks.has('thinking-parts')
+    const { thinking } = turn
+    const asParts = thinking !== null && thinking !== '' && this.#quirks.has('thinking-parts')
     const content = asParts
-      ? [{ type: 'thinking', thinking: [{ type: 'text', text: turn.thinking }] }, ...turn.parts]
+      ? [{ type: 'thinking', thinking: [{ type: 'text', text: thinking }] }, ...turn.parts]
       : assistantContent(turn)
     this.#messages.push({
       role: 'assistant',
       content,
-      ...(thinking && !asParts ? { reasoning_content: turn.thinking } : {}),
+      ...(thinking !== null && this.#quirks.has('replay-reasoning') ? { reasoning_content: thinking } : {}),
       ...(turn.details.length > 0 ? { reasoning_details: turn.details } : {}),
       ...(turn.calls.length > 0 ? { tool_calls: turn.calls } : {}),
       ...(turn.signature === null
@@ -238,6 +209,10 @@ class Conversation {
         : { extra_content: { google: { thought_signature: turn.signature } } }),
     })
   }
+}
+
+function textOf(output: readonly InputPart[]): string {
+  return output.map(part => (part.type === 'input_text' ? part.text : '')).join('\n')
 }
 
 /** The content of an assistant message. Several texts become one string: many providers accept only that. */

@@ -6,7 +6,7 @@ import { type Json, recordOrEmpty, records, remainder } from '../../base/json.ts
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
-import { isUnknownField } from '../outgoing.ts'
+import { isUnknownField, prepares } from '../outgoing.ts'
 import { nearestEffort } from '../reasoning.ts'
 import { encodeInput } from './input.ts'
 import { encodeToolChoice, encodeTools, runsAtProvider } from './tools.ts'
@@ -85,7 +85,7 @@ const NOT_IN_TEXT: ReadonlySet<string> = new Set(['format', 'verbosity'])
 const NONE: ReadonlySet<string> = new Set()
 
 /** @throws GatewayError `unprocessable` for a field that only the gateway can serve. */
-export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
+function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body: Record<string, unknown> = { model: endpoint.upstreamModel }
   for (const [name, value] of Object.entries(model.request)) {
     // Set by name, the last one would not be a field.
@@ -100,6 +100,8 @@ export function encodeResponses(model: ModelRequest, endpoint: Endpoint): WireRe
   if (model.endUser !== null) body['safety_identifier'] = model.endUser
   return { path: '/responses', body }
 }
+
+export const encodeResponses = prepares('openai-responses', writeResponses)
 
 /** Adds `include` for log probabilities; without it, the API refuses their number. */
 function askForLogprobs(body: Record<string, unknown>): void {

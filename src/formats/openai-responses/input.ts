@@ -20,7 +20,7 @@ type Writer = (item: Json, endpoint: Endpoint, path: string) => readonly Json[]
 /** `name` belongs to the chat dialect. */
 const NOT_IN_MESSAGE: ReadonlySet<string> = new Set(['id', 'status', 'cache_control', 'name'])
 const NOT_IN_CALL: ReadonlySet<string> = new Set(['id', 'subagent_id', 'subagent_items', 'signature'])
-const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status'])
+const NOT_IN_OUTPUT: ReadonlySet<string> = new Set(['id', 'status', 'is_error'])
 const NOT_IN_AGENT_MESSAGE: ReadonlySet<string> = new Set(['id'])
 const NOT_IN_PART: ReadonlySet<string> = new Set(['cache_control', 'processing', 'logprobs', 'annotations'])
 const NOT_IN_REASONING: ReadonlySet<string> = new Set(['format', 'signature', 'content'])

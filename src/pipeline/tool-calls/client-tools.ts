@@ -8,6 +8,9 @@ import { isRecord, parseJson, recordOrEmpty } from '../../base/json.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'
 import { type Ability, has } from '../../formats/format-abilities.ts'
 import { LongText } from '../../formats/long-text.ts'
+import { type OutwardNames, outwardNames } from '../../formats/preconditions/names.ts'
+import { hasSpecialName } from '../../formats/preconditions/prepare.ts'
+import { preconditionsOf } from '../../formats/preconditions/table.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FormatName, Provider } from '../../protocol/provider.ts'
@@ -15,15 +18,15 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { CustomTool, Tool } from '../../protocol/tools.ts'
 import type { Content } from '../answer/assemble.ts'
 import { settleControls } from './control-items.ts'
-import { flattenNamespaces, type NamespacedName } from './namespaces.ts'
+import { type CallerName, flattenNamespaces } from './namespaces.ts'
 
 /** A request that was adapted to a format. */
 export interface FittedRequest {
   readonly prompt: ResponsesRequest
   /** Names of functions that stand for custom tools. */
   readonly custom: ReadonlySet<string>
-  /** Tools of namespaces by the names that the model sees. */
-  readonly namespaced: ReadonlyMap<string, NamespacedName>
+  /** The caller's names of tools by the names that the model sees, of those that differ. */
+  readonly names: ReadonlyMap<string, CallerName>
   /** The caller's paths of the tools; null if they are unchanged. */
   readonly toolPaths: readonly string[] | null
   /** Null if the model has no computer, or the format has items for its calls. */
@@ -31,14 +34,15 @@ export interface FittedRequest {
 }
 
 const NOBODY: ReadonlySet<string> = new Set()
-const NOWHERE: ReadonlyMap<string, NamespacedName> = new Map()
+const SAME_NAMES: ReadonlyMap<string, CallerName> = new Map()
 
 /** Adapts the tools of a request; null if the provider accepts them unchanged. */
 export function fitTools(
   request: ResponsesRequest,
   { name, customTools, computer }: Pick<Format, 'name' | 'customTools' | 'computer'>,
-  provider: Pick<Provider, 'customTools'>,
+  provider: Provider,
 ): FittedRequest | null {
+  if (!isSpecial(request)) return null
   const takesCustom = customTools !== null && (provider.customTools ?? customTools)
   const settled = settleControls(request, ability => takes(name, takesCustom, ability))
   const flat = takes(name, takesCustom, 'namespace')
@@ -47,14 +51,54 @@ export function fitTools(
   const prompt = flat?.prompt ?? settled?.prompt ?? request
   const custom = takesCustom ? null : customAsFunctions(prompt)
   const used = computer !== undefined && usesComputer(prompt) ? computer : null
-  if (settled === null && flat === null && custom === null && used === null) return null
+  const renamed =
+    prompt.tools == null ? null : outwardNames(preconditionsOf(name, provider).names, prompt.tools)
+  if (settled === null && flat === null && custom === null && used === null && renamed === null) return null
   return {
     prompt: custom?.prompt ?? prompt,
-    custom: custom?.names ?? NOBODY,
-    namespaced: flat?.names ?? NOWHERE,
+    custom:
+      custom === null || renamed === null ? (custom?.names ?? NOBODY) : outwardOf(custom.names, renamed),
+    names: renamed === null ? (flat?.names ?? SAME_NAMES) : callerNames(flat?.names ?? SAME_NAMES, renamed),
     toolPaths: flat?.toolPlaces ?? settled?.toolPaths ?? null,
     computer: used,
   }
+}
+
+/** Types of tools and items that not every provider takes. */
+const SPECIAL: ReadonlySet<string | undefined> = new Set([
+  'custom',
+  'namespace',
+  'computer_use_preview',
+  'computer',
+  'custom_tool_call',
+  'custom_tool_call_output',
+  'additional_tools',
+  'configuration_update',
+])
+
+/** True for a request that some provider takes in another form only. One pass: most requests are not special. */
+function isSpecial({ input, tools }: ResponsesRequest): boolean {
+  if (tools != null) {
+    if (hasSpecialName(tools)) return true
+    for (let at = 0; at < tools.length; at++) if (SPECIAL.has(tools[at]?.type)) return true
+  }
+  if (typeof input === 'string') return false
+  for (let at = 0; at < input.length; at++) {
+    const { namespace, type } = input[at] as { readonly namespace?: unknown; readonly type?: string }
+    if (namespace != null || SPECIAL.has(type)) return true
+  }
+  return false
+}
+
+function outwardOf(names: ReadonlySet<string>, renamed: OutwardNames): ReadonlySet<string> {
+  return new Set([...names].map(name => renamed.of(name)))
+}
+
+/** The encoder gives tools the names that the provider takes; see formats/preconditions/. */
+function callerNames(flat: ReadonlyMap<string, CallerName>, { own }: OutwardNames): Map<string, CallerName> {
+  const names = new Map(flat)
+  for (const [outward, name] of own) names.set(outward, flat.get(name) ?? { namespace: null, name })
+  return names
 }
 
 /** Abilities whose tools may be custom ones: a provider that takes no custom tools gets them as functions. */
@@ -80,14 +124,14 @@ export function withClientPaths<Result>(paths: readonly string[] | null, encode:
 
 /** Translates the calls of one reply to the form in which the client declared their tools. */
 export class ClientCalls {
-  readonly #namespaced: FittedRequest['namespaced']
+  readonly #names: FittedRequest['names']
   readonly #custom: CustomCalls | null
   readonly #computer: ComputerCalls | null
   readonly #emit: (delta: Content) => void
 
   /** `emit` receives the deltas that are emitted in another form. */
-  constructor({ custom, namespaced, computer }: FittedRequest, emit: (delta: Content) => void) {
-    this.#namespaced = namespaced
+  constructor({ custom, names, computer }: FittedRequest, emit: (delta: Content) => void) {
+    this.#names = names
     this.#emit = delta => emit(this.#named(delta))
     this.#computer = computer === null ? null : new ComputerCalls(computer, emit)
     this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#emit)
@@ -110,10 +154,11 @@ export class ClientCalls {
     if (delta.kind !== 'open') return delta
     const { start } = delta
     if (start.type !== 'function_call' && start.type !== 'custom_tool_call') return delta
-    const origin = this.#namespaced.get(start.name)
+    const origin = this.#names.get(start.name)
     if (origin === undefined) return delta
     const { namespace, name } = origin
-    return { ...delta, start: { ...start, name, extra: { ...start.extra, namespace } } }
+    const extra = namespace === null ? start.extra : { ...start.extra, namespace }
+    return { ...delta, start: { ...start, name, extra } }
   }
 }
 

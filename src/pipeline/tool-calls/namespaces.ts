@@ -3,28 +3,27 @@
  * come back with `namespace` and `name`. Pure. The sent name depends only on namespace and name, unless another tool
  * has taken it, so a conversation keeps its functions when tools are added.
  */
-import { createHash } from 'node:crypto'
+import { withHash } from '../../formats/preconditions/names.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { NAME_MAX_CHARS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 
 /** The name of a tool as the caller knows it. */
-export interface NamespacedName {
-  readonly namespace: string
+export interface CallerName {
+  /** Null: the tool is in none. */
+  readonly namespace: string | null
   readonly name: string
 }
 
 interface Flattened {
   readonly prompt: ResponsesRequest
   /** By the names that the model sees. */
-  readonly names: ReadonlyMap<string, NamespacedName>
+  readonly names: ReadonlyMap<string, CallerName>
   /** The caller's path of each tool in the flat list. */
   readonly toolPlaces: readonly string[]
 }
 
-/** The longest name that all providers accept. */
-const NAME_MAX_CHARS = 64
-const HASH_CHARS = 8
 /**
  * Total number of characters that descriptions of namespaces may add to those of their tools: each one is repeated for
  * each of its tools. Twenty thousand characters for each of fifty tools.
@@ -85,7 +84,7 @@ function described(about: string, { description }: Namespace['tools'][number]) {
 
 /** The names of one request, each created once. */
 class FlatNames {
-  readonly all = new Map<string, NamespacedName>()
+  readonly all = new Map<string, CallerName>()
   readonly #taken: ReadonlySet<string>
 
   constructor(taken: ReadonlySet<string>) {
@@ -97,7 +96,7 @@ class FlatNames {
     const plain = whole.replace(FOREIGN, '_')
     const isFree =
       plain.length <= NAME_MAX_CHARS && !this.#taken.has(plain) && this.#isOf(plain, namespace, name)
-    const flat = isFree ? plain : hashed(plain, namespace, name)
+    const flat = isFree ? plain : withHash(plain, JSON.stringify([namespace, name]), NAME_MAX_CHARS)
     this.all.set(flat, { namespace, name })
     return flat
   }
@@ -107,13 +106,6 @@ class FlatNames {
     const known = this.all.get(flat)
     return known === undefined || (known.namespace === namespace && known.name === name)
   }
-}
-
-function hashed(flat: string, namespace: string, name: string): string {
-  const digest = createHash('sha256')
-    .update(JSON.stringify([namespace, name]))
-    .digest('hex')
-  return `${flat.slice(0, NAME_MAX_CHARS - HASH_CHARS - 1)}_${digest.slice(0, HASH_CHARS)}`
 }
 
 function namespaceOf(item: InputItem): string | null {

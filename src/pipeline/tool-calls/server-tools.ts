@@ -13,6 +13,7 @@ import type {
 import { LongText } from '../../formats/long-text.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { InputItem } from '../../protocol/items.ts'
+import { NAME_MAX_CHARS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import type { Guarding } from '../guard/guard.ts'
@@ -293,10 +294,15 @@ function nameOf(tool: Tool): string {
 /** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
 function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, number>): string {
   let count = used.get(name) ?? 1
-  let free = count === 1 ? name : `${name}_${count}`
-  while (taken.has(free)) free = `${name}_${++count}`
+  let free = count === 1 ? name : numbered(name, count)
+  while (taken.has(free)) free = numbered(name, ++count)
   used.set(name, count)
   return free
+}
+
+/** With the number, it is no longer than any provider takes. */
+function numbered(name: string, count: number): string {
+  return `${name.slice(0, NAME_MAX_CHARS - 1 - String(count).length)}_${count}`
 }
 
 // Guardrails on tool declarations from outside, such as those of MCP servers.

@@ -75,7 +75,7 @@ export const CHAT_ROWS = {
   modular: chat('Modular', 'https://api.modular.com/v1', 'MODULAR_API_KEY'),
   moonshotai: chat('Moonshot AI', 'https://api.moonshot.ai/v1', 'MOONSHOT_API_KEY', {
     // Its thinking models refuse tool calls without the preceding thought.
-    quirks: [...COMPATIBLE, 'replay-reasoning'],
+    quirks: [...COMPATIBLE, 'replay-reasoning', 'blank-reasoning'],
     authors: ['moonshotai'],
   }),
   morph: chat('Morph', 'https://api.morphllm.com/v1', 'MORPH_API_KEY', { authors: ['morph'] }),

@@ -56,6 +56,7 @@ export const OWN_ROWS = {
     baseUrls: { 'anthropic-messages': 'https://{host}/anthropic/v1' },
     auth: 'api-key',
     keyForm: 'azure',
+    quirks: ['short-call-ids'],
     hosts: [
       '*.openai.azure.com',
       '*.services.ai.azure.com',
@@ -126,7 +127,7 @@ export const OWN_ROWS = {
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:8080/v1',
     auth: 'none',
-    quirks: ['max-tokens', 'system-role'],
+    quirks: ['max-tokens', 'system-role', 'strict-template'],
   },
   mistral: chat('Mistral', 'https://api.mistral.ai/v1', 'MISTRAL_API_KEY', {
     // It sends usage in the last chunk by default and refuses the option as an unknown field.
@@ -136,6 +137,7 @@ export const OWN_ROWS = {
       'system-role',
       'any-tool-choice',
       'thinking-parts',
+      'nine-letter-call-ids',
       'no-user',
       'output-dimension',
       'float-vectors',
@@ -148,7 +150,7 @@ export const OWN_ROWS = {
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:11434/v1',
     auth: 'none',
-    quirks: COMPATIBLE,
+    quirks: [...COMPATIBLE, 'strict-template'],
   },
   openai: {
     name: 'OpenAI',
@@ -161,6 +163,7 @@ export const OWN_ROWS = {
     authors: ['openai'],
     // Also in chat completions.
     customTools: true,
+    quirks: ['short-call-ids'],
   },
   perplexity: chat('Perplexity', 'https://api.perplexity.ai', 'PERPLEXITY_API_KEY', {
     baseUrls: { 'openai-embeddings': 'https://api.perplexity.ai/v1' },
@@ -179,7 +182,7 @@ export const OWN_ROWS = {
     format: 'openai-chat',
     baseUrl: 'http://127.0.0.1:8000/v1',
     auth: 'none',
-    quirks: ['max-tokens', 'system-role'],
+    quirks: ['max-tokens', 'system-role', 'strict-template'],
   },
   voyageai: {
     name: 'VoyageAI',

@@ -204,7 +204,7 @@ t.test('turns', async t => {
     [
       'ids with characters of other providers',
       [call('functions.f:0'), output('functions.f:0', 'x')],
-      [assistant(use('functions_f_0')), user(result('functions_f_0', 'x'))],
+      [assistant(use('functions_f_0_d6bdd4de')), user(result('functions_f_0_d6bdd4de', 'x'))],
     ],
     [
       'a call from inside a code execution says so again',
@@ -424,9 +424,6 @@ t.test('what cannot be expressed is refused by its path', async t => {
       'input[1].content[1].file_data: ',
     ],
     [part({ type: 'input_file', file_data: 'UEsDBA==' }), 'input[1].content[1].file_data: '],
-    [{ input: [{ role: 'user', content: 'A' }, call('c', '{"a":')] }, 'input[1].arguments: '],
-    [{ input: [{ role: 'user', content: 'A' }, call('c', '[1]')] }, 'input[1].arguments: '],
-    [{ input: [{ role: 'user', content: 'A' }, call('c', 'null')] }, 'input[1].arguments: '],
     [
       {
         input: [
@@ -501,6 +498,7 @@ t.test('tools', async t => {
       },
       {
         ...wireFn,
+        input_schema: { ...wireFn.input_schema, additionalProperties: false },
         description: 'Adds.',
         strict: true,
         cache_control: { type: 'ephemeral' },

@@ -1,12 +1,19 @@
 import t from 'tap'
 import { encodeContents } from '../../../src/formats/google-gemini/input.ts'
+import { prepared } from '../../../src/formats/preconditions/prepare.ts'
+import type { Provider } from '../../../src/protocol/provider.ts'
 import { parseResponsesRequest } from '../../support/dialects.ts'
 import { functionCall as call, functionOutput as output } from './input-items.ts'
 
 /** Requests pass the same check as a client's, so that no test encodes what could never arrive. */
 function encoded(body: Record<string, unknown>, signing: boolean): unknown {
-  return encodeContents(parseResponsesRequest({ model: 'google/gemini', ...body }).input, signing).contents
+  const request = parseResponsesRequest({ model: 'google/gemini', ...body })
+  const model = { request, stream: false, endUser: null }
+  const prompt = prepared(model, 'google-gemini', { provider: PROVIDER })
+  return encodeContents(prompt?.prompt.input ?? request.input, signing).contents
 }
+
+const PROVIDER = { quirks: [] as readonly string[] } as unknown as Provider
 
 const user = (...parts: unknown[]) => ({ role: 'user', parts })
 const model = (...parts: unknown[]) => ({ role: 'model', parts })
@@ -117,7 +124,11 @@ t.test('input items become turns', async t => {
       contents: [
         model({ functionCall: { id: '1', name: 'f', args: { a: 1 } } }),
         user({ functionResponse: { id: '1', name: 'f', response: { output: 'two\nlines' } } }),
-        user({ inlineData: { mimeType: 'image/png', data: 'QUJD' } }, text('see?')),
+        user(
+          text('Output of tool call 1:'),
+          { inlineData: { mimeType: 'image/png', data: 'QUJD' } },
+          text('see?'),
+        ),
       ],
     },
     {

@@ -74,7 +74,12 @@ const MESSAGES: readonly MessagesRow[] = [
   {
     name: 'roles',
     input: [{ role: 'developer', content: 'd' }, { role: 'system', content: 's' }, USER],
-    messages: [{ role: 'developer', content: 'd' }, { role: 'system', content: 's' }, USER],
+    messages: [{ role: 'system', content: 'd\n\ns' }, USER],
+  },
+  {
+    name: 'a role of its own',
+    input: [{ role: 'developer', content: 'd' }, USER],
+    messages: [{ role: 'developer', content: 'd' }, USER],
   },
   {
     name: 'the name of who speaks',

@@ -1,0 +1,64 @@
+/**
+ * Names that a receiver does not take, as others: the readable part, and a hash of the name alone, so that no other
+ * tool ever changes the name of one. Pure.
+ */
+import { hash } from 'node:crypto'
+import { recordOrEmpty } from '../../base/json.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { NameRule } from './table.ts'
+
+const HASH_CHARS = 8
+
+/** `text` cut to the length, with a hash of `whole` at its end. `text` has only characters that may go out. */
+export function withHash(text: string, whole: string, maxChars: number): string {
+  const digest = hash('sha256', whole, 'hex').slice(0, HASH_CHARS)
+  return `${text.slice(0, Math.max(0, maxChars - HASH_CHARS - 1))}_${digest}`
+}
+
+/** The names of one request, as the receiver takes them. */
+export class OutwardNames {
+  /** The caller's name by the one that goes out, of names that differ. */
+  readonly own = new Map<string, string>()
+  readonly #rule: NameRule
+  readonly #outward = new Map<string, string>()
+  /** Names of tools that go out as they are. */
+  readonly #taken: ReadonlySet<string>
+
+  constructor(rule: NameRule, tools: readonly Tool[]) {
+    this.#rule = rule
+    this.#taken = new Set(tools.flatMap(tool => nameOf(tool) ?? []).filter(name => rule.fits.test(name)))
+    for (const tool of tools) {
+      const name = nameOf(tool)
+      if (name !== null) this.of(name)
+    }
+  }
+
+  of(name: string): string {
+    const { fits, foreign, maxChars } = this.#rule
+    if (fits.test(name)) return name
+    const known = this.#outward.get(name)
+    if (known !== undefined) return known
+    const text = name.replace(foreign, '_')
+    let outward = withHash(text, name, maxChars)
+    for (let salt = 1; this.#taken.has(outward) || this.own.has(outward); salt++)
+      outward = withHash(text, `${salt} ${name}`, maxChars)
+    this.#outward.set(name, outward)
+    this.own.set(outward, name)
+    return outward
+  }
+}
+
+/** The name by which the model calls the tool; null: it is none of the client's functions. */
+function nameOf(tool: Tool): string | null {
+  const { name, type } = recordOrEmpty(tool)
+  return typeof name === 'string' && (type === 'function' || type === 'custom') ? name : null
+}
+
+/** Null if all names of tools may go out as they are. */
+export function outwardNames(rule: NameRule, tools: readonly Tool[]): OutwardNames | null {
+  const isForeign = (tool: Tool): boolean => {
+    const name = nameOf(tool)
+    return name !== null && !rule.fits.test(name)
+  }
+  return tools.some(isForeign) ? new OutwardNames(rule, tools) : null
+}

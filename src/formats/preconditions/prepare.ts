@@ -1,0 +1,485 @@
+/**
+ * Makes a request fit what its receiver demands: the rules below in their order, each on the items, tools and schemas
+ * that it is about, the same way on every call, so that prompts stay in the providers' caches. What a rule changes is
+ * told with the caller's paths. Pure. Hot path: a request without tools, schemas and calls costs one pass over its items.
+ */
+import { GatewayError, rewritten } from '../../base/errors.ts'
+import type { InputItem, InputMessage } from '../../protocol/items.ts'
+import type { InputPart } from '../../protocol/parts.ts'
+import type { Endpoint, FormatName } from '../../protocol/provider.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Tool } from '../../protocol/tools.ts'
+import type { Change, ModelRequest, WireRequest } from '../format.ts'
+import { answersOfOpen } from '../open-calls.ts'
+import { nativeAsCall, replayAsCall } from '../replayed.ts'
+import { isOutput, outputsAfterCalls, outwardIds, pairsOf } from './calls.ts'
+import { type OutwardNames, outwardNames } from './names.ts'
+import { closedSchema, objectText } from './schemas.ts'
+import { type Preconditions, preconditionsOf } from './table.ts'
+
+/** What writes a request in a format. */
+export type Encode = (model: ModelRequest, endpoint: Endpoint) => WireRequest
+
+/** Where an item of the prepared input comes from. */
+interface Place {
+  /** Its index in the caller's input. */
+  readonly at: number
+  /** For a message with parts of an output: their indexes there. */
+  readonly parts?: readonly number[]
+}
+
+/** What a request has that rules are about. */
+interface Survey {
+  hasCalls: boolean
+  hasSystem: boolean
+  /** Items of tools, mostly, for which a format may have no form. */
+  hasOthers: boolean
+  hasFailures: boolean
+  /** Results that are more than a text. */
+  hasParts: boolean
+}
+
+/** Null if the request goes out as it is. */
+export function prepared(
+  model: ModelRequest,
+  format: FormatName,
+  { provider }: Pick<Endpoint, 'provider'>,
+): Prompt | null {
+  const { request } = model
+  const { input, text, tools } = request
+  const survey = typeof input === 'string' ? null : surveyed(input)
+  const mayRename = tools != null && hasSpecialName(tools)
+  if (survey === null && text == null && !mayRename && !hasStrictTool(tools)) return null
+  const demands = preconditionsOf(format, provider)
+  const names = mayRename ? outwardNames(demands.names, tools) : null
+  let prompt: Prompt | null = null
+  if (survey !== null) {
+    prompt = new Prompt(model, demands)
+    // In this order: a rule sees what the rules before it made.
+    if (survey.hasOthers) itemsAsCalls(prompt)
+    if (survey.hasCalls || survey.hasOthers) {
+      pairCalls(prompt)
+      if (demands.arguments === 'object') objectArguments(prompt)
+      if (demands.thought !== null) fillThoughts(prompt, demands.thought)
+    }
+    if (survey.hasFailures && demands.failures === 'words') failuresInWords(prompt)
+    if (survey.hasParts && demands.results === 'text') textResults(prompt)
+    if (survey.hasSystem && demands.system !== 'anywhere') joinSystem(prompt)
+  }
+  // A caller who speaks the provider's API writes its schemas.
+  const isJudged = model.isOwnApi !== true
+  const schema = text?.format
+  const isEnforced = isJudged && demands.schemas === 'closed' && schema?.type === 'json_schema'
+  const isStrict = isJudged && demands.toolSchemas === 'closed' && hasStrictTool(tools)
+  if (names !== null || isEnforced || isStrict) {
+    prompt ??= new Prompt(model, demands)
+    if (names !== null) useNames(prompt, names)
+    if (isEnforced) closeSchema(prompt, schema)
+    if (isStrict) closeToolSchemas(prompt)
+  }
+  return prompt?.isChanged === true ? prompt : null
+}
+
+/** Null if no rule is about an item. */
+function surveyed(input: readonly InputItem[]): Survey | null {
+  let survey: Survey | null = null
+  for (let at = 0; at < input.length; at++) {
+    const item = input[at] as InputItem
+    switch (item.type) {
+      case undefined:
+      case 'message':
+        if (item.role === 'user' || item.role === 'assistant') break
+        survey ??= { ...NOTHING }
+        survey.hasSystem = true
+        break
+      case 'reasoning':
+        break
+      case 'function_call':
+      case 'custom_tool_call':
+        survey ??= { ...NOTHING }
+        survey.hasCalls = true
+        break
+      case 'function_call_output':
+      case 'custom_tool_call_output':
+        survey ??= { ...NOTHING }
+        survey.hasCalls = true
+        if (item.is_error === true) survey.hasFailures = true
+        if (typeof item.output !== 'string') survey.hasParts = true
+        break
+      default:
+        survey ??= { ...NOTHING }
+        // A patch that was not applied becomes a failure.
+        survey.hasOthers = true
+        survey.hasFailures = true
+    }
+  }
+  return survey
+}
+
+const NOTHING: Survey = {
+  hasCalls: false,
+  hasSystem: false,
+  hasOthers: false,
+  hasFailures: false,
+  hasParts: false,
+}
+
+/** A name that every receiver takes. */
+const PLAIN_NAME = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/
+
+/** True if some receiver may not take the name of one of the tools. */
+export function hasSpecialName(tools: readonly Tool[]): boolean {
+  for (let at = 0; at < tools.length; at++) {
+    const { name } = (tools[at] ?? {}) as { readonly name?: unknown }
+    if (typeof name === 'string' && !PLAIN_NAME.test(name)) return true
+  }
+  return false
+}
+
+/** A conversation may have thousands of calls. */
+const CHANGES_MAX = 100
+
+/** A request while the rules change it. */
+export class Prompt {
+  readonly demands: Preconditions
+  readonly isOwnApi: boolean
+  request: ResponsesRequest
+  items: readonly InputItem[]
+  /** By item; null: each is where the caller has it. */
+  places: readonly Place[] | null = null
+  isChanged = false
+  readonly changes: Change[] = []
+
+  constructor({ request, isOwnApi }: ModelRequest, demands: Preconditions) {
+    this.demands = demands
+    this.isOwnApi = isOwnApi === true
+    this.request = request
+    this.items = typeof request.input === 'string' ? [] : request.input
+  }
+
+  set(fields: Partial<ResponsesRequest>): void {
+    this.request = { ...this.request, ...fields }
+    this.isChanged = true
+  }
+
+  /** Puts items in the place of all. Without `places`, each is where the one before it was. */
+  setItems(items: readonly InputItem[], places = this.places): void {
+    this.items = items
+    this.places = places
+    this.isChanged = true
+  }
+
+  /** Gives each item to `map`, which returns the same one where nothing changes. */
+  mapItems(map: (item: InputItem, at: number) => InputItem): void {
+    const items = this.items.map(map)
+    if (items.some((item, at) => item !== this.items[at])) this.setItems(items)
+  }
+
+  placeOf(at: number): Place {
+    return this.places?.[at] ?? { at }
+  }
+
+  tell(at: number, rest: string, action: Change['action'], reason: string): void {
+    if (this.changes.length === CHANGES_MAX) return
+    this.changes.push({ field: `input[${this.placeOf(at).at}]${rest}`, action, reason })
+  }
+
+  /** The request as the receiver takes it. */
+  get prompt(): ResponsesRequest {
+    const { items, request } = this
+    return typeof request.input === 'string' ? request : { ...request, input: [...items] }
+  }
+
+  /** @throws what the encoder throws, with the caller's places of items */
+  encoded(model: ModelRequest, endpoint: Endpoint, encode: Encode): WireRequest {
+    let wire: WireRequest
+    try {
+      wire = encode({ ...model, request: this.prompt }, endpoint)
+    } catch (thrown) {
+      const { places } = this
+      if (!(thrown instanceof GatewayError) || places === null) throw thrown
+      const message = placed(thrown.message, places)
+      throw message === thrown.message ? thrown : rewritten(thrown, { message })
+    }
+    const changes = [...this.changes, ...(wire.changes ?? [])]
+    return changes.length === 0 ? wire : { ...wire, changes }
+  }
+}
+
+const ITEM_PATH = /^input\[(\d{1,7})\](?:\.content\[(\d{1,7})\])?/
+
+function placed(message: string, places: readonly Place[]): string {
+  return message.replace(ITEM_PATH, (path, index: string, part: string | undefined) => {
+    const place = places[Number(index)]
+    if (place === undefined) return path
+    const inner = part === undefined ? undefined : place.parts?.[Number(part)]
+    const rest = path.slice(`input[${index}]`.length)
+    return `input[${place.at}]${inner === undefined ? rest : `.output[${inner}]`}`
+  })
+}
+
+/** Answers calls that were left open, and makes calls of items that the format has no form for. */
+function itemsAsCalls(prompt: Prompt): void {
+  const { demands, items: before } = prompt
+  const answers = answersOfOpen(before)
+  const items: InputItem[] = []
+  const places: Place[] = []
+  for (const [at, item] of before.entries()) {
+    for (const one of answers.get(at) ?? [item]) {
+      const made = demands.items === 'own' ? null : (replayAsCall(one, at) ?? nativeAsCall(one, at))
+      for (const each of made ?? [one]) {
+        items.push(each)
+        places.push({ at })
+      }
+    }
+  }
+  if (items.length !== before.length || items.some((item, at) => item !== before[at]))
+    prompt.setItems(items, places)
+}
+
+/** Outputs behind their calls, then ids that are each other's alone. */
+function pairCalls(prompt: Prompt): void {
+  let pairs = pairsOf(prompt.items)
+  const order = prompt.demands.outputs === 'after-calls' ? outputsAfterCalls(pairs) : null
+  if (order !== null) {
+    const { items } = prompt
+    for (const [index, at] of order.entries()) {
+      const before = order[index - 1]
+      if (before !== undefined && before > at)
+        prompt.tell(at, '', 'moved', 'the output of a call stands directly after the call')
+    }
+    prompt.setItems(
+      order.map(at => items[at] as InputItem),
+      order.map(at => prompt.placeOf(at)),
+    )
+    pairs = pairsOf(prompt.items)
+  }
+  const ids = outwardIds(prompt.items, pairs, prompt.demands.callIds)
+  if (ids === null) return
+  prompt.mapItems((item, at) => {
+    const id = ids.get(at)
+    if (id === undefined) return item
+    prompt.tell(at, '.call_id', 'changed', 'the provider does not take this id')
+    return { ...item, call_id: id } as InputItem
+  })
+}
+
+function useNames(prompt: Prompt, names: OutwardNames): void {
+  const { tools, tool_choice: choice } = prompt.request
+  const reason = 'the provider does not take this name'
+  prompt.set({
+    tools: (tools ?? []).map((tool, at) => {
+      if (tool.type !== 'function' && tool.type !== 'custom') return tool
+      const name = names.of(tool.name)
+      if (name === tool.name) return tool
+      prompt.changes.push({ field: `tools[${at}].name`, action: 'changed', reason })
+      return { ...tool, name }
+    }),
+    ...(choice === undefined ? {} : { tool_choice: chosen(choice, names) }),
+  })
+  prompt.mapItems(item =>
+    item.type === 'function_call' || item.type === 'custom_tool_call'
+      ? withName(item, names.of(item.name))
+      : item,
+  )
+}
+
+function withName<Named extends { readonly name: string }>(named: Named, name: string): Named {
+  return name === named.name ? named : { ...named, name }
+}
+
+type Choice = NonNullable<ResponsesRequest['tool_choice']>
+
+function chosen(choice: Choice, names: OutwardNames): Choice {
+  if (typeof choice === 'string') return choice
+  if (choice.type === 'function' || choice.type === 'custom') return withName(choice, names.of(choice.name))
+  if (choice.type !== 'allowed_tools') return choice
+  const tools = choice.tools.map(tool => {
+    const { name } = tool
+    return typeof name === 'string' ? { ...tool, name: names.of(name) } : tool
+  })
+  return { ...choice, tools }
+}
+
+function objectArguments(prompt: Prompt): void {
+  prompt.mapItems((item, at) => {
+    if (item.type !== 'function_call') return item
+    const text = objectText(item.arguments)
+    if (text === item.arguments) return item
+    if (item.arguments.trim() !== '')
+      prompt.tell(at, '.arguments', 'changed', 'the provider takes arguments only as a JSON object')
+    return { ...item, arguments: text }
+  })
+}
+
+const FAILED = 'Tool error: '
+
+function failuresInWords(prompt: Prompt): void {
+  prompt.mapItems(item => {
+    if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return item
+    if (item.is_error !== true) return item
+    const { output } = item
+    const told =
+      typeof output === 'string'
+        ? `${FAILED}${output}`
+        : [{ type: 'input_text' as const, text: FAILED }, ...output]
+    return { ...item, output: told }
+  })
+}
+
+/** What is no text in a result follows all results of the turn, because no message may be between them. */
+function textResults(prompt: Prompt): void {
+  const items: InputItem[] = []
+  const places: Place[] = []
+  let waiting: { readonly item: InputItem; readonly place: Place }[] = []
+  const settle = (): void => {
+    for (const { item, place } of waiting) {
+      items.push(item)
+      places.push(place)
+    }
+    waiting = []
+  }
+  for (const [at, item] of prompt.items.entries()) {
+    const place = prompt.placeOf(at)
+    if (!isOutput(item)) settle()
+    const attached = attachedTo(item)
+    items.push(attached?.result ?? item)
+    places.push(place)
+    if (attached === null) continue
+    prompt.tell(at, '.output', 'moved', 'the provider takes only text in results')
+    waiting.push({ item: attached.message, place: { ...place, parts: attached.parts } })
+  }
+  settle()
+  if (items.length > prompt.items.length) prompt.setItems(items, places)
+}
+
+interface Attached {
+  readonly result: InputItem
+  readonly message: InputItem
+  /** By part of the message: its index in the result. */
+  readonly parts: readonly number[]
+}
+
+/** Null if the item is no result, or one of text alone. */
+function attachedTo(item: InputItem): Attached | null {
+  if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return null
+  const { call_id: id, output } = item
+  if (typeof output === 'string') return null
+  const others = output.flatMap((part, at) => (part.type === 'input_text' ? [] : [at]))
+  if (others.length === 0) return null
+  const text = output.flatMap(part => (part.type === 'input_text' ? [part.text] : [])).join('\n')
+  const content: InputPart[] = [
+    { type: 'input_text', text: `Output of tool call ${id}:` },
+    ...others.map(at => output[at] as InputPart),
+  ]
+  return {
+    result: { ...item, output: text === '' ? 'The output is attached below.' : text },
+    message: { role: 'user', content },
+    parts: [-1, ...others],
+  }
+}
+
+/** Joins system messages with the instructions; where only the first place is left to them, all of them. */
+function joinSystem(prompt: Prompt): void {
+  const { demands, isOwnApi, items, request } = prompt
+  const isStrict = demands.system === 'first'
+  if (!isStrict && isOwnApi) return
+  const joined: number[] = []
+  const rest: number[] = []
+  for (const [at, item] of items.entries()) {
+    const isLeading = rest.length === 0
+    if (!isSystem(item) || !(isLeading || isStrict)) {
+      rest.push(at)
+      continue
+    }
+    joined.push(at)
+    if (!isLeading) prompt.tell(at, '', 'moved', 'the provider takes one system message, at the beginning')
+  }
+  const hasInstructions = typeof request.instructions === 'string' && request.instructions !== ''
+  const [first] = joined
+  if (first === undefined || (joined.length === 1 && !hasInstructions && first === 0)) return
+  const parts: InputPart[] = hasInstructions
+    ? [{ type: 'input_text', text: String(request.instructions) }]
+    : []
+  for (const at of joined) {
+    const { content } = items[at] as InputMessage
+    if (typeof content === 'string') parts.push({ type: 'input_text', text: content })
+    else if (content !== null) parts.push(...(content as readonly InputPart[]))
+  }
+  const isPlain = parts.every(part => part.type === 'input_text' && Object.keys(part).length === 2)
+  const content = isPlain ? parts.map(part => (part as { text: string }).text).join('\n\n') : parts
+  prompt.set({ instructions: null })
+  prompt.setItems(
+    [{ role: 'system', content }, ...rest.map(at => items[at] as InputItem)],
+    [prompt.placeOf(first), ...rest.map(at => prompt.placeOf(at))],
+  )
+}
+
+function isSystem(item: InputItem): boolean {
+  return (
+    (item.type === undefined || item.type === 'message') &&
+    (item.role === 'system' || item.role === 'developer')
+  )
+}
+
+/** A thought before each message of the model that makes calls and has none. */
+function fillThoughts(prompt: Prompt, text: string): void {
+  const items: InputItem[] = []
+  const places: Place[] = []
+  let isInCalls = false
+  for (const [at, item] of prompt.items.entries()) {
+    const isCall = item.type === 'function_call' || item.type === 'custom_tool_call'
+    if (isCall && !isInCalls) {
+      const said = isAssistant(items.at(-1)) ? 1 : 0
+      if (items.at(-1 - said)?.type !== 'reasoning') {
+        items.splice(items.length - said, 0, thoughtOf(text))
+        places.splice(places.length - said, 0, prompt.placeOf(at))
+      }
+    }
+    isInCalls = isCall
+    items.push(item)
+    places.push(prompt.placeOf(at))
+  }
+  if (items.length > prompt.items.length) prompt.setItems(items, places)
+}
+
+function thoughtOf(text: string): InputItem {
+  return { type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text }] }
+}
+
+function isAssistant(item: InputItem | undefined): boolean {
+  return (
+    item !== undefined && (item.type === undefined || item.type === 'message') && item.role === 'assistant'
+  )
+}
+
+const CLOSED = 'the provider enforces a subset of JSON Schema; the rest is in descriptions'
+
+type SchemaFormat = Extract<
+  NonNullable<NonNullable<ResponsesRequest['text']>['format']>,
+  { type: 'json_schema' }
+>
+
+function closeSchema(prompt: Prompt, format: SchemaFormat): void {
+  const schema = closedSchema(format.schema)
+  if (schema === format.schema) return
+  prompt.changes.push({ field: 'text.format.schema', action: 'changed', reason: CLOSED })
+  prompt.set({ text: { ...prompt.request.text, format: { ...format, schema } } })
+}
+
+function hasStrictTool(tools: ResponsesRequest['tools']): boolean {
+  if (tools != null)
+    for (const tool of tools) if (tool.type === 'function' && tool.strict === true) return true
+  return false
+}
+
+function closeToolSchemas(prompt: Prompt): void {
+  const tools = prompt.request.tools?.map((tool, at) => {
+    if (tool.type !== 'function' || tool.strict !== true || tool.parameters == null) return tool
+    const parameters = closedSchema(tool.parameters)
+    if (parameters === tool.parameters) return tool
+    prompt.changes.push({ field: `tools[${at}].parameters`, action: 'changed', reason: CLOSED })
+    return { ...tool, parameters }
+  })
+  if (tools !== undefined) prompt.set({ tools })
+}
