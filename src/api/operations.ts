@@ -2,17 +2,14 @@
  * The single table of all operations: a path that is not listed here does not exist. The OpenAPI document is generated
  * from it. A new operation is one row and one handler.
  */
-import type { Clock } from '../base/clock.ts'
+
 import { createChatCompletions } from '../dialects/chat-completions.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import { createEmbeddings } from '../dialects/embeddings.ts'
 import { createMessages } from '../dialects/messages.ts'
 import { createResponsesDialect } from '../dialects/responses.ts'
-import type { CheckText } from '../pipeline/guard/guard.ts'
 import type { Offered } from '../protocol/json/request-parser.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
-import type { Vault } from '../providers/credentials/vault.ts'
-import type { InvalidationBus } from '../storage/invalidation/bus.ts'
 import type { Store } from '../storage/store.ts'
 import {
   type BatchDeps,
@@ -52,13 +49,10 @@ import {
   refuseGoogle,
 } from './google.ts'
 import { createInference, type InferenceDeps } from './inference.ts'
-import type { CaptureSettings } from './management/captures.ts'
-import type { SettingsDeps } from './management/credential-settings.ts'
-import type { PatternProblem } from './management/guardrail-settings.ts'
-import type { KeyCheckDeps } from './management/key-check.ts'
 import { KeyUsage } from './management/key-usage.ts'
-import { type KeyDeps, showOwnKey } from './management/keys.ts'
+import { showOwnKey } from './management/keys.ts'
 import { managementRows } from './management/operations.ts'
+import type { ManagementParts } from './management/parts.ts'
 import {
   countModels,
   findModel,
@@ -83,18 +77,9 @@ interface OperationDeps
     CompactionDeps,
     ListingDeps,
     BatchDeps,
-    FilesApiDeps {
+    FilesApiDeps,
+    Omit<ManagementParts, 'usage'> {
   readonly store: Store
-  readonly clock: Clock
-  readonly changes: InvalidationBus
-  readonly vault: Pick<Vault, 'seal'>
-  readonly captures: CaptureSettings
-  readonly describeKey: SettingsDeps['describeKey']
-  /** Display name of a provider; null when it has left the catalogue. */
-  readonly providerName: (slug: string) => string | null
-  readonly patternProblem: PatternProblem
-  readonly checkText: CheckText
-  readonly keyCheck: KeyCheckDeps['keyCheck']
   readonly offered: Offered
   /** Told of all operations. */
   readonly document: InterfaceDocument
@@ -331,7 +316,7 @@ function fileRows(deps: OperationDeps): Operation[] {
 }
 
 /** Both kinds of key may read these. */
-function readingRows(deps: OperationDeps & KeyDeps): Operation[] {
+function readingRows(deps: OperationDeps & ManagementParts): Operation[] {
   return [
     read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),
     ...catalogueRows(deps),

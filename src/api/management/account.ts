@@ -1,4 +1,5 @@
 /** GET, POST /credits and GET /activity: the organization's credits, and its usage by day. */
+
 import { randomUUID } from 'node:crypto'
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
@@ -8,17 +9,14 @@ import { chargeOf } from '../../callers/limits/spending.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { CreditCreation, parseDay } from '../../protocol/management/management.ts'
-import type { CreditEntry, Store } from '../../storage/store.ts'
+import type { CreditEntry } from '../../storage/store.ts'
 import type { ActivityFilter, ActivityRow, ClientName } from '../../storage/usage.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
-import { type DimensionDeps, dimensionsOf, listDimensions, toUsageDocument } from './activity-dimensions.ts'
+import { type ActivityParts, dimensionsOf, listDimensions, toUsageDocument } from './activity-dimensions.ts'
 import { audited } from './audit.ts'
 import { endOf } from './key-authority.ts'
 import { hashParameter, parameter, textParameter } from './paging.ts'
-
-export interface AccountDeps extends DimensionDeps {
-  readonly store: Pick<Store, 'credits' | 'ledger' | 'audited'>
-}
+import type { ManagementParts } from './parts.ts'
 
 const DAY_MS = 86_400_000
 /** Completed days that GET /activity looks back; today is told beside them. */
@@ -32,7 +30,10 @@ const CLIENT_GROUPS: ReadonlyMap<string, { readonly name: ClientName; readonly f
 
 const checkCreation = bodyCheck(CreditCreation)
 
-export function showCredits({ store: { credits, ledger }, byokFeePercent }: AccountDeps): Handler {
+export function showCredits({
+  store: { credits, ledger },
+  byokFeePercent,
+}: Pick<ManagementParts, 'store' | 'byokFeePercent'>): Handler {
   return async (request, reply) => {
     const { organizationId } = request.key
     const [total, used] = await Promise.all([
@@ -44,7 +45,7 @@ export function showCredits({ store: { credits, ledger }, byokFeePercent }: Acco
   }
 }
 
-export function addCredits(deps: AccountDeps): Handler {
+export function addCredits(deps: ManagementParts): Handler {
   const { credits } = deps.store
   return async (request, reply) => {
     // Credits stay when the key is gone: they are for who runs the gateway, whose keys do not expire.
@@ -69,7 +70,7 @@ export function addCredits(deps: AccountDeps): Handler {
   }
 }
 
-export function listActivity(deps: AccountDeps): Handler {
+export function listActivity(deps: ActivityParts): Handler {
   const { clock, store } = deps
   return async (request, reply) => {
     const dimensions = dimensionsOf(request.query)
@@ -146,7 +147,7 @@ function toEntryDocument(entry: CreditEntry) {
 }
 
 function toActivityDocument(
-  { providerName, byokFeePercent }: AccountDeps,
+  { providerName, byokFeePercent }: ActivityParts,
   row: ActivityRow,
   byWorkspace: boolean,
 ) {

@@ -1,12 +1,11 @@
 /** GET /activity?dimensions=: usage over any range of days, summed by the dimensions that the caller names. */
-import type { Clock } from '../../base/clock.ts'
+
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { sumToUsd } from '../../base/money.ts'
 import { periodStart } from '../../callers/limits/periods.ts'
 import { chargeOf } from '../../callers/limits/spending.ts'
 import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS } from '../../protocol/limits.ts'
 import { parseDay } from '../../protocol/management/management.ts'
-import type { Store } from '../../storage/store.ts'
 import {
   type DimensionFilter,
   type DimensionRow,
@@ -15,17 +14,12 @@ import {
 } from '../../storage/usage.ts'
 import type { ApiRequest, Reply } from '../operation.ts'
 import { hashParameter, parameter, textParameter } from './paging.ts'
-
-export interface DimensionDeps {
-  readonly store: Pick<Store, 'ledger'>
-  readonly clock: Clock
-  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
-  readonly byokFeePercent: number
-  /** Display name of a provider; null when it has left the catalogue. */
-  readonly providerName: (slug: string) => string | null
-}
+import type { ManagementParts } from './parts.ts'
 
 const DAY_MS = 86_400_000
+/** What the sums of usage are made of. */
+export type ActivityParts = Pick<ManagementParts, 'store' | 'clock' | 'byokFeePercent' | 'providerName'>
+
 /** Days before today without `start_date`, as GET /activity has them otherwise. */
 const DEFAULT_DAYS = 30
 /** Only together with `dimensions`. */
@@ -67,7 +61,7 @@ export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] 
 }
 
 export async function listDimensions(
-  { store, clock, byokFeePercent, providerName }: DimensionDeps,
+  { store, clock, byokFeePercent, providerName }: ActivityParts,
   request: ApiRequest,
   dimensions: readonly UsageDimension[],
   reply: Reply,
@@ -116,7 +110,11 @@ function dayOf(query: URLSearchParams, name: (typeof RANGE)[number]): number | u
   return day
 }
 
-function toDocument(row: DimensionRow, byokFeePercent: number, providerName: DimensionDeps['providerName']) {
+function toDocument(
+  row: DimensionRow,
+  byokFeePercent: number,
+  providerName: ManagementParts['providerName'],
+) {
   const { values } = row
   const document: Record<string, string | number | null> = {}
   for (const dimension of USAGE_DIMENSIONS) {

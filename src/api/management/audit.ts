@@ -1,14 +1,11 @@
 /** Audit records: written with each change by a management operation, and listed by GET /audit. */
-import { type Clock, isoInstant } from '../../base/clock.ts'
+
+import { isoInstant } from '../../base/clock.ts'
 import type { AuditAction, AuditObject, AuditRecord } from '../../storage/audit.ts'
 import type { Store, StoreVerbs } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { pageOf } from './paging.ts'
-
-export interface AuditDeps {
-  readonly store: Pick<Store, 'audited'>
-  readonly clock: Clock
-}
+import type { ManagementParts } from './parts.ts'
 
 /** The request that makes a change, as far as its record names it. */
 interface AuditedRequest extends Pick<ApiRequest, 'key'> {
@@ -20,7 +17,7 @@ interface AuditedRequest extends Pick<ApiRequest, 'key'> {
  * nothing was. `change` awaits verbs of the Store alone.
  */
 export function audited<T>(
-  { store, clock }: AuditDeps,
+  { store, clock }: Pick<ManagementParts, 'clock'> & { readonly store: Pick<Store, 'audited'> },
   { key, context }: AuditedRequest,
   action: AuditAction,
   change: (verbs: StoreVerbs) => Promise<T>,

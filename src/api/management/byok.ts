@@ -2,25 +2,20 @@
  * /byok: an organization's provider credentials. A key is encrypted on arrival and never returned; only its label can
  * be read.
  */
-import { type Clock, isoInstant } from '../../base/clock.ts'
+
+import { isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { CREDENTIAL, checkCredentialCreation, checkCredentialUpdate } from '../../protocol/management/byok.ts'
 import { displayName, whyNotOffered } from '../../providers/table.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import { ConflictError, type CredentialRecord, type Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { credentialChange, newCredential, type SettingsDeps } from './credential-settings.ts'
+import { credentialChange, newCredential } from './credential-settings.ts'
 import { pageOf, textParameter } from './paging.ts'
+import type { ManagementParts } from './parts.ts'
 import { workspaceOf } from './workspaces.ts'
-
-export interface ByokDeps extends SettingsDeps {
-  readonly store: Pick<Store, 'credentials' | 'workspaces' | 'keys' | 'audited'>
-  readonly changes: InvalidationBus
-  readonly clock: Clock
-}
 
 /** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
 export const BYOK_BODY_MAX_BYTES = 1024 * 1024
@@ -30,7 +25,7 @@ const CREDENTIALS_MAX = 1_000
 const TRIES = 5
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-export function createCredential(deps: ByokDeps): Handler {
+export function createCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const body = checkCredentialCreation(request.body)
     const { organizationId } = request.key
@@ -61,7 +56,7 @@ function refuseFull(thrown: unknown): never {
 }
 
 /** Lists one workspace; without a name, the default one. */
-export function listCredentials(deps: ByokDeps): Handler {
+export function listCredentials(deps: ManagementParts): Handler {
   const { store } = deps
   return async (request, reply) => {
     const { query, key } = request
@@ -79,11 +74,11 @@ export function listCredentials(deps: ByokDeps): Handler {
   }
 }
 
-export function findCredential(deps: ByokDeps): Handler {
+export function findCredential(deps: ManagementParts): Handler {
   return async (request, reply) => reply.json(200, { data: toDocument(deps, await findNamed(deps, request)) })
 }
 
-export function changeCredential(deps: ByokDeps): Handler {
+export function changeCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const body = checkCredentialUpdate(request.body)
     for (let tries = 0; tries < TRIES; tries++) {
@@ -115,7 +110,7 @@ export function changeCredential(deps: ByokDeps): Handler {
   }
 }
 
-export function deleteCredential(deps: ByokDeps): Handler {
+export function deleteCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const record = await findNamed(deps, request)
     const removed = await audited(
@@ -133,7 +128,7 @@ export function deleteCredential(deps: ByokDeps): Handler {
 
 /** @throws GatewayError `invalid_request` for a hash that is unknown or belongs to another organization. */
 async function checkHashes(
-  { store }: ByokDeps,
+  { store }: ManagementParts,
   organizationId: string,
   hashes: readonly string[] | null | undefined,
 ): Promise<void> {
@@ -163,22 +158,22 @@ function notFound(): GatewayError {
   return new GatewayError('not_found', 'Credential not found')
 }
 
-function publish({ changes }: ByokDeps, { organizationId, workspaceId, id }: CredentialRecord): void {
+function publish({ changes }: ManagementParts, { organizationId, workspaceId, id }: CredentialRecord): void {
   changes.publish({ kind: 'credentials', organizationId, workspaceId, ids: [id] })
 }
 
-function isoNow({ clock }: ByokDeps): string {
+function isoNow({ clock }: ManagementParts): string {
   return isoInstant(clock.nowMs())
 }
 
 /** Why no request can use a key for this provider; null: requests can. */
-function whyUnusable({ providerName }: ByokDeps, slug: string): string | null {
+function whyUnusable({ providerName }: ManagementParts, slug: string): string | null {
   if (providerName(slug) !== null) return null
   const why = whyNotOffered(slug) ?? 'the configuration has no row for it'
   return `${displayName(slug) ?? slug} is not offered: ${why}. No request can use the key until the operator of this gateway adds a row for ${slug} under providers`
 }
 
-function toDocument(deps: ByokDeps, record: CredentialRecord) {
+function toDocument(deps: ManagementParts, record: CredentialRecord) {
   const unusable = whyUnusable(deps, record.provider)
   return CREDENTIAL.toDocument(record, { usable: unusable === null, unusable_reason: unusable })
 }

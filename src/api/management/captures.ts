@@ -7,7 +7,6 @@ import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { captureId, isCaptureId } from '../../base/ids.ts'
 import { LATE_MS, removeFiles } from '../../features/captures/folder.ts'
-import type { RunningCaptures } from '../../features/captures/running.ts'
 import {
   CAPTURE,
   type CaptureCreation,
@@ -16,26 +15,10 @@ import {
 } from '../../protocol/management/captures.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { CapturePart, NewCapture } from '../../storage/captures.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { pageOf } from './paging.ts'
-
-export interface CaptureDeps {
-  readonly store: Pick<Store, 'captures' | 'keys' | 'workspaces' | 'audited'>
-  readonly clock: Clock
-  readonly changes: InvalidationBus
-  readonly captures: CaptureSettings
-}
-
-export interface CaptureSettings {
-  /** Null: captures are off. */
-  readonly running: Pick<RunningCaptures, 'of'> | null
-  readonly maxBytes: number
-  /** See features/captures/folder.ts. */
-  readonly folder: string
-}
+import type { CaptureSettings, ManagementParts } from './parts.ts'
 
 export const CAPTURE_BODY_MAX_BYTES = 4 * 1024
 const MINUTE_MS = 60_000
@@ -44,7 +27,7 @@ const KEPT_MS = 24 * 60 * MINUTE_MS
 /** Of one organization: each may hold as much as `capture.maxBytes`. */
 const ROOM = { running: 3, kept: 10 } as const
 
-export function createCapture(deps: CaptureDeps): Handler {
+export function createCapture(deps: ManagementParts): Handler {
   const { store, clock, changes, captures } = deps
   return async (request, reply) => {
     const body = checkCaptureCreation(request.body)
@@ -70,7 +53,7 @@ export function createCapture(deps: CaptureDeps): Handler {
   }
 }
 
-export function listCaptures({ store, clock }: CaptureDeps): Handler {
+export function listCaptures({ store, clock }: ManagementParts): Handler {
   return async ({ key, query }, reply) => {
     const { items, total } = await store.captures.page(key.organizationId, pageOf(query))
     const nowMs = clock.nowMs()
@@ -81,7 +64,7 @@ export function listCaptures({ store, clock }: CaptureDeps): Handler {
   }
 }
 
-export function findCapture({ store, clock }: CaptureDeps): Handler {
+export function findCapture({ store, clock }: ManagementParts): Handler {
   return async (request, reply) => {
     const record = await findNamed(store, clock, request)
     reply.json(200, { data: toDocument(record, await store.captures.parts(record.id), clock.nowMs()) })
@@ -89,7 +72,7 @@ export function findCapture({ store, clock }: CaptureDeps): Handler {
 }
 
 /** Its files are removed at once where the request is answered, and within a second on other nodes. */
-export function deleteCapture(deps: CaptureDeps): Handler {
+export function deleteCapture(deps: ManagementParts): Handler {
   const { store, clock, changes, captures } = deps
   return async (request, reply) => {
     const record = await findNamed(store, clock, request)
@@ -115,7 +98,7 @@ export function captureOf({ running }: CaptureSettings, key: KeyRecord) {
 
 /** @throws GatewayError `invalid_request` */
 async function newCapture(
-  { store, clock, captures }: CaptureDeps,
+  { store, clock, captures }: ManagementParts,
   { organizationId, label }: KeyRecord,
   body: CaptureCreation,
 ): Promise<NewCapture> {
@@ -161,7 +144,7 @@ function noRoom(reached: keyof typeof ROOM): GatewayError {
   )
 }
 
-async function findNamed(store: CaptureDeps['store'], clock: Clock, { key, params }: ApiRequest) {
+async function findNamed(store: ManagementParts['store'], clock: Clock, { key, params }: ApiRequest) {
   const id = params.get('id') ?? ''
   if (!isCaptureId(id)) throw notFound()
   const record = requireFound(await store.captures.find(key.organizationId, id))

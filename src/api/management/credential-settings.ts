@@ -1,6 +1,7 @@
 /**
  * Builds credential records and changes from /byok bodies: parses, validates and encrypts their keys. Uses no storage.
  */
+
 import { randomUUID } from 'node:crypto'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import {
@@ -12,21 +13,13 @@ import {
   regionRefusal,
 } from '../../protocol/management/byok.ts'
 import { PROVIDER_SLUGS } from '../../protocol/provider-slugs.ts'
-import type { KeyDescription } from '../../providers/credentials/parse/provider-key.ts'
-import type { SecretOwner, Vault } from '../../providers/credentials/vault.ts'
+import type { SecretOwner } from '../../providers/credentials/vault.ts'
 import type { CredentialChange, CredentialRecord, SealedSecret } from '../../storage/store.ts'
-
-export interface SettingsDeps {
-  readonly vault: Pick<Vault, 'seal'>
-  /** Display name of a provider; null when the catalogue has none of this slug. */
-  readonly providerName: (slug: string) => string | null
-  /** Reads a key; throws GatewayError `invalid_request` for one that could never be used. */
-  readonly describeKey: (provider: string, key: string) => KeyDescription
-}
+import type { ManagementParts } from './parts.ts'
 
 /** Makes the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
 export function newCredential(
-  deps: SettingsDeps,
+  deps: ManagementParts,
   place: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
   body: CredentialCreation,
   now: string,
@@ -57,7 +50,7 @@ export function newCredential(
 
 /** The changes of an update; empty when it changes nothing. @throws GatewayError `invalid_request` */
 export function credentialChange(
-  deps: SettingsDeps,
+  deps: ManagementParts,
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
@@ -69,7 +62,7 @@ export function credentialChange(
 
 /** A new key sets its own region, if its kind has one; otherwise the declared region stays. */
 function keyAndRegion(
-  deps: SettingsDeps,
+  deps: ManagementParts,
   current: CredentialRecord,
   body: CredentialUpdate,
 ): CredentialChange {
@@ -87,7 +80,7 @@ function keyAndRegion(
   return { ...region, label: read.label, sealed: seal(deps, body.key, owner), keyRevision }
 }
 
-function seal({ vault }: SettingsDeps, key: string, owner: SecretOwner): SealedSecret {
+function seal({ vault }: ManagementParts, key: string, owner: SecretOwner): SealedSecret {
   const secret = Buffer.from(key)
   try {
     return vault.seal(secret, owner)

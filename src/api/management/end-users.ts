@@ -2,6 +2,7 @@
  * /end-users: end-user identifiers that an organization has registered. Their weights count when a key is at its limit;
  * nothing else about them affects inference.
  */
+
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { END_USER_WEIGHT_DEFAULT, IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
@@ -14,17 +15,10 @@ import {
   isEndUserName,
 } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { flagParameter, pageOf, parameter } from './paging.ts'
-
-export interface EndUserDeps {
-  readonly store: Pick<Store, 'endUsers' | 'audited'>
-  readonly changes: InvalidationBus
-  readonly clock: Clock
-}
+import type { ManagementParts } from './parts.ts'
 
 /** Room for the longest string with every character escaped. */
 export const END_USER_BODY_MAX_BYTES = 16 * 1024
@@ -36,7 +30,7 @@ export const END_USER_BODY_MAX_BYTES = 16 * 1024
 type EndUserNaming = (request: ApiRequest) => string
 
 /** A second registration is a conflict, even of an inactive record: PATCH activates it again. */
-export function registerEndUser(deps: EndUserDeps): Handler {
+export function registerEndUser(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const created = END_USER.readNew(checkEndUserCreation(request.body))
     const { user, weight } = created
@@ -57,7 +51,7 @@ export function registerEndUser(deps: EndUserDeps): Handler {
   }
 }
 
-export function listEndUsers({ store: { endUsers } }: Pick<EndUserDeps, 'store'>): Handler {
+export function listEndUsers({ store: { endUsers } }: Pick<ManagementParts, 'store'>): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const page = pageOf(query)
@@ -72,14 +66,14 @@ export function listEndUsers({ store: { endUsers } }: Pick<EndUserDeps, 'store'>
   }
 }
 
-export function findEndUser({ store: { endUsers } }: EndUserDeps): Handler {
+export function findEndUser({ store: { endUsers } }: ManagementParts): Handler {
   return async (request, reply) => {
     const record = await endUsers.find(request.key.organizationId, byPath(request))
     reply.json(200, { data: END_USER.toDocument(requireFound(record)) })
   }
 }
 
-export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
+export function changeEndUser(deps: ManagementParts, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     const user = naming(request)
     const fields = END_USER.readChange(checkEndUserUpdate(request.body))
@@ -91,7 +85,7 @@ export function changeEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler
 }
 
 /** Keeps the record, so that its usage can still be told apart. */
-export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Handler {
+export function deactivateEndUser(deps: ManagementParts, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     reply.json(200, {
       data: await change(deps, request, naming(request), { isActive: false }, 'end_user.delete'),
@@ -100,7 +94,7 @@ export function deactivateEndUser(deps: EndUserDeps, naming: EndUserNaming): Han
 }
 
 async function change(
-  deps: EndUserDeps,
+  deps: ManagementParts,
   request: ApiRequest,
   user: string,
   fields: EndUserChange,

@@ -1,5 +1,6 @@
 /** Guardrail assignments: /guardrails/{id}/assignments/keys and /members, and the lists across all guardrails. */
-import { type Clock, isoInstant } from '../../base/clock.ts'
+
+import { isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import {
   checkKeyAssignees,
@@ -7,18 +8,12 @@ import {
   type GuardrailRecord,
 } from '../../protocol/management/guardrails.ts'
 import type { AssigneeKind, GuardrailAssignment } from '../../storage/guardrails.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { AssignmentPlace, Store } from '../../storage/store.ts'
+import type { AssignmentPlace } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { findNamedGuardrail, toObject } from './guardrails.ts'
 import { pageOf } from './paging.ts'
-
-export interface AssignmentDeps {
-  readonly store: Pick<Store, 'guardrails' | 'keys' | 'audited'>
-  readonly changes: InvalidationBus
-  readonly clock: Clock
-}
+import type { ManagementParts } from './parts.ts'
 
 /** The difference between keys and members. */
 export interface Assignees {
@@ -59,7 +54,7 @@ export const MEMBERS: Assignees = {
 }
 
 export function listAllAssignments(
-  { store: { guardrails } }: AssignmentDeps,
+  { store: { guardrails } }: ManagementParts,
   { kind, toDocument }: Assignees,
 ): Handler {
   return async ({ key, query }, reply) => {
@@ -71,7 +66,7 @@ export function listAllAssignments(
   }
 }
 
-export function listAssignments({ store }: AssignmentDeps, { kind, toDocument }: Assignees): Handler {
+export function listAssignments({ store }: ManagementParts, { kind, toDocument }: Assignees): Handler {
   return async (request, reply) => {
     const page = pageOf(request.query)
     const place = placeOf(await findNamedGuardrail(store, request), kind)
@@ -81,7 +76,7 @@ export function listAssignments({ store }: AssignmentDeps, { kind, toDocument }:
 }
 
 /** Assigns to all, or to none when one is unknown. Replaces earlier assignments. */
-export function assign(deps: AssignmentDeps, { kind, read }: Assignees): Handler {
+export function assign(deps: ManagementParts, { kind, read }: Assignees): Handler {
   const { store, changes, clock } = deps
   return async (request, reply) => {
     const assignees = read(request.body)
@@ -110,7 +105,7 @@ export function assign(deps: AssignmentDeps, { kind, read }: Assignees): Handler
 }
 
 /** Counts only assignees that had the guardrail. */
-export function unassign(deps: AssignmentDeps, { kind, read }: Assignees): Handler {
+export function unassign(deps: ManagementParts, { kind, read }: Assignees): Handler {
   const { store, changes } = deps
   return async (request, reply) => {
     const assignees = read(request.body)
@@ -129,7 +124,7 @@ export function unassign(deps: AssignmentDeps, { kind, read }: Assignees): Handl
 
 /** @throws GatewayError `invalid_request` for a hash that is unknown or belongs to another organization. */
 async function checkKeys(
-  store: AssignmentDeps['store'],
+  store: ManagementParts['store'],
   { organizationId, workspaceId }: GuardrailRecord,
   hashes: readonly string[],
 ): Promise<void> {

@@ -1,21 +1,17 @@
 /** GET /guardrails/{id}/budgets: how much each owner of a guardrail's budget has spent in the current period. */
-import { type Clock, isoInstant } from '../../base/clock.ts'
+
+import { isoInstant } from '../../base/clock.ts'
 import { microToUsd, sumToUsd } from '../../base/money.ts'
 import { periodEndMs } from '../../callers/limits/periods.ts'
 import { budgetOrigin } from '../../callers/limits/quota-entries.ts'
 import { ledgerSum, PICOS_PER_MICRO } from '../../callers/limits/spending.ts'
-import type { Store } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { findNamedGuardrail } from './guardrails.ts'
 import { pageOf } from './paging.ts'
-
-interface GuardrailBudgetDeps {
-  readonly store: Pick<Store, 'guardrails' | 'ledger'>
-  readonly clock: Clock
-}
+import type { ManagementParts } from './parts.ts'
 
 /** Sums over the ledger, which lags replies by about a second. A guardrail without a budget has an empty list. */
-export function listGuardrailBudgets({ store, clock }: GuardrailBudgetDeps): Handler {
+export function listGuardrailBudgets({ store, clock }: ManagementParts): Handler {
   return async (request, reply) => {
     const page = pageOf(request.query)
     const guardrail = await findNamedGuardrail(store, request)

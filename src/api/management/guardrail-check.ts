@@ -1,21 +1,16 @@
 /** POST /guardrails/{id}/check: tests a text against the rules of a guardrail. Nothing is stored, counted or logged. */
-import type { CheckText } from '../../pipeline/guard/guard.ts'
+
 import { checkGuardrailCheck } from '../../protocol/management/guardrails.ts'
-import type { Store } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { findNamedGuardrail } from './guardrails.ts'
-
-export interface GuardrailCheckDeps {
-  readonly store: Pick<Store, 'guardrails'>
-  readonly checkText: CheckText
-}
+import type { ManagementParts } from './parts.ts'
 
 /** Every character beyond ASCII escaped. */
 export const GUARDRAIL_CHECK_BODY_MAX_BYTES = 256 * 1024
 /** A text of which each word is found tells no more. */
 const FINDINGS_MAX = 1_000
 
-export function checkGuardrailText({ store, checkText }: GuardrailCheckDeps): Handler {
+export function checkGuardrailText({ store, checkText }: ManagementParts): Handler {
   return async (request, reply) => {
     const { text, side = 'input' } = checkGuardrailCheck(request.body)
     const guardrail = await findNamedGuardrail(store, request)

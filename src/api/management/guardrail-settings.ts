@@ -1,4 +1,5 @@
 /** Parses and validates the settings of a guardrail from a /guardrails body. Uses no storage. */
+
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import {
@@ -12,20 +13,16 @@ import {
   type ZdrRules,
 } from '../../protocol/management/guardrails.ts'
 import { PROVIDER_SLUGS } from '../../protocol/provider-slugs.ts'
-
-export interface GuardrailSettingsDeps {
-  /** Display name of a provider; null when the catalogue has none of this slug. */
-  readonly providerName: (slug: string) => string | null
-}
+import type { ManagementParts, PatternProblem } from './parts.ts'
 
 /** The settings of a new guardrail. @throws GatewayError `invalid_request` that names the field. */
-export function newSettings(deps: GuardrailSettingsDeps, body: GuardrailCreation) {
+export function newSettings(deps: ManagementParts, body: GuardrailCreation) {
   return settingsAfter(deps, { ...GUARDRAIL.initial, name: body.name }, body)
 }
 
 /** The settings after an update; fields that the body leaves out stay. @throws GatewayError `invalid_request` */
 export function settingsAfter<Settings extends Required<GuardrailChange>>(
-  deps: GuardrailSettingsDeps,
+  deps: ManagementParts,
   before: Settings,
   body: GuardrailUpdate,
 ): Settings {
@@ -48,7 +45,7 @@ function keepUnless<T>(value: T | undefined, before: T): T {
 
 /** @throws GatewayError `invalid_request` for an unknown slug: a misspelt one would have no effect. */
 function checkProviders(
-  { providerName }: GuardrailSettingsDeps,
+  { providerName }: ManagementParts,
   field: 'allowed_providers' | 'ignored_providers',
   body: GuardrailUpdate,
 ): void {
@@ -72,12 +69,6 @@ function zdrRules(body: GuardrailUpdate, before: ZdrRules): ZdrRules {
 function refuse(refusal: string | null): void {
   if (refusal !== null) throw new GatewayError('invalid_request', refusal)
 }
-
-/**
- * Checks a pattern. Returns the problem in words that follow the name of its field, or null. `listed` sums the size of
- * the patterns of one list; each call adds to it.
- */
-export type PatternProblem = (pattern: string, listed: { positions: number }) => string | null
 
 /** @throws GatewayError `invalid_request` that names the first pattern of the body that cannot be run. */
 export async function checkPatterns(patternProblem: PatternProblem, body: GuardrailUpdate): Promise<void> {

@@ -1,7 +1,8 @@
 /** /guardrails: an organization's rule sets. guardrail-assignments.ts assigns them. */
+
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { type Clock, isoInstant } from '../../base/clock.ts'
+import { isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import {
@@ -12,31 +13,18 @@ import {
   type ZdrRules,
 } from '../../protocol/management/guardrails.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import { ConflictError, type Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import {
-  checkPatterns,
-  type GuardrailSettingsDeps,
-  newSettings,
-  type PatternProblem,
-  settingsAfter,
-} from './guardrail-settings.ts'
+import { checkPatterns, newSettings, settingsAfter } from './guardrail-settings.ts'
 import { pageOf, textParameter } from './paging.ts'
+import type { ManagementParts } from './parts.ts'
 import { workspaceOf } from './workspaces.ts'
-
-export interface GuardrailDeps extends GuardrailSettingsDeps {
-  readonly store: Pick<Store, 'guardrails' | 'workspaces' | 'keys' | 'audited'>
-  readonly changes: InvalidationBus
-  readonly clock: Clock
-  readonly patternProblem: PatternProblem
-}
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** Without a workspace the guardrail belongs to the whole organization. */
-export function createGuardrail(deps: GuardrailDeps): Handler {
+export function createGuardrail(deps: ManagementParts): Handler {
   const { store } = deps
   return async (request, reply) => {
     const body = checkGuardrailCreation(request.body)
@@ -69,7 +57,7 @@ export function createGuardrail(deps: GuardrailDeps): Handler {
   }
 }
 
-export function listGuardrails({ store }: GuardrailDeps): Handler {
+export function listGuardrails({ store }: ManagementParts): Handler {
   return async ({ query, key }, reply) => {
     const page = pageOf(query)
     const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
@@ -82,12 +70,12 @@ export function listGuardrails({ store }: GuardrailDeps): Handler {
   }
 }
 
-export function findGuardrail(deps: GuardrailDeps): Handler {
+export function findGuardrail(deps: ManagementParts): Handler {
   return async (request, reply) =>
     reply.json(200, { data: toDocument(await findNamedGuardrail(deps.store, request)) })
 }
 
-export function changeGuardrail(deps: GuardrailDeps): Handler {
+export function changeGuardrail(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const body = checkGuardrailUpdate(request.body)
     await checkPatterns(deps.patternProblem, body)
@@ -116,7 +104,7 @@ export function changeGuardrail(deps: GuardrailDeps): Handler {
   }
 }
 
-export function deleteGuardrail(deps: GuardrailDeps): Handler {
+export function deleteGuardrail(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const guardrail = await findNamedGuardrail(deps.store, request)
     const { organizationId, id, isWorkspaceDefault } = guardrail
@@ -170,11 +158,11 @@ function notFound(): GatewayError {
   return new GatewayError('not_found', 'Guardrail not found')
 }
 
-function publish({ changes }: GuardrailDeps, organizationId: string): void {
+function publish({ changes }: ManagementParts, organizationId: string): void {
   changes.publish({ kind: 'guardrails', organizationId })
 }
 
-function isoNow({ clock }: GuardrailDeps): string {
+function isoNow({ clock }: ManagementParts): string {
   return isoInstant(clock.nowMs())
 }
 

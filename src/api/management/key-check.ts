@@ -2,27 +2,22 @@
  * POST /providers/check and POST /byok/{id}/check: makes one real call with a provider key, and reports the outcome in
  * words for the person who has to fix it.
  */
-import type { Clock } from '../../base/clock.ts'
+
 import type { GatewayError } from '../../base/errors.ts'
-import type { KeyCheck, KeyVerdict } from '../../pipeline/key-check.ts'
+import type { KeyVerdict } from '../../pipeline/key-check.ts'
 import { checkCredentialCheck, checkProviderCheck } from '../../protocol/management/byok.ts'
 import { keyVariable } from '../../providers/provider-rows.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type { CredentialRecord, Store } from '../../storage/store.ts'
+import type { CredentialRecord } from '../../storage/store.ts'
 import type { ApiRequest, Handler, Reply } from '../operation.ts'
-import { type AuditDeps, audited } from './audit.ts'
+import { audited } from './audit.ts'
 import { findNamed, toObject } from './byok.ts'
-
-export interface KeyCheckDeps extends AuditDeps {
-  readonly store: Pick<Store, 'credentials' | 'audited'>
-  readonly clock: Clock
-  readonly keyCheck: Pick<KeyCheck, 'enter' | 'prepare' | 'run'>
-}
+import type { ManagementParts } from './parts.ts'
 
 /** A slug and the id of a model, every character beyond ASCII escaped. */
 export const KEY_CHECK_BODY_MAX_BYTES = 16 * 1024
 
-export function checkProviderKey(deps: KeyCheckDeps): Handler {
+export function checkProviderKey(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const { provider, model } = checkProviderCheck(request.body)
     await answer(deps, request, reply, { provider, model, credential: null })
@@ -30,7 +25,7 @@ export function checkProviderKey(deps: KeyCheckDeps): Handler {
 }
 
 /** A disabled one too: it is tried before it is enabled. */
-export function checkCredential(deps: KeyCheckDeps): Handler {
+export function checkCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const { model } = checkCredentialCheck(request.body)
     const credential = await findNamed(deps, request)
@@ -44,7 +39,12 @@ interface Asked {
   readonly credential: CredentialRecord | null
 }
 
-async function answer(deps: KeyCheckDeps, request: ApiRequest, reply: Reply, question: Asked): Promise<void> {
+async function answer(
+  deps: ManagementParts,
+  request: ApiRequest,
+  reply: Reply,
+  question: Asked,
+): Promise<void> {
   const { keyCheck, clock } = deps
   const tried = keyCheck.prepare(question)
   const leave = keyCheck.enter(request.key)

@@ -13,11 +13,12 @@ import { ConflictError } from '../../storage/store.ts'
 import type { Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { refuseSession, requireLongerLife, requireRoleFor } from './key-authority.ts'
-import { detailOf, hashOf, type KeyDeps, requireFound, toObject } from './keys.ts'
+import { detailOf, hashOf, requireFound, toObject } from './keys.ts'
+import type { ManagementParts } from './parts.ts'
 
 const checkRotation = bodyCheck(KeyRotation)
 
-export function rotateKey(deps: KeyDeps): Handler {
+export function rotateKey(deps: ManagementParts): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
     const { overlap_seconds } = checkRotation(request.body)

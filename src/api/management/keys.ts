@@ -2,8 +2,9 @@
  * GET, POST /keys and GET, PATCH, DELETE /keys/{hash}: creates keys and manages them. GET /key: limits
  * and usage of the caller's own key.
  */
+
 import { setImmediate as turn } from 'node:timers/promises'
-import { type Clock, isoInstant } from '../../base/clock.ts'
+import { isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { createKey } from '../../callers/api-key.ts'
 import { requireRole, roleOf } from '../../callers/key-roles.ts'
@@ -12,12 +13,11 @@ import { bodyCheck } from '../../protocol/json/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { KEY, KeyCreation, type KeyRecord, KeyUpdate } from '../../protocol/management/keys.ts'
 import type { AuditObject } from '../../storage/audit.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
-import type { KeySecret, Store, StoreVerbs } from '../../storage/store.ts'
+import type { KeySecret, StoreVerbs } from '../../storage/store.ts'
 import type { ListingDeps } from '../models/models.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
-import { type CaptureSettings, captureOf } from './captures.ts'
+import { captureOf } from './captures.ts'
 import {
   refuseLongerLife,
   refuseOwn,
@@ -28,20 +28,14 @@ import {
 } from './key-authority.ts'
 import type { KeyUsage } from './key-usage.ts'
 import { flagParameter, pageOf, textParameter } from './paging.ts'
+import type { ManagementParts } from './parts.ts'
 import { workspaceOf } from './workspaces.ts'
-
-export interface KeyDeps {
-  readonly store: Pick<Store, 'keys' | 'workspaces' | 'audited'>
-  readonly clock: Clock
-  readonly changes: InvalidationBus
-  readonly usage: KeyUsage
-}
 
 const checkCreation = bodyCheck(KeyCreation)
 const checkUpdate = bodyCheck(KeyUpdate)
 const HASH = /^[0-9a-f]{64}$/
 
-export function listKeys({ store, usage }: KeyDeps): Handler {
+export function listKeys({ store, usage }: Pick<ManagementParts, 'store' | 'usage'>): Handler {
   return async (request, reply) => {
     const { query, key } = request
     const workspaceId = textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS)
@@ -61,7 +55,7 @@ export function listKeys({ store, usage }: KeyDeps): Handler {
   }
 }
 
-export function createApiKey(deps: KeyDeps): Handler {
+export function createApiKey(deps: ManagementParts): Handler {
   const { changes, usage } = deps
   return async (request, reply) => {
     const { key, record } = await newKey(deps, request)
@@ -80,14 +74,14 @@ export function createApiKey(deps: KeyDeps): Handler {
   }
 }
 
-export function findKey(deps: KeyDeps): Handler {
+export function findKey(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const record = requireFound(await deps.store.keys.findIn(request.key.organizationId, hashOf(request)))
     reply.json(200, { data: await detailOf(deps, record) })
   }
 }
 
-export function changeKey(deps: KeyDeps): Handler {
+export function changeKey(deps: ManagementParts): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
     const change = KEY.readChange(checkUpdate(request.body), clock.nowMs())
@@ -118,7 +112,7 @@ export function changeKey(deps: KeyDeps): Handler {
   }
 }
 
-export function deleteKey(deps: KeyDeps): Handler {
+export function deleteKey(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const hash = hashOf(request)
     if (hash === request.key.hash) throw refuseField('hash', 'a key cannot delete itself')
@@ -138,7 +132,7 @@ export function showOwnKey({
   usage,
   restrictionsOf,
   captures,
-}: KeyDeps & Pick<ListingDeps, 'restrictionsOf'> & { readonly captures: CaptureSettings }): Handler {
+}: ManagementParts & Pick<ListingDeps, 'restrictionsOf'>): Handler {
   return async ({ key }, reply) => {
     const restrictions = await restrictionsOf(callerOf(key))
     const fields = await usage.recentFields(key)
@@ -157,7 +151,7 @@ export function showOwnKey({
 const REGIONS = ['global', 'europe', 'us'] as const
 
 /** @throws GatewayError `invalid_request` */
-async function newKey({ store, clock }: KeyDeps, request: ApiRequest) {
+async function newKey({ store, clock }: ManagementParts, request: ApiRequest) {
   const body = checkCreation(request.body)
   if (body.external != null) throw refuseField('external', 'is not supported')
   const role = body.role ?? null
@@ -226,7 +220,7 @@ function toDocument(key: KeyRecord, usage: UsageFields) {
 }
 
 /** The document of one key, which has its secrets too. */
-export async function detailOf({ store, clock, usage }: KeyDeps, key: KeyRecord) {
+export async function detailOf({ store, clock, usage }: ManagementParts, key: KeyRecord) {
   const { organizationId, hash } = key
   const secrets = await store.keys.secrets(organizationId, hash, isoInstant(clock.nowMs()))
   return toDetail(key, await usage.fields(key), secrets)

@@ -1,18 +1,17 @@
 /** The rows of management operations: keys, workspaces, credits, end users, credentials and guardrails. */
+
 import { setImmediate as turn } from 'node:timers/promises'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { Places } from '../../base/fairness/places.ts'
 import { abortSignalOf } from '../../base/signal.ts'
 import { GUARDRAIL_BODY_MAX_BYTES, MANAGEMENT_BODY_MAX_BYTES } from '../../protocol/limits.ts'
-import type { Store } from '../../storage/store.ts'
-import { type GenerationListDeps, listGenerations } from '../generation.ts'
+import { listGenerations } from '../generation.ts'
 import type { Handler, Operation } from '../operation.ts'
 import { manage } from '../operation-rows.ts'
-import { type AccountDeps, addCredits, listActivity, showCredits } from './account.ts'
-import { type AuditDeps, listAudit } from './audit.ts'
+import { addCredits, listActivity, showCredits } from './account.ts'
+import { listAudit } from './audit.ts'
 import {
   BYOK_BODY_MAX_BYTES,
-  type ByokDeps,
   changeCredential,
   createCredential,
   deleteCredential,
@@ -21,7 +20,6 @@ import {
 } from './byok.ts'
 import {
   CAPTURE_BODY_MAX_BYTES,
-  type CaptureDeps,
   createCapture,
   deleteCapture,
   findCapture,
@@ -33,7 +31,6 @@ import {
   changeEndUser,
   deactivateEndUser,
   END_USER_BODY_MAX_BYTES,
-  type EndUserDeps,
   findEndUser,
   listEndUsers,
   registerEndUser,
@@ -41,7 +38,6 @@ import {
 import {
   ASSIGNMENT_BODY_MAX_BYTES,
   type Assignees,
-  type AssignmentDeps,
   assign,
   KEYS,
   listAllAssignments,
@@ -50,47 +46,25 @@ import {
   unassign,
 } from './guardrail-assignments.ts'
 import { listGuardrailBudgets } from './guardrail-budgets.ts'
-import {
-  checkGuardrailText,
-  GUARDRAIL_CHECK_BODY_MAX_BYTES,
-  type GuardrailCheckDeps,
-} from './guardrail-check.ts'
+import { checkGuardrailText, GUARDRAIL_CHECK_BODY_MAX_BYTES } from './guardrail-check.ts'
 import {
   changeGuardrail,
   createGuardrail,
   deleteGuardrail,
   findGuardrail,
-  type GuardrailDeps,
   listGuardrails,
 } from './guardrails.ts'
-import {
-  checkCredential,
-  checkProviderKey,
-  KEY_CHECK_BODY_MAX_BYTES,
-  type KeyCheckDeps,
-} from './key-check.ts'
+import { checkCredential, checkProviderKey, KEY_CHECK_BODY_MAX_BYTES } from './key-check.ts'
 import { rotateKey } from './key-rotation.ts'
-import { changeKey, createApiKey, deleteKey, findKey, type KeyDeps, listKeys } from './keys.ts'
+import { changeKey, createApiKey, deleteKey, findKey, listKeys } from './keys.ts'
+import type { ManagementParts } from './parts.ts'
 import {
   changeWorkspace,
   createWorkspace,
   deleteWorkspace,
   findWorkspace,
   listWorkspaces,
-  type WorkspaceDeps,
 } from './workspaces.ts'
-
-type ManagementDeps = AccountDeps &
-  AuditDeps &
-  ByokDeps &
-  CaptureDeps &
-  EndUserDeps &
-  GuardrailDeps &
-  GuardrailCheckDeps &
-  KeyCheckDeps &
-  AssignmentDeps &
-  WorkspaceDeps &
-  GenerationListDeps & { readonly store: Pick<Store, 'audit'> }
 
 /** Reads. */
 const viewer = manage('viewer')
@@ -107,7 +81,7 @@ const PLACES = { places: 8, perKey: 2, waitMs: 30_000 } as const
 /** They ask a provider or a task worker, which have bounds of their own. */
 const ASKING_OTHERS: ReadonlySet<string> = new Set(['checkCredential', 'checkProviderKey', 'checkGuardrail'])
 
-export function managementRows(deps: ManagementDeps & KeyDeps): Operation[] {
+export function managementRows(deps: ManagementParts): Operation[] {
   const places = new Places({ clock: deps.clock, ...PLACES })
   return [...accountRows(deps), ...ruleRows(deps)].map(operation =>
     operation.key !== 'management' || ASKING_OTHERS.has(operation.id)
@@ -138,7 +112,7 @@ function tooMany(): GatewayError {
   )
 }
 
-function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
+function accountRows(deps: ManagementParts): Operation[] {
   const bytes = MANAGEMENT_BODY_MAX_BYTES
   const userBytes = END_USER_BODY_MAX_BYTES
   return [
@@ -215,7 +189,7 @@ function accountRows(deps: ManagementDeps & KeyDeps): Operation[] {
 }
 
 /** Provider credentials of workspaces, and guardrails with their assignments. */
-function ruleRows(deps: ManagementDeps): Operation[] {
+function ruleRows(deps: ManagementParts): Operation[] {
   const bytes = GUARDRAIL_BODY_MAX_BYTES
   return [
     admin('POST /byok', 'createCredential', 'Add a credential', createCredential(deps), BYOK_BODY_MAX_BYTES),
@@ -267,7 +241,12 @@ function ruleRows(deps: ManagementDeps): Operation[] {
   ]
 }
 
-function assignmentRows(deps: ManagementDeps, noun: string, name: string, assignees: Assignees): Operation[] {
+function assignmentRows(
+  deps: ManagementParts,
+  noun: string,
+  name: string,
+  assignees: Assignees,
+): Operation[] {
   const path = `/guardrails/{id}/assignments/${noun}` as const
   const bytes = ASSIGNMENT_BODY_MAX_BYTES
   return [

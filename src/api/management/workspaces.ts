@@ -1,36 +1,31 @@
 /** GET, POST /workspaces and GET, PATCH, DELETE /workspaces/{ref}; `ref` is the id or the slug of a workspace. */
+
 import { randomUUID } from 'node:crypto'
-import { type Clock, isoInstant } from '../../base/clock.ts'
+import { isoInstant } from '../../base/clock.ts'
 import { GatewayError, refuseField } from '../../base/errors.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { WORKSPACE, type WorkspaceRecord } from '../../protocol/management/management.ts'
 import type { AuditObject } from '../../storage/audit.ts'
 import { defaultGuardrailId } from '../../storage/guardrails.ts'
-import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
 import { ConflictError, DEFAULT_WORKSPACE_ID, type Store } from '../../storage/store.ts'
 import type { ApiRequest, Handler } from '../operation.ts'
 import { audited } from './audit.ts'
 import { pageOf } from './paging.ts'
-
-export interface WorkspaceDeps {
-  readonly store: Pick<Store, 'workspaces' | 'audited'>
-  readonly clock: Clock
-  readonly changes: InvalidationBus
-}
+import type { ManagementParts } from './parts.ts'
 
 const checkCreation = bodyCheck(WORKSPACE.creation)
 const checkUpdate = bodyCheck(WORKSPACE.update)
 /** The form of ids and slugs. */
 const REF = /^[A-Za-z0-9_-]{1,64}$/
 
-export function listWorkspaces({ store }: WorkspaceDeps): Handler {
+export function listWorkspaces({ store }: ManagementParts): Handler {
   return async (request, reply) => {
     const { items, total } = await store.workspaces.page(request.key.organizationId, pageOf(request.query))
     reply.json(200, { data: items.map(toDocument), total_count: total })
   }
 }
 
-export function createWorkspace(deps: WorkspaceDeps): Handler {
+export function createWorkspace(deps: ManagementParts): Handler {
   const { clock } = deps
   return async (request, reply) => {
     const createdAt = isoInstant(clock.nowMs())
@@ -54,12 +49,12 @@ export function createWorkspace(deps: WorkspaceDeps): Handler {
   }
 }
 
-export function findWorkspace(deps: WorkspaceDeps): Handler {
+export function findWorkspace(deps: ManagementParts): Handler {
   return async (request, reply) =>
     reply.json(200, { data: toDocument(await findNamedWorkspace(deps.store, request)) })
 }
 
-export function changeWorkspace(deps: WorkspaceDeps): Handler {
+export function changeWorkspace(deps: ManagementParts): Handler {
   const { clock, changes } = deps
   return async (request, reply) => {
     const change = WORKSPACE.readChange(checkUpdate(request.body))
@@ -80,7 +75,7 @@ export function changeWorkspace(deps: WorkspaceDeps): Handler {
   }
 }
 
-export function deleteWorkspace(deps: WorkspaceDeps): Handler {
+export function deleteWorkspace(deps: ManagementParts): Handler {
   const { clock, changes } = deps
   return async (request, reply) => {
     const workspace = await findNamedWorkspace(deps.store, request)

@@ -1,0 +1,42 @@
+/** What the handlers of management operations work with. They get all of it, and each takes what it uses. Types only. */
+import type { Clock } from '../../base/clock.ts'
+import type { RunningCaptures } from '../../features/captures/running.ts'
+import type { CheckText } from '../../pipeline/guard/guard.ts'
+import type { KeyCheck } from '../../pipeline/key-check.ts'
+import type { KeyDescription } from '../../providers/credentials/parse/provider-key.ts'
+import type { Vault } from '../../providers/credentials/vault.ts'
+import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
+import type { Store } from '../../storage/store.ts'
+import type { KeyUsage } from './key-usage.ts'
+
+export interface CaptureSettings {
+  /** Null: captures are off. */
+  readonly running: Pick<RunningCaptures, 'of'> | null
+  readonly maxBytes: number
+  /** See features/captures/folder.ts. */
+  readonly folder: string
+}
+
+/**
+ * Checks a pattern. Returns the problem in words that follow the name of its field, or null. `listed` sums the size of
+ * the patterns of one list; each call adds to it.
+ */
+export type PatternProblem = (pattern: string, listed: { positions: number }) => string | null
+
+export interface ManagementParts {
+  readonly store: Store
+  readonly clock: Clock
+  readonly changes: InvalidationBus
+  readonly usage: KeyUsage
+  readonly vault: Pick<Vault, 'seal'>
+  readonly captures: CaptureSettings
+  /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
+  readonly byokFeePercent: number
+  /** Display name of a provider; null when the catalogue has none of this slug. */
+  readonly providerName: (slug: string) => string | null
+  /** Reads a key; throws GatewayError `invalid_request` for one that could never be used. */
+  readonly describeKey: (provider: string, key: string) => KeyDescription
+  readonly patternProblem: PatternProblem
+  readonly checkText: CheckText
+  readonly keyCheck: Pick<KeyCheck, 'enter' | 'prepare' | 'run'>
+}
