@@ -344,7 +344,9 @@ t.test('the time of a plugin is that of its verbs, without what others do within
 })
 
 t.test("a router's choice takes the place of its slug, and it hears who has answered", async t => {
-  const exchange = scriptedExchange({ model: 'gateway/auto' })
+  const plain = scriptedExchange()
+  const request = { ...plain.request, model: 'gateway/auto' }
+  const exchange = { ...plain, request, prompt: request }
   const told: string[] = []
   const chain = some([
     healing({
