@@ -319,7 +319,7 @@ export class Exchange {
   ranking: RankingNotes = UNRANKED
   /** Candidates that could not be called when their turn came. */
   passedOver: readonly PassedCandidate[] = NOBODY
-  /** Calls of server tools, and their model calls; null if none has ended. */
+  /** Calls of server tools, and their model calls; null if none has ended. See `noteToolCall`. */
   toolCalls: ToolCallNote[] | null = null
   innerCalls: InnerCallNote[] | null = null
   readonly bill: Bill

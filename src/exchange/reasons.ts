@@ -76,4 +76,16 @@ export interface InnerCallNote {
 }
 
 /** Limit of tool calls and of inner calls that one exchange notes. */
-export const NOTED_CALLS_MAX = 100
+const NOTED_CALLS_MAX = 100
+
+/** Notes a call of a server tool on the exchange. */
+export function noteToolCall(exchange: { toolCalls: ToolCallNote[] | null }, note: ToolCallNote): void {
+  exchange.toolCalls ??= []
+  if (exchange.toolCalls.length < NOTED_CALLS_MAX) exchange.toolCalls.push(note)
+}
+
+/** Notes a model call that a tool or plugin made for the exchange. */
+export function noteInnerCall(exchange: { innerCalls: InnerCallNote[] | null }, note: InnerCallNote): void {
+  exchange.innerCalls ??= []
+  if (exchange.innerCalls.length < NOTED_CALLS_MAX) exchange.innerCalls.push(note)
+}

@@ -7,6 +7,7 @@
 import type { PicoUsd } from '../base/money.ts'
 import type { ServerToolName } from '../protocol/gateway-tools.ts'
 import type { Annotation, Citable } from '../protocol/parts.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Tool } from '../protocol/tools.ts'
 import type { Exchange } from './exchange.ts'
 
@@ -115,14 +116,23 @@ export interface ToolOutcome {
   readonly next?: 'ask-model' | 'end-turn'
 }
 
+/** The calls that run before the model is asked. */
+export interface DueCalls {
+  readonly calls: readonly DueCall[]
+  /** The prompt without what only the gateway understands; absent: as it is. */
+  readonly prompt?: ResponsesRequest
+}
+
 /** A server tool at work in one exchange. */
 export interface ToolSession {
+  /** The prompt without what the session has taken over from it; absent: as it is. */
+  readonly prompt?: ResponsesRequest
   /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
   declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
   /** Another tool of the request as the model may see it now; null: not yet. Asked after `declare`. */
   shows?(tool: Tool): Tool | null
   /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
-  due?(place: ToolPlace): Promise<readonly DueCall[]>
+  due?(place: ToolPlace): Promise<DueCalls>
   /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome says another one. */
   fee?(call: ToolCall): PicoUsd
   /** Fields that the item of a call shows while it runs. */

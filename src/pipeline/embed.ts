@@ -28,11 +28,11 @@ import { fixCharge, toResponseUsage } from './accounting/charge.ts'
 import { admitEmbedding, EMBEDDING_ESTIMATES, embeddingDemand } from './accounting/embeddings.ts'
 import type { ExchangeSummary, Outcome } from './answer/sink.ts'
 import { EmbeddingsAnswer } from './embeddings-answer.ts'
-import { type Conclusion, details, explain, routingMetadata, summarize } from './ending.ts'
+import { type Conclusion, details, routingMetadata, summarize } from './ending.ts'
 import { type ExchangeStage, guardRequest, RoutedExchange, runStages, SKIPPED } from './exchange-stages.ts'
 import type { Guard } from './guard/guard.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
-import { type RankDeps, rankCandidates } from './routing/rank.ts'
+import { explainRefused, type RankDeps, rankCandidates } from './routing/rank.ts'
 import { Attempt } from './turn/attempt.ts'
 import type { AttemptTarget } from './turn/attempt-target.ts'
 import { type CallSubject, callModel, type ModelCallDeps } from './turn/model-call.ts'
@@ -97,7 +97,7 @@ export async function embed(
   } catch (thrown) {
     const error = asGatewayError(deps, thrown)
     conclusion = { error, channel: error.code === 'client_closed' ? 'none' : 'envelope' }
-    if (conclusion.channel === 'envelope') await explain(deps, exchange)
+    if (conclusion.channel === 'envelope') await explainRefused(deps, exchange)
   }
   // The vectors are in the reply of the provider.
   recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })

@@ -15,7 +15,7 @@ import { type FailureKind, toResponseUsage } from './accounting/charge.ts'
 import { keptName, traceOf } from './accounting/client-fields.ts'
 import type { Ending } from './answer/response-object.ts'
 import type { ExchangeSummary, Outcome } from './answer/sink.ts'
-import type { RoutedExchange, RunningExchange } from './exchange-stages.ts'
+import type { RunningExchange } from './exchange-stages.ts'
 import type { PluginChains } from './plugin-chain.ts'
 import { type ExplainRefusedDeps, explainRefused } from './routing/rank.ts'
 import type { ModelCallDeps } from './turn/model-call.ts'
@@ -48,18 +48,10 @@ export async function failureOf(
   if (error.code === 'client_closed') return { error, channel: 'none' }
   if (answer.committed || (refused && answer.live))
     return { error: withFindings(exchange, error), channel: 'stream' }
-  await explain(deps, exchange)
+  await explainRefused(deps, exchange)
   const advised = refused ? error : withAdvice(deps, exchange, error)
   const isOverflow = error.code === 'context_length_exceeded' && answer.sink.tellsOverflow === true
   return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
-}
-
-/** Finds the candidates that could have served a refused request, for its metadata. Never rejects. */
-export async function explain(deps: ExplainRefusedDeps, exchange: RoutedExchange): Promise<void> {
-  const { candidates, pipeline, withMetadata } = exchange
-  if (withMetadata && candidates.length === 0 && pipeline.length > 0) {
-    exchange.candidates = await explainRefused(deps, exchange)
-  }
 }
 
 /** Writes the end of the stream, and returns the outcome. */

@@ -15,7 +15,7 @@ import type { TracePlace } from '../base/telemetry/request-trace.ts'
 import { FREE, type Quota } from '../callers/limits/quota.ts'
 import type { InnerUse } from '../exchange/bill.ts'
 import type { Ask, AskAs, Exchange, Held, RequestContext } from '../exchange/exchange.ts'
-import { NOTED_CALLS_MAX } from '../exchange/reasons.ts'
+import { noteInnerCall } from '../exchange/reasons.ts'
 import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../protocol/response.ts'
@@ -111,13 +111,10 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
       const charged = sink.usage ?? (outcome.answered ? null : (outcome.charged?.usage ?? null))
       const use = charged === null ? null : innerUse(charged)
       if (use !== null) exchange.bill.addInner(use)
-      exchange.innerCalls ??= []
-      if (exchange.innerCalls.length < NOTED_CALLS_MAX) {
-        const { model = null, error = null } = outcome.summary ?? {}
-        const endedMs = clock.monotonicMs()
-        const { startedMs } = context.watch
-        exchange.innerCalls.push({ id: context.id, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
-      }
+      const { model = null, error = null } = outcome.summary ?? {}
+      const { startedMs } = context.watch
+      const endedMs = clock.monotonicMs()
+      noteInnerCall(exchange, { id: context.id, startedMs, endedMs, model, error, cost: use?.cost ?? 0 })
       return responseOf(outcome, sink.response, signal)
     })
   }

@@ -37,7 +37,7 @@ import { type PluginChains, pluginFailure } from './plugin-chain.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
-import { fillStoredFiles, type StoredFilesDeps } from './stored-files.ts'
+import { type StoredFilesDeps, withStoredFiles } from './stored-files.ts'
 import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
 import { openServerTools, type ServerToolDeps } from './tool-calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './tool-calls/tool-ways.ts'
@@ -114,11 +114,11 @@ export function createGateway(deps: GatewayDeps): Gateway {
 /** Routers choose a model with the whole pipeline, so no provider is asked for their counts. */
 async function countTokens(deps: GatewayDeps, counter: TokenCounter, call: ClientRequest) {
   const exchange = open(deps, call, new FinalSink(), null)
-  openSummaries(deps, exchange)
+  exchange.prompt = openSummaries(deps, exchange)
   await guardRequest(deps, exchange)
   exchange.plugins = deps.plugins.of(exchange.request)
   if (routerOf(call.request) === null) {
-    await fillStoredFiles(deps, exchange)
+    exchange.prompt = await withStoredFiles(deps, exchange)
     await rankCandidates(deps, exchange)
   }
   return await counter.count(exchange)
@@ -178,7 +178,7 @@ export function createRequestCheck(deps: GatewayDeps): RequestCheck {
     if (router !== null) throw new GatewayError('invalid_request', `model: ${router.slug} ${ONE_BY_ONE}`)
     const exchange = open(deps, call, new FinalSink(), null)
     try {
-      openSummaries(deps, exchange)
+      exchange.prompt = openSummaries(deps, exchange)
       await guardRequest(deps, exchange)
       // Plugins do not run here, but routing must know what they can make fit.
       exchange.plugins = deps.plugins.of(exchange.request)
@@ -262,18 +262,21 @@ function open({ clock }: GatewayDeps, call: ClientRequest, sink: Sink, plan: Pla
  */
 function guard(deps: GatewayDeps, exchange: RunningExchange) {
   if (exchange.plan !== null) return guardRequest(deps, exchange)
-  openSummaries(deps, exchange)
-  return whenReady(fillStoredFiles(deps, exchange), () =>
-    exchange.batch?.collected === undefined
-      ? guardRequest(deps, exchange)
-      : // The current guardrails apply to a stored reply.
-        whenReady(deps.guard.storedReply(exchange), guarding => guardBy(exchange, guarding)),
-  )
+  exchange.prompt = openSummaries(deps, exchange)
+  return whenReady(withStoredFiles(deps, exchange), prompt => {
+    exchange.prompt = prompt
+    if (exchange.batch?.collected === undefined) return guardRequest(deps, exchange)
+    // The current guardrails apply to a stored reply.
+    return whenReady(deps.guard.storedReply(exchange), guarding => guardBy(exchange, guarding))
+  })
 }
 
 /** Lets plugins work on the request, unless it leads to a disabled tool. */
 function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
-  return whenReady(checkToolWays(deps, exchange), () => plugIn(deps, exchange))
+  return whenReady(checkToolWays(deps, exchange), disabled => {
+    exchange.disabledTools = disabled
+    return plugIn(deps, exchange)
+  })
 }
 
 function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {

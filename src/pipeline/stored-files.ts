@@ -36,22 +36,26 @@ interface FoundPart {
   readonly [field: string]: unknown
 }
 
-/** Replaces file ids by bytes. Waits for nothing if the request names no file. */
-export function fillStoredFiles(deps: StoredFilesDeps, exchange: RoutedExchange): undefined | Promise<void> {
+/** The prompt with bytes in place of file ids; a promise only if it names a file. */
+export function withStoredFiles(
+  deps: StoredFilesDeps,
+  exchange: RoutedExchange,
+): ResponsesRequest | Promise<ResponsesRequest> {
   const { readStoredFile } = deps
-  const { input } = exchange.prompt
-  if (readStoredFile === undefined || typeof input === 'string') return undefined
+  const { prompt } = exchange
+  const { input } = prompt
+  if (readStoredFile === undefined || typeof input === 'string') return prompt
   for (const item of input) {
     if (listsOf(item).some(({ parts }) => parts.some(isStored))) return fill(readStoredFile, exchange, input)
   }
-  return undefined
+  return prompt
 }
 
 async function fill(
   read: ReadStoredFile,
   exchange: RoutedExchange,
   input: Exclude<ResponsesRequest['input'], string>,
-): Promise<void> {
+): Promise<ResponsesRequest> {
   const reader = new Reader(read, exchange)
   const filled: InputItem[] = []
   for (const [at, item] of input.entries()) {
@@ -67,7 +71,7 @@ async function fill(
     }
     filled.push(copy)
   }
-  exchange.prompt = { ...exchange.prompt, input: filled }
+  return { ...exchange.prompt, input: filled }
 }
 
 /** Reads the files of one request, each of them once. */

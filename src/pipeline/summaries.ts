@@ -55,11 +55,12 @@ export function compactsItself(endpoint: Endpoint, formats: Formats, mode: Compa
 /** Time limit for reading and summarizing a long conversation. */
 const SUMMARY_MS = 300_000
 
-/** Opens the summaries in a request. @throws GatewayError `invalid_request` for a summary that cannot be opened */
-export function openSummaries({ summaries }: SummariesDeps, exchange: RunningExchange): void {
-  if (summaries === undefined) return
-  const opened = withOpenSummaries(exchange.prompt, exchange.caller, summaries.seal)
-  if (opened !== null) exchange.prompt = opened
+/** The prompt with its summaries open. @throws GatewayError `invalid_request` for a summary that cannot be opened */
+export function openSummaries(
+  { summaries }: SummariesDeps,
+  { caller, prompt }: RunningExchange,
+): ResponsesRequest {
+  return summaries === undefined ? prompt : (withOpenSummaries(prompt, caller, summaries.seal) ?? prompt)
 }
 
 /**

@@ -147,9 +147,9 @@ function openSession(
     },
     async due(place) {
       const input = exchange.prompt.input
-      if (typeof input === 'string') return []
+      if (typeof input === 'string') return { calls: [] }
       const hosted = place.hosts('mcp')
-      const due: DueCall[] = []
+      const calls: DueCall[] = []
       const decided = decidedCalls(input)
       if (decided.length > DECIDED_MAX)
         throw new GatewayError(
@@ -165,11 +165,11 @@ function openSession(
         declared.set(server.tool, list.byFunction)
         const one = dueCall(server, list, call)
         if (one.refusal === undefined) approved.set(call.id, call)
-        due.push(one)
+        calls.push(one)
       }
       // No other provider has a form for them; the calls say the same.
-      if (!hosted) exchange.prompt = { ...exchange.prompt, input: input.filter(item => !isApproval(item)) }
-      return due
+      if (hosted) return { calls }
+      return { calls, prompt: { ...exchange.prompt, input: input.filter(item => !isApproval(item)) } }
     },
     firstForm: fieldsOf,
     async run(call, _progress, signal) {

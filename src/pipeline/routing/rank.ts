@@ -360,20 +360,24 @@ export interface ExplainRefusedDeps extends Pick<RankInputDeps, 'catalog' | 'cre
   }
 }
 
-/** The candidates that could have served the request, in order; empty if there are none. Never rejects. */
+/**
+ * Notes the candidates that could have served a refused request, for its metadata. They are listed in order; there may be
+ * none. Never rejects.
+ */
 export async function explainRefused(
   { catalog, credentials, guard }: ExplainRefusedDeps,
-  { prompt: request, dataRegion, caller, dialect }: Exchange,
-): Promise<Candidates> {
+  exchange: RankedExchange,
+): Promise<void> {
+  const { candidates, caller, dataRegion, dialect, pipeline, prompt: request, withMetadata } = exchange
+  if (!withMetadata || candidates.length > 0 || pipeline.length === 0) return
   const quota = { limitsMoney: () => false }
   try {
     const restrictions = await guard.restrictions(caller)
     const subject = { request, caller, dialect, dataRegion, restrictions, plugins: null }
     const input = await rankInput({ catalog, credentials, quota, routing: nothingKnown() }, subject)
-    return rankGroups(listCandidates(input).groups, input)
+    exchange.candidates = rankGroups(listCandidates(input).groups, input)
   } catch {
     // The caller gets the refusal of the request, not this error.
-    return []
   }
 }
 

@@ -9,6 +9,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import type { FormatName } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
+import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isMarked } from '../../protocol/sealed-content.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 
@@ -42,31 +43,29 @@ export class CallSeals {
     }
   }
 
-  /** Restores stored signatures in the prompt, once. Null if there is nothing to wait for. */
-  recall(exchange: Exchange): Promise<void> | null {
-    const { input } = exchange.prompt
-    if (typeof input === 'string' || this.#done.has(input)) return null
+  /** The prompt with the signatures that are stored for it, once; a promise only if they have to be waited for. */
+  recall({ caller, prompt }: Exchange): ResponsesRequest | Promise<ResponsesRequest> {
+    const { input } = prompt
+    if (typeof input === 'string' || this.#done.has(input)) return prompt
     this.#done.add(input)
     const calls: string[] = []
     for (let at = input.length - 1; at >= 0 && calls.length < CALLS_MAX; at--) {
       const id = unsignedCall(input[at] as unknown as Fields)
       if (id !== null) calls.push(id)
     }
-    if (calls.length === 0) return null
-    const { caller } = exchange
+    if (calls.length === 0) return prompt
     const stored = calls.map(id => this.#pins.get(keyOf(caller, id)))
     if (stored.some(isPending))
-      return Promise.all(stored).then(seals => this.#fill(exchange, input, calls, seals))
-    this.#fill(exchange, input, calls, stored as readonly (string | null)[])
-    return null
+      return Promise.all(stored).then(seals => this.#filled(prompt, input, calls, seals))
+    return this.#filled(prompt, input, calls, stored as readonly (string | null)[])
   }
 
-  #fill(
-    exchange: Exchange,
+  #filled(
+    prompt: ResponsesRequest,
     input: readonly InputItem[],
     calls: readonly string[],
     seals: readonly (string | null)[],
-  ): void {
+  ): ResponsesRequest {
     const known = new Map(calls.map((id, at) => [id, seals[at] ?? null]))
     let isChanged = false
     const filled = input.map(item => {
@@ -76,9 +75,9 @@ export class CallSeals {
       isChanged = true
       return { ...item, signature: seal } as InputItem
     })
-    if (!isChanged) return
+    if (!isChanged) return prompt
     this.#done.add(filled)
-    exchange.prompt = { ...exchange.prompt, input: filled }
+    return { ...prompt, input: filled }
   }
 }
 

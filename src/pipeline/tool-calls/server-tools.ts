@@ -1,6 +1,7 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
 import type { Exchange } from '../../exchange/exchange.ts'
 import type {
+  DueCalls,
   FunctionDeclaration,
   MissingDeclaration,
   RequestedTool,
@@ -60,6 +61,7 @@ export function openServerTools(
 }
 
 const NO_PATHS: readonly string[] = []
+const NO_CALLS: DueCalls = { calls: [] }
 
 function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
   return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
@@ -126,7 +128,9 @@ export class ServerTools {
     const open: OpenTool[] = []
     try {
       for (const [server, list] of entries) {
-        open.push({ server, session: await server.open(list, exchange, display) })
+        const session = await server.open(list, exchange, display)
+        open.push({ server, session })
+        exchange.prompt = session.prompt ?? exchange.prompt
       }
     } catch (thrown) {
       for (const { session } of open) session.close?.()
@@ -220,7 +224,9 @@ export class ServerTools {
     const { answer, bill } = exchange
     const items: InputItem[] = []
     for (const { server, session } of this.#open) {
-      for (const due of (await session.due?.(place)) ?? []) {
+      const { calls, prompt } = (await session.due?.(place)) ?? NO_CALLS
+      exchange.prompt = prompt ?? exchange.prompt
+      for (const due of calls) {
         const { tool, name, callId, refusal } = due
         let result: string = refusal ?? BUDGET_SPENT
         if (refusal === undefined && !this.budget.takeCall()) bill.addToolCall(false)

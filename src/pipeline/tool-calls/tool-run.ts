@@ -9,7 +9,7 @@ import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { PicoUsd } from '../../base/money.ts'
 import { abortSignalOf, type RequestSignal } from '../../base/signal.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
-import { NOTED_CALLS_MAX } from '../../exchange/reasons.ts'
+import { noteToolCall } from '../../exchange/reasons.ts'
 import type {
   ServerTool,
   ToolCall,
@@ -209,9 +209,7 @@ export class ToolRunner {
     const isFailed = item['error'] != null || item['status'] === 'failed' || item['status'] === 'incomplete'
     const outcome = ran === true ? (isFailed ? 'refused' : 'completed') : ran
     metrics.serverToolCalls.inc({ tool, outcome })
-    exchange.toolCalls ??= []
-    if (exchange.toolCalls.length < NOTED_CALLS_MAX)
-      exchange.toolCalls.push({ tool, startedMs, endedMs, outcome, cost: cost ?? 0 })
+    noteToolCall(exchange, { tool, startedMs, endedMs, outcome, cost: cost ?? 0 })
     if (this.#stage === null) {
       this.#stage = { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: [] } }
       exchange.pipeline.push(this.#stage)

@@ -47,15 +47,17 @@ const FAMILIES: ReadonlyMap<string, string> = new Map([
 const DATE = /_\d{8}$/
 
 /**
- * Refuses a request that leads to a tool that its workspace has disabled, and notes the other tools on the exchange.
- * Returns a promise only if the store has to be read.
+ * Refuses a request that leads to a tool that its workspace has disabled. Returns the other disabled tools; a promise
+ * only if the store has to be read.
  * @throws (or rejects with) GatewayError `permission_denied` that names the field
  */
-export function checkToolWays(deps: ToolWaysDeps, exchange: Exchange): void | Promise<void> {
+export function checkToolWays(
+  deps: ToolWaysDeps,
+  exchange: Exchange,
+): ReadonlySet<string> | Promise<ReadonlySet<string>> {
   const ways = toolWays(exchange.request, deps.tools)
-  if (ways.length === 0) return
+  if (ways.length === 0) return exchange.disabledTools
   return whenReady(deps.toolPermissions.disabledFor(exchange.caller), disabled => {
-    exchange.disabledTools = disabled
     for (const { name, path } of ways) {
       if (!disabled.has(name)) continue
       throw new GatewayError(
@@ -63,6 +65,7 @@ export function checkToolWays(deps: ToolWaysDeps, exchange: Exchange): void | Pr
         `${path}: the ${name} server tool is disabled in this workspace`,
       )
     }
+    return disabled
   })
 }
 

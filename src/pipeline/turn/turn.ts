@@ -146,9 +146,13 @@ class TurnCall implements CallSubject<TurnTerms> {
     const deps = this.#deps
     const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
     const signs = candidate.endpoint.format === SIGNING
-    const recalling = signs ? (deps.callSeals?.recall(exchange) ?? null) : null
-    if (looking !== null || recalling !== null)
-      return Promise.all([looking, recalling]).then(() => this.prepare(candidate))
+    const recalled = signs ? (deps.callSeals?.recall(exchange) ?? exchange.prompt) : exchange.prompt
+    if (looking !== null || recalled instanceof Promise)
+      return Promise.all([recalled, looking]).then(([prompt]) => {
+        exchange.prompt = prompt
+        return this.prepare(candidate)
+      })
+    exchange.prompt = recalled
     const fitting = exchange.plugins === null ? undefined : fitPrompt(exchange, exchange.plugins, candidate)
     if (this.#declare !== null || fitting instanceof Promise) return this.#prepareLater(candidate, fitting)
     return this.#admit(candidate, exchange.prompt, null)

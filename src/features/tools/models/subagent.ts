@@ -79,8 +79,7 @@ export function createSubagent(deps: SubagentDeps): ServerTool {
       const names = instanceNames('subagent', entries)
       const subagents = entries.map((entry, at) => subagentOf(entry, names[at] ?? null, exchange, termsOf))
       const { resumptions, prompt } = resumptionsOf(exchange, subagents, deps.seal)
-      exchange.prompt = prompt
-      return sessionOf(deps, subagents, resumptions, exchange, display)
+      return { prompt, ...sessionOf(deps, subagents, resumptions, exchange, display) }
     },
   }
 }
