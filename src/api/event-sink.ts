@@ -1,9 +1,7 @@
 /**
- * Sends events as an event stream, with heartbeats; drops a reader that takes nothing (`timeouts.stallMs`). Hot path:
- * one corked write for all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
- * The stream's single timer checks the clock when it fires, and is set again for the remaining time.
+ * Sends events as an event stream to its reader (`stream-reader.ts`). Hot path: one corked write for all events of one
+ * read from the provider, no closure and no timer; relayed bytes pass unchanged.
  */
-import type { Clock, Timer } from '../base/clock.ts'
 import type { GatewayError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
@@ -11,27 +9,14 @@ import type { Sink } from '../pipeline/answer/sink.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
 import type { Reply } from './operation.ts'
+import { StreamReader, type StreamTimes } from './stream-reader.ts'
 
-export interface StreamDeps {
-  /** After this long without a write a comment is sent, so that no proxy on the way closes a silent connection. */
-  readonly heartbeatMs: number
-  /** A reader that takes no bytes for this long is dropped. */
-  readonly stallMs: number
-  readonly clock: Clock
+export interface StreamDeps extends StreamTimes {
   readonly metrics: Metrics
 }
 
 /** Tells the tokens that the prompt was cut by. */
 export const COMPRESSED_HEADER = 'X-Gateway-Compressed'
-const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
-/**
- * Most bytes that may pile up for a slow reader in turns of the event loop after the one in which `write` returned
- * false. Callers stop after that turn; this limits those that do not. A turn is never cut in the middle, because one
- * event may be an image of many megabytes, and the last one repeats the whole answer. So the turn in which the reader
- * became slow does not count, and a later one is only refused when earlier ones have filled this. The reader of the
- * provider's reply limits the bytes of one turn.
- */
-const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
 /** Events that say once more what the reader has got in pieces, some of them the whole reply. */
 const REPEATS = /\.(?:done|completed|incomplete|failed)$/
@@ -53,28 +38,18 @@ export class EventSink implements Sink {
   ending: Promise<void> | undefined = undefined
   readonly #reply: Reply
   readonly #deps: StreamDeps
-  #timer: Timer
-  #resume: (() => void) | null = null
-  /** The head has left. */
-  #isOpen = false
-  #over = false
-  #stalled = false
-  /** Written to a slow reader since the turn in which it turned slow. */
-  #backlogBytes = 0
-  /** True if this turn may write to a slow reader. */
-  #admitted = false
-  /** Monotonic milliseconds of the last write or, while the reader is slow, of the last sign of life of it. */
-  #activeMs: number
-  #events = 0
-  #bytes = 0
+  readonly #reader: StreamReader
   readonly #frames: FrameWriter
+  /** Of a sink around this one, which reads `lastFrames` after every event; null: there is none. */
   readonly #onOpen: (() => void) | null
-  #holding = false
+  #resume: (() => void) | null = null
+  #isOver = false
+  #events = 0
+  /** Frames that wait for the end of a read. */
   #held = ''
-  /** The last slice ended within a frame: nothing but the next one may follow. */
-  #isCut = false
+  #isHolding = false
   /** True after a write since `hold`. */
-  #wrote = false
+  #hasWritten = false
   /** Events that repeat a long reply, or one whose reader is slow; null: none. Frames of them would be copies of it. */
   #late: StreamEvent[] | null = null
 
@@ -95,8 +70,7 @@ export class EventSink implements Sink {
     this.#frames = frames
     this.#deps = deps
     this.#onOpen = onOpen
-    this.#activeMs = deps.clock.monotonicMs()
-    this.#timer = deps.clock.after(deps.heartbeatMs, this.#tick)
+    this.#reader = new StreamReader(reply, deps, frames, this)
   }
 
   get tellsOverflow(): boolean {
@@ -108,13 +82,13 @@ export class EventSink implements Sink {
   }
 
   write(event: StreamEvent): boolean {
-    if (this.#over) return true
-    const isHeavy = this.#stalled || this.#bytes > LONG_STREAM_BYTES
+    if (this.#isOver) return true
+    const isHeavy = this.#reader.isSlow || this.#reader.bytes > LONG_STREAM_BYTES
     if (isHeavy && this.#onOpen === null && REPEATS.test(event.type)) {
       this.lastFrames = ''
       if (this.#late === null) this.#late = [event]
       else this.#late.push(event)
-      return !this.#stalled
+      return !this.#reader.isSlow
     }
     if (this.#late !== null) this.#tellLate(this.#late)
     const frames = this.#frames.write(event)
@@ -122,20 +96,20 @@ export class EventSink implements Sink {
     if (frames !== '') {
       this.#events++
       this.#held += frames
-    } else if (this.#held === '') return !this.#stalled
-    if (this.#holding && this.#held.length < HELD_MAX_CHARACTERS) return true
+    } else if (this.#held === '') return !this.#reader.isSlow
+    if (this.#isHolding && this.#held.length < HELD_MAX_CHARACTERS) return true
     return this.#release()
   }
 
   relay(frames: Buffer, events: number): boolean {
-    if (this.#over) return true
+    if (this.#isOver) return true
     if (this.#late !== null) this.#tellLate(this.#late)
     this.#events += events
     // Pieces of one read leave in two writes: the first at once, then the rest together.
-    const gathers = this.#holding && this.#wrote && !this.#stalled
+    const gathers = this.#isHolding && this.#hasWritten && !this.#reader.isSlow
     if (this.#held === '' && !gathers) {
-      this.#wrote = true
-      return this.#send(frames)
+      this.#hasWritten = true
+      return this.#reader.send(frames)
     }
     this.#held += frames.toString()
     return this.#held.length < HELD_MAX_CHARACTERS || this.#release()
@@ -143,15 +117,9 @@ export class EventSink implements Sink {
 
   /** Relays a slice of frames; a sink of slices is given nothing else. `events`: frames that end in it. */
   relaySlice(bytes: Buffer, events: number, endsFrame: boolean): boolean {
-    if (this.#over) return true
-    if (!this.#isOpen) {
-      this.#isOpen = true
-      this.#reply.onProgress(this.#progress, true)
-      this.#reply.openSlices()
-    }
+    if (this.#isOver) return true
     this.#events += events
-    this.#isCut = !endsFrame
-    return this.#send(bytes)
+    return this.#reader.sendSlice(bytes, endsFrame)
   }
 
   /** The writer keeps what it needs of the event. */
@@ -162,13 +130,13 @@ export class EventSink implements Sink {
   }
 
   hold(): void {
-    this.#holding = true
-    this.#wrote = false
+    this.#isHolding = true
+    this.#hasWritten = false
   }
 
   flush(): boolean {
-    this.#holding = false
-    return this.#over || this.#held === '' || this.#release()
+    this.#isHolding = false
+    return this.#isOver || this.#held === '' || this.#release()
   }
 
   onDrain(resume: () => void): void {
@@ -176,10 +144,10 @@ export class EventSink implements Sink {
   }
 
   end(): void {
-    if (this.#over) return
+    if (this.#isOver) return
     const { started } = this.#reply
     if (this.#late !== null) {
-      if (!started) this.#open('')
+      if (!started) this.#reader.open('')
       this.#endSlowly(this.#late)
     } else {
       const end = this.#frames.end()
@@ -188,8 +156,8 @@ export class EventSink implements Sink {
         return
       }
       const last = this.#held + end
-      this.#bytes += Buffer.byteLength(last)
-      if (!started) this.#open(last)
+      this.#reader.bytes += Buffer.byteLength(last)
+      if (!started) this.#reader.open(last)
       this.#reply.endStream(started ? last : '')
     }
     this.close()
@@ -200,7 +168,7 @@ export class EventSink implements Sink {
    * the stream once a heartbeat or an event has left.
    */
   fail(error: GatewayError, details: FailureDetails): void {
-    if (this.#over) return
+    if (this.#isOver) return
     if (!this.#reply.started) {
       const frames = this.#frames.instead?.(error, details) ?? null
       if (frames === null) {
@@ -221,31 +189,45 @@ export class EventSink implements Sink {
     this.end()
   }
 
+  /** Only for the reader. */
+  opens(): void {
+    this.#onOpen?.()
+  }
+
+  /** Only for the reader, which has caught up. */
+  goOn(): void {
+    if (this.#late !== null) {
+      this.#tellLate(this.#late)
+      if (this.#held !== '' && !this.#release()) return
+    }
+    this.#resume?.()
+  }
+
   /** Stops the timer and adds to the metrics; later writes do nothing. May be called more than once. */
   close(): void {
-    if (this.#over) return
-    this.#over = true
-    this.#timer.cancel()
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#reader.close()
     this.#resume = null
     // At the end of a long stream this object is old: what it holds would outlive it until the next full collection.
     this.#held = ''
     this.#late = null
     this.lastFrames = ''
     this.#deps.metrics.streamChunks.inc(this.#events)
-    this.#deps.metrics.streamBytes.inc(this.#bytes)
+    this.#deps.metrics.streamBytes.inc(this.#reader.bytes)
   }
 
   /** The last bytes leave a moment later than those before them, so that their reader is likely to see them alone. */
   #endApart(end: string): void {
     if (this.#held !== '') this.#release()
-    this.#bytes += Buffer.byteLength(end)
+    this.#reader.bytes += Buffer.byteLength(end)
     const { clock } = this.#deps
     const reply = this.#reply
     const finish = (): void => {
       if (!reply.started) reply.openStream('', this.#frames.contentType)
       reply.endStream(end)
     }
-    if (!this.#isOpen || clock.monotonicMs() - this.#activeMs >= APART_MS) finish()
+    if (!this.#reader.isOpen || this.#reader.quietMs >= APART_MS) finish()
     else
       this.ending = new Promise(resolve => {
         clock.after(APART_MS, () => {
@@ -261,7 +243,7 @@ export class EventSink implements Sink {
     const frames = this.#frames
     const { streamBytes, streamChunks } = this.#deps.metrics
     const held = this.#held
-    this.#bytes += Buffer.byteLength(held)
+    this.#reader.bytes += Buffer.byteLength(held)
     let at = 0
     const next = (): string | null => {
       if (at > late.length) return null
@@ -297,100 +279,7 @@ export class EventSink implements Sink {
   #release(): boolean {
     const held = this.#held
     this.#held = ''
-    return this.#send(held)
-  }
-
-  #send(frames: string | Buffer): boolean {
-    const bytes = Buffer.byteLength(frames)
-    this.#bytes += bytes
-    const wasStalled = this.#stalled
-    if (!wasStalled) this.#activeMs = this.#deps.clock.monotonicMs()
-    const flowing = this.#isOpen ? this.#reply.writeStream(frames, !this.#isCut) : this.#open(frames)
-    if (flowing) {
-      if (wasStalled) this.#drained()
-      return true
-    }
-    if (wasStalled) this.#pileUp(bytes)
-    else this.#stall()
-    return false
-  }
-
-  #open(frames: string | Buffer): boolean {
-    this.#isOpen = true
-    this.#onOpen?.()
-    this.#reply.onProgress(this.#progress, true)
-    return this.#reply.openStream(frames, this.#frames.contentType)
-  }
-
-  #stall(): void {
-    this.#stalled = true
-    this.#timer.cancel()
-    this.#timer = this.#deps.clock.after(this.#deps.stallMs, this.#tick)
-    this.#admitted = true
-    setImmediate(EventSink.#stallTurnOver, this)
-  }
-
-  static #stallTurnOver(sink: EventSink): void {
-    sink.#backlogBytes = 0
-    sink.#admitted = false
-  }
-
-  #pileUp(bytes: number): void {
-    if (!this.#admitted) {
-      if (this.#backlogBytes > BACKLOG_MAX_BYTES) {
-        this.#reply.abort()
-        return
-      }
-      this.#admitted = true
-      setImmediate(EventSink.#turnOver, this)
-    }
-    this.#backlogBytes += bytes
-  }
-
-  static #turnOver(sink: EventSink): void {
-    sink.#admitted = false
-  }
-
-  readonly #progress = (drained: boolean): void => {
-    this.#activeMs = this.#deps.clock.monotonicMs()
-    if (drained && this.#stalled) this.#drained()
-  }
-
-  #drained(): void {
-    this.#stalled = false
-    this.#timer.cancel()
-    this.#timer = this.#deps.clock.after(this.#deps.heartbeatMs, this.#tick)
-    // Not from within a write: going on may write at once, in the middle of the caller's own events.
-    setImmediate(EventSink.#goOn, this)
-  }
-
-  static #goOn(sink: EventSink): void {
-    if (sink.#stalled) return
-    if (sink.#late !== null) {
-      sink.#tellLate(sink.#late)
-      if (sink.#held !== '' && !sink.#release()) return
-    }
-    sink.#resume?.()
-  }
-
-  readonly #tick = (): void => {
-    if (this.#over) return
-    const { clock, heartbeatMs, stallMs } = this.#deps
-    const quietMs = clock.monotonicMs() - this.#activeMs
-    if (this.#stalled) {
-      if (quietMs >= stallMs) {
-        this.#reply.abort()
-        return
-      }
-      this.#timer = clock.after(stallMs - quietMs, this.#tick)
-    } else if (this.#isCut) {
-      this.#timer = clock.after(heartbeatMs, this.#tick)
-    } else if (quietMs >= heartbeatMs) {
-      this.#timer = clock.after(heartbeatMs, this.#tick)
-      this.#send(this.#frames.heartbeat ?? HEARTBEAT)
-    } else {
-      this.#timer = clock.after(heartbeatMs - quietMs, this.#tick)
-    }
+    return this.#reader.send(held)
   }
 }
 
