@@ -1,8 +1,14 @@
 /** Tests a gateway: explores it, runs checks one by one within the request budget, and reports. Public entry point. */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { Check, CheckVerdict } from './check.ts'
+import { CHAOS_CHECKS } from './checks/chaos.ts'
 import { clientChecks } from './checks/clients.ts'
-import { CHECKS } from './checks/table.ts'
+import { ERROR_CHECKS } from './checks/errors.ts'
+import { FRAMING_CHECKS } from './checks/framing.ts'
+import { REPLY_CHECKS } from './checks/replies.ts'
+import { SDK_CHECKS } from './checks/sdk.ts'
+import { STREAM_CHECKS } from './checks/streams.ts'
+import { UPSTREAM_CHECKS } from './checks/upstream.ts'
 import { provedClient } from './clients/clients.ts'
 import type { ProvedClientName } from './clients/names.ts'
 import { PROVED, type Proved, responses } from './dialects.ts'
@@ -234,3 +240,13 @@ async function figuresOf(found: Surveyed, options: ProveOptions): Promise<ProveR
     cpu: cpu.filter(figure => figure !== null),
   }
 }
+
+const CHECKS: readonly Check[] = [
+  ...REPLY_CHECKS,
+  ...STREAM_CHECKS,
+  ...ERROR_CHECKS,
+  ...FRAMING_CHECKS,
+  ...SDK_CHECKS,
+  ...UPSTREAM_CHECKS,
+  ...CHAOS_CHECKS,
+]

@@ -4,10 +4,14 @@
  * time linear in the text; user-defined patterns take linear time per match.
  */
 import { GatewayError } from '../../base/errors.ts'
-import { BUILTIN_LABELS } from '../../protocol/management/guardrails.ts'
+import { BUILTIN_LABELS, type BuiltinSlug } from '../../protocol/management/guardrails.ts'
 import { compilePatterns, patternProblem } from './custom.ts'
-import { type Action, type Finding, isStricter, type Lane, type RuleSet } from './detector.ts'
-import { DETECTORS } from './detectors/table.ts'
+import { type Action, type Detect, type Finding, isStricter, type Lane, type RuleSet } from './detector.ts'
+import { detectAddress, detectEmail, detectIpAddress, detectPhone } from './detectors/contact.ts'
+import { detectCreditCard, detectSsn } from './detectors/numbers.ts'
+import { detectPersonName } from './detectors/person-name.ts'
+import { detectPromptInjection } from './detectors/prompt-injection.ts'
+import { detectSecrets } from './detectors/secrets.ts'
 import { Scanner } from './scanner.ts'
 
 const INVALID_PATTERN_CODE = 'invalid_regex_pattern'
@@ -64,4 +68,16 @@ export function strictest(findings: readonly Pick<Finding, 'action'>[]): Action 
   let found: Action | null = null
   for (const { action } of findings) if (found === null || isStricter(action, found)) found = action
   return found
+}
+
+export const DETECTORS: Readonly<Record<BuiltinSlug, Detect>> = {
+  email: detectEmail,
+  phone: detectPhone,
+  ssn: detectSsn,
+  'credit-card': detectCreditCard,
+  'ip-address': detectIpAddress,
+  secrets: detectSecrets,
+  'person-name': detectPersonName,
+  address: detectAddress,
+  'regex-prompt-injection': detectPromptInjection,
 }

@@ -16,7 +16,6 @@ import { makeFolder } from '../../storage/data-folder.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Destination } from './destination.ts'
 import { firstId, firstRecordMs, isLeft, isNameless, listed, type WaitingFile } from './files.ts'
-import { usageRow } from './usage-row.ts'
 
 export interface UsageExportOptions {
   /** A folder of its own on a local disk. */
@@ -294,4 +293,38 @@ function nodeOf(folder: string): string {
     // It has one.
   }
   return readFileSync(path, 'utf8')
+}
+
+/** No words of callers but the model: no `trace`, no end user, no names of sessions, agents and apps. */
+function usageRow(record: UsageRecord): string {
+  const row = {
+    id: record.id,
+    created_at: record.createdAt,
+    organization_id: record.organizationId,
+    workspace_id: record.workspaceId,
+    key_hash: record.keyHash,
+    parent: record.parent ?? null,
+    model: record.model,
+    provider: record.provider,
+    streamed: record.streamed,
+    outcome: record.outcome,
+    cancelled: record.cancelled,
+    error: record.error,
+    finish_reason: record.finishReason,
+    accounting: record.accounting,
+    input_tokens: record.inputTokens,
+    cached_tokens: record.cachedTokens,
+    cache_write_tokens: record.cacheWriteTokens,
+    output_tokens: record.outputTokens,
+    reasoning_tokens: record.reasoningTokens,
+    web_search_requests: record.webSearchRequests,
+    cost_picousd: record.cost,
+    is_byok: record.isByok,
+    service_tier: record.serviceTier,
+    data_region: record.dataRegion,
+    latency_ms: record.latencyMs,
+    generation_ms: record.generationMs,
+    attempts: record.attempts.length,
+  }
+  return `${JSON.stringify(row)}\n`
 }

@@ -8,6 +8,8 @@ import type { CheckBodies } from '../../batches/body-check.ts'
 import { type LineEndpoints, runByDialect, runEmbeddings } from '../../batches/endpoints.ts'
 import type { LiveLoad } from '../../batches/pressure.ts'
 import { BatchRunner } from '../../batches/runner.ts'
+import { accessService } from '../../batches/services/service-access.ts'
+import type { ServiceRunnerDeps } from '../../batches/services/service-runner.ts'
 import { ApiKeys } from '../../callers/keys.ts'
 import { createChatCompletions } from '../../dialects/chat-completions.ts'
 import { createEmbeddings } from '../../dialects/embeddings.ts'
@@ -17,6 +19,8 @@ import { namesProvider } from '../../pipeline/routing/candidate.ts'
 import type { BatchEndpoint } from '../../protocol/management/batches.ts'
 import type { Catalog } from '../../providers/catalog.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
+import { createTransports, proxiesOf } from '../../providers/upstream/egress.ts'
+import type { Transport } from '../../providers/upstream/transport.ts'
 import { AdmissionControl } from '../../server/admission/admission-control.ts'
 import type { Load } from '../../server/admission/load.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
@@ -25,7 +29,6 @@ import { BatchAdmission } from '../threads/batch-admission.ts'
 import { endInvalid } from '../threads/ended-keys.ts'
 import { type BuiltGateway, buildGateway } from './gateway.ts'
 import type { GatewayOptions } from './gateway-parts.ts'
-import { buildServices } from './services.ts'
 
 interface BatchingOptions extends GatewayOptions {
   /** 0 to 1, to spread retries. Default: random. */
@@ -82,7 +85,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     },
   )
   const { load } = control
-  const services = buildServices(built)
+  const services = servicesOf(built)
   const runner = new BatchRunner({
     work: store.batches.work,
     services: { jobs: store.batches.jobs, access: services.access, quota: built.quota, catalog },
@@ -147,4 +150,28 @@ function firstProvider(catalog: Catalog, { model, preferences }: BatchRecord): s
   const only = preferences?.only ?? []
   const allowed = endpoints.find(endpoint => only.some(name => namesProvider(name, endpoint)))
   return (allowed ?? endpoints[0])?.provider.slug ?? model
+}
+
+/** A job's results are all its replies in one; anything larger is not a valid result. */
+const RESULTS_MAX_BYTES = 8 * 1024 * 1024 * 1024
+
+/** Access to batch services of providers. Connections are opened when a service is first called. */
+function servicesOf(built: BuiltGateway) {
+  const { config, clock, log } = built
+  const { timeouts } = config
+  let client: Transport | null = null
+  const transport = (): Transport => {
+    client ??= createTransports({
+      clock,
+      log,
+      ...config.upstream,
+      maxResponseBytes: RESULTS_MAX_BYTES,
+      proxies: proxiesOf(config),
+      undici: true,
+    })
+    return client
+  }
+  const access: ServiceRunnerDeps['access'] = (batch, job, signal) =>
+    accessService({ ...built, client: transport(), timeouts }, batch, job, signal)
+  return { access, close: async () => client?.close() }
 }

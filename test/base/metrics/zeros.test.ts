@@ -8,7 +8,7 @@ import { createMetrics, THREAD_METRICS } from '../../../src/base/metrics/metrics
 import { METRICS } from '../../../src/base/metrics/table.ts'
 import { withZeros } from '../../../src/base/metrics/zeros.ts'
 import type { AnyPlugin } from '../../../src/exchange/plugin.ts'
-import { DETECTORS } from '../../../src/features/guardrails/detectors/table.ts'
+import { DETECTORS } from '../../../src/features/guardrails/rules.ts'
 import { TASKS } from '../../../src/features/tasks/table.ts'
 import { POOLS, TASK_OUTCOMES } from '../../../src/features/tasks/task.ts'
 import { gatewayTools } from '../../../src/protocol/gateway-tools.ts'
