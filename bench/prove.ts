@@ -83,7 +83,7 @@ async function proved(row: Row, folder: string): Promise<void> {
         plain,
         clock: waitingClock,
       },
-      { begins: () => undefined, made: () => undefined },
+      { begins: () => undefined, onResult: () => undefined },
     )
     const file = join(ROOT, 'bench/results/prove', row.name)
     writeFileSync(`${file}.json`, `${JSON.stringify(report, null, 2)}\n`)

@@ -110,7 +110,7 @@ await report('reply of 2 KB in 400 deltas, the same rules', 300, () => {
     resume: nothing,
   }
   const guard = new OutputGuard({ rules: output, tasks, metrics }, one, attempt, {
-    sink: { hold: nothing, flush: () => true },
+    sink: { cork: nothing, flush: () => true },
     committed: true,
     take: nothing,
     end: done => done(),

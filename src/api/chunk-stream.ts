@@ -14,7 +14,7 @@ export class SlowReader {
     signal.addEventListener('abort', () => this.#wake(), { once: true })
   }
 
-  /** Resolves when the client has taken what was written. Rejects with the reason of the abort. */
+  /** Resolves when the client has read what was written. Rejects with the reason of the abort. */
   async drained(): Promise<void> {
     if (!this.#signal.aborted) {
       await new Promise<void>(resolve => {
@@ -26,8 +26,8 @@ export class SlowReader {
 }
 
 /**
- * Answers with chunks of a content type. The first one is made before the answer begins, so that a failure until then
- * has a status.
+ * Answers with chunks of a content type. The first one is created before the answer begins, so that an early failure
+ * gets a status.
  */
 export async function streamChunks(
   reply: Reply,

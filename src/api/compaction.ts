@@ -34,7 +34,7 @@ export interface CompactionDeps {
   readonly dataRegionOf: DataRegionOf
 }
 
-/** The type of an item at the end of an input that asks for a compaction. */
+/** The type of the input item that requests a compaction. */
 export const TRIGGER = 'compaction_trigger'
 
 /** The body without its last item. */
@@ -45,7 +45,7 @@ export function withoutTrigger(body: unknown): unknown {
 
 interface Compacted {
   readonly item: SummaryItem
-  /** Of the model call. */
+  /** Response of the model call. */
   readonly response: ResponseResource
 }
 
@@ -55,7 +55,7 @@ type Result =
 
 async function compact({ gateway, summaries }: CompactionDeps, call: ClientRequest): Promise<Result> {
   const sink = new FinalSink()
-  // A provider that makes summaries itself is not sent the task.
+  // A provider that compacts by itself does not get the task text.
   const request = { ...summaryRequest(call.request), [COMPACTS]: { threshold: null } }
   const outcome = await gateway.respond({ ...call, request }, sink)
   if (!outcome.answered) return { error: outcome.error, outcome }
@@ -104,7 +104,7 @@ export async function answerTrigger(
     const { item, response } = result.compacted
     const opening = openingOf(response.model)
     const { completed_at, service_tier, usage, gateway_metadata } = response
-    const told: ResponseResource = {
+    const completed: ResponseResource = {
       ...opening,
       status: 'completed',
       output: [{ ...item } as HostedItem],
@@ -113,8 +113,8 @@ export async function answerTrigger(
       usage,
       ...(gateway_metadata === undefined ? {} : { gateway_metadata }),
     }
-    if (sink === null) reply.json(200, dialect.body(told, request))
-    else sendEvents(sink, opening, told)
+    if (sink === null) reply.json(200, dialect.body(completed, request))
+    else sendEvents(sink, opening, completed)
   } finally {
     sink?.close()
   }
@@ -128,17 +128,17 @@ function sendEvents(sink: EventSink, opening: ResponseResource, response: Respon
     { type: 'response.in_progress', sequence_number: 1, response: opening },
     { type: 'response.output_item.added', sequence_number: 2, output_index: 0, item },
     { type: 'response.output_item.done', sequence_number: 3, output_index: 0, item },
-    { type: 'response.completed', sequence_number: 4, response: response },
+    { type: 'response.completed', sequence_number: 4, response },
   ]
-  sink.hold()
+  sink.cork()
   for (const event of events) sink.write(event)
   sink.end()
 }
 
-/** Clients act upon it in the stream. */
+/** Clients react to this error in the stream. */
 function tellOverflow(sink: EventSink, opening: ResponseResource, error: GatewayError): void {
   const { message, errorType } = error
-  sink.hold()
+  sink.cork()
   sink.write({ type: 'response.created', sequence_number: 0, response: opening })
   sink.write({
     type: 'response.failed',
@@ -153,7 +153,7 @@ function tellOverflow(sink: EventSink, opening: ResponseResource, error: Gateway
   sink.end()
 }
 
-/** POST /responses/compact: the messages that stay, and the summary of all. */
+/** POST /responses/compact: the messages that are kept, and the summary of all. */
 export function compactConversation(dialect: Dialect, deps: CompactionDeps): Handler {
   return async (request, reply) => {
     const parsed = parseBody(dialect, request, reply)

@@ -15,7 +15,7 @@ interface CountTokensDeps {
   readonly dataRegionOf: DataRegionOf
 }
 
-/** How one kind of client asks for a count, and is told. */
+/** The form in which one kind of client requests a count and reads the result. */
 interface CountForm {
   bodyOf(request: ApiRequest): unknown
   answer(tokens: number, isEstimated: boolean): object
@@ -31,13 +31,13 @@ export const RESPONSES_COUNT: CountForm = {
   answer: tokens => ({ object: 'response.input_tokens', input_tokens: tokens }),
 }
 
-/** A field of clients that look at the body. */
+/** An additional field for clients that read it. */
 export const ESTIMATED = { estimated: true }
 
 /** `provider` or `estimate`. */
 const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'
 
-/** `dialect`: the one whose bodies are counted. */
+/** @param dialect the dialect of the counted bodies */
 export function countTokens(
   dialect: Dialect,
   { gateway, dataRegionOf }: CountTokensDeps,
@@ -51,7 +51,7 @@ export function countTokens(
   }
 }
 
-/** A limit that says nothing: the least that the thoughts of the request allow. */
+/** Adds a limit that does not affect the count: the least that the thinking budget of the request allows. */
 function withLimit(body: unknown): unknown {
   if (!isObject(body) || body['max_tokens'] != null) return body
   const thinking = body['thinking']

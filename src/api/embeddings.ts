@@ -8,7 +8,7 @@ import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
 import { callOf, failureDetails, parseBody } from './request-facts.ts'
 
-/** `bodyOf`: makes the body for the dialect, where parts of it are in the address. */
+/** @param bodyOf builds the body for the dialect if parts of it are in the path */
 export function createEmbeddingsHandler(
   dialect: EmbeddingsDialect,
   deps: Pick<InferenceDeps, 'gateway' | 'dataRegionOf'>,

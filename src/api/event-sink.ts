@@ -1,6 +1,7 @@
 /**
- * Sends events as an event stream to its reader (`stream-reader.ts`). Hot path: one corked write for all events of one
- * read from the provider, no closure and no timer; relayed bytes pass unchanged.
+ * Sends events as an event stream, with heartbeats; drops a reader that reads nothing (`timeouts.stallMs`). Hot path:
+ * one corked write for all events of one read from the provider, no closure and no timer; relayed bytes pass unchanged.
+ * The stream's single timer checks the clock when it fires, and is set again for the remaining time.
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
@@ -15,26 +16,28 @@ export interface StreamDeps extends StreamTimes {
   readonly metrics: Metrics
 }
 
-/** Tells the tokens that the prompt was cut by. */
+/** The number of tokens that compression removed from the prompt. */
 export const COMPRESSED_HEADER = 'X-Gateway-Compressed'
 
-/** Events that say once more what the reader has got in pieces, some of them the whole reply. */
+/** Events that repeat what the reader already received in pieces; some contain the whole reply. */
 const REPEATS = /\.(?:done|completed|incomplete|failed)$/
 
-/** The frames of such events are made one at a time after so many bytes: each takes the loop for milliseconds. */
+/**
+ * In streams longer than this, the frames of such events are written one at a time, because each takes milliseconds.
+ */
 const LONG_STREAM_BYTES = 256 * 1024
 
-/** Long enough for most readers to have taken what came before. */
+/** Long enough for most readers to read the previous bytes. */
 const APART_MS = 20
 
-/** Characters held for one write; a longer batch leaves in several writes. */
+/** Characters collected for one write; a longer batch is sent in several writes. */
 const HELD_MAX_CHARACTERS = 64 * 1024
 
 export class EventSink implements Sink {
   readonly live = true
   readonly relays: DialectName | null
   lastFrames = ''
-  /** Resolves when the last bytes have left; undefined: they have, or nothing has ended. */
+  /** Resolves when the last bytes are sent; undefined: they are sent, or the stream has not ended. */
   ending: Promise<void> | undefined = undefined
   readonly #reply: Reply
   readonly #deps: StreamDeps
@@ -55,8 +58,8 @@ export class EventSink implements Sink {
 
   /**
    * @param relays the dialect whose frames `frames` writes; null: nothing may be relayed
-   * @param onOpen of a sink around this one, which reads `lastFrames` after every event: called before the head of the
-   * stream leaves
+   * @param onOpen for a sink around this one, which reads `lastFrames` after every event: called before the head of the
+   * stream is sent
    */
   constructor(
     reply: Reply,
@@ -77,7 +80,7 @@ export class EventSink implements Sink {
     return this.#frames.tellsOverflow === true
   }
 
-  cut(tokens: number): void {
+  reportCompression(tokens: number): void {
     if (!this.#reply.started) this.#reply.header(COMPRESSED_HEADER, String(tokens))
   }
 
@@ -111,18 +114,18 @@ export class EventSink implements Sink {
       this.#hasWritten = true
       return this.#reader.send(frames)
     }
-    this.#held += frames.toString()
-    return this.#held.length < HELD_MAX_CHARACTERS || this.#release()
+    this.#pending += frames.toString()
+    return this.#pending.length < HELD_MAX_CHARACTERS || this.#release()
   }
 
-  /** Relays a slice of frames; a sink of slices is given nothing else. `events`: frames that end in it. */
+  /** Relays a slice of frames. A sink of slices gets nothing else. `events`: number of frames that end in it. */
   relaySlice(bytes: Buffer, events: number, endsFrame: boolean): boolean {
     if (this.#isOver) return true
     this.#events += events
     return this.#reader.sendSlice(bytes, endsFrame)
   }
 
-  /** The writer keeps what it needs of the event. */
+  /** The writer stores what it needs of the event. */
   overhear(event: StreamEvent): void {
     if (this.#late !== null) this.#tellLate(this.#late)
     if (this.#frames.overhear === undefined) this.#frames.write(event)
@@ -164,8 +167,8 @@ export class EventSink implements Sink {
   }
 
   /**
-   * Reports a failure of an exchange that wrote no terminal event: in the envelope while the status is still open, in
-   * the stream once a heartbeat or an event has left.
+   * Reports a failure of an exchange that wrote no terminal event: in the envelope while the status is still open, or
+   * in the stream once a heartbeat or an event was sent.
    */
   fail(error: GatewayError, details: FailureDetails): void {
     if (this.#isOver) return
@@ -178,14 +181,14 @@ export class EventSink implements Sink {
       }
       this.#reply.error = error
       this.#events++
-      this.#held += frames
+      this.#pending += frames
       this.end()
       return
     }
     this.#reply.error = error
     if (this.#late !== null) this.#tellLate(this.#late)
     this.#events++
-    this.#held += this.#frames.failure(error, details)
+    this.#pending += this.#frames.failure(error, details)
     this.end()
   }
 
@@ -209,15 +212,17 @@ export class EventSink implements Sink {
     this.#isOver = true
     this.#reader.close()
     this.#resume = null
-    // At the end of a long stream this object is old: what it holds would outlive it until the next full collection.
-    this.#held = ''
+    // At the end of a long stream this object is old, so its references would live until the next full collection.
+    this.#pending = ''
     this.#late = null
     this.lastFrames = ''
     this.#deps.metrics.streamChunks.inc(this.#events)
     this.#deps.metrics.streamBytes.inc(this.#reader.bytes)
   }
 
-  /** The last bytes leave a moment later than those before them, so that their reader is likely to see them alone. */
+  /**
+   * The last bytes are sent a moment later than those before them, so that the reader probably reads them separately.
+   */
   #endApart(end: string): void {
     if (this.#held !== '') this.#release()
     this.#reader.bytes += Buffer.byteLength(end)
@@ -238,7 +243,7 @@ export class EventSink implements Sink {
     this.close()
   }
 
-  /** Ends the stream by frames of which each is made when the one before it has left. */
+  /** Ends the stream with frames that are created one by one, each after the previous one was sent. */
   #endSlowly(late: readonly StreamEvent[]): void {
     const frames = this.#frames
     const { streamBytes, streamChunks } = this.#deps.metrics
@@ -262,17 +267,17 @@ export class EventSink implements Sink {
       return text
     }
     const bytes = late.reduce((most, event) => Math.max(most, longestText(event)), 0)
-    this.#reply.endStream(held, { bytes, next })
+    this.#reply.endStream(pending, { bytes, next })
   }
 
-  /** Another event follows, or the reader has caught up. */
+  /** Called when another event follows, or the reader is no longer slow. */
   #tellLate(late: readonly StreamEvent[]): void {
     this.#late = null
     for (const event of late) {
       const frames = this.#frames.write(event)
       if (frames === '') continue
       this.#events++
-      this.#held += frames
+      this.#pending += frames
     }
   }
 
@@ -283,7 +288,7 @@ export class EventSink implements Sink {
   }
 }
 
-/** Characters of the longest text of the event itself: all events at the end of a part share that of the part. */
+/** Characters of the longest text of the event itself. The events at the end of a part all share one text. */
 function longestText(event: StreamEvent): number {
   return Math.max(...Object.values(event).map(value => (typeof value === 'string' ? value.length : 0)))
 }

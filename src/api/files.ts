@@ -30,20 +30,20 @@ import type { ApiRequest, Handler, RawHandler } from './operation.ts'
 
 export interface FilesApiDeps {
   readonly files: Pick<Files, 'create' | 'find' | 'list' | 'read' | 'remove' | 'maxFileBytes'>
-  /** Bodies on their way. */
+  /** Uploads in progress. */
   readonly fileUploads: Pick<Uploads, 'receive'>
   readonly store: Pick<Store, 'batches'>
   readonly outputSizes: OutputSizes
 }
 
-/** Of a body, beyond its file: other fields, heads and borders. */
+/** Space in a body for other fields, headers and separators. */
 export const FORM_REST_BYTES = 64 * 1024
 const LIST_DEFAULT = 20
-/** As OpenAI names them. */
+/** The purposes that OpenAI defines. */
 const PURPOSES = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vision'] as const
-/** Of a form without one: clients of Anthropic's API send none. */
+/** The purpose of a form without one: clients of Anthropic's API send none. */
 const USUAL = 'user_data'
-/** Files of these hold data for machines. */
+/** Files with these purposes contain data for machines, so search skips them. */
 const UNSEARCHED: ReadonlySet<string> = new Set(['batch', 'evals', 'fine-tune', 'vision'])
 const FIELD_MAX_BYTES = 64
 const MEDIA_TYPE = /^[A-Za-z0-9][\w.+-]{0,63}\/[A-Za-z0-9][\w.+-]{0,127}(?=;|$)/
@@ -77,9 +77,9 @@ export function createFile({ files, fileUploads }: FilesApiDeps): RawHandler {
   }
 }
 
-/** Fields that nobody knows are ignored, as clients of this kind of interface expect. */
+/** Unknown fields are ignored, as clients of such interfaces expect. */
 function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly purpose: FormPart | null } {
-  const named = (name: string): FormPart | undefined => {
+  const fieldNamed = (name: string): FormPart | undefined => {
     const [part, ...more] = parts.filter(each => each.name === name)
     if (more.length > 0) throw refuseField(name, 'must not be given twice')
     return part
@@ -89,7 +89,7 @@ function formOf(parts: readonly FormPart[]): { readonly file: FormPart; readonly
       'expires_after',
       'is not supported: files do not expire; delete the file when it is no longer needed',
     )
-  const [file, purpose] = [named('file'), named('purpose')]
+  const [file, purpose] = [fieldNamed('file'), fieldNamed('purpose')]
   if (file === undefined || file.filename === null) throw refuseField('file', 'must be a file with a name')
   if (purpose !== undefined && purpose.filename !== null)
     throw refuseField('purpose', 'must be a text field, not a file')
@@ -138,8 +138,8 @@ export function findFile(deps: FilesApiDeps): Handler {
 }
 
 /**
- * The bytes leave as nothing but bytes, whatever their sender called them, so that no browser shows a page of a
- * stranger.
+ * The bytes are always sent with a neutral type, regardless of the stored one, so that no browser renders a stranger's
+ * page.
  */
 export function readFileContent(deps: FilesApiDeps): Handler {
   return async (request, reply) => {
@@ -162,7 +162,7 @@ export function readFileContent(deps: FilesApiDeps): Handler {
   }
 }
 
-/** RFC 6266: the name for old clients, then the name. */
+/** RFC 6266: an ASCII name for old clients, then the full name. */
 function disposition(filename: string): string {
   const plain = filename.replaceAll(/[^\w.() -]/g, '_')
   const encoded = encodeURIComponent(filename).replaceAll(
@@ -189,7 +189,7 @@ export function deleteFile(deps: FilesApiDeps): Handler {
   }
 }
 
-/** The results of a batch that the path names as a file; null: its id is that of another file. @throws GatewayError */
+/** The results of a batch if the path names them as a file; null: it is the id of another file. @throws GatewayError */
 async function outputOf({ store }: FilesApiDeps, { params, key }: ApiRequest): Promise<BatchOutput | null> {
   const name = outputNameOf(params.get('id') ?? '')
   if (name === null) return null
@@ -200,7 +200,7 @@ async function outputOf({ store }: FilesApiDeps, { params, key }: ApiRequest): P
   return output
 }
 
-/** The file that the path names. @throws GatewayError `not_found` */
+/** Finds the file of the path. @throws GatewayError `not_found` */
 async function found({ files }: FilesApiDeps, { params, key }: ApiRequest): Promise<FileRecord> {
   const file = await files.find(placeOf(key), params.get('id') ?? '')
   if (file === null) throw unknown()
@@ -217,7 +217,7 @@ function placeOf({ organizationId, workspaceId }: KeyRecord): WorkspacePlace {
 
 const STATUS = { indexed: 'processed', none: 'uploaded', unreadable: 'error' } as const
 
-/** A file as OpenAI's clients read it. */
+/** A file in the form of OpenAI's clients. */
 function fileDocument({ id, bytes, createdAt, filename, purpose, text }: FileRecord) {
   return {
     id,

@@ -25,16 +25,17 @@ export interface GenerationDeps {
   readonly byokFeePercent: number
 }
 
-/** Our ids have 35 characters; a much longer text is no id, and the Store is not asked. */
+/** Our ids have 35 characters. A much longer text is not an id, so the Store is not read. */
 const ID_MAX_CHARS = 128
 const OUTCOMES: readonly UsageOutcome[] = ['completed', 'incomplete', 'failed', 'aborted']
 
-/** Requests by one `X-Request-Id` that are looked through. */
+/** Maximum requests with one `X-Request-Id` that are searched. */
 const SAME_MAX = 20
 
 /**
- * The thread that served the request finds the record at once, others a second after the answer; the explanation comes
- * two seconds after it. Ids of another organization are unknown, and to an inference key those of other workspaces.
+ * The thread that served the request finds the record at once, others a second after the answer; the explanation
+ * follows two seconds after it. Ids of other organizations are unknown, and for an inference key those of other
+ * workspaces too.
  */
 export function findGeneration({ ledger, explanations, byokFeePercent }: GenerationDeps): Handler {
   return async (request, reply) => {
@@ -44,17 +45,17 @@ export function findGeneration({ ledger, explanations, byokFeePercent }: Generat
     }
     const { key } = request
     const { organizationId } = key
-    const named = isId(id) ? await ledger.find(id, organizationId) : null
-    if (named !== null && !maySee(key, named)) throw unknown()
-    const explanation = isId(id) ? await explained(explanations, key, id, named !== null) : null
-    const record = named ?? (explanation === null ? null : await ledger.find(explanation.id, organizationId))
+    const byId = isId(id) ? await ledger.find(id, organizationId) : null
+    if (byId !== null && !maySee(key, byId)) throw unknown()
+    const explanation = isId(id) ? await explained(explanations, key, id, byId !== null) : null
+    const record = byId ?? (explanation === null ? null : await ledger.find(explanation.id, organizationId))
     const found = record ?? (explanation === null ? null : refusedRecord(explanation))
     if (found === null || !maySee(key, found)) throw unknown()
     const why = explanation ?? explanationOfRecord(found as UsageRecord)
-    // Its key is for operators.
-    const { key_hash: hash, organization_id: _organization, ...shown } = why
+    // The key hash is for operators only.
+    const { key_hash: hash, organization_id: _organization, ...publicFields } = why
     const ofKey = key.kind === 'management' ? { key_hash: hash } : undefined
-    const data = { ...shown, ...ofKey, reasons: reasonsOf(why) }
+    const data = { ...publicFields, ...ofKey, reasons: reasonsOf(why) }
     reply.json(200, { data: { ...toDocument(found, byokFeePercent), explanation: data } })
   }
 }
@@ -63,7 +64,7 @@ function unknown(): GatewayError {
   return new GatewayError('not_found', 'Generation not found')
 }
 
-/** The latest explanation that the key may see. @param isExact of this generation id alone */
+/** The latest explanation that the key may read. @param isExact only explanations of this generation id */
 async function explained(
   explanations: GenerationDeps['explanations'],
   key: KeyRecord,
@@ -80,7 +81,7 @@ async function explained(
   return null
 }
 
-/** A request that left no usage record: it was refused before its work. */
+/** The record of a request, also of one that was refused early and has no usage record. */
 type AnyRecord = Omit<UsageRecord, 'outcome'> & { readonly outcome: string }
 
 function refusedRecord(explanation: Explanation): AnyRecord {
@@ -124,8 +125,8 @@ export interface GenerationListDeps extends Pick<GenerationDeps, 'byokFeePercent
 }
 
 /**
- * The latest requests of the organization that fit the filters, newest first; pages by the last id, since new ones come
- * meanwhile. A request is listed a second after its answer.
+ * The latest requests of the organization that match the filters, newest first. Pages continue after the last id,
+ * because new requests arrive in the meantime. A request is listed a second after its answer.
  */
 export function listGenerations({ store, byokFeePercent }: GenerationListDeps): Handler {
   return async (request, reply) => {
@@ -167,7 +168,7 @@ function searchFilter(query: URLSearchParams, organizationId: string): SearchFil
   return { organizationId, ...(Object.fromEntries(fields) as Partial<SearchFilter>) }
 }
 
-/** One or several, with commas. */
+/** One value, or several separated by commas. */
 function outcomesOf(query: URLSearchParams): readonly UsageOutcome[] | undefined {
   const value = parameter(query, 'outcome')?.split(',')
   const known = value?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
@@ -198,7 +199,7 @@ function isId(text: string): boolean {
   return text.length <= ID_MAX_CHARS && !text.includes('\0') && text.isWellFormed()
 }
 
-/** A management key is the organization's; an inference key is of one workspace, whose records it may read. */
+/** A management key may read all records of its organization, an inference key those of its workspace. */
 function maySee(
   { kind, hash, workspaceId }: KeyRecord,
   record: Pick<UsageRecord, 'keyHash' | 'workspaceId'>,
@@ -208,7 +209,7 @@ function maySee(
 }
 
 /**
- * Fields that this version does not support are null, so that clients find every field, or absent where clients know no
+ * Fields that this version does not support are null, so that clients find every field, or absent if clients accept no
  * null.
  */
 function toDocument(record: AnyRecord, byokFeePercent: number) {
@@ -282,7 +283,7 @@ function originOf(referer: string | undefined): string {
   return url === null || url.origin === 'null' ? '' : url.origin
 }
 
-/** Clients know apps by numbers: the same name, or the same origin, is always the same one. */
+/** Clients identify apps by number: the same name, or the same origin, always gives the same number. */
 function appId(app: UsageRecord['app']): number | null {
   const name = app?.title ?? originOf(app?.referer)
   return name === '' ? null : createHash('sha256').update(name).digest().readUIntBE(0, 6)

@@ -39,7 +39,7 @@ export function googleRows(deps: GoogleDeps): Operation[] {
   })
   const counting = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
   return [
-    asking('generateContent', 'Generate content', createInference(gemini, deps, whole)),
+    asking('generateContent', 'Generate content', createInference(gemini, deps, wholeBody)),
     asking('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamed)),
     {
       ...asking('countTokens', 'Count the input tokens of contents', counting),
@@ -77,14 +77,14 @@ export function googleRows(deps: GoogleDeps): Operation[] {
   }
 }
 
-/** The model of an address, which may begin with `models/` twice. */
+/** The model in the path, which may begin with `models/` twice. */
 function modelOf({ params }: ApiRequest): string {
   const model = params.get('model') ?? `${params.get('author')}/${params.get('slug')}`
   return model.replace(/^models\//, '')
 }
 
-/** A body that is no object is left to the check of bodies. */
-function whole(request: ApiRequest): unknown {
+/** A body that is not an object is left to the body check. */
+function wholeBody(request: ApiRequest): unknown {
   const { body } = request
   return isObject(body) ? { ...body, model: modelOf(request), stream: false } : body
 }
@@ -120,20 +120,20 @@ function embedding(deps: GoogleDeps, isBatch: boolean): Handler {
 }
 
 /**
- * True for clients of Google, which ask for models below /v1 too: the handler answers them as below /v1beta. Their
- * library says its name, and their key has a header of its own.
+ * True for Google's clients, which also request models below /v1; they get the same answer as below /v1beta. They are
+ * recognized by the name of their library and the header of their key.
  */
 function asksAsGoogle(headers: ReadonlyMap<string, string>): boolean {
   return headers.has('x-goog-api-key') || headers.has('x-goog-api-client')
 }
 
-/** The handler for all clients but those of Google. */
+/** The handler for all clients except Google's. */
 export function exceptGoogle(handler: Handler, google: Handler): Handler {
   return (request, reply) =>
     asksAsGoogle(request.headers) ? google(request, reply) : handler(request, reply)
 }
 
-/** @throws GatewayError always: their list of the same path has another form */
+/** @throws GatewayError always, because their list at this path has another form */
 export const refuseGoogle: Handler = () => {
   throw new GatewayError(
     'not_found',

@@ -23,7 +23,7 @@ import type { ResumableSink } from './resumable-sink.ts'
 export interface InferenceDeps extends ResumableDeps {
   readonly gateway: Gateway
   readonly summaries: CompactionDeps['summaries']
-  /** Finds the region in which the data of a request has to stay, by its Host header. */
+  /** Finds the region in which the data of a request must stay, from its Host header. */
   readonly dataRegionOf: DataRegionOf
   readonly proofs: ProofDeps
 }
@@ -32,17 +32,18 @@ interface MayHaveInput {
   readonly input?: unknown
 }
 
-/** `bodyOf`: makes the body for the dialect, where parts of it are in the address. */
+/** @param bodyOf builds the body for the dialect if parts of it are in the path */
 export function createInference(
   dialect: Dialect,
   deps: InferenceDeps,
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
   const { compacts } = DIALECT_ABILITIES[dialect.name]
-  // Returns the promise without awaiting it: an async function would keep headers and body for the whole stream.
+  // Returns the promise without awaiting it: an async function would keep headers and body in memory for the whole
+  // stream.
   return (request, reply) => {
     const input = compacts ? (request.body as MayHaveInput | null | undefined)?.input : undefined
-    // No call of a function for the usual request.
+    // Inlined, so that a plain request costs no call.
     const last = Array.isArray(input) ? (input.at(-1) as { readonly type?: unknown } | null) : null
     if (last?.type === TRIGGER) {
       return answerTrigger(dialect, deps, openCompaction(dialect, deps, request, reply), reply)
@@ -96,7 +97,7 @@ function run(
   return stream(gateway, call, sink, reply)
 }
 
-/** The call of a request for a compaction: without the item that asks for it. */
+/** The call for a compaction request, without the item that requests it. */
 function openCompaction(
   dialect: Dialect,
   { dataRegionOf }: InferenceDeps,
@@ -107,7 +108,7 @@ function openCompaction(
   return callOf(dialect, request, reply, dataRegionOf, parsed)
 }
 
-/** Answers a request that asks for nothing: no model is called, and nothing is counted but the request. */
+/** Answers a request that generates nothing: no model is called, and only the request is counted. */
 function answerEmpty(dialect: Dialect, deps: InferenceDeps, call: ClientRequest, reply: Reply): void {
   if (call.request.stream === true) {
     const sink = new EventSink(reply, null, dialect.frames(call.request), deps.stream)
@@ -129,7 +130,7 @@ function stream(
   sink: EventSink | ResumableSink,
   reply: Reply,
 ): Promise<void> {
-  // A callback, for it is smaller than an async function that waits as long as the stream is open.
+  // A callback uses less memory than an async function that waits as long as the stream is open.
   return gateway.respond(call, sink).then(
     outcome => {
       try {
@@ -147,7 +148,7 @@ function stream(
   )
 }
 
-/** A last event of Responses has the whole reply. */
+/** The last event of Responses contains the whole reply. */
 function provenFrames(dialect: Dialect, { request }: ClientRequest, proof: RequestProof | null): FrameWriter {
   const frames = dialect.frames(request)
   if (proof === null) return frames
@@ -183,7 +184,7 @@ function refuse(dialect: Dialect, error: GatewayError, details: FailureDetails, 
   }
 }
 
-/** The request of the body. @throws GatewayError `invalid_request` */
+/** Parses the body into a request. @throws GatewayError `invalid_request` */
 export function openCall(
   dialect: Dialect,
   request: ApiRequest,

@@ -18,40 +18,40 @@ import {
 import type { OpenHandler, Operation, Reply } from './operation.ts'
 import { described } from './operation-rows.ts'
 
-/** The description of the operations that it was given. */
+/** The description of the given operations. */
 export class InterfaceDocument {
   #rows: readonly DescribedRow[] = []
-  #written: WrittenDocument | null = null
+  #document: WrittenDocument | null = null
 
   describe(rows: readonly DescribedRow[]): void {
     this.#rows = rows
-    this.#written = null
+    this.#document = null
   }
 
-  /** Made when it is first asked for, which takes some 60 ms once. */
-  get written(): WrittenDocument {
-    if (this.#written === null) {
+  /** Created on first use, which takes about 60 ms once. */
+  get serialized(): WrittenDocument {
+    if (this.#document === null) {
       const json = Buffer.from(JSON.stringify(createDocument(this.#rows)))
       const digest = createHash('sha256').update(json).digest('hex').slice(0, 16)
-      this.#written = { json, etag: `"${digest}"` }
+      this.#document = { json, etag: `"${digest}"` }
     }
-    return this.#written
+    return this.#document
   }
 }
 
 export function showInterface(document: InterfaceDocument): OpenHandler {
-  return (request, reply) => sendWritten(request, reply, document.written)
+  return (request, reply) => sendWritten(request, reply, document.serialized)
 }
 
-/** The reference on the public port. */
+/** Settings of the reference on the public port. */
 export interface ReferenceTerms {
-  /** The port speaks TLS itself. */
+  /** True if the port uses TLS itself. */
   readonly isSecure: boolean
 }
 
-/** They are not in the OpenAPI document, which they show. */
+/** These rows are not in the OpenAPI document that they show. */
 export function referenceRows(document: InterfaceDocument, terms: ReferenceTerms): readonly Operation[] {
-  const reference = new Reference(JSON.parse(document.written.json.toString()) as JsonSchema)
+  const reference = new Reference(JSON.parse(document.serialized.json.toString()) as JsonSchema)
   const script = { json: filterScript(), etag: null }
   const common = { bases: ['', '/v1', '/api/v1'], key: 'none', accept: 'none', bodyLimitBytes: 0 } as const
   return [
@@ -59,7 +59,7 @@ export function referenceRows(document: InterfaceDocument, terms: ReferenceTerms
       ...described('GET /docs', 'showReference', 'Read the reference'),
       ...common,
       handler(request: Parameters<OpenHandler>[0], reply: Reply) {
-        // A proxy in front may speak TLS in the place of this port. It changes the text of this one answer.
+        // A proxy in front may use TLS for this port. This only affects the text of this answer.
         const isSecure = terms.isSecure || request.headers.get('x-forwarded-proto') === 'https'
         protect(reply)
         sendWritten(request, reply, reference.page(readerUrl(request.host, isSecure)), PAGE_TYPE)

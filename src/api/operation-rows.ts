@@ -2,10 +2,10 @@
 import type { KeyRole } from '../protocol/management/keys.ts'
 import type { Handler, Method, Operation } from './operation.ts'
 
-/** Method, blank and path below `/v1`: the beginning of a row. */
+/** Method, space and path below `/v1`: the beginning of a row. */
 type OperationAddress = `${Method} /${string}`
 
-/** For the callers of models, about what is theirs. */
+/** For inference keys, about their own data. */
 export function own(
   address: OperationAddress,
   id: string,
@@ -20,7 +20,7 @@ export function read(address: OperationAddress, id: string, summary: string, han
   return { ...row(address, id, summary, handler, 0), key: 'any' }
 }
 
-/** For management keys of a role, and of those that may more. */
+/** For management keys with at least this role. */
 export function manage(role: KeyRole) {
   return (
     address: OperationAddress,

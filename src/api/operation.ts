@@ -10,129 +10,130 @@ import type { ExchangeSummary } from '../pipeline/answer/sink.ts'
 import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
 import type { RateSink } from '../protocol/rate-headers.ts'
 
-/** The facts of a request that its handler sees, from accept to log line. */
+/** The context of a request that its handler sees, from accept to log line. */
 export interface ApiContext extends RequestContext {
   /** Address of the client's connection. */
   readonly address: string
-  /** From here on the signal does not fire when the client goes: `onLeft` is called instead. */
+  /** After this call the signal does not fire when the client leaves: `onLeft` is called instead. */
   outlive(onLeft: () => void): void
-  /** Ends the work on the request for this reason; the first reason counts. */
+  /** Ends the work on the request for this reason; only the first reason counts. */
   abort(reason: GatewayError): void
   /**
-   * Call it once the end user is known, before any work: null, or a promise while the API key has all its requests
-   * open. Rejects, or throws, when this one may not wait (longer).
+   * Call it once the end user is known, before any work. Returns null, or a promise while the API key is at its limit
+   * of open requests. Rejects, or throws, if this request may not wait (any longer).
    */
   waitForPlace(fields: EndUserFields): Promise<void> | null
 }
 
-/** A request that passed the gate, with its key accepted. `Body` follows from the row's `accept`. */
+/** An admitted request with an accepted key. `Body` follows from the row's `accept`. */
 export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly context: ApiContext
-  /** By lower-case name; repeated ones joined by a comma. */
+  /** By lower-case name; repeated ones are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
-  /** As the Host header has it, port included. */
+  /** The Host header, including the port. */
   readonly host: string
-  /** Values of the `{names}` of the path template, decoded. */
+  /** Values of the `{names}` in the path template, decoded. */
   readonly params: ReadonlyMap<string, string>
   readonly query: URLSearchParams
-  /** Parsed JSON; a `RawBody` where the row accepts raw bodies; undefined when the method takes no body. */
+  /** Parsed JSON; a `RawBody` if the row accepts raw bodies; undefined if the method has no body. */
   readonly body: Body
-  /** SHA-256 of the body as it arrived, in hex; null: no header asks for a proof, or there is no whole body. */
+  /** SHA-256 of the received body, in hex; null: no header requests a proof, or the body is not complete. */
   readonly bodyDigest: string | null
-  /** Null where the row asks for no key. */
+  /** Null if the row requires no key. */
   readonly key: Key
 }
 
-/** The fields by which a request names its end user; the first one counts. */
+/** The fields in which a request may name its end user; the first one counts. */
 export interface EndUserFields {
   readonly safety_identifier?: string | null | undefined
   readonly user?: string | undefined
 }
 
-/** A body that is handed over as it arrives, so that it never has to fit into memory. */
+/** A body that is passed on as it arrives, so that it never has to fit into memory. */
 export interface RawBody {
-  /** Bytes announced; null when the body is chunked. */
+  /** Announced length in bytes; null if the body is chunked. */
   readonly contentLength: number | null
   /**
-   * Reads the body to its end, once. Resolves after the last chunk was taken.
-   * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or what the reader throws
+   * Reads the body to its end, once. Resolves after the last chunk was processed.
+   * @throws GatewayError `payload_too_large`, `deadline_exceeded` or the reason of the abort; or an error of the reader
    */
   read(reader: BodyReader): Promise<void>
 }
 
-/** Takes the chunks of a body. `at`: where the chunk is in the body, in bytes. */
+/** Receives the chunks of a body. `at`: position of the chunk in the body, in bytes. */
 export interface BodyReader {
-  /** The chunk is the reader's until the promise resolves; while it is pending the client is held back. */
+  /** The chunk belongs to the reader until the promise resolves; while it is pending the client is paused. */
   write(chunk: Uint8Array, at: number): Promise<void>
   /**
-   * Takes a chunk before it returns, perhaps while earlier ones are pending: the client sends faster than it can be
-   * held back.
+   * Processes a chunk before it returns, perhaps while earlier ones are pending, if the client sends faster than it can
+   * be paused.
    */
   writeNow(chunk: Uint8Array, at: number): void
 }
 
-/** Known facts to report beside an error. */
+/** Facts to report together with an error. */
 export type FailureContext = Pick<FailureDetails, 'metadata' | 'usage' | 'request'>
 
-/** Chunks of a stream that are made one after the other. */
+/** Chunks of a stream that are created one after the other. */
 export interface MoreChunks {
-  /** Bytes of memory that they hold until they are made. */
+  /** Bytes of memory that they use before they are created. */
   readonly bytes: number
-  /** Null: there is none. */
+  /** Null: there are no more. */
   next(): string | null
 }
 
-/** The answer to one request: one document, or a stream. Does nothing once the client has gone. */
+/** The answer to one request: one document, or a stream. Does nothing once the client has left. */
 export interface Reply extends RateSink {
-  /** The log line's fields beyond the status; set by handlers that know them. */
+  /** The log line's fields in addition to the status, set by handlers that know them. */
   summary: ExchangeSummary | undefined
-  /** The model that the body names, for the log line of a request that ends without a summary. */
+  /** The model that the body names, for the log line of a request without a summary. */
   requestedModel: string | undefined
-  /** The failure that was reported to the client, in the envelope or within the stream. */
+  /** The failure that was reported to the client, in the envelope or in the stream. */
   error: GatewayError | null
-  /** Status that was sent; 0 before. */
+  /** The status that was sent; 0 before. */
   readonly status: number
-  /** The status line has left. */
+  /** True after the status line was sent. */
   readonly started: boolean
-  /** The answer is complete. */
+  /** True once the answer is complete. */
   readonly ended: boolean
-  /** Adds a header to the answer. @throws Error when the name is not a token: names are ours, never foreign. */
+  /**
+   * Adds a header to the answer. @throws Error if the name is not a token: names come from the gateway, never from
+   * outside.
+   */
   header(name: string, value: string): void
   /** Answers with one JSON document. */
   json(status: number, document: unknown): void
-  /** Answers 200 with a document that is written already. Default content type: JSON. */
+  /** Answers 200 with a serialized document. Default content type: JSON. */
   written(bytes: string | Buffer, contentType?: string): void
-  /** Answers 304: the client has the document. */
+  /** Answers 304: the client already has the document. */
   notModified(): void
   /** Answers with the error envelope of the operation's dialect. */
   failure(error: GatewayError, context?: FailureContext): void
   /**
    * Begins a stream with its first bytes. Default content type: an event stream; blank lines may then follow each
-   * chunk, so chunks of one must end where a frame ends. False: the reader is slow.
+   * chunk, so each chunk must end with a frame. Returns false if the reader is slow.
    */
   openStream(chunk: string | Buffer, contentType?: string): boolean
-  /** Begins an event stream that comes in slices: a chunk of it may end within a frame. */
+  /** Begins an event stream in slices: a chunk may end within a frame. */
   openSlices(): boolean
   /**
-   * Sends more of the stream; bytes are copied. `endsFrame`: of a stream in slices, that this one ends with a frame.
-   * False: the reader is slow, but the chunk was taken.
+   * Sends more of the stream; bytes are copied. `endsFrame`: in a stream of slices, this one ends with a frame. Returns
+   * false if the reader is slow; the chunk was accepted anyway.
    */
   writeStream(chunk: string | Buffer, endsFrame?: boolean): boolean
-  /**
-   * Sends the last bytes of the stream. `more` has what follows them, made chunk by chunk as the reader takes them.
-   */
+  /** Sends the last bytes of the stream. `more` supplies further chunks one by one as the reader reads them. */
   endStream(chunk: string | Buffer, more?: MoreChunks): void
   /**
-   * Sets what to call when a slow reader has taken something: with true when writing may go on, with false when more
-   * is waiting. One callback; a later call replaces it. `hasDeadline`: the caller aborts if a reader takes nothing for
-   * long; otherwise the server does, after some 10 s.
+   * Sets the callback for a slow reader that has read something: called with true when writing may continue, with false
+   * when more is waiting. A later call replaces it. `hasDeadline`: the caller aborts if a reader reads nothing for
+   * long; otherwise the server does, after about 10 s.
    */
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
-  /** Drops the connection: what began cannot be completed. */
+  /** Drops the connection, because a started answer cannot be completed. */
   abort(): void
 }
 
-/** Must answer through the reply before it ends; a GatewayError thrown before that is answered with its envelope. */
+/** Must answer through the reply before it ends. A GatewayError thrown before that is answered with its envelope. */
 export type Handler = (request: ApiRequest, reply: Reply) => void | Promise<void>
 /** Handler of a body that is read as it arrives. */
 export type RawHandler = (request: ApiRequest<RawBody>, reply: Reply) => void | Promise<void>
@@ -141,14 +142,14 @@ export type OpenHandler = (request: ApiRequest<undefined, null>, reply: Reply) =
 
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
-/** Kind of key that an operation asks for. `any`: both kinds; `none`: the Authorization header is not looked at. */
+/** Kind of key that an operation requires. `any`: both kinds; `none`: the Authorization header is ignored. */
 type KeyNeed = 'none' | 'inference' | 'management' | 'any'
 
-/** Times of an operation with very large bodies or answers. */
+/** Time limits of an operation with very large bodies or answers. */
 export interface OperationTimes {
-  /** From the head of a request to the last byte of its body. */
+  /** From the request's head to the last byte of its body. */
   readonly uploadMs: number
-  /** From the head of a request to the end of its answer. */
+  /** From the request's head to the end of its answer. */
   readonly requestMs: number
 }
 
@@ -158,22 +159,24 @@ interface OperationBase {
   /** One line for the interface description. */
   readonly summary: string
   readonly method: Method
-  /** Relative to the base path, with `{name}` for a segment that varies, e.g. `/models/{author}/{slug}/endpoints`. */
+  /**
+   * Relative to the base path, with `{name}` for a variable segment, for example `/models/{author}/{slug}/endpoints`.
+   */
   readonly path: string
-  /** Base paths of the row, where they are not the usual ones; empty: the root. */
+  /** Base paths of the row if they differ from the usual ones; empty: the root. */
   readonly bases?: readonly string[]
-  /** Clients ask it all the time and learn nothing from it: it has no line in the log. */
+  /** Clients poll it all the time, so it has no line in the log. */
   readonly isQuiet?: true
   /**
-   * The parameter at the end of the path whose value may be any text, encoded separators included; absent
-   * everywhere else. See docs/decisions/0008-any-text-in-a-path.md.
+   * The parameter at the end of the path whose value may be any text, including encoded separators; otherwise absent.
+   * See docs/decisions/0008-any-text-in-a-path.md.
    */
   readonly freeParam?: string
-  /** The free parameter takes the rest of the path, slashes included. */
+  /** The free parameter is the rest of the path, including slashes. */
   readonly takesRest?: true
   /**
-   * The word after the last colon of the path, which alone finds the operation: the path is one of those of Google's
-   * clients, whatever is before it. The free parameter is what is between `models/`, which may be missing, and it.
+   * The word after the last colon of the path, which alone selects the operation: such paths belong to Google's
+   * clients. The free parameter is the text between `models/`, which may be missing, and this word.
    */
   readonly verb?: string
   /** Dialect of an inference operation, also for all its errors. Null: the gateway's own envelope. */
@@ -182,12 +185,13 @@ interface OperationBase {
     'name' | 'failure' | 'failureHeaders' | 'rateHeaders' | 'idHeader' | 'queryFault'
   > | null
   /**
-   * False for an operation in a dialect that asks no model: its answers have no generation, and no limit counts them.
+   * False for an operation in a dialect that calls no model: its answers have no generation, and limits do not count
+   * them.
    */
   readonly generates?: false
-  /** Largest body, in bytes; 0 for operations without one. */
+  /** Maximum body size in bytes; 0 for operations without a body. */
   readonly bodyLimitBytes: number
-  /** Absent: the settings for all operations; otherwise these, where they are longer. */
+  /** Absent: the general settings; otherwise these, if they are longer. */
   readonly times?: OperationTimes
 }
 
@@ -201,7 +205,7 @@ export type Operation = OperationBase &
       }
     | {
         readonly key: 'management'
-        /** The least role that may use it. */
+        /** The minimum role. */
         readonly role: KeyRole
         readonly accept: 'json' | 'none'
         readonly handler: Handler

@@ -81,15 +81,15 @@ interface OperationDeps
     Omit<ManagementParts, 'usage'> {
   readonly store: Store
   readonly offered: Offered
-  /** Told of all operations. */
+  /** Gets the rows of all operations. */
   readonly document: InterfaceDocument
   /** Absent: the public port has no reference. */
   readonly reference?: ReferenceTerms
 }
 
-/** A large batch may come over a slow line, and its results may go over one. */
+/** A large batch may be uploaded, and its results downloaded, over a slow connection. */
 const BATCH_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_000 }
-/** A large file may come or go over a slow line. */
+/** A large file may be transferred over a slow connection. */
 const FILE_TIMES: OperationTimes = { uploadMs: 30 * 60_000, requestMs: 40 * 60_000 }
 /** A cancellation needs no body; some clients send an empty object. */
 const CANCEL_MAX_BYTES = 1_024
@@ -122,7 +122,7 @@ function interfaceRow({ document }: OperationDeps): Operation {
   }
 }
 
-/** Claude Code asks at the root of its base URL, which may end in /v1. */
+/** Claude Code requests the root of its base URL, which may end in /v1. */
 const HELLO: Operation = {
   ...described('GET /api/hello', 'sayHello', 'Check that the gateway can be reached'),
   bases: ['', '/v1'],
@@ -133,7 +133,7 @@ const HELLO: Operation = {
   handler: (_, reply) => reply.json(200, { status: 'ok' }),
 }
 
-/** Other versions of it ask for the base URL itself. */
+/** Other versions of it request the base URL itself. */
 const ROOT: Operation = {
   ...HELLO,
   ...described('HEAD /', 'findRoot', 'Check that the gateway can be reached at its base URL'),

@@ -1,9 +1,9 @@
 /**
- * Headers of pages that people read. Such a page cannot be framed, sends no forms, and loads nothing from elsewhere.
+ * Headers of pages for people. Such a page cannot be framed, sends no forms, and loads nothing from other hosts.
  */
 import type { OutgoingHttpHeaders } from 'node:http'
 
-/** Of a page without script and style. It is kept nowhere. */
+/** For a page without script and style. It is never cached. */
 export const PLAIN_PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy':
@@ -13,7 +13,7 @@ export const PLAIN_PAGE_HEADERS = {
   'cache-control': 'no-store',
 } as const satisfies OutgoingHttpHeaders
 
-/** Of a page and its assets: scripts, styles and pictures of the same port, and requests to it. */
+/** For a page and its assets: scripts, styles and pictures of the same port, and requests to it. */
 export const SCRIPTED_PAGE_HEADERS = {
   'content-security-policy': [
     "default-src 'none'",
@@ -30,11 +30,11 @@ export const SCRIPTED_PAGE_HEADERS = {
   'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
   'cross-origin-resource-policy': 'same-origin',
-  // Asked for again each time, and answered 304 while nothing has changed.
+  // Revalidated each time, and answered 304 while nothing has changed.
   'cache-control': 'no-cache',
 } as const satisfies OutgoingHttpHeaders
 
-/** Of data that a page asks for. */
+/** For data that a page requests. */
 export const PAGE_DATA_HEADERS = {
   'content-type': 'application/json',
   'cache-control': 'no-store',

@@ -1,6 +1,6 @@
 /**
  * Signed proofs of placement: on request, a signed statement in `gateway_metadata` that covers what the client
- * receives. Also GET /proof-keys. Requests that ask for no proof run none of this code.
+ * receives. Also GET /proof-keys. Requests without this header run none of this code.
  */
 import { createHash, type Hash } from 'node:crypto'
 import { type Clock, unixSeconds } from '../base/clock.ts'
@@ -21,18 +21,18 @@ import {
 import { ProofKeyError, type ProofKeys, type ProofRing } from '../providers/credentials/proof-keys.ts'
 import type { ApiRequest, Handler } from './operation.ts'
 
-/** The header that asks for a proof. */
+/** The header that requests a proof. */
 export const PROOF_HEADER = 'x-gateway-proof'
 
 export interface ProofDeps {
   readonly keys: Pick<ProofKeys, 'current'>
   readonly clock: Clock
   readonly log: Log
-  /** The place of this gateway. */
+  /** The region of this gateway. */
   readonly region: string
 }
 
-/** True when the header asks for a proof. @throws GatewayError for a value that says neither yes nor no */
+/** True if the header requests a proof. @throws GatewayError for a value that is neither yes nor no */
 function wantsProof(headers: ReadonlyMap<string, string>): boolean {
   const value = (headers.get(PROOF_HEADER) ?? '').toLowerCase()
   if (value === 'true') return true
@@ -40,14 +40,14 @@ function wantsProof(headers: ReadonlyMap<string, string>): boolean {
   throw new GatewayError('invalid_request', 'X-Gateway-Proof: must be true or false')
 }
 
-/** @throws GatewayError when a proof is asked for where none is made */
+/** @throws GatewayError if a proof is requested for an operation without proofs */
 export function refuseProof(headers: ReadonlyMap<string, string>, what: string): void {
   if (wantsProof(headers)) {
     throw new GatewayError('invalid_request', `X-Gateway-Proof: ${what} cannot have a proof`)
   }
 }
 
-/** The proof that a request asks for; null: none. A promise only where keys are read first. */
+/** The proof that a request asks for; null: none. A promise only if keys must be read first. */
 export function openProof(
   deps: ProofDeps,
   { headers, bodyDigest }: Pick<ApiRequest, 'headers' | 'bodyDigest'>,
@@ -68,7 +68,7 @@ export function listProofKeys(deps: ProofDeps): Handler {
   }
 }
 
-/** @throws or rejects with GatewayError if there are no keys */
+/** @throws (or rejects with) GatewayError if there are no keys */
 function ringOf({ keys, log }: ProofDeps): ProofRing | Promise<ProofRing> {
   const ring = keys.current()
   if (!(ring instanceof Promise)) return ring
@@ -93,7 +93,7 @@ export class RequestProof implements Witness {
   readonly #deps: ProofDeps
   readonly #ring: ProofRing
   readonly #requestDigest: string
-  /** The first is that of the request. */
+  /** The first exchange is that of the request. */
   readonly #exchanges: Exchange[] = []
 
   constructor(deps: ProofDeps, ring: ProofRing, requestDigest: string) {
@@ -106,18 +106,18 @@ export class RequestProof implements Witness {
     this.#exchanges.push(exchange)
   }
 
-  /** A whole reply with its proof. */
+  /** Adds the proof to a complete reply. */
   reply(body: unknown): unknown {
     const place = proofPlace(body)
     return place === null ? body : place.with(this.sign(replyDigest(place.reply), 'reply'))
   }
 
-  /** Writes the frames of a stream with the proof. */
+  /** Wraps a frame writer so that the stream ends with the proof. */
   frames(writer: FrameWriter, scope: ProofScope): FrameWriter {
     return scope === 'reply' ? new ProvenReply(writer, this) : new ProvenEvents(writer, this)
   }
 
-  /** Signs what is known by now. */
+  /** Signs what is known so far. */
   sign(answerDigest: string, of: ProofScope): string {
     const [exchange] = this.#exchanges
     if (exchange === undefined) throw new Error('a proof without an exchange')
@@ -137,7 +137,7 @@ export class RequestProof implements Witness {
   }
 }
 
-/** A stream with its proof. */
+/** A stream that ends with its proof. */
 abstract class ProvenWriter implements FrameWriter {
   protected readonly writer: FrameWriter
   protected readonly proof: RequestProof
@@ -162,7 +162,7 @@ abstract class ProvenWriter implements FrameWriter {
   }
 }
 
-/** A stream whose last event has the whole reply. */
+/** A stream whose last event contains the whole reply. */
 class ProvenReply extends ProvenWriter {
   write(event: StreamEvent): string {
     const frames = this.writer.write(event)
@@ -174,7 +174,7 @@ class ProvenReply extends ProvenWriter {
   }
 }
 
-/** A stream whose events are the reply only together. */
+/** A stream whose events together are the reply. */
 class ProvenEvents extends ProvenWriter {
   readonly #hash: Hash = createHash('sha256')
   #isSigned = false
@@ -192,7 +192,7 @@ class ProvenEvents extends ProvenWriter {
   }
 }
 
-/** Frames of JSON, each of which `change` may replace; null: it stays. JSON has no line ends of its own. */
+/** Frames of JSON, each of which `change` may replace; null: unchanged. JSON contains no line ends. */
 function rewritten(frames: string, change: (value: unknown) => unknown): string {
   let all = ''
   for (const frame of frames.split('\n\n')) {

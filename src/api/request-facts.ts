@@ -1,6 +1,6 @@
 /**
- * Reads a request's body and the settings that come outside it, on any transport: headers about the client
- * (`HTTP-Referer`, `X-Title`, agent and session ids), and the data region of the host.
+ * Reads a request's body and the settings outside it, on any transport: headers about the client (`HTTP-Referer`,
+ * `X-Title`, agent and session ids), and the data region of the host.
  */
 import { callerOf } from '../callers/keys.ts'
 import type { FailureDetails } from '../dialects/dialect.ts'
@@ -10,7 +10,7 @@ import type { Outcome } from '../pipeline/answer/sink.ts'
 import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 
-/** Our header, its legacy name, and the name that clients of similar interfaces send. The first one counts. */
+/** Our header, its legacy name, and the name in similar interfaces. The first one counts. */
 const METADATA_HEADERS = ['x-gateway-metadata', 'x-gateway-experimental-metadata', 'x-openrouter-metadata']
 
 export function failureDetails(
@@ -25,7 +25,7 @@ export function failureDetails(
   }
 }
 
-/** The call of a request, whose body was parsed, for the pipeline. */
+/** The pipeline's call for a request with a parsed body. */
 export function callOf<Name extends DialectName, Parsed extends ResponsesRequest>(
   { name }: { readonly name: Name },
   request: ApiRequest,
@@ -46,7 +46,7 @@ export function callOf<Name extends DialectName, Parsed extends ResponsesRequest
   }
 }
 
-/** Words of clients about themselves in a body: over a WebSocket the headers are those of the handshake. */
+/** Fields in which clients describe themselves in a body: over a WebSocket the headers are those of the handshake. */
 interface SelfDescribed {
   readonly client_metadata?: Readonly<Record<string, unknown>> | null
 }
@@ -61,7 +61,7 @@ function metadataText(body: unknown, name: string): string | undefined {
 function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | undefined {
   const referer = headers.get('http-referer') ?? headers.get('referer')
   const userAgent = headers.get('user-agent')
-  // Ours, and those that clients of similar interfaces send. The first one counts.
+  // Our header, and those of similar interfaces. The first one counts.
   const title = headers.get('x-gateway-title') ?? headers.get('x-openrouter-title') ?? headers.get('x-title')
   let agent = headers.get('x-agent-id') ?? headers.get('x-claude-code-agent-id') ?? headers.get('thread-id')
   let parentAgent = headers.get('x-claude-code-parent-agent-id') ?? headers.get('x-codex-parent-thread-id')
@@ -75,7 +75,7 @@ function clientOf(headers: ApiRequest['headers'], body: unknown): ClientFacts | 
   return { referer, title, userAgent, agent, parentAgent }
 }
 
-/** The parsed body. The log line of a request that is refused, here or later, tells at least its model. */
+/** Parses the body. If the request is refused, here or later, its log line contains at least the model. */
 export function parseBody<Parsed>(
   dialect: { parse(body: unknown, headers: ApiRequest['headers']): Parsed },
   request: ApiRequest,
@@ -92,21 +92,21 @@ export function parseBody<Parsed>(
     if ((body as SelfDescribed | null | undefined)?.client_metadata != null) {
       session = metadataText(body, 'session_id') ?? session
     }
-    // Unfit words of vendors' clients are no session, and no reason to refuse.
+    // Invalid values from vendors' clients are ignored instead of refused.
     if (session !== undefined) session = keptName(session)
   }
   const named = session === undefined ? body : withSession(body, session)
   return dialect.parse(named, headers)
 }
 
-/** Puts the session of the header into a body without one, so that the same rules check it. */
+/** Puts the session from the header into a body without one, so that the same rules check it. */
 function withSession(body: unknown, session: string): unknown {
   if (typeof body !== 'object' || body === null) return body
   if (Array.isArray(body) || (body as { session_id?: unknown }).session_id != null) return body
   return { ...body, session_id: session }
 }
 
-/** True when a header asks for `gateway_metadata`. */
+/** True if a header requests `gateway_metadata`. */
 export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
   for (const name of METADATA_HEADERS) {
     const value = headers.get(name)
@@ -117,13 +117,13 @@ export function wantsMetadata(headers: ReadonlyMap<string, string>): boolean {
 
 type Region = NonNullable<ClientRequest['dataRegion']>
 
-/** Hosts of the regions; a name without a port stands for every port. */
+/** Hosts of the regions. A name without a port matches every port. */
 type RegionHosts = Readonly<Record<Region, readonly string[]>>
 
 /** Finds the region of a Host header; null: data may go anywhere. */
 export type DataRegionOf = (host: string) => Region | null
 
-/** Only configured names count, exactly: any other host is the global one. */
+/** Only configured names count, as exact matches. Any other host is global. */
 export function createDataRegions(hosts: RegionHosts): DataRegionOf {
   const regions = new Map<string, Region>()
   for (const region of ['europe', 'us'] as const) {
@@ -136,7 +136,7 @@ export function createDataRegions(hosts: RegionHosts): DataRegionOf {
   }
 }
 
-/** Host names ignore case, and may end in the dot of the root. */
+/** Host names ignore case, and may end in a dot. */
 function nameOf(host: string): string {
   return host.toLowerCase().replace(/\.(?=$|:\d{1,5}$)/, '')
 }

@@ -21,7 +21,7 @@ function countFrames(frames: string): number {
   return count
 }
 
-/** How the frames of a stream are written. */
+/** How the frames of a stream are created. */
 export interface WrittenFrames {
   /** The dialect whose frames may be relayed; null: none. */
   readonly relays: DialectName | null
@@ -39,7 +39,7 @@ export class ResumableSink implements Sink {
   readonly #writer: TranscriptWriter
   #hasLeft = false
   #isReadAgain = false
-  /** The client is slow. */
+  /** True while the client is slow. */
   #isStalled = false
   #isOver = false
   #resume: (() => void) | null = null
@@ -62,8 +62,8 @@ export class ResumableSink implements Sink {
     return this.#client.tellsOverflow
   }
 
-  cut(tokens: number): void {
-    this.#client.cut(tokens)
+  reportCompression(tokens: number): void {
+    this.#client.reportCompression(tokens)
   }
 
   write(event: StreamEvent): boolean {
@@ -78,7 +78,7 @@ export class ResumableSink implements Sink {
   }
 
   relay(frames: Buffer, events: number): boolean {
-    // First, because the client's side may leave the bytes to others.
+    // First, because the client's sink may transfer the bytes.
     this.#keep(frames.toString())
     return this.#note(this.#hasLeft || this.#client.relay(frames, events))
   }
@@ -87,12 +87,12 @@ export class ResumableSink implements Sink {
     this.#client.overhear(event)
   }
 
-  hold(): void {
-    if (!this.#hasLeft) this.#client.hold()
+  cork(): void {
+    if (!this.#hasLeft) this.#client.cork()
   }
 
   flush(): boolean {
-    // Where nothing was held, the client is as slow as it was.
+    // If nothing was held, the client's state is unchanged.
     return this.#hasLeft || this.#client.flush() || this.#note(false)
   }
 
@@ -111,7 +111,7 @@ export class ResumableSink implements Sink {
 
   /** Reports a failure of an exchange that wrote no terminal event. */
   fail(error: GatewayError, details: FailureDetails): void {
-    // A client that gets the failure as its status has nothing to read again.
+    // A client that gets the failure as its status has nothing to resume.
     if (this.#hasLeft || this.#reply.started) {
       this.#keep(this.#frames.failure(error, details))
       this.#endTranscript()
@@ -119,7 +119,7 @@ export class ResumableSink implements Sink {
     if (!this.#hasLeft) this.#client.fail(error, details)
   }
 
-  /** Call it last: what has not ended until then is not kept. */
+  /** Call it last: an unfinished stream is deleted. */
   close(): void {
     this.#client.close()
     if (this.#isOver) return
@@ -127,17 +127,17 @@ export class ResumableSink implements Sink {
     this.#writer.forget()
   }
 
-  /** The client has left; the stream goes on. */
+  /** The client has left; the stream continues. */
   leave(): void {
     if (this.#hasLeft || this.#isOver) return
     this.#hasLeft = true
     this.#client.close()
     this.#writer.leave()
-    // Not from within a write, as at the end of every stall.
+    // Not within a write, like at the end of every stall.
     if (this.#isStalled) setImmediate(() => this.#resume?.())
   }
 
-  /** Somebody reads the stream on another connection: the first one must not hold it up. */
+  /** The stream is read on another connection, so the first one must not block it. */
   readAgain(): void {
     this.#isReadAgain = true
     if (this.#isStalled) this.#dropClient()
@@ -155,7 +155,7 @@ export class ResumableSink implements Sink {
     return this.#hasLeft
   }
 
-  /** The client may read on from its last event, as if it had left. */
+  /** The client may resume from its last event, as if it had left. */
   #dropClient(): void {
     this.#isStalled = true
     this.#reply.abort()

@@ -1,6 +1,7 @@
 /**
  * Resumable streams: `X-Gateway-Resumable: true`. The exchange of such a stream continues after its client has
- * disconnected; it ends when nobody has read it for a whole window, at its deadline, or when the gateway stops.
+ * disconnected. It ends when the stream has had no reader for a whole window, at its deadline, or when the gateway
+ * stops.
  */
 
 import { GatewayError, refuseField } from '../base/errors.ts'
@@ -14,7 +15,7 @@ import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
 import { transcriptId } from './resume.ts'
 
 export const RESUMABLE_HEADER = 'x-gateway-resumable'
-/** As it is sent. */
+/** The header as it is sent to clients. */
 const SHOWN_HEADER = 'X-Gateway-Resumable'
 
 export interface ResumableDeps {
@@ -23,8 +24,8 @@ export interface ResumableDeps {
 }
 
 /**
- * Opens the stream of a request that has the header; null where the header says false.
- * @throws GatewayError `invalid_request` for another value, and for what has no stream to resume
+ * Opens the stream of a request with the header; null if the header is false.
+ * @throws GatewayError `invalid_request` for another value, and for requests without a resumable stream
  */
 export function openResumable(
   dialect: Dialect,
@@ -32,11 +33,11 @@ export function openResumable(
   call: ClientRequest,
   request: ApiRequest,
   reply: Reply,
-  written: WrittenFrames,
+  frames: WrittenFrames,
 ): ResumableSink | null {
-  const wanted = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
-  if (wanted === 'false') return null
-  if (wanted !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
+  const flag = request.headers.get(RESUMABLE_HEADER)?.toLowerCase()
+  if (flag === 'false') return null
+  if (flag !== 'true') throw refuseField(SHOWN_HEADER, 'must be true or false')
   if (!DIALECT_ABILITIES[dialect.name].resumes) {
     throw refuseField(
       SHOWN_HEADER,
@@ -62,7 +63,7 @@ export function openResumable(
     if (hasLeft) giveUp()
   }
   const writer = deps.transcripts.open(transcriptId(dialect.name, context.id), call.caller.keyHash, follow)
-  const sink = new ResumableSink(reply, written, writer, deps.stream)
+  const sink = new ResumableSink(reply, frames, writer, deps.stream)
   context.outlive(() => {
     hasLeft = true
     sink.leave()

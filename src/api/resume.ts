@@ -1,6 +1,6 @@
 /**
  * GET /responses/{id}: replays a resumable stream, starting after any event. It fetches one part at a time, and the
- * next one only when the client has taken the last, so nothing piles up here. Serve threads.
+ * next one only after the client has read the last one, so nothing piles up here. Serve threads.
  */
 import type { Timer } from '../base/clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, refuseField, serviceUnavailable } from '../base/errors.ts'
@@ -27,18 +27,18 @@ export interface ResumeDeps {
   readonly resumeWindowMs: number
 }
 
-/** How long a stream may take to end when its reader has to end. */
+/** How long a stream may take to end when its reader must end. */
 const LAST_WORDS_MS = 500
 const ID = /^gen-\d{1,12}-[0-9A-Za-z]{20}$/
 const NO_REQUEST: ResponsesRequest = { model: '', input: '' }
 const NUMBER = /^\d{1,15}$/
 
-/** The name of a stream in the store: a stream is read again at the path that it was asked for at. */
+/** The name of a stream in the store. A stream is read again at the path of its first request. */
 export function transcriptId(dialect: DialectName, id: string): string {
   return `${id}@${dialect}`
 }
 
-/** `what` is read again in the frames of the dialect. */
+/** @param what the name of the replayed object in messages, in the dialect's words */
 export function resumeStream(dialect: Dialect, what: string, deps: ResumeDeps): Handler {
   return (request, reply) => {
     if (!flagParameter(request.query, 'stream')) {
@@ -65,7 +65,7 @@ function questionOf({ query, key }: ApiRequest, id: string): TranscriptQuestion 
   return { id, keyHash: key.hash, after: after === undefined ? -1 : Number(after) }
 }
 
-/** The same for a stream of another key as for one that never was. */
+/** Same answer for a stream of another key and for an unknown one. */
 function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
   return new GatewayError(
     'not_found',
@@ -81,7 +81,7 @@ function tooManyReaders(): GatewayError {
   )
 }
 
-/** One reader of a stream, from its question to the end of its answer. */
+/** One reader of a stream, from its request to the end of its answer. */
 class ResumedStream {
   readonly #deps: ResumeDeps
   readonly #dialect: Dialect
@@ -90,7 +90,7 @@ class ResumedStream {
   readonly #reply: Reply
   readonly #done = Promise.withResolvers<void>()
   #reader: TranscriptReader | null = null
-  /** Null before it is known that there is a stream. */
+  /** Null until it is known that the stream exists. */
   #sink: EventSink | null = null
   #timer: Timer | null = null
   #isOver = false
@@ -156,7 +156,7 @@ class ResumedStream {
     const slice = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     const isFlowing = sink.relaySlice(slice, count, endsFrame)
     if (isEnd) sink.end()
-    // A reply to HEAD ends here too.
+    // This also ends the answer to HEAD.
     if (isEnd || this.#reply.ended) this.#end('completed')
     else if (isFlowing) this.#reader?.next()
   }
@@ -165,14 +165,14 @@ class ResumedStream {
     const [id = ''] = this.#question.id.split('@')
     this.#reply.header('X-Generation-Id', id)
     const { name } = this.#dialect
-    // It writes nothing but the end of the stream.
+    // This sink only writes the end of the stream.
     const sink = new EventSink(this.#reply, name, this.#dialect.frames(NO_REQUEST), this.#deps.stream)
     sink.onDrain(() => this.#reader?.next())
     this.#sink = sink
     return sink
   }
 
-  /** In the midst of a stream the connection says that this was not its end. */
+  /** In the middle of a stream, dropping the connection shows that this was not the end. */
   #refuse(error: GatewayError): void {
     if (!this.#reply.started) {
       this.#end('refused', error)
@@ -188,7 +188,7 @@ class ResumedStream {
       this.#end('left')
       return
     }
-    // The stream itself may be about to end, for the same reason.
+    // The stream itself may be about to end for the same reason.
     const { clock } = this.#deps.stream
     this.#timer = clock.after(LAST_WORDS_MS, () => this.#refuse(reason))
   }

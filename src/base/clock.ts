@@ -31,7 +31,7 @@ export function unixSeconds(clock: Clock): number {
   return Math.floor(clock.nowMs() / 1000)
 }
 
-/** Settles as the promise does, or rejects after `limitMs` and ignores the promise's later outcome. */
+/** Settles like the promise, or rejects after `limitMs` and ignores the promise's later outcome. */
 export function within<T>(clock: Clock, limitMs: number, promise: Promise<T>): Promise<T> {
   return new Promise((done, failed) => {
     const timer = clock.after(limitMs, () => failed(new Error('no answer in time')))
@@ -46,8 +46,8 @@ const DAYS_PER_ERA = 146_097
 const DAYS_TO_EPOCH = 719_468
 
 /**
- * The time as ISO 8601 UTC with milliseconds, as `Date` writes it; from 1970 to 9999. Hot path: each exchange needs
- * two, and a `Date` for each takes longer than the rest of its summary.
+ * The time as ISO 8601 UTC with milliseconds, like `Date`; from 1970 to 9999. Hot path: each exchange needs two, and a
+ * `Date` for each takes longer than the rest of its summary.
  */
 export function isoInstant(unixMs: number): string {
   const second = Math.floor(unixMs / 1000)
@@ -59,7 +59,7 @@ export function isoInstant(unixMs: number): string {
   return `${lastText}${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}Z`
 }
 
-/** The last one asked for: many of them are of the same second. */
+/** The last second that was formatted: many times share one. */
 let lastSecond = Number.NaN
 let lastText = ''
 

@@ -1,12 +1,12 @@
 /** Finds the known word nearest to a mistyped one. Leaf. */
 import { distance } from 'fastest-levenshtein'
 
-/** Words that differ in more than this part of their letters are other words. */
+/** Words that differ in a larger part of their letters are not similar. */
 const MAX_DIFFERENT = 1 / 3
-/** Two letters that changed places; in a shorter word they make another one. */
+/** Two swapped letters count as similar, except in shorter words, where they often make another word. */
 const SWAPPED = { letters: 2, minChars: 4 } as const
 
-/** The known word that is nearest to this one; null if none is near. Case and separators do not count. */
+/** The known word nearest to this one; null if none is near. Case and separators are ignored. */
 export function nearest(word: string, known: Iterable<string>): string | null {
   const plain = plainOf(word)
   let best: { readonly name: string; readonly far: number } | null = null
@@ -14,7 +14,7 @@ export function nearest(word: string, known: Iterable<string>): string | null {
     const other = plainOf(name)
     const least = plain.length < SWAPPED.minChars ? 1 : SWAPPED.letters
     const limit = Math.max(least, Math.floor(Math.max(plain.length, other.length) * MAX_DIFFERENT))
-    // Too different in length already; this also bounds the work for hostile words.
+    // The lengths already differ too much. This also bounds the work for hostile words.
     if (Math.abs(plain.length - other.length) > limit) continue
     const far = distance(plain, other)
     if (far <= limit && (best === null || far < best.far)) best = { name, far }
@@ -22,7 +22,7 @@ export function nearest(word: string, known: Iterable<string>): string | null {
   return best?.name ?? null
 }
 
-/** `; did you mean NAME?`, or nothing: goes on after an error message. */
+/** `; did you mean NAME?`, or an empty text: the end of an error message. */
 export function didYouMean(word: string, known: Iterable<string>): string {
   const name = nearest(word, known)
   return name === null ? '' : `; did you mean ${name}?`

@@ -3,7 +3,7 @@
  */
 import { types } from 'node:util'
 
-/** How far to retry after a failed attempt: at another endpoint of the model, with another model, or not at all. */
+/** Where a failed attempt may be retried: at another endpoint of the model, with another model, or not at all. */
 export type Retry = 'endpoint' | 'model' | 'never'
 
 /** One kind of failure, and everything that follows from it. */
@@ -13,7 +13,7 @@ export interface Failure {
   /** Canonical `error_type`, as sent to clients. */
   readonly errorType: string
   readonly retry: Retry
-  /** Effect on the health of the endpoint that was called; absent: none. */
+  /** Effect on the health of the called endpoint; absent: none. */
   readonly health?: 'failed' | 'limited'
   /** True if the service that failed is overloaded: it may state how long to wait, and gets fewer requests. */
   readonly isBusy?: true
@@ -23,8 +23,8 @@ export interface Failure {
    * a try.
    */
   readonly line?: 'again' | 'counts' | 'waits'
-  /** True if the caller pays for output before the failure; absent: only if the failure occurred on this side. */
-  readonly paysSaid?: true
+  /** True if the caller pays for output before the failure; absent: only if the gateway caused the failure. */
+  readonly paysOutput?: true
 }
 
 /** All failures. Code refers to the key; clients see the status and the error type. */
@@ -35,7 +35,7 @@ export const FAILURES = {
     status: 400,
     errorType: 'context_length_exceeded',
     retry: 'model',
-    paysSaid: true,
+    paysOutput: true,
   },
   content_policy_violation: { status: 400, errorType: 'content_policy_violation', retry: 'model' },
   invalid_image: { status: 400, errorType: 'invalid_image', retry: 'model' },
@@ -102,12 +102,12 @@ export const FAILURES = {
 
 export type FailureCode = keyof typeof FAILURES
 
-/** Meaning of a status that a provider returned. */
+/** Meaning of a provider's status. */
 interface ProviderStatus {
   readonly code: FailureCode
   /**
-   * Effect on the health of the endpoint, whatever the failure's own entry states; absent: as that entry states.
-   * `named`: none if the request may name something that does not exist.
+   * Effect on the health of the endpoint, instead of the one in the failure's row; absent: as in that row. `named`:
+   * none if the request may name something that does not exist.
    */
   readonly health?: 'failed' | 'limited' | 'none' | 'named'
   /** True if the provider rejects the gateway's key or does not have the model, so waiting does not help. */
@@ -141,9 +141,9 @@ export const RETRY_AFTER_SECONDS = {
   moment: 1,
   /** A large body has arrived, or a code execution has ended. */
   transfer: 5,
-  /** An operator changes a key. */
+  /** An operator must change a key. */
   operator: 60,
-  /** Deleted batches are removed from disk, once an hour. */
+  /** Deleted batches must be removed from disk, once an hour. */
   removal: 3_600,
 } as const
 
@@ -185,9 +185,7 @@ interface GatewayErrorDetails {
   readonly limit?: LimitName
   /** The underlying error; only its class and code are logged, and it is never sent. */
   readonly cause?: unknown
-  /**
-   * True if this failure already counted against the endpoint's health, through another call on the same connection.
-   */
+  /** True if this failure already counted against the endpoint's health through another call on the same connection. */
   readonly wasCounted?: boolean
 }
 
@@ -284,15 +282,15 @@ export function toGatewayError(thrown: unknown): GatewayError {
   return new GatewayError('internal', INTERNAL_MESSAGE, { cause: thrown })
 }
 
-/** An error message of the gateway that begins with the path of a field. */
+/** An error message of the gateway that begins with a field path. */
 const FIELD = /^([A-Za-z_][\w.[\]*-]{0,255}): /
 
-/** The path of the field that an error message of the gateway is about. */
+/** The field path at the beginning of an error message of the gateway. */
 export function fieldIn(message: string): string | undefined {
   return FIELD.exec(message)?.[1]
 }
 
-/** The path of the field that the failure is about, if one of the gateway's own rules rejected it. */
+/** The path of the field that caused the failure, if one of the gateway's own rules rejected it. */
 export function fieldOf({ status, message, metadata }: GatewayError): string | undefined {
   const isOurs = (status === 400 || status === 422) && metadata?.['provider_status'] === undefined
   return isOurs ? fieldIn(message) : undefined
@@ -307,8 +305,8 @@ export function shownFieldOf(error: GatewayError): string | undefined {
 }
 
 /**
- * True for errors of every realm: `instanceof Error` is false for one that was made in another context of `node:vm` or
- * by its functions. Use this wherever a path logs or decides by what was thrown.
+ * True for errors of every realm: `instanceof Error` is false for an error from another context of `node:vm`. Use this
+ * wherever code logs or decides by a thrown value.
  */
 export function isError(thrown: unknown): thrown is Error {
   return types.isNativeError(thrown) || thrown instanceof Error

@@ -2,7 +2,7 @@
 import { randomFillSync } from 'node:crypto'
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-/** Bytes from here on are dropped, so that each of the 62 characters is equally likely. */
+/** Random bytes from this value on are skipped, so that each of the 62 characters is equally likely. */
 const FAIR_LIMIT = 248
 
 function createDraw(poolBytes: number): (length: number) => string {
@@ -31,15 +31,15 @@ export function randomText(length: number): string {
 
 /**
  * Identifier of one exchange, also the `X-Generation-Id` header: `gen-<unix seconds>-<20 alphanumerics>`. The first two
- * of these are the millisecond, so that ids sort by time: a database adds new ones at the end of an index, instead of
- * to all of its pages of this second.
+ * characters encode the millisecond, so that ids sort by time: a database adds new ones at the end of an index, not in
+ * all pages of this second.
  */
 export function generationId(unixMs: number): string {
   const second = Math.floor(unixMs / 1000)
   return `gen-${second}-${MILLISECONDS[Math.floor(unixMs - second * 1000)]}${draw(18)}`
 }
 
-/** Two characters for each millisecond of a second, in the order of texts. */
+/** Two characters for each millisecond of a second, in text order. */
 const MILLISECONDS = Array.from(
   { length: 1000 },
   (_, ms) => `${ALPHABET[Math.floor(ms / ALPHABET.length)]}${ALPHABET[ms % ALPHABET.length]}`,
@@ -57,7 +57,7 @@ export function fileId(): string {
 
 const FILE_ID = /^gw_file_[0-9A-Za-z]{24}$/
 
-/** True for an id of a file of the gateway. Those of providers have other forms. */
+/** True for an id of a file in the gateway. Ids of providers have other forms. */
 export function isFileId(text: string): boolean {
   return FILE_ID.test(text)
 }

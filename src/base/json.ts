@@ -12,7 +12,7 @@ export function isRecord(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-// The next two spell `isRecord` out: a frame of a stream asks for several objects.
+// The next two repeat the code of `isRecord`, because each frame of a stream calls them several times.
 
 export function record(value: unknown): Json | null {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : null
@@ -22,7 +22,7 @@ export function recordOrEmpty(value: unknown): Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Json) : {}
 }
 
-/** The objects in a list. Skips other elements; returns none for a value that is no list. */
+/** The objects in a list. Skips other elements; empty if the value is not a list. */
 export function records(value: unknown): readonly Json[] {
   return Array.isArray(value) ? value.filter(isRecord) : []
 }
@@ -69,7 +69,7 @@ export function count(value: unknown): number | null {
 }
 
 export function countOrZero(value: unknown): number {
-  // The form in which nearly all of them come.
+  // The usual form, checked first.
   if (typeof value === 'number' && value >= 0 && value <= Number.MAX_SAFE_INTEGER) return Math.floor(value)
   return value === undefined ? 0 : (count(value) ?? 0)
 }
@@ -77,7 +77,7 @@ export function countOrZero(value: unknown): number {
 /** A copy without the named keys, `__proto__` and (unless `nulls`) nulls; null if the copy is empty. */
 export function remainder(value: Json, without: ReadonlySet<string>, nulls = false): Json | null {
   let copy: Record<string, unknown> | null = null
-  // JSON.parse makes own keys only, and most often none of them is kept.
+  // JSON.parse creates only own keys, and usually none of them is kept.
   for (const key in value) {
     if (without.has(key) || key === '__proto__') continue
     const one = value[key]
@@ -113,7 +113,7 @@ export function parseFrame(data: string): unknown {
 }
 
 /**
- * Writes a value that came from JSON. `JSON.parse` accepts any depth, `JSON.stringify` does not.
+ * Serializes a value that came from JSON. `JSON.parse` accepts any depth, `JSON.stringify` does not.
  * @throws GatewayError `provider_unavailable` for a value that is nested too deeply
  */
 export function jsonText(value: unknown): string {

@@ -1,6 +1,6 @@
 /** Functions for short lists. Leaf. Pure. */
 
-/** An empty list that takes room for one entry. The engine gives `[]` room for seventeen with its first one. */
+/** An empty list with space for one entry. The engine gives `[]` space for seventeen with its first one. */
 export function shortList<T>(): T[] {
   const list: unknown[] = [undefined]
   list.pop()

@@ -1,5 +1,5 @@
 /**
- * Values that are available now or through a promise. Code that uses them stays synchronous while nothing has to be
+ * Values that are available now or through a promise. Code that uses them stays synchronous while nothing must be
  * awaited, because a turn of the event loop costs more than most of the work. Pure. Hot path.
  */
 
@@ -8,7 +8,7 @@ export function whenReady<T, R>(value: T | Promise<T>, next: (value: T) => R | P
   return value instanceof Promise ? value.then(next) : next(value)
 }
 
-/** True if the value has to be awaited. */
+/** True if the value must be awaited. */
 export function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return value instanceof Promise
 }
@@ -26,7 +26,7 @@ export async function endsWithin(limitMs: number, work: Promise<unknown>): Promi
   }
 }
 
-/** The result of `make`, or what it throws, as a promise. */
+/** The result of `make`, or the error that it throws, as a promise. */
 export async function resolved<T>(make: () => T | Promise<T>): Promise<T> {
   return make()
 }

@@ -14,8 +14,8 @@ export type PicoUsd = number
 export type MicroUsd = number
 
 /**
- * Reads a decimal string of US dollars, e.g. `"0.0000005"`.
- * @throws RangeError if it is no plain non-negative decimal, or finer than 1e-12 USD.
+ * Parses a decimal string of US dollars, for example `"0.0000005"`.
+ * @throws RangeError if it is not a plain non-negative decimal, or finer than 1e-12 USD.
  */
 export function parseUsd(text: string): PicoUsd {
   const match = /^(\d{1,3})(?:\.(\d+))?$/.exec(text)
@@ -28,12 +28,12 @@ export function parseUsd(text: string): PicoUsd {
 /** A share of the catalogue's prices, in millionths. */
 export type PriceFactor = number
 
-/** The prices of the catalogue as they are. */
+/** The unchanged prices of the catalogue. */
 export const FULL_PRICE: PriceFactor = 1_000_000
 
 /**
- * Reads a decimal string, e.g. `"0.5"` for half of the prices.
- * @throws RangeError if it is no plain decimal below 10, or finer than a millionth.
+ * Parses a decimal string, for example `"0.5"` for half of the prices.
+ * @throws RangeError if it is not a plain decimal below 10, or finer than a millionth.
  */
 export function parseFactor(text: string): PriceFactor {
   const match = /^(\d)(?:\.(\d{1,6}))?$/.exec(text)
@@ -70,7 +70,7 @@ export const AMOUNT_MAX_USD = 1e9
 export function toMicroUsd(usd: number): MicroUsd | null {
   const micros = Math.round(usd * MICROS_PER_USD)
   if (!(Math.abs(usd) <= AMOUNT_MAX_USD) || micros / MICROS_PER_USD !== usd) return null
-  // Minus zero is no amount.
+  // Minus zero is not a valid amount.
   return micros === 0 ? 0 : micros
 }
 

@@ -5,16 +5,16 @@
 
 /** Length of the pieces of a key that are removed; shorter ones are too common. */
 const PIECE = 8
-/** Shorter keys are ignored: removing them would break ordinary words. */
+/** Shorter keys are ignored, because removing them would break ordinary words. */
 const SHORTEST_SECRET = 4
-/** Longer keys are searched for only as they are and URL-encoded; each further encoding multiplies the work. */
+/** Longer keys are only searched for unchanged and URL-encoded; each further encoding multiplies the work. */
 const REWRITTEN_MAX_CHARS = 1024
-/** Maximum length of text that is kept. Other code cuts provider text to 500 characters. */
+/** Maximum length of the text. Other code cuts provider text to 500 characters. */
 const TEXT_LIMIT = 16 * 1024
 
 const REDACTED = '[redacted]'
 
-/** Patterns of keys, with bounded repeats so that no text makes them slow. `$1` is the part that stays. */
+/** Patterns of keys, with bounded repeats so that no text makes them slow. `$1` is the part that is kept. */
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/\b((?:Bearer|Basic|ApiKey)\s{1,4})[\w.~+/=*-]{8,4096}/gi, `$1${REDACTED}`],
   [/\b(?:sk[-_]|rk_|xai-|csk-|pplx-|nvapi-|fw_|gw_live_|gw_mgmt_)[\w*.…-]{6,4096}/gi, REDACTED],
@@ -36,7 +36,7 @@ export function scrub(text: string, secrets: readonly string[]): string {
   const lower = asciiLower(shown)
   const ranges: Range[] = []
   for (const secret of secrets) {
-    for (const written of encodingsOf(secret)) ranges.push(...rangesOf(shown, lower, written))
+    for (const encoded of encodingsOf(secret)) ranges.push(...rangesOf(shown, lower, encoded))
   }
   let clean = removeRanges(shown, ranges)
   for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement)
@@ -53,10 +53,10 @@ export function holdsSecret(text: string, secrets: readonly string[]): boolean {
   const lower = text.toLowerCase().replaceAll('%', '').replaceAll('\\u00', '')
   for (const secret of secrets) {
     const dumps = secret.length > REWRITTEN_MAX_CHARS ? '' : dumpsOf(secret).join(' ')
-    const written = `${secret} ${dumps}`.toLowerCase()
-    // A run of 15 characters contains a whole piece at one of these places.
+    const encodings = `${secret} ${dumps}`.toLowerCase()
+    // A run of 15 characters contains a whole piece at one of these positions.
     for (let at = 0; at + PIECE <= lower.length; at += PIECE) {
-      if (written.includes(lower.slice(at, at + PIECE))) return true
+      if (encodings.includes(lower.slice(at, at + PIECE))) return true
     }
   }
   return false
@@ -65,12 +65,12 @@ export function holdsSecret(text: string, secrets: readonly string[]): boolean {
 /** The secret and its encodings in URLs, JSON, headers and dumps. */
 function encodingsOf(secret: string): ReadonlySet<string> {
   const text = secret.toWellFormed()
-  const written = new Set([secret, encodeURIComponent(text)])
-  if (secret.length < PIECE || secret.length > REWRITTEN_MAX_CHARS) return written
+  const encodings = new Set([secret, encodeURIComponent(text)])
+  if (secret.length < PIECE || secret.length > REWRITTEN_MAX_CHARS) return encodings
   const dumps = dumpsOf(text)
   const [hex = ''] = dumps
-  for (const dump of [hex.replace(/../g, '%$&'), hex.replace(/../g, '\\u00$&'), ...dumps]) written.add(dump)
-  return written
+  for (const dump of [hex.replace(/../g, '%$&'), hex.replace(/../g, '\\u00$&'), ...dumps]) encodings.add(dump)
+  return encodings
 }
 
 /** The secret in hexadecimal digits, and in both kinds of base64 at each of three offsets. */
@@ -93,17 +93,17 @@ function base64At(text: string, before: number): string {
 /** Start and end positions in a text. */
 type Range = readonly [number, number]
 
-/** The text without these ranges, which may overlap: ranges that overlap are removed together. */
+/** The text without these ranges. Overlapping ranges are removed together. */
 function removeRanges(text: string, ranges: readonly Range[]): string {
   let clean = ''
-  let kept = 0
+  let copiedTo = 0
   let isFirst = true
   for (const [from, end] of ranges.toSorted(([a], [b]) => a - b)) {
-    if (isFirst || from > kept) clean += text.slice(kept, from) + REDACTED
+    if (isFirst || from > copiedTo) clean += text.slice(copiedTo, from) + REDACTED
     isFirst = false
-    kept = Math.max(kept, end)
+    copiedTo = Math.max(copiedTo, end)
   }
-  return clean + text.slice(kept)
+  return clean + text.slice(copiedTo)
 }
 
 /** Finds a secret in a text. `lower`: the text in lower case. */

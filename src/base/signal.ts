@@ -9,14 +9,14 @@ export interface RequestSignal {
   readonly reason: unknown
   /** @throws the reason if it has fired */
   throwIfAborted(): void
-  /** Calls the listener when it fires, which is once; never if it has fired. */
+  /** Calls the listener when the signal fires; never if it has already fired. */
   addEventListener(type: 'abort', listener: () => void, options?: { readonly once?: boolean }): void
   removeEventListener(type: 'abort', listener: () => void): void
 }
 
-/** A signal and its trigger. */
+/** A signal that its owner can fire. */
 export class RequestAbort implements RequestSignal {
-  /** Both are written here alone. */
+  /** Written only here. */
   aborted = false
   reason: unknown
   /** The first listener; more than one is rare. */
@@ -43,14 +43,14 @@ export class RequestAbort implements RequestSignal {
     else this.#others?.delete(listener)
   }
 
-  /** The first reason counts. */
+  /** Fires the signal. Only the first reason counts. */
   abort(reason: unknown): void {
     if (this.aborted) return
     this.aborted = true
     this.reason = reason
     this.#native?.abort(reason)
     if (this.#listener !== null) call(this.#listener)
-    // One that is removed meanwhile is not called.
+    // A listener that was removed in the meantime is not called.
     if (this.#others !== null) for (const listener of this.#others) call(listener)
     this.#listener = null
     this.#others = null
@@ -65,7 +65,7 @@ export class RequestAbort implements RequestSignal {
   }
 }
 
-/** A fault of one listener keeps no other one from its call; it ends the process like any other. */
+/** An error of one listener does not stop the others; it ends the process like any uncaught error. */
 function call(listener: () => void): void {
   try {
     listener()
@@ -76,7 +76,7 @@ function call(listener: () => void): void {
   }
 }
 
-/** The signal for a library, which wants an AbortSignal. */
+/** An AbortSignal for libraries that require one. */
 export function abortSignalOf(signal: RequestSignal): AbortSignal {
   return signal instanceof RequestAbort ? signal.native : (signal as AbortSignal)
 }

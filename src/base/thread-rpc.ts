@@ -26,24 +26,24 @@ interface Call {
   readonly service: string
   readonly method: string
   readonly args: readonly unknown[]
-  /** Null: nobody waits for an answer. */
+  /** Null: no answer is expected. */
   readonly number: number | null
 }
 
-/** All that one end sends in one turn. */
+/** All calls and answers of one end in one turn. */
 export interface LinkMessage {
   readonly calls: readonly Call[]
   readonly answers: readonly { readonly number: number; readonly answer: unknown }[]
 }
 
-/** Arguments, and the memory in them that moves to the other thread and is not copied. */
+/** Arguments, and the memory in them that is transferred to the other thread instead of copied. */
 export interface MovedArgs<Values> {
   readonly args: Values
   readonly moved: readonly ArrayBuffer[]
 }
 
 interface QueuedCall extends Omit<Call, 'args'> {
-  /** Makes the arguments when the call is sent. */
+  /** Builds the arguments when the call is sent. */
   readonly make: () => MovedArgs<readonly unknown[]>
 }
 
@@ -52,7 +52,7 @@ interface Waiting {
   readonly resolve: (answer: unknown) => void
 }
 
-/** One end of the link between two threads. `Theirs`: the API that the other end serves. */
+/** One end of the link between two threads. `Theirs`: the API of the other end. */
 export class ThreadLink<Theirs extends object> {
   readonly #clock: Clock
   readonly #post: (message: LinkMessage, moved: readonly ArrayBuffer[]) => void
@@ -63,13 +63,13 @@ export class ThreadLink<Theirs extends object> {
   #lastNumber = 0
   #isClosed = false
 
-  /** @param post sends a message to the other end, and moves this memory */
+  /** @param post sends a message to the other end, and transfers this memory */
   constructor(clock: Clock, post: (message: LinkMessage, moved: readonly ArrayBuffer[]) => void) {
     this.#clock = clock
     this.#post = post
   }
 
-  /** Sets what the other end may call. Call it before the first message is received. */
+  /** Sets the API that the other end may call. Call it before the first message is received. */
   serve(api: ThreadApi): void {
     this.#api = api
   }
@@ -108,7 +108,7 @@ export class ThreadLink<Theirs extends object> {
     this.#post({ calls, answers }, memory)
   }
 
-  /** Call it when the other thread has ended: nobody waits any longer, and nothing is done for it any more. */
+  /** Call it when the other thread has ended: pending calls get no answer, and later calls do nothing. */
   close(): void {
     this.#isClosed = true
     for (const number of [...this.#waiting.keys()]) this.#settle(number, undefined)
@@ -151,7 +151,7 @@ export class ThreadLink<Theirs extends object> {
   }
 }
 
-/** A service in the other thread, as this thread calls it. */
+/** A service in the other thread. */
 export class RemoteService<Service> {
   readonly #link: ThreadLink<object>
   readonly #name: string
@@ -174,16 +174,16 @@ export class RemoteService<Service> {
   }
 
   /** Calls a method without waiting for an answer. */
-  tell<Name extends MethodName<Service>>(
+  send<Name extends MethodName<Service>>(
     method: Name,
     args: Args<Service, Name>,
     moved: readonly ArrayBuffer[] = [],
   ): void {
-    this.tellLater(method, () => ({ args, moved }))
+    this.sendLater(method, () => ({ args, moved }))
   }
 
-  /** Like `tell`; the arguments are made when the call is sent, at the end of the turn. */
-  tellLater<Name extends MethodName<Service>>(
+  /** Like `send`, but builds the arguments when the call is sent, at the end of the turn. */
+  sendLater<Name extends MethodName<Service>>(
     method: Name,
     make: () => MovedArgs<Args<Service, Name>>,
   ): void {

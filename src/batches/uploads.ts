@@ -82,14 +82,14 @@ export class Uploads {
    */
   async receive({ key, announcedBytes }: UploadOwner, read: ReadBody): Promise<Upload> {
     let places = announcedBytes !== null && announcedBytes <= LARGE_BYTES ? 0 : 1
-    if (places > 0 && this.#places.take(key, places) !== 'taken') throw keyFull()
+    if (places > 0 && this.#places.reserve(key, places) !== 'taken') throw keyFull()
     let bytes = 0
     let handle: FileHandle | null = null
     const close = async (): Promise<void> => {
       const open = handle
       handle = null
-      this.#places.give(key, places)
-      this.#room.give(key, bytes)
+      this.#places.release(key, places)
+      this.#room.release(key, bytes)
       places = 0
       bytes = 0
       await open?.close()
@@ -98,7 +98,7 @@ export class Uploads {
       const file = await this.#open()
       handle = file
       const count = (chunk: Uint8Array): void => {
-        const share = this.#room.take(key, chunk.byteLength)
+        const share = this.#room.reserve(key, chunk.byteLength)
         if (share !== 'taken') throw FULL[share]()
         bytes += chunk.byteLength
       }

@@ -6,7 +6,7 @@ import type { Stopwatch } from '../base/metrics/stages.ts'
 import type { PicoUsd, PriceFactor } from '../base/money.ts'
 import type { RequestSignal } from '../base/signal.ts'
 import type { AttemptNotes } from '../base/telemetry/ended-trace.ts'
-import type { ExchangeSpans, TracePlace } from '../base/telemetry/request-trace.ts'
+import type { ExchangeSpans, TraceParent } from '../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../base/telemetry/trace-context.ts'
 import type { AppliedEdit, FinishReason, WireRequest } from '../formats/format.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
@@ -111,7 +111,7 @@ export interface RequestContext {
   /** The place in the caller's own trace; null if the caller names none. */
   readonly callerContext: CallerContext | null
   /** The destination of its spans; null while tracing is off. */
-  readonly trace: TracePlace | null
+  readonly trace: TraceParent | null
 }
 
 /** The end of a request, made once. Its line in the log, in the console and in its explanation are made of it. */
@@ -272,7 +272,7 @@ export interface Turn {
 const NO_NAMES: ReadonlySet<string> = new Set()
 const NOBODY: readonly never[] = []
 
-function openSpans(exchange: Exchange, { request, parentId }: TracePlace): ExchangeSpans {
+function openSpans(exchange: Exchange, { request, parentId }: TraceParent): ExchangeSpans {
   const operation = DIALECT_ABILITIES[exchange.dialect].embeds ? 'embeddings' : 'chat'
   return request.open(exchange, operation, parentId)
 }

@@ -52,7 +52,7 @@ export class TokenCounter {
   async #shared(exchange: RoutedExchange, candidate: RouteCandidate): Promise<number | null> {
     const format = FORMATS[textFormat(candidate.endpoint)]
     const key = holderOf(exchange.caller)
-    if (format.counting === undefined || this.#running.take(key, 1) !== 'taken') return null
+    if (format.counting === undefined || this.#running.reserve(key, 1) !== 'taken') return null
     const late = new AbortController()
     const timer = this.#deps.clock.after(COUNT_MS, () => late.abort(new Error('late')))
     try {
@@ -61,7 +61,7 @@ export class TokenCounter {
       return null
     } finally {
       timer.cancel()
-      this.#running.give(key, 1)
+      this.#running.release(key, 1)
     }
   }
 

@@ -11,7 +11,7 @@ import { generationId } from '../base/ids.ts'
 import { Stopwatch } from '../base/metrics/stages.ts'
 import { UNITS_PER_USD } from '../base/money.ts'
 import { abortSignalOf, type RequestSignal } from '../base/signal.ts'
-import type { TracePlace } from '../base/telemetry/request-trace.ts'
+import type { TraceParent } from '../base/telemetry/request-trace.ts'
 import { FREE, type Quota } from '../callers/limits/quota.ts'
 import type { InnerUse } from '../exchange/bill.ts'
 import type { Ask, AskAs, Exchange, Held, RequestContext } from '../exchange/exchange.ts'
@@ -125,7 +125,7 @@ function contextOf(
   clock: Clock,
   held: Held,
   signal: RequestSignal,
-  trace: TracePlace | null,
+  trace: TraceParent | null,
 ): RequestContext {
   const watch = new Stopwatch(clock.monotonicMs())
   return { id: generationId(clock.nowMs()), watch, held, signal, callerContext: null, trace }

@@ -103,12 +103,12 @@ export class KeyCheck {
    */
   enter(key: Holder): () => void {
     this.#count(key.organizationId)
-    if (this.#running.take(key, 1) !== 'taken') {
+    if (this.#running.reserve(key, 1) !== 'taken') {
       throw new GatewayError('rate_limit_exceeded', 'Too many keys are being checked at once; try again', {
         retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
       })
     }
-    return () => this.#running.give(key, 1)
+    return () => this.#running.release(key, 1)
   }
 
   #count(organizationId: string): void {

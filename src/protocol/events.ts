@@ -112,7 +112,7 @@ const KINDS = {
     ...ofItem,
     partial_image_b64: text,
     partial_image_index: count,
-    // As a provider tells them, where it does.
+    // The provider's value, if it sends one.
     size: Type.Optional(text),
     quality: Type.Optional(text),
     background: Type.Optional(text),

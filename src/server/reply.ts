@@ -5,7 +5,7 @@
 import { STATUS_CODES } from 'node:http'
 import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
 import type { GatewayError } from '../base/errors.ts'
-import type { TracePlace } from '../base/telemetry/request-trace.ts'
+import type { TraceParent } from '../base/telemetry/request-trace.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import { type RateKind, type RateRoom, rateHeaders } from '../protocol/rate-headers.ts'
 import type { ResponseSocket, StreamForm } from './response-socket.ts'
@@ -59,7 +59,7 @@ export interface ReplyOwner {
   /** As sent by the caller; undefined if there is none, or an unsuitable one. */
   readonly requestId?: string | undefined
   /** Null or absent while tracing is off. */
-  readonly trace?: TracePlace | null
+  readonly trace?: TraceParent | null
   /** True if every answer of the operation has a generation id. */
   readonly generates: boolean
   /** Writes the errors; null for the gateway's own envelope. */

@@ -142,9 +142,9 @@ export class WebSockets implements KeyedRequests {
         return
       }
       try {
-        if (!handshake.open(key)) this.#places.give(key, 1)
+        if (!handshake.open(key)) this.#places.release(key, 1)
       } catch (thrown) {
-        this.#places.give(key, 1)
+        this.#places.release(key, 1)
         throw thrown
       }
     })
@@ -167,14 +167,14 @@ export class WebSockets implements KeyedRequests {
 
   /** The reason to refuse another socket of a key; null if it has its place. */
   #takePlace(key: Holder): GatewayError | null {
-    const taken = this.#places.take(key, 1)
+    const taken = this.#places.reserve(key, 1)
     if (taken === 'taken') return null
     if (taken === 'room-full') return NO_SOCKET
     this.#deps.requests.admissions.deps.metrics.shed.inc({ reason: 'key_sockets' })
     const [full, limit] =
       taken === 'key-full'
         ? [
-            `This API key has reached its limit of ${this.#places.held(key)} open WebSockets`,
+            `This API key has reached its limit of ${this.#places.amountOf(key)} open WebSockets`,
             'limits.socketsPerKey',
           ]
         : ['API keys of this organization have opened most of the WebSockets', 'limits.maxConnections']
@@ -197,7 +197,7 @@ export class WebSockets implements KeyedRequests {
     this.guard(session, () => {
       session.closed()
       if (!this.#sessions.delete(session)) return
-      this.#places.give(session.key, 1)
+      this.#places.release(session.key, 1)
       this.#deps.requests.admissions.deps.metrics.openSockets.dec()
     })
   }

@@ -19,7 +19,7 @@ function pair(say: Echo['say']) {
 t.test('calls of one turn are one message, and so are their answers', async t => {
   const { echo, sent, replied } = pair(question => `${question}!`)
   const answers = [echo.ask('say', ['one'], null), echo.ask('say', ['two'], null)]
-  echo.tell('say', ['three'])
+  echo.send('say', ['three'])
   t.same(await Promise.all(answers), ['one!', 'two!'])
   t.equal(sent.length, 1)
   t.same(
@@ -50,7 +50,7 @@ t.test('both ends may call, and the order of calls is kept', async t => {
     api: {
       echo: {
         say: question => {
-          server.service('back').tell('hear', [`heard ${question}`])
+          server.service('back').send('hear', [`heard ${question}`])
           return question
         },
       },
@@ -58,7 +58,7 @@ t.test('both ends may call, and the order of calls is kept', async t => {
   })
   caller.serve({ back: { hear: (text: string) => void heard.push(text) } })
   const echo = caller.service('echo')
-  echo.tell('say', ['one'])
+  echo.send('say', ['one'])
   t.equal(await echo.ask('say', ['two'], null), 'two')
   t.same(heard, ['heard one', 'heard two'])
 })
@@ -66,7 +66,7 @@ t.test('both ends may call, and the order of calls is kept', async t => {
 t.test('arguments may be made when their call is sent', async t => {
   const { echo, sent } = pair(question => question)
   let text = 'a'
-  echo.tellLater('say', () => ({ args: [text] as [string], moved: [] }))
+  echo.sendLater('say', () => ({ args: [text] as [string], moved: [] }))
   text = 'ab'
   await turn()
   t.same(sent[0]?.calls[0]?.args, ['ab'])
@@ -101,11 +101,11 @@ t.test('nothing is done for a thread that has ended', async t => {
     done.push(question)
     return late.promise
   })
-  echo.tell('say', ['first'])
+  echo.send('say', ['first'])
   void echo.ask('say', ['second'], null)
   caller.flush()
   server.close()
-  echo.tell('say', ['third'])
+  echo.send('say', ['third'])
   caller.flush()
   late.resolve('for nobody')
   await turn()

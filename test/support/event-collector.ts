@@ -15,7 +15,7 @@ export class EventCollector implements Sink {
   relay(): boolean {
     throw new Error('bytes went straight through')
   }
-  hold(): void {
+  cork(): void {
     // Everything is kept at once.
   }
   flush(): boolean {

@@ -7,7 +7,7 @@
 import { once } from 'node:events'
 import { setImmediate } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { type Frame, saying } from '../../src/apps/simulator/reply.ts'
+import { type Frame, textReply } from '../../src/apps/simulator/reply.ts'
 import { SIM_FORMATS, type SimModelRow, simModel } from '../../src/apps/simulator/rows.ts'
 import { createSim, type Sim, type SimFault, type SimOptions } from '../../src/apps/simulator/simulator.ts'
 import type { Transmission } from '../../src/apps/simulator/transmission.ts'
@@ -307,7 +307,7 @@ export const FAULTS = {
 export type FaultKind = keyof typeof FAULTS
 
 /** The proper reply of every fault. */
-const REPLY = saying('One two three four five six seven eight nine ten.')
+const REPLY = textReply('One two three four five six seven eight nine ten.')
 
 /** Longer than a slow machine needs, shorter than a suite may take. */
 const STATE_MS = 120_000

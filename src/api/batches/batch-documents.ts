@@ -30,11 +30,11 @@ export function batchDocument(batch: BatchRecord) {
   }
 }
 
-/** The fields that batch clients of OpenAI read beside those. */
+/** The additional fields that OpenAI's batch clients read. */
 function clientFields(batch: BatchRecord) {
   const { status, inputFile, error } = batch
   const endedAt = batch.finalizedAt === null ? null : secondsOf(batch.finalizedAt)
-  const since = (wanted: BatchStatus) => (status === wanted ? endedAt : null)
+  const since = (state: BatchStatus) => (status === state ? endedAt : null)
   return {
     input_file_id: inputFile?.id ?? null,
     output_file_id: outputFileId(batch, 'output'),
@@ -55,18 +55,18 @@ function clientFields(batch: BatchRecord) {
 interface BatchFault {
   readonly code: string
   readonly message: string
-  /** From 1; absent: it is about the whole file. */
+  /** From 1; absent: the error concerns the whole file. */
   readonly line?: number
   readonly param?: string | null
 }
 
-/** Faults as batch clients of OpenAI read them. */
+/** Errors in the form of OpenAI's batch clients. */
 export function errorList(faults: readonly BatchFault[]) {
   const data = faults.map(({ code, message, line = null, param = null }) => ({ code, line, message, param }))
   return { object: 'list', data }
 }
 
-/** The faults of lines that failed. */
+/** The errors of failed lines. */
 export function faultsOf(results: readonly StoredResult[]): readonly BatchFault[] {
   return results.flatMap(({ number, result }) => {
     const { error } = JSON.parse(result) as ResultDocument
@@ -75,7 +75,9 @@ export function faultsOf(results: readonly StoredResult[]): readonly BatchFault[
   })
 }
 
-/** A batch as it was when it was accepted, whatever has become of it: the reply to a repeated request is the same. */
+/**
+ * A batch as it was when it was accepted, regardless of its state now, so that a repeated request gets the same reply.
+ */
 export function newBatchDocument(batch: BatchRecord) {
   return batchDocument({
     ...batch,
@@ -97,7 +99,7 @@ export function resultJson({ customId, result }: StoredResult): string {
   return `{"custom_id":${JSON.stringify(customId)},${result.slice(1)}`
 }
 
-/** Tokens of sound and pictures, and the lifetime of cached tokens, are not known apart, and are 0. */
+/** Tokens of sound and pictures, and the lifetime of cached tokens, are not counted separately and are 0. */
 function usageDocument(usage: BatchUsage) {
   const { inputTokens, cachedTokens, cacheWriteTokens, outputTokens, upstream } = usage
   return {
@@ -144,7 +146,7 @@ function usageDocument(usage: BatchUsage) {
   }
 }
 
-/** The share of units as the public number. */
+/** Money in units as the public number. */
 function usdOf(units: string): number {
   return sumToUsd(BigInt(units))
 }

@@ -14,7 +14,7 @@ import type { Store } from '../../storage/store.ts'
 
 type OutputKind = 'output' | 'errors'
 
-/** A result as clients of batches read it. */
+/** A result in the form that batch clients read. */
 export interface ResultDocument {
   readonly response: { readonly body: unknown } | null
   readonly error: {
@@ -25,24 +25,23 @@ export interface ResultDocument {
   } | null
 }
 
-/** A file of results that can be read. */
+/** A readable file of results. */
 export interface BatchOutput {
   readonly batch: BatchRecord
   readonly id: string
   readonly filename: string
   /**
-   * From the beginning, whole lines at a time, until the request ends. Throws `not_found` if the batch is deleted
-   * meanwhile.
+   * All lines from the beginning, until the request ends. Throws `not_found` if the batch is deleted in the meantime.
    */
   chunks(signal: RequestSignal): AsyncIterable<Uint8Array>
 }
 
-/** Of one read from the Store, which holds up the thread. */
+/** Limits of one read from the Store, which blocks the thread. */
 const PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
 const ID = /^gw_batch_(output|errors)_([0-9A-Za-z]{24})$/
 const BATCH = 'batch_'
 
-/** The id of the file of one kind of results; null: there is no such result, or the batch has not ended. */
+/** The id of the file with one kind of results; null: there is no such result, or the batch has not ended. */
 export function outputFileId(batch: BatchRecord, kind: OutputKind): string | null {
   const { id, status, inputFile, total, completed } = batch
   if (inputFile === null || !isTerminal(status)) return null
@@ -50,7 +49,7 @@ export function outputFileId(batch: BatchRecord, kind: OutputKind): string | nul
   return count === 0 ? null : `gw_batch_${kind}_${id.slice(BATCH.length)}`
 }
 
-/** The batch and the kind of results that an id of a file names; null: it is that of another file. */
+/** The batch and the kind of results that a file id names; null: it is the id of another file. */
 export function outputNameOf(fileId: string): { readonly batchId: string; readonly kind: OutputKind } | null {
   const [, kind, rest] = ID.exec(fileId) ?? []
   return kind === undefined ? null : { batchId: BATCH + rest, kind: kind as OutputKind }
@@ -79,13 +78,13 @@ const ENDLESS: RequestSignal = {
 }
 
 /**
- * Sizes of files of results. To learn one all results are read, so each is counted once, however many ask for it:
- * results of a batch that has ended do not change. One for each thread.
+ * Sizes of result files. Finding a size means reading all results, so it is done once for all callers; results of an
+ * ended batch do not change. One per thread.
  */
 export class OutputSizes {
   readonly #sizes = new SharedCache<Promise<number>>(SIZES_MAX)
 
-  /** Rejects as `chunks` does; the next one who asks counts anew. */
+  /** Rejects like `chunks`; then the next call counts again. */
   of(output: BatchOutput): Promise<number> {
     const { id, batch } = output
     const known = this.#sizes.get(id)
@@ -99,12 +98,12 @@ export class OutputSizes {
 
 async function count({ chunks }: BatchOutput): Promise<number> {
   let bytes = 0
-  // Others may wait for it when the first one has left.
+  // Never aborted, because other callers may be waiting for the same count.
   for await (const chunk of chunks(ENDLESS)) bytes += chunk.byteLength
   return bytes
 }
 
-/** The file as OpenAI's clients read it. */
+/** The file in the form of OpenAI's clients. */
 export async function outputDocument(output: BatchOutput, sizes: OutputSizes) {
   const { batch, id, filename } = output
   return {
@@ -120,7 +119,7 @@ export async function outputDocument(output: BatchOutput, sizes: OutputSizes) {
   }
 }
 
-/** A page of results behind the line `after`, as clients read them; null: the batch is deleted. */
+/** A page of results after line `after`, in the form of clients; null: the batch is deleted. */
 export async function readResults(
   { batches }: Pick<Store, 'batches'>,
   batchId: string,
@@ -131,11 +130,11 @@ export async function readResults(
   return page?.map(stored => ({ ...stored, result: wholeResult(batchId, stored) })) ?? null
 }
 
-/** How results become lines. */
+/** Converts results to lines. */
 export interface ResultTexts {
-  /** The line of a result without its line end; null: it is not in the file. */
+  /** The line of a result without its line end; null: the file does not contain it. */
   ofResult(result: StoredResult): string | null
-  /** The line of a request that has no result, because its batch ended before; null: it is not in the file. */
+  /** The line of a request without a result, because its batch ended first; null: the file does not contain it. */
   ofUnanswered(customId: string, number: number, batch: BatchRecord): string | null
 }
 
@@ -149,8 +148,8 @@ const FAILED: ResultTexts = {
   ofResult({ customId, outcome, result }) {
     if (outcome === 'completed') return null
     const { error, ...line } = JSON.parse(result) as ResultDocument
-    const shown = error === null ? null : { code: error.error_type, message: error.message }
-    return JSON.stringify({ custom_id: customId, ...line, error: shown })
+    const publicError = error === null ? null : { code: error.error_type, message: error.message }
+    return JSON.stringify({ custom_id: customId, ...line, error: publicError })
   },
   ofUnanswered(customId, number, { id, status }) {
     const error = {
@@ -162,8 +161,8 @@ const FAILED: ResultTexts = {
 }
 
 /**
- * The lines of a batch that has ended: results in the order of the requests, then requests without one. Throws
- * `not_found` if the batch is deleted meanwhile, and the reason of the abort once nobody waits for them.
+ * The lines of an ended batch: results in the order of the requests, then requests without one. Throws `not_found` if
+ * the batch is deleted in the meantime, and the reason of the abort when no caller waits any more.
  */
 export async function* resultChunks(
   store: Pick<Store, 'batches'>,
@@ -173,15 +172,15 @@ export async function* resultChunks(
 ): AsyncGenerator<Uint8Array> {
   for (let last = -1; ; ) {
     const page = await readResults(store, batch.id, last, PAGE)
-    // A file that was begun must not look complete.
+    // A file that has begun must not look complete.
     if (page === null) throw new GatewayError('not_found', 'Batch not found')
     const end = page.at(-1)
     if (end === undefined) break
     const text = joined(page.map(result => texts.ofResult(result)))
     if (text !== '') yield Buffer.from(text)
     last = end.number
-    await breath()
-    // Pages without a line in the file are read too, and nobody else would notice.
+    await yieldToLoop()
+    // Pages without a line for this file are read too, so the abort is checked here.
     signal.throwIfAborted()
   }
   if (batch.total === batch.completed + batch.failed) return
@@ -191,7 +190,7 @@ export async function* resultChunks(
     const text = joined(page.items.map(({ customId, number }) => texts.ofUnanswered(customId, number, batch)))
     if (text !== '') yield Buffer.from(text)
     last = page.last
-    await breath()
+    await yieldToLoop()
     signal.throwIfAborted()
   }
 }
@@ -202,7 +201,7 @@ function joined(lines: readonly (string | null)[]): string {
   return text
 }
 
-/** Reading may take no turn of the event loop at all, and others wait. */
-function breath(): Promise<void> {
+/** A read may finish synchronously, so this lets other work run. */
+function yieldToLoop(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve))
 }

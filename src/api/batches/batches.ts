@@ -27,30 +27,30 @@ export interface BatchDeps {
   readonly acceptances: Pick<BatchAcceptances, 'accept'>
   readonly store: Pick<Store, 'batches'>
   readonly dataRegionOf: DataRegionOf
-  /** Those of the workspace, of which one may have the requests of a batch. */
+  /** Files of the workspace; one of them may contain the requests of a batch. */
   readonly files: FilesApiDeps['files']
-  /** Largest body of a batch, and largest file with its requests. */
+  /** Maximum size of a batch body, and of a file with requests. */
   readonly batchMaxBytes: number
   readonly changes: InvalidationBus
   readonly clock: Clock
 }
 
-/** Needs of the management of batches. */
+/** Dependencies of batch management. */
 type ManagedBatchDeps = Pick<BatchDeps, 'changes' | 'clock'> & {
   readonly store: Pick<Store, 'batches' | 'workspaces' | 'audited'>
 }
 
 const LIST_DEFAULT = 20
-/** Of files with requests of a batch. */
+/** Purpose of files with requests. */
 const BATCH_PURPOSE = 'batch'
-/** Of the faults of a file with which a batch tells why it failed. */
+/** Limits of the error list of a failed batch. */
 const FAULTS = { limit: 100, maxBytes: 256 * 1024 } as const
-/** Visible ASCII, as the bounds of similar interfaces. */
+/** Visible ASCII, as in similar interfaces. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/
-/** States that a list can be filtered by: a batch is in the others for moments only. */
+/** States that a list can be filtered by. A batch is in the other states only for moments. */
 const FILTER_STATUSES: readonly BatchStatus[] = ['validating', 'in_progress', ...TERMINAL_STATUSES]
 const UNIX_SECONDS = /^\d{1,11}$/
-/** Of one read from the Store, which holds up the thread. */
+/** Limits of one read from the Store, which blocks the thread. */
 const PAGE = { limit: 500, maxBytes: 256 * 1024 } as const
 
 export function createBatch(deps: BatchDeps): RawHandler {
@@ -58,7 +58,7 @@ export function createBatch(deps: BatchDeps): RawHandler {
     reply.json(202, newBatchDocument(await acceptBatch(deps, request, reply, 'requests')))
 }
 
-/** Makes the batch of a request, whose body has this form. @throws GatewayError */
+/** Creates the batch of a request whose body has this form. @throws GatewayError */
 export async function acceptBatch(
   { acceptances, changes, dataRegionOf, files, batchMaxBytes }: BatchDeps,
   request: ApiRequest<RawBody>,
@@ -145,7 +145,7 @@ function filterOf(query: URLSearchParams, key: KeyRecord): BatchFilter {
     workspaceId: workspaceOf(key),
     ...(statuses.length === 0 ? {} : { statuses }),
     ...(after === undefined ? {} : { after }),
-    // The second that `created_at` shows counts, not the rest behind it.
+    // The precision is the second that `created_at` shows.
     ...(afterMs === null ? {} : { createdAfter: isoInstant(secondOf(afterMs) + 999) }),
     ...(beforeMs === null ? {} : { createdBefore: isoInstant(secondOf(beforeMs + 999)) }),
   }
@@ -157,7 +157,7 @@ function statusOf(text: string): BatchStatus {
   throw refuseField('status', `must be one of ${FILTER_STATUSES.join(', ')}`)
 }
 
-/** Unix milliseconds; null: it is absent. @throws GatewayError `invalid_request` */
+/** Unix milliseconds; null if absent. @throws GatewayError `invalid_request` */
 function timeParameter(query: URLSearchParams, name: string): number | null {
   const text = parameter(query, name)
   if (text === undefined) return null
@@ -182,7 +182,7 @@ export function findBatch(deps: BatchDeps): Handler {
   }
 }
 
-/** Its results are in files; only the first faults of a batch that failed are told here too. */
+/** The results are in files. Only the first errors of a failed batch are also in the document. */
 async function documentByFile({ store }: BatchDeps, batch: BatchRecord) {
   const document = batchDocument(batch)
   if (batch.status !== 'failed') return document
@@ -190,7 +190,7 @@ async function documentByFile({ store }: BatchDeps, batch: BatchRecord) {
   return faults.length === 0 ? document : { ...document, errors: errorList(faults) }
 }
 
-/** Page by page, no faster than the client reads, so that results of any size fit. */
+/** Page by page, no faster than the client reads, so that results of any size can be sent. */
 async function streamBatch(
   { store }: BatchDeps,
   batch: BatchRecord,
@@ -214,17 +214,17 @@ async function streamBatch(
     if (!flowing) await reader.drained()
     flowing = reply.writeStream(last === -1 ? json : `,${json}`)
     last = page.at(-1)?.number ?? last
-    // Reading may take no turn of the event loop at all, and others wait.
+    // A read may finish synchronously, so this lets other work run.
     await new Promise(resolve => setImmediate(resolve))
   }
 }
 
-/** Repeating it changes nothing; a batch that has ended, or is about to, cannot be cancelled. */
+/** Repeating it changes nothing. A batch that has ended, or is about to end, cannot be cancelled. */
 export function cancelBatch(deps: BatchDeps): Handler {
   return async (request, reply) => reply.json(200, batchDocument(await cancelFound(deps, request)))
 }
 
-/** The batch as it is then. @throws GatewayError `conflict`, `not_found` */
+/** Returns the changed batch. @throws GatewayError `conflict`, `not_found` */
 export async function cancelFound(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
   const batch = await foundBatch(deps, request)
   const { work } = deps.store.batches
@@ -239,7 +239,7 @@ export async function cancelFound(deps: BatchDeps, request: ApiRequest): Promise
   throw notCancelled(now)
 }
 
-/** For management: a batch of the workspace that the path names. The key that made it need not be known. */
+/** For management: the path names a batch of the workspace. The key that created it need not exist any more. */
 export function cancelBatchOfWorkspace(deps: ManagedBatchDeps): Handler {
   const { store, clock, changes } = deps
   return async (request, reply) => {
@@ -274,14 +274,14 @@ export function deleteBatch(deps: BatchDeps): Handler {
     const batch = await foundBatch(deps, request)
     await removeFound(deps, request, batch)
     const { id, service } = batch
-    // The provider keeps its copy of a batch by its own rules.
+    // The provider keeps its copy of a batch under its own rules.
     const upstream =
       service === null ? {} : { upstream: { provider: service.provider, status: 'unsupported' } }
     reply.json(200, { id, object: 'batch', deleted: true, deletion: { gateway: 'deleted', ...upstream } })
   }
 }
 
-/** @throws GatewayError `conflict` while it runs, `not_found` */
+/** @throws GatewayError `conflict` while the batch runs, `not_found` */
 export async function removeFound(
   { store }: BatchDeps,
   { key }: ApiRequest,
@@ -297,7 +297,7 @@ export async function removeFound(
   }
 }
 
-/** The batch that the path names. @throws GatewayError `not_found` */
+/** Finds the batch of the path. @throws GatewayError `not_found` */
 export async function foundBatch({ store }: BatchDeps, { params, key }: ApiRequest): Promise<BatchRecord> {
   const batch = await store.batches.find(key.organizationId, workspaceOf(key), params.get('id') ?? '')
   if (batch === null) throw unknown()

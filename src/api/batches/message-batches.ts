@@ -1,6 +1,6 @@
 /**
  * /messages/batches: creates, lists, reads, cancels and deletes batches in the form of the Messages API. They are the
- * batches in /batches whose endpoint is /v1/messages, in a different shape.
+ * batches of /batches whose endpoint is /v1/messages, in another form.
  */
 
 import { GatewayError, refuseField } from '../../base/errors.ts'
@@ -108,7 +108,7 @@ function lineOf(customId: string, result: object): string {
   return JSON.stringify({ custom_id: customId, result })
 }
 
-/** The batch that the path names. @throws GatewayError `not_found`, also for batches of other endpoints */
+/** Finds the batch of the path. @throws GatewayError `not_found`, also for batches of other endpoints */
 async function found(deps: BatchDeps, request: ApiRequest): Promise<BatchRecord> {
   const batch = await foundBatch(deps, request)
   if (batch.endpoint === ENDPOINT) return batch
@@ -123,7 +123,7 @@ function progressOf({ status }: BatchRecord): 'in_progress' | 'canceling' | 'end
   return status === 'cancelling' ? 'canceling' : 'in_progress'
 }
 
-/** The batch as clients of the Messages API read it. */
+/** The batch in the form of the Messages API. */
 function messageBatch(batch: BatchRecord) {
   const { id, status, total, completed, failed } = batch
   const ended = isTerminal(status)
@@ -145,7 +145,7 @@ function messageBatch(batch: BatchRecord) {
     cancel_initiated_at: batch.cancellingAt,
     archived_at: null,
     waiting: batch.waiting,
-    // A path, which clients resolve against their base URL, because only they know how they reach the gateway.
+    // A relative path, which clients resolve against their base URL: only they know how they reach the gateway.
     results_url: ended ? `/v1/messages/batches/${id}/results` : null,
   }
 }

@@ -19,10 +19,10 @@ import { hashParameter, parameter, textParameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
 const DAY_MS = 86_400_000
-/** Completed days that GET /activity looks back; today is told beside them. */
+/** Completed days in GET /activity, in addition to today. */
 const ACTIVITY_DAYS = 30
 
-/** Groups by what clients name, with the field of the name. */
+/** Groupings by names from clients, with the name's field. */
 const CLIENT_GROUPS: ReadonlyMap<string, { readonly name: ClientName; readonly field: string }> = new Map([
   ['session', { name: 'sessionId', field: 'session_id' }],
   ['agent', { name: 'agent', field: 'agent_id' }],
@@ -48,7 +48,7 @@ export function showCredits({
 export function addCredits(deps: ManagementParts): Handler {
   const { credits } = deps.store
   return async (request, reply) => {
-    // Credits stay when the key is gone: they are for who runs the gateway, whose keys do not expire.
+    // Credits remain after the key expires, so only a key without an expiry may add them.
     if (endOf(request.key) !== null) {
       throw new GatewayError('permission_denied', 'A management key that expires cannot change credits')
     }
@@ -115,7 +115,7 @@ function newEntry(request: ApiRequest, clock: Clock): CreditEntry {
   }
 }
 
-/** @throws GatewayError `invalid_request` that names the query parameter at fault. */
+/** @throws GatewayError `invalid_request` that names the invalid query parameter. */
 function activityFilter({ query, key }: ApiRequest, nowMs: number): ActivityFilter {
   const today = Date.parse(periodStart('daily', nowMs))
   const earliest = today - ACTIVITY_DAYS * DAY_MS
@@ -153,7 +153,7 @@ function toActivityDocument(
 ) {
   return {
     date: row.date,
-    // Texts, also where nothing is known, because clients insist on them.
+    // Texts even if the value is unknown, because clients require them.
     model: row.model ?? '',
     model_permaslug: row.model ?? '',
     endpoint_id: row.model === null || row.provider === null ? '' : `${row.provider}/${row.model}`,

@@ -25,7 +25,7 @@ const DEFAULT_DAYS = 30
 /** Only together with `dimensions`. */
 const RANGE = ['start_date', 'end_date'] as const
 
-/** The fields of a row that name its values. */
+/** The fields of a row that contain its values. */
 const FIELDS = {
   day: 'date',
   model: 'model',
@@ -37,7 +37,7 @@ const FIELDS = {
   agent: 'agent_id',
 } as const satisfies Record<UsageDimension, string>
 
-/** Null: the caller names none. @throws GatewayError `invalid_request` */
+/** Null: the query names none. @throws GatewayError `invalid_request` */
 export function dimensionsOf(query: URLSearchParams): readonly UsageDimension[] | null {
   const value = parameter(query, 'dimensions')
   if (value === undefined) {
@@ -85,14 +85,14 @@ function filterOf(
   const last = dayOf(query, 'end_date') ?? today
   const first = dayOf(query, 'start_date') ?? Math.min(today, last) - DEFAULT_DAYS * DAY_MS
   if (first > last) throw refuseField('start_date', 'must not be later than end_date')
-  const given = {
+  const filterValues = {
     workspaceId: textParameter(query, 'workspace_id', IDENTIFIER_MAX_CHARS),
     keyHash: hashParameter(query),
     endUser: textParameter(query, 'user_id', IDENTIFIER_MAX_CHARS),
     model: textParameter(query, 'model', MODEL_MAX_CHARS),
     provider: textParameter(query, 'provider', IDENTIFIER_MAX_CHARS),
   }
-  const filters = Object.entries(given).filter(([, value]) => value !== undefined)
+  const filters = Object.entries(filterValues).filter(([, value]) => value !== undefined)
   return {
     organizationId: key.organizationId,
     dimensions,
@@ -128,7 +128,7 @@ function toDocument(
   return { ...document, ...toUsageDocument(row, byokFeePercent) }
 }
 
-/** The sums of a row, as every list of usage tells them. */
+/** The sums of a row, in the form of every usage list. */
 export function toUsageDocument(row: Omit<DimensionRow, 'values'>, byokFeePercent: number) {
   return {
     usage: sumToUsd(chargeOf(row, byokFeePercent)),

@@ -7,14 +7,14 @@ import type { ApiRequest, Handler } from '../operation.ts'
 import { pageOf } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** The request that makes a change, as far as its record names it. */
+/** The part of a request that audit records contain. */
 interface AuditedRequest extends Pick<ApiRequest, 'key'> {
   readonly context: Pick<ApiRequest['context'], 'address'>
 }
 
 /**
- * Makes a change for a request, and keeps who made it in the same transaction. `objectOf` names what was changed; null:
- * nothing was. `change` awaits verbs of the Store alone.
+ * Makes a change for a request, and stores the audit record in the same transaction. `objectOf` names the changed
+ * object; null: nothing was changed. `change` must await nothing but Store operations.
  */
 export function audited<T>(
   { store, clock }: Pick<ManagementParts, 'clock'> & { readonly store: Pick<Store, 'audited'> },

@@ -19,7 +19,7 @@ import { workspaceOf } from './workspaces.ts'
 
 /** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
 export const BYOK_BODY_MAX_BYTES = 1024 * 1024
-/** Of one workspace: all of them are read at once, by each thread and after each change. */
+/** Limit per workspace: each thread reads all of them at once after each change. */
 const CREDENTIALS_MAX = 1_000
 /** Concurrent updates of one credential that collide this often are refused. */
 const TRIES = 5
@@ -45,7 +45,7 @@ export function createCredential(deps: ManagementParts): Handler {
   }
 }
 
-/** @throws GatewayError `conflict` for a workspace that has as many as it may; else what it is given */
+/** @throws GatewayError `conflict` if the workspace is at its limit; otherwise the error unchanged */
 function refuseFull(thrown: unknown): never {
   if (!(thrown instanceof ConflictError)) throw thrown
   throw new GatewayError(
@@ -97,7 +97,7 @@ export function changeCredential(deps: ManagementParts): Handler {
         ({ credentials }) => credentials.change(organizationId, id, change, isoNow(deps), current),
         record => record && toObject(record),
       )
-      // Another request changed or deleted it meanwhile: the update is checked again against the new record.
+      // Another request changed or deleted it in the meantime, so the update is checked again against the new record.
       if (changed === null) continue
       publish(deps, changed)
       reply.json(200, { data: toDocument(deps, changed) })

@@ -22,9 +22,9 @@ import type { CaptureSettings, ManagementParts } from './parts.ts'
 
 export const CAPTURE_BODY_MAX_BYTES = 4 * 1024
 const MINUTE_MS = 60_000
-/** From its creation to the end of its files. */
+/** From its creation to the deletion of its files. */
 const KEPT_MS = 24 * 60 * MINUTE_MS
-/** Of one organization: each may hold as much as `capture.maxBytes`. */
+/** Limits of one organization. Each capture may have `capture.maxBytes`. */
 const ROOM = { running: 3, kept: 10 } as const
 
 export function createCapture(deps: ManagementParts): Handler {
@@ -90,7 +90,7 @@ export function deleteCapture(deps: ManagementParts): Handler {
   }
 }
 
-/** The capture that takes the requests of a key now, as GET /key tells its holder; null: there is none. */
+/** The capture that records the requests of a key now, which GET /key shows; null: none. */
 export function captureOf({ running }: CaptureSettings, key: KeyRecord) {
   const [first] = running?.of(key.organizationId, key.workspaceId, key.hash) ?? []
   return first === undefined ? null : { id: first.id, ends_at: isoInstant(first.endsAtMs) }
@@ -152,7 +152,7 @@ async function findNamed(store: ManagementParts['store'], clock: Clock, { key, p
   return record
 }
 
-/** Its row may be there for a minute more. */
+/** The row may exist for another minute. */
 function isExpired({ expiresAt }: CaptureRecord, nowMs: number): boolean {
   return Date.parse(expiresAt) <= nowMs
 }
@@ -170,7 +170,7 @@ function toObject({ id, keyHash, workspaceId }: NewCapture) {
   return { kind: 'capture', id, name: keyHash ?? workspaceId } as const
 }
 
-/** Requests that began in time may still be added after `ends_at`. */
+/** Requests that started in time may still be added after `ends_at`. */
 function statusOf({ endsAt, endedAt }: CaptureRecord, nowMs: number): 'running' | 'ending' | 'ended' {
   const endMs = Date.parse(endsAt)
   if (endedAt !== null || nowMs >= endMs + LATE_MS) return 'ended'

@@ -17,7 +17,7 @@ import type { SecretOwner } from '../../providers/credentials/vault.ts'
 import type { CredentialChange, CredentialRecord, SealedSecret } from '../../storage/store.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** Makes the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
+/** Builds the record of a new credential. `now`: ISO 8601 UTC. The store sets the sort order. @throws GatewayError */
 export function newCredential(
   deps: ManagementParts,
   place: Pick<CredentialRecord, 'organizationId' | 'workspaceId'>,
@@ -48,7 +48,7 @@ export function newCredential(
   }
 }
 
-/** The changes of an update; empty when it changes nothing. @throws GatewayError `invalid_request` */
+/** The changes of an update; empty if it changes nothing. @throws GatewayError `invalid_request` */
 export function credentialChange(
   deps: ManagementParts,
   current: CredentialRecord,
@@ -68,7 +68,7 @@ function keyAndRegion(
 ): CredentialChange {
   const { provider, organizationId, workspaceId, id } = current
   const read = body.key === undefined ? null : deps.describeKey(provider, body.key)
-  // The region of a stored key is known from its creation; the key itself is sealed.
+  // The region of a stored key was determined at its creation, because the key itself is encrypted.
   const ofKey = read === null ? current.declaredRegion : read.region
   const declared = regionIsInKey(provider) ? ofKey : current.declaredRegion
   const declaredRegion = body.declared_region === undefined ? declared : body.declared_region

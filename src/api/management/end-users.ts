@@ -1,6 +1,6 @@
 /**
  * /end-users: end-user identifiers that an organization has registered. Their weights count when a key is at its limit;
- * nothing else about them affects inference.
+ * they have no other effect on inference.
  */
 
 import { type Clock, isoInstant } from '../../base/clock.ts'
@@ -20,12 +20,13 @@ import { audited } from './audit.ts'
 import { flagParameter, pageOf, parameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** Room for the longest string with every character escaped. */
+/** Enough for the longest identifier with every character escaped. */
 export const END_USER_BODY_MAX_BYTES = 16 * 1024
 
 /**
- * How a request names its end user: in the path or, for strings that no path can carry, by `?user=` on the collection,
- * because clients and proxies take dot segments out of paths (docs/decisions/0008-any-text-in-a-path.md).
+ * Reads the end user that a request names: from the path or, for identifiers that a path cannot contain, from `?user=`
+ * on the collection, because clients and proxies remove dot segments from paths
+ * (docs/decisions/0008-any-text-in-a-path.md).
  */
 type EndUserNaming = (request: ApiRequest) => string
 
@@ -45,7 +46,7 @@ export function registerEndUser(deps: ManagementParts): Handler {
       isNew => (isNew ? toObject(user) : null),
     )
     if (!added) throw new GatewayError('conflict', 'user: already registered')
-    // An end user without a record has the default weight already.
+    // An end user without a record already has the default weight.
     if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
     reply.json(201, { data: END_USER.toDocument(record) })
   }

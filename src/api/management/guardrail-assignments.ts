@@ -15,15 +15,15 @@ import { findNamedGuardrail, toObject } from './guardrails.ts'
 import { pageOf } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** The difference between keys and members. */
+/** The differences between assigning to keys and to members. */
 export interface Assignees {
   readonly kind: AssigneeKind
-  /** Reads the assignees of a body. Throws GatewayError `invalid_request`. */
+  /** Reads the assignees from a body. Throws GatewayError `invalid_request`. */
   readonly read: (body: unknown) => readonly string[]
   readonly toDocument: (assignment: GuardrailAssignment) => object
 }
 
-/** A hundred ids of members, every character of them escaped, with room to spare. */
+/** A hundred member ids with every character escaped, with a margin. */
 export const ASSIGNMENT_BODY_MAX_BYTES = 512 * 1024
 
 export const KEYS: Assignees = {
@@ -97,7 +97,7 @@ export function assign(deps: ManagementParts, { kind, read }: Assignees): Handle
       ({ guardrails }) => guardrails.assign(placeOf(guardrail, kind), assignees, by),
       count => (count === null ? null : toObject(guardrail)),
     )
-    // Another request may have deleted it meanwhile.
+    // Another request may have deleted it in the meantime.
     if (assigned === null) throw new GatewayError('not_found', 'Guardrail not found')
     changes.publish({ kind: 'guardrails', organizationId })
     reply.json(200, { assigned_count: assigned })

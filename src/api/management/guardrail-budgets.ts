@@ -19,7 +19,7 @@ export function listGuardrailBudgets({ store, clock }: ManagementParts): Handler
     if (limit === null || reset === null) return reply.json(200, { data: [], total_count: 0 })
     const nowMs = clock.nowMs()
     const budget = { workspaceId, reset, includeByok: guardrail.includeByokInBudgets }
-    const whole = BigInt(limit) * PICOS_PER_MICRO
+    const limitPicos = BigInt(limit) * PICOS_PER_MICRO
     const { items, total } = await store.guardrails.budgetOwners(guardrail, page)
     const data = items.map(async ({ kind, id, name }) => {
       const owner = kind === 'member' ? { memberId: id } : { keyHash: id }
@@ -31,8 +31,8 @@ export function listGuardrailBudgets({ store, clock }: ManagementParts): Handler
         limit_usd: microToUsd(limit),
         reset_interval: reset,
         spent_usd: sumToUsd(spent),
-        // The last request of a period may cost more than the rest.
-        remaining_usd: spent < whole ? sumToUsd(whole - spent) : 0,
+        // The last request of a period may exceed the budget.
+        remaining_usd: spent < limitPicos ? sumToUsd(limitPicos - spent) : 0,
         resets_at: isoInstant(periodEndMs(reset, nowMs)),
       }
     })

@@ -5,9 +5,9 @@ import type { Handler } from '../operation.ts'
 import { findNamedGuardrail } from './guardrails.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** Every character beyond ASCII escaped. */
+/** With every non-ASCII character escaped. */
 export const GUARDRAIL_CHECK_BODY_MAX_BYTES = 256 * 1024
-/** A text of which each word is found tells no more. */
+/** Maximum findings in an answer; more would add nothing useful. */
 const FINDINGS_MAX = 1_000
 
 export function checkGuardrailText({ store, checkText }: ManagementParts): Handler {

@@ -20,7 +20,7 @@ export function newSettings(deps: ManagementParts, body: GuardrailCreation) {
   return settingsAfter(deps, { ...GUARDRAIL.initial, name: body.name }, body)
 }
 
-/** The settings after an update; fields that the body leaves out stay. @throws GatewayError `invalid_request` */
+/** The settings after an update; absent fields keep their value. @throws GatewayError `invalid_request` */
 export function settingsAfter<Settings extends Required<GuardrailChange>>(
   deps: ManagementParts,
   before: Settings,
@@ -43,7 +43,7 @@ function keepUnless<T>(value: T | undefined, before: T): T {
   return value === undefined ? before : value
 }
 
-/** @throws GatewayError `invalid_request` for an unknown slug: a misspelt one would have no effect. */
+/** @throws GatewayError `invalid_request` for an unknown slug, because a misspelt one would have no effect. */
 function checkProviders(
   { providerName }: ManagementParts,
   field: 'allowed_providers' | 'ignored_providers',
@@ -84,7 +84,8 @@ export async function checkPatterns(patternProblem: PatternProblem, body: Guardr
           metadata: { code: 'invalid_regex_pattern' },
         })
       }
-      // One check may take tens of milliseconds, and there may be two hundred: streams of this thread go on in between.
+      // One check may take tens of milliseconds, and there may be two hundred, so other streams of this thread run in
+      // between.
       await turn()
     }
   }

@@ -43,7 +43,7 @@ export function createGuardrail(deps: ManagementParts): Handler {
       createdAt,
       updatedAt: createdAt,
     }
-    // The workspace may have been deleted meanwhile.
+    // The workspace may have been deleted in the meantime.
     const added = await audited(
       deps,
       request,
@@ -97,7 +97,7 @@ export function changeGuardrail(deps: ManagementParts): Handler {
         record => record && toObject(record),
       ),
     )
-    // Another request may have deleted it meanwhile.
+    // Another request may have deleted it in the meantime.
     if (changed === null) throw notFound()
     publish(deps, changed.organizationId)
     reply.json(200, { data: toDocument(changed) })
@@ -133,7 +133,7 @@ export async function findNamedGuardrail(
   return record
 }
 
-/** @throws GatewayError `conflict` when the checked version is no longer the stored one. */
+/** @throws GatewayError `conflict` if the guardrail was changed after it was checked. */
 async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
   try {
     return await writing
@@ -149,7 +149,7 @@ async function rejectConflict<T>(writing: Promise<T>): Promise<T> {
   }
 }
 
-/** A guardrail as audit records name it. */
+/** A guardrail in the form of audit records. */
 export function toObject({ id, name }: Pick<GuardrailRecord, 'id' | 'name'>): AuditObject {
   return { kind: 'guardrail', id, name }
 }

@@ -11,8 +11,8 @@ import type { Store } from '../../storage/store.ts'
 type KeyReader = Pick<Store, 'keys' | 'workspaces'>
 
 /**
- * When a key ends, or the secret of it that is in use; null: never. That of a console session counts as one that never
- * does: whoever signed in can do so again, and makes keys for others.
+ * The time at which a key, or the secret in use, expires; null: never. The key of a console session counts as one that
+ * never expires: its owner can sign in again, and creates keys for others.
  */
 export function endOf({ expiresAt, secretExpiresAt, identity }: KeyRecord): string | null {
   if (identity !== null) return null
@@ -20,7 +20,7 @@ export function endOf({ expiresAt, secretExpiresAt, identity }: KeyRecord): stri
   return expiresAt < secretExpiresAt ? expiresAt : secretExpiresAt
 }
 
-/** Fields that a key must not change about itself, by the names of the interface. */
+/** Fields that a key must not change about itself, under their public names. */
 const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
   ['expiresAt', 'expires_at'],
   ['limit', 'limit'],
@@ -38,7 +38,8 @@ export function refuseOwn(change: KeyChange): void {
 }
 
 /**
- * A key that expires gives no other key a longer life than its own: its holder would keep access through that one.
+ * A key that expires may not give another key a longer life than its own; otherwise its holder would keep access
+ * through that key.
  * @throws GatewayError `invalid_request`
  */
 export function refuseLongerLife(key: KeyRecord, expiresAt: string | null | undefined): void {
@@ -48,8 +49,7 @@ export function refuseLongerLife(key: KeyRecord, expiresAt: string | null | unde
 }
 
 /**
- * The key of a console session is what the sign-in made it: nobody may get a secret of it, or give it more time or
- * another role.
+ * The key of a console session cannot be changed: nobody may get a secret of it, extend it or change its role.
  * @throws GatewayError `invalid_request`
  */
 export function refuseSession({ identity }: KeyRecord, change: KeyChange | null): void {
@@ -59,7 +59,7 @@ export function refuseSession({ identity }: KeyRecord, change: KeyChange | null)
   throw refuseField('hash', 'the key of a console session can only be disabled or deleted')
 }
 
-/** The least role for a change of a key. @throws GatewayError `permission_denied` */
+/** Checks that the caller's role is sufficient for a change of a key. @throws GatewayError `permission_denied` */
 export function requireRoleFor(asking: KeyRecord, other: KeyRecord): void {
   if (other.kind === 'management' && other.hash !== asking.hash) {
     requireRole(asking, 'admin', 'Changing another management key')
@@ -67,7 +67,7 @@ export function requireRoleFor(asking: KeyRecord, other: KeyRecord): void {
 }
 
 /**
- * A key that expires leaves management keys alone that live longer: it could lock their holders out.
+ * A key that expires may not change management keys that live longer, because it could lock out their holders.
  * @throws GatewayError `permission_denied`
  */
 export function requireShorterLife(asking: KeyRecord, other: KeyRecord): void {
@@ -79,7 +79,7 @@ export function requireShorterLife(asking: KeyRecord, other: KeyRecord): void {
 }
 
 /**
- * A caller that rotates a key gets a secret of it.
+ * A caller that rotates a key receives a secret of it, so its own life must not be shorter.
  * @throws GatewayError `permission_denied`
  */
 export function requireLongerLife(asking: KeyRecord, other: KeyRecord): void {

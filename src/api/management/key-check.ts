@@ -14,7 +14,7 @@ import { audited } from './audit.ts'
 import { findNamed, toObject } from './byok.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** A slug and the id of a model, every character beyond ASCII escaped. */
+/** A slug and a model id, with every non-ASCII character escaped. */
 export const KEY_CHECK_BODY_MAX_BYTES = 16 * 1024
 
 export function checkProviderKey(deps: ManagementParts): Handler {
@@ -33,7 +33,7 @@ export function checkCredential(deps: ManagementParts): Handler {
   }
 }
 
-interface Asked {
+interface KeyCheckTarget {
   readonly provider: string
   readonly model: string | undefined
   readonly credential: CredentialRecord | null
@@ -46,15 +46,15 @@ async function answer(
   question: Asked,
 ): Promise<void> {
   const { keyCheck, clock } = deps
-  const tried = keyCheck.prepare(question)
+  const prepared = keyCheck.prepare(question)
   const leave = keyCheck.enter(request.key)
   try {
-    const { name, auth, apiKey, slug } = tried.provider
+    const { name, auth, apiKey, slug } = prepared.provider
     const { credential } = question
     const object: AuditObject =
       credential === null ? { kind: 'provider', id: slug, name } : toObject(credential)
     const action = credential === null ? 'provider.check' : 'credential.check'
-    // Before the call: whatever comes of it, that somebody made it is known.
+    // Written before the call, so that it is on record whatever the outcome.
     await audited(
       deps,
       request,
@@ -63,7 +63,7 @@ async function answer(
       same => same,
     )
     const sinceMs = clock.monotonicMs()
-    const verdict = await keyCheck.run(tried, request.context.signal)
+    const verdict = await keyCheck.run(prepared, request.context.signal)
     const isMissing = credential === null && apiKey === null
     const isUnsent = isMissing && auth !== 'none'
     reply.json(200, {
@@ -75,7 +75,7 @@ async function answer(
         model: verdict.model,
         provider_status: statusOf(verdict),
         message: verdict.error?.message ?? worksBy(name, auth !== 'none', verdict),
-        ...wayOut(verdict, { slug, name, isOwn: credential !== null, isMissing, isUnsent }),
+        ...adviceFor(verdict, { slug, name, isOwn: credential !== null, isMissing, isUnsent }),
         duration_ms: Math.round(clock.monotonicMs() - sinceMs),
       },
     })
@@ -95,36 +95,36 @@ function worksBy(name: string, hasKey: boolean, { probe: question, model }: KeyV
   return hasKey ? `${name} accepted the key: ${by}` : `${name} answers without asking for a key: ${by}`
 }
 
-interface TriedPlace {
+interface CheckedProvider {
   readonly slug: string
   readonly name: string
   readonly isOwn: boolean
-  /** The configuration has no key for it. */
+  /** True if the configuration contains no key for it. */
   readonly isMissing: boolean
-  /** And the provider asks for one. */
+  /** True if, in addition, the provider requires a key. */
   readonly isUnsent: boolean
 }
 
-/** The field to put right, where it is one, and how; nulls where the key works. */
-interface WayOut {
+/** The field to correct, if any, and how; nulls if the key works. */
+interface Advice {
   readonly field: string | null
   readonly advice: string | null
 }
 
-const NO_WAY_OUT: WayOut = { field: null, advice: null }
+const NO_ADVICE: Advice = { field: null, advice: null }
 
-function wayOut({ error, probe: asked }: KeyVerdict, place: TriedPlace): WayOut {
-  if (error === null) return NO_WAY_OUT
-  const { name, slug, isOwn, isMissing, isUnsent } = place
-  const put = isMissing ? 'Put a key' : 'Put a valid key'
-  if (isUnsent) return keyWay(place, put)
+function adviceFor({ error, probe }: KeyVerdict, provider: CheckedProvider): Advice {
+  if (error === null) return NO_ADVICE
+  const { name, slug, isOwn, isMissing, isUnsent } = provider
+  const action = isMissing ? 'Put a key' : 'Put a valid key'
+  if (isUnsent) return keyAdvice(provider, action)
   const status = error.metadata?.['provider_status']
   switch (status) {
     case 401:
-      return keyWay(place, put)
+      return keyAdvice(provider, action)
     case 403:
       return {
-        field: keyWay(place, '').field,
+        field: keyAdvice(provider, '').field,
         advice: `The key lacks permission for this call: check its permissions, and the region and models of its account at ${name}`,
       }
     case 402:
@@ -134,8 +134,8 @@ function wayOut({ error, probe: asked }: KeyVerdict, place: TriedPlace): WayOut 
         advice: `${name} recognizes the key: check the credit and the limits of its account there`,
       }
     case 404:
-      return asked === 'models'
-        ? addressWay(slug, 'Nothing was found at the address')
+      return probe === 'models'
+        ? addressAdvice(slug, 'Nothing was found at the address')
         : {
             field: 'upstreamModel',
             advice: `${name} does not offer this model to the key: check upstreamModel in its row under models, or try another model`,
@@ -149,43 +149,43 @@ function wayOut({ error, probe: asked }: KeyVerdict, place: TriedPlace): WayOut 
         }
       : { field: null, advice: `${name} has a problem of its own: try again later` }
   }
-  return unanswered(error, place, isOwn)
+  return adviceWithoutReply(error, provider, isOwn)
 }
 
-function unanswered(error: GatewayError, place: TriedPlace, isOwn: boolean): WayOut {
+function adviceWithoutReply(error: GatewayError, provider: CheckedProvider, isOwn: boolean): Advice {
   switch (error.metadata?.['reason']) {
     case 'nothing_to_ask':
       return {
         field: 'models',
-        advice: `Add a row under models with an endpoint at ${place.slug}, then try again`,
+        advice: `Add a row under models with an endpoint at ${provider.slug}, then try again`,
       }
     case 'proxy_failure':
       return { field: 'proxy', advice: 'Check the proxy for outgoing connections' }
     case 'timeout':
       return {
         field: null,
-        advice: `Try again; if it keeps happening, check the network between this machine and ${place.name}`,
+        advice: `Try again; if it keeps happening, check the network between this machine and ${provider.name}`,
       }
     case undefined:
       return isOwn
         ? { field: 'key', advice: 'Give the credential a key in a form that the provider uses' }
-        : NO_WAY_OUT
+        : NO_ADVICE
     default:
-      return addressWay(place.slug, 'Nothing answers like this provider at the address')
+      return addressAdvice(provider.slug, 'Nothing answers like this provider at the address')
   }
 }
 
-function keyWay({ slug, isOwn }: TriedPlace, put: string): WayOut {
-  if (isOwn) return { field: 'key', advice: `${put} into the credential` }
+function keyAdvice({ slug, isOwn }: CheckedProvider, action: string): Advice {
+  if (isOwn) return { field: 'key', advice: `${action} into the credential` }
   const variable = keyVariable(slug)
   const where = variable === null ? '' : `, or into the variable ${variable}`
   return {
     field: 'providers[].apiKey',
-    advice: `${put} into apiKey of the row ${slug} under providers${where}, then reload or restart`,
+    advice: `${action} into apiKey of the row ${slug} under providers${where}, then reload or restart`,
   }
 }
 
-function addressWay(slug: string, why: string): WayOut {
+function addressAdvice(slug: string, why: string): Advice {
   return {
     field: 'providers[].baseUrl',
     advice: `${why}: check baseUrl of the row ${slug} under providers, and this machine's network`,

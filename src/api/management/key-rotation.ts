@@ -1,5 +1,5 @@
 /**
- * POST /keys/{hash}/rotate: gives a key a new secret. The old secrets stay valid for the overlap; the key itself, its
+ * POST /keys/{hash}/rotate: gives a key a new secret. The old secrets stay valid for the overlap. The key itself, its
  * limits and its usage do not change.
  */
 

@@ -1,4 +1,4 @@
-/** Limit and usage fields of a key: sums over the ledger, which lags behind replies by about a second. */
+/** Limit and usage fields of a key: sums from the ledger, which lags behind replies by about a second. */
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../base/clock.ts'
 import { microToUsd, sumToUsd } from '../../base/money.ts'
@@ -22,7 +22,7 @@ interface Sums {
   readonly monthly: UsageTotals
 }
 
-/** How long sums are reused: no longer than the ledger lags anyway. */
+/** How long sums are reused. The ledger lags by as much anyway. */
 const RECENT_MS = 1_000
 const RECENT_MAX = 1_000
 
@@ -45,7 +45,7 @@ export class KeyUsage {
     return this.#toFields(key, await this.#sums(key))
   }
 
-  /** The same from sums that are at most a second old: for callers who may ask often. */
+  /** Like `fields`, from sums that are at most a second old: for callers who may ask often. */
   async recentFields(key: KeyRecord) {
     let sums = this.#recent.get(key.hash)
     if (sums === undefined) {
@@ -95,9 +95,9 @@ export class KeyUsage {
   }
 }
 
-/** At least zero: the last request of a period may cost more than the rest. */
+/** At least zero: the last request of a period may exceed the limit. */
 function remaining({ limit }: KeyRecord, counted: bigint): number | null {
   if (limit === null) return null
-  const left = BigInt(limit) * PICOS_PER_MICRO - counted
-  return left > 0n ? sumToUsd(left) : 0
+  const unspent = BigInt(limit) * PICOS_PER_MICRO - counted
+  return unspent > 0n ? sumToUsd(unspent) : 0
 }

@@ -48,7 +48,7 @@ export function listKeys({ store, usage }: Pick<ManagementParts, 'store' | 'usag
     const data: object[] = []
     for (const record of items) {
       data.push(toDocument(record, await usage.fields(record)))
-      // An embedded database sums on this thread; its streams go on between the keys.
+      // An embedded database sums on this thread, so its streams run between two keys.
       await turn()
     }
     reply.json(200, { data, total_count: total })
@@ -67,7 +67,7 @@ export function createApiKey(deps: ManagementParts): Handler {
       isNew => (isNew ? toObject(record) : null),
     )
     if (!added) throw new Error('a random key exists already')
-    // Caches may hold the key as unknown, if it was tried before it was created.
+    // Caches may contain the key as unknown, if it was tried before it was created.
     changes.publish({ kind: 'key', hash: record.hash })
     const first = { label: record.label, createdAt: record.createdAt, expiresAt: null }
     reply.json(201, { data: toDetail(record, await usage.fields(record), [first]), key })
@@ -188,7 +188,7 @@ function requireMayChange(asking: KeyRecord, other: KeyRecord): void {
   requireShorterLife(asking, other)
 }
 
-/** @throws GatewayError `not_found` for a text that is no hash. */
+/** @throws GatewayError `not_found` if the text is not a hash. */
 export function hashOf(request: ApiRequest): string {
   const hash = request.params.get('hash') ?? ''
   if (!HASH.test(hash)) throw notFound()
@@ -248,13 +248,13 @@ function toOwnDocument(key: KeyRecord, usage: UsageFields) {
     is_provisioning_key: isManagement,
     role: isManagement ? roleOf(key) : null,
     expires_at: key.expiresAt,
-    // A client that reads it knows that it holds an old secret.
+    // Shows a client that it uses an old secret.
     secret_expires_at: key.secretExpiresAt,
-    // Often a mail address of whoever made the key, which is no business of everyone who holds it.
+    // Often the mail address of the person who created the key, which other holders of the key should not see.
     creator_user_id: isManagement ? key.creatorUserId : null,
     organization_id: key.organizationId,
     workspace_id: key.workspaceId,
-    // There are no models that are free for a number of requests.
+    // There are no models with a number of free requests.
     free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
     rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
   }

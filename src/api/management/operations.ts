@@ -68,17 +68,17 @@ import {
 
 /** Reads. */
 const viewer = manage('viewer')
-/** Changes what changes every day. What a row says holds for every record; handlers ask more for some of them. */
+/** The role for everyday changes. A row applies to every record; handlers may require more for some of them. */
 const operator = manage('operator')
-/** Changes money, provider keys, and what cannot be brought back. */
+/** The role for changes of money, provider keys, and what cannot be undone. */
 const admin = manage('admin')
 
 /**
- * Operations of one key that run at once in a thread, and of all keys. An embedded database answers on the thread that
- * asks, so each of them holds up streams for some milliseconds at a time.
+ * Maximum concurrent operations of one key in a thread, and of all keys. An embedded database runs on the calling
+ * thread, so each of them blocks streams for a few milliseconds at a time.
  */
 const PLACES = { places: 8, perKey: 2, waitMs: 30_000 } as const
-/** They ask a provider or a task worker, which have bounds of their own. */
+/** Operations that call a provider or a task worker, which have limits of their own. */
 const ASKING_OTHERS: ReadonlySet<string> = new Set(['checkCredential', 'checkProviderKey', 'checkGuardrail'])
 
 export function managementRows(deps: ManagementParts): Operation[] {
@@ -90,7 +90,7 @@ export function managementRows(deps: ManagementParts): Operation[] {
   )
 }
 
-/** Handles requests in a place, each in a turn of the event loop of its own. */
+/** Handles requests within these limits, each in a turn of the event loop of its own. */
 function inPlace(places: Places, handler: Handler): Handler {
   return async (request, reply) => {
     const leave = await places.enter(request.key.hash, abortSignalOf(request.context.signal))
@@ -279,7 +279,7 @@ function assignmentRows(
   ]
 }
 
-/** End users may be any text. */
+/** An end user may be any text. */
 function endUser(operation: Operation): Operation {
   return { ...operation, freeParam: 'user' }
 }

@@ -1,18 +1,18 @@
 /**
  * Reads paging and filter parameters of management operations from the query. Pure. An unknown parameter is ignored, as
- * clients of this kind of interface expect; a known one that is malformed or given twice is refused by its name. Bodies
- * are checked by protocol/json/body.ts.
+ * clients of such interfaces expect; a known one that is malformed or occurs twice is refused by name. Bodies are
+ * checked by protocol/json/body.ts.
  */
 import { refuseField } from '../../base/errors.ts'
 import { withinCharacters } from '../../protocol/json/schema.ts'
 import type { PageRequest } from '../../storage/store.ts'
 
-/** Default and largest number of elements of a page. */
+/** Default and maximum page size. */
 const PAGE_DEFAULT = 50
 const PAGE_MAX = 100
 const HASH = /^[0-9a-f]{64}$/
 
-/** The page that `offset` and `limit` ask for. @throws GatewayError `invalid_request` */
+/** The page that `offset` and `limit` select. @throws GatewayError `invalid_request` */
 export function pageOf(query: URLSearchParams): PageRequest {
   return {
     offset: integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER) ?? 0,
@@ -20,31 +20,31 @@ export function pageOf(query: URLSearchParams): PageRequest {
   }
 }
 
-/** The largest number of elements that `limit` asks for, or the usual one. @throws GatewayError `invalid_request` */
+/** The value of `limit`, or the default. @throws GatewayError `invalid_request` */
 export function limitOf(query: URLSearchParams, usual = PAGE_DEFAULT): number {
   return integer(query, 'limit', 1, PAGE_MAX) ?? usual
 }
 
-/** A list in an answer: its elements, and the ids by which the pages before and after it are asked for. */
+/** A list in an answer: its elements, and the ids with which to request the previous and the next page. */
 export function listDocument<Each extends { readonly id: string }>(data: readonly Each[], hasMore: boolean) {
   return { data, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null, has_more: hasMore }
 }
 
-/** `api_key_hash`; undefined when it is absent. @throws GatewayError `invalid_request` */
+/** The value of `api_key_hash`; undefined if absent. @throws GatewayError `invalid_request` */
 export function hashParameter(query: URLSearchParams): string | undefined {
   const value = parameter(query, 'api_key_hash')
   if (value === undefined || HASH.test(value)) return value
   throw refuseField('api_key_hash', 'must be 64 lowercase hexadecimal characters')
 }
 
-/** The parameter; undefined when it is absent. @throws GatewayError `invalid_request` when it is given twice. */
+/** The parameter; undefined if absent. @throws GatewayError `invalid_request` if it occurs twice. */
 export function parameter(query: URLSearchParams, name: string): string | undefined {
   const [value, ...more] = query.getAll(name)
   if (more.length > 0) throw refuseField(name, 'must not be given twice')
   return value
 }
 
-/** A text of 1 to `maxCharacters` characters that storage can compare with. @throws GatewayError `invalid_request` */
+/** A text of 1 to `maxCharacters` characters that the storage can compare. @throws GatewayError `invalid_request` */
 export function textParameter(
   query: URLSearchParams,
   name: string,
@@ -58,7 +58,7 @@ export function textParameter(
   return value
 }
 
-/** `true` or `false`; false when absent. @throws GatewayError `invalid_request` */
+/** `true` or `false`; false if absent. @throws GatewayError `invalid_request` */
 export function flagParameter(query: URLSearchParams, name: string): boolean {
   const value = parameter(query, name)
   if (value !== undefined && value !== 'true' && value !== 'false')

@@ -15,7 +15,7 @@ import type { ManagementParts } from './parts.ts'
 
 const checkCreation = bodyCheck(WORKSPACE.creation)
 const checkUpdate = bodyCheck(WORKSPACE.update)
-/** The form of ids and slugs. */
+/** The format of ids and slugs. */
 const REF = /^[A-Za-z0-9_-]{1,64}$/
 
 export function listWorkspaces({ store }: ManagementParts): Handler {
@@ -36,7 +36,7 @@ export function createWorkspace(deps: ManagementParts): Handler {
       createdAt,
       updatedAt: createdAt,
     }
-    await rejectTaken(
+    await rejectDuplicate(
       audited(
         deps,
         request,
@@ -60,7 +60,7 @@ export function changeWorkspace(deps: ManagementParts): Handler {
     const change = WORKSPACE.readChange(checkUpdate(request.body))
     const { organizationId, id } = await findNamedWorkspace(deps.store, request)
     const now = isoInstant(clock.nowMs())
-    const record = await rejectTaken(
+    const record = await rejectDuplicate(
       audited(
         deps,
         request,
@@ -81,23 +81,23 @@ export function deleteWorkspace(deps: ManagementParts): Handler {
     const workspace = await findNamedWorkspace(deps.store, request)
     const { organizationId, id } = workspace
     const now = isoInstant(clock.nowMs())
-    const gone = await audited(
+    const deleted = await audited(
       deps,
       request,
       'workspace.delete',
       ({ workspaces }) => workspaces.remove(organizationId, id, now),
       removed => removed && toObject(workspace),
     )
-    if (gone === null) throw notFound()
-    for (const hash of gone.keyHashes) changes.publish({ kind: 'key', hash })
-    changes.publish({ kind: 'credentials', organizationId, workspaceId: id, ids: gone.credentialIds })
+    if (deleted === null) throw notFound()
+    for (const hash of deleted.keyHashes) changes.publish({ kind: 'key', hash })
+    changes.publish({ kind: 'credentials', organizationId, workspaceId: id, ids: deleted.credentialIds })
     changes.publish({ kind: 'guardrails', organizationId })
     reply.json(200, { deleted: true })
   }
 }
 
 /**
- * Finds the workspace of this id, or the default one without an id.
+ * Finds the workspace with this id, or the default one.
  * @throws GatewayError `invalid_request`: the organization has no such workspace, or its default one was deleted.
  */
 export async function workspaceOf(
@@ -126,8 +126,8 @@ export async function findNamedWorkspace(
   return record
 }
 
-/** @throws GatewayError `conflict` when a unique field is taken */
-async function rejectTaken<T>(writing: Promise<T>): Promise<T> {
+/** @throws GatewayError `conflict` if a unique field is already in use */
+async function rejectDuplicate<T>(writing: Promise<T>): Promise<T> {
   try {
     return await writing
   } catch (error) {

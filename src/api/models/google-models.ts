@@ -4,7 +4,7 @@ import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import { hasParameter } from './model-documents.ts'
 import { single } from './model-query.ts'
 
-/** Default and largest number of models of a page. */
+/** Default and maximum page size. */
 const PAGE_DEFAULT = 50
 const PAGE_MAX = 1000
 const TOKEN = /^p(\d{1,9})$/
@@ -29,7 +29,7 @@ export function googleModel(model: Model): object {
   }
 }
 
-/** The page of a list that `pageSize` and `pageToken` ask for. @throws GatewayError `invalid_request` */
+/** The page that `pageSize` and `pageToken` select. @throws GatewayError `invalid_request` */
 export function googlePage(models: readonly Model[], query: URLSearchParams): object {
   const from = placeOf(query)
   const to = from + sizeOf(query)
@@ -39,7 +39,7 @@ export function googlePage(models: readonly Model[], query: URLSearchParams): ob
   }
 }
 
-/** A larger page than the largest is the largest, as Google has it. */
+/** A larger page than the maximum becomes the maximum, as in Google's API. */
 function sizeOf(query: URLSearchParams): number {
   const text = single(query, 'pageSize') ?? single(query, 'page_size')
   if (text === null || text === '' || text === '0') return PAGE_DEFAULT

@@ -7,11 +7,11 @@ import type { AnyFormatName, Model } from '../../protocol/provider.ts'
 import { createdAt, hasParameter } from './model-documents.ts'
 import { single } from './model-query.ts'
 
-/** The header by which clients of that API say its version. */
+/** The header with which clients of that API send its version. */
 const VERSION_HEADER = 'anthropic-version'
-/** Default and largest number of models of a page. */
+/** Default and maximum page size. */
 const PAGE_MAX = 1000
-/** Only that API has these features. */
+/** Only this API has these features. */
 const NATIVE: ReadonlySet<AnyFormatName> = new Set(['anthropic-messages'])
 
 export function asksInMessagesShape(headers: ReadonlyMap<string, string>): boolean {
@@ -67,7 +67,7 @@ function support(supported: boolean): { readonly supported: boolean } {
   return { supported }
 }
 
-/** The page of a list that `limit`, `after_id` and `before_id` ask for. @throws GatewayError `invalid_request` */
+/** The page that `limit`, `after_id` and `before_id` select. @throws GatewayError `invalid_request` */
 export function messagesPage(models: readonly Model[], query: URLSearchParams): object {
   const { from, to, hasMore } = bounds(models, query)
   const listed = models.slice(from, to)

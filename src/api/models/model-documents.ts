@@ -14,12 +14,12 @@ import {
 import type { MeasuredEndpoints } from '../../providers/endpoint-figures.ts'
 import { PARAMETER_NAMES } from '../../providers/parameters.ts'
 
-/** Parameters of an endpoint that names none: everything the gateway can pass on. */
+/** Parameters of an endpoint that lists none: everything that the gateway can pass on. */
 const ALL_PARAMETERS: readonly string[] = [...PARAMETER_NAMES, 'structured_outputs'].sort()
 
 const ALL: ReadonlySet<string> = new Set(ALL_PARAMETERS)
 
-/** The same of an endpoint of embeddings. */
+/** The same for an endpoint of embeddings. */
 const EMBEDDINGS_PARAMETERS: readonly string[] = ['dimensions', 'encoding_format', 'input_type']
 
 const UNKNOWN_OF_PROVIDER = {
@@ -57,7 +57,7 @@ export function modelJson(model: Model): string {
   return JSON.stringify(modelDocument(model))
 }
 
-/** RFC 3339, of seconds since 1970. */
+/** RFC 3339, from Unix seconds. */
 export function createdAt({ created }: Pick<Model, 'created'>): string {
   return new Date(created * 1000).toISOString().replace('.000Z', 'Z')
 }
@@ -77,7 +77,7 @@ export function modelDocument(model: Model): object {
     description: '',
     context_length: model.contextLength,
     architecture: architecture(model),
-    // Those of the first endpoint in the row.
+    // Prices of the first endpoint in the row.
     pricing: pricingDocument(first?.pricing),
     top_provider: {
       context_length: first?.contextLength ?? model.contextLength,
@@ -106,7 +106,7 @@ function architecture(model: Model): object {
 
 const UNKNOWN_PRICE = '-1'
 
-/** Prices of -1 where none is known: it is not 0, and clients expect prices. */
+/** Unknown prices are -1: 0 would mean free, and clients expect prices. */
 function pricingDocument(pricing: Pricing | undefined): Record<string, unknown> {
   if (pricing?.isUnknown === true) return { prompt: UNKNOWN_PRICE, completion: UNKNOWN_PRICE }
   const { request = 0, image = null, overrides = null } = pricing ?? {}
@@ -129,14 +129,14 @@ function tokenPrices(prices: TokenPrices): Record<string, string> {
     prompt: formatUsd(prices.prompt),
     completion: formatUsd(prices.completion),
   }
-  const named = {
+  const fields = {
     input_cache_read: prices.inputCacheRead,
     input_cache_write: prices.inputCacheWrite,
     input_cache_write_1h: prices.inputCacheWrite1h,
     audio: prices.audio,
     internal_reasoning: prices.internalReasoning,
   }
-  for (const [name, price] of Object.entries(named)) if (price != null) document[name] = formatUsd(price)
+  for (const [name, price] of Object.entries(fields)) if (price != null) document[name] = formatUsd(price)
   return document
 }
 
@@ -179,7 +179,7 @@ export function endpointDocument(model: Model, endpoint: Endpoint, measures: Mea
   }
 }
 
-/** The provider's slug, with region and service tier where the endpoint has them. */
+/** The provider's slug, with region and service tier if the endpoint has them. */
 function tagOf({ provider, region, serviceTier }: Endpoint): string {
   return [provider.slug, region, serviceTier].filter(part => part != null).join('/')
 }

@@ -6,7 +6,7 @@ import type { Model } from '../../protocol/provider.ts'
 import { type EndpointFigures, type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
 import { hasParameter } from './model-documents.ts'
 
-/** Page size when only an offset is given, and the largest one. */
+/** Page size if only an offset is sent, and the maximum. */
 const PAGE_DEFAULT = 500
 const PAGE_MAX = 1000
 const SEARCH_MAX_CHARACTERS = 256
@@ -23,22 +23,22 @@ const OUTPUT_MODALITIES: readonly string[] = [
   'transcription',
 ]
 
-/** Regions by the names that clients give them. */
+/** Regions by the names that clients use. */
 const REGIONS: Readonly<Record<string, DataRegion>> = { eu: 'europe', europe: 'europe', us: 'us' }
-/** Filters of the interface for properties that the catalogue does not have. */
+/** Filters for properties that this catalogue does not have. */
 const UNKNOWN_HERE = ['category', 'arch', 'distillable'] as const
 
 export type ModelFilter = (model: Model) => boolean
 export type Order = (a: Model, b: Model) => number
 
-/** Null: not known. */
+/** Null: unknown. */
 type Value = (model: Model) => number | null
 
 const price: Value = model => priceOf(model, 'prompt')
 const outputPrice: Value = model => priceOf(model, 'completion')
 const context = ({ contextLength }: Model) => contextLength ?? 0
 
-/** Orders by measured figures of the best endpoint. */
+/** Orders by measured values of the best endpoint. */
 const MEASURED: Readonly<Record<string, (measures: MeasuredEndpoints) => Order>> = {
   'throughput-high-to-low': measures =>
     byValue(
@@ -52,7 +52,7 @@ const MEASURED: Readonly<Record<string, (measures: MeasuredEndpoints) => Order>>
     ),
 }
 
-/** Null: the order of the catalogue, because nothing is known by which to sort. */
+/** Null: the order of the catalogue, because there is nothing to sort by. */
 const ORDERS: Readonly<Record<string, Order | null>> = {
   'pricing-low-to-high': byPrice(1),
   'pricing-high-to-low': byPrice(-1),
@@ -103,7 +103,7 @@ function best(
   }
 }
 
-/** The order that is asked for; null: that of the catalogue. @throws GatewayError `invalid_request` */
+/** The requested order; null: that of the catalogue. @throws GatewayError `invalid_request` */
 export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UNMEASURED): Order | null {
   const sort = single(query, 'sort')
   if (sort === null || sort === '') return null
@@ -118,7 +118,7 @@ export function orderOf(query: URLSearchParams, measures: MeasuredEndpoints = UN
   return ORDERS[sort] ?? null
 }
 
-/** All filters of the query. @throws GatewayError `invalid_request` that names the query parameter at fault. */
+/** All filters of the query. @throws GatewayError `invalid_request` that names the invalid parameter. */
 export function filtersOf(query: URLSearchParams, nowSeconds: number): readonly ModelFilter[] {
   for (const name of UNKNOWN_HERE) {
     if (query.has(name))
@@ -152,7 +152,7 @@ function capabilities(query: URLSearchParams): ModelFilter[] {
   if (input !== null) {
     filters.push(({ inputModalities }) => input.every(modality => inputModalities.includes(modality)))
   }
-  // Most clients look for chat models; others are listed when they are named, or with `all`.
+  // Most clients look for chat models. Others are listed if they are named, or with `all`.
   if (!output.includes('all')) {
     filters.push(({ outputModalities }) => output.every(modality => outputModalities.includes(modality)))
   }
@@ -166,7 +166,7 @@ function origins(query: URLSearchParams): ModelFilter[] {
   if (zdr !== null && zdr !== 'true' && zdr !== 'false') throw refuseField('zdr', 'must be true or false')
   const region = single(query, 'region')
   if (region !== null && !Object.hasOwn(REGIONS, region)) throw refuseField('region', 'must be eu or us')
-  const wanted = region === null ? null : (REGIONS[region] ?? null)
+  const wantedRegion = region === null ? null : (REGIONS[region] ?? null)
   const filters: ModelFilter[] = []
   if (authors !== null) filters.push(({ id }) => authors.has(id.slice(0, id.indexOf('/')).toLowerCase()))
   if (providers !== null) {
@@ -177,7 +177,7 @@ function origins(query: URLSearchParams): ModelFilter[] {
     )
   }
   if (zdr === 'true') filters.push(({ endpoints }) => endpoints.some(endpoint => endpoint.zdr))
-  if (wanted !== null) filters.push(model => isInRegion(model, wanted))
+  if (wantedRegion !== null) filters.push(model => isInRegion(model, wantedRegion))
   return filters
 }
 
@@ -219,7 +219,7 @@ function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
 
 const INDEXES = ['intelligence_index', 'coding_index', 'agentic_index', 'tool_success_rate'] as const
 
-/** No model has an index here, so none fits a bound on one. */
+/** No model has an index here, so a limit on an index matches none. */
 function indexes(query: URLSearchParams): ModelFilter[] {
   const bounds = INDEXES.flatMap(name => [decimal(query, `min_${name}`), decimal(query, `max_${name}`)])
   return bounds.every(bound => bound === null) ? [] : [() => false]
@@ -232,7 +232,7 @@ function decimal(query: URLSearchParams, name: string): number | null {
   return Number(text)
 }
 
-/** USD for a million tokens, as the price of one. */
+/** USD per million tokens, converted to the price of one. */
 function perMillion(query: URLSearchParams, name: string): number | null {
   const text = single(query, name)
   if (text === null) return null
@@ -251,7 +251,7 @@ function names(query: URLSearchParams, name: string): ReadonlySet<string> | null
   return new Set(list)
 }
 
-/** The page that is asked for; to infinity where none is. */
+/** The requested page; unlimited if none is requested. */
 export function page(query: URLSearchParams): { readonly from: number; readonly to: number } {
   const offset = integer(query, 'offset', 0, Number.MAX_SAFE_INTEGER)
   const limit = integer(query, 'limit', 1, PAGE_MAX)
@@ -284,7 +284,7 @@ function integer(query: URLSearchParams, name: string, minimum: number, maximum:
   return value
 }
 
-/** A comma-separated list; `known` null takes any word. */
+/** A comma-separated list; `known` null accepts any word. */
 function words(
   query: URLSearchParams,
   name: string,

@@ -34,18 +34,18 @@ import {
   page,
 } from './model-query.ts'
 
-/** A document as it leaves. */
+/** A document in serialized form. */
 export interface WrittenDocument {
   readonly json: string | Buffer
-  /** Changes with the document; null: it depends on who asks. */
+  /** Changes whenever the document changes; null: the document depends on the caller. */
   readonly etag: string | null
 }
 
-/** Filters of a listing that are not in its query. */
+/** Filters of a listing that do not come from its query. */
 interface ListingTerms {
-  /** Null: models of everywhere. */
+  /** Null: models in all regions. */
   readonly region: DataRegion | null
-  /** Null: models for everybody. */
+  /** Null: no restriction. */
   readonly allows: ((model: Model) => boolean) | null
   /** See messages-models.ts. */
   readonly inMessagesShape?: boolean
@@ -54,32 +54,32 @@ interface ListingTerms {
 export interface Listing {
   /** One page of models. @throws GatewayError `invalid_request` that names the query parameter at fault. */
   models(query: URLSearchParams, terms?: ListingTerms): WrittenDocument
-  /** How many models a listing without pages would have. @throws as `models` */
+  /** Number of models in the listing without paging. @throws like `models` */
   count(query: URLSearchParams, terms?: ListingTerms): object
-  /** One model, at top level and again as `data`; null when there is none. */
+  /** One model, at top level and again as `data`; null if it does not exist. */
   model(id: string, inMessagesShape?: boolean): object | null
-  /** One page in the shape of Google's API. @throws as `models` */
+  /** One page in the form of Google's API. @throws like `models` */
   inGoogleShape(query: URLSearchParams, region: DataRegion | null): object
-  /** One model in that shape; null when there is none. */
+  /** One model in that form; null if it does not exist. */
   googleModel(id: string): object | null
-  /** The endpoints of a model; null when there is no such model. */
+  /** The endpoints of a model; null if it does not exist. */
   endpoints(id: string): object | null
-  /** All endpoints that keep nothing. */
+  /** All endpoints that keep no data. */
   zeroRetention(): WrittenDocument
   providers(): object
 }
 
 interface ListingOptions {
-  /** Documents of the models that are written already. Default: they are written now. */
+  /** Documents of the models that are already serialized. Default: they are serialized now. */
   readonly documents?: PackedTexts
-  /** Changes with the documents. */
+  /** Changes whenever the documents change. */
   readonly version?: string
   readonly measures?: MeasuredEndpoints
   readonly clock?: Clock
 }
 
 const EVERYBODY: ListingTerms = { region: null, allows: null }
-/** The bytes of whole listings that are kept: one for each region. */
+/** Maximum cached listings: one for each region. */
 const REGIONS_MAX = 3
 const BEGIN = '{"data":['
 
@@ -93,18 +93,18 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
   const models = catalog.models()
   const documents = options.documents ?? packDocuments(models)
   const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
-  const whole = new Map<DataRegion | null, Buffer>()
+  const cached = new Map<DataRegion | null, Buffer>()
   const found = (query: URLSearchParams, { region, allows }: ListingTerms): readonly number[] => {
-    const wanted: ModelFilter[] = [...filtersOf(query, unixSeconds(clock))]
-    if (region !== null) wanted.push(model => isInRegion(model, region))
-    if (allows !== null) wanted.push(allows)
+    const filters: ModelFilter[] = [...filtersOf(query, unixSeconds(clock))]
+    if (region !== null) filters.push(model => isInRegion(model, region))
+    if (allows !== null) filters.push(allows)
     const indexes: number[] = []
     for (const [index, model] of models.entries()) {
-      if (wanted.every(matches => matches(model))) indexes.push(index)
+      if (filters.every(matches => matches(model))) indexes.push(index)
     }
     return indexes
   }
-  const written = (query: URLSearchParams, terms: ListingTerms): Buffer => {
+  const serialize = (query: URLSearchParams, terms: ListingTerms): Buffer => {
     const order = orderOf(query, measures)
     const indexes = found(query, terms)
     const sorted = order === null ? indexes : sortedBy(indexes, models, order)
@@ -121,13 +121,13 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
   return {
     models(query, terms = EVERYBODY) {
       const { region, allows, inMessagesShape = false } = terms
-      if (allows !== null) return { json: written(query, terms), etag: null }
+      if (allows !== null) return { json: serialize(query, terms), etag: null }
       const etag = `"${version}-${digest(`${region} ${inMessagesShape} ${query}`)}"`
-      if (query.size > 0 || inMessagesShape) return { json: written(query, terms), etag }
-      let bytes = whole.get(region)
+      if (query.size > 0 || inMessagesShape) return { json: serialize(query, terms), etag }
+      let bytes = cached.get(region)
       if (bytes === undefined) {
-        bytes = written(query, terms)
-        if (whole.size < REGIONS_MAX) whole.set(region, bytes)
+        bytes = serialize(query, terms)
+        if (cached.size < REGIONS_MAX) cached.set(region, bytes)
       }
       return { json: bytes, etag }
     },
@@ -165,12 +165,15 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
   }
 }
 
-/** The documents of models as a listing copies them: each ends in a comma, so that neighbours are copied at once. */
+/**
+ * The documents of models in the form that a listing copies: each ends in a comma, so that neighbours can be copied at
+ * once.
+ */
 export function packDocuments(models: readonly Model[]): PackedTexts {
   return packTexts(models.map(model => `${modelJson(model)},`))
 }
 
-/** A listing of these documents, without the comma of the last one. */
+/** A listing of these documents, without the last comma. */
 function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end: string): Buffer {
   const startOf = (index: number): number => (index === 0 ? 0 : (ends[index - 1] ?? 0))
   const size = indexes.reduce((sum, index) => sum + (ends[index] ?? 0) - startOf(index), 0)
@@ -190,7 +193,7 @@ function listBytes({ bytes, ends }: PackedTexts, indexes: readonly number[], end
   return target
 }
 
-/** Stable, so that what is equal keeps the order of the catalogue. */
+/** The sort is stable, so equal models keep the order of the catalogue. */
 function sortedBy(indexes: readonly number[], models: readonly Model[], order: Order): readonly number[] {
   return indexes.toSorted((a, b) => {
     const [first, second] = [models[a], models[b]]
@@ -202,7 +205,7 @@ function digest(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16)
 }
 
-/** A listing whose catalogue can be exchanged while requests run. */
+/** A listing whose catalogue can be replaced while requests run. */
 export class LiveListing implements Listing {
   #now: Listing
 
@@ -262,7 +265,7 @@ export function listModels({ listing, dataRegionOf }: ListingDeps): Handler {
   }
 }
 
-/** Models of vectors alone. */
+/** Models that only create embeddings. */
 export function listEmbeddingModels({ listing, dataRegionOf }: ListingDeps): Handler {
   return (request, reply) => {
     const query = new URLSearchParams(request.query)
@@ -271,7 +274,7 @@ export function listEmbeddingModels({ listing, dataRegionOf }: ListingDeps): Han
   }
 }
 
-/** The models that the guardrails of the caller allow. */
+/** The models that the caller's guardrails allow. */
 export function listOwnModels(deps: ListingDeps): Handler {
   return async (request, reply) => {
     const restrictions = await deps.restrictionsOf(callerOf(request.key))
@@ -292,7 +295,7 @@ export function countModels({ listing, dataRegionOf }: ListingDeps): Handler {
   }
 }
 
-/** One model by author and slug, or by its whole id. */
+/** One model by author and slug, or by its full id. */
 export function findModel({ listing }: ListingDeps): Handler {
   return (request, reply) => {
     const model = listing.model(idOf(request), asksInMessagesShape(request.headers))
@@ -321,7 +324,7 @@ function foundOr404(document: object | null): object {
   return document
 }
 
-/** Sends the document, or only the word that the client has it already. */
+/** Sends the document, or 304 if the client already has it. */
 export function sendWritten(
   { headers }: Pick<ApiRequest, 'headers'>,
   reply: Reply,

@@ -80,7 +80,7 @@ export const ActivityDay = Type.Object({
   cache_write_tokens: Type.Optional(count),
 })
 
-/** A row of GET /activity with `dimensions`: those, and their sums. */
+/** A row of GET /activity with `dimensions`: their values, and the sums. */
 export const ActivitySum = Type.Object({
   date: Type.Optional(Type.String({ format: 'date' })),
   ...alike(Type.Optional(orNoText), 'model', 'provider', 'provider_name', 'workspace_id'),

@@ -14,7 +14,7 @@ import {
 
 // Models
 
-/** USD per token as decimal text; -1 where it is not known. */
+/** USD per token as decimal text; -1 if unknown. */
 const price = Type.Optional(text)
 const prices = {
   prompt: text,

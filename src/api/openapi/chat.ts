@@ -14,7 +14,7 @@ import {
 import { commonCosts, DebugReport, GatewayMetadata, ServerToolUse } from '../../protocol/response.ts'
 import { alike, reports, text } from './description.ts'
 
-/** Cost details as chat completions and embeddings name them. */
+/** Cost details in the form of chat completions and embeddings. */
 export const ChatCosts = Type.Object({
   ...commonCosts,
   upstream_inference_cost: nullable(usd),
@@ -60,7 +60,7 @@ const ChatLogprobs = Type.Object({
 
 const place = { id: Type.Optional(text), format: Type.Optional(text), index: count }
 
-/** An entry of a chunk may be the next piece of the one with the same index. */
+/** An entry of a chunk may continue the one with the same index. */
 export const ReasoningEntry = variants(
   {
     'reasoning.text': Type.Object({
@@ -88,7 +88,7 @@ const images = Type.Array(
 const kind = oneOf('function', 'custom')
 const name = Type.Optional(text)
 
-/** A call of the client's. */
+/** A tool call for the client. */
 const WholeCall = Type.Object({
   index: count,
   id: text,
@@ -96,7 +96,7 @@ const WholeCall = Type.Object({
   function: Type.Optional(Type.Object({ name: text, arguments: text })),
   custom: Type.Optional(Type.Object({ name: text, input: text })),
 })
-/** Its first piece has the name, the others more of its arguments. */
+/** The first piece contains the name; later ones contain more of the arguments. */
 const CallPiece = Type.Object({
   index: count,
   id: Type.Optional(text),
@@ -139,7 +139,7 @@ export const ChatCompletion = Type.Object({
   debug: Type.Optional(DebugReport),
 })
 
-/** Open: what else is known depends on the failure. */
+/** Open, because further fields depend on the failure. */
 export const ERROR_FACTS = Type.Object({ error_type: text }, { additionalProperties: true })
 
 export const ChatErrorFields = Type.Object({

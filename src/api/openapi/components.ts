@@ -80,8 +80,8 @@ import { MessageBatchAnswer, MessageBatchBody } from './message-batches.ts'
 import { GuardrailBudget, KeyAssignment, MemberAssignment } from './rules.ts'
 
 /**
- * No name is one that TypeScript's own libraries have (`Response`, `File`, `Credential`): generated clients would mix
- * them up. First those whose members get their names from elsewhere in the list.
+ * Names that TypeScript's own libraries use (`Response`, `File`, `Credential`) are avoided, because generated clients
+ * would mix them up. Schemas whose members are named elsewhere in the list come first.
  */
 export const NAMED_SCHEMAS: readonly (readonly [name: string, schema: TSchema])[] = Object.entries({
   // Parts of requests

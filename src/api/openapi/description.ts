@@ -11,7 +11,7 @@ import { AlignmentReport, GatewayMetadata } from '../../protocol/response.ts'
 
 export const text = Type.String()
 
-/** Fields of one value: of one schema in a schema, of one example in an example. */
+/** Gives several fields the same value: a schema, or an example. */
 export function alike<Value, Name extends string>(value: Value, ...names: readonly Name[]) {
   return Object.fromEntries(names.map(name => [name, value])) as Record<Name, Value>
 }
@@ -22,7 +22,7 @@ export const reports = {
   gateway_metadata: Type.Optional(GatewayMetadata),
 }
 
-/** In the order of the document. */
+/** Tags in the order of the document. */
 export const TAGS = {
   Inference: 'Ask a model: one JSON document, or a stream of events.',
   Batches: 'Many requests that run within a day.',
@@ -48,10 +48,10 @@ export interface ParameterDescription {
   readonly required?: true
 }
 
-/** A body, or an answer. */
+/** The content of a body or an answer. */
 export interface ContentDescription {
   readonly schema: TSchema
-  /** By a name of few words; each fits the schema. */
+  /** Examples by a short name; each matches the schema. */
   readonly examples?: Readonly<Record<string, unknown>>
   /** Default: JSON. */
   readonly media?: string
@@ -61,7 +61,7 @@ export interface AnswerDescription {
   readonly text: string
   /** Null: an answer without a body, or one that is always a stream. */
   readonly content: ContentDescription | null
-  /** Events of the answer where the client asks for a stream. */
+  /** Events of the answer if the client requests a stream. */
   readonly stream?: { readonly schema: TSchema; readonly example: string }
 }
 
@@ -72,11 +72,11 @@ export interface OperationDescription {
   readonly body?: ContentDescription
   /** By status. */
   readonly answers: Readonly<Record<number, AnswerDescription>>
-  /** Failures that are particular to it; document.ts adds those that follow from its row. */
+  /** Failures specific to the operation; document.ts adds those that follow from its row. */
   readonly failures?: readonly FailureCode[]
 }
 
-/** By operationId. */
+/** Descriptions by operationId. */
 export type Descriptions = Readonly<Record<string, OperationDescription>>
 
 export type UntaggedDescription = Omit<OperationDescription, 'tag'>
@@ -88,7 +88,7 @@ export function tagged(
   return Object.fromEntries(Object.entries(operations).map(([id, each]) => [id, { tag, ...each }]))
 }
 
-/** Parameters in paths, by name. */
+/** Path parameters by name. */
 export const PATH_PARAMETERS: Readonly<Record<string, { readonly schema: TSchema; readonly text: string }>> =
   {
     id: { schema: Type.String({ minLength: 1 }), text: 'The id of the record.' },
@@ -120,7 +120,7 @@ export function header(name: string, schema: TSchema, text: string): ParameterDe
   return { name, in: 'header', schema, text }
 }
 
-/** The page of a listing of records. */
+/** Paging parameters of record listings. */
 export const PAGE: readonly ParameterDescription[] = [
   query('offset', Type.Integer({ minimum: 0, default: 0 }), 'Number of elements to skip at the beginning.'),
   query('limit', Type.Integer({ minimum: 1, maximum: 100, default: 50 }), 'Maximum number of elements.'),
@@ -173,7 +173,7 @@ export function oneRecord(schema: TSchema, text: string, example: unknown): Answ
   return answer(Type.Object({ data: schema }), text, { data: example })
 }
 
-/** A page of records with the number of all. */
+/** A page of records with the total number. */
 export function listOf(schema: TSchema, example: unknown): AnswerDescription {
   return answer(
     Type.Object({ data: Type.Array(schema), total_count: count }),
@@ -182,7 +182,7 @@ export function listOf(schema: TSchema, example: unknown): AnswerDescription {
   )
 }
 
-/** A page of records that is found by the id before it. */
+/** A page of records that follows an id. */
 export function listById(schema: TSchema, text: string, example: { readonly id: string }): AnswerDescription {
   return answer(
     Type.Object({

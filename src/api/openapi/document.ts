@@ -1,6 +1,6 @@
 /**
- * Builds the OpenAPI document from the table of operations and their descriptions. Pure. It names no host, and takes
- * only the maximum body sizes from the configuration.
+ * Builds the OpenAPI document from the table of operations and their descriptions. Pure. It names no host, and only the
+ * maximum body sizes come from the configuration.
  */
 import { type TSchema, Type } from '@sinclair/typebox'
 import type { KeyRole } from '../../protocol/management/keys.ts'
@@ -30,7 +30,7 @@ import { KEYS } from './keys.ts'
 import { MESSAGE_BATCHES } from './message-batches.ts'
 import { RULES } from './rules.ts'
 
-/** The part of a row that the document is made of. */
+/** The part of a row that the document uses. */
 export type DescribedRow = Pick<
   Operation,
   | 'id'
@@ -95,7 +95,7 @@ export const DESCRIPTIONS: Descriptions = {
   ...INTERFACE,
 }
 
-/** Of an operation that has no description yet. A test names each of them. */
+/** The description of an operation that has none yet. A test reports each of them. */
 const UNDESCRIBED: OperationDescription = {
   tag: 'Interface',
   answers: { 200: { text: 'The answer.', content: null } },
@@ -129,7 +129,7 @@ const SCHEMES = {
   any: [{ apiKey: [] }, { managementKey: [] }, { keyHeader: [] }],
 } satisfies Record<Operation['key'], object[]>
 
-/** Every management key has a role that is enough for reading. */
+/** Every management key has a role that allows reading. */
 const ROLES: Readonly<Record<KeyRole, string | undefined>> = {
   viewer: undefined,
   operator: 'Needs the role operator or admin.',
@@ -150,7 +150,7 @@ const GENERATION_ID = { 'X-Generation-Id': { $ref: '#/components/headers/X-Gener
 const RETRY_AFTER = { 'Retry-After': { $ref: '#/components/headers/Retry-After' } }
 const ETAG = { ETag: { $ref: '#/components/headers/ETag' } }
 
-/** `descriptions`: by operationId. */
+/** @param descriptions by operationId */
 export function createDocument(rows: readonly DescribedRow[], descriptions = DESCRIPTIONS): JsonSchema {
   const writer = createSchemaWriter(NAMED_SCHEMAS)
   const failures = new Map<string, JsonSchema>()
@@ -240,7 +240,7 @@ function parameter(
 }
 
 function response(
-  { text: about, content: whole, stream }: AnswerDescription,
+  { text: about, content: body, stream }: AnswerDescription,
   { dialect, generates }: DescribedRow,
   answers: OperationDescription['answers'],
   writer: SchemaWriter,
@@ -250,13 +250,13 @@ function response(
     ...(dialect !== null && generates !== false ? GENERATION_ID : {}),
     ...(answers[304] === undefined ? {} : ETAG),
   }
-  if (whole === null && stream === undefined) return { description: about, headers }
-  const document = whole === null ? {} : content(whole, writer)
+  if (body === null && stream === undefined) return { description: about, headers }
+  const document = body === null ? {} : content(body, writer)
   const events = stream === undefined ? {} : { 'text/event-stream': eventStream(stream, writer) }
   return { description: about, headers, content: { ...document, ...events } }
 }
 
-/** A stream is text; what one frame of it has as its data is the schema of its content. */
+/** A stream is text. Its content schema describes the data of one frame. */
 function eventStream(stream: NonNullable<AnswerDescription['stream']>, writer: SchemaWriter): JsonSchema {
   return {
     schema: {
@@ -271,11 +271,11 @@ function eventStream(stream: NonNullable<AnswerDescription['stream']>, writer: S
 }
 
 function content({ schema, examples, media }: ContentDescription, writer: SchemaWriter): JsonSchema {
-  const shown = Object.entries(examples ?? {}).map(([name, value]) => [name, { value }] as const)
+  const namedExamples = Object.entries(examples ?? {}).map(([name, value]) => [name, { value }] as const)
   return {
     [media ?? 'application/json']: {
       schema: writer.write(schema),
-      ...(shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }),
+      ...(namedExamples.length === 0 ? {} : { examples: Object.fromEntries(namedExamples) }),
     },
   }
 }

@@ -81,7 +81,7 @@ const FAMILIES: Readonly<Record<DialectName, Family>> = {
   gemini: 'Gemini',
 }
 
-/** The row of an operation, as far as its errors follow from it. */
+/** The part of a row that its errors follow from. */
 interface FailingRow {
   readonly path: string
   readonly key: 'none' | 'inference' | 'management' | 'any'
@@ -94,7 +94,7 @@ export function familyOf({ dialect }: FailingRow): Family {
   return dialect === null ? 'Gateway' : FAMILIES[dialect.name]
 }
 
-/** Failures that no operation is particular for: of connections, framing and unknown paths. */
+/** Failures that belong to no single operation: of connections, framing and unknown paths. */
 const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
   'method_not_allowed',
   'expectation_failed',
@@ -102,7 +102,7 @@ const ELSEWHERE: ReadonlySet<string> = new Set<FailureCode>([
   'not_implemented',
   'client_closed',
 ])
-/** Failures of what is kept: they are named by the operations that have them. */
+/** Failures about records: only operations that name them have them. */
 const OF_RECORDS: ReadonlySet<string> = new Set<FailureCode>(['conflict', 'gone'])
 /** Failures of operations with a body. */
 const OF_BODIES: readonly FailureCode[] = [
@@ -112,7 +112,7 @@ const OF_BODIES: readonly FailureCode[] = [
   'unsupported_media_type',
 ]
 
-/** The statuses of all its failures, in order. */
+/** The statuses of all failures of an operation, in ascending order. */
 export function statusesOf(row: FailingRow, own: readonly FailureCode[] = []): readonly number[] {
   const codes: FailureCode[] = ['invalid_request', 'internal', 'service_unavailable', ...own]
   if (row.key !== 'none') codes.push('authentication', 'rate_limit_exceeded')
@@ -126,7 +126,7 @@ export function statusesOf(row: FailingRow, own: readonly FailureCode[] = []): r
   return [...new Set(codes.map(code => FAILURES[code].status))].sort((a, b) => a - b)
 }
 
-/** The types of errors that have a status. */
+/** The error types with this status. */
 export function errorTypesOf(status: number): readonly string[] {
   const types = Object.values(FAILURES).filter(failure => failure.status === status)
   return [...new Set(types.map(({ errorType }) => errorType))]

@@ -5,7 +5,7 @@ import { alike, answer, KEY_HASH_FILTER, query, tagged, text } from './descripti
 
 const orNoInteger = nullable(Type.Integer())
 
-/** One way to a model. */
+/** A possible route to a model. */
 const WAY = { provider: text, model: text, credential: Type.Optional(text) }
 const TIMES = { start_ms: Type.Number(), end_ms: Type.Number() }
 
@@ -133,7 +133,7 @@ export const Generation = Type.Object({
       error: orNoText,
     }),
   ),
-  /** Of one request that is asked for; not in lists. */
+  /** Only for a single record; not in lists. */
   explanation: Type.Optional(Explanation),
 })
 

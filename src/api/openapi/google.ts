@@ -18,7 +18,7 @@ import {
 
 const open = { additionalProperties: true }
 const HEADERS = [METADATA_HEADER, PROOF_HEADER, SESSION_HEADER]
-/** The model is in the address. */
+/** The model is in the path. */
 const { model: _model, stream: _stream, ...settings } = GeminiBody.properties
 const Body = Type.Object(settings)
 const Embedded = Type.Object({

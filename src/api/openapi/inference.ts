@@ -175,7 +175,7 @@ const parts = Type.Object({
 })
 const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 
-/** dialects/embeddings/body-schema.ts leaves `input` to a check of its own. */
+/** dialects/embeddings/body-schema.ts checks `input` separately. */
 export const EmbeddingsInput = Type.Object({
   ...EmbeddingsBody.properties,
   input: Type.Union([
@@ -197,7 +197,7 @@ const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin'
 
 const PLACE = 'Position in the stream, counted from 0, of the last frame that you have; default: none.'
 
-/** The reading of a resumable stream. */
+/** Reading a resumable stream again. */
 function resumed(after: string, schema: TSchema, example: string): UntaggedDescription {
   return {
     text:

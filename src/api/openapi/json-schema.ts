@@ -1,6 +1,6 @@
 /**
  * Converts TypeBox schemas to JSON Schema (2020-12) for the OpenAPI document. Pure. Named schemas become components
- * that other schemas refer to; so do the kinds of a named union. Symbols and functions are dropped.
+ * that other schemas refer to; so do the members of a named union. Symbols and functions are dropped.
  */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Rule, type VariantsRule, type VariantsSchema } from '../../protocol/json/schema.ts'
@@ -8,9 +8,9 @@ import { Rule, type VariantsRule, type VariantsSchema } from '../../protocol/jso
 export type JsonSchema = Readonly<Record<string, unknown>>
 
 export interface SchemaWriter {
-  /** The schema itself or, where it has a name, a reference to its component. */
+  /** The schema itself or, if it has a name, a reference to its component. */
   write(schema: TSchema): JsonSchema
-  /** All components that were referred to so far, sorted by name. @throws Error when two schemas want one name */
+  /** All components referred to so far, sorted by name. @throws Error if two schemas have one name */
   components(): Readonly<Record<string, JsonSchema>>
 }
 
@@ -36,7 +36,7 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
   const refer = (text: string): JsonSchema => {
     const schema = waiting.get(text)
     if (schema !== undefined && !written.has(text)) {
-      // First, for a schema that leads back to itself.
+      // Set before its parts, for a schema that refers to itself.
       written.set(text, {})
       written.set(text, plain(schema, text))
     }
@@ -44,11 +44,12 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
   }
   const plain = (schema: TSchema, ownName: string | null): JsonSchema => {
     if (isVariants(schema)) return kinds(schema, ownName)
-    if (Array.isArray(schema['anyOf'])) return { ...noted(schema), ...union(schema['anyOf'] as TSchema[]) }
+    if (Array.isArray(schema['anyOf']))
+      return { ...withDescription(schema), ...union(schema['anyOf'] as TSchema[]) }
     const { properties = {}, ...rest } = schema
     const isFree = schema.type === 'object' && Object.keys(properties as object).length === 0
     return Object.fromEntries(
-      // Said outright: some programs take an object without fields for one that may have none.
+      // Explicit, because some programs read an object without fields as one that may have none.
       Object.entries(isFree ? { additionalProperties: true, ...rest } : schema).flatMap(([key, value]) => {
         if (value === undefined) return []
         if (key === 'properties') {
@@ -70,17 +71,17 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
       if (!members.has(member)) members.set(member, write(member))
     }
     const anyOf = [...members.values()]
-    if (rule.open) return { ...noted(schema), anyOf: [...anyOf, otherKind(rule)] }
+    if (rule.open) return { ...withDescription(schema), anyOf: [...anyOf, otherKind(rule)] }
     const [only] = anyOf
-    if (only !== undefined && anyOf.length === 1) return { ...only, ...noted(schema) }
+    if (only !== undefined && anyOf.length === 1) return { ...only, ...withDescription(schema) }
     const mapping = [...rule.table].map(([kind, { schema: member }]) => [kind, members.get(member)?.['$ref']])
     if (rule.absent !== null || mapping.some(([, target]) => target === undefined)) {
-      return { ...noted(schema), anyOf }
+      return { ...withDescription(schema), anyOf }
     }
     const discriminator = { propertyName: rule.tag, mapping: Object.fromEntries(mapping) as object }
-    return { ...noted(schema), anyOf, discriminator }
+    return { ...withDescription(schema), anyOf, discriminator }
   }
-  /** Words as one list, and null where a type can say so, because readers see these more than anything else. */
+  /** Literals become one list, and null a type if possible, because readers see these most often. */
   const union = (members: readonly TSchema[]): JsonSchema => {
     const flat = members.flatMap(member =>
       names.has(identityOf(member)) || !KindGuard.IsUnion(member) ? [member] : member.anyOf,
@@ -93,7 +94,7 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
     const [only] = all
     if (only === undefined) return NULL
     if (!withNull) return all.length === 1 ? only : { anyOf: all }
-    // Generators of clients lose the null of a type list beside words or fields.
+    // Client generators lose the null of a type list next to literals or fields.
     const isPlain =
       all.length === 1 &&
       typeof only['type'] === 'string' &&
@@ -111,12 +112,12 @@ function isVariants(schema: TSchema): schema is VariantsSchema {
   return KindGuard.IsKindOf(schema, 'Variants')
 }
 
-/** The same for a schema and its optional form, which is a copy with the same parts. */
+/** The identity that a schema shares with its optional form, which is a copy with the same parts. */
 function identityOf(schema: TSchema): unknown {
   return schema['anyOf'] ?? schema['properties'] ?? schema
 }
 
-function noted({ description }: TSchema): JsonSchema {
+function withDescription({ description }: TSchema): JsonSchema {
   return description === undefined ? {} : { description }
 }
 

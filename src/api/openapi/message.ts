@@ -13,7 +13,7 @@ const cacheCounts = {
   output_tokens: count,
 }
 
-/** In the first event of a stream, fields that are known only at the end are null. */
+/** In the first event of a stream, fields that are unknown until the end are null. */
 export const MessageUsage = Type.Object({
   ...cacheCounts,
   output_tokens_details: nullable(Type.Object({ thinking_tokens: count })),
@@ -43,7 +43,7 @@ const ToolUseBlockAnswer = Type.Object({
   toolset_name: Type.Optional(text),
 })
 
-/** Open: blocks of tools that ran elsewhere have kinds of their own. */
+/** Open, because blocks of tools that ran elsewhere have other types. */
 export const MessageBlock = variants(
   {
     text: TextBlockAnswer,

@@ -1,4 +1,4 @@
-/** `sluice alerts test`: sends one alert to every configured receiver, and prints the answer of each. */
+/** `sluice alerts test`: sends one test alert to every configured receiver, and prints the answer of each. */
 
 import { isoInstant, systemClock } from '../../base/clock.ts'
 import { randomText } from '../../base/ids.ts'

@@ -11,20 +11,20 @@ export interface PortAddress {
   readonly key: string
 }
 
-/** One of the two ports of a gateway, with the kind of key that it takes. */
+/** One of the two ports of a gateway, and the kind of key that it accepts. */
 export interface PortTerms {
-  /** The part of the configuration. */
+  /** The section of the configuration with the port. */
   readonly part: 'listen' | 'admin'
-  /** Without one in the configuration. */
+  /** Used if the configuration has none. */
   readonly defaultPort: number
   readonly key: 'apiKey' | 'managementKey'
-  /** Told where there is no key. */
+  /** Message if there is no key. */
   readonly missing: string
-  /** Told for a key of the other kind. */
+  /** Message if the key is of the other kind. */
   readonly otherKind: string
 }
 
-/** Address and key. @throws UsageError, ConfigError, CommandError */
+/** Returns address and key. @throws UsageError, ConfigError, CommandError */
 export function askedPort(options: OptionValues, kind: PortTerms): PortAddress {
   const { url, key: givenKey } = options
   const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(options)
@@ -32,13 +32,13 @@ export function askedPort(options: OptionValues, kind: PortTerms): PortAddress {
   const port = { url: typeof url === 'string' ? checkedUrl(url) : urlOf(config, kind), key }
   if (key === '') throw new UsageError(kind.missing)
   if (!/^[\x21-\x7e]+$/.test(key)) throw new UsageError('--key: expects a key without spaces')
-  // It would be refused; so it need not leave this machine.
+  // The gateway would refuse it, so it is not sent.
   const own = kind.key === 'apiKey' ? 'inference' : 'management'
   if ((keyKind(key) ?? own) !== own) throw new CommandError(kind.otherKind)
   return port
 }
 
-/** The address alone. @throws UsageError, ConfigError */
+/** Returns only the address. @throws UsageError, ConfigError */
 export function askedAddress(options: OptionValues, kind: PortTerms): string {
   return typeof options['url'] === 'string' ? checkedUrl(options['url']) : urlOf(configOf(options), kind)
 }
@@ -57,7 +57,7 @@ function checkedUrl(text: string): string {
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
 }
 
-/** The port of a gateway of this configuration, as seen from its own machine. */
+/** The URL of a gateway with this configuration, as seen from its own machine. */
 function urlOf(config: Config | null, { part, defaultPort }: PortTerms): string {
   const { host = '127.0.0.1', port = defaultPort } = config?.[part] ?? {}
   if (port === 0) throw new UsageError(`--url: is required, because ${part}.port is 0`)

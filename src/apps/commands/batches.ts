@@ -15,10 +15,10 @@ import { waitingClock } from './waiting-clock.ts'
 
 const LIST_DEFAULT = 20
 const LIST_MAX = 100_000
-/** As a gateway makes them. */
+/** The format of the gateway's batch ids. */
 const BATCH_ID = /^batch_[A-Za-z0-9]{1,64}$/
 const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const
-/** Codes of commands that a signal ends, as shells count. */
+/** Exit codes for signals begin here, as in shells. */
 const EXIT_SIGNALLED = 128
 
 const SHARED_OPTIONS = { ...GATEWAY_OPTIONS, config: CONFIG_OPTION }
@@ -77,15 +77,15 @@ export const batchesWatch: Command = {
           signal,
           onResults(batch) {
             onBegin(batch)
-            // All that results tell beyond their lines is why some failed.
+            // Without a file, the results are only read to find out why some requests failed.
             return file === null && batch.failed === 0
           },
         })
       const display = displayOf(options)
-      const seen = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(named(id))
+      const lastState = await watchBatch({ id, read, display, clock: waitingClock, signal }).catch(named(id))
       await file?.keep()
-      printBatch(seen, options, output)
-      return seen.batch.status === 'completed' ? 0 : EXIT_FAILED
+      printBatch(lastState, options, output)
+      return lastState.batch.status === 'completed' ? 0 : EXIT_FAILED
     } catch (error) {
       await file?.drop()
       if (!signal.aborted) throw error
@@ -145,8 +145,8 @@ function notCancelled(
   return `${id} has already ended: ${status}${ago}, ${results}; there is nothing to cancel`
 }
 
-function printBatch(seen: SeenBatch, options: OptionValues, output: string | null): void {
-  const { batch, results } = seen
+function printBatch(state: SeenBatch, options: OptionValues, output: string | null): void {
+  const { batch, results } = state
   if (options['json'] !== true) for (const text of batchSummary(batch, results, output)) print(text)
   else print(JSON.stringify({ ...batch.document, error_types: Object.fromEntries(results.errors) }))
 }
@@ -184,12 +184,12 @@ function stopSignal() {
 }
 
 function clientOf(options: OptionValues): GatewayClient {
-  // A reader that has seen enough, such as head, is no fault.
+  // A reader that stops early, such as head, is not an error.
   process.stdout.on('error', () => process.exit(EXIT_FAILED))
   return new GatewayClient(gatewayOf(options))
 }
 
-/** @throws UsageError: anything else may be a secret, or change the terminal */
+/** @throws UsageError without repeating the argument, which may be a secret or control the terminal */
 function batchId(argument: string): string {
   if (BATCH_ID.test(argument)) return argument
   throw new UsageError(
@@ -197,7 +197,7 @@ function batchId(argument: string): string {
   )
 }
 
-/** Names the batch in the refusal of an unknown one. */
+/** Adds the batch id to the error for an unknown batch. */
 function named(id: string): (error: unknown) => never {
   return error => {
     if (!(error instanceof GatewayFault) || error.status !== 404) throw error

@@ -18,7 +18,10 @@ export const check: Command = {
   },
 }
 
-/** For example `1 provider with a key (openai), 2 models, simulator off`: rows of the reader, not the built-in ones. */
+/**
+ * For example `1 provider with a key (openai), 2 models, simulator off`. Counts the operator's rows, not the built-in
+ * ones.
+ */
 function summary({ config, catalog }: CheckedConfig): string {
   const own = catalog.providers().filter(({ quirks }) => !quirks.includes('simulated'))
   const keyed = own.flatMap(({ slug, auth, apiKey }) => (apiKey !== null && auth !== 'none' ? [slug] : []))

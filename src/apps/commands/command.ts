@@ -7,19 +7,19 @@ export interface Option {
   /** Placeholder for its value in the usage; absent for an option without a value. */
   readonly value?: string
   readonly required?: boolean
-  /** May be given several times; its text then has a line for each. */
+  /** May be repeated; its text then has one line for each value. */
   readonly repeats?: true
   readonly does: string
 }
 
-/** The options that were given: the text of those with a value, true for the others. */
+/** The options on the command line: the text of those with a value, true for the others. */
 export type OptionValues = Readonly<Record<string, string | true>>
 
-/** A row of the command line. */
+/** A command in the table of commands. */
 export interface Command {
   readonly name: string
   readonly does: string
-  /** Placeholder of the one word that has to follow the name; absent: none may. */
+  /** Placeholder of the required argument; absent: the command has none. */
   readonly argument?: string
   readonly isArgumentOptional?: true
   readonly options: Readonly<Record<string, Option>>
@@ -31,17 +31,17 @@ export interface Command {
   run(options: OptionValues, argument: string): Promise<number>
 }
 
-/** The command line is invalid; one line for each fault. */
+/** The command line is invalid; one line per error. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** A command cannot do what it was asked; one sentence that says why, and mostly what to do. Exit code 1. */
+/** The command failed. One sentence with the reason and, usually, what to do. Exit code 1. */
 export class CommandError extends Error {
   override readonly name: string = 'CommandError'
 }
 
-/** The words of a command line, read for one of the commands. */
+/** The parsed command line for one of the commands. */
 export type Read =
   | { readonly asks: 'help'; readonly command: Command | null }
   | { readonly asks: 'version' }
@@ -63,7 +63,7 @@ const COMMON: Readonly<Record<string, Option>> = {
   version: { does: 'show the version' },
 }
 
-/** @throws UsageError with all faults */
+/** @throws UsageError with all errors */
 export function readWords(words: readonly string[], commands: readonly Command[]): Read {
   const split = splitWords(words, commands)
   if (split.version) return { asks: 'version' }
@@ -92,7 +92,7 @@ export function readWords(words: readonly string[], commands: readonly Command[]
   }
 }
 
-/** Of an option that was given again, the last value counts, or all do. */
+/** If an option is repeated, the last value counts, or all of them do. */
 function givenOf(options: readonly GivenOption[], command: Command): OptionValues {
   const values: Record<string, string | true> = {}
   for (const { name, value = true } of options) {
@@ -103,15 +103,15 @@ function givenOf(options: readonly GivenOption[], command: Command): OptionValue
 }
 
 interface GivenOption {
-  /** With its dashes, as it was written, without a value. */
-  readonly written: string
+  /** As written, with its dashes and without a value. */
+  readonly spelling: string
   readonly name: string
   readonly value: string | undefined
 }
 
 interface Split {
   readonly command: Command | null
-  /** Words that belong to no option. */
+  /** Words that do not belong to an option. */
   readonly rest: readonly string[]
   readonly options: readonly GivenOption[]
   readonly help: boolean
@@ -119,7 +119,7 @@ interface Split {
 }
 
 function splitWords(words: readonly string[], commands: readonly Command[]): Split {
-  // The command decides if a word is the value of the option before it, so commands come first.
+  // The command decides if a word is the value of the preceding option, so it is found first.
   const count = words.findIndex(word => word.startsWith('-'))
   const leading = count === -1 ? words : words.slice(0, count)
   const command = commandOf(leading, commands)
@@ -147,7 +147,7 @@ function splitWords(words: readonly string[], commands: readonly Command[]): Spl
     token.kind === 'positional' && !isUnknown(at - 1) ? [token.value] : [],
   )
   const options = tokens.flatMap(token =>
-    token.kind === 'option' ? [{ written: token.rawName, name: token.name, value: token.value }] : [],
+    token.kind === 'option' ? [{ spelling: token.rawName, name: token.name, value: token.value }] : [],
   )
   const asks = (name: string) => options.some(option => option.name === name && option.value === undefined)
   return {
@@ -176,11 +176,11 @@ function unknownCommand(words: readonly string[], commands: readonly Command[]):
   return `${named}: there is no such command${hint || '; sluice --help lists them'}`
 }
 
-function optionFault({ written, name, value }: GivenOption, { name: command, options }: Command): string[] {
+function optionFault({ spelling, name, value }: GivenOption, { name: command, options }: Command): string[] {
   const option = Object.hasOwn(options, name) ? options[name] : undefined
   if (option === undefined) {
     const names = [...Object.keys(options), ...Object.keys(COMMON)].map(each => `--${each}`)
-    return [`${safe(written)}: unknown option of sluice ${command}${didYouMean(written, names)}`]
+    return [`${safe(spelling)}: unknown option of sluice ${command}${didYouMean(spelling, names)}`]
   }
   if (option.value === undefined) return value === undefined ? [] : [`--${name}: does not take a value`]
   return value === undefined || value === '' || value.startsWith('--')
@@ -188,7 +188,7 @@ function optionFault({ written, name, value }: GivenOption, { name: command, opt
     : []
 }
 
-/** A bare word is mostly a file: npm takes `--config` away where `--` is missing before it. */
+/** A word without an option is usually a file: npm removes `--config` if `--` is missing before it. */
 function fileHint(word: string, { options }: Command): string {
   return 'config' in options ? `; to name a configuration file, use --config ${safe(word)}` : ''
 }
@@ -199,7 +199,7 @@ function safe(word: string): string {
   return /^sk-/.test(name) ? '(a key)' : name
 }
 
-/** The lines of `--help`; of all commands without one. */
+/** The lines of `--help`, or of all commands if there is none. */
 export function usage(command: Command | null, commands: readonly Command[]): string {
   return command === null ? usageOfAll(commands) : usageOf(command)
 }
@@ -222,33 +222,33 @@ function usageOf(command: Command): string {
     '',
     `  ${command.does}`,
     '',
-    ...columns(Object.entries(options).map(([name, option]) => [written(name, option), option.does])),
+    ...columns(Object.entries(options).map(([name, option]) => [optionText(name, option), option.does])),
     '',
   ].join('\n')
 }
 
-/** Longer ones name their optional parts below only. */
+/** In longer lines, optional parts are only listed below. */
 const USAGE_MAX_CHARS = 80
 
 function line({ name, argument, isArgumentOptional, options }: Command): string {
   const rows = Object.entries(options)
   const required = rows
     .filter(([, row]) => row.required === true)
-    .map(([option, row]) => written(option, row))
+    .map(([option, row]) => optionText(option, row))
   const optional = rows
     .filter(([, row]) => row.required !== true)
-    .map(([option, row]) => `[${written(option, row)}]`)
+    .map(([option, row]) => `[${optionText(option, row)}]`)
   const words = [
     'sluice',
     name,
     ...(argument === undefined ? [] : [isArgumentOptional ? `[${argument}]` : argument]),
     ...required,
   ]
-  const whole = [...words, ...optional].join(' ')
-  return whole.length <= USAGE_MAX_CHARS ? whole : [...words, '[options]'].join(' ')
+  const fullLine = [...words, ...optional].join(' ')
+  return fullLine.length <= USAGE_MAX_CHARS ? fullLine : [...words, '[options]'].join(' ')
 }
 
-function written(name: string, { value }: Option): string {
+function optionText(name: string, { value }: Option): string {
   return value === undefined ? `--${name}` : `--${name} ${value}`
 }
 

@@ -32,7 +32,7 @@ export const connect: Command = {
       )
     }
     const facts = { url: addressOf(options).replace(/\/v1$/, ''), model: modelOf(options) }
-    // Comments in shells and in the files, and no part of what is piped.
+    // Comments on stderr, so that they are not part of piped output.
     printLine(`${client.title} (${client.api}): ${client.place}`)
     printLine(`$KEY is an API key: export KEY=$(npx sluice keys create --name ${client.name})`)
     for (const line of client.lines(facts)) print(line)
@@ -50,7 +50,7 @@ function modelOf({ model: id, config }: OptionValues): ConnectModel {
   if (name === undefined) throw new UsageError('--model: is required, because the configuration has no model')
   const model = catalog.model(name)
   if (model !== undefined) return model
-  // Providers may list it, and another gateway than that of the configuration may have it.
+  // Its provider may list it, or it belongs to another gateway.
   return { id: name, contextLength: null, maxOutputTokens: null }
 }
 

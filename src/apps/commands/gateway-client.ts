@@ -1,6 +1,6 @@
 /**
- * HTTP client for commands that may run on another machine than the gateway. Each failure is one sentence, without the
- * key and without anything that could control the terminal.
+ * HTTP client for commands that may run on a different machine than the gateway. Each failure is one sentence, without
+ * the key and without anything that could control the terminal.
  */
 import type { Readable } from 'node:stream'
 import { systemCode } from '../../base/errors.ts'
@@ -16,14 +16,14 @@ export const GATEWAY_OPTIONS = {
   },
 } as const satisfies Record<string, Option>
 
-/** The gateway did not give what it was asked for. */
+/** The gateway's answer is an error, unusable or missing. */
 export class GatewayFault extends CommandError {
   override readonly name = 'GatewayFault'
-  /** In a few words: a code of the system, or status and message of the reply. */
+  /** A short reason: a code of the system, or status and message of the reply. */
   readonly reason: string
-  /** Of its reply; null: there was none, or it broke off. */
+  /** Status of the reply; null: there was none, or it broke off. */
   readonly status: number | null
-  /** The pause that it asks for, in milliseconds; null: it does not say. */
+  /** The wait that the gateway requests, in milliseconds; null: none. */
   readonly retryAfterMs: number | null
 
   constructor(
@@ -38,21 +38,21 @@ export class GatewayFault extends CommandError {
     this.retryAfterMs = retryAfterMs
   }
 
-  /** True if another try may succeed: the gateway is away, starts, or has too much to do. */
+  /** True if another try may succeed: the gateway is unreachable, starting or overloaded. */
   get passes(): boolean {
     return this.status === null || this.status === 429 || this.status >= 500
   }
 }
 
-/** Time to connect, to the head of a reply, and between two parts of a body. */
+/** Time limit for connecting, for the head of a reply, and between two parts of a body. */
 const CONNECT_MS = 10_000
 const SILENCE_MS = 60_000
-/** A page of batches is some hundred KB. */
+/** A page of batches has a few hundred KB. */
 const JSON_MAX_BYTES = 16 * 1024 * 1024
 const FAILURE_MAX_BYTES = 64 * 1024
-/** A shorter text is no key of anybody, and may be part of a word. */
+/** A shorter text is not a key, and may be part of a word. */
 const SECRET_MIN_CHARS = 8
-/** A gateway that asks for more does not mean it. */
+/** A longer wait is ignored as a mistake. */
 const RETRY_AFTER_MAX_S = 600
 
 const GATEWAY_PORT = {
@@ -65,13 +65,13 @@ const GATEWAY_PORT = {
     'this is a management key, but batches belong to API keys: pass an API key with --key KEY; sluice keys create --name NAME makes one',
 } as const satisfies PortTerms
 
-/** Address, with `/v1`, and key of the gateway. @throws UsageError, ConfigError, CommandError */
+/** The gateway's address, including `/v1`, and key. @throws UsageError, ConfigError, CommandError */
 export function gatewayOf(options: OptionValues): PortAddress {
   const { url, key } = askedPort(options, GATEWAY_PORT)
   return { url: versioned(url), key }
 }
 
-/** The address alone, with `/v1`. @throws UsageError, ConfigError */
+/** Only the address, including `/v1`. @throws UsageError, ConfigError */
 export const addressOf = (options: OptionValues): string => versioned(askedAddress(options, GATEWAY_PORT))
 
 const versioned = (url: string): string => (url.endsWith('/v1') ? url : `${url}/v1`)
@@ -85,7 +85,7 @@ export class GatewayClient {
     this.#key = key
   }
 
-  /** Reads a reply of JSON. @throws GatewayFault */
+  /** Reads a JSON reply. @throws GatewayFault */
   async json(method: 'GET' | 'POST', path: string): Promise<unknown> {
     return this.read(method, path, undefined, async body => {
       const text = await textOf(body, JSON_MAX_BYTES)
@@ -98,8 +98,8 @@ export class GatewayClient {
   }
 
   /**
-   * Hands the body of a successful reply over; it is closed when `use` is over.
-   * @throws GatewayFault, the reason of the abort, or what `use` throws
+   * Passes the body of a successful reply to `use`, and closes it afterwards.
+   * @throws GatewayFault, the reason of the abort, or an error of `use`
    */
   async read<T>(
     method: 'GET' | 'POST',
@@ -107,10 +107,10 @@ export class GatewayClient {
     signal: AbortSignal | undefined,
     use: (body: Readable) => Promise<T>,
   ): Promise<T> {
-    // Other commands do without it, and so start sooner.
+    // Loaded here, so that commands without HTTP start faster.
     const { Agent, errors } = await import('undici')
     const agent = new Agent({
-      // Questions are seconds apart: a kept connection may be closed at just that moment.
+      // Requests are seconds apart, so a kept connection may be closed at just that moment.
       pipelining: 0,
       connect: { timeout: CONNECT_MS },
       headersTimeout: SILENCE_MS,
@@ -126,7 +126,7 @@ export class GatewayClient {
         headers: { authorization: `Bearer ${this.#key}`, accept: 'application/json' },
         ...(signal === undefined ? {} : { signal }),
       })
-      // An abort, and what is left when `use` is over.
+      // Ignores errors after an abort or after `use`.
       reply.body.on('error', () => undefined)
       if (reply.statusCode === 200) return await use(reply.body)
       throw await this.#refusal(reply.statusCode, retryAfterMs(reply.headers['retry-after']), reply.body)
@@ -139,7 +139,7 @@ export class GatewayClient {
     }
   }
 
-  /** Something else answers at the address. */
+  /** The address is not a gateway's. */
   stranger(): GatewayFault {
     return new GatewayFault(
       `${this.url} does not answer like a gateway: pass the address of the gateway with --url URL`,
@@ -168,7 +168,7 @@ export class GatewayClient {
     return new GatewayFault(sentence(reason, wait), reason, status, waitMs)
   }
 
-  /** Words of the gateway. Another server could send the key back. */
+  /** A message from the gateway. Another server could send the key back, so it is removed. */
   #quoted(message: string): string {
     return plain(this.#key.length < SECRET_MIN_CHARS ? message : message.replaceAll(this.#key, '(the key)'))
   }
@@ -188,13 +188,13 @@ const REFUSALS: ReadonlyMap<number, Sentence> = new Map([
   [429, (message, wait) => `this key has sent too many requests (${message}): ${wait}`],
 ] satisfies [number, Sentence][])
 
-/** The parameter at fault as the option that it came from. */
+/** Replaces a query parameter in the message by the option that it came from. */
 function asOption(message: string): string {
   const option = /^(?:limit|after|status|created_after|created_before)(?=: )/.exec(message)?.[0]
   return option === undefined ? message : `--${option.replace('_', '-')}${message.slice(option.length)}`
 }
 
-/** Null: the header is absent, or a date, which no gateway of ours sends. */
+/** Null: the header is absent, or a date, which no gateway sends. */
 function retryAfterMs(header: string | string[] | undefined): number | null {
   return typeof header === 'string' && /^\d{1,9}$/.test(header)
     ? Math.min(Number(header), RETRY_AFTER_MAX_S) * 1000
@@ -213,7 +213,7 @@ async function textOf(body: Readable, maxBytes: number): Promise<string | null> 
   return Buffer.concat(chunks).toString('utf8')
 }
 
-/** The message of an error document; null: it is none. */
+/** The message of an error document; null: it is another document. */
 export function messageOf(text: string | null): string | null {
   try {
     const { error } = JSON.parse(text ?? '') as { error?: { message?: unknown } }

@@ -8,11 +8,11 @@ import { type EarlyWorkers, startEarly } from '../../process/start/early-workers
 import { lowerHelpers } from '../../process/wiring/operating-system.ts'
 import { configWords } from './outcome.ts'
 
-/** Resolves once the gateway listens. The process ends by itself when the gateway has stopped. */
+/** Resolves once the gateway listens. The process ends when the gateway has stopped. */
 export async function startGateway(file: string | true | undefined): Promise<void> {
   lowerHelpers()
   const words = configWords(file)
-  // A later reading of the file needs the secrets that are forgotten after the checks.
+  // Copied, because a later reload needs the secrets that are removed after the checks.
   const environment = { ...processEnvironment() }
   const found = findConfig(words, environment)
   const early = loadEarly(found)
@@ -20,13 +20,13 @@ export async function startGateway(file: string | true | undefined): Promise<voi
     const { serve } = await import('./serving.ts')
     await serve(found, () => findConfig(words, environment), early)
   } catch (error) {
-    // They would keep the process alive.
+    // The threads would keep the process alive.
     early?.close()
     throw error
   }
 }
 
-/** Null where it is not sure yet that anything will start: a faulty configuration leaves no trace. */
+/** Null if the start may fail, because an invalid configuration must leave no traces. */
 function loadEarly({ config, faults }: FoundConfig): EarlyWorkers | null {
   if (config === null || !faults.isEmpty || !hasCompileCache(config.storage.url)) return null
   return startEarly(config)

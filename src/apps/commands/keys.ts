@@ -60,7 +60,7 @@ export const keysList: Command = {
   },
 }
 
-/** A table with a head for a terminal, otherwise columns with tabs between them, for programs. */
+/** A table with a header for a terminal; otherwise columns separated by tabs, for programs. */
 export function keyTable(keys: readonly KeyRecord[], isTerminal: boolean): string[] {
   const rows = keys.map(({ hash, kind, label, disabled, createdAt, name }) => [
     hash,
@@ -128,7 +128,7 @@ const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, 
 
 /** Seconds. @throws UsageError */
 function overlapFrom({ overlap }: OptionValues): number {
-  // Without a unit only 0 is clear.
+  // Without a unit only 0 is unambiguous.
   const [, number, unit = ''] = /^(\d{1,7})([smhd])$/.exec(overlap === '0' ? '0s' : String(overlap)) ?? []
   const seconds = Number(number) * (UNIT_SECONDS[unit] ?? Number.NaN)
   if (!(seconds <= KEY_OVERLAP_MAX_SECONDS)) {
@@ -162,7 +162,7 @@ export function auditEntry(action: AuditAction, object: AuditObject): AuditEntry
   }
 }
 
-/** Opens the store of the configuration for as long as it is used. */
+/** Opens the configured store while `use` runs. */
 export async function withStore(
   { config }: OptionValues,
   use: (store: Store) => Promise<void>,

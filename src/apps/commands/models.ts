@@ -50,7 +50,7 @@ export const modelsSources: Command = {
   },
 }
 
-/** @throws CommandError that names the file and what is wrong in it */
+/** @throws CommandError with the file and the error in it */
 function modelsOf(file: string): readonly KnownModel[] {
   let text: string
   try {
@@ -80,7 +80,7 @@ function servedOf({ config }: OptionValues, models: readonly KnownModel[]): numb
   return models.filter(({ id }) => offered.has(id)).length
 }
 
-/** Progress goes to stderr, so that scripts read the result alone. */
+/** Progress goes to stderr, so that scripts read only the result. */
 function printLine(line: string): void {
   process.stderr.write(`${line}\n`)
 }

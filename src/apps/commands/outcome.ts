@@ -2,9 +2,9 @@
 
 /** Bad configuration or command line. */
 export const EXIT_BAD_CONFIGURATION = 2
-/** Requests may have been cut: by a second signal, or a fault of the supervisor. */
+/** Requests may have been cut off: by a second signal, or a fault of the supervisor. */
 export const EXIT_UNCLEAN = 1
-/** A command could not do what it was asked, or what it watched ended badly. */
+/** A command failed, or the watched batch did. */
 export const EXIT_FAILED = 1
 
 /** Lines on stderr, each with the program's name. */
@@ -16,7 +16,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`)
 }
 
-/** The words of `--config`, for the loading of the configuration. */
+/** `--config` and its value, for loading the configuration. */
 export function configWords(config: string | true | undefined): readonly string[] {
   return typeof config === 'string' ? ['--config', config] : []
 }

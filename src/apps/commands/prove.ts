@@ -1,4 +1,4 @@
-/** `sluice prove`: tests any gateway against what the public interfaces promise. */
+/** `sluice prove`: tests any gateway against the promises of the public interfaces. */
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { didYouMean } from '../../base/did-you-mean.ts'
@@ -13,10 +13,10 @@ import { count, plain } from './terminal/text.ts'
 import { version } from './version.ts'
 import { waitingClock } from './waiting-clock.ts'
 
-/** Bounds of what is sent; their defaults cost a few cents with a small model. */
+/** Limits for sent requests. With the defaults a run costs a few cents with a small model. */
 const LIMITS = {
   requests: { least: 1, most: 100_000, default: 400 },
-  // A check may ask beside a stream that it holds open.
+  // A check may send requests while it holds a stream open.
   concurrency: { least: 2, most: 1_000, default: 8 },
   seconds: { least: 1, most: 86_400, default: 300 },
 } as const
@@ -64,7 +64,7 @@ export const prove: Command = {
     const options = optionsOf(values, argument)
     const port = number(values, 'provider-port', 1, PORT_MAX)
     const file = text(values, 'json')
-    // It is known before anything is sent that the report can be kept.
+    // Tested before anything is sent, so that the report can be saved.
     if (file !== null) write(file, '')
     const environment = processEnvironment()
     const bar = new ProgressBar(process.stderr, environment)
@@ -81,7 +81,7 @@ export const prove: Command = {
         { ...options, provider },
         {
           begins: plan => printRow(planText(plan)),
-          made: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
+          onResult: ({ id }, share) => bar.show(share, [{ text: id, rank: 0 }]),
         },
       )
       bar.clear()
@@ -146,7 +146,7 @@ function bounded(options: OptionValues, name: keyof typeof LIMITS): number {
   return number(options, name, least, most) ?? usual
 }
 
-/** Beginnings of ids; null: all. @throws UsageError */
+/** Prefixes of check ids; null: all. @throws UsageError */
 function onlyOf(value: string | null): readonly string[] | null {
   if (value === null) return null
   const names = value.split(',').map(name => name.trim())
@@ -198,7 +198,7 @@ async function untilStopped(url: string): Promise<void> {
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
 }
 
-/** Progress goes to stderr, so that scripts read the report alone. */
+/** Progress goes to stderr, so that scripts read only the report. */
 function printRow(row: string): void {
   process.stderr.write(`${row}\n`)
 }

@@ -1,6 +1,6 @@
 /**
  * Reloads the providers and models of the configuration, on SIGHUP or when its file or the imported file changes.
- * SIGHUP also reloads the certificate. A faulty file changes nothing. Main thread.
+ * SIGHUP also reloads the certificate. An invalid file changes nothing. Main thread.
  */
 import { statSync, unwatchFile, watchFile } from 'node:fs'
 import type { ClosableLog } from '../../base/log/log.ts'
@@ -17,14 +17,14 @@ interface ReloadDeps {
   /** The configuration file; null without one. */
   readonly file: string | null
   readonly findAgain: () => FoundConfig
-  /** False on a terminal: there the signal says that its window was closed, and ends the process. */
+  /** False on a terminal, where the signal means that the window was closed, and ends the process. */
   readonly takesSignal: boolean
   readonly log: Pick<ClosableLog, 'notice' | 'warning' | 'fault'>
 }
 
-/** Polling sees what notifications miss: files that are replaced, and those of mounted volumes. */
+/** Polling detects changes that notifications miss: replaced files, and mounted volumes. */
 const POLL_MS = 1_000
-/** Settings that are taken while the gateway runs; every other one needs a restart. */
+/** Settings that can change at run time; every other one needs a restart. */
 const TAKEN: ReadonlySet<string> = new Set([
   'providers',
   'models',
@@ -32,18 +32,18 @@ const TAKEN: ReadonlySet<string> = new Set([
   'defaultModel',
   'providerKeys',
 ])
-/** The part of the configuration that a check leaves out. */
+/** Parts of the configuration that are not compared. */
 const NOT_COMPARED: ReadonlySet<string> = new Set(['vaultKeys'])
 
-/** Returns the end of the watch. */
+/** Returns a function that stops watching. */
 export function watchConfiguration(deps: ReloadDeps): () => void {
   const { running, config, file, findAgain, takesSignal, log } = deps
   let current = config
   let watched: readonly string[] = []
-  const take = (): void => {
+  const reload = (): void => {
     try {
       const found = findAgain()
-      // It is being written, or its disk is full; taken, it would remove all models.
+      // The file is being written, or its disk is full. Loading it would remove all models.
       if (file !== null && statSync(file, { throwIfNoEntry: false })?.size === 0)
         throw new ConfigError(`${file}: is empty`)
       const checked = checkStart(found, { readKeyFile: false, certificate: false })
@@ -66,7 +66,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
     }
   }
   const changed = (now: { mtimeMs: number }, before: { mtimeMs: number }): void => {
-    if (now.mtimeMs !== before.mtimeMs) take()
+    if (now.mtimeMs !== before.mtimeMs) reload()
   }
   const watch = (): void => {
     const files = [file, current.catalogue.import].filter(path => path !== null)
@@ -79,7 +79,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
   }
   const signalled = (): void => {
     running.reloadCertificate()
-    take()
+    reload()
   }
   watch()
   if (takesSignal) process.on('SIGHUP', signalled)
@@ -89,7 +89,7 @@ export function watchConfiguration(deps: ReloadDeps): () => void {
   }
 }
 
-/** Names of settings whose new value is not in force. */
+/** Names of settings whose new value is not in effect yet. */
 function changedSettings(before: Config, after: Config): readonly string[] {
   return Object.entries(after)
     .filter(([name, value]) => {

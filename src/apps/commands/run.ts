@@ -8,7 +8,7 @@ import { complain, EXIT_BAD_CONFIGURATION, EXIT_FAILED } from './outcome.ts'
 import { start } from './start.ts'
 import { version } from './version.ts'
 
-/** Runs the command of these words; resolves to the exit code. A started gateway goes on after that. */
+/** Runs the command; resolves to the exit code. A started gateway keeps running afterwards. */
 export async function run(words: readonly string[]): Promise<number> {
   try {
     const commands = await commandsFor(words)
@@ -16,8 +16,8 @@ export async function run(words: readonly string[]): Promise<number> {
       process.stderr.write(usage(null, commands))
       return EXIT_BAD_CONFIGURATION
     }
-    const taken = takenByNpm(words)
-    if (taken !== null) throw new UsageError(taken)
+    const npmHint = takenByNpm(words)
+    if (npmHint !== null) throw new UsageError(npmHint)
     const read = readWords(words, commands)
     if (read.asks === 'run') return await read.command.run(read.options, read.argument)
     process.stdout.write(read.asks === 'help' ? usage(read.command, commands) : `${version()}\n`)
@@ -39,15 +39,12 @@ export async function run(words: readonly string[]): Promise<number> {
   }
 }
 
-/** A start loads no other command. */
+/** For a start, no other commands are loaded. */
 async function commandsFor([first]: readonly string[]): Promise<readonly Command[]> {
   return first === start.name ? [start] : (await import('./terminal/table.ts')).COMMANDS
 }
 
-/**
- * `npm start --config FILE` starts the gateway without the option: npm takes it for one of its own, and passes on the
- * bare file at most.
- */
+/** With `npm start --config FILE`, npm consumes the option, and passes on only the file name. */
 function takenByNpm([command, ...rest]: readonly string[]): string | null {
   const { npm_lifecycle_event: script, npm_config_config: value } = processEnvironment()
   if (command !== 'start' || script !== 'start' || value === undefined) return null

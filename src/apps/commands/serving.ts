@@ -18,12 +18,12 @@ import {
 } from './terminal/welcome.ts'
 import { version } from './version.ts'
 
-/** A key press reaches a gateway under npm twice: from the terminal, and from npm. */
+/** Ctrl-C reaches a gateway under npm twice: from the terminal, and from npm. */
 const SAME_PRESS_MS = 300
 
 /**
  * Resolves once the gateway listens.
- * @param early serve threads that load already; null: they start when all checks are passed
+ * @param early serve threads that are already loading; null: they start after all checks
  * @throws the errors of `checkStart`
  */
 export async function serve(
@@ -52,7 +52,7 @@ export async function serve(
   const { url, adminUrl, front } = running
   const started: Started = { version: version(), ...checked, file: found.file, url, adminUrl }
   if (form === 'terminal') screen(banner(started))
-  // Last, because a supervisor that waits for this line may send a signal at once.
+  // Logged last, because a supervisor that waits for this line may send a signal at once.
   log.listening(url, adminUrl, front)
   stopping.started(running)
   const takesSignal = form === 'json'
@@ -73,7 +73,7 @@ function screen(text: string): void {
 
 type Keys = Awaited<Launched['firstKeys']>
 
-/** New keys are told once: on the terminal, or in a file. Only their hashes are stored. */
+/** New keys are shown once: on the terminal, or in a file. Only their hashes are stored. */
 function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm): void {
   if (form === 'terminal') {
     screen(keys === null ? `Keys: ${MAKE_KEY}\n\n` : `${firstKeysText(keys, started)}\n`)
@@ -101,7 +101,7 @@ function tellKeys(keys: Keys, started: Started, log: ClosableLog, form: LogForm)
   }
 }
 
-/** Ends the gateway in order at the first signal, at once at the second. */
+/** Stops the gateway gracefully at the first signal, and at once at the second. */
 class Stopping {
   readonly #log: ClosableLog
   readonly #graceMs: number
@@ -122,7 +122,7 @@ class Stopping {
     process.on('SIGTERM', () => this.#signalled())
   }
 
-  /** Draining begins when all threads have started: the first one may serve while others start. */
+  /** Draining begins after all threads have started: the first one may serve while others start. */
   started(running: Launched): void {
     this.#running = running
     process.on('uncaughtException', error => {
@@ -171,7 +171,7 @@ class Stopping {
     this.#log.notice('process', stopped ? 'stopped' : 'a thread did not stop; killing the process')
     await this.#log.close()
     if (stopped) process.exit(this.#exitCode)
-    // While a thread is still running, an ordinary exit would abort with a dump of the whole memory.
+    // While a thread is still running, a normal exit would abort with a core dump.
     process.kill(process.pid, 'SIGKILL')
   }
 }

@@ -6,7 +6,7 @@ export const start: Command = {
   does: 'start the gateway',
   options: { config: CONFIG_OPTION },
   async run({ config }) {
-    // Other commands do without most of the product, and so start sooner.
+    // Loaded here, so that other commands start faster.
     const { startGateway } = await import('./gateway.ts')
     await startGateway(config)
     return 0

@@ -40,7 +40,7 @@ export const vaultRotate: Command = {
     await withVault(options, async (store, vault) => {
       const bar = rotationBar()
       const rotation = await rotate(store, vault, { onProgress: bar.show }).finally(bar.end)
-      // The rotation itself is many transactions, so that the gateway goes on meanwhile.
+      // The rotation itself uses many transactions, so that the gateway is not blocked.
       await store.audited(
         async () => undefined,
         () => auditEntry('vault.rotate', { kind: 'vault', id: vault.currentKeyId, name: null }),
@@ -65,7 +65,7 @@ function withVault(options: OptionValues, use: (store: Store, vault: Vault) => P
   })
 }
 
-/** Shows how far the rotation is, where standard error is a terminal. */
+/** Shows the progress of the rotation if standard error is a terminal. */
 function rotationBar() {
   const bar = new ProgressBar(process.stderr, processEnvironment())
   return {

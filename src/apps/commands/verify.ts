@@ -17,7 +17,7 @@ import {
 } from './verify/check-proof.ts'
 import { readSavedReply } from './verify/saved-reply.ts'
 
-/** A reply has at most 64 MiB, and a stream has all of it twice. */
+/** A reply has at most 64 MiB, and a stream contains it twice. */
 const FILE_MAX_BYTES = 256 * 1024 * 1024
 
 export const verify: Command = {
@@ -82,7 +82,7 @@ function localKeys(options: OptionValues): readonly ProofJwk[] {
   }
 }
 
-/** `url`: of a gateway, with or without the path of its keys. */
+/** @param url of a gateway, with or without the path of its keys */
 function fetchedKeys(options: OptionValues, url: string): Promise<unknown> {
   const port = gatewayOf({ ...options, url: url.replace(/\/proof-keys\/?$/, '') })
   return new GatewayClient(port).json('GET', '/proof-keys')

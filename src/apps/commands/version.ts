@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 
 export function version(): string {
-  // As far above the sources as above what is compiled of them.
+  // The path is the same relative to the sources and to the compiled files.
   const text = readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')
   return String((JSON.parse(text) as { version: unknown }).version)
 }

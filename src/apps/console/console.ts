@@ -1,7 +1,7 @@
 /**
- * The console: one page on the admin port for people who run the gateway. The page itself is public; each request for
- * data carries a management key, or the cookie of a session that has one, and gets only what that key's organization
- * may see. Public entry point of this module. Main thread; client requests never pass through it.
+ * The console: one page on the admin port for operators. The page itself is public. Each request for data carries a
+ * management key, or the cookie of a session with one, and gets only what that key's organization may see. Public entry
+ * point of this module. Main thread; client requests never pass through it.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { PAGE_DATA_HEADERS } from '../../api/page-headers.ts'
@@ -26,32 +26,32 @@ import type { ViewDeps } from './views.ts'
 interface ConsoleDeps extends ViewDeps, PublicPort {
   readonly log: Pick<Log, 'fault' | 'notice'>
   readonly changes: InvalidationBus
-  /** Null: management keys alone. */
+  /** Null: only management keys. */
   readonly signIn: SignInSettings | null
-  /** False until the store was ready once: a configured key may not be there before. */
+  /** False until the store was ready once: before that a configured key may be missing. */
   readonly isReady: () => boolean
-  /** Told when the first viewer comes and when the last one goes. */
+  /** Called when the first viewer connects and when the last one leaves. */
   readonly onWatched: (isWatched: boolean) => void
 }
 
-/** Path of the page; everything of the console is below it. */
+/** Path of the page; all paths of the console are below it. */
 export const CONSOLE_PATH = '/console'
 const CALLBACK_PATH = `${CONSOLE_PATH}/callback`
 const ASSETS = `${CONSOLE_PATH}/assets/`
 const DATA = `${CONSOLE_PATH}/data/`
-/** Below DATA: operations of the public API. */
+/** Operations of the public API, below DATA. */
 const API = 'api/'
 
-/** Each takes a connection of the admin port, which scrapers and probes need too. */
+/** Limit of viewers, because each uses a connection of the admin port, which scrapers and probes need too. */
 const VIEWERS_MAX = 16
-/** Shorter than proxies wait; also how long a key that has expired goes on watching. */
+/** Shorter than the timeouts of proxies; also how long an expired key may keep watching. */
 const HEARTBEAT_MS = 15_000
-/** A viewer that takes nothing is let go before it costs memory. */
+/** A viewer that reads nothing is disconnected at this buffer size. */
 const WAITING_MAX_BYTES = 4 << 20
 
 interface OpenViewer {
   readonly keyHash: string
-  /** Of the secret that the viewer sent. */
+  /** Hash of the secret that the viewer sent. */
   readonly secretHash: string
   readonly response: ServerResponse
 }
@@ -61,11 +61,11 @@ export class Console {
   readonly #keys: ApiKeys
   readonly #feed: Feed
   readonly #files = new PageFiles()
-  /** Null: nobody has asked for one, and their code is not loaded. */
+  /** Null: not requested yet, and the code is not loaded. */
   #views: Promise<ReadonlyMap<string, View>> | null = null
   readonly #trials: Trials
   readonly #management: ManagementCalls
-  /** Null: nobody has signed in, and its code is not loaded; or there is none. */
+  /** Null: nobody has signed in yet and the code is not loaded, or sign-in is disabled. */
   #signIn: Promise<SignInPages> | null = null
   readonly #viewers = new Set<OpenViewer>()
   #heartbeat: Timer | null = null
@@ -79,22 +79,22 @@ export class Console {
     this.#management = new ManagementCalls(clock, deps)
   }
 
-  /** False while there is no viewer: records and ended requests are not needed. */
+  /** False while there are no viewers: then records and finished requests are not needed. */
   get isWatched(): boolean {
     return this.#feed.isWatched
   }
 
-  /** Usage records that the store has taken. */
+  /** Receives usage records that are in the store. */
   record(records: readonly UsageRecord[]): void {
     this.#feed.record(records)
   }
 
-  /** Requests that are over, as their threads tell them. */
+  /** Receives finished requests, as reported by their threads. */
   ended(requests: readonly EndedRequest[]): void {
     this.#feed.ended(requests)
   }
 
-  /** A record was changed, here or at another instance: viewers of a key that is no longer valid are let go. */
+  /** Receives invalidations from all instances: viewers with an invalid key are disconnected. */
   changed(change: Invalidation): void {
     if (change.kind === 'all') this.#keys.invalidateAll()
     else if (change.kind === 'key') this.#keys.invalidate(change.hash)
@@ -104,7 +104,7 @@ export class Console {
     }
   }
 
-  /** Answers a request for a path at or below `/console`. Never throws. */
+  /** Answers a request at or below `/console`. Never throws. */
   async handle(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     // A client that has left gets no answer.
     response.on('error', () => undefined)
@@ -180,7 +180,7 @@ export class Console {
     return await this.#signIn
   }
 
-  /** Open to everybody: whether there is a sign-in, and who is signed in. */
+  /** Public: shows if sign-in is available, and who is signed in. */
   async #tellSession(
     authorization: string | undefined,
     request: IncomingMessage,
@@ -195,7 +195,7 @@ export class Console {
     response.writeHead(200, PAGE_DATA_HEADERS).end(JSON.stringify(document))
   }
 
-  /** @throws GatewayError unless the request carries a valid management key */
+  /** @throws GatewayError unless the request has a valid management key */
   async #authenticate(authorization: string | undefined): Promise<KeyRecord> {
     this.#requireReady()
     const key = await this.#keys.authenticate(authorization)
@@ -254,12 +254,12 @@ export class Console {
     })
   }
 
-  /** Lets a viewer go whose key, or secret of it, is no longer valid. */
+  /** Disconnects a viewer whose key or secret is no longer valid. */
   async #check({ secretHash, response }: OpenViewer): Promise<void> {
     try {
       await this.#keys.bySecret(secretHash)
     } catch (thrown) {
-      // While the database is away nobody knows; what is shown is known already.
+      // While the database is unavailable the key cannot be checked. What is shown is already known.
       if (toGatewayError(thrown).code !== 'authentication' || response.writableEnded) return
       response.end('event: refused\ndata: {}\n\n')
     }
@@ -269,8 +269,8 @@ export class Console {
 const STREAM_HEADERS = { ...PAGE_DATA_HEADERS, 'content-type': 'text/event-stream' } as const
 
 /**
- * The page sends its key with each request, or a header of its own, so that other sites have none to send; their
- * requests end here too. @param known the address of the page, where a proxy may send another Host
+ * The page sends its key with each request, or a header of its own, which other sites cannot send; their requests are
+ * refused here. @param known the address of the page, in case a proxy changes the Host header
  */
 function refuseOtherSites({ headers }: IncomingMessage, known: string | undefined): void {
   const { origin, host } = headers
@@ -291,7 +291,7 @@ function refuse(response: ServerResponse, { status, message, retryAfterSeconds }
   response
     .writeHead(status, {
       ...PAGE_DATA_HEADERS,
-      // A body that was not read to its end belongs to no other request.
+      // After a body that was not read completely, the connection cannot be reused.
       connection: 'close',
       ...(retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) }),
     })

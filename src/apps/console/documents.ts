@@ -1,6 +1,6 @@
 /**
  * The documents behind views, in the form of the management API: calls its handlers directly, with the key of the
- * signed-in user. A view therefore never shows more than the API returns for that key.
+ * signed-in user. So a view never shows more than the API returns for that key.
  */
 import type { ApiRequest, Handler, Reply } from '../../api/operation.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -11,7 +11,7 @@ import type { KeyRecord } from '../../protocol/management/keys.ts'
 
 /**
  * The document with which a handler answers.
- * @throws GatewayError with which it refuses
+ * @throws GatewayError if the handler refuses
  */
 export async function documentOf(
   handler: Handler,
@@ -45,7 +45,7 @@ export async function documentOf(
   return reply.document
 }
 
-/** Keeps one document. Handlers of views answer in no other way. */
+/** Stores one document. Handlers of views answer in no other way. */
 class DocumentReply implements Reply {
   document: unknown
   summary = undefined
@@ -59,15 +59,15 @@ class DocumentReply implements Reply {
   }
 
   header(): void {
-    // Nobody would read it.
+    // Headers are not needed.
   }
 
   tellRate(): void {
-    // Nobody would read it.
+    // Headers are not needed.
   }
 
   tellProviderRates(): void {
-    // Nobody would read it.
+    // Headers are not needed.
   }
 
   json(status: number, document: unknown): void {
@@ -105,7 +105,7 @@ class DocumentReply implements Reply {
   }
 
   onProgress(): void {
-    // A document has no progress.
+    // A document is not written in steps.
   }
 
   abort(): void {

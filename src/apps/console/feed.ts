@@ -1,6 +1,6 @@
 /**
  * The live list: keeps the latest requests of each organization, and sends changes to open consoles. Main thread. A
- * viewer only ever gets what belongs to the organization of its key.
+ * viewer only gets data of its key's organization.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import { toUsd } from '../../base/money.ts'
@@ -14,27 +14,27 @@ import { percentile, Series, SPAN_SECONDS, SPANS_MAX } from './series.ts'
 interface FeedDeps {
   readonly store: { readonly ledger: Pick<Store['ledger'], 'latest'> }
   readonly clock: Clock
-  /** Told when the first viewer comes and when the last one goes. */
+  /** Called when the first viewer connects and when the last one leaves. */
   readonly onWatched: (isWatched: boolean) => void
 }
 
-/** One who watches. */
+/** A connected viewer. */
 export interface Viewer {
-  /** Sends an event. Called with what belongs to its organization alone. */
+  /** Sends an event, which contains only data of the viewer's organization. */
   send(event: string, data: unknown): void
 }
 
-/** Rows of an organization: what a page shows. */
+/** Maximum rows per organization, as many as a page shows. */
 export const ROWS_MAX = 500
-/** Short enough to look live; many requests are one repaint. */
+/** Short enough to look live, and many requests cause one repaint. */
 const SEND_MS = 500
-/** Rows in one event. People do not read more, and the charts count all. */
+/** Maximum rows in one event. People do not read more, and the charts count all. */
 const ROWS_PER_EVENT = 100
-/** As long as an organization is followed after a summary of it: longer than from one to the next. */
+/** How long an organization is followed after a summary: longer than the time between two summaries. */
 const LINGER_MS = 15_000
-/** Organizations that are followed for their summaries at once. */
+/** Maximum organizations that are followed for their summaries. */
 const LINGERING_MAX = 16
-/** Operations that ask models, by their route; others are not listed. */
+/** Routes of model calls; other operations are not listed. */
 const ASKING: ReadonlySet<string> = new Set([
   '/responses',
   '/chat/completions',
@@ -47,12 +47,12 @@ const ASKING: ReadonlySet<string> = new Set([
 
 /** The last 15 minutes of an organization. */
 export interface FeedSummary {
-  /** Less than 15 minutes if the first rows, which were the last of the Store, begin later. */
+  /** Less than 15 minutes if the first rows, which came from the Store, are newer. */
   readonly windowSeconds: number
   readonly requests: number
   readonly failed: number
   readonly cost: number
-  /** Time to the first token, of the medians and 95th percentiles of the last requests; null: none had content. */
+  /** Time to the first token: median and 95th percentile of the latest requests; null: none had content. */
   readonly p50: number | null
   readonly p95: number | null
   readonly models: readonly ModelFigures[]
@@ -67,13 +67,13 @@ interface Organization {
   readonly series: Series
   readonly models: FiguresByModel
   readonly viewers: Set<Viewer>
-  /** Not sent yet. */
+  /** Rows that are not sent yet. */
   changed: Map<string, RequestRow>
-  /** Those who wait for the first rows, and those who have them. */
+  /** Number of viewers, including those that wait for the first rows. */
   uses: number
-  /** When the first of its rows began, if the Store may have more before it. */
+  /** Start time of its first row, if the Store may have older ones. */
   sinceMs: number | null
-  /** Resolves once it has the last requests of the Store. */
+  /** Resolves once the latest requests of the Store are loaded. */
   readonly filled: Promise<void>
 }
 
@@ -91,7 +91,7 @@ export class Feed {
     return this.#organizations.size > 0
   }
 
-  /** Takes usage records; one that came before is ignored. */
+  /** Adds usage records; known ones are ignored. */
   record(records: readonly UsageRecord[]): void {
     const nowMs = this.#deps.clock.nowMs()
     for (const record of records) {
@@ -100,7 +100,7 @@ export class Feed {
     }
   }
 
-  /** Takes requests that are over, as serve threads tell them. */
+  /** Adds finished requests, as reported by serve threads. */
   ended(requests: readonly EndedRequest[]): void {
     for (const ended of requests) {
       const organization = this.#organizations.get(ended.organization)
@@ -111,7 +111,7 @@ export class Feed {
     }
   }
 
-  /** Sends the viewer the last requests and the charts, then all that changes. Returns how to leave. */
+  /** Sends the viewer the latest requests and the charts, then all changes. Returns a function that ends this. */
   async watch(organizationId: string, viewer: Viewer): Promise<() => void> {
     const organization = this.#enter(organizationId)
     try {
@@ -120,7 +120,7 @@ export class Feed {
       this.#leave(organizationId, organization)
       throw error
     }
-    // Changes up to now are in the first event of the new viewer, and still due to the others.
+    // Earlier changes are in the first event of the new viewer, so they are sent to the others first.
     this.#flush(organization)
     viewer.send('start', {
       now: this.#deps.clock.nowMs(),
@@ -135,7 +135,7 @@ export class Feed {
     }
   }
 
-  /** The last 15 minutes. The organization is followed for some seconds more, so that the next one misses nothing. */
+  /** The last 15 minutes. The organization is followed a little longer, so that the next summary is complete. */
   async summary(organizationId: string): Promise<FeedSummary> {
     const organization = this.#enter(organizationId)
     try {
@@ -201,7 +201,7 @@ export class Feed {
       }
       this.#organizations.set(id, organization)
       if (this.#organizations.size === 1) this.#deps.onWatched(true)
-      // Later records come as they are shipped; earlier ones are in the Store.
+      // Later records arrive when they are shipped; earlier ones are in the Store.
       this.#fill(id, organization).then(filling.resolve, filling.reject)
     }
     organization.uses++
@@ -214,7 +214,7 @@ export class Feed {
     if (this.#organizations.size === 0) this.#deps.onWatched(false)
   }
 
-  /** Takes the last records of the Store, before the rows that came meanwhile. */
+  /** Adds the latest records of the Store before rows that have arrived in the meantime. */
   async #fill(organizationId: string, organization: Organization): Promise<void> {
     const records = await this.#deps.store.ledger.latest({ organizationId }, ROWS_MAX)
     const oldest = records[ROWS_MAX - 1]
@@ -243,11 +243,11 @@ export class Feed {
     const row = rowOfRecord(record)
     const known = rows.get(row.id)
     if (known !== undefined && known.cost !== null) return
-    const whole = known === undefined ? row : joined(row, known)
+    const merged = known === undefined ? row : joined(row, known)
     series.add(row, nowMs)
-    // The record of a request that asked nobody has no model; its thread tells the one that it named.
-    organization.models.add(whole, nowMs)
-    this.#put(organization, whole)
+    // The record of a request that reached no provider has no model; its thread reports the requested one.
+    organization.models.add(merged, nowMs)
+    this.#put(organization, merged)
   }
 
   #put(organization: Organization, row: RequestRow): void {

@@ -1,4 +1,4 @@
-/** Passes a request of the page on to the public port of this process, and streams its reply back unchanged. */
+/** Forwards a request of the page to the public port of this process, and streams its reply back unchanged. */
 import { readFileSync } from 'node:fs'
 import { request as askPlainly, type IncomingMessage, type ServerResponse } from 'node:http'
 import { request as askSecurely } from 'node:https'
@@ -6,7 +6,7 @@ import type { Clock } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
 import { BODY_CUT_TOO_FINE, BODY_PIECES, PieceCount } from '../../base/fairness/pieces.ts'
 
-/** Headers of the reply that the page shows. */
+/** Reply headers that the page shows. */
 const PASSED = ['content-type', 'x-generation-id', 'x-request-id', 'retry-after'] as const
 
 /** The public port of this process. */
@@ -19,16 +19,16 @@ export interface PublicPort {
 /** A request to the public port. */
 interface ForwardOptions {
   readonly method: string
-  /** Below the address of the port, with the query. */
+  /** Relative to the address of the port, with the query. */
   readonly path: string
-  /** With the kind: `Bearer …`. */
+  /** With the scheme: `Bearer …`. */
   readonly authorization: string
   readonly body: Buffer | null
   readonly timeoutMs: number
 }
 
 /**
- * Resolves when the reply has been passed on, or when the page has left; then the request at the public port ends too.
+ * Resolves when the reply was forwarded, or the page has left; then the request at the public port ends too.
  * @throws GatewayError before anything was sent
  */
 export function forward(
@@ -38,7 +38,7 @@ export function forward(
   response: ServerResponse,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    // Left while its body was read: `close` has come, and will not come again.
+    // The page left while its body was read, so `close` will not be emitted again.
     if (response.destroyed) {
       resolve()
       return
@@ -93,7 +93,7 @@ function trustOnly(certificateFile: string) {
 
 /**
  * Reads the body of a request. After a refusal it reads no further, and the connection stays open for the answer.
- * @param noun names the body in the refusal of a long one
+ * @param noun names the body in the error for a long one
  * @throws GatewayError `payload_too_large`; `invalid_request` if its chunks are too short; `client_closed`
  */
 export function readBody(request: IncomingMessage, maxBytes: number, noun: string): Promise<Buffer> {
@@ -101,20 +101,20 @@ export function readBody(request: IncomingMessage, maxBytes: number, noun: strin
     const chunks: Buffer[] = []
     const count = new PieceCount(BODY_PIECES)
     const refuse = (error: GatewayError): void => {
-      request.off('data', take).pause()
+      request.off('data', onChunk).pause()
       reject(error)
     }
-    const take = (chunk: Buffer): void => {
+    const onChunk = (chunk: Buffer): void => {
       if (!count.add(chunk.length)) refuse(new GatewayError('invalid_request', BODY_CUT_TOO_FINE))
       else if (count.bytes > maxBytes) {
         refuse(new GatewayError('payload_too_large', `${noun} can be at most ${maxBytes} bytes long`))
       } else chunks.push(chunk)
     }
-    const left = (): void => reject(new GatewayError('client_closed', 'The client has left'))
+    const onClose = (): void => reject(new GatewayError('client_closed', 'The client has left'))
     request
-      .on('data', take)
+      .on('data', onChunk)
       .once('end', () => resolve(Buffer.concat(chunks)))
-      .once('error', left)
-      .once('close', left)
+      .once('error', onClose)
+      .once('close', onClose)
   })
 }

@@ -1,6 +1,6 @@
 /**
- * Management operations for the page: passed on to the public port with the key of the viewer, or of its session. The
- * limits, roles and audit of the API thus apply to the page too, and the public port needs no special access for pages.
+ * Management operations for the page: forwarded to the public port with the key of the viewer, or of its session. So
+ * the limits, roles and audit of the API apply to the page too, and the public port needs no special access for pages.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Clock } from '../../base/clock.ts'
@@ -8,14 +8,14 @@ import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { GUARDRAIL_BODY_MAX_BYTES } from '../../protocol/limits.ts'
 import { forward, type PublicPort, readBody } from './forward.ts'
 
-/** Operations that a page of 16 viewers has open at once; each is short. */
+/** Maximum concurrent operations for a page with 16 viewers; each is short. */
 const CALLS_MAX = 32
-/** A search of a large ledger at a busy database takes some seconds. */
+/** A search of a large ledger in a busy database takes a few seconds. */
 const CALL_MS = 60_000
-/** With every character of an id escaped. */
+/** Enough for an id with every character escaped. */
 const PATH_MAX_CHARS = 8_192
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE'])
-/** First parts of paths: what management keys are for. */
+/** First parts of paths that management keys may use. */
 const NOUNS: ReadonlySet<string> = new Set([
   'activity',
   'audit',
@@ -30,7 +30,7 @@ const NOUNS: ReadonlySet<string> = new Set([
   'providers',
   'workspaces',
 ])
-/** Ids and words of paths. Dots at the beginning of a part, and escapes of any sign, could lead elsewhere. */
+/** Ids and words of paths. Leading dots and escapes could lead to other paths. */
 const PATH = /^([a-z-]+)(?:\/[A-Za-z0-9_][A-Za-z0-9._~:-]*){0,4}$/
 
 export class ManagementCalls {

@@ -1,13 +1,13 @@
 /**
- * Figures by model for the last 15 minutes: requests, failures, cost and time to the first token, minute by minute.
+ * Statistics by model for the last 15 minutes: requests, failures, cost and time to the first token, per minute.
  * Bounded for any rate and any number of models. Pure.
  */
 import { isFailure, type RequestRow } from './request-row.ts'
 import { percentile } from './series.ts'
 
-/** Seconds, USD, milliseconds. */
+/** In seconds, USD and milliseconds. */
 export interface ModelFigures {
-  /** Null: requests for no known model, and those of models beyond MODELS_MAX. */
+  /** Null: requests without a known model, and those of models beyond MODELS_MAX. */
   readonly model: string | null
   readonly requests: number
   readonly failed: number
@@ -18,14 +18,11 @@ export interface ModelFigures {
 
 const MINUTE_SECONDS = 60
 const MINUTES_MAX = 15
-/** Of one minute: a table that people read. */
+/** Maximum models per minute: people read this table. */
 const MODELS_MAX = 40
-/**
- * Of these, models whose requests reached no provider: their names are those of clients, and must not push the models
- * that serve out of the table.
- */
+/** Maximum of those that reached no provider: clients choose these names, which must not displace real models. */
 const UNSERVED_MAX = 10
-/** Of a model and minute. */
+/** Maximum samples per model and minute. */
 const SAMPLES_MAX = 64
 
 interface Sums {
@@ -68,7 +65,7 @@ export class FiguresByModel {
     if (firstTokenMs !== null) sums.firstTokenMs[sums.samples++ % SAMPLES_MAX] = firstTokenMs
   }
 
-  /** The busiest first. */
+  /** The models with the most requests first. */
   all(nowMs: number): ModelFigures[] {
     const oldest = nowMs / 1000 / MINUTE_SECONDS - MINUTES_MAX
     const all = new Map<string, Sums>()

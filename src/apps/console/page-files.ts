@@ -1,6 +1,6 @@
 /**
  * The files of the page, served unchanged: scripts and style from `page/`, and three libraries from their packages.
- * There is no build step. Each file is read on first use, and kept.
+ * There is no build step. Each file is read on first use, and cached.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
@@ -80,7 +80,7 @@ const OWN: ReadonlySet<string> = new Set([
   'usage/usage-table.js',
 ])
 
-/** A browser cannot resolve names of packages, and a map of them would be an inline script. */
+/** A browser cannot resolve package names, and an import map would be an inline script. */
 const PACKAGE_IMPORT = /(\bfrom\s*)(["'])([a-z][a-zA-Z./-]*)\2/g
 
 const HEADERS = { ...SCRIPTED_PAGE_HEADERS, 'cross-origin-opener-policy': 'same-origin' } as const
@@ -124,7 +124,7 @@ async function read(place: URL, type: string): Promise<PageFile> {
   return { type, bytes, etag: `"${createHash('sha256').update(bytes).digest('hex').slice(0, 16)}"` }
 }
 
-/** The script with the addresses of packages in place of their names. */
+/** The script with addresses instead of package names. */
 function withAddresses(script: string): string {
   return script.replace(PACKAGE_IMPORT, (whole, from: string, quote: string, specifier: string) => {
     const name = LIBRARIES[specifier]

@@ -10,24 +10,24 @@ import type { UsageRecord } from '../../storage/usage.ts'
 /** One try at a provider. */
 export interface RowAttempt {
   readonly provider: string
-  /** HTTP status of the provider; null without a reply, or where it answered well. */
+  /** HTTP status of the provider; null without a reply, or after a success. */
   readonly status: number | null
   readonly error: string | null
-  /** Code of a system or protocol, such as `ECONNREFUSED`; null: not known. */
+  /** Code of a system or protocol, such as `ECONNREFUSED`; null: unknown. */
   readonly cause: string | null
 }
 
 export interface RequestRow {
   /** Generation id. */
   readonly id: string
-  /** ISO 8601 UTC: when it came. */
+  /** ISO 8601 UTC: arrival of the request. */
   readonly at: string
   readonly model: string | null
   readonly provider: string | null
-  /** HTTP status that the client got; as far as known, where its thread told nothing. */
+  /** HTTP status sent to the client, or its best estimate if its thread did not report it. */
   readonly status: number
   readonly outcome: string
-  /** Our failure code; null: it ended well. */
+  /** Failure code of the gateway; null: success. */
   readonly error: string | null
   readonly cause: string | null
   /** Null: there was no content. */
@@ -37,24 +37,24 @@ export interface RequestRow {
   readonly outputTokens: number | null
   /** USD; null without a usage record. */
   readonly cost: number | null
-  /** In order; those before the last one failed. */
+  /** In order; all except the last one failed. */
   readonly attempts: readonly RowAttempt[]
-  /** Milliseconds by stage; null where nobody watched. */
+  /** Milliseconds by stage; null if they were not measured. */
   readonly stages: EndedRequest['stages'] | null
   readonly workspace: string | null
-  /** The gateway made it for another request of the caller. */
+  /** True if the gateway made it for another request of the caller. */
   readonly isInner: boolean
 }
 
-/** The status of a client that left, as the log has it. */
+/** The status for a client that left, as in the log. */
 const LEFT_STATUS = 499
 
-/** True for the record of fees beside another record, which is no request of its own. */
+/** True for a record of additional fees, which is not a request of its own. */
 export function isFee({ parent, attempts, model }: UsageRecord): boolean {
   return parent !== undefined && model === null && attempts.length === 0
 }
 
-/** A request that the gateway failed, as metrics and alerts count it: not one that its caller spoiled or left. */
+/** True for a failure of the gateway as counted by metrics and alerts, not caused by its caller. */
 export function isFailure({ outcome }: Pick<RequestRow, 'outcome'>): boolean {
   return outcome === 'failed'
 }
@@ -68,7 +68,7 @@ export function rowOfRecord(record: UsageRecord): RequestRow {
     model: record.model ?? record.router ?? record.requestedModel ?? null,
     provider: record.provider,
     status,
-    // The ledger knows no refusals: a request that asked nobody, and was its caller's fault, is one.
+    // The ledger does not mark refusals: a request that reached no provider because of its caller is one.
     outcome:
       record.outcome === 'failed' && status < 500 && record.attempts.length === 0
         ? 'refused'
@@ -119,7 +119,7 @@ export function rowOfEnded(ended: EndedRequest): RequestRow {
   }
 }
 
-/** The record's figures with what only the thread knows: times, status, cause, stages. */
+/** The record's values, plus what only the thread knows: times, status, cause, stages. */
 export function joined(record: RequestRow, ended: RequestRow): RequestRow {
   const { at, status, outcome, cause, stages, durationMs } = ended
   const failed = [...ended.attempts]

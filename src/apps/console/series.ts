@@ -4,21 +4,21 @@
  */
 import { isFailure, type RequestRow } from './request-row.ts'
 
-/** Of one span; seconds and USD. */
+/** The values of one interval; seconds and USD. */
 export interface SpanFigures {
-  /** Unix seconds of its beginning. */
+  /** Unix seconds of its start. */
   readonly from: number
   readonly requests: number
   readonly failed: number
   readonly cost: number
-  /** Milliseconds; null without any. Of the last 256 requests of the span. */
+  /** Milliseconds of the last 256 requests of the interval; null without any. */
   readonly p50: number | null
   readonly p95: number | null
 }
 
 export const SPAN_SECONDS = 5
 export const SPANS_MAX = 180
-/** Enough for a percentile that people look at. */
+/** Enough samples for a percentile in a chart. */
 const SAMPLES_MAX = 256
 
 interface Span {
@@ -32,10 +32,10 @@ interface Span {
 }
 
 export class Series {
-  /** By beginning. */
+  /** By start. */
   readonly #spans = new Map<number, Span>()
 
-  /** Counts a request in the span in which it ended; one that ended before all spans is left out. */
+  /** Counts a request in the interval in which it ended; older ones are ignored. */
   add(row: RequestRow, nowMs: number): void {
     const { at, durationMs, cost, firstTokenMs, isInner } = row
     const span = this.#span((Date.parse(at) + durationMs) / 1000, nowMs / 1000)
@@ -48,7 +48,7 @@ export class Series {
     if (firstTokenMs !== null) span.firstTokenMs[span.samples++ % SAMPLES_MAX] = firstTokenMs
   }
 
-  /** Counts a cost that belongs to no request of its own. */
+  /** Counts a cost that belongs to no separate request. */
   addCost(cost: number, at: string, nowMs: number): void {
     const span = this.#span(Date.parse(at) / 1000, nowMs / 1000)
     if (span === null) return
@@ -60,7 +60,7 @@ export class Series {
     return [...this.#spans.values()].map(figuresOf).toSorted((one, other) => one.from - other.from)
   }
 
-  /** The spans that have changed since the last call. */
+  /** Returns the intervals that have changed since the last call. */
   takeChanged(): SpanFigures[] {
     const changed: SpanFigures[] = []
     for (const span of this.#spans.values()) {
@@ -71,7 +71,7 @@ export class Series {
   }
 
   #span(seconds: number, nowSeconds: number): Span | null {
-    // Clocks of two threads of one machine agree, but a record may be from before the clock was set.
+    // Threads of one machine have the same clock, but the clock may have been changed since the record was made.
     const from = Math.floor(Math.min(seconds, nowSeconds) / SPAN_SECONDS) * SPAN_SECONDS
     const oldest = nowSeconds - SPANS_MAX * SPAN_SECONDS
     if (!(from > oldest)) return null

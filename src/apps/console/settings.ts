@@ -4,7 +4,7 @@ import { Address, group, nullable, oneOf, setting } from '../../base/settings/se
 
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 
-/** True for an address that nobody on the way can read or change, without a user, a query or a fragment. */
+/** True for an address with TLS or on this machine, without a user, a query or a fragment. */
 function isSafe(text: string): boolean {
   if (!URL.canParse(text)) return false
   const { protocol, hostname, username, password, search, hash } = new URL(text)
@@ -14,7 +14,7 @@ function isSafe(text: string): boolean {
 
 const SAFE = 'https://…, or http:// at localhost, 127.0.0.1 or [::1],'
 
-/** The browser is sent to its paths, and they begin at its root. */
+/** The browser is sent to paths of this address, which begin at its root. */
 const publicAddress = {
   accepts: (url: string | null) => url === null || (isSafe(url) && new URL(url).pathname === '/'),
   expected: `${SAFE} without a path`,
@@ -22,7 +22,7 @@ const publicAddress = {
 
 const issuerAddress = { accepts: isSafe, expected: `${SAFE} without a query` }
 
-/** Of management keys. */
+/** Roles of management keys. */
 const ROLES = ['viewer', 'operator', 'admin'] as const
 
 export const consoleSettings = group({

@@ -1,7 +1,7 @@
 /**
  * An organization's chart data for the last hours, from the ledger: requests, failures, cost and time to the first
- * token, in intervals of several minutes. Completed intervals are kept, so that a page that asks again costs little.
- * Main thread.
+ * token, in intervals of several minutes. Completed intervals are cached, so that repeated requests are cheap. Main
+ * thread.
  */
 import { LRUCache } from 'lru-cache'
 import { type Clock, isoInstant } from '../../base/clock.ts'
@@ -16,23 +16,23 @@ interface SpansDeps {
   readonly clock: Clock
 }
 
-/** Seconds of a step, by the hours of the range: some sixty to a hundred steps. */
+/** Seconds of an interval, by hours of the range: about sixty to a hundred intervals. */
 const STEPS: ReadonlyMap<string, number> = new Map([
   ['1', 60],
   ['6', 300],
   ['24', 900],
 ])
-/** Of one span: enough for a percentile that people look at. */
+/** Samples per interval, enough for a percentile in a chart. */
 const SAMPLES_MAX = 128
-/** All ranges of some organizations. */
+/** Enough for all ranges of a few organizations. */
 const KEPT_MAX = 2_000
 /** A record may reach the ledger this long after its request began. */
 const SETTLED_SECONDS = 120
-/** Whatever was late is in the charts after this. */
+/** After this time, cached intervals are read again to include late records. */
 const KEPT_MS = 600_000
 
 interface LongSpan extends SpanFigures {
-  /** Less than a step where it is not over. */
+  /** Less than a full interval if it is not over. */
   readonly seconds: number
 }
 
@@ -40,9 +40,9 @@ export function createSpans({ store, clock }: SpansDeps): View {
   const cache = new LRUCache<string, LongSpan>({
     max: KEPT_MAX,
     ttl: KEPT_MS,
-    // Otherwise a timer of the library would cache the answer of the clock.
+    // Otherwise the library would cache the time with a timer.
     ttlResolution: 0,
-    // Never 0, which the library takes for "no time".
+    // Never 0, which the library reads as "no time".
     perf: { now: () => clock.monotonicMs() + 1 },
   })
   const read = async (organizationId: string, from: number, until: number): Promise<LongSpan> => {

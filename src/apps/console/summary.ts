@@ -1,6 +1,6 @@
 /**
- * An organization's summary, for the first view of the page and `sluice top`: current problems, cost, figures by model
- * for the last 15 minutes, the latest requests. Nothing is counted while nobody asks for it.
+ * An organization's summary, for the home view and `sluice top`: current problems, cost, statistics by model for the
+ * last 15 minutes, the latest requests. Nothing is computed while nobody requests it.
  */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
@@ -15,28 +15,28 @@ interface SummarySources {
   readonly catalog: () => Catalog
   readonly health: { condition(endpoint: Endpoint): string }
   readonly process: () => Promise<ProcessFacts>
-  /** GET /activity and GET /credits of the viewer. */
+  /** GET /activity and GET /credits for the viewer. */
   readonly activity: View
   readonly credits: View
 }
 
-/** Something that is wrong now, with the view of the page that shows it. */
+/** A current problem, with the view that shows it. */
 interface Problem {
   readonly text: string
   readonly view: string
-  /** False: requests are served, but not as they should be. */
+  /** False: requests are served, but with problems. */
   readonly is_serious: boolean
 }
 
 const DAY_MS = 86_400_000
-/** The latest requests, for a terminal. */
+/** Number of latest requests, for a terminal. */
 const LATEST = 20
-/** Endpoints that are named; of more, the number is told. */
+/** Maximum endpoints that are named; beyond that, only their number is shown. */
 const NAMED_MAX = 3
-/** A share of failures that people should look at, of at least so many requests. */
+/** The failure rate that counts as a problem, from a minimum number of requests. */
 const FAILED_SHARE = 0.05
 const FAILED_MIN = 5
-/** Failures of a provider in a row. */
+/** Consecutive failures of a provider that count as a problem. */
 const PROVIDER_FAILED_MIN = 3
 const UNWELL: ReadonlyMap<string, string> = new Map([
   ['blocked', 'is left out: its last attempts failed'],
@@ -96,9 +96,9 @@ function latestOf(row: RequestRow) {
 interface Money {
   readonly today: number
   readonly month: number
-  /** The cost of the month if it goes on like this; null on its first hours. */
+  /** The projected cost of the month; null in its first hours. */
   readonly month_at_this_pace: number | null
-  /** Of the credits; null where there are none. */
+  /** Remaining credits; null if there are none. */
   readonly credits_left: number | null
 }
 
@@ -143,8 +143,8 @@ function unwellEndpoints({
 }
 
 /**
- * Providers whose latest attempts all failed, with how many: few requests never make a share that counts, and where
- * another provider serves them none of them fails. Refusals of what a caller sent do not count.
+ * Providers whose latest attempts all failed, with their number. A few requests never reach a relevant failure rate,
+ * and if another provider serves them, none of them fails. Refusals because of the caller's request do not count.
  */
 export function failingProviders(rows: readonly RequestRow[], since: string): ReadonlyMap<string, number> {
   const counts = new Map<string, number>()
@@ -165,7 +165,7 @@ function problemsOf(
   { unreadyReason, degraded }: ProcessFacts,
   endpoints: ReturnType<typeof unwellEndpoints>,
   { requests, failed, rows, windowSeconds }: FeedSummary,
-  { credits_left: left }: Money,
+  { credits_left: creditsLeft }: Money,
   nowMs: number,
 ): readonly Problem[] {
   const problems: Problem[] = []
@@ -173,7 +173,7 @@ function problemsOf(
     void problems.push({ text, view, is_serious: isSerious })
   if (unreadyReason !== null) add(`The gateway accepts no traffic: ${unreadyReason}`, 'home', true)
   for (const each of degraded) add(`Degraded: ${each}`, 'home', true)
-  if (left !== null && left <= 0) add('The credits are used up', 'accounts', true)
+  if (creditsLeft !== null && creditsLeft <= 0) add('The credits are used up', 'accounts', true)
   if (failed >= FAILED_MIN && failed / requests >= FAILED_SHARE) {
     add(`${failed} of the last ${requests} requests failed`, 'requests', true)
   }

@@ -1,21 +1,21 @@
 /**
- * The playground: passes one request on to the public port of this process and streams its reply back unchanged. So the
- * public port need not admit pages, and the page calls no other address. The API key arrives with the request, is
- * passed on, and is not kept.
+ * The playground: forwards one request to the public port of this process and streams its reply back unchanged. So the
+ * public port need not allow pages, and the page calls no other address. The API key arrives with the request and is
+ * not stored.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { forward, type PublicPort, readBody } from './forward.ts'
 
-/** A question that somebody types. */
+/** Limit for a typed request. */
 const BODY_MAX_BYTES = 64 * 1024
-/** A person compares at most four answers; two people at once. */
+/** Maximum concurrent requests: a user compares at most four answers; two users at once. */
 const TRIALS_MAX = 8
 const TRIAL_MS = 300_000
-/** Longer texts are no key of ours. */
+/** Longer texts are not keys of the gateway. */
 const KEY_MAX_CHARS = 256
-/** The key of the trial: `Authorization` has that of the viewer. */
+/** The API key of the request; `Authorization` contains that of the viewer. */
 const KEY_HEADER = 'x-api-key'
 
 export class Trials {
@@ -28,7 +28,7 @@ export class Trials {
     this.#port = port
   }
 
-  /** Answers with what the public port answers. @throws GatewayError before anything was sent */
+  /** Answers like the public port. @throws GatewayError before anything was sent */
   async run(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const key = request.headers[KEY_HEADER]
     if (typeof key !== 'string' || key === '' || key.length > KEY_MAX_CHARS || !/^[\x21-\x7e]+$/.test(key)) {

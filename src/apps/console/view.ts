@@ -1,15 +1,15 @@
-/** Types of views: what the page can fetch, and what the process says about itself. */
+/** Types of views: the data that the page can fetch, and the state of the process. */
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 
-/** The state of the process, as the metrics tell it. */
+/** The state of the process, from its metrics. */
 export interface ProcessFacts {
   readonly version: string
-  /** Null: traffic may come. */
+  /** Null: ready for traffic. */
   readonly unreadyReason: string | null
   readonly degraded: readonly string[]
   readonly openStreams: number
   readonly inFlight: number
 }
 
-/** Answers with what a view shows. */
+/** Answers with the data of a view. */
 export type View = (key: KeyRecord, query: URLSearchParams) => Promise<unknown>

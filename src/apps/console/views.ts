@@ -22,7 +22,7 @@ import { createSpans } from './spans.ts'
 import { createSummary } from './summary.ts'
 import type { ProcessFacts, View } from './view.ts'
 
-/** How one detector has decided, over all serve threads since the start. */
+/** The decisions of one detector, over all serve threads since the start. */
 export interface DecisionCount {
   readonly guardrail: string
   readonly action: string
@@ -44,7 +44,7 @@ export interface ViewDeps {
   readonly process: () => Promise<ProcessFacts>
 }
 
-/** Models of one page; the page filters on this side. */
+/** Models per page; the page filters them. */
 const MODELS_MAX = 100
 const BATCHES_MAX = 50
 const FILTER_MAX_CHARS = 200
@@ -54,7 +54,7 @@ export function createViews(deps: ViewDeps, feed: Pick<Feed, 'summary'>): Readon
   const providerName = (slug: string): string | null => deps.catalog().provider(slug)?.name ?? null
   const accounts = { store, clock, byokFeePercent, providerName }
   const usage = new KeyUsage({ store, clock, byokFeePercent })
-  // Nothing is changed by these handlers.
+  // These handlers only read.
   const keys = { store, clock, usage, changes: { publish: () => undefined } }
   const of = (handler: Handler): View => {
     return (key, query) => documentOf(handler, key, query, clock)
@@ -98,7 +98,7 @@ async function spentToday(
   }
 }
 
-/** Registered end users, with what each spent today. */
+/** Registered end users, with their spending today. */
 function endUsersView({ clock }: ViewDeps, list: View, activity: View): View {
   return async (key, query) => {
     const page = (await list(key, query)) as { data: readonly { user: string }[]; total_count: number }
@@ -146,7 +146,7 @@ function guardrailsView({ store, decisions }: ViewDeps): View {
   }
 }
 
-/** Progress of batches in all workspaces; results are for the keys of their workspace. */
+/** Progress of batches in all workspaces. Results are only available with keys of their workspace. */
 function batchesView({ store }: ViewDeps): View {
   return async ({ organizationId }) => {
     const page = await store.batches.list({ organizationId }, BATCHES_MAX)
@@ -197,9 +197,9 @@ function endpointDocument(
     provider_name: provider.name,
     region: endpoint.region,
     service_tier: serviceTier,
-    /** Of the shared key; each BYOK credential has a condition of its own. */
+    /** With the shared key; each BYOK credential has a condition of its own. */
     condition: health.condition(endpoint),
-    /** How many BYOK credentials that were called recently are in each condition. */
+    /** Number of recently used BYOK credentials in each condition. */
     own_conditions: ownConditions(endpoint),
     uptime_last_30m: figures?.uptimeLast30m ?? null,
     first_token_ms: figures?.latencyLast30m ?? null,
@@ -208,7 +208,7 @@ function endpointDocument(
   }
 }
 
-/** USD per token; null: they are not known. */
+/** USD per token; null: unknown. */
 function pricesOf({ pricing }: Endpoint) {
   if (pricing.isUnknown === true) return null
   const { prompt, completion, inputCacheRead: read = null } = pricing

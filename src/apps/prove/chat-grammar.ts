@@ -1,17 +1,17 @@
-/** The grammar of a chat completions stream, as the public reference describes its chunks. Pure. */
+/** The grammar of a chat completions stream, as described by the public reference. Pure. */
 import type { Violation } from './responses-grammar.ts'
 import { DONE, fields, list, type SeenEvent, string } from './sse.ts'
 
 const FINISHES = new Set(['stop', 'length', 'tool_calls', 'content_filter', 'function_call'])
 
-/** The violations of a stream that ended well and was asked for usage. */
-export function chatViolations(seen: readonly SeenEvent[]): Violation[] {
+/** The violations in a complete stream with usage. */
+export function chatViolations(events: readonly SeenEvent[]): Violation[] {
   const found: Violation[] = []
   const report = (rule: string, what: string): void => void found.push({ rule, what })
-  const chunks = seen.flatMap(({ json }) => (json === undefined ? [] : [json]))
-  const dones = seen.flatMap(({ data }, at) => (data === DONE ? [at] : []))
+  const chunks = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
+  const dones = events.flatMap(({ data }, at) => (data === DONE ? [at] : []))
   if (dones.length !== 1) report('done', `[DONE] came ${dones.length} times`)
-  else if (dones[0] !== seen.length - 1) report('done', 'events follow [DONE]')
+  else if (dones[0] !== events.length - 1) report('done', 'events follow [DONE]')
 
   for (const name of ['id', 'created', 'model'] as const) {
     const values = new Set(chunks.map(chunk => chunk[name]))

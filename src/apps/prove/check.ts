@@ -1,10 +1,10 @@
-/** The contract of a check: one promise of a public interface, how it is tested, and what was observed. */
+/** The contract of a check: one promise of a public interface, its test, and the observation. */
 import type { Proved, ProvedName } from './dialects.ts'
 import type { ProbeAnswer, Tester } from './tester.ts'
 
 export type CheckGroup = 'conformance' | 'upstream' | 'sdk' | 'chaos'
 
-/** Things that a check may need beside an address and a key. */
+/** Requirements of a check besides an address and a key. */
 type CheckNeed = 'provider' | 'restart'
 
 /** One row of the tables in `checks/`. */
@@ -12,25 +12,25 @@ export interface Check {
   /** `stream.sequence` */
   readonly id: string
   readonly group: CheckGroup
-  /** The interfaces that it is made for, once for each; `null`: it is made once. */
+  /** The interfaces that it tests, once for each; `null`: it runs once. */
   readonly dialects: readonly ProvedName[] | null
   /** The promise. */
   readonly asserts: string
-  /** The harm to clients if it is broken. */
+  /** The harm to clients if it is violated. */
   readonly matters: string
-  /** The public document that promises it. */
+  /** The public document with the promise. */
   readonly basis: string
-  /** `should`: the document advises it; a deviation is a warning and no finding. */
+  /** `should`: the document only recommends it; a deviation is a warning, not a failure. */
   readonly weight: 'must' | 'should'
   readonly needs?: CheckNeed
-  /** Requests that it sends at most, beside the samples that several checks share. */
+  /** Maximum requests that it sends, besides shared samples. */
   readonly sends: number
   run(tester: Tester, proved: Proved): Promise<CheckVerdict>
 }
 
 type Common = 'group' | 'dialects' | 'basis' | 'weight' | 'sends'
 
-/** A check as its file lists it, without what it has in common with the others there. */
+/** A check in its file, without the fields that all checks there share. */
 export type CheckRow = Omit<Check, 'id' | Common> & Partial<Pick<Check, Common>> & { readonly name: string }
 
 /** The checks of one file; their ids begin with `area`. */
@@ -55,7 +55,7 @@ export function fail(seen: string): CheckVerdict {
   return { outcome: 'fail', seen }
 }
 
-/** A deviation from the letter that harms nobody. */
+/** A deviation without harm. */
 export function warn(seen: string): CheckVerdict {
   return { outcome: 'warning', seen }
 }
@@ -64,7 +64,7 @@ export function skip(why: string): CheckVerdict {
   return { outcome: 'skipped', seen: why }
 }
 
-/** Judges a reply by its status alone. */
+/** Judges a reply only by its status. */
 export function byStatus({ status }: ProbeAnswer['reply'], isRight: boolean): CheckVerdict {
   return isRight ? pass(`${status}`) : fail(`status ${status}`)
 }
@@ -76,7 +76,7 @@ export function faultless(faults: readonly string[], seen: string): CheckVerdict
   return fail(others.length === 0 ? first : `${first}; and ${others.length} more`)
 }
 
-/** Words for a reply whose status surprises: `status 500: the message`. */
+/** Describes an unexpected reply: `status 500: the message`. */
 export function statusOf({ reply, document }: Pick<ProbeAnswer, 'reply' | 'document'>): string {
   const error = (document as { error?: { message?: unknown } | null } | undefined)?.error
   const message = typeof error?.message === 'string' ? error.message : ''

@@ -1,30 +1,30 @@
-/** One raw connection to a gateway: it sends exactly the bytes that it is given. */
+/** One raw connection to a gateway, which sends exactly the given bytes. */
 import { connect as connectPlain, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { Clock } from '../../base/clock.ts'
 import { ReplyReader, type SeenReply } from './raw-reply.ts'
 
-/** Nobody answers at the address. */
+/** No server answers at the address. */
 export class NoConnection extends Error {
   override readonly name = 'NoConnection'
 }
 
 export interface ReadOptions {
-  /** Of a reply to HEAD. */
+  /** True for a reply to HEAD. */
   readonly isBodiless?: boolean
-  /** Told of the body so far at each part; true: enough was seen. */
+  /** Called with the body so far; true: enough was read. */
   readonly onText?: (text: string) => boolean | undefined
-  /** Told of statuses such as 100. */
+  /** Called with interim statuses such as 100. */
   readonly onInterim?: (status: number) => void
-  /** Longest time without a byte. */
+  /** Maximum time without a byte. */
   readonly silenceMs?: number
 }
 
 export interface ConnectionTerms {
   readonly clock: Clock
-  /** Longest time until it stands, and without a byte. */
+  /** Maximum time for connecting, and without a byte. */
   readonly silenceMs: number
-  /** Time that is left for everything. */
+  /** Remaining time of the whole run. */
   readonly leftMs: () => number
   readonly maxBytes: number
 }
@@ -56,7 +56,7 @@ export class RawConnection {
     socket.on('close', () => this.#closed())
   }
 
-  /** @param release called once when the connection is closed here @throws NoConnection */
+  /** @param release called once when this side closes the connection @throws NoConnection */
   static open(url: URL, terms: ConnectionTerms, release: () => void): Promise<RawConnection> {
     const isSecure = url.protocol === 'https:'
     const host = url.hostname.replace(/^\[|\]$/g, '')
@@ -99,7 +99,7 @@ export class RawConnection {
     if (!this.#isClosed) this.#socket.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes)
   }
 
-  /** Takes nothing more from the network until `resume`. */
+  /** Stops reading until `resume`. */
   pause(): void {
     this.#socket.pause()
   }
@@ -111,7 +111,7 @@ export class RawConnection {
   /** The next reply; null: the connection was closed or silent before its head. @throws NoHttp */
   async read(options: ReadOptions = {}): Promise<SeenReply | null> {
     const reader = new ReplyReader(options.isBodiless === true, this.#terms.maxBytes)
-    let seen = 0
+    let seenBytes = 0
     let interim = 0
     while (reader.end === null) {
       const chunk = this.#pending.shift()
@@ -122,15 +122,15 @@ export class RawConnection {
       }
       reader.push(chunk, this.#sinceMs())
       while (interim < reader.interim.length) options.onInterim?.(reader.interim[interim++] ?? 0)
-      if (reader.text.length === seen) continue
-      seen = reader.text.length
+      if (reader.text.length === seenBytes) continue
+      seenBytes = reader.text.length
       if (options.onText?.(reader.text) === true) reader.close('left')
     }
     if (reader.rest.length > 0) this.#pending.unshift(reader.rest)
     return reader.reply(this.#sinceMs())
   }
 
-  /** Waits for bytes or the end; false: nothing came in time. */
+  /** Waits for bytes or the end. Returns false if nothing came in time. */
   async #more(silenceMs = this.#terms.silenceMs): Promise<boolean> {
     let isLate = false
     const timer = this.#terms.clock.after(Math.min(silenceMs, this.#terms.leftMs()), () => {

@@ -6,31 +6,31 @@ import { DONE, fields, list, type SeenEvent, type SeenStream, string } from './s
 
 export type ProvedName = 'responses' | 'chat'
 
-/** A request to a model, in no dialect yet. */
+/** A request to a model, independent of the dialect. */
 export interface Question {
   readonly model: string
   readonly prompt: string
   readonly stream: boolean
   readonly maxTokens: number
-  /** The field of chat completions that bounds the tokens; newer models refuse the older one. */
+  /** The field of chat completions with the token limit; newer models refuse the older one. */
   readonly maxTokensField: 'max_tokens' | 'max_completion_tokens'
   /** Offers one function, and asks for a call of it. */
   readonly calls?: true
 }
 
-/** A reply as a client understands it. */
+/** The content of a reply that a client reads. */
 export interface Understood {
   readonly text: string
   readonly call: { readonly name: string; readonly arguments: string } | null
-  /** `ended`: as a finished answer; `failed`: the client was told of a failure; `open`: neither. */
+  /** `ended`: a complete answer; `failed`: an error was reported; `open`: neither. */
   readonly end: 'ended' | 'failed' | 'open'
-  /** Input, output and all tokens; null: there is no usage. */
+  /** Input, output and total tokens; null: no usage. */
   readonly usage: readonly [number, number, number] | null
 }
 
 export interface Proved {
   readonly name: ProvedName
-  /** As people know it. */
+  /** Its common name. */
   readonly title: string
   readonly path: string
   body(question: Question): Readonly<Record<string, unknown>>

@@ -40,7 +40,7 @@ export function firstEventSends(hasDirect: boolean): number {
 
 export const CPU_SENDS = CPU_STREAMS
 
-/** @param direct asks the provider behind the gateway; null: nobody knows it */
+/** @param direct calls the provider behind the gateway; null: unknown */
 export async function firstEvents(
   gateway: Tester,
   direct: Tester | null,
@@ -48,7 +48,7 @@ export async function firstEvents(
 ): Promise<FirstEventFigure | null> {
   const times: { gateway: number[]; direct: number[] } = { gateway: [], direct: [] }
   for (let at = 0; at < (direct === null ? PAIRS.alone : PAIRS.full); at++) {
-    // By turns, so that a moment of load falls on both.
+    // In turns, so that a moment of load affects both.
     for (const [name, tester] of [['gateway', gateway] as const, ['direct', direct] as const]) {
       const ms = tester === null ? null : await firstTextMs(tester, proved)
       if (ms !== null) times[name].push(ms)
@@ -83,7 +83,7 @@ function spreadOf(values: readonly number[]): Spread | null {
   return { samples: sorted.length, medianMs: at(0.5), p95Ms: at(0.95) }
 }
 
-/** The CPU time of a process and its children while streams of many events run. */
+/** The CPU time of a process and its children while streams with many events run. */
 export async function cpuPerEvent(tester: Tester, proved: Proved, pid: number): Promise<CpuFigure | null> {
   const beforeMs = cpuMs(pid)
   if (beforeMs === null) return null
@@ -131,7 +131,7 @@ function readProcesses(): Map<number, Process> {
       const cells = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
       found.set(Number(name), { parent: Number(cells[1]), ticks: Number(cells[11]) + Number(cells[12]) })
     } catch {
-      // It has ended meanwhile.
+      // The process has ended in the meantime.
     }
   }
   return found

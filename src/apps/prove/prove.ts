@@ -22,26 +22,26 @@ import { ProveFault, type Surveyed, survey, surveyModel } from './survey.ts'
 import { SAMPLE_COUNT, Samples, Tester, type TesterDeps } from './tester.ts'
 
 export interface ProveOptions {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly url: string
   readonly key: string
   readonly headers: readonly Header[]
   /** Null: the first of the gateway's list. */
   readonly model: string | null
   readonly limits: ProveLimits
-  /** The gateway asks it; whoever made it closes it. */
+  /** The gateway's provider; its creator must close it. */
   readonly provider: FaultProvider | null
-  /** Ids of checks, or what is before their dots; `figures` for the figures. Null: all. */
+  /** Ids of checks, or their prefixes; `figures` for the measurements. Null: all. */
   readonly only: readonly string[] | null
-  /** The client whose traffic is replayed in place of all other checks. */
+  /** The client whose traffic replaces all other checks. */
   readonly client: ProvedClientName | null
   readonly restartCommand: string | null
   /** Address of the provider behind the gateway. */
   readonly directUrl: string | null
   readonly pid: number | null
-  /** Of this package. */
+  /** Version of this package. */
   readonly version: string
-  /** Takes out what could change a terminal. */
+  /** Removes control characters for terminals. */
   readonly plain: (text: string, maxChars: number) => string
   readonly clock: Clock
   readonly silenceMs?: number
@@ -50,28 +50,28 @@ export interface ProveOptions {
 export { FaultProvider, ProveFault, RationSpent }
 
 interface ProveListener {
-  /** Before the first check. */
+  /** Called before the first check. */
   begins(plan: ProvePlan): void
-  /** After each check. @param share of all checks, 0 to 1 */
-  made(result: CheckResult, share: number): void
+  /** Called after each check. @param share of all checks, 0 to 1 */
+  onResult(result: CheckResult, share: number): void
 }
 
 export interface ProvePlan {
   readonly model: string
   readonly dialects: readonly string[]
   readonly checks: number
-  /** Requests that all checks and figures together need at most. */
+  /** Maximum requests of all checks and measurements. */
   readonly requests: number
 }
 
 const SILENCE_MS = 30_000
-/** Of one text in the report. */
+/** Maximum length of a text in the report. */
 const TEXT_MAX_CHARS = 3_000
 
 interface Planned {
   readonly check: Check
   readonly proved: Proved
-  /** Why it is not made; null: it is. */
+  /** The reason why it is skipped; null: it runs. */
   readonly why: string | null
 }
 
@@ -97,7 +97,7 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
     restartCommand: options.restartCommand,
     silenceMs: options.silenceMs ?? SILENCE_MS,
   }).catch(error => {
-    // It has words of the gateway in it.
+    // The error contains text of the gateway.
     throw error instanceof ProveFault ? new ProveFault(clean(error.message)) : error
   })
   const plan = planOf(client === null ? CHECKS : clientChecks(client), found, options)
@@ -111,9 +111,9 @@ export async function prove(options: ProveOptions, listener: ProveListener): Pro
   })
   const checks: CheckResult[] = []
   for (const [at, planned] of plan.entries()) {
-    const result = cleaned(await made(planned, found), clean)
+    const result = cleaned(await runCheck(planned, found), clean)
     checks.push(result)
-    listener.made(result, (at + 1) / plan.length)
+    listener.onResult(result, (at + 1) / plan.length)
   }
   const figures = await figuresOf(found, options)
   return {
@@ -158,7 +158,7 @@ function planOf(
     })
 }
 
-async function made({ check, proved, why }: Planned, { deps, samples }: Surveyed): Promise<CheckResult> {
+async function runCheck({ check, proved, why }: Planned, { deps, samples }: Surveyed): Promise<CheckResult> {
   const tester = new Tester(deps, samples)
   const before = deps.ration.sent
   const { outcome, seen } =
@@ -184,7 +184,7 @@ function repeatOf({ repeat }: Tester, { needs }: Check): string | null {
 
 async function verdict(check: Check, proved: Proved, tester: Tester): Promise<CheckVerdict> {
   const { ration } = tester.deps
-  if (check.sends > ration.left)
+  if (check.sends > ration.remaining)
     return {
       outcome: 'skipped',
       seen: `not run: --requests ${ration.limits.requests} does not leave the ${check.sends} that it needs`,
@@ -202,7 +202,7 @@ async function verdict(check: Check, proved: Proved, tester: Tester): Promise<Ch
   }
 }
 
-/** The provider behind the gateway as one that is asked itself; null: it is unknown. */
+/** The provider behind the gateway, to be called directly; null: unknown. */
 function directOf({ deps }: Surveyed, { directUrl }: ProveOptions): TesterDeps | null {
   const url = directUrl ?? deps.provider?.url ?? null
   return url === null ? null : { ...deps, target: { ...deps.target, url, headers: [] } }
@@ -223,10 +223,10 @@ async function figuresOf(found: Surveyed, options: ProveOptions): Promise<ProveR
     const tester = new Tester(deps, samples)
     const other = direct === null ? null : new Tester(direct, new Samples())
     try {
-      // Half a figure is none.
-      if (deps.ration.left >= firstEventSends(direct !== null))
+      // An incomplete measurement is not reported.
+      if (deps.ration.remaining >= firstEventSends(direct !== null))
         firstEvent.push(await firstEvents(tester, other, each))
-      if (options.pid !== null && deps.ration.left >= CPU_SENDS)
+      if (options.pid !== null && deps.ration.remaining >= CPU_SENDS)
         cpu.push(await cpuPerEvent(tester, each, options.pid))
     } catch (error) {
       if (!(error instanceof RationSpent) && !isNoAnswer(error)) throw error

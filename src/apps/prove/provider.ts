@@ -22,7 +22,7 @@ import { responsesSpeaker } from '../simulator/speak-responses.ts'
 import { FUNCTION_NAME } from './dialects.ts'
 import { objectOf } from './sse.ts'
 
-/** The kinds of replies that the provider can be told to give. */
+/** The replies that the provider can give. */
 export type Script =
   | 'plain'
   | 'gated'
@@ -41,9 +41,9 @@ export type Script =
   | 'many'
   | 'slow'
 
-/** A key and a model that no provider knows; this one refuses them as a real one does. */
+/** A key and a model that this provider refuses, as a real one does. */
 export const UNKNOWN_KEY = 'sk-prove-this-key-is-not-valid'
-/** Some clients that have no key send one of these words. */
+/** Some clients without a key send one of these words. */
 const UNKNOWN_KEYS = new Set([UNKNOWN_KEY, 'undefined', 'null'])
 export const UNKNOWN_MODEL = 'prove-no-such-model'
 export const PROVIDER_MODEL = 'prove'
@@ -52,17 +52,17 @@ const HUGE_CHARS = 512 * 1024
 const FLOOD_PIECES = 1024
 const FLOOD_PIECE = 'The stream runs on over stones. '.repeat(128)
 const MANY_PIECES = 400
-/** A slow reply runs for some seconds, so that a restart falls into it. */
+/** A slow reply runs for a few seconds, so that a restart happens during it. */
 const SLOW = { pieces: 30, pauseMs: 100 } as const
 const BODY_MAX_BYTES = 16 * 1024 * 1024
-/** Replies that the client must see at once wait for it this long. */
+/** Gated replies wait this long for the client to read each piece. */
 const GATE_MS = 5_000
 
 export function mark(script: Script, id: string): string {
   return `[prove:${script}:${id}]`
 }
 
-/** The text that a proper reply to a marked prompt has, in its pieces. */
+/** The pieces of the correct reply to a marked prompt. */
 export function piecesFor(script: Script, id: string): readonly string[] {
   if (script === 'huge') return [`${id} `, 'x'.repeat(HUGE_CHARS), ' end']
   if (script === 'flood') return Array.from({ length: FLOOD_PIECES }, () => FLOOD_PIECE)
@@ -71,11 +71,11 @@ export function piecesFor(script: Script, id: string): readonly string[] {
   return [`${id}: `, 'one ', 'zwölf ', '三十 ', 'é ', '🙂🚀 ', '"quoted" ', '\\ \n', 'and ', 'done.']
 }
 
-/** Opens one piece of a gated reply after the other. */
+/** Releases the pieces of a gated reply one by one. */
 class Gate {
-  /** Pieces that the client has seen. */
+  /** Number of pieces that the client has read. */
   seen = 0
-  /** The first piece that it did not see in time. */
+  /** The first piece that it did not read in time. */
   late: number | null = null
   wake: (() => void) | null = null
 }
@@ -85,7 +85,7 @@ export class FaultProvider {
   readonly #gateMs: number
   readonly #server: Server
   readonly #gates = new Map<string, Gate>()
-  /** Requests for replies so far. */
+  /** Number of requests for replies so far. */
   answer = 0
   url = ''
 
@@ -116,7 +116,7 @@ export class FaultProvider {
     await closed
   }
 
-  /** The client has seen so many pieces of the reply with this id. */
+  /** Called when the client has read this many pieces of the reply with this id. */
   saw(id: string, pieces: number): void {
     const gate = this.#gates.get(id)
     if (gate === undefined) return
@@ -124,7 +124,7 @@ export class FaultProvider {
     gate.wake?.()
   }
 
-  /** The first piece of this reply that the client did not see before the next one was due. */
+  /** The first piece of this reply that the client did not read before the next one was due. */
   late(id: string): number | null {
     return this.#gates.get(id)?.late ?? null
   }
@@ -187,7 +187,7 @@ export class FaultProvider {
     else if (script === 'odd-bytes') await pour(oddPieces(frames), response, true)
     else await pour(FAULTY_STREAMS[script]?.(frames, speaker) ?? frames, response)
     if (response.destroyed) return
-    // Only once the frames are on their way: what is destroyed with the connection would never arrive.
+    // Only after the frames were sent: what is destroyed with the connection would never arrive.
     if (script === 'cut') response.write(': cut\n\n', () => response.destroy())
     else response.end()
   }
@@ -200,22 +200,22 @@ export class FaultProvider {
     }
   }
 
-  /** Writes each piece only once the client has seen the one before it. */
+  /** Writes each piece only after the client has read the previous one. */
   async #gated(id: string, frames: readonly Frame[], response: ServerResponse): Promise<void> {
     const gate = new Gate()
     this.#gates.set(id, gate)
     response.on('close', () => gate.wake?.())
-    let written = 0
+    let writtenPieces = 0
     for (const { kind, text } of frames) {
       response.write(text)
       if (kind !== 'token') continue
-      written++
+      writtenPieces++
       const timer = this.#clock.after(this.#gateMs, () => {
-        gate.late ??= written
+        gate.late ??= writtenPieces
         gate.seen = Number.POSITIVE_INFINITY
         gate.wake?.()
       })
-      while (gate.seen < written && !response.destroyed) {
+      while (gate.seen < writtenPieces && !response.destroyed) {
         await new Promise<void>(done => {
           gate.wake = done
         })
@@ -230,7 +230,10 @@ const MODELS = {
   data: [{ id: PROVIDER_MODEL, object: 'model', created: 0, owned_by: 'prove' }],
 }
 
-/** Calls the function of the checks; of a client's own tools, that of the longest name, which may be in a namespace. */
+/**
+ * Calls the function of the checks or, among a client's own tools, the one with the longest name, which may be in a
+ * namespace.
+ */
 function calling({ tools }: SimAsk): SimReply {
   const own = tools.some(({ name }) => name === FUNCTION_NAME)
   const [longest] = [...tools].sort((one, other) => other.name.length - one.name.length)
@@ -253,7 +256,7 @@ interface FaultyReply {
   readonly text: string
 }
 
-/** Replies that are no proper ones, whether a stream was asked for or not. */
+/** Faulty replies, for streams and others. */
 const FAULTY_REPLIES: Readonly<Partial<Record<Script, FaultyReply>>> = {
   fails: { status: 500, text: JSON.stringify(openaiError({ status: 500, message: 'Scripted failure' })) },
   limited: {
@@ -264,7 +267,7 @@ const FAULTY_REPLIES: Readonly<Partial<Record<Script, FaultyReply>>> = {
   garbage: { status: 200, text: '<html>{"id": "resp_1", "object": ' },
 }
 
-/** The frames that are sent in place of all. */
+/** The frames that replace the whole stream. */
 const FAULTY_STREAMS: Readonly<
   Partial<Record<Script, (frames: readonly Frame[], speaker: Speaker) => readonly Frame[]>>
 > = {
@@ -282,7 +285,7 @@ const FAULTY_STREAMS: Readonly<
     ]),
 }
 
-/** Up to the third piece of text. */
+/** The frames up to the third piece of text. */
 function firstFrames(frames: readonly Frame[]): readonly Frame[] {
   const tokens = frames.flatMap(({ kind }, at) => (kind === 'token' ? [at] : []))
   return frames.slice(0, (tokens[2] ?? 0) + 1)
@@ -292,13 +295,13 @@ function other(text: string): Frame {
   return { kind: 'close', text }
 }
 
-/** The bytes of the frames in pieces of seven, which are borders of neither events nor characters. */
+/** The bytes of the frames in pieces of seven, which are not aligned with events or characters. */
 function* oddPieces(frames: readonly Frame[]): Generator<{ readonly text: Buffer }> {
   const bytes = Buffer.from(frames.map(({ text }) => text).join(''))
   for (let at = 0; at < bytes.length; at += 7) yield { text: bytes.subarray(at, at + 7) }
 }
 
-/** @param isApart each is a write of its own, and the kernel may send it alone */
+/** @param isApart each piece is a separate write, which the kernel may send alone */
 async function pour(
   frames: Iterable<{ readonly text: string | Buffer }>,
   response: ServerResponse,

@@ -8,7 +8,7 @@ export interface ProveLimits {
   readonly seconds: number
 }
 
-/** A check wanted to send more than was allowed. */
+/** A check exceeded the request budget. */
 export class RationSpent extends Error {
   override readonly name = 'RationSpent'
 }
@@ -30,7 +30,7 @@ export class Ration {
     return this.#sent
   }
 
-  get left(): number {
+  get remaining(): number {
     return this.limits.requests - this.#sent
   }
 
@@ -42,14 +42,14 @@ export class Ration {
     return Math.max(0, this.limits.seconds * 1000 - this.spentMs)
   }
 
-  /** Asks before requests are sent. @throws RationSpent */
-  take(requests: number): void {
-    if (requests > this.left) throw new RationSpent(`--requests ${this.limits.requests} is used up`)
+  /** Must be called before requests are sent. @throws RationSpent */
+  spend(requests: number): void {
+    if (requests > this.remaining) throw new RationSpent(`--requests ${this.limits.requests} is used up`)
     if (this.leftMs === 0) throw new RationSpent(`--seconds ${this.limits.seconds} have passed`)
     this.#sent += requests
   }
 
-  /** Asks before a connection is opened; the function that is returned closes it. @throws RationSpent */
+  /** Must be called before a connection is opened; the returned function closes it. @throws RationSpent */
   connect(): () => void {
     if (this.#open >= this.limits.concurrency)
       throw new RationSpent(`needs more connections than --concurrency ${this.limits.concurrency}`)

@@ -5,14 +5,14 @@
 const HEAD_MAX_BYTES = 64 * 1024
 const PARTS_MAX = 10_000
 
-/** How a body ended: as announced, by a connection that was closed or reset, by silence, or because we left. */
+/** The end of a body: as announced, by a closed or reset connection, by silence, or because this side left. */
 type BodyEnd = 'whole' | 'cut' | 'reset' | 'silent' | 'too large' | 'left'
 
 export interface SeenReply {
   readonly status: number
   /** By lower-case name; repeated ones are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
-  /** The statuses before it, such as 100. */
+  /** Interim statuses before it, such as 100. */
   readonly interim: readonly number[]
   readonly text: string
   readonly isUtf8: boolean
@@ -21,11 +21,11 @@ export interface SeenReply {
   readonly headMs: number
   readonly firstMs: number
   readonly endMs: number
-  /** When parts of the body came. */
+  /** Arrival times of parts of the body. */
   readonly partsMs: readonly number[]
 }
 
-/** The bytes received are no reply of HTTP/1.1. */
+/** The received bytes are not an HTTP/1.1 reply. */
 export class NoHttp extends Error {
   override readonly name = 'NoHttp'
 }
@@ -69,7 +69,7 @@ export class ReplyReader {
     return this.#text
   }
 
-  /** Bytes behind the end of the reply. */
+  /** Bytes after the end of the reply. */
   get rest(): Buffer {
     return this.#pending
   }
@@ -84,13 +84,13 @@ export class ReplyReader {
     if (this.#bytes > before && this.#partsMs.length < PARTS_MAX) this.#partsMs.push(atMs)
   }
 
-  /** Nothing more comes. A body without length or chunks ends with its connection. */
+  /** There is no more data. A body without length or chunks ends with its connection. */
   close(end: BodyEnd): void {
     if (this.#end !== null) return
     this.#finish(end === 'cut' && this.#body?.by === 'close' ? 'whole' : end)
   }
 
-  /** Null: no head came. */
+  /** Null: no head has arrived. */
   reply(endMs: number): SeenReply | null {
     if (this.#head === null) return null
     return {
@@ -106,7 +106,7 @@ export class ReplyReader {
     }
   }
 
-  /** True if another head may follow: this one was interim. */
+  /** Returns true if this head was interim, so that another may follow. */
   #readHead(atMs: number): boolean {
     const at = this.#pending.indexOf('\r\n\r\n')
     if (at < 0 || at > HEAD_MAX_BYTES) {
@@ -140,9 +140,9 @@ export class ReplyReader {
     const body = this.#body
     if (body === null) return
     if (body.by === 'chunks') this.#readChunks(body)
-    else if (body.by === 'close') this.#take(this.#pending.length)
+    else if (body.by === 'close') this.#consume(this.#pending.length)
     else {
-      body.left -= this.#take(Math.min(body.left, this.#pending.length))
+      body.left -= this.#consume(Math.min(body.left, this.#pending.length))
       if (body.left === 0) this.#finish('whole')
     }
   }
@@ -150,7 +150,7 @@ export class ReplyReader {
   #readChunks(body: Body & { by: 'chunks' }): void {
     while (this.#end === null) {
       if (body.at === 'data') {
-        body.left -= this.#take(Math.min(body.left, this.#pending.length))
+        body.left -= this.#consume(Math.min(body.left, this.#pending.length))
         if (body.left > 0) return
         body.at = 'line'
       }
@@ -175,7 +175,7 @@ export class ReplyReader {
     }
   }
 
-  #take(length: number): number {
+  #consume(length: number): number {
     if (length === 0) return 0
     const piece = this.#pending.subarray(0, length)
     this.#pending = this.#pending.subarray(length)

@@ -1,7 +1,7 @@
 /** Shell commands that repeat the requests of a check. `$KEY` stands for the key. Pure. */
 import { type Header, isSecret } from './secrets.ts'
 
-/** A request as a command of curl. */
+/** A curl command for a request. */
 export function asCurl(url: string, method: string, headers: readonly Header[], body: string | null): string {
   const words = [
     'curl -sS -N -i',
@@ -17,7 +17,7 @@ export function asCurl(url: string, method: string, headers: readonly Header[], 
   return words.join(' ')
 }
 
-/** Bytes that curl would not send, as a command of printf and netcat. */
+/** A printf and netcat command for bytes that curl would not send. */
 export function asBytes(url: URL, bytes: string, key: string): string {
   const parts = key === '' ? [bytes] : bytes.split(key)
   const shown = parts.map(part =>

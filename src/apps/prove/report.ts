@@ -1,12 +1,12 @@
 /**
- * The report: what was checked, what was expected, and what was observed. It contains no key, and nothing that could
- * control a terminal. Pure.
+ * The report: the checks, their expectations and observations. It contains no key, and nothing that could control a
+ * terminal. Pure.
  */
 import type { Check, CheckGroup } from './check.ts'
 import type { ProvedName } from './dialects.ts'
 import type { CpuFigure, FirstEventFigure } from './figures.ts'
 
-/** Raised when a field of the report changes its meaning. */
+/** Raised when the meaning of a field changes. */
 export const REPORT_SCHEMA = 'sluice-prove/1'
 
 export type CheckStatus = 'pass' | 'fail' | 'warning' | 'skipped'
@@ -21,7 +21,7 @@ export interface CheckResult {
   readonly seen: string
   readonly matters: string
   readonly basis: string
-  /** Requests that it sent. */
+  /** Number of sent requests. */
   readonly requests: number
   /** A command that repeats its last request; null: it sent none. */
   readonly repeat: string | null
@@ -33,7 +33,7 @@ export interface ProveReport {
   readonly at: string
   readonly url: string
   readonly model: string
-  /** Whose traffic was replayed, with its version; absent: nobody's. */
+  /** The client whose traffic was replayed, with its version; absent: none. */
   readonly client?: string
   readonly dialects: readonly ProvedName[]
   readonly ration: {
@@ -51,7 +51,7 @@ export interface ProveReport {
   }
 }
 
-/** Advice that was not followed is no finding. */
+/** Ignored recommendations are not failures. */
 export function statusFor({ weight }: Check, outcome: CheckStatus): CheckStatus {
   return outcome === 'fail' && weight === 'should' ? 'warning' : outcome
 }
@@ -61,7 +61,7 @@ export function summaryOf(checks: readonly CheckResult[]): Readonly<Record<Check
   return { pass: count('pass'), fail: count('fail'), warning: count('warning'), skipped: count('skipped') }
 }
 
-/** Every text of a document goes through `clean`. */
+/** Applies `clean` to every text of a document. */
 export function cleaned<T>(document: T, clean: (text: string) => string): T {
   if (typeof document === 'string') return clean(document) as T
   if (Array.isArray(document)) return document.map(each => cleaned(each as unknown, clean)) as T

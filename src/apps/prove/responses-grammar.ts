@@ -9,7 +9,7 @@ export interface Violation {
   readonly what: string
 }
 
-/** Events that carry pieces of a text: the field with the whole at `.done`, and what tells parts apart. */
+/** Events with pieces of a text: the field with the full text in `.done`, and the field that distinguishes parts. */
 const TEXTS: Readonly<Record<string, { readonly whole: string; readonly index: string | null }>> = {
   'response.output_text': { whole: 'text', index: 'content_index' },
   'response.refusal': { whole: 'refusal', index: 'content_index' },
@@ -31,30 +31,30 @@ export function isTerminal(type: string): boolean {
   return TERMINAL.has(type)
 }
 
-/** The violations of a stream that ended well. */
-export function responsesViolations(seen: readonly SeenEvent[]): Violation[] {
-  return new Reading(seen.filter(({ json }) => json !== undefined)).violations()
+/** The violations in a complete stream. */
+export function responsesViolations(events: readonly SeenEvent[]): Violation[] {
+  return new Reading(events.filter(({ json }) => json !== undefined)).violations()
 }
 
 class Reading {
-  readonly #seen: readonly SeenEvent[]
+  readonly #events: readonly SeenEvent[]
   readonly #found: Violation[] = []
-  /** Open items by id, with their place. */
+  /** Open items by id, with their position. */
   readonly #open = new Map<string, number>()
   readonly #done: { readonly place: number; readonly item: Event }[] = []
   readonly #places = new Set<number>()
   readonly #openParts = new Set<string>()
   readonly #texts = new Map<string, string>()
-  /** Texts whose `.done` came. */
+  /** Texts whose `.done` has arrived. */
   readonly #wholes = new Set<string>()
 
-  constructor(seen: readonly SeenEvent[]) {
-    this.#seen = seen
+  constructor(events: readonly SeenEvent[]) {
+    this.#events = events
   }
 
   violations(): Violation[] {
-    const events = this.#seen.map(({ json }) => fields(json))
-    for (const [at, { name }] of this.#seen.entries()) {
+    const events = this.#events.map(({ json }) => fields(json))
+    for (const [at, { name }] of this.#events.entries()) {
       const type = string(events[at]?.['type'])
       if (type === '') this.#report('names', `event ${at} has no type`)
       else if (name === null) this.#report('names', `event ${at} (${type}) has no event: field`)
@@ -99,8 +99,8 @@ class Reading {
       const response = fields(event['response'])
       ids.add(string(response['id']))
       const status = string(response['status'])
-      const wanted = string(event['type']).slice('response.'.length)
-      if (isTerminal(string(event['type'])) && status !== wanted)
+      const kind = string(event['type']).slice('response.'.length)
+      if (isTerminal(string(event['type'])) && status !== kind)
         this.#report('terminal', `${string(event['type'])} carries the status ${status || 'none'}`)
     }
     if (ids.size > 1 || ids.has(''))
@@ -142,7 +142,7 @@ class Reading {
       this.#same(`${id}/content_index/${at}`, fields(part))
   }
 
-  /** A finished part has the text of its deltas. */
+  /** Checks that a finished part has the text of its deltas. */
   #same(key: string, part: Event): void {
     const text = part['text'] ?? part['refusal']
     if (this.#texts.has(key) && typeof text === 'string' && text !== this.#texts.get(key))

@@ -1,6 +1,6 @@
-/** Keeps keys out of everything that is shown or stored, even if a gateway sends one back. Pure. */
+/** Removes keys from everything that is shown or stored, even if a gateway sends one back. Pure. */
 
-/** Shorter texts are no secrets, and may be parts of words. */
+/** Shorter texts are not secrets, and may be parts of words. */
 const SECRET_MIN_CHARS = 4
 const SECRET_HEADER = /(?:^|[-_])(?:\w*key|token|secret|auth\w*|cookie|password|credentials?)$/i
 
@@ -10,7 +10,7 @@ export function isSecret([name]: Header): boolean {
   return SECRET_HEADER.test(name)
 }
 
-/** Takes keys and the values of secret headers out of a text, as they are and as parts of a JSON text or an address. */
+/** Removes keys and the values of secret headers from a text, unchanged or encoded in JSON or a URL. */
 export function scrubber(key: string, headers: readonly Header[]): (text: string) => string {
   const secrets = [
     key,
@@ -19,5 +19,5 @@ export function scrubber(key: string, headers: readonly Header[]): (text: string
     .filter(text => text.length >= SECRET_MIN_CHARS)
     .flatMap(text => [text, encodeURIComponent(text), JSON.stringify(text).slice(1, -1)])
     .toSorted((one, other) => other.length - one.length)
-  return text => secrets.reduce((left, secret) => left.replaceAll(secret, '(the key)'), text)
+  return text => secrets.reduce((cleaned, secret) => cleaned.replaceAll(secret, '(the key)'), text)
 }

@@ -1,7 +1,7 @@
 /** Compares a JSON document with a table of paths and types. Other fields are allowed. Pure. */
 import { isObject } from './sse.ts'
 
-/** `?` at the end: may be missing; `null` among the kinds: may be null. Words in quotes are the values it may have. */
+/** `?` at the end: optional; `null` among the kinds: may be null. Quoted words are the allowed values. */
 export type ShapeRow = readonly [path: string, ...kinds: string[]]
 
 const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {

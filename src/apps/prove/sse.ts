@@ -2,16 +2,16 @@
 
 /** One event of a stream. */
 export interface SeenEvent {
-  /** Null: it has no `event:`. */
+  /** Null: no `event:` line. */
   readonly name: string | null
   readonly data: string
-  /** The document in `data`; undefined: it is none, or `[DONE]`. */
+  /** The document in `data`; undefined: not a document, or `[DONE]`. */
   readonly json: Readonly<Record<string, unknown>> | undefined
 }
 
 export interface SeenStream {
   readonly events: readonly SeenEvent[]
-  /** Whether the last event is closed by a blank line. */
+  /** True if the last event is closed by a blank line. */
   readonly isClosed: boolean
   readonly comments: number
 }
@@ -60,7 +60,7 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The fields of an object; none for anything else. */
+/** The fields of an object; none for other values. */
 export function fields(value: unknown): Readonly<Record<string, unknown>> {
   return isObject(value) ? value : {}
 }

@@ -5,7 +5,7 @@ import { PROVIDER_MODEL } from './provider.ts'
 import { fields, list, objectOf, string } from './sse.ts'
 import { type ProbeAnswer, Samples, Tester, type TesterDeps } from './tester.ts'
 
-/** The gateway cannot be proved: it is away, refuses the key, or has no model. */
+/** The gateway cannot be tested: it is unreachable, refuses the key, or has no model. */
 export class ProveFault extends Error {
   override readonly name = 'ProveFault'
 }
@@ -14,11 +14,11 @@ export interface Surveyed {
   readonly deps: TesterDeps
   readonly samples: Samples
   readonly proved: readonly Proved[]
-  /** Why an interface is not proved. */
+  /** The reason why an interface is not tested. */
   readonly absent: readonly { readonly proved: Proved; readonly why: string }[]
 }
 
-/** For checks that ask in their own way: no more than the model is found out. @throws ProveFault, RationSpent */
+/** For checks that send their own requests: only finds the model. @throws ProveFault, RationSpent */
 export async function surveyModel(testerDeps: TesterDeps): Promise<Surveyed> {
   const model = testerDeps.target.model || (await firstModel(testerDeps))
   return {
@@ -29,7 +29,7 @@ export async function surveyModel(testerDeps: TesterDeps): Promise<Surveyed> {
   }
 }
 
-/** @param deps with the model that was asked for, or an empty one @throws ProveFault, RationSpent */
+/** @param deps with the requested model, or an empty one @throws ProveFault, RationSpent */
 export async function survey(testerDeps: TesterDeps): Promise<Surveyed> {
   const model = testerDeps.target.model || (await firstModel(testerDeps))
   let deps: TesterDeps = { ...testerDeps, target: { ...testerDeps.target, model } }
@@ -37,12 +37,12 @@ export async function survey(testerDeps: TesterDeps): Promise<Surveyed> {
   const proved: Proved[] = []
   const absent: { proved: Proved; why: string }[] = []
   for (const each of PROVED) {
-    let answer = await tried(new Tester(deps, new Samples()), each)
+    let answer = await sendProbe(new Tester(deps, new Samples()), each)
     const isField =
       each.name === 'chat' && answer.reply.status === 400 && /max_tokens/.test(answer.reply.text)
     if (isField) {
       deps = { ...deps, target: { ...deps.target, maxTokensField: 'max_completion_tokens' } }
-      answer = await tried(new Tester(deps, new Samples()), each)
+      answer = await sendProbe(new Tester(deps, new Samples()), each)
     }
     const { status } = answer.reply
     const known = answer
@@ -60,7 +60,7 @@ export async function survey(testerDeps: TesterDeps): Promise<Surveyed> {
   )
 }
 
-async function tried(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
+async function sendProbe(tester: Tester, proved: Proved): Promise<ProbeAnswer> {
   try {
     return await tester.ask(proved)
   } catch (error) {

@@ -13,9 +13,9 @@ import { asBytes, asCurl } from './repeat.ts'
 import type { Header } from './secrets.ts'
 import { objectOf, readStream, type SeenStream } from './sse.ts'
 
-/** Who is proved, and how it is asked. */
+/** The tested gateway, and how to call it. */
 interface ProveTarget {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly url: string
   readonly key: string
   readonly headers: readonly Header[]
@@ -29,7 +29,7 @@ export interface TesterDeps {
   readonly clock: Clock
   readonly provider: FaultProvider | null
   readonly restartCommand: string | null
-  /** Longest time that the gateway may be silent. */
+  /** Maximum time that the gateway may be silent. */
   readonly silenceMs: number
 }
 
@@ -41,13 +41,13 @@ export class NoReply extends Error {
 export interface AskOptions extends ReadOptions {
   readonly stream?: boolean
   readonly calls?: true
-  /** Told to the scripted provider; absent: it is told nothing. */
+  /** Sent to the scripted provider; absent: nothing. */
   readonly script?: Script
-  /** Fields in place of those of a proper body. */
+  /** Fields that replace those of a correct body. */
   readonly body?: Readonly<Record<string, unknown>>
-  /** The body as it is sent. */
+  /** The body as text. */
   readonly text?: string
-  /** In place of the key; null: none is sent. */
+  /** Replaces the key; null: none is sent. */
   readonly key?: string | null
   readonly connection?: RawConnection
   /** The path begins at the root of the gateway: its address without `/v1`. */
@@ -62,23 +62,23 @@ type KeyHeader = 'authorization' | 'x-goog-api-key'
 type HeadOptions = Pick<AskOptions, 'key' | 'isRoot' | 'keyHeader' | 'headers'>
 
 export interface ProbeAnswer {
-  /** In the mark of its prompt. */
+  /** The id in the mark of its prompt. */
   readonly id: string
   readonly reply: SeenReply
-  /** Of a JSON body. */
+  /** The parsed JSON body. */
   readonly document: Readonly<Record<string, unknown>> | undefined
   readonly stream: SeenStream
   readonly understood: Understood
   readonly repeat: string
 }
 
-/** Of one reply; more is not read. */
+/** Maximum bytes of one reply that are read. */
 const REPLY_MAX_BYTES = 8 * 1024 * 1024
-/** Each request asks for at most so many tokens. */
+/** Token limit of each request. */
 export const MAX_TOKENS = 256
 const PROMPT = 'Count from one to twenty in words, separated by spaces.'
 
-/** The samples that more than one file of checks looks at. */
+/** Samples that checks in several files use. */
 const SAMPLES = {
   whole: {},
   stream: { stream: true },
@@ -89,14 +89,14 @@ const SAMPLES = {
 type SampleName = keyof typeof SAMPLES
 export const SAMPLE_COUNT = Object.keys(SAMPLES).length
 
-/** Replies by the names of their questions: each is asked once, whoever wants it. */
+/** Replies by the names of their requests: each is sent once for all checks. */
 export class Samples {
-  readonly #asked = new Map<string, Promise<unknown>>()
+  readonly #replies = new Map<string, Promise<unknown>>()
 
-  /** The names of one type begin alike. */
+  /** All names with one type have the same prefix. */
   of<T>(name: string, ask: () => Promise<T>): Promise<T> {
-    const answer = (this.#asked.get(name) as Promise<T> | undefined) ?? ask()
-    this.#asked.set(name, answer)
+    const answer = (this.#replies.get(name) as Promise<T> | undefined) ?? ask()
+    this.#replies.set(name, answer)
     return answer
   }
 }
@@ -124,12 +124,12 @@ export class Tester {
     return new URL(this.deps.target.url)
   }
 
-  /** Connections that a check may open beside one of its own. */
+  /** Maximum connections that a check may open besides its own. */
   get others(): number {
     return Math.max(1, Math.min(8, this.deps.ration.limits.concurrency - 1))
   }
 
-  /** A reply that several checks look at. */
+  /** A reply that several checks use. */
   async sample(proved: Proved, name: SampleName): Promise<ProbeAnswer>
   async sample(proved: Proved, name: string, options: AskOptions): Promise<ProbeAnswer>
   async sample(
@@ -142,12 +142,12 @@ export class Tester {
     return answer
   }
 
-  /** Asks once, however many checks look at it. */
+  /** Runs once for all checks. */
   async once<T>(name: string, ask: () => Promise<T>): Promise<T> {
     return await this.#samples.of(name, ask)
   }
 
-  /** The body of a question, with a mark for the scripted provider. */
+  /** The body of a request, with a mark for the scripted provider. */
   body(proved: Proved, options: AskOptions, id: string): string {
     if (options.text !== undefined) return options.text
     const { provider, target } = this.deps
@@ -163,7 +163,7 @@ export class Tester {
     return JSON.stringify({ ...proved.body(question), ...options.body })
   }
 
-  /** Asks for a reply of the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
+  /** Sends a request to the model. @throws NoReply, NoHttp, NoConnection, RationSpent */
   async ask(proved: Proved, options: AskOptions = {}, id = newId()): Promise<ProbeAnswer> {
     const body = this.body(proved, options, id)
     const repeat = this.#curl(proved.path, 'POST', body, options)
@@ -181,7 +181,7 @@ export class Tester {
     }
   }
 
-  /** One request by a connection of its own, or by an open one. @throws as `ask` */
+  /** Sends one request on its own connection, or on an open one. @throws like `ask` */
   async request(
     method: string,
     path: string,
@@ -191,7 +191,7 @@ export class Tester {
     this.repeat = this.#curl(path, method, body, options)
     const connection = options.connection ?? (await this.open())
     try {
-      this.deps.ration.take(1)
+      this.deps.ration.spend(1)
       connection.send(this.#bytes(method, path, body, '', options))
       return answered(await connection.read({ ...options, isBodiless: method === 'HEAD' }), connection)
     } finally {
@@ -199,7 +199,7 @@ export class Tester {
     }
   }
 
-  /** A POST as it goes over the wire. @param more further header lines, with their ends */
+  /** A POST in bytes. @param more further header lines, with their ends */
   bytes(path: string, body: string, more = ''): Buffer {
     return this.#bytes('POST', path, body, more, {})
   }
@@ -209,7 +209,7 @@ export class Tester {
     return Buffer.from(`${this.#head(method, path, options)}${length}${more}\r\n${body ?? ''}`)
   }
 
-  /** A head without length and without its end. */
+  /** A head without a length, and without its end. */
   head(method: string, path: string): string {
     return this.#head(method, path, {})
   }
@@ -221,9 +221,12 @@ export class Tester {
     return `${method} ${base}${path} HTTP/1.1\r\nHost: ${url.host}\r\n${headers.join('')}`
   }
 
-  /** Sends bytes as they are. @param requests how many requests are in them, by any reading @throws RationSpent */
+  /**
+   * Sends bytes unchanged. @param requests maximum number of requests in them, by any interpretation @throws
+   * RationSpent
+   */
   sendRaw(connection: RawConnection, bytes: string, requests: number): void {
-    this.deps.ration.take(requests)
+    this.deps.ration.spend(requests)
     this.repeat = asBytes(this.url, bytes, this.deps.target.key)
     connection.send(bytes)
   }
@@ -240,7 +243,7 @@ export class Tester {
     connection.close()
   }
 
-  /** Closes what a check has left open. */
+  /** Closes connections that a check has left open. */
   end(): void {
     for (const connection of this.#open) connection.close()
     this.#open.clear()
@@ -267,7 +270,7 @@ export class Tester {
   }
 }
 
-/** An address or a path without a slash at its end, and without the version where requests begin at the root. */
+/** An address or path without a trailing slash, and without the version if requests begin at the root. */
 function baseOf(address: string, { isRoot }: HeadOptions): string {
   const base = address.replace(/\/$/, '')
   return isRoot === true ? base.replace(/\/v1$/, '') : base
@@ -279,7 +282,7 @@ function answered(reply: SeenReply | null, connection: RawConnection): SeenReply
   throw new NoReply(connection.isClosed ? 'the connection was closed without a reply' : 'no reply in time')
 }
 
-/** For the mark of a prompt. */
+/** Id for the mark of a prompt. */
 export function newId(): string {
   return randomText(8)
     .toLowerCase()

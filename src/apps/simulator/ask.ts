@@ -18,21 +18,21 @@ export interface SimAsk {
   /** Text of all instructions, system and developer messages. */
   readonly system: string
   readonly lastUser: string
-  /** Outputs of tools that came after the last user text. */
+  /** Outputs of tools after the last user text. */
   readonly toolOutputs: readonly string[]
   /** The tools that the tool choice allows: none, one, or all. */
   readonly tools: readonly AskedTool[]
-  /** The wanted JSON document; an empty schema for any object, null for plain text. */
+  /** The requested JSON document; an empty schema for any object, null for plain text. */
   readonly json: { readonly name: string; readonly schema: SimFields } | null
   readonly maxTokens: number | null
   /** Number of words in the request. */
   readonly inputTokens: number
-  /** Chat only: true if the client wants a last chunk with usage. */
+  /** Chat only: true if the client requests a last chunk with usage. */
   readonly streamUsage: boolean
   readonly body: SimFields
 }
 
-/** One step of the conversation, in one vocabulary. */
+/** One step of the conversation, in a common form. */
 interface Said {
   readonly by: 'system' | 'user' | 'assistant' | 'tool'
   readonly text: string
@@ -45,7 +45,7 @@ export function countWords(text: string): number {
   return count
 }
 
-/** Readers of bodies by format. `path`: model and streaming, for the format that has them in the URL. */
+/** Parsers of bodies by format. `path`: model and streaming, for the format that has them in the URL. */
 export const READERS: Readonly<Record<SimFormat, (body: SimFields, path: PathFacts) => SimAsk>> = {
   'openai-responses': body =>
     ask(body, {
@@ -104,20 +104,20 @@ type Parsed = Pick<SimAsk, 'model' | 'stream' | 'tools' | 'json' | 'maxTokens'> 
   readonly parts: readonly Said[]
 }
 
-function ask(body: SimFields, { parts: said, ...rest }: Parsed): SimAsk {
-  const lastUserAt = said.findLastIndex(step => step.by === 'user')
+function ask(body: SimFields, { parts, ...rest }: Parsed): SimAsk {
+  const lastUserAt = parts.findLastIndex(step => step.by === 'user')
   return {
     ...rest,
-    system: said
+    system: parts
       .filter(step => step.by === 'system')
       .map(step => step.text)
       .join('\n'),
-    lastUser: said[lastUserAt]?.text ?? '',
-    toolOutputs: said
+    lastUser: parts[lastUserAt]?.text ?? '',
+    toolOutputs: parts
       .slice(lastUserAt + 1)
       .filter(step => step.by === 'tool')
       .map(step => step.text),
-    inputTokens: said.reduce((sum, step) => sum + countWords(step.text), 0),
+    inputTokens: parts.reduce((sum, step) => sum + countWords(step.text), 0),
     streamUsage: fieldsOf(body['stream_options'])['include_usage'] === true,
     body,
   }
@@ -163,7 +163,7 @@ function anthropicMessage(raw: unknown): Said[] {
     .filter(part => part['type'] === 'tool_result')
     .map(part => ({ by: 'tool', text: partsText(part['content']) }))
   const text = partsText(message['content'])
-  // Tool results travel as a user message; one without words of its own is no user turn.
+  // Tool results are sent as a user message, which is not a user turn if it has no text.
   if (text !== '' || parts.length === 0) parts.unshift({ by: speaker(message['role']), text })
   return parts
 }
@@ -255,7 +255,7 @@ function geminiJson(settings: SimFields): SimAsk['json'] {
   return { name: textOf(schema['title']), schema }
 }
 
-// Safe reading of JSON: a missing field, or one of another type, reads as empty
+// Safe reading of JSON: a missing field, or one of another type, is empty
 
 export type SimFields = Readonly<Record<string, unknown>>
 

@@ -9,12 +9,12 @@ export interface SimBatchCall {
   readonly path: string
   readonly query: URLSearchParams
   readonly contentType: string
-  /** The address under which the client has reached the provider. */
+  /** The address that the client used for the provider. */
   readonly origin: string
   readonly text: string
 }
 
-/** The reply: a document, or lines of JSON as text. */
+/** The reply: a document, or JSON Lines as text. */
 export type SimBatchReply =
   | { readonly status: number; readonly document: unknown }
   | { readonly status: 200; readonly lines: Iterable<string>; readonly breaksAfter: number }
@@ -25,11 +25,11 @@ export type SimBatchAnswer = (
   found: readonly string[],
 ) => SimBatchReply
 
-/** Jobs of a page, unless the call says otherwise. */
+/** Jobs per page, unless the call sets a limit. */
 const LIST_DEFAULT = 20
 const LIST_MAX = 100
 
-export function refused(status: number, message: string): SimBatchReply {
+export function refusal(status: number, message: string): SimBatchReply {
   return { status, document: { error: { code: status, type: 'invalid_request_error', message } } }
 }
 
@@ -40,7 +40,7 @@ export function ok(document: unknown): SimBatchReply {
 export function ofJob(show: (job: SimJob, call: SimBatchCall) => unknown): SimBatchAnswer {
   return (batches, call, [id = '']) => {
     const job = batches.jobs.get(id)
-    if (job === undefined) return refused(404, 'No such batch')
+    if (job === undefined) return refusal(404, 'No such batch')
     return ok(show(batches.poll(job), call))
   }
 }
@@ -48,8 +48,8 @@ export function ofJob(show: (job: SimJob, call: SimBatchCall) => unknown): SimBa
 export function cancelJob(show: (job: SimJob, call: SimBatchCall) => unknown): SimBatchAnswer {
   return (batches, call, [id = '']) => {
     const job = batches.jobs.get(id)
-    if (job === undefined) return refused(404, 'No such batch')
-    if (job.end !== null) return refused(400, 'The batch has ended')
+    if (job === undefined) return refusal(404, 'No such batch')
+    if (job.end !== null) return refusal(400, 'The batch has ended')
     return ok(show(batches.cancel(job), call))
   }
 }
@@ -57,14 +57,14 @@ export function cancelJob(show: (job: SimJob, call: SimBatchCall) => unknown): S
 export function deleteJob(type: string | null): SimBatchAnswer {
   return (batches, _, [id = '']) => {
     const job = batches.jobs.get(id)
-    if (job === undefined) return refused(404, 'No such batch')
-    if (job.end === null) return refused(400, 'The batch runs')
+    if (job === undefined) return refusal(404, 'No such batch')
+    if (job.end === null) return refusal(400, 'The batch runs')
     batches.jobs.delete(id)
     return ok(type === null ? {} : { id, type })
   }
 }
 
-/** The parts of a multipart body: the text of each. Null: it is none. */
+/** The text of each part of a multipart body. Null: the body is not multipart. */
 export function partsOf({ contentType, text }: SimBatchCall): readonly string[] | null {
   const boundary = /boundary="?([^";]+)"?/.exec(contentType)?.[1]
   if (boundary === undefined) return null
@@ -90,7 +90,7 @@ export function recent({ jobs }: SimBatches, api: SimJob['api']): readonly SimJo
   return [...jobs.values()].filter(job => job.api === api).reverse()
 }
 
-/** A page of the jobs behind one. */
+/** A page of the jobs after an id. */
 export function pageOf(jobs: readonly SimJob[], after: string | null, limit: number | null) {
   const from = after === null ? 0 : jobs.findIndex(({ id }) => id === after) + 1
   const size = Math.min(LIST_MAX, limit ?? LIST_DEFAULT)
@@ -106,14 +106,14 @@ export function iso(ms: number): string {
   return new Date(ms).toISOString()
 }
 
-/** Its file of results, by name. */
+/** Prefix of its result file. */
 export const OUTPUT = 'out-'
 
 export function breaksOf({ fault }: SimJob, applies: boolean): number {
   return applies ? (fault.breaksAfter ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY
 }
 
-/** False: there is none. Files of results are named after their job. */
+/** Returns false if there is no such file. Result files are named after their job. */
 function removeFile(batches: SimBatches, id: string, prefix: RegExp): boolean {
   const name = id.replace(prefix, '')
   const [, jobId] = /^(?:out|err)-(\w+)$/.exec(name) ?? []
@@ -128,9 +128,9 @@ export function deleteFile(
   _: SimBatchCall,
   [id = '']: readonly string[],
 ): SimBatchReply {
-  // Ids of OpenAI begin with `file-`; names of Gemini have `files/` before them, which the path has already.
+  // Ids of OpenAI begin with `file-`; names of Gemini begin with `files/`, which is already part of the path.
   const isOpenai = id.startsWith('file-')
   const known = removeFile(batches, isOpenai ? id : `files/${id}`, /^file(?:-|s\/)/)
-  if (!known) return refused(404, 'There is no such file')
+  if (!known) return refusal(404, 'There is no such file')
   return ok(isOpenai ? { id, object: 'file', deleted: true } : {})
 }

@@ -8,30 +8,30 @@ import type { SimFields } from './ask.ts'
 
 /** One request of a job. */
 export interface SimJobLine {
-  /** As the client named it. */
+  /** The client's id for it. */
   readonly id: string
   readonly path: string
   readonly body: SimFields
 }
 
-/** Replaces the proper reply of one line. `garbage`: a line that is no JSON. */
+/** Replaces the correct reply of one line. `garbage`: a line that is not JSON. */
 export type SimLineFault = 'error' | 'overloaded' | 'expired' | 'missing' | 'twice' | 'garbage' | 'foreign'
 
 /** Faults of a job. */
 export interface SimJobFault {
-  /** Refuses to make the job, with this HTTP status. */
+  /** Refuses to create the job, with this HTTP status. */
   readonly status?: number
-  /** Ends so, without any reply; `busy`: as `failed`, because the account has too much in its queue. */
+  /** Ends like this, without any reply; `busy`: like `failed`, because the account has too much in its queue. */
   readonly end?: 'failed' | 'busy' | 'expired'
-  /** Questions for its state until it has ended. Default 2. */
+  /** Number of status requests until it has ended. Default 2. */
   readonly polls?: number
-  /** The replies come last line first. */
+  /** Replies come in reverse order. */
   readonly reversed?: boolean
-  /** Of lines that run before a cancellation or the expiry; default 0. */
+  /** Number of lines that run before a cancellation or the expiry; default 0. */
   readonly done?: number
-  /** `at`: from 0. Null: a proper reply. */
+  /** `at`: from 0. Null: a correct reply. */
   readonly line?: (at: number) => SimLineFault | null
-  /** Breaks the connection after so many lines of the results. */
+  /** Breaks the connection after this many result lines. */
   readonly breaksAfter?: number
 }
 
@@ -39,18 +39,18 @@ type SimJobEnd = 'completed' | 'failed' | 'expired' | 'cancelled'
 
 export interface SimJob {
   readonly id: string
-  /** The API that made it. */
+  /** The API that created it. */
   readonly api: 'openai' | 'anthropic' | 'gemini'
   readonly createdMs: number
   readonly lines: readonly SimJobLine[]
-  /** The client's own words: metadata, or a name. */
+  /** The client's own fields: metadata, or a name. */
   readonly fields: SimFields
   readonly inputFile: string | null
   readonly fault: SimJobFault
-  /** Questions for its state so far. */
+  /** Number of status requests so far. */
   polls: number
   isCancelling: boolean
-  /** Null: it runs. */
+  /** Null: it is running. */
   end: SimJobEnd | null
 }
 
@@ -60,7 +60,7 @@ export type SimLineEnd =
   | { readonly kind: 'expired' | 'cancelled' }
 
 const POLLS = 2
-/** Files and jobs that are kept; older ones are forgotten. */
+/** Maximum stored files and jobs; the oldest are dropped. */
 const KEPT_MAX = 1_000
 
 /** A file that a client has uploaded. */
@@ -82,7 +82,7 @@ export class SimBatches {
   /** By id, oldest first. */
   readonly jobs = new Map<string, SimJob>()
   readonly files = new Map<string, SimFile>()
-  /** Ids of results that were removed. */
+  /** Ids of removed results. */
   readonly removed = new Set<string>()
   readonly #options: SimBatchesOptions
 
@@ -101,9 +101,9 @@ export class SimBatches {
   }
 
   addJob(
-    made: Pick<SimJob, 'api' | 'lines' | 'fields' | 'inputFile' | 'fault'> & { readonly prefix: string },
+    settings: Pick<SimJob, 'api' | 'lines' | 'fields' | 'inputFile' | 'fault'> & { readonly prefix: string },
   ): SimJob {
-    const { prefix, ...job } = made
+    const { prefix, ...job } = settings
     const added: SimJob = {
       ...job,
       id: `${prefix}${randomText(16)}`,
@@ -116,7 +116,7 @@ export class SimBatches {
     return added
   }
 
-  /** Somebody asks for the state: the job moves on. */
+  /** Called for each status request: the job advances. */
   poll(job: SimJob): SimJob {
     if (job.end !== null) return job
     job.polls++
@@ -130,7 +130,7 @@ export class SimBatches {
     return job
   }
 
-  /** The ends of all lines of an ended job, in the order in which the service tells them. */
+  /** The outcomes of all lines of an ended job, in the order of the service. */
   *ends(job: SimJob): Generator<{ readonly id: string; readonly end: SimLineEnd | 'garbage' }, void, void> {
     const { fault, lines } = job
     const order = lines.map((_, at) => at)

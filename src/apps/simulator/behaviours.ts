@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { countWords, fieldsOf, listOf, numberOf, type SimAsk, type SimFields, textOf } from './ask.ts'
 import { exampleOf } from './examples.ts'
-import { piecesOf, type ReplyPart, type SimReply, saying, writtenPieces } from './reply.ts'
+import { piecesOf, type ReplyPart, type SimReply, textReply, writtenPieces } from './reply.ts'
 
 interface SimModel {
   /** The name before any number. */
@@ -13,9 +13,9 @@ interface SimModel {
   /** Numbers that may follow, in order, with their defaults. */
   readonly numbers: readonly { readonly name: string; readonly byDefault: number; readonly max: number }[]
   readonly does: string
-  /** A gateway lists it. Others are for tests. */
+  /** Listed by a gateway. Others are for tests. */
   readonly listed?: true
-  /** It makes images, in the formats that have them. */
+  /** Creates images, in the formats that support them. */
   readonly draws?: true
 }
 
@@ -75,7 +75,7 @@ export const SIM_MODELS = [
 type SimModelName = (typeof SIM_MODELS)[number]['name']
 
 const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly number[]) => SimReply>> = {
-  echo: (ask, [paceMs = 0]) => saying(lastText(ask), paceMs),
+  echo: (ask, [paceMs = 0]) => textReply(lastText(ask), paceMs),
   write: (_, [tokens = 0, paceMs = 0]) => ({
     parts: [{ kind: 'text', pieces: writtenPieces(tokens) }],
     finish: 'stop',
@@ -90,15 +90,15 @@ const ANSWERS: Readonly<Record<SimModelName, (ask: SimAsk, numbers: readonly num
     finish: 'refusal',
     paceMs: 0,
   }),
-  json: ask => saying(document(ask)),
+  json: ask => textReply(document(ask)),
   draw: () => ({
     parts: [{ kind: 'text', pieces: { tokens: 1, each: () => [GREY_PIXEL] }, isImage: true }],
     finish: 'stop',
     paceMs: 0,
   }),
-  judge: ask => saying(verdict(ask, all => all)),
-  'judge-fenced': ask => saying(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\``),
-  'judge-short': ask => saying(verdict(ask, all => all.slice(1))),
+  judge: ask => textReply(verdict(ask, all => all)),
+  'judge-fenced': ask => textReply(`Here is my verdict:\n\`\`\`json\n${verdict(ask, all => all)}\n\`\`\``),
+  'judge-short': ask => textReply(verdict(ask, all => all.slice(1))),
 }
 
 /** A PNG of one pixel. */
@@ -127,23 +127,23 @@ function firstWord(text: string): string {
 
 function callTool(ask: SimAsk, calls: number): SimReply {
   const tool = ask.tools[0]
-  if (ask.toolOutputs.length > 0) return saying(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
-  // Asked for a document, as the analyst of a fusion is.
-  if (tool === undefined && ask.json !== null) return saying(document(ask))
-  if (tool === undefined) return saying('There is no tool that may be called.')
+  if (ask.toolOutputs.length > 0) return textReply(`The tool answered: ${ask.toolOutputs.join(' and ')}`)
+  // Requested as a document, like the analyst of a fusion.
+  if (tool === undefined && ask.json !== null) return textReply(document(ask))
+  if (tool === undefined) return textReply('There is no tool that may be called.')
   const input = tool.custom ? lastText(ask) : JSON.stringify(exampleOf(tool.schema, firstWord(ask.lastUser)))
   const call: ReplyPart = { kind: 'call', name: tool.name, custom: tool.custom, pieces: piecesOf(input) }
   return { parts: Array.from({ length: calls }, () => call), finish: 'calls', paceMs: 0 }
 }
 
-/** Asks with the words of the user, and repeats the first result as its source has it. */
+/** Searches with the user's words, and repeats the first result from its source. */
 function searchWeb(ask: SimAsk): SimReply {
   const [output] = ask.toolOutputs
-  if (output !== undefined) return saying(citing(output))
+  if (output !== undefined) return textReply(citing(output))
   const [tool] = ['web_search', 'web_fetch'].flatMap(
     name => ask.tools.find(each => each.name.startsWith(name)) ?? [],
   )
-  if (tool === undefined) return saying('There is no tool web_search or web_fetch that may be called.')
+  if (tool === undefined) return textReply('There is no tool web_search or web_fetch that may be called.')
   const url = /https?:\/\/\S+/.exec(ask.lastUser)?.[0] ?? ''
   const input = JSON.stringify(tool.name.startsWith('web_search') ? { query: lastText(ask) } : { url })
   return {
@@ -189,14 +189,14 @@ function document(ask: SimAsk): string {
 }
 
 function verdict(ask: SimAsk, pick: (all: readonly number[]) => readonly number[]): string {
-  // A format without named schemas still asks for a document; anything else was not meant for a judge.
+  // A format without named schemas also requests a document; other requests are not for a judge.
   if (ask.json === null || (ask.json.name !== VERDICT_SCHEMA && ask.json.name !== '')) return document(ask)
   return JSON.stringify({ probabilities: pick(probabilities(ask.system, ask.lastUser)) })
 }
 
 // Verdicts of the simulated evaluator of alignment, which reads numbered rules and a message. A rule has probability
-// 0.95 if the message contains a word that the rule quotes, the number of a marker `[[p=0.42]]` in the rule, or else
-// 0.02.
+// 0.95 if the message contains a word that the rule quotes, or the number of a marker `[[p=0.42]]` in the rule, or
+// otherwise 0.02.
 
 const BROKEN = 0.95
 const KEPT = 0.02
@@ -207,7 +207,7 @@ const QUOTED = /"([^"]+)"|“([^”]+)”|'([^']+)'(?!\w)|`([^`]+)`/gu
 /** Name of the JSON schema of a verdict. */
 const VERDICT_SCHEMA = 'alignment_verdict'
 
-/** Probabilities in the order of the rules. Rules in the system text leave the whole user text as the message. */
+/** Probabilities in the order of the rules. If the rules are in the system text, the whole user text is the message. */
 function probabilities(system: string, user: string): number[] {
   const inSystem = numberedRun(system)
   const found = inSystem.rules.length > 0 ? { rules: inSystem.rules, rest: user } : numberedRun(user)
@@ -226,7 +226,7 @@ function numberedRun(text: string): { readonly rules: readonly string[]; readonl
       rules.push(match[2] ?? '')
       continue
     }
-    // A numbered list in the message must not be taken for more rules.
+    // A numbered list in the message must not be read as more rules.
     ended ||= rules.length > 0 && line.trim() !== ''
     rest.push(line)
   }
@@ -243,19 +243,19 @@ function probability(rule: string, message: string): number {
   return KEPT
 }
 
-// Embeddings: they depend only on the text, so equal texts give equal vectors of length one
+// Embeddings depend only on the text, so equal texts give equal vectors of length one
 
 const DEFAULT_DIMENSIONS = 8
 const MAX_DIMENSIONS = 4096
 
-/** The reply to a request of the OpenAI shape; null if `model` is not `embed` or `embed-<dimensions>`. */
+/** The reply to a request in OpenAI's format; null if `model` is not `embed` or `embed-<dimensions>`. */
 export function embeddingsReply(model: string, body: SimFields): unknown {
   const match = /^embed(?:-(\d{1,4}))?$/.exec(model)
   if (match === null) return null
   const length = numberOf(body['dimensions']) ?? Number(match[1] ?? DEFAULT_DIMENSIONS)
   const dimensions = Math.min(Math.max(1, Math.floor(length)), MAX_DIMENSIONS)
   const input: unknown = body['input']
-  // A list of numbers is one text given as tokens.
+  // A list of numbers is one text as tokens.
   const texts = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
   const words = texts.map(text =>
     typeof text === 'string' ? countWords(text) : Array.isArray(text) ? text.length : 0,

@@ -1,13 +1,13 @@
-/** Generates examples of a JSON schema, with which simulated models answer requests that demand one. Pure. */
+/** Generates examples of a JSON schema, with which simulated models answer requests that require one. Pure. */
 import { fieldsOf, listOf, numberOf, type SimFields, textOf } from './ask.ts'
 
-// Documents that fit a schema, bounded in depth and size
+// Documents that match a schema, bounded in depth and size
 
 /** Deeper than any real schema; ends recursive ones. */
 const MAX_DEPTH = 12
 /** Longest array for `minItems`. */
 const MAX_ITEMS = 64
-/** Most values in a document: nested arrays would multiply to millions. */
+/** Maximum values in a document: nested arrays would multiply to millions. */
 const MAX_VALUES = 10_000
 
 const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
@@ -19,20 +19,20 @@ const TEXT_BY_FORMAT: Readonly<Record<string, string>> = {
   uuid: '00000000-0000-4000-8000-000000000000',
 }
 
-/** A value that roughly fits a JSON schema: only required properties, filled by type. `word` fills free strings. */
+/** A value that roughly matches a JSON schema: only required properties, filled by type. `word` fills free strings. */
 export function exampleOf(schema: SimFields, word: string): unknown {
-  return example(schema, { root: schema, word, left: MAX_VALUES }, 0)
+  return example(schema, { root: schema, word, remaining: MAX_VALUES }, 0)
 }
 
 interface Setting {
   readonly root: SimFields
   readonly word: string
-  /** Values that may still be made. */
-  left: number
+  /** Number of values that may still be created. */
+  remaining: number
 }
 
 function example(schema: SimFields, setting: Setting, depth: number): unknown {
-  if (depth > MAX_DEPTH || setting.left-- <= 0) return null
+  if (depth > MAX_DEPTH || setting.remaining-- <= 0) return null
   if ('$ref' in schema) return example(target(schema, setting.root), setting, depth + 1)
   if ('const' in schema) return schema['const']
   if ('default' in schema) return schema['default']
@@ -88,9 +88,9 @@ function objectExample(schema: SimFields, setting: Setting, depth: number): unkn
 }
 
 function arrayExample(schema: SimFields, setting: Setting, depth: number): unknown {
-  // Below depth 3 only what is demanded, so that nested arrays do not multiply.
-  const wanted = Math.max(numberOf(schema['minItems']) ?? 0, depth < 3 ? 1 : 0)
-  const length = Math.min(wanted, numberOf(schema['maxItems']) ?? MAX_ITEMS, depth < 4 ? MAX_ITEMS : 1)
+  // Below depth 3 only required entries, so that nested arrays do not multiply.
+  const minLength = Math.max(numberOf(schema['minItems']) ?? 0, depth < 3 ? 1 : 0)
+  const length = Math.min(minLength, numberOf(schema['maxItems']) ?? MAX_ITEMS, depth < 4 ? MAX_ITEMS : 1)
   return Array.from({ length }, () => example(fieldsOf(schema['items']), setting, depth + 1))
 }
 

@@ -11,7 +11,7 @@ import {
   parsed,
   partsOf,
   recent,
-  refused,
+  refusal,
   type SimBatchCall,
   type SimBatchReply,
 } from './batch-calls.ts'
@@ -19,7 +19,7 @@ import type { SimBatches, SimJob, SimJobLine } from './batch-jobs.ts'
 
 export function uploadRelated(batches: SimBatches, call: SimBatchCall): SimBatchReply {
   const [metadata, text] = partsOf(call) ?? []
-  if (metadata === undefined || text === undefined) return refused(400, 'Metadata and a file are needed')
+  if (metadata === undefined || text === undefined) return refusal(400, 'Metadata and a file are needed')
   const { id } = batches.addFile(text)
   const displayName = fieldsOf(parsed(metadata)['file'])['displayName']
   return ok({ file: { name: `files/${id}`, displayName, mimeType: 'application/jsonl', state: 'ACTIVE' } })
@@ -34,13 +34,13 @@ export function makeOperation(
   const batch = fieldsOf(parsed(text)['batch'])
   const inputFile = textOf(fieldsOf(batch['inputConfig'])['fileName'])
   const file = batches.files.get(inputFile.replace(/^files\//, ''))
-  if (file === undefined) return refused(400, 'There is no such file')
+  if (file === undefined) return refusal(400, 'There is no such file')
   const path = `/models/${model}:generateContent`
   const lines = linesIn(file.text).map(
     (line): SimJobLine => ({ id: textOf(line['key']), path, body: fieldsOf(line['request']) }),
   )
   const fault = batches.faultOf(model)
-  if (fault.status !== undefined) return refused(fault.status, 'Simulated failure')
+  if (fault.status !== undefined) return refusal(fault.status, 'Simulated failure')
   const fields = { displayName: textOf(batch['displayName']) }
   return ok(operation(batches.addJob({ prefix: 'gem', api: 'gemini', lines, fields, inputFile, fault })))
 }
@@ -91,12 +91,12 @@ export function downloadFile(
 ): SimBatchReply {
   const job = batches.jobs.get(id.replace(/^out-/, ''))
   if (job === undefined || job.end === null || batches.removed.has(`files/${id}`)) {
-    return refused(404, 'There is no such file')
+    return refusal(404, 'There is no such file')
   }
   return { status: 200, lines: geminiLines(batches, job), breaksAfter: breaksOf(job, true) }
 }
 
-/** Of lines that never ran there is nothing. */
+/** Lines that never ran are not included. */
 function* geminiLines(batches: SimBatches, job: SimJob): Generator<string, void, void> {
   for (const { id, end } of batches.ends(job)) {
     if (end === 'garbage') yield `{"key":"${id}","response":`

@@ -8,7 +8,7 @@ import {
   pageOf,
   parsed,
   recent,
-  refused,
+  refusal,
   type SimBatchCall,
   type SimBatchReply,
 } from './batch-calls.ts'
@@ -16,7 +16,7 @@ import type { SimBatches, SimJob, SimJobLine, SimLineEnd } from './batch-jobs.ts
 
 export function makeMessageBatch(batches: SimBatches, call: SimBatchCall): SimBatchReply {
   const requests = listOf(parsed(call.text)['requests']).map(fieldsOf)
-  if (requests.length === 0) return refused(400, 'requests must not be empty')
+  if (requests.length === 0) return refusal(400, 'requests must not be empty')
   const lines = requests.map(
     (request): SimJobLine => ({
       id: textOf(request['custom_id']),
@@ -24,12 +24,19 @@ export function makeMessageBatch(batches: SimBatches, call: SimBatchCall): SimBa
       body: fieldsOf(request['params']),
     }),
   )
-  if (lines.some(({ id }) => !/^[\w-]{1,64}$/.test(id))) return refused(400, 'custom_id is malformed')
-  if (lines.some(({ body }) => body['stream'] === true)) return refused(400, 'stream is not supported')
+  if (lines.some(({ id }) => !/^[\w-]{1,64}$/.test(id))) return refusal(400, 'custom_id is malformed')
+  if (lines.some(({ body }) => body['stream'] === true)) return refusal(400, 'stream is not supported')
   const fault = batches.faultOf(textOf(lines[0]?.body['model']))
-  if (fault.status !== undefined) return refused(fault.status, 'Simulated failure')
-  const made = { prefix: 'msgbatch_', api: 'anthropic', lines, fields: {}, inputFile: null, fault } as const
-  return ok(messageBatch(batches.addJob(made), call))
+  if (fault.status !== undefined) return refusal(fault.status, 'Simulated failure')
+  const settings = {
+    prefix: 'msgbatch_',
+    api: 'anthropic',
+    lines,
+    fields: {},
+    inputFile: null,
+    fault,
+  } as const
+  return ok(messageBatch(batches.addJob(settings), call))
 }
 
 export function messageBatch(job: SimJob, { origin }: SimBatchCall): unknown {
@@ -71,11 +78,11 @@ export function messageResults(
   [id = '']: readonly string[],
 ): SimBatchReply {
   const job = batches.jobs.get(id)
-  if (job === undefined || job.end === null) return refused(404, 'No results')
+  if (job === undefined || job.end === null) return refusal(404, 'No results')
   return { status: 200, lines: messageLines(batches, job), breaksAfter: breaksOf(job, true) }
 }
 
-/** A job that fails as a whole has failed in each of its lines here. */
+/** If a job fails as a whole, each of its lines has failed here. */
 function* messageLines(batches: SimBatches, job: SimJob): Generator<string, void, void> {
   for (const { id, end } of batches.ends(job)) {
     if (end === 'garbage') yield `{"custom_id":"${id}","result":`

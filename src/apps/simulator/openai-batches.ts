@@ -10,7 +10,7 @@ import {
   parsed,
   partsOf,
   recent,
-  refused,
+  refusal,
   type SimBatchCall,
   type SimBatchReply,
 } from './batch-calls.ts'
@@ -19,10 +19,10 @@ import { listOperations } from './gemini-batches.ts'
 
 export function uploadFile(batches: SimBatches, call: SimBatchCall): SimBatchReply {
   const parts = partsOf(call)
-  if (parts === null || parts.length !== 2) return refused(400, 'A form with file and purpose is needed')
+  if (parts === null || parts.length !== 2) return refusal(400, 'A form with file and purpose is needed')
   const purpose = parts.find(part => part === 'batch')
   const text = parts.find(part => part !== 'batch')
-  if (purpose === undefined || text === undefined) return refused(400, 'purpose must be batch')
+  if (purpose === undefined || text === undefined) return refusal(400, 'purpose must be batch')
   const { id } = batches.addFile(text)
   const bytes = Buffer.byteLength(text)
   return ok({ id: `file-${id}`, object: 'file', bytes, purpose: 'batch', filename: 'lines.jsonl' })
@@ -32,8 +32,8 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
   const body = parsed(text)
   const inputFile = textOf(body['input_file_id'])
   const file = batches.files.get(inputFile.replace(/^file-/, ''))
-  if (file === undefined) return refused(400, 'There is no such file')
-  if (body['completion_window'] !== '24h') return refused(400, 'completion_window must be 24h')
+  if (file === undefined) return refusal(400, 'There is no such file')
+  if (body['completion_window'] !== '24h') return refusal(400, 'completion_window must be 24h')
   const lines = linesIn(file.text).map(
     (line): SimJobLine => ({
       id: textOf(line['custom_id']),
@@ -41,9 +41,9 @@ export function makeBatch(batches: SimBatches, { text }: SimBatchCall): SimBatch
       body: fieldsOf(line['body']),
     }),
   )
-  if (lines.some(({ path }) => path !== body['endpoint'])) return refused(400, 'Another endpoint in a line')
+  if (lines.some(({ path }) => path !== body['endpoint'])) return refusal(400, 'Another endpoint in a line')
   const fault = batches.faultOf(textOf(lines[0]?.body['model']))
-  if (fault.status !== undefined) return refused(fault.status, 'Simulated failure')
+  if (fault.status !== undefined) return refusal(fault.status, 'Simulated failure')
   const fields = fieldsOf(body['metadata'])
   return ok(openaiBatch(batches.addJob({ prefix: 'batch_', api: 'openai', lines, fields, inputFile, fault })))
 }
@@ -83,7 +83,7 @@ export function listBatches(batches: SimBatches, { query }: SimBatchCall): SimBa
   return ok({ object: 'list', data: page.map(openaiBatch), has_more: hasMore })
 }
 
-/** Replies are in one file, all else in the other. */
+/** Replies are in one file, everything else in the other. */
 export function outputFile(
   batches: SimBatches,
   _: SimBatchCall,
@@ -92,7 +92,7 @@ export function outputFile(
   const [, kind, jobId = ''] = /^file-(out|err)-(\w+)$/.exec(id) ?? []
   const job = batches.jobs.get(jobId)
   const isGone = job === undefined || job.end === null || batches.removed.has(id)
-  if (isGone || kind === undefined) return refused(404, 'There is no such file')
+  if (isGone || kind === undefined) return refusal(404, 'There is no such file')
   const isOutput = kind === 'out'
   return { status: 200, lines: openaiLines(batches, job, isOutput), breaksAfter: breaksOf(job, isOutput) }
 }

@@ -1,9 +1,9 @@
 /**
- * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. Its results are the same each
- * time, and each text says that it is simulated. Pure.
+ * A small simulated web: a search engine with SearXNG's API, and the pages that it finds. Its results are always the
+ * same, and each text says that it is simulated. Pure.
  */
 
-/** No DNS knows a name under `.invalid`. */
+/** No DNS server knows a name under `.invalid`. */
 export const SIM_PAGES_HOST = 'pages.sim.invalid'
 const RESULTS = 3
 
@@ -13,17 +13,17 @@ interface SimWebReply {
   readonly body: string
 }
 
-/** The reply to a GET; null: the path is none of this web. */
+/** The reply to a GET; null: the path does not exist. */
 export function simWebReply(path: string, query: URLSearchParams): SimWebReply | null {
   if (path === '/search') {
-    const asked = query.get('q') ?? ''
+    const searchText = query.get('q') ?? ''
     const results = Array.from({ length: RESULTS }, (_, at) => ({
-      url: `https://${SIM_PAGES_HOST}/${slugOf(asked)}/${at + 1}`,
-      title: `Simulated page ${at + 1} about ${asked}`,
-      content: `This is simulated result ${at + 1} for "${asked}".`,
+      url: `https://${SIM_PAGES_HOST}/${slugOf(searchText)}/${at + 1}`,
+      title: `Simulated page ${at + 1} about ${searchText}`,
+      content: `This is simulated result ${at + 1} for "${searchText}".`,
       engine: 'sim',
     }))
-    return { status: 200, type: 'application/json', body: JSON.stringify({ query: asked, results }) }
+    return { status: 200, type: 'application/json', body: JSON.stringify({ query: searchText, results }) }
   }
   if (!path.startsWith('/pages/')) return null
   const [, , topic = '', number = ''] = path.split('/')

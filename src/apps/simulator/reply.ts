@@ -8,12 +8,12 @@ import type { SimAsk } from './ask.ts'
 export interface Pieces {
   /** Number of pieces; each counts as one token. */
   readonly tokens: number
-  /** All pieces from the first on; callers may iterate again. */
+  /** All pieces from the beginning; can be iterated several times. */
   each(): Iterable<string>
 }
 
 export type ReplyPart =
-  /** `isImage`: the text is a PNG in base64, which formats with images show as one. */
+  /** `isImage`: the text is a PNG in base64, which formats with images show as an image. */
   | { readonly kind: 'text'; readonly pieces: Pieces; readonly isImage?: true }
   | { readonly kind: 'refusal'; readonly pieces: Pieces }
   /** `text`: raw thinking; `summary`: the provider's summary of it. */
@@ -39,7 +39,7 @@ interface Tally {
 /** Longest piece in code points; splits texts without spaces. */
 const PIECE_CODE_POINTS = 24
 
-/** Cuts a text into word-sized pieces, never inside a code point. */
+/** Splits a text into word-sized pieces, never inside a code point. */
 export function piecesOf(text: string): Pieces {
   const words = text === '' ? [] : text.split(/(?<=\s)(?=\S)/u).flatMap(cutLong)
   return { tokens: words.length, each: () => words }
@@ -48,11 +48,11 @@ export function piecesOf(text: string): Pieces {
 function cutLong(word: string): string[] {
   if (word.length <= PIECE_CODE_POINTS) return [word]
   const points = Array.from(word)
-  const cut: string[] = []
+  const pieces: string[] = []
   for (let at = 0; at < points.length; at += PIECE_CODE_POINTS) {
-    cut.push(points.slice(at, at + PIECE_CODE_POINTS).join(''))
+    pieces.push(points.slice(at, at + PIECE_CODE_POINTS).join(''))
   }
-  return cut
+  return pieces
 }
 
 const VOCABULARY = 'the stream runs on over stones and under bridges past mills and meadows to the sea'.split(
@@ -83,11 +83,13 @@ export function wholeText(pieces: Pieces): string {
 export function limitReply(reply: SimReply, maxTokens: number | null): SimReply {
   if (maxTokens === null || tokensOf(reply) <= maxTokens) return reply
   const parts: ReplyPart[] = []
-  let left = maxTokens
+  let remaining = maxTokens
   for (const part of reply.parts) {
-    if (left <= 0 || (part.kind === 'call' && part.pieces.tokens > left)) break
-    parts.push(part.pieces.tokens <= left ? part : { ...part, pieces: takePieces(part.pieces, left) })
-    left -= part.pieces.tokens
+    if (remaining <= 0 || (part.kind === 'call' && part.pieces.tokens > remaining)) break
+    parts.push(
+      part.pieces.tokens <= remaining ? part : { ...part, pieces: takePieces(part.pieces, remaining) },
+    )
+    remaining -= part.pieces.tokens
   }
   return { ...reply, parts, finish: 'length' }
 }
@@ -96,9 +98,9 @@ function takePieces(pieces: Pieces, tokens: number): Pieces {
   return {
     tokens,
     *each() {
-      let left = tokens
+      let remaining = tokens
       for (const piece of pieces.each()) {
-        if (left-- <= 0) return
+        if (remaining-- <= 0) return
         yield piece
       }
     },
@@ -118,7 +120,7 @@ export function tallyOf(reply: SimReply, inputTokens: number): Tally {
 }
 
 /** A reply of one text. */
-export function saying(text: string, paceMs = 0): SimReply {
+export function textReply(text: string, paceMs = 0): SimReply {
   return { parts: [{ kind: 'text', pieces: piecesOf(text) }], finish: 'stop', paceMs }
 }
 
@@ -141,7 +143,7 @@ export interface Speech {
   readonly createdSeconds: number
 }
 
-/** A failure to write in a format. */
+/** A failure that is to be written in a format. */
 export interface SimFailure {
   /** HTTP status; inside a stream, the status that an HTTP reply would have. */
   readonly status: number
@@ -155,7 +157,7 @@ export interface Speaker {
   /** The document without a finish reason. */
   unfinished(speech: Speech): unknown
   failure(trouble: SimFailure): unknown
-  /** `framesBefore`: number of frames so far, for formats that number their events. */
+  /** `framesBefore`: number of frames so far, for formats with numbered events. */
   failureFrame(trouble: SimFailure, framesBefore: number): string
 }
 

@@ -1,7 +1,7 @@
 /**
- * Catalogue rows of the simulated provider and its models: plain data in the shape of the configuration file. A model's
- * id names its format: `sim/echo` (Responses), `sim/chat-echo`,
- * `sim/messages-echo`, `sim/gemini-echo`. `sim/embed` makes embeddings.
+ * Catalogue rows of the simulated provider and its models: plain data in the form of the configuration file. A model's
+ * id contains its format: `sim/echo` (Responses), `sim/chat-echo`, `sim/messages-echo`, `sim/gemini-echo`. `sim/embed`
+ * creates embeddings.
  */
 import type { SimFormat } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'
@@ -45,8 +45,8 @@ const PREFIXES: Readonly<Record<SimFormat, string>> = {
 export const SIM_FORMATS = Object.keys(PREFIXES) as readonly SimFormat[]
 
 /**
- * The provider's row for the URL of `listen`, which no proxy can reach. Its key is no secret: any is accepted. `batch`:
- * its own batch service runs batches.
+ * The provider's row for the URL of `listen`, which no proxy can reach. Its key is not secret: any is accepted.
+ * `batch`: its own batch service runs batches.
  */
 export function simProvider(url: string, batch = false): SimProviderRow {
   return {
@@ -61,7 +61,7 @@ export function simProvider(url: string, batch = false): SimProviderRow {
   }
 }
 
-/** The row of its search engine, which speaks SearXNG's API and finds the simulated pages. */
+/** The row of its search engine, which has SearXNG's API and finds the simulated pages. */
 export function simEngine(url: string) {
   return { name: SIM_SLUG, kind: 'searxng', baseUrl: url } as const
 }
@@ -86,7 +86,7 @@ export function simModel(upstreamModel: string, format: SimFormat): SimModelRow 
   }
 }
 
-/** A model of embeddings, by its upstream name: `embed`, or `embed-<dimensions>`. */
+/** A model for embeddings, by its upstream name: `embed`, or `embed-<dimensions>`. */
 function simEmbeddings(upstreamModel = 'embed'): SimModelRow {
   return {
     id: `${SIM_SLUG}/${upstreamModel}`,
@@ -105,7 +105,7 @@ function simEmbeddings(upstreamModel = 'embed'): SimModelRow {
   }
 }
 
-/** The model that makes images, in the formats that have them. */
+/** The model that creates images, in the formats that support them. */
 function simDrawers(): SimModelRow[] {
   return (['openai-chat', 'google-gemini'] as const).map(format => ({
     ...simModel('draw', format),
@@ -113,7 +113,7 @@ function simDrawers(): SimModelRow[] {
   }))
 }
 
-/** The models that a gateway lists: those to try things with, and one in each format. */
+/** The models that a gateway lists: those to try, and one in each format. */
 export function listedSimModels(): SimModelRow[] {
   const names = [
     ...SIM_MODELS.filter(model => 'listed' in model).map(model => model.name),
@@ -129,7 +129,7 @@ export function listedSimModels(): SimModelRow[] {
   ]
 }
 
-/** All models: every behaviour in every format, and a slow writer to watch. */
+/** All models: every behaviour in every format, and a slow writer. */
 export function simModels(): SimModelRow[] {
   const texts = SIM_MODELS.filter(model => !('draws' in model)).map(model => model.name)
   const names = [...texts, 'write-200-20', 'call-2']

@@ -1,6 +1,6 @@
 /**
  * The simulated provider: an HTTP server on loopback that offers the four wire formats and embeddings. A gateway
- * without configured providers uses it, and so do many tests. The model's name chooses the behaviour: SIM_MODELS
+ * without configured providers uses it, and so do many tests. The model's name selects the behaviour: SIM_MODELS
  * (behaviours.ts) and `embed-<dimensions>`. It accepts any key.
  */
 import {
@@ -17,12 +17,12 @@ import { READERS, type SimAsk, type SimFields, type SimFormat, textOf } from './
 import { SimBatches, type SimJobFault } from './batch-jobs.ts'
 import { behaviourOf, embeddingsReply } from './behaviours.ts'
 import { simWebReply } from './pages.ts'
-import { limitReply, type SimReply, type Speaker, saying, tallyOf } from './reply.ts'
+import { limitReply, type SimReply, type Speaker, tallyOf, textReply } from './reply.ts'
 import { answerBatchCall } from './speak-batches.ts'
 import { chatSpeaker } from './speak-chat.ts'
 import { geminiSpeaker } from './speak-gemini.ts'
 import { messagesSpeaker } from './speak-messages.ts'
-import { listReply, type SimTold, toldModels } from './speak-models.ts'
+import { defaultModels, listReply, type SimTold } from './speak-models.ts'
 import { responsesSpeaker } from './speak-responses.ts'
 import { hasKey, parseObject, readBody, targetOf } from './targets.ts'
 import { Transmission } from './transmission.ts'
@@ -35,21 +35,21 @@ export const SPEAKERS: Readonly<Record<SimFormat, Speaker>> = {
 }
 
 export interface SimOptions {
-  /** Paces replies and dates them. */
+  /** Used for pacing and dates of replies. */
   readonly clock?: Clock
-  /** Number of last requests to keep, with bodies and headers. Default 100. */
+  /** Number of recent requests to keep, with bodies and headers. Default 100. */
   readonly keepRequests?: number
   /** The fault of a model; null for a model without one. Default: no faults. */
   readonly faultOf?: (model: string) => SimFault | null
-  /** The models that its list tells, asked for each time. Default: those that a gateway lists. */
+  /** The models in its list, read each time. Default: those that a gateway lists. */
   readonly models?: () => readonly SimTold[]
-  /** The fault of jobs of a model in the batch services; null for none. Default: no faults. */
+  /** The fault of a model's jobs in the batch services; null for none. Default: no faults. */
   readonly jobFaultOf?: (model: string) => SimJobFault | null
 }
 
-/** A fault in place of a proper reply. */
+/** A fault that replaces a correct reply. */
 export interface SimFault {
-  /** The proper reply, of which the fault may send a part. */
+  /** The correct reply, of which the fault may send a part. */
   readonly reply: SimReply
   run(transmission: Transmission): Promise<void> | void
 }
@@ -79,17 +79,17 @@ interface Disconnect {
 }
 
 export interface SimState {
-  /** Requests with a complete body since the start. */
+  /** Number of requests with a complete body. */
   readonly requests: number
   readonly openConnections: number
-  /** Replies that have begun (or hang) and have not ended. */
+  /** Number of replies that have begun (or hang) and have not ended. */
   readonly openReplies: number
-  /** Replies since the start whose client disconnected before their end. */
+  /** Number of replies whose client disconnected before their end. */
   readonly closedEarly: number
 }
 
 export interface Sim {
-  /** Port 0 (the default) takes a free one. The URL has no trailing slash and is a base URL for every format. */
+  /** Port 0 (the default) selects a free one. The URL has no trailing slash and is a base URL for every format. */
   listen(port?: number): Promise<{ readonly url: string; readonly port: number }>
   /** Ends all connections. */
   close(): Promise<void>
@@ -100,7 +100,7 @@ export interface Sim {
   readonly requests: readonly SimRequest[]
   /** The last disconnects, oldest first, up to the number of kept requests. */
   readonly disconnects: readonly Disconnect[]
-  /** Resolves as soon as the state meets the condition; at once if it already does. */
+  /** Resolves when the state meets the condition; at once if it already does. */
   until(described: (state: SimState) => boolean): Promise<SimState>
 }
 
@@ -120,14 +120,14 @@ class Simulation implements Sim {
   readonly #faultOf: (model: string) => SimFault | null
   readonly #models: () => readonly SimTold[]
   readonly #server: Server
-  /** Checks of `until`, which run after each change of state. */
+  /** Checks of `until`, which run after each state change. */
   readonly #waiting = new Set<() => void>()
 
   constructor(options: SimOptions) {
     this.#clock = options.clock ?? systemClock
     this.#keep = options.keepRequests ?? 100
     this.#faultOf = options.faultOf ?? (() => null)
-    this.#models = options.models ?? toldModels
+    this.#models = options.models ?? defaultModels
     this.batches = new SimBatches({
       clock: this.#clock,
       faultOf: options.jobFaultOf ?? (() => null),
@@ -159,8 +159,8 @@ class Simulation implements Sim {
       server.once('error', failed)
       server.listen(port, '127.0.0.1', () => {
         server.off('error', failed)
-        const taken = (server.address() as AddressInfo).port
-        done({ url: `http://127.0.0.1:${taken}`, port: taken })
+        const boundPort = (server.address() as AddressInfo).port
+        done({ url: `http://127.0.0.1:${boundPort}`, port: boundPort })
       })
     })
   }
@@ -200,7 +200,7 @@ class Simulation implements Sim {
     const ask = target.format === null || body === null ? null : READERS[target.format](body, target)
     const model = ask?.model ?? textOf(body?.['model'])
     const stream = ask?.stream ?? false
-    const noted = this.#note({
+    const record = this.#note({
       method: request.method ?? '',
       path,
       format: target.format,
@@ -213,9 +213,14 @@ class Simulation implements Sim {
     const behaviour = behaviourOf(model)
     const fault = this.#faultOf(model)
     const proper = ask === null || behaviour === null ? NO_REPLY : limitReply(behaviour(ask), ask.maxTokens)
-    const sent = fault?.reply ?? proper
-    const reply = new Transmission(speaker, speechOf(ask ?? NO_ASK, sent, this.#clock), response, this.#clock)
-    this.#watch(reply, noted)
+    const sentReply = fault?.reply ?? proper
+    const reply = new Transmission(
+      speaker,
+      speechOf(ask ?? NO_ASK, sentReply, this.#clock),
+      response,
+      this.#clock,
+    )
+    this.#watch(reply, record)
 
     const refuse = (status: number, message: string): void =>
       reply.json(status, speaker.failure({ status, message }))
@@ -232,7 +237,7 @@ class Simulation implements Sim {
     }
   }
 
-  /** False: the call is none of a search engine or a reader of pages. They need no key. */
+  /** Returns false if the call is not for a search engine or a page. These need no key. */
   #answerWeb(request: IncomingMessage, response: ServerResponse): boolean {
     if (request.method !== 'GET') return false
     const [path = '', query = ''] = (request.url ?? '/').split('?', 2)
@@ -244,7 +249,7 @@ class Simulation implements Sim {
     return true
   }
 
-  /** False: the call does not ask for the list of models. */
+  /** Returns false if the call is not for the list of models. */
   #answerList(request: IncomingMessage, response: ServerResponse): boolean {
     const { method = '', url = '/', headers } = request
     if (method !== 'GET') return false
@@ -259,7 +264,7 @@ class Simulation implements Sim {
     return true
   }
 
-  /** False: the call is none of a batch service. */
+  /** Returns false if the call is not for a batch service. */
   #answerBatchCall(request: IncomingMessage, response: ServerResponse, text: string): boolean {
     const { method = '', url = '/', headers } = request
     const [bare = '', query = ''] = url.split('?', 2)
@@ -283,7 +288,7 @@ class Simulation implements Sim {
     return true
   }
 
-  /** The reply to a request that a job carries. */
+  /** The reply to a request in a job. */
   #wholeReply(path: string, body: SimFields): { readonly status: number; readonly document: unknown } {
     const target = targetOf('POST', path)
     const speaker = speakerOf(path)
@@ -299,9 +304,9 @@ class Simulation implements Sim {
   }
 
   #note(facts: Omit<SimRequest, 'number' | 'atMs'>): SimRequest {
-    const noted = { number: this.state.requests + 1, atMs: this.#clock.monotonicMs(), ...facts }
-    remember(this.requests, noted, this.#keep)
-    return noted
+    const record = { number: this.state.requests + 1, atMs: this.#clock.monotonicMs(), ...facts }
+    remember(this.requests, record, this.#keep)
+    return record
   }
 
   /** Counts an open reply, and records a disconnect before its end. */
@@ -318,27 +323,27 @@ class Simulation implements Sim {
 }
 
 const NO_ASK: SimAsk = READERS['openai-chat']({}, { model: '', stream: false })
-const NO_REPLY: SimReply = saying('')
+const NO_REPLY: SimReply = textReply('')
 
-/** The version of a path, behind the root that some calls have. */
+/** The version of a path, after the root that some calls have. */
 const VERSION = /^(\/(?:upload|download))?\/v1(?:beta)?(?=\/)/
 
 function speakerOf(path: string): Speaker {
   return SPEAKERS[targetOf('POST', path).format ?? 'openai-chat']
 }
 
-/** Sends lines as fast as the client reads, and breaks off after so many. */
+/** Sends lines as fast as the client reads, and breaks off after a number of them. */
 async function sendLines(
   response: ServerResponse,
   lines: Iterable<string>,
   breaksAfter: number,
 ): Promise<void> {
   response.writeHead(200, { 'content-type': 'application/jsonl' })
-  let sent = 0
+  let sentLines = 0
   for (const line of lines) {
     if (response.destroyed) return
-    if (sent++ === breaksAfter) {
-      // Only once they are on their way: what is destroyed with the connection would never arrive.
+    if (sentLines++ === breaksAfter) {
+      // Only after they were sent: what is destroyed with the connection would never arrive.
       response.write('{"cut', () => response.destroy())
       return
     }

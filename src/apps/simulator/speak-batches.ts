@@ -1,6 +1,6 @@
 /**
- * The batch APIs of the simulated provider. Each row answers one kind of call; the base URL is the same for all, so
- * their ids tell them apart. Pure, except for the jobs.
+ * The batch APIs of the simulated provider. Each row answers one kind of call. The base URL is the same for all, so ids
+ * distinguish them. Pure, except for the jobs.
  */
 import {
   cancelJob,
@@ -41,7 +41,7 @@ const ROWS: readonly { readonly method: string; readonly path: RegExp; readonly 
   { method: 'GET', path: /^\/download\/files\/([\w-]+):download$/, answer: downloadFile },
 ]
 
-/** Null: the path is none of a batch service. */
+/** Null: the path does not belong to a batch service. */
 export function answerBatchCall(batches: SimBatches, call: SimBatchCall): SimBatchReply | null {
   for (const { method, path, answer } of ROWS) {
     const match = method === call.method ? path.exec(call.path) : null

@@ -5,16 +5,16 @@
 import type { SimFields } from './ask.ts'
 import { SIM_MODELS } from './behaviours.ts'
 
-/** A model as the list tells it. */
+/** A model in the list. */
 export interface SimTold {
   readonly id: string
-  /** USD for a token, as text; null: the list tells none. */
+  /** USD per token, as text; null: the list contains no price. */
   readonly prices: { readonly prompt: string; readonly completion: string } | null
   readonly contextLength: number | null
 }
 
-/** The models that are told by default. One has no price, as at many providers. */
-export function toldModels(): readonly SimTold[] {
+/** The default models. One has no price, as at many providers. */
+export function defaultModels(): readonly SimTold[] {
   const listed = SIM_MODELS.filter(model => 'listed' in model).map(({ name }) => name)
   return [
     ...listed.map(id => ({
@@ -26,7 +26,7 @@ export function toldModels(): readonly SimTold[] {
   ]
 }
 
-/** Moment of the models' creation, in Unix seconds: they never change. */
+/** Creation time of the models, in Unix seconds: constant. */
 const CREATED = 1_750_000_000
 const PAGE_MAX = 1_000
 const PAGE_DEFAULT = 20
@@ -35,11 +35,11 @@ interface ListAsk {
   /** With its version, without the query. */
   readonly path: string
   readonly query: URLSearchParams
-  /** The header of Anthropic's API is there. */
+  /** True if the request has the header of Anthropic's API. */
   readonly isAnthropic: boolean
 }
 
-/** Null: the path is no list of models. */
+/** Null: the path is not a list of models. */
 export function listReply(
   { path, query, isAnthropic }: ListAsk,
   models: readonly SimTold[],

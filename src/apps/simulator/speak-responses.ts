@@ -12,7 +12,7 @@ import {
 type Item = Record<string, unknown>
 type Emit = (kind: Frame['kind'], type: string, fields: Record<string, unknown>) => Frame
 
-/** One item of the output: the parts of the reply that belong to it, and its shapes. */
+/** One output item: the parts of the reply that belong to it, and its forms. */
 interface Plan {
   readonly id: string
   readonly part: ReplyPart
@@ -82,7 +82,7 @@ function* itemFrames(plan: Plan, speech: Speech, emit: Emit): Generator<Frame, I
   return done
 }
 
-/** Only the last item of a reply that ran into its limit is incomplete. */
+/** Only the last item of a reply that reached its limit is incomplete. */
 function cutItem(plan: Plan, speech: Speech): boolean {
   return speech.reply.finish === 'length' && plan.index === speech.reply.parts.length - 1
 }
@@ -174,19 +174,19 @@ function itemOf({ part, id }: Plan, text: string, status: string, speech: Speech
 }
 
 function finishResource(speech: Speech, output: readonly Item[]): Item {
-  const { input, output: written, reasoning } = speech.tally
-  const cut = speech.reply.finish === 'length'
+  const { input, output: outputTokens, reasoning } = speech.tally
+  const isCut = speech.reply.finish === 'length'
   return resource(speech, {
-    status: cut ? 'incomplete' : 'completed',
-    incomplete_details: cut ? { reason: 'max_output_tokens' } : null,
-    completed_at: cut ? null : speech.createdSeconds,
+    status: isCut ? 'incomplete' : 'completed',
+    incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
+    completed_at: isCut ? null : speech.createdSeconds,
     output,
     usage: {
       input_tokens: input,
       input_tokens_details: { cached_tokens: 0 },
-      output_tokens: written,
+      output_tokens: outputTokens,
       output_tokens_details: { reasoning_tokens: reasoning },
-      total_tokens: input + written,
+      total_tokens: input + outputTokens,
     },
   })
 }

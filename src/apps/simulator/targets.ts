@@ -10,7 +10,7 @@ import type { SimFields, SimFormat } from './ask.ts'
 /** The server refuses larger bodies with 413. */
 const BODY_MAX_BYTES = 64 * 1024 * 1024
 
-/** The API that a path names; format null for embeddings and unknown paths. */
+/** The API of a path; format null for embeddings and unknown paths. */
 type SimTarget =
   | { readonly format: SimFormat; readonly model: string; readonly stream: boolean }
   | { readonly format: null; readonly embeddings: boolean }
@@ -26,7 +26,7 @@ export function targetOf(method: string, path: string): SimTarget {
   const nothing: SimTarget = { format: null, embeddings: false }
   if (method !== 'POST') return nothing
   const [bare = '', query = ''] = path.split('?', 2)
-  // Base URLs end in a version at some providers and in none at others.
+  // Base URLs include a version at some providers, but not at others.
   const route = bare.replace(/^\/v1(?:beta)?(?=\/)/, '')
   const format = PATHS.get(route)
   if (format !== undefined) return { format, model: '', stream: false }
@@ -62,7 +62,7 @@ export async function readBody(request: IncomingMessage): Promise<string | null>
   return count.bytes > BODY_MAX_BYTES ? null : Buffer.concat(chunks).toString('utf8')
 }
 
-/** Parses a JSON object; null for anything else. */
+/** Parses a JSON object; null for other text. */
 export function parseObject(text: string): SimFields | null {
   return record(parseJson(text))
 }

@@ -11,7 +11,7 @@ export class Transmission {
   readonly speech: Speech
   readonly response: ServerResponse
   readonly clock: Clock
-  /** The connection has ended. */
+  /** True after the connection has ended. */
   over = false
   /** True if a fault ended the connection, so that it does not count as a disconnect of the client. */
   endedHere = false
@@ -33,7 +33,7 @@ export class Transmission {
     return this.speech.ask.stream
   }
 
-  /** Sends the response headers of a proper reply at once. */
+  /** Sends the response headers of a correct reply at once. */
   head(headers: Readonly<Record<string, string | number>> = {}): void {
     const kind = this.stream
       ? { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-cache' }
@@ -42,7 +42,7 @@ export class Transmission {
     this.response.flushHeaders()
   }
 
-  /** Sends the proper reply to its end. */
+  /** Sends the correct reply to its end. */
   async send(): Promise<void> {
     const { paceMs } = this.speech.reply
     if (!this.stream) {
@@ -74,13 +74,13 @@ export class Transmission {
     await this.write(batch)
   }
 
-  /** Writes, and waits while the client is behind. */
+  /** Writes, and waits while the client is slow. */
   async write(bytes: string | Uint8Array): Promise<void> {
     if (this.over || bytes.length === 0) return
     if (!this.response.write(bytes)) await this.#sleep()
   }
 
-  /** Waits, but not beyond the end of the connection. */
+  /** Waits, but not longer than the connection. */
   async pause(ms: number): Promise<void> {
     if (ms <= 0 || this.over) return
     const timer = this.clock.after(ms, () => this.#wakeUp())

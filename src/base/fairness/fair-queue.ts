@@ -4,7 +4,7 @@
  * user's share. Pure.
  */
 
-/** Something that waits, for an end user; null: for none, and all of these have one share. */
+/** An entry that waits, for an end user; null: for none, and all of these have one share. */
 export interface QueueEntry {
   readonly endUser: string | null
 }
@@ -12,26 +12,26 @@ export interface QueueEntry {
 /** One end user of a queue. */
 export interface EndUserShare<Entry> {
   readonly waiting: Entry[]
-  /** Starts in a round; 1 until it is known. */
+  /** Starts per round; 1 until it is known. */
   weight: number
-  /** Of its entries that were taken from the queue, those that have not ended. */
+  /** Number of its entries that were removed from the queue to run, and have not ended. */
   running: number
-  /** Of its next start, in virtual time, which counts rounds of the users. */
+  /** Virtual time of its next start, counted in rounds of the users. */
   startsAt: number
 }
 
-/** Rounds of credit, at most, of a user who did not ask for a while. */
+/** Maximum credit, in rounds, of a user without requests for a while. */
 const CREDIT_ROUNDS = 1
 
 export class FairQueue<Entry extends QueueEntry> {
   readonly #max: number
-  /** Of users who wait, run something, or started something in this round. */
+  /** Shares of users with entries that wait, run, or started in this round. */
   readonly #shares = new Map<string | null, EndUserShare<Entry>>()
   #length = 0
   #running = 0
   #now = 0
 
-  /** @param max entries that may wait */
+  /** @param max maximum of waiting entries */
   constructor(max: number) {
     this.#max = max
   }
@@ -40,24 +40,27 @@ export class FairQueue<Entry extends QueueEntry> {
     return this.#length
   }
 
-  /** True if it can be forgotten: nothing waits, and nothing runs that waited. */
+  /** True if the queue can be dropped: nothing waits, and no entry of it runs. */
   get isIdle(): boolean {
     return this.#length === 0 && this.#running === 0
   }
 
-  /** Entries of a user that were taken and have not ended. */
+  /** Number of a user's entries that run. */
   running(endUser: string | null): number {
     return this.#shares.get(endUser)?.running ?? 0
   }
 
-  /** Returns the entry that has to leave, if the queue is full: the newest of the user with the most for its weight. */
+  /**
+   * Returns the entry that must leave if the queue is full: the newest of the user with the most entries relative to
+   * its weight.
+   */
   add(entry: Entry): Entry | null {
     let share = this.#shares.get(entry.endUser)
     if (share === undefined) {
       share = { waiting: [], weight: 1, running: 0, startsAt: this.#now }
       this.#shares.set(entry.endUser, share)
     }
-    // A user who had nothing in the queue has saved up no turns.
+    // A user with an empty queue has no saved turns.
     if (share.waiting.length === 0) share.startsAt = Math.max(share.startsAt, this.#now)
     share.waiting.push(entry)
     this.#length++
@@ -68,13 +71,13 @@ export class FairQueue<Entry extends QueueEntry> {
     return most.waiting.pop() ?? null
   }
 
-  /** Sets the weight of a user who has a share now. */
+  /** Sets the weight of a user who has a share. */
   weigh(endUser: string | null, weight: number): void {
     const share = this.#shares.get(endUser)
     if (share !== undefined) share.weight = weight
   }
 
-  /** Takes an entry out that waits no more. */
+  /** Removes an entry that no longer waits. */
   remove(entry: Entry): void {
     const waiting = this.#shares.get(entry.endUser)?.waiting ?? []
     const at = waiting.indexOf(entry)
@@ -84,8 +87,8 @@ export class FairQueue<Entry extends QueueEntry> {
   }
 
   /**
-   * The next entry, and its user's share, for `ended`; null when none may start.
-   * @param most a user who runs so many has to wait
+   * The next entry, and its user's share, for `ended`; null if none may start.
+   * @param most a user with this many running entries must wait
    */
   next(
     most = Number.POSITIVE_INFINITY,
@@ -108,7 +111,7 @@ export class FairQueue<Entry extends QueueEntry> {
     }
     const entry = chosen?.waiting.shift()
     if (chosen === null || entry === undefined) return null
-    // A round is over when each of the users could start as many as it weighs.
+    // A round is over when each user could start as many entries as its weight.
     this.#now = Math.max(this.#now + 1 / weights, chosen.startsAt - CREDIT_ROUNDS)
     chosen.startsAt += 1 / chosen.weight
     chosen.running++
@@ -117,7 +120,7 @@ export class FairQueue<Entry extends QueueEntry> {
     return { entry, share: chosen }
   }
 
-  /** An entry that was taken has ended. */
+  /** Call it when a started entry has ended. */
   ended(share: EndUserShare<Entry>): void {
     share.running--
     this.#running--
@@ -128,13 +131,16 @@ function excessOf({ waiting, weight }: EndUserShare<unknown>): number {
   return waiting.length / weight
 }
 
-/** @param least the smallest weight of those who wait */
+/** @param least the smallest weight among waiting users */
 function comesBefore(share: EndUserShare<unknown>, other: EndUserShare<unknown>, least: number): boolean {
   const [level, otherLevel] = [levelOf(share, least), levelOf(other, least)]
   return level === otherLevel ? share.startsAt < other.startsAt : level < otherLevel
 }
 
-/** Whole, so that with few places starts decide: otherwise a small weight would never run least. */
+/**
+ * A whole number, so that with few slots the starts decide: otherwise a user with a small weight would never have the
+ * least.
+ */
 function levelOf({ running, weight }: EndUserShare<unknown>, least: number): number {
   return Math.floor((running * least) / weight)
 }

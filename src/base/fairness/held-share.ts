@@ -1,38 +1,38 @@
 /**
  * Held share: how much of a shared limit each key holds, in bytes or slots. A key above its share has its next request
  * refused, and so has the key that holds the most when the limit is nearly reached; others are refused only when it is
- * reached. Of several organizations, those that hold most give way: first their keys that hold most, then all of them.
- * Pure; each call costs the same for any number of keys.
+ * reached. If there are several organizations, those that hold most are refused first: first their keys that hold most,
+ * then all of them. Pure; each call costs the same for any number of keys.
  */
 
-/** Bounds of one room, in its own unit. */
+/** The limits of one resource, in its own unit. */
 interface HeldShareLimits {
-  /** All keys together. */
+  /** Limit of all keys together. */
   readonly total: number
-  /** One key. */
+  /** Limit of one key. */
   readonly perKey: number
 }
 
-/** An API key and its organization: what is taken for the key is held by both. */
+/** An API key and its organization. An amount of the key counts for both. */
 export interface Holder {
   readonly hash: string
   readonly organizationId: string
 }
 
-/** The key of a caller. */
+/** The holder for a caller's key. */
 export function holderOf(caller: { readonly keyHash: string; readonly organizationId: string }): Holder {
   return { hash: caller.keyHash, organizationId: caller.organizationId }
 }
 
 /**
- * `key-full`: the key has its share, or holds most of a room that fills up: 429. `organization-full`: the keys of its
- * organization do: 429. `room-full`: others hold the room, and none of them more than its share: 503.
+ * `key-full`: the key has reached its share, or holds most of a nearly full limit: 429. `organization-full`: the keys
+ * of its organization do: 429. `room-full`: others hold the limit, and none of them more than its share: 503.
  */
-type Taken = 'taken' | 'key-full' | 'organization-full' | 'room-full'
+type ShareOutcome = 'taken' | 'key-full' | 'organization-full' | 'room-full'
 
-/** Above this part of the room the keys that hold most get nothing more: the rest is for the others. */
+/** Above this part of the limit, keys that hold most are refused, so that the rest is left for others. */
 const PRESSURE_SHARE = 0.75
-/** Above this part, no key of the organization that holds most gets more, if there are several. */
+/** Above this part, all keys of the organization that holds most are refused, if there are several organizations. */
 const TIGHT_SHARE = 0.875
 /** Powers of two up to the largest integer. */
 const SIZES = 54
@@ -44,18 +44,18 @@ function sizeOf(amount: number): number {
 /** The amounts of all keys, or of all organizations. */
 class Amounts {
   readonly #share: number
-  /** Only of those that hold something. */
+  /** Contains only holders with an amount above 0. */
   readonly #amounts = new Map<string, number>()
-  /** How many hold an amount between each power of two and the next. */
+  /** Number of holders whose amount is between each power of two and the next. */
   readonly #countBySize: number[] = new Array(SIZES).fill(0)
-  /** How many hold more than the share. Written here alone. */
+  /** Number of holders above the share. Written only here. */
   above = 0
 
   constructor(share: number) {
     this.#share = share
   }
 
-  /** How many hold something. */
+  /** Number of holders with an amount above 0. */
   get count(): number {
     return this.#amounts.size
   }
@@ -64,7 +64,7 @@ class Amounts {
     return this.#amounts.get(name) ?? 0
   }
 
-  /** Returns the change that was made: nobody holds less than nothing. */
+  /** Returns the change that was made: an amount never falls below 0. */
   add(name: string, amount: number): number {
     const before = this.of(name)
     const after = Math.max(0, before + amount)
@@ -93,7 +93,7 @@ export class HeldShare {
   readonly limits: HeldShareLimits
   readonly #keys: Amounts
   readonly #organizations: Amounts
-  /** The amount that all keys hold together. Written here alone. */
+  /** The sum of all keys. Written only here. */
   used = 0
 
   constructor(limits: HeldShareLimits) {
@@ -102,12 +102,12 @@ export class HeldShare {
     this.#organizations = new Amounts(limits.perKey)
   }
 
-  /** Keys that hold something. */
+  /** Number of keys that hold something. */
   get keys(): number {
     return this.#keys.count
   }
 
-  /** How many keys, and organizations if there are several, hold more than the share of a key. */
+  /** Number of keys above the share, or of organizations if there are several. */
   get above(): number {
     return this.#keys.above + (this.#isOneOfSeveral ? this.#organizations.above : 0)
   }
@@ -116,20 +116,20 @@ export class HeldShare {
     return this.#organizations.count > 1
   }
 
-  /** The amount of the key. */
-  held({ hash }: Holder): number {
+  /** The amount that the key holds. */
+  amountOf({ hash }: Holder): number {
     return this.#keys.of(hash)
   }
 
-  /** True if the room fills up, and the key has to give way. */
+  /** True if the limit is nearly reached, and the key must be refused. */
   holdsMost(holder: Holder): boolean {
     const { total } = this.limits
     return this.used > total * PRESSURE_SHARE && this.givesWay(holder, this.used > total * TIGHT_SHARE)
   }
 
   /**
-   * True if the key holds something, and no key holds twice as much; of several organizations, only if none holds twice
-   * as much as its own, and then for all its keys where little room is left.
+   * True if the key holds something, and no key holds twice as much. If there are several organizations, this is true
+   * only if no other holds twice as much as its own, and then for all its keys when little is left.
    */
   givesWay(holder: Holder, isTight: boolean): boolean {
     if (!this.#isOneOfSeveral) return this.isLargest(holder)
@@ -143,27 +143,27 @@ export class HeldShare {
   }
 
   /**
-   * Takes so much for a key; with an amount of 0 it only asks whether the key may have more. `alone`: the first thing
-   * that a key holds may be larger than its share.
+   * Reserves an amount for a key. With an amount of 0 it only checks if the key may have more. `alone`: the first
+   * amount of a key may exceed its share.
    */
-  take(holder: Holder, amount: number, alone = false): Taken {
-    const wanted = this.held(holder) + amount
-    if (wanted > this.limits.perKey && !(alone && wanted === amount)) return 'key-full'
+  reserve(holder: Holder, amount: number, alone = false): ShareOutcome {
+    const total = this.amountOf(holder) + amount
+    if (total > this.limits.perKey && !(alone && total === amount)) return 'key-full'
     if (this.holdsMost(holder)) return this.isLargest(holder) ? 'key-full' : 'organization-full'
     if (this.used + amount > this.limits.total) return 'room-full'
     this.add(holder, amount)
     return 'taken'
   }
 
-  /** Counts what a key holds already, whatever the limits say. */
+  /** Adds an amount that a key holds already, without checking the limits. */
   add({ hash, organizationId }: Holder, amount: number): void {
     const change = this.#keys.add(hash, amount)
     this.#organizations.add(organizationId, change)
     this.used += change
   }
 
-  /** Gives back what was taken or added. */
-  give(holder: Holder, amount: number): void {
+  /** Releases an amount that was reserved or added. */
+  release(holder: Holder, amount: number): void {
     this.add(holder, -amount)
   }
 }

@@ -1,32 +1,33 @@
 /**
  * Delays work that can wait a little, so that running streams keep their pace: the start of requests, and the long last
- * frames of streams. Such work runs in order of arrival, and gets a part of each turn of the event loop. Serve threads.
+ * frames of streams. Such work runs in order of arrival, in a limited part of each turn of the event loop. Serve
+ * threads.
  */
 import type { Clock } from '../clock.ts'
 
-/** A piece of work that may wait. */
+/** Work that may wait. */
 export interface LoopWork {
   /** Must not throw. */
   proceed(): void
 }
 
-/** Milliseconds of a turn that such work may always take. Work that has begun goes on beyond. */
+/** Milliseconds of a turn that such work may always use. Work that has begun may exceed it. */
 const LEAST_MS = 2
-/** After a wait it may take this part of what all other work of the last turn took: a third of the loop. */
+/** After a wait it may use this part of the time that all other work needed in the last turn: a third of the loop. */
 const PART_OF_OTHERS = 0.5
 
 export class LoopShare {
   readonly #clock: Pick<Clock, 'monotonicMs'>
   #waiting: LoopWork[] = []
   #isAwaited = false
-  /** Monotonic time at which the part of the last turn was used up; null: nothing had to wait. */
+  /** Monotonic time at which the part of the last turn was used up; null: no work had to wait. */
   #usedUpMs: number | null = null
 
   constructor(clock: Pick<Clock, 'monotonicMs'>) {
     this.#clock = clock
   }
 
-  /** Has the work done in a later turn of the event loop. */
+  /** Runs the work in a later turn of the event loop. */
   add(work: LoopWork): void {
     this.#waiting.push(work)
     if (this.#isAwaited) return
@@ -42,7 +43,7 @@ export class LoopShare {
     else share.#share(waiting)
   }
 
-  /** Does as much of it as the turn has time for. */
+  /** Runs as much of the work as the turn has time for. */
   #share(waiting: readonly LoopWork[]): void {
     const clock = this.#clock
     let nowMs = clock.monotonicMs()
@@ -56,7 +57,7 @@ export class LoopShare {
     this.#usedUpMs = null
     if (at === waiting.length) return
     this.#usedUpMs = nowMs
-    // It was there before what it has added itself.
+    // Older work comes before work that was added in the meantime.
     this.#waiting = [...waiting.slice(at), ...this.#waiting]
     if (this.#isAwaited) return
     this.#isAwaited = true

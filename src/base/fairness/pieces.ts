@@ -1,4 +1,4 @@
-/** Bounds how finely a sender may cut its bytes: each piece has a fixed cost, whatever its length. Pure. Hot path. */
+/** Limits how small a sender may cut its bytes: each piece has a fixed cost, whatever its length. Pure. Hot path. */
 
 /** `free` pieces may have any length; after them the mean length must be at least `leastMeanBytes`. */
 export interface PieceBound {
@@ -9,18 +9,18 @@ export interface PieceBound {
 /** Chunks of a request body. No HTTP client or proxy sends a long body in chunks of a few bytes. */
 export const BODY_PIECES: PieceBound = { free: 1_000, leastMeanBytes: 64 }
 
-/** Chunks of a body that nobody needs. They are read only so that the client sees the answer: 256 KiB of short ones. */
+/** Chunks of a body that is not needed. It is read only so that the client sees the answer: 256 KiB of short chunks. */
 export const DISCARDED_PIECES: PieceBound = { free: 256, leastMeanBytes: 1_024 }
 
 /** Chunks of a reply from a provider, a page or an MCP server. The shortest event with content has more bytes. */
 export const REPLY_PIECES: PieceBound = { free: 10_000, leastMeanBytes: 16 }
 
-/** True if a body of this many bytes has been cut into too many pieces. */
+/** True if a body of this many bytes was cut into too many pieces. */
 export function isCutTooFine({ free, leastMeanBytes }: PieceBound, pieces: number, bytes: number): boolean {
   return pieces > free && bytes < pieces * leastMeanBytes
 }
 
-/** The message for a request body that breaks BODY_PIECES. */
+/** The message for a request body that violates BODY_PIECES. */
 export const BODY_CUT_TOO_FINE = `The request body arrives in too short chunks: after ${BODY_PIECES.free} chunks, their mean length must be at least ${BODY_PIECES.leastMeanBytes} bytes. Send longer chunks, or send Content-Length instead of chunks`
 
 /** Counts the pieces of one body or reply. */
@@ -34,7 +34,7 @@ export class PieceCount {
     this.#bound = bound
   }
 
-  /** False if the pieces have become too small: the sender must be refused at once. */
+  /** Returns false if the pieces have become too small: then the sender must be refused at once. */
   add(bytes: number): boolean {
     this.#pieces++
     this.bytes += bytes
@@ -42,7 +42,7 @@ export class PieceCount {
   }
 }
 
-/** Counts events of one sender, for a limit in each second. */
+/** Counts events of one sender against a limit per second. */
 export class PerSecond {
   readonly #limit: number
   #sinceMs = Number.NEGATIVE_INFINITY
@@ -52,7 +52,7 @@ export class PerSecond {
     this.#limit = limit
   }
 
-  /** Counts one. False if it is above the limit. @param nowMs monotonic */
+  /** Counts one event. Returns false if it exceeds the limit. @param nowMs monotonic */
   add(nowMs: number): boolean {
     if (nowMs - this.#sinceMs >= 1_000) {
       this.#sinceMs = nowMs

@@ -1,26 +1,26 @@
 /**
  * A bounded number of slots for concurrent work, such as connections to one server. Keys take turns, and one key gets
- * only part of the slots, so the other end may be arbitrarily slow.
+ * only part of the slots, so that a slow server does not block others.
  */
 import { type EndUserShare, FairQueue } from './fair-queue.ts'
 
 interface PlacesOptions {
   readonly clock: { after(ms: number, act: () => void): { cancel(): void } }
   readonly places: number
-  /** Places of one key. */
+  /** Slots of one key. */
   readonly perKey: number
-  /** How long one waits for its place at most. */
+  /** Maximum wait for a slot. */
   readonly waitMs: number
 }
 
-/** One that waits for its place. The key has the share that an end user has elsewhere. */
+/** A caller that waits for a slot. Its key has the share that an end user has in FairQueue. */
 interface Waiting {
   /** Hash of the API key. */
   readonly endUser: string
   readonly settle: (share: EndUserShare<Waiting> | null) => void
 }
 
-/** Of all keys together; of the key with most of them the newest leaves. */
+/** Maximum of waiting callers; then the newest one of the key with the most leaves. */
 const WAITING_MAX = 256
 const NEVER = new AbortController().signal
 
@@ -34,13 +34,13 @@ export class Places {
     this.#free = options.places
   }
 
-  /** True if the key has all the places that it may have. */
+  /** True if the key has as many slots as it may have. */
   isFull(keyHash: string): boolean {
     return this.#queue.running(keyHash) >= this.#options.perKey
   }
 
   /**
-   * Resolves with the function that gives the place back, or with null if it waited too long. Rejects with the reason
+   * Resolves with the function that releases the slot, or with null if the wait was too long. Rejects with the reason
    * of the signal.
    */
   enter(keyHash: string, signal: AbortSignal = NEVER): Promise<(() => void) | null> {

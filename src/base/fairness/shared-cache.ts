@@ -1,7 +1,7 @@
 /**
- * A bounded cache shared by several owners: when it is full, it evicts the least recently used entry of the owner with
- * the most entries. So an owner that fills the cache loses its own entries. Pure; each call costs the same for any
- * number of owners.
+ * A bounded cache with several owners: when it is full, it evicts the least recently used entry of the owner with the
+ * most entries. So an owner that fills the cache loses its own entries. Pure; each call costs the same for any number
+ * of owners.
  */
 
 interface Entry<Value> {
@@ -12,7 +12,7 @@ interface Entry<Value> {
 export class SharedCache<Value> {
   readonly #max: number
   readonly #entries = new Map<string, Entry<Value>>()
-  /** Keys of each owner, the one used longest ago first. */
+  /** Keys of each owner, the least recently used first. */
   readonly #keys = new Map<string, Set<string>>()
   /** Owners whose number of entries is between each power of two and the next. */
   readonly #bySize: (Set<string> | undefined)[] = []
@@ -59,7 +59,7 @@ export class SharedCache<Value> {
 
   /** Of those that hold most, nobody holds twice as much as another: which one of them it is does not matter. */
   #makeRoom(): void {
-    // Sizes that nobody has had yet are holes.
+    // Groups that were never used are holes in the array.
     const largest = this.#bySize.findLast(owners => owners !== undefined && owners.size > 0)
     const [owner = ''] = largest ?? []
     const [oldest] = this.#keys.get(owner) ?? []
@@ -77,7 +77,7 @@ export class SharedCache<Value> {
   }
 }
 
-/** -1 for none. */
+/** -1 for 0 entries. */
 function sizeOf(count: number): number {
   return count === 0 ? -1 : Math.floor(Math.log2(count))
 }

@@ -1,7 +1,7 @@
 /**
- * The log: which lines are written (level, `log.successShare`), as JSON lines by pino, with an allow-list of fields. It
- * deliberately logs no whole objects: refusing unknown fields is safe, redacting named paths is not. The only public
- * entry point of this folder. Leaf.
+ * The log: decides which lines are written (level, `log.successShare`), and writes them as JSON lines with pino, with
+ * an allow-list of fields. It never logs whole objects: refusing unknown fields is safe, redacting named paths is not.
+ * The only public entry point of this folder. Leaf.
  */
 import { writeSync } from 'node:fs'
 import { type DestinationStream, pino } from 'pino'
@@ -14,18 +14,20 @@ export interface FailedAttempt {
   /** Slug. */
   readonly provider: string
   readonly error: FailureCode | null
-  /** HTTP status of the provider; null when none arrived. */
+  /** HTTP status of the provider; null if there was no reply. */
   readonly status: number | null
-  /** As `cause` of the line. */
+  /** Like `cause` of the line. */
   readonly cause: string | null
 }
 
 /** The line of one exchange, written at its end. No bodies, prompts, header values or keys. */
 export interface ExchangeLine {
   readonly id: string
-  /** As the caller gave it in `X-Request-Id`. */
+  /** The value of the caller's `X-Request-Id`. */
   readonly requestId?: string | undefined
-  /** Of the caller's trace or of our own; 32 and 16 hex digits. The span is the gateway's: absent without traces. */
+  /**
+   * Trace id of the caller or of the gateway, and the gateway's span id (absent without traces); 32 and 16 hex digits.
+   */
   readonly traceId?: string | undefined
   readonly spanId?: string | undefined
   readonly method: string
@@ -35,37 +37,37 @@ export interface ExchangeLine {
   readonly outcome: string
   readonly durationMs: number
   // The line omits undefined fields.
-  /** Of an unknown route, as `shownPath` writes it. */
+  /** For an unknown route, in the form of `shownPath`. */
   readonly path?: string | undefined
   readonly firstTokenMs?: number | null | undefined
   readonly model?: string | null | undefined
-  /** The model that the client asked for, as `shownModel` writes it; absent if it is `model`. */
+  /** The requested model in the form of `shownModel`; absent if it equals `model`. */
   readonly requestedModel?: string | undefined
   readonly provider?: string | null | undefined
   readonly attempts?: number | undefined
-  /** Bounded, in order; absent when none failed. */
+  /** Bounded, in order; absent if none failed. */
   readonly failedAttempts?: readonly FailedAttempt[] | undefined
   readonly inputTokens?: number | null | undefined
   readonly outputTokens?: number | null | undefined
   readonly finish?: string | null | undefined
-  /** USD: what is charged for the request, with the calls that tools made for it. */
+  /** USD: the charge for the request, including model calls by its tools. */
   readonly cost?: number | null | undefined
   readonly error?: FailureCode | null | undefined
-  /** Path of the field that a 400 or 422 of ours is about. */
+  /** Path of the field that a 400 or 422 of the gateway is about. */
   readonly field?: string | undefined
-  /** The message to the caller, if the request was refused here; texts of providers are left out. */
+  /** The message to the caller, if the gateway refused the request; texts of providers are left out. */
   readonly message?: string | undefined
   /** Code of a system or protocol behind the failure, such as `ECONNREFUSED`. */
   readonly cause?: string | undefined
   /** Names and ids of the client's own trace, bounded. */
   readonly trace?: Readonly<Record<string, string | number | boolean>> | undefined
-  /** The conversation, the agent and the agent that it works for, in names of the client. */
+  /** The session, the agent and its parent agent, as named by the client. */
   readonly session?: string | undefined
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined
   /** Keyed hash of the end user. */
   readonly endUser?: string | undefined
-  /** The program that asks, without its version. */
+  /** The client program, without its version. */
   readonly userAgent?: string | undefined
   /** Label of the API key. */
   readonly key?: string | undefined
@@ -75,7 +77,7 @@ export interface ExchangeLine {
   readonly client?: string | undefined
 }
 
-/** The parts of the gateway that log: the field `component` of all lines but those of requests. */
+/** The parts of the gateway that log: the field `component` of all lines except those of requests. */
 type Component =
   | 'alerts'
   | 'batches'
@@ -103,19 +105,19 @@ type Component =
   | 'tracing'
   | 'upstream'
 
-/** Values beside a message: names and numbers of ours, never text of callers. */
+/** Additional fields of a message: the gateway's own names and numbers, never text of callers. */
 type LogFields = Readonly<Record<string, string | number | boolean>>
 
-/** The log as other code sees it. */
+/** The log as used by other code. */
 export interface Log {
   exchange(line: ExchangeLine): void
-  /** `front`: the HTTP front that serves. */
+  /** `front`: the HTTP front in use. */
   listening(url: string, adminUrl: string, front: string): void
-  /** Logs a change of state for operators; `message` is a constant. */
+  /** Logs a state change for operators; `message` is a constant. */
   notice(component: Component, message: string, fields?: LogFields): void
   /**
-   * Logs an unexpected failure, by class and code only and with function names of the stack at debug level: messages
-   * may contain text of callers or providers.
+   * Logs an unexpected failure by class and code, and at debug level with function names of the stack. Error messages
+   * are left out, because they may contain text of callers or providers.
    */
   fault(component: Component, message: string, error: unknown, fields?: LogFields): void
 }
@@ -129,32 +131,32 @@ interface BufferedLogOptions {
   readonly form?: LogForm
   /** An open file descriptor. Default: stdout. */
   readonly file?: number
-  /** Share of the lines of completed requests, from 0 to 1; all others are written. Default: 1. */
+  /** Share of the lines of successful requests, from 0 to 1; all other lines are written. Default: 1. */
   readonly successShare?: number
 }
 
 /** The log of a whole process. */
 export interface ProcessLog extends Log {
-  /** Logs what will fail if nobody changes it; `message` names a setting and repeats no value. */
+  /** Logs a problem that will lead to a failure if nobody acts; `message` names a setting and repeats no value. */
   warning(component: Component, message: string): void
-  /** Logs what has gone wrong and somebody has to mend; `message` names a setting and repeats no value. */
+  /** Logs a failure that somebody must fix; `message` names a setting and repeats no value. */
   error(component: Component, message: string, fields?: LogFields): void
   /**
-   * Logs an error that nothing caught, with its name, code and stack frames, and writes the same to stderr at every log
-   * level. Its message is not shown: it may quote a client, a provider or a key.
+   * Logs an uncaught error with its name, code and stack frames, and writes the same to stderr at every log level. Its
+   * message is left out, because it may quote a client, a provider or a key.
    */
   crash(component: Component, message: string, error: unknown): void
 }
 
 /** A log that must be closed before its thread ends. */
 export interface ClosableLog extends ProcessLog {
-  /** Writes the lines in memory, for at most half a second. */
+  /** Writes the buffered lines, for at most half a second. */
   close(): Promise<void>
 }
 
 /**
- * Creates a log that never blocks its thread on a disk or a pipe. Lines of exchanges are written in batches, notices
- * and faults at once.
+ * Creates a log that never blocks its thread on a disk or a pipe. Lines of exchanges are written in batches, other
+ * lines at once.
  */
 export function createBufferedLog(
   level: LogLevel,
@@ -184,7 +186,7 @@ export function createBufferedLog(
   }
 }
 
-/** Creates a log for people, with lines such as `12:00:01 info listening url=…` in place of JSON. */
+/** Creates a log for people, with lines such as `12:00:01 info listening url=…` instead of JSON. */
 export function createTerminalLog(
   level: LogLevel,
   out: { write(text: string): unknown },
@@ -192,11 +194,11 @@ export function createTerminalLog(
 ): ProcessLog {
   const destination: DestinationStream = {
     write(line: string) {
-      const { level: shown, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
+      const { level: levelName, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
       const words = Object.entries(fields).map(
         ([name, value]) => `${name}=${typeof value === 'object' ? JSON.stringify(value) : String(value)}`,
       )
-      out.write(`${[String(time).slice(11, 19), shown, msg, ...words].join(' ')}\n`)
+      out.write(`${[String(time).slice(11, 19), levelName, msg, ...words].join(' ')}\n`)
     },
   }
   return createLog(level, destination, successShare)
@@ -211,11 +213,11 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
     formatters: { level: (label: string) => ({ level: label }) },
   }
   const logger = pino(options, destination)
-  const wanted = logger.isLevelEnabled('info')
-  // The `listening` line appears at every level but `silent`.
-  const always = wanted || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
+  const writesInfo = logger.isLevelEnabled('info')
+  // The `listening` line appears at every level except `silent`.
+  const always = writesInfo || level === 'silent' ? logger : pino({ ...options, level: 'info' }, destination)
   const takesFaults = logger.isLevelEnabled('error')
-  // In even steps rather than by chance: each line that is written stands for the same number of requests.
+  // In even steps instead of at random: each written line stands for the same number of requests.
   let owed = 1 - successShare
   const leavesOut = ({ outcome }: ExchangeLine): boolean => {
     if (outcome !== 'completed') return false
@@ -227,7 +229,7 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
   return {
     exchange(line) {
       const isOurs = isFault(line)
-      if (isOurs ? takesFaults : wanted) {
+      if (isOurs ? takesFaults : writesInfo) {
         if (successShare !== 1 && leavesOut(line)) return
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
       }
@@ -247,14 +249,14 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
   }
 }
 
-/** True for failures on this side of the client, also where another status had left before. */
+/** True for failures that are not the client's, even if another status was already sent. */
 function isFault({ status, error }: ExchangeLine): boolean {
   return status >= 500 || (error != null && FAILURES[error].status >= 500)
 }
 
 /**
- * The line as pino would write it, in a third of the time and of the memory. Field by field, so that no other field of
- * the object is written. Hot path.
+ * The line in the format of pino, in a third of the time and memory. Field by field, so that no other field of the
+ * object is written. Hot path.
  */
 function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
   const json = JSON.stringify({
@@ -305,7 +307,7 @@ interface FaultFields {
   readonly at?: string
 }
 
-/** A value that is not an error has no more than its type. */
+/** For a value that is not an error, only the type is logged. */
 function faultFields(error: unknown, level: LogLevel): FaultFields {
   if (!isError(error)) return { errorClass: typeof error }
   const code: unknown = Reflect.get(error, 'code')
@@ -335,9 +337,9 @@ function writeCrash(message: string, { errorClass, errorCode, at = '' }: FaultFi
   const frames = at === '' ? [] : at.split(' | ').map(frame => `    ${frame}`)
   const lines = [`sluice: ${message}: ${name}`, ...frames]
   try {
-    // At once, and past `process.stderr`, which in a worker waits for the main thread.
+    // Written synchronously and not through `process.stderr`, which in a worker waits for the main thread.
     writeSync(2, `${lines.join('\n')}\n`)
   } catch {
-    // Nobody reads stderr.
+    // Stderr is closed.
   }
 }

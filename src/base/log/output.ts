@@ -8,17 +8,17 @@ import { fstatSync, write } from 'node:fs'
 const PIPE_WRITE_MAX_BYTES = 4096
 /** Size of one write to a file, which is atomic at any size; each write wakes a thread of the pool. */
 const FILE_WRITE_MAX_BYTES = 64 * 1024
-/** Longest wait of a line for others. */
+/** Maximum time that a line waits for others. */
 const FLUSH_MS = 100
-/** Limit for unwritten lines, some 25,000; further ones are dropped and counted. */
+/** Limit for unwritten lines, about 25,000; further ones are dropped and counted. */
 const WAITING_MAX_BYTES = 8 * 1024 * 1024
 /** Delay before the next try after a slow reader. */
 const SLOW_READER_MS = 100
 /** Delay before the next try after any other error, such as a full disk. */
 const FAILED_MS = 1_000
-/** A character of a line has at most so many bytes in UTF-8. */
+/** Maximum bytes of a character in UTF-8. */
 const CHAR_MAX_BYTES = 3
-/** Longest wait of `close` for a reader that does not read. */
+/** Maximum time that `close` waits for a reader that does not read. */
 const CLOSE_MS = 500
 
 /** Writes lines to one file, in batches. */
@@ -27,11 +27,11 @@ export class LogOutput {
   readonly #writeMaxBytes: number
   readonly #onLost: (lines: number) => void
   readonly #flushing: NodeJS.Timeout
-  /** The next batch. Lines become bytes at once: as text each would keep the pieces that it was made of. */
+  /** The next batch. Lines become bytes at once; as text, each would keep alive the strings that it was built from. */
   #batch: Buffer
   #batchBytes = 0
   #lineCount = 0
-  /** Batches, written one after the other. */
+  /** Batches in the order in which they are written. */
   readonly #waiting: Buffer[] = []
   #waitingBytes = 0
   #lost = 0
@@ -56,7 +56,7 @@ export class LogOutput {
     this.#lineCount++
   }
 
-  /** Begins to write the batch; returns before it is written. */
+  /** Starts to write the batch; returns before it is written. */
   flush(): void {
     if (this.#lineCount === 0) return
     if (this.#waitingBytes + this.#batchBytes > WAITING_MAX_BYTES) this.#lost += this.#lineCount
@@ -66,7 +66,7 @@ export class LogOutput {
     if (!this.#busy) this.#next()
   }
 
-  /** False: the line is longer than any batch, and waits as a batch of its own. */
+  /** Returns false if the line is longer than any batch, and waits as a batch of its own. */
   #makeRoom(line: string): boolean {
     const bytes = Buffer.byteLength(line)
     if (bytes <= this.#batch.length - this.#batchBytes) return true
@@ -105,22 +105,22 @@ export class LogOutput {
       this.#whenWritten()
       return
     }
-    write(this.#file, piece, (error, written) => {
+    write(this.#file, piece, (error, bytesWritten) => {
       if (error !== null) {
         this.#failed(error)
         return
       }
-      this.#waitingBytes -= written
-      if (written === piece.length) this.#waiting.shift()
-      else this.#waiting[0] = piece.subarray(written)
+      this.#waitingBytes -= bytesWritten
+      if (bytesWritten === piece.length) this.#waiting.shift()
+      else this.#waiting[0] = piece.subarray(bytesWritten)
       this.#next()
     })
   }
 
   #whenWritten(): void {
-    const lost = this.#lost
+    const lostLines = this.#lost
     this.#lost = 0
-    if (lost > 0) this.#onLost(lost)
+    if (lostLines > 0) this.#onLost(lostLines)
     if (!this.#busy) this.#closing?.resolve()
   }
 

@@ -1,30 +1,33 @@
 /**
- * Client-supplied strings that a log line may show: model names and path parts. A star replaces anything that could be
- * a key, an address or free text. Pure. Leaf.
+ * Client-supplied strings that a log line may contain: model names and path parts. A star replaces anything that could
+ * be a key, an address or free text. Pure. Leaf.
  */
 
-/** Parts of a path or name; more are cut off. */
+/** Maximum parts of a path or name; further ones are cut off. */
 const PARTS_MAX = 10
 
 /** A plain word: no escapes, no `@`, no long text. */
 const WORD = /^~?[A-Za-z0-9][A-Za-z0-9._-]{0,47}$/
 const KEY_BEGINS = /^(?:sk|pk|rk|gsk|hf|r8|xai|gh[opsu]|glpat|AIza|AKIA|ASIA|ya29|eyJ)/
-/** Letters and digits mixed for so long are an id or a key. */
+/** A mix of letters and digits of this length is an id or a key. */
 const ID = /(?=[A-Za-z]*\d)[A-Za-z\d]{16,}/
 const DIGITS = /\d{9,}/
 
-/** The path of a request below its slash, e.g. `/v1/embedings`, with a star for each part that is no plain word. */
+/**
+ * The path of a request without its first slash, for example `v1/embedings`, with a star for each part that is not a
+ * plain word.
+ */
 export function shownPath(path: string): string {
   return parts(path, '/')
 }
 
-/** A model id as a client wrote it, e.g. `acme/fast-2:free`. */
+/** A model id as written by a client, for example `acme/fast-2:free`. */
 export function shownModel(id: string): string {
   return parts(id, '/', part => parts(part, ':'))
 }
 
 function parts(text: string, separator: string, show = shownWord): string {
-  // The limit keeps a long text from being taken apart.
+  // The limit avoids splitting a long text.
   const all = text.slice(0, 1024).split(separator, PARTS_MAX + 1)
   const shown = all.slice(0, PARTS_MAX).map(show)
   if (all.length > PARTS_MAX) shown.push('*')

@@ -7,15 +7,15 @@ interface DeclarationOf<Kind> {
   /** At most three on the hot path. */
   readonly labels: readonly string[]
   /**
-   * Values of labels whose series start at zero, in every combination, so that a first event shows as an increase. A
-   * label with other values as well (a route), or without any here (a provider), begins with its first event: then all
-   * combinations of the other labels start at zero with it.
+   * Label values whose series start at zero, in every combination, so that a first event shows as an increase. A label
+   * with other values too (a route), or with none here (a provider), starts with its first event: then all combinations
+   * of the other labels start at zero with it.
    */
   readonly fromZero?: Readonly<Record<string, readonly string[]>>
 }
 
 interface GaugeDeclaration extends DeclarationOf<'gauge'> {
-  /** Read for each scrape. The only label is `thread`. */
+  /** Called for each scrape. The only label is `thread`. */
   readonly read?: () => number
 }
 

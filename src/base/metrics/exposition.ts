@@ -4,7 +4,7 @@
  */
 import type { Registry } from 'prom-client'
 
-/** A kept trace that shows how a value came about. */
+/** A stored trace as an example of an observed value. */
 export interface Exemplar {
   readonly traceId: string
   readonly value: number
@@ -15,7 +15,7 @@ export interface Exemplar {
 export interface MetricSample {
   readonly value: number
   readonly labels: Readonly<Record<string, string | number>>
-  /** Absent: that of the family. */
+  /** Absent: the name of the family. */
   readonly metricName?: string
   readonly exemplar?: Exemplar
 }
@@ -32,11 +32,11 @@ export interface MetricFamily {
 export type MetricSnapshot = readonly MetricFamily[]
 
 export async function snapshotOf(registry: Registry): Promise<MetricSnapshot> {
-  // The library's types call the kind a number, and do not know of exemplars.
+  // The library's types declare the kind as a number, and lack exemplars.
   return (await registry.getMetricsAsJSON()) as unknown as MetricSnapshot
 }
 
-/** Adds snapshots up, sample by sample. Of the exemplars of a sample the newest stays. */
+/** Adds snapshots, sample by sample. Of the exemplars of a sample the newest is kept. */
 export function sumOf(snapshots: readonly MetricSnapshot[]): MetricSnapshot {
   const families = new Map<string, MetricFamily[]>()
   for (const snapshot of snapshots)
@@ -62,7 +62,7 @@ function addUp(families: readonly MetricFamily[]): MetricFamily {
   return { ...first, values: [...samples.values()] }
 }
 
-/** All threads have the labels of a metric in one order. */
+/** All threads list the labels of a metric in the same order. */
 function keyOf({ metricName = '', labels }: MetricSample): string {
   let key = metricName
   for (const name in labels) key += `\0${labels[name]}`
@@ -76,17 +76,17 @@ function added(one: MetricSample, other: MetricSample): MetricSample {
   return isNewer ? { ...sum, exemplar: other.exemplar } : sum
 }
 
-/** The forms of a scrape, by their content type. */
+/** The formats of a scrape, by content type. */
 export const EXPOSITION_FORMS = {
   text: 'text/plain; version=0.0.4; charset=utf-8',
   openMetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 } as const
 export type ExpositionForm = keyof typeof EXPOSITION_FORMS
 
-/** The versions of OpenMetrics that the form is in. */
+/** The versions of OpenMetrics that this output conforms to. */
 const OPEN_VERSION = /^(?:1\.0\.0|0\.0\.1)$/
 
-/** The form that a scraper prefers, by its header `Accept`. Text, unless it names OpenMetrics. */
+/** The format that a scraper prefers, from its `Accept` header. Text, unless it names OpenMetrics. */
 export function formOf(accept: string | undefined): ExpositionForm {
   let [text, openMetrics] = [0, 0]
   for (const range of (accept ?? '').split(',')) {
@@ -102,12 +102,12 @@ export function formOf(accept: string | undefined): ExpositionForm {
   return openMetrics > 0 && openMetrics >= text ? 'openMetrics' : 'text'
 }
 
-/** The text of a scrape. A metric without values has its help and type, so that tools know it. */
+/** The text of a scrape. A metric without values still has its help and type, so that tools know it. */
 export function textOf(families: MetricSnapshot, form: ExpositionForm): string {
   const isOpen = form === 'openMetrics'
   const lines: string[] = []
   for (const { name, help, type, values } of families) {
-    // OpenMetrics names a family of counters without the end of their samples' names.
+    // In OpenMetrics, the family of a counter lacks the suffix of its samples.
     const family = isOpen && type === 'counter' ? name.replace(/_total$/, '') : name
     lines.push(`# HELP ${family} ${isOpen ? escaped(help) : escapedHelp(help)}`)
     lines.push(`# TYPE ${family} ${type}`)
@@ -130,8 +130,8 @@ function line(
   }
   const sample = `${metricName}${names === '' ? '' : `{${names}}`} ${numeral(value)}`
   if (!isOpen || exemplar === undefined) return sample
-  const { traceId, value: seen, atMs } = exemplar
-  return `${sample} # {trace_id="${escaped(traceId)}"} ${numeral(seen)} ${(atMs / 1000).toFixed(3)}`
+  const { traceId, value: exemplarValue, atMs } = exemplar
+  return `${sample} # {trace_id="${escaped(traceId)}"} ${numeral(exemplarValue)} ${(atMs / 1000).toFixed(3)}`
 }
 
 function numeral(value: number): string {
@@ -139,7 +139,7 @@ function numeral(value: number): string {
   return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf'
 }
 
-/** The bound of a bucket as OpenMetrics writes it: as Go does, and never without a point or an exponent. */
+/** The bound of a bucket in the form of OpenMetrics: like Go, with a point or an exponent. */
 function canonical(bound: number): string {
   const [digits = '', exponent = ''] = bound.toExponential().split('e')
   const power = Number(exponent)

@@ -6,7 +6,7 @@ import type { Registry } from 'prom-client'
 import { Histogram } from './series.ts'
 import { OTHER, type PairLabels, PairLookup } from './speeds.ts'
 
-/** Buckets that the conventions recommend; seconds, but for tokens. */
+/** Buckets that the conventions recommend; in seconds, except for tokens. */
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864]
 const DURATION = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 const FIRST_TOKEN = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]
@@ -14,19 +14,19 @@ const PER_TOKEN = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75
 
 const CALL = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'] as const
 
-/** Pairs of a failed call and its error with their own series; the others are those of `other` models. */
+/** Maximum pairs of failed call and error with their own series; further ones count as model `other`. */
 const FAILURES_MAX = 100
 
-/** One attempt at a provider that has ended. */
+/** A finished attempt at a provider. */
 interface GenAiCall {
   readonly operation: 'chat' | 'embeddings'
   /** Slug. */
   readonly provider: string
   readonly model: string
   readonly seconds: number
-  /** Code of its error; null: it was answered. */
+  /** Code of its error; null: it succeeded. */
   readonly error: string | null
-  /** Null: not known. */
+  /** Null: unknown. */
   readonly inputTokens: number | null
   readonly outputTokens: number | null
   /** Null: not measured. */
@@ -36,11 +36,11 @@ interface GenAiCall {
 
 interface GenAiOptions extends PairLabels {
   readonly registry: Registry
-  /** The name that the conventions have for a provider. */
+  /** The name of a provider in the conventions. */
   readonly nameOf: (slug: string) => string
 }
 
-/** The labels of a pair, in the words of the conventions. */
+/** The labels of a pair, under the names of the conventions. */
 interface Names {
   readonly gen_ai_provider_name: string
   readonly gen_ai_request_model: string
@@ -98,7 +98,7 @@ export class GenAiMetrics {
     }
     this.#duration.observe({ ...names, error_type: '' }, call.seconds)
     if (inputTokens !== null) this.#tokens.observe({ ...names, gen_ai_token_type: 'input' }, inputTokens)
-    // Embeddings have none.
+    // Embeddings have no output tokens.
     if (outputTokens !== null && call.operation === 'chat')
       this.#tokens.observe({ ...names, gen_ai_token_type: 'output' }, outputTokens)
     if (firstTokenSeconds !== null) this.#firstToken.observe(names, firstTokenSeconds)

@@ -27,15 +27,15 @@ export interface MetricLabels {
   /** Provider slugs with an endpoint in the catalogue; the first 100 have their own series. */
   readonly providers: Iterable<string>
   /**
-   * The name that the conventions of OpenTelemetry have for a provider, by its slug. Absent: there are no metrics by
-   * the names of these conventions.
+   * The name of a provider in the OpenTelemetry conventions, by slug. Absent: no metrics under the names of these
+   * conventions.
    */
   readonly genAiName?: (slug: string) => string
 }
 
 const NO_LABELS: MetricLabels = { thread: 'main', models: [], providers: [] }
 
-/** The metrics that each thread has, without those by the names of the conventions of OpenTelemetry. */
+/** The metrics of each thread, without those of the OpenTelemetry conventions. */
 export const THREAD_METRICS: readonly Declaration[] = Object.values({ ...METRICS, ...SPEED_METRICS })
 
 type LabelOf<Row extends Declaration> = Row['labels'][number]
@@ -69,13 +69,13 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
     firstToken: metrics.timeToFirstToken.of(),
     /** The speed of a model at a provider. */
     speeds,
-    /** Null: they are off. */
+    /** Null: disabled. */
     genAi: genAiName === undefined ? null : new GenAiMetrics({ ...pairs, registry, nameOf: genAiName }),
-    /** The series of a model, by its id. */
+    /** The series of a model, by id. */
     ofModel: ofModel.find,
-    /** The series of a provider, by its slug. */
+    /** The series of a provider, by slug. */
     ofProvider: ofProvider.find,
-    /** Gives series to further models and providers, up to the same limits. */
+    /** Creates series for further models and providers, up to the same limits. */
     learn(further: Pick<MetricLabels, 'models' | 'providers'>): void {
       ofModel.learn(further.models)
       ofProvider.learn(further.providers)
@@ -116,7 +116,7 @@ function create(row: Declaration, registry: Registry, thread: string): object {
 
 /** The series of one model. */
 export interface ModelSeries {
-  /** Its id, or the common label of models without series of their own. */
+  /** Its id, or `other` for models without their own series. */
   readonly label: string
   readonly inputTokens: Count
   readonly outputTokens: Count
@@ -126,17 +126,17 @@ export interface ModelSeries {
 
 /** The series of one provider. */
 interface ProviderSeries {
-  /** Its slug, or the common label of providers without series of their own. */
+  /** Its slug, or `other` for providers without their own series. */
   readonly label: string
-  /** Attempts that it answered. */
+  /** Successful attempts. */
   readonly answered: Count
   /** Attempts that failed with this code. */
   failed(code: string): Count
   /** Seconds to its response head. */
   readonly latency: Distribution
-  /** Model calls that asked it first for this reason. */
+  /** Model calls that tried it first for this reason. */
   chosen(reason: EndpointChoice): Count
-  /** Changes of the breakers of its endpoints. */
+  /** Changes of its endpoints' breakers. */
   changed(change: BreakerChange): Count
 }
 
@@ -202,7 +202,7 @@ interface TimedTrace {
   }>
 }
 
-/** Names a kept trace beside the times that were observed for its request. @param atMs Unix milliseconds */
+/** Adds a stored trace as an exemplar to the times that were observed for its request. @param atMs Unix milliseconds */
 export function exemplify(
   { requestDuration, firstToken, speeds }: Pick<Metrics, 'requestDuration' | 'firstToken' | 'speeds'>,
   { traceId, exchanges }: TimedTrace,
@@ -222,10 +222,10 @@ export function exemplify(
       if (firstTokenMs !== null) speeds.of(provider, model).firstToken.exemplify(at(firstTokenMs))
 }
 
-/** An entry for each known value, and one that all others share. */
+/** One entry for each known value, and one that all others share. */
 interface Lookup<One> {
   readonly find: (value: string) => One
-  /** Makes entries for further values, as long as there are fewer than the limit. */
+  /** Adds entries for further values, up to the limit. */
   readonly learn: (values: Iterable<string>) => void
 }
 

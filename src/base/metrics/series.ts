@@ -11,7 +11,9 @@ type Labels<Label extends string> = Readonly<Record<Label, string>>
 interface FamilyOptions<Label extends string> {
   readonly name: string
   readonly help: string
-  /** More than three only off the hot path. Without labels there is one series, which is reported from the start. */
+  /**
+   * More than three only outside the hot path. Without labels there is one series, which is reported from the start.
+   */
   readonly labelNames?: readonly Label[]
   readonly registry: Registry
 }
@@ -25,7 +27,7 @@ interface Sample<Label extends string> {
 }
 
 interface Series {
-  /** True once something was added; before that the series is not reported. */
+  /** True after the first value; before that the series is not reported. */
   readonly isReported: boolean
   clear(): void
 }
@@ -57,7 +59,7 @@ abstract class Family<Label extends string, One extends Series> {
       others = new Map()
       this.#byFirst.set(first, others)
     }
-    // No label value of ours has a line break.
+    // Label values of the gateway contain no line breaks.
     const rest = third === '' ? second : `${second}\n${third}`
     return others.get(rest) ?? this.#add(others, rest, [first, second, third])
   }
@@ -162,7 +164,7 @@ export class Distribution implements Series {
   readonly counts: Float64Array
   sum = 0
   count = 0
-  /** The newest of each bucket; null: there is none at all. */
+  /** The newest exemplar of each bucket; null: none at all. */
   #exemplars: (Exemplar | undefined)[] | null = null
 
   constructor(bounds: readonly number[]) {
@@ -185,19 +187,19 @@ export class Distribution implements Series {
     this.count++
   }
 
-  /** Names a kept trace in which a value was observed. */
+  /** Adds a stored trace in which a value was observed. */
   exemplify(exemplar: Exemplar): void {
     const at = this.#bounds.findIndex(bound => exemplar.value <= bound)
     this.#exemplars ??= Array.from(this.counts, () => undefined)
     this.#exemplars[at === -1 ? this.#bounds.length : at] = exemplar
   }
 
-  /** Of this bucket. */
+  /** The exemplar of this bucket. */
   exemplarAt(bucket: number): Exemplar | undefined {
     return this.#exemplars?.[bucket]
   }
 
-  /** Adds a value to each distribution, in one pass; NaN adds nothing. `parts`: how many of them make a unit. */
+  /** Adds a value to each distribution in one pass; NaN adds nothing. `parts`: number of parts per unit. */
   static observeAll(all: readonly Distribution[], values: Float64Array, parts: number): void {
     for (let at = 0; at < all.length; at++) {
       const value = (values[at] ?? Number.NaN) / parts

@@ -8,7 +8,7 @@ import type { Distribution, Histogram } from './series.ts'
 /** Pairs of model and provider with their own series, about thirty each. */
 export const PAIRS_MAX = 200
 
-/** Seconds. From a small model next door to a large one that thinks for minutes. */
+/** Seconds. From a small local model to a large one that thinks for minutes. */
 const FIRST_TOKEN_BUCKETS = [0.05, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120]
 /** Seconds; 2,000 to 0.4 tokens a second. */
 const PER_TOKEN_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5]
@@ -44,11 +44,11 @@ export interface PairLabels {
   readonly model: (id: string) => string
 }
 
-/** Finds what belongs to a model at a provider; beyond the limit, all share one. */
+/** Finds the entry of a model at a provider. Beyond the limit, all share one entry. */
 export class PairLookup<One> {
   readonly #labels: PairLabels
   readonly #make: (provider: string, model: string) => One
-  /** By slug, then by the id of the model. */
+  /** By slug, then by model id. */
   readonly #known = new Map<string, Map<string, One>>()
   #size = 0
   #others: One | null = null
@@ -65,7 +65,7 @@ export class PairLookup<One> {
   #add(slug: string, id: string): One {
     const provider = this.#labels.provider(slug)
     const model = this.#labels.model(id)
-    // Names without series of their own may get some with the next catalogue.
+    // Names without their own series may get some with the next catalogue.
     if (provider !== slug || model !== id || this.#size === PAIRS_MAX) {
       this.#others ??= this.#make(OTHER, OTHER)
       return this.#others

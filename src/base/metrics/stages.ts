@@ -23,13 +23,13 @@ export const STAGES = [
 ] as const
 export type Stage = (typeof STAGES)[number]
 
-/** The place of each stage in `STAGES`. */
+/** The index of each stage in `STAGES`. */
 const AT = Object.fromEntries(STAGES.map((stage, at) => [stage, at])) as Readonly<Record<Stage, number>>
 /** Stages that count as not entered if they took no time. */
 const OPTIONAL: ReadonlySet<Stage> = new Set(['queue', 'guard', 'admit', 'failover', 'judge', 'tools'])
 const IS_OPTIONAL = STAGES.map(stage => OPTIONAL.has(stage))
 
-/** Plain numbers: typed arrays of this length live outside the heap, and each costs the collector. */
+/** A plain array: typed arrays of this length live outside the heap, which costs the garbage collector more. */
 const NONE_SPENT: readonly number[] = STAGES.map(() => Number.NaN)
 
 /** The stages of one attempt; their times become failover once another attempt replaces it. */
@@ -40,21 +40,21 @@ const ATTEMPT_UNTIL = AT.stream
 export class Stopwatch {
   /** Monotonic milliseconds when the head of the request was read. */
   readonly startedMs: number
-  /** Milliseconds by the place in `STAGES`; NaN for stages that were not entered. */
+  /** Milliseconds by index in `STAGES`; NaN for stages that were not entered. */
   readonly #spentMs = NONE_SPENT.slice()
-  /** The stages of an attempt before the running attempt. */
+  /** The times before the running attempt. */
   #beforeAttemptMs: readonly number[] = NONE_SPENT
   #stage = AT.parse
   #previous = AT.parse
   /**
-   * Monotonic milliseconds when the current stage began: as good as now for what the stage decides first. Written here
-   * alone.
+   * Monotonic milliseconds at which the current stage began; precise enough for the first decisions of the stage.
+   * Written only here.
    */
   enteredMs: number
   #attemptMs = 0
-  /** The request was parsed and passed to the gateway. Written here alone. */
+  /** True after the request was parsed and passed to the gateway. Written only here. */
   isExchange = false
-  /** It waited for a place among the requests of its key. Written here alone. */
+  /** True if it waited for a slot among the requests of its key. Written only here. */
   hasWaited = false
 
   constructor(startedMs: number) {
@@ -64,23 +64,23 @@ export class Stopwatch {
 
   /** Ends the current stage and begins another. */
   enter(stage: Stage, nowMs: number): void {
-    const left = this.#stage
-    const spent = this.#spentMs[left] ?? Number.NaN
+    const current = this.#stage
+    const spent = this.#spentMs[current] ?? Number.NaN
     const ms = nowMs - this.enteredMs
-    this.#spentMs[left] = Number.isNaN(spent) ? ms : spent + ms
+    this.#spentMs[current] = Number.isNaN(spent) ? ms : spent + ms
     this.enteredMs = nowMs
-    this.#previous = left
+    this.#previous = current
     this.#stage = AT[stage]
     if (stage === 'guard' || stage === 'route') this.isExchange = true
     else if (stage === 'queue') this.hasWaited = true
   }
 
-  /** Leaves a stage that had nothing to do: its time counts for the stage before it. */
+  /** Removes a stage that had nothing to do: its time counts for the previous stage. */
   skip(): void {
     this.#stage = this.#previous
   }
 
-  /** Begins an attempt. With `replaced`, the time of the attempt before it counts as failover. */
+  /** Starts an attempt. With `replaced`, the time of the previous attempt counts as failover. */
   beginAttempt(nowMs: number, replaced: boolean): void {
     const spent = this.#spentMs
     if (replaced) {
@@ -99,7 +99,7 @@ export class Stopwatch {
 
   /**
    * Writes the milliseconds of each stage into `spentMs`, NaN for stages that were not entered. With `endedMs`, the
-   * last stage lasts until then; without it, only stages that have ended are included.
+   * last stage ends then; without it, only finished stages are included.
    */
   read(endedMs: number | null, spentMs: Float64Array): void {
     spentMs.set(this.#spentMs)
@@ -127,8 +127,8 @@ export class Stopwatch {
 }
 
 /**
- * The times of the ended stages in milliseconds with three decimals, for JSON and for people. With `endedMs` the last
- * stage lasts until then.
+ * The times of the finished stages in milliseconds with three decimals, for JSON and for people. With `endedMs`, the
+ * last stage ends then.
  */
 export function roundedTimes(
   watch: Stopwatch,
@@ -139,7 +139,7 @@ export function roundedTimes(
   return rounded
 }
 
-/** The times of the ended stages as the value of a `Server-Timing` header. */
+/** The times of the finished stages as the value of a `Server-Timing` header. */
 export function serverTiming(watch: Stopwatch): string {
   return Object.entries(roundedTimes(watch))
     .map(([stage, ms]) => `${stage};dur=${ms}`)

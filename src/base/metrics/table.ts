@@ -23,19 +23,19 @@ const TASK_BUCKETS = [
   30, 60,
 ]
 
-/** Routes of model calls. Other routes begin with their first request. */
+/** Routes of model calls. Series of other routes start with their first request. */
 const MODEL_ROUTES = ['/responses', '/chat/completions', '/messages', '/embeddings']
 const STATUS_CLASSES = ['2xx', '4xx', '5xx']
 const REQUEST_OUTCOMES = ['completed', 'refused', 'failed', 'aborted']
 const QUEUE_OUTCOMES = ['started', 'refused', 'expired', 'left'] as const
 export type QueueOutcome = (typeof QUEUE_OUTCOMES)[number]
-/** The outcome of a second attempt that a failure called for. */
+/** The outcome of a second attempt after a failure. */
 const RETRY_OUTCOMES = ['tried', 'over_budget']
 const HEDGE_OUTCOMES = ['won', 'lost', 'failed', 'over_budget']
 /** Changes of circuit breakers. */
 const BREAKER_CHANGES = ['opened', 'limited', 'probed', 'closed'] as const
 export type BreakerChange = (typeof BREAKER_CHANGES)[number]
-/** Why an endpoint was asked first. */
+/** The reason why an endpoint was tried first. */
 export const ENDPOINT_CHOICES = [
   'only',
   'own_key',
@@ -61,7 +61,7 @@ const SHED_REASONS = [
   'key_sockets',
 ]
 const CONNECTION_REFUSALS = ['limit', 'address']
-/** How the readers of resumed streams ended. */
+/** How reading a resumed stream ended. */
 const RESUME_OUTCOMES = ['completed', 'left', 'cut', 'refused'] as const
 export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number]
 const BATCH_LINE_OUTCOMES = ['completed', 'failed']
@@ -73,7 +73,7 @@ export type CallFault = (typeof CALL_FAULTS)[number]
 /** Outcomes of the jobs of batch services. */
 const SERVICE_JOB_OUTCOMES = ['submitted', 'ended', 'failed', 'refused', 'busy', 'lost', 'given_up'] as const
 export type ServiceJobOutcome = (typeof SERVICE_JOB_OUTCOMES)[number]
-/** The detectors, then the labels of decisions without a detector of ours. */
+/** The detectors, then labels of decisions without a detector. */
 const GUARDRAILS = [
   'email',
   'phone',
@@ -143,9 +143,9 @@ const TASKS = [
   'check-batch-bodies',
 ]
 const TASK_OUTCOMES = ['ok', 'overloaded', 'timeout', 'crashed', 'failed', 'cancelled']
-/** Why a credential does not open: the reasons of a VaultError, or a content that is no key. */
+/** Reasons why a credential cannot be decrypted: those of a VaultError, or a content that is not a key. */
 const CREDENTIAL_OPEN_FAILURES = ['damaged', 'unknown_key', 'invalid'] as const
-/** Reasons why an opened provider key leaves the cache. */
+/** Reasons why a decrypted provider key leaves the cache. */
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
 
 /** Decisions of a guardrail, as the label `action` of `gateway_guardrail_decisions_total`. */

@@ -1,23 +1,22 @@
 /**
- * Requests, tokens and cost by workspace, counted from the usage records that the Store has taken. The first workspaces
- * seen keep their series until the process ends; the others count as `other`. Main thread, only if the settings enable
- * it. Leaf.
+ * Requests, tokens and cost by workspace, counted from usage records that are in the Store. The first workspaces keep
+ * their series until the process ends; the others count as `other`. Main thread, only if the settings enable it. Leaf.
  */
 import Registry from 'prom-client/lib/registry.js'
 import { Counter } from './series.ts'
 import { OTHER } from './speeds.ts'
 
-/** Workspaces with their own series, seven each. */
+/** Maximum workspaces with their own series, seven each. */
 export const WORKSPACES_MAX = 50
 
 const PICOS_PER_USD = 1e12
-/** Records without a workspace. */
+/** Label of records without a workspace. */
 const NONE = 'none'
 
-/** A usage record, as far as it is counted. */
+/** The counted part of a usage record. */
 interface CountedRecord {
   readonly workspaceId: string | null
-  /** Absent: it is a request of a client. */
+  /** Absent: the request of a client. */
   readonly parent?: string | null | undefined
   readonly outcome: string
   readonly inputTokens: number
@@ -48,10 +47,10 @@ export class WorkspaceMetrics {
     registry: this.registry,
   })
 
-  take(records: readonly CountedRecord[]): void {
+  count(records: readonly CountedRecord[]): void {
     for (const { workspaceId, parent, outcome, inputTokens, outputTokens, cost } of records) {
       const workspace = this.#labelOf(workspaceId)
-      // Model calls of the gateway itself are part of the request that they were made for.
+      // Model calls of the gateway itself belong to the request that caused them.
       if (parent == null) this.#requests.of(workspace, outcome).inc()
       this.#tokens.of(workspace, 'input').inc(inputTokens)
       this.#tokens.of(workspace, 'output').inc(outputTokens)

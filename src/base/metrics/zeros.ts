@@ -1,13 +1,13 @@
 /**
- * Adds the series that have not had an event yet, with the value 0: those of all label values that `fromZero` of a
- * declaration names. Done once for each scrape, so that threads do not send zeros to the main thread. Pure. Leaf.
+ * Adds the series without an event so far, with the value 0: those of all label values in `fromZero` of a declaration.
+ * Done once for each scrape, so that threads do not send zeros to the main thread. Pure. Leaf.
  */
 import type { Declaration } from './declaration.ts'
 import type { MetricFamily, MetricSample, MetricSnapshot } from './exposition.ts'
 
 type Labels = MetricSample['labels']
 
-/** The families of the snapshot, each with its zero series; families that no thread has reported are added whole. */
+/** The families of the snapshot, each with its zero series; families that no thread has reported are added. */
 export function withZeros(snapshot: MetricSnapshot, declarations: readonly Declaration[]): MetricSnapshot {
   const families = new Map(snapshot.map(family => [family.name, family]))
   for (const declaration of declarations) {
@@ -27,7 +27,7 @@ function completed(family: MetricFamily, declaration: Declaration): MetricFamily
   const zeros: MetricSample[] = []
   const started = new Set<string>()
   const begin = (known: Labels): void => {
-    // Labels with another value than those of the declaration keep it: a route or a provider that was seen.
+    // A label with a value that the declaration does not list, such as a route or a provider, keeps that value.
     const choices = names.map(name => {
       const values = fromZero[name] ?? []
       const value = known[name]

@@ -3,7 +3,7 @@ import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { Value, type ValueError, ValueErrorType } from '@sinclair/typebox/value'
 import { didYouMean } from '../did-you-mean.ts'
 
-/** A configuration that cannot be used. Each fault is one line that begins with its field or variable. */
+/** An invalid configuration. Each error is one line that begins with its field or variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
   readonly faults: readonly string[]
@@ -14,23 +14,23 @@ export class ConfigError extends Error {
   }
 }
 
-/** Collects the faults of a configuration, so that its operator sees all of them at once. */
+/** Collects the errors of a configuration, so that the operator sees all of them at once. */
 export class Faults {
-  /** By field. The first one counts: others of the same field follow from it. */
+  /** Lines by field. Only the first one is kept, because later ones of the same field follow from it. */
   readonly #lines = new Map<string, string>()
 
-  /** @param field path or variable @param problem goes on after the colon */
+  /** @param field path or variable @param problem text after the colon */
   add(field: string, problem: string): void {
     if (!this.#lines.has(field)) this.#lines.set(field, `${field}: ${problem}`)
   }
 
-  /** Adds a line that begins with its field, as errors of later checks have it. */
+  /** Adds a line that already begins with its field. */
   addLine(line: string): void {
     const field = line.slice(0, line.indexOf(': '))
     if (!this.#lines.has(field)) this.#lines.set(field, line)
   }
 
-  /** One for each fault; values that may be secrets are in none. */
+  /** One line for each error. Values that may be secrets are in none. */
   get lines(): readonly string[] {
     return [...this.#lines.values()]
   }
@@ -39,7 +39,7 @@ export class Faults {
     return this.#lines.size === 0
   }
 
-  /** Returns the result of a step; null when it throws a ConfigError, which is collected. */
+  /** Returns the result of a step; null if it throws a ConfigError, which is collected. */
   try<T>(step: () => T): T | null {
     try {
       return step()
@@ -50,13 +50,13 @@ export class Faults {
     }
   }
 
-  /** @throws ConfigError with all faults, if there are any. */
+  /** @throws ConfigError with all errors, if there are any. */
   throwIfAny(): void {
     if (this.#lines.size > 0) throw new ConfigError(...this.#lines.values())
   }
 }
 
-/** Adds the faults of a configuration file. */
+/** Adds the errors of a configuration file. */
 export function checkFile(schema: TSchema, value: unknown, faults: Faults): void {
   for (const error of Value.Errors(schema, value)) faults.add(fieldPath(error.path), fault(error))
 }
@@ -84,7 +84,7 @@ function fault(error: ValueError): string {
   return `${error.message.charAt(0).toLowerCase()}${error.message.slice(1)}`
 }
 
-/** Words for the library's names of kinds. */
+/** Plain words for the library's names of kinds. */
 const KINDS: Partial<Record<ValueErrorType, string>> = {
   [ValueErrorType.Number]: 'a number, without quotes',
   [ValueErrorType.Boolean]: 'true or false, without quotes',
@@ -92,18 +92,18 @@ const KINDS: Partial<Record<ValueErrorType, string>> = {
   [ValueErrorType.Object]: 'a group of settings',
 }
 
-/** The setting that an unknown one was probably meant to be. */
+/** A suggestion for an unknown setting. */
 function hint({ path, schema }: ValueError): string {
   const name = path.slice(path.lastIndexOf('/') + 1)
   return KindGuard.IsObject(schema) ? didYouMean(name, Object.keys(schema.properties)) : ''
 }
 
-/** `an integer from 1 to 9`, as far as the schema has bounds. */
+/** `an integer from 1 to 9`, with the bounds that the schema has. */
 export function integerRange({ minimum, maximum }: { minimum?: number; maximum?: number }): string {
   return maximum === undefined ? `an integer from ${minimum}` : `an integer from ${minimum} to ${maximum}`
 }
 
-/** Completes "expected …" for this very value, where the schema has words for it. */
+/** Completes "expected …" for this value, if the schema has words for it. */
 function problemOf(schema: TSchema, value: unknown): string | undefined {
   const explain = schema['explain'] as ((value: unknown) => string | undefined) | undefined
   return explain?.(value)
@@ -114,7 +114,7 @@ export function expectedPhrase(schema: TSchema): string | undefined {
   return schema['expected'] as string | undefined
 }
 
-/** The words of a union of literals, as a list. */
+/** The values of a union of literals, as a list in words. */
 export function words(schema: TSchema): string {
   return literals(schema)?.join(', ') ?? 'the documented values'
 }
@@ -135,7 +135,7 @@ function fieldPath(pointer: string): string {
 
 /** The path of a setting within the group at `path`. */
 export function joinPath(path: string, name: string): string {
-  // A name that is no plain word may be a key in the wrong place, so it is not repeated.
+  // A name that is not a plain word may be a misplaced key, so it is not repeated.
   const safeName = /^[A-Za-z]+(?:[_-][A-Za-z]+)*$/.test(name) ? name : '*'
   return path === '' ? safeName : `${path}.${safeName}`
 }

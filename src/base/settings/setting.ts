@@ -10,39 +10,39 @@ import { KindGuard, type Static, type TObject, type TProperties, type TSchema, T
 
 export const closed = { additionalProperties: false } as const
 
-/** A value that is readonly at any depth. */
+/** A value that is readonly at every depth. */
 export type Frozen<T> = T extends readonly (infer Element)[]
   ? readonly Frozen<Element>[]
   : T extends object
     ? { readonly [Key in keyof T]: Frozen<T[Key]> }
     : T
 
-/** Facts about a setting that its schema cannot express. */
+/** Properties of a setting that its schema cannot express. */
 export interface Notes<T> {
-  /** If absent, the file must give the setting when it gives its group. */
+  /** If absent, the setting is required whenever the file contains its group. */
   readonly default?: T | (() => T)
   /** The default in words, for the documentation of computed defaults. */
   readonly defaultText?: string
   /** The environment variable that overrides the file. */
   readonly env?: string
-  /** The variable may be in lower case too, which wins, as other programs have it. */
+  /** The variable may also be in lower case, which takes precedence, as in other programs. */
   readonly anyCase?: true
-  /** For secrets: `NAME_FILE` may name a file with the value of the variable `NAME`. */
+  /** For secrets: `NAME_FILE` may name a file that contains the value of the variable `NAME`. */
   readonly secret?: true
-  /** The file must not give it. */
+  /** Not allowed in the file. */
   readonly environmentOnly?: true
-  /** The file must give it when it gives its group, although it has a default. */
+  /** Required whenever the file contains its group, although it has a default. */
   readonly required?: true
-  /** A check beyond the schema, of values that fit the schema. */
+  /** A further check of values that match the schema. */
   accepts?(value: T): boolean
-  /** Completes "expected …" in error messages, in place of the schema's own words. */
+  /** Completes "expected …" in error messages, instead of the schema's own words. */
   readonly expected?: string
 }
 
 /** A setting and its place in the configuration. */
 export interface Setting {
   readonly path: readonly string[]
-  /** Without the null of `nullable`. */
+  /** The schema without the null of `nullable`. */
   readonly schema: TSchema
   readonly notes: Notes<unknown>
   readonly description: string
@@ -59,27 +59,27 @@ export function group<T extends TProperties>(properties: T): TObject<T> {
   return Type.Object(properties, { ...closed, default: {} })
 }
 
-/** Null when the file does not give it. The file itself cannot say null. */
+/** Null if the file does not contain it. The file itself cannot contain null. */
 export function nullable<T extends TSchema>(schema: T) {
   return Type.Union([schema, Type.Null()], { default: null, given: schema })
 }
 
-/** One of the words of a list that is beside its type. */
+/** One of the words in a list, whose type is derived from it. */
 export function oneOf<const Words extends readonly string[]>(words: Words) {
   return Type.Unsafe<Words[number]>(Type.Union(words.map(word => Type.Literal(word))))
 }
 
-/** A field of a row, which may be absent. */
+/** An optional field of a row. */
 export function field<T extends TSchema>(schema: T, description: string) {
   return Type.Optional(required(schema, description))
 }
 
-/** A field that every row has. */
+/** A required field of a row. */
 export function required<T extends TSchema>(schema: T, description: string): T {
   return { ...schema, description }
 }
 
-/** All settings of a group, in the order in which they are declared. */
+/** All settings of a group, in the order of their declaration. */
 export function settingsOf(schema: TSchema, path: readonly string[] = []): readonly Setting[] {
   const notes = notesOf(schema)
   const inner = givenSchema(schema)
@@ -90,7 +90,7 @@ export function settingsOf(schema: TSchema, path: readonly string[] = []): reado
   return Object.entries(inner.properties).flatMap(([name, entry]) => settingsOf(entry, [...path, name]))
 }
 
-/** The schema of the file: settings with a default are optional, settings of the environment are left out. */
+/** The schema of the file: settings with a default are optional, settings of the environment are excluded. */
 export function fileSchema(schema: TSchema): TSchema {
   const inner = givenSchema(schema)
   if (notesOf(schema) !== undefined || !KindGuard.IsObject(inner)) return inner
@@ -116,7 +116,7 @@ export const Slug = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)
 export const Address = Type.String({ minLength: 1 })
 export const Host = Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9.-]*(:\\d{1,5})?$', maxLength: 253 })
 export const Milliseconds = Type.Integer({ minimum: 1, maximum: 86_400_000 })
-/** About a hundred years at most: a date far beyond would not be one. */
+/** At most about a hundred years, because dates far beyond are not valid. */
 export const Days = Type.Integer({ minimum: 1, maximum: 36_500 })
 export const ModelName = Type.String({ minLength: 1, maxLength: 256 })
 export const Port = Type.Integer({ minimum: 0, maximum: 65_535 })
@@ -125,12 +125,12 @@ export const PerMinute = Type.Union([Type.Null(), Type.Integer({ minimum: 1, max
   expected: 'null or an integer from 1 to 1000000000',
 })
 
-/** Bytes; Node derives it from the memory of the container or machine, or takes `--max-old-space-size`. */
+/** Bytes. Node derives it from the memory of the container or machine, or from `--max-old-space-size`. */
 const HEAP_BYTES = getHeapStatistics().heap_size_limit
-/** Heap for each request that one thread works on: an open stream holds a quarter of it. */
+/** Heap for each request that a thread works on: an open stream uses a quarter of it. */
 const REQUEST_HEAP_BYTES = 128 * 1024
 
-/** The rest is for temporary memory of parsing and writing, for code and the catalogue, and for garbage collection. */
+/** The other three quarters are for temporary memory, code, the catalogue, and garbage collection. */
 export const quarterOfHeap = {
   default: () => Math.floor(HEAP_BYTES / 4),
   defaultText: 'a quarter of the heap that Node gives a thread',
@@ -143,7 +143,7 @@ export const requestsThatFit = {
   defaultText: '`10000`; with a heap below 1.25 GiB, one for each 128 KiB of it',
 }
 
-/** Heap for each WebSocket of one key: a half message of it has an eighth of that, outside of the heap. */
+/** Heap for each WebSocket of one key: an incomplete message uses an eighth of that, outside the heap. */
 const SOCKET_HEAP_BYTES = 32 * 1024 * 1024
 
 export const socketsThatFit = {
@@ -161,7 +161,7 @@ export const FRONT_CHOICES = ['auto', 'uws', 'node'] as const
 
 export const SANDBOX_ENGINES = ['auto', 'none', 'embedded', 'bubblewrap', 'docker'] as const
 
-/** The embedded engine bounds the memory of its processes by what the system tells of them. */
+/** The embedded engine limits the memory of its processes with data from /proc. */
 const HAS_PROC = existsSync('/proc/self/statm')
 
 export const sandboxEngine = {
@@ -186,9 +186,9 @@ function isNetwork(text: string): boolean {
 
 /** True for the address of a proxy, with or without its scheme. */
 export function isProxyUrl(text: string): boolean {
-  const whole = text.includes('://') ? text : `http://${text}`
-  if (!/^https?:\/\/[^\s/?#]+\/?$/.test(whole) || !URL.canParse(whole)) return false
-  const { username, password } = new URL(whole)
+  const url = text.includes('://') ? text : `http://${text}`
+  if (!/^https?:\/\/[^\s/?#]+\/?$/.test(url) || !URL.canParse(url)) return false
+  const { username, password } = new URL(url)
   return [username, password].every(part => /^(?:[^%]|%[0-9A-Fa-f]{2})*$/.test(part))
 }
 

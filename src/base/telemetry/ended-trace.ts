@@ -8,12 +8,12 @@ import type { ExchangeLine } from '../log/log.ts'
 export interface AttemptNotes {
   readonly spanId: string
   readonly startedMs: number
-  /** Null: not yet, or never. */
+  /** Null: not sent yet, or never. */
   sentMs: number | null
   headMs: number | null
   firstMs: number | null
   endedMs: number | null
-  /** Milliseconds from sending to the first content, as the metrics have counted them. */
+  /** Milliseconds from sending to the first content, with the same value as in the metrics. */
   firstTokenMs: number | null
   readonly kind: 'first' | 'again' | 'hedge'
   /** Slug. */
@@ -26,7 +26,7 @@ export interface AttemptNotes {
   port: number | null
   status: number | null
   error: string | null
-  /** Another attempt of the same call answered first. */
+  /** True if another attempt of the same call answered first. */
   isOutrun: boolean
   upstreamId: string | null
   finish: string | null
@@ -46,9 +46,9 @@ export interface ToolNotes {
   readonly spanId: string
   readonly startedMs: number
   endedMs: number | null
-  /** The server tool, e.g. `mcp`. */
+  /** The server tool, for example `mcp`. */
   readonly tool: string
-  /** The function, if its name is one that a trace can show. */
+  /** The function, if a trace may contain its name. */
   readonly name: string | null
   readonly callId: string | null
   /** Null while it runs. */
@@ -56,10 +56,10 @@ export interface ToolNotes {
   cost: number
 }
 
-/** One exchange: that of the client, or a model call that the gateway made for it. */
+/** One exchange: of the client, or a model call that the gateway made for it. */
 export interface ExchangeNotes {
   readonly id: string
-  /** That of the request for the client's own exchange. */
+  /** For the client's own exchange, the span of the request. */
   readonly spanId: string
   /** Null for the client's own exchange. */
   readonly parentId: string | null
@@ -74,13 +74,13 @@ export interface ExchangeNotes {
   session: string | null
   outcome: string | null
   error: string | null
-  /** Costs of neither an attempt nor a tool. */
+  /** Costs that belong to no attempt or tool. */
   cost: number
   readonly attempts: AttemptNotes[]
   readonly tools: ToolNotes[]
 }
 
-/** A stage that began, and when. */
+/** A stage, and the time at which it began. */
 export type StageNote = readonly [stage: string, atMs: number]
 
 export interface EndedTrace {
@@ -91,13 +91,13 @@ export interface EndedTrace {
   /** The caller's `tracestate`; null: none. */
   readonly state: string | null
   readonly isSampled: boolean
-  /** Unix milliseconds at 0 of the monotonic clock. */
+  /** Unix milliseconds at time 0 of the monotonic clock. */
   readonly epochMs: number
   readonly startedMs: number
   readonly endedMs: number
   readonly line: ExchangeLine
   readonly stages: readonly StageNote[]
   readonly exchanges: readonly ExchangeNotes[]
-  /** Spans that had no room. */
+  /** Number of spans that exceeded the limit. */
   readonly leftOut: number
 }

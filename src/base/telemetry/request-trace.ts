@@ -6,10 +6,10 @@ import { atFactor } from '../money.ts'
 import type { AttemptNotes, ExchangeNotes, ToolNotes } from './ended-trace.ts'
 import { type CallerContext, isSpanId, isTraceId, type TraceIds, traceParent } from './trace-context.ts'
 
-/** Spans of one request: a fusion of eight models with tools has some hundred. */
+/** Maximum spans of one request: a fusion of eight models with tools has about a hundred. */
 const SPANS_MAX = 1_000
 
-/** The exchange as its notes need it. */
+/** The part of an exchange that its notes need. */
 interface NotedExchange {
   readonly id: string
   readonly watch: { readonly startedMs: number }
@@ -23,7 +23,7 @@ interface NotedExchange {
   }
 }
 
-/** The endpoint of an attempt as its notes need it. */
+/** The part of an endpoint that its notes need. */
 interface NotedEndpoint {
   readonly provider: { readonly slug: string }
   readonly modelId: string
@@ -43,8 +43,8 @@ interface NotedEnd {
   > | null
 }
 
-/** The place of an exchange's spans: a request, and the span above. Null above: it is the client's own exchange. */
-export interface TracePlace {
+/** The parent of an exchange's spans: a request, and the span above. Null above: it is the client's own exchange. */
+export interface TraceParent {
   readonly request: RequestTrace
   readonly parentId: string | null
 }
@@ -52,15 +52,15 @@ export interface TracePlace {
 /** One request, from its head to its end. */
 export class RequestTrace {
   traceId: string
-  /** Of the request itself. */
+  /** Span of the request itself. */
   readonly spanId: string
   parentId: string | null = null
   state: string | null = null
-  /** The flag of the caller; null: it has said nothing. */
+  /** The caller's sampling flag; null: it sent none. */
   askedFor: boolean | null = null
-  /** The API key of the request may decide whether it is kept. */
+  /** True if the API key of the request may decide about sampling. */
   isTrusted = false
-  /** The caller has chosen the id of the trace. */
+  /** True if the caller chose the trace id. */
   isOfCaller = false
   readonly exchanges: ExchangeNotes[] = []
   leftOut = 0
@@ -68,7 +68,7 @@ export class RequestTrace {
   readonly #isKept: (trace: RequestTrace) => boolean
   #spans = 1
 
-  /** @param isKept tells whether the trace would be kept if nothing goes wrong */
+  /** @param isKept returns true if the trace would be kept without a failure */
   constructor(ids: TraceIds, isKept: (trace: RequestTrace) => boolean) {
     this.#ids = ids
     this.#isKept = isKept
@@ -85,12 +85,12 @@ export class RequestTrace {
     this.askedFor = isSampled
   }
 
-  /** The flag that others are told. */
+  /** The sampling flag for outgoing calls. */
   get isSampled(): boolean {
     return this.#isKept(this)
   }
 
-  /** The header that tells a caller of its span here. */
+  /** The header that tells a caller the span id of its request. */
   get response(): string {
     return traceParent(this.traceId, this.spanId, this.isSampled)
   }
@@ -123,12 +123,12 @@ export class RequestTrace {
       attempts: [],
       tools: [],
     }
-    if (this.takes()) this.exchanges.push(notes)
+    if (this.countSpan()) this.exchanges.push(notes)
     return new ExchangeSpans(this, this.#ids, notes)
   }
 
-  /** Counts one more span. False: there is no room for it. */
-  takes(): boolean {
+  /** Counts one more span. Returns false if the limit is reached. */
+  countSpan(): boolean {
     if (this.#spans === SPANS_MAX) {
       this.leftOut++
       return false
@@ -137,7 +137,7 @@ export class RequestTrace {
     return true
   }
 
-  /** Well-formed ids of the field `trace` count where the headers have none. */
+  /** Valid ids in the field `trace` count if the headers contain none. */
   #adopt(field: unknown): void {
     if (typeof field !== 'object' || field === null || this.parentId !== null) return
     const { trace_id: traceId, parent_span_id: parentId } = field as Readonly<Record<string, unknown>>
@@ -148,9 +148,9 @@ export class RequestTrace {
   }
 }
 
-/** A name that a trace can show: of models, functions, calls, answers of providers. */
+/** A name that a trace may contain: of models, functions, calls, replies of providers. */
 const PLAIN_NAME = /^[\w.:/@+-]{1,128}$/
-/** Our keys, wherever somebody has put one. */
+/** The gateway's keys, in case a client puts one here by mistake. */
 const KEY = /sk-gw-/i
 
 function plain(name: string | null | undefined): string | null {
@@ -162,7 +162,7 @@ export class ExchangeSpans {
   readonly notes: ExchangeNotes
   readonly #request: RequestTrace
   readonly #ids: TraceIds
-  /** Tool calls that run, by the signal that they were given. */
+  /** Running tool calls, by their signals. */
   readonly #running = new Map<object, ToolNotes>()
 
   constructor(request: RequestTrace, ids: TraceIds, notes: ExchangeNotes) {
@@ -204,27 +204,27 @@ export class ExchangeSpans {
       reasoningTokens: null,
       cost: 0,
     }
-    if (this.#request.takes()) this.notes.attempts.push(notes)
+    if (this.#request.countSpan()) this.notes.attempts.push(notes)
     return notes
   }
 
-  /** It was never asked. */
+  /** Removes an attempt that was never sent. */
   drop(attempt: AttemptNotes): void {
     const at = this.notes.attempts.indexOf(attempt)
     if (at !== -1) this.notes.attempts.splice(at, 1)
   }
 
-  /** The header that a provider gets with an attempt. */
+  /** The header for a provider with this attempt. */
   header({ spanId }: AttemptNotes): string {
     return traceParent(this.#request.traceId, spanId, this.#request.isSampled)
   }
 
-  /** The `tracestate` of the caller, for providers that take part in its trace. */
+  /** The caller's `tracestate`, for providers that take part in its trace. */
   get state(): string | null {
     return this.#request.state
   }
 
-  /** Ends an attempt. `cost`: of the running turn, which the last attempt of a turn decides. */
+  /** Ends an attempt. `cost`: of the running turn, which its last attempt determines. */
   ended(attempt: AttemptNotes, end: NotedEnd, cost: number, nowMs: number): void {
     const { usage } = end
     for (const other of this.notes.attempts) if (other.turn === attempt.turn) other.cost = 0
@@ -249,7 +249,7 @@ export class ExchangeSpans {
     attempt.endedMs = nowMs
   }
 
-  /** Begins a call of a server tool. `signal`: the one that the tool gets, by which its own calls are found. */
+  /** Starts a call of a server tool. `signal`: the signal of the tool, by which its own model calls are found. */
   tool(tool: string, name: string, callId: string, signal: object, nowMs: number): ToolNotes {
     const notes: ToolNotes = {
       spanId: this.#ids.spanId(),
@@ -261,7 +261,7 @@ export class ExchangeSpans {
       outcome: null,
       cost: 0,
     }
-    if (this.#request.takes()) this.notes.tools.push(notes)
+    if (this.#request.countSpan()) this.notes.tools.push(notes)
     this.#running.set(signal, notes)
     return notes
   }
@@ -273,12 +273,12 @@ export class ExchangeSpans {
     notes.endedMs = nowMs
   }
 
-  /** The place of a model call for this exchange: below the tool that has this signal, or the only one that runs. */
-  inner(signal: object | undefined): TracePlace {
+  /** The parent of a model call for this exchange: the tool with this signal, or the only running one. */
+  inner(signal: object | undefined): TraceParent {
     return { request: this.#request, parentId: this.#toolWith(signal)?.spanId ?? this.notes.spanId }
   }
 
-  /** The `traceparent` of what a tool asks. */
+  /** The `traceparent` for calls of a tool. */
   toolHeader(signal: object): string {
     const spanId = this.#toolWith(signal)?.spanId ?? this.notes.spanId
     return traceParent(this.#request.traceId, spanId, this.#request.isSampled)
@@ -290,8 +290,8 @@ export class ExchangeSpans {
   }
 
   /**
-   * The exchange has its usage record, which costs `total`; attempts and tools get their parts, to the last unit, and
-   * the exchange itself what neither has cost.
+   * The exchange has its usage record, which costs `total`. Attempts and tools get their parts, to the last unit, and
+   * the exchange itself the rest.
    */
   charged(total: number, priceFactor: number, outcome: string, error: string | null, nowMs: number): void {
     const { notes } = this
@@ -299,7 +299,7 @@ export class ExchangeSpans {
     notes.outcome = outcome
     notes.error = error
     if (total === 0) {
-      // Nobody pays, as for a line of a batch that runs again.
+      // Nobody pays, for example for a batch line that runs again.
       for (const part of [...notes.attempts, ...notes.tools]) part.cost = 0
       return
     }

@@ -1,20 +1,20 @@
 /**
- * W3C trace context: reads `traceparent` and `tracestate` as callers send them, and writes ours. Ids of spans and
- * traces are 8 and 16 bytes in lower-case hex. Leaf. Pure, except for random ids.
+ * W3C trace context: reads the callers' `traceparent` and `tracestate`, and writes ours. Ids of spans and traces are 8
+ * and 16 bytes in lower-case hex. Leaf. Pure, except for random ids.
  */
 import { randomFillSync } from 'node:crypto'
 
-/** The place in a trace that a caller names. */
+/** The caller's position in its trace. */
 export interface CallerContext {
   /** 32 hex digits. */
   readonly traceId: string
   /** The caller's span: 16 hex digits. */
   readonly spanId: string
-  /** The caller keeps the trace. */
+  /** True if the caller keeps the trace. */
   readonly isSampled: boolean
-  /** As it goes on to a provider if the gateway takes no part in the trace. */
+  /** The header as it is sent to a provider if the gateway takes no part in the trace. */
   readonly header: string
-  /** Null: none, or one that breaks the rules. */
+  /** Null: none, or an invalid one. */
   readonly state: string | null
 }
 
@@ -22,7 +22,7 @@ const PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?
 const NO_TRACE = '0'.repeat(32)
 const NO_SPAN = '0'.repeat(16)
 const SAMPLED = 1
-/** Characters of a header that are read at all: a future version may be longer than today's 55. */
+/** Maximum length of a header that is read: a future version may be longer than today's 55 characters. */
 const PARENT_MAX_CHARS = 256
 const STATE_MAX_CHARS = 512
 const STATE_MAX_MEMBERS = 32
@@ -30,9 +30,9 @@ const STATE_MEMBER =
   /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/
 
 /**
- * Reads the headers of a caller; null where there is no `traceparent` that counts: a malformed one, one without ids, of
- * the forbidden version `ff`, of version `00` with more than its four parts, and two of them. Of later versions the
- * first four parts count.
+ * Reads the headers of a caller. Null without a valid `traceparent`: a malformed one, one without ids, the forbidden
+ * version `ff`, version `00` with more than its four parts, or two headers. Of later versions only the first four parts
+ * are used.
  */
 export function callerContext(
   parent: string | undefined,
@@ -57,12 +57,12 @@ export function traceParent(traceId: string, spanId: string, isSampled: boolean)
   return `00-${traceId}-${spanId}-${isSampled ? '01' : '00'}`
 }
 
-/** True for 32 hex digits that are no zeros. */
+/** True for 32 hex digits that are not all zeros. */
 export function isTraceId(text: unknown): text is string {
   return typeof text === 'string' && /^[0-9a-f]{32}$/.test(text) && text !== NO_TRACE
 }
 
-/** True for 16 hex digits that are no zeros. */
+/** True for 16 hex digits that are not all zeros. */
 export function isSpanId(text: unknown): text is string {
   return typeof text === 'string' && /^[0-9a-f]{16}$/.test(text) && text !== NO_SPAN
 }
@@ -79,7 +79,7 @@ function checked(state: string | undefined): string | null {
   return members.join(',')
 }
 
-/** Makes random ids of traces and spans. One for each thread; a call for random bytes serves many. */
+/** Creates random ids of traces and spans. One for each thread; a call for random bytes serves many. */
 export class TraceIds {
   readonly #pool = Buffer.allocUnsafe(4096)
   #next = 4096
@@ -99,7 +99,7 @@ export class TraceIds {
     }
     const id = this.#pool.toString('hex', this.#next, this.#next + bytes)
     this.#next += bytes
-    // Zeros alone are no id; that is one draw in 2 to the 64.
+    // All zeros is not a valid id; this happens once in 2 to the 64.
     return /[^0]/.test(id) ? id : this.#draw(bytes)
   }
 }

@@ -9,11 +9,11 @@ import type { EndedTrace, StageNote } from './ended-trace.ts'
 import { RequestTrace } from './request-trace.ts'
 import { TraceIds } from './trace-context.ts'
 
-/** Whose flag of a caller counts: `keys`: of keys that are trusted. */
+/** When a caller's sampling flag counts. `keys`: for requests of trusted keys. */
 export const TRACE_TRUST = ['keys', 'always', 'never'] as const
 
 export interface TracingTerms {
-  /** Part of the requests that are neither failed nor slow, from 0 to 1. */
+  /** Share of the requests that neither failed nor were slow, from 0 to 1. */
   readonly share: number
   readonly keepSlowerThanMs: number
   readonly trust: (typeof TRACE_TRUST)[number]
@@ -21,17 +21,17 @@ export interface TracingTerms {
 
 interface TracingDeps {
   readonly clock: Clock
-  /** Takes kept traces, and how many more there were since it was last called. */
+  /** Receives kept traces, and the number of further ones since the last call. */
   readonly send: (traces: readonly EndedTrace[], dropped: number) => void
 }
 
-/** Nobody waits for a trace; a message for each would cost more than what is in it. */
+/** Traces are not urgent, and a message for each would cost more than its content. */
 const SEND_MS = 250
-/** In one message: four thousand kept traces a second. */
+/** Maximum per message: four thousand kept traces a second. */
 const TRACES_MAX = 1_000
-/** In one message, of one key, beside those that chance has chosen: failures and ids that callers choose. */
+/** Maximum per message and key, beyond the random sample: failures, and ids that callers choose. */
 const UNCHOSEN_MAX = 100
-/** Stages of one request that are told: those of some turns. */
+/** Maximum stages per request: those of a few turns. */
 const STAGES_MAX = 64
 
 export class Tracing {
@@ -40,7 +40,7 @@ export class Tracing {
   readonly #ids = new TraceIds()
   #ended: EndedTrace[] = []
   #dropped = 0
-  /** Kept ones that were not chosen by chance, by key; undefined: no key was accepted. */
+  /** Kept traces outside the random sample, by key; undefined: no key was accepted. */
   readonly #unchosen = new Map<string | undefined, number>()
   #isWaiting = false
 
@@ -53,7 +53,7 @@ export class Tracing {
     return new RequestTrace(this.#ids, this.#isChosen)
   }
 
-  /** Decides on a trace that is over. True: it is kept. */
+  /** Decides about a finished trace. Returns true if it is kept. */
   ended(trace: RequestTrace, line: ExchangeLine, watch: TracedStopwatch, endedMs: number): boolean {
     if (!this.#isKept(trace, line)) return false
     if (!this.#isWaiting) {
@@ -91,12 +91,12 @@ export class Tracing {
     this.#deps.send(ended, dropped)
   }
 
-  /** Tells of what waits: the thread ends. */
+  /** Sends waiting traces before the thread ends. */
   flush(): void {
     if (this.#isWaiting) this.#flush()
   }
 
-  /** Failed and slow ones are kept, whatever a flag says. */
+  /** Failed and slow requests are kept, whatever the flag says. */
   #isKept(trace: RequestTrace, { error, outcome, durationMs }: ExchangeLine): boolean {
     if (outcome === 'failed' || outcome === 'refused' || error != null) return true
     const isHidden = trace.askedFor === false && this.#trusts(trace)
@@ -104,7 +104,7 @@ export class Tracing {
   }
 
   #hasRoom(trace: RequestTrace, { key }: ExchangeLine): boolean {
-    // A caller that chooses an id can choose one that is kept.
+    // A caller that chooses the id could choose one that is always kept.
     const mayChoose = this.#terms.share === 1 || !trace.isOfCaller || this.#trusts(trace)
     if (mayChoose && this.#isChosen(trace)) return true
     const count = (this.#unchosen.get(key) ?? 0) + 1
@@ -125,7 +125,7 @@ export class Tracing {
   }
 }
 
-/** Notes when each stage began. */
+/** Records when each stage began. */
 export class TracedStopwatch extends Stopwatch {
   readonly notes: StageNote[] = []
 

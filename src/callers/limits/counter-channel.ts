@@ -105,12 +105,12 @@ export class CounterClient implements Counters {
     if (taking === null) throw new Error('the counters could not be read')
     if (taking !== undefined) return taking
     // It may still be reserved later.
-    this.#server.tell('settle', [number, null])
+    this.#server.send('settle', [number, null])
     throw new Error('the counters did not answer in time')
   }
 
   settle(entries: readonly CounterEntry[], used: readonly number[]): void {
     const number = this.#numbers.get(entries)
-    if (number !== undefined) this.#server.tell('settle', [number, used])
+    if (number !== undefined) this.#server.send('settle', [number, used])
   }
 }

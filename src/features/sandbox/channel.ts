@@ -104,7 +104,7 @@ export class SandboxClient implements SandboxCalls {
     const number = ++this.#lastCall
     const left = Promise.withResolvers<never>()
     const abort = (): void => {
-      this.#server.tell('abort', [number])
+      this.#server.send('abort', [number])
       left.reject(signal?.reason as Error)
     }
     signal?.addEventListener('abort', abort, { once: true })

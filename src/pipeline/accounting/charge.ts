@@ -215,7 +215,7 @@ function isCharged(exchange: Exchange, attempt: AttemptRecord, figures: CallFigu
   if (attempt.isRefused) return true
   if (exchange.signal.aborted) return figures.sentBytes > 0
   const hasSaid = figures.usage !== null || figures.outputQuarters > 0
-  return hasSaid && (figures.isStalled || attempt.error?.meaning.paysSaid === true)
+  return hasSaid && (figures.isStalled || attempt.error?.meaning.paysOutput === true)
 }
 
 /**

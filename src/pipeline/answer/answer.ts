@@ -168,7 +168,7 @@ export class Answer {
 
   /** Reports how many tokens were cut from the prompt. */
   cut(tokens: number): void {
-    this.sink.cut?.(tokens)
+    this.sink.reportCompression?.(tokens)
   }
 
   #debug(facts: readonly DebugFacts[]): void {
@@ -221,7 +221,7 @@ export class Answer {
     if (draft === null) return
     this.#draft = null
     for (const event of draft.take()) {
-      this.sink.hold()
+      this.sink.cork()
       if (!this.#write(event)) await readerGoesOn(signal, this.#wait)
     }
     if (!this.sink.flush()) await readerGoesOn(signal, this.#wait)
@@ -244,14 +244,14 @@ export class Answer {
 
   /** Ends the response as the model ended it, and the sink. */
   finish(reason: FinishReason, ending: Ending): void {
-    if (this.live) this.sink.hold()
+    if (this.live) this.sink.cork()
     this.#finish(reason, ending)
     this.sink.end()
   }
 
   /** Ends the response with a failure, and the sink; earlier output is kept, and open items are marked incomplete. */
   fail(error: GatewayError, ending: Ending): void {
-    this.sink.hold()
+    this.sink.cork()
     // To a client, a reply that runs out of context is a reply that ended because of its length.
     if (error.code === 'context_length_exceeded' && this.output.length > 0) this.#finish('length', ending)
     else this.#fail(error, ending)
@@ -260,7 +260,7 @@ export class Answer {
 
   /** Allows later events to be sent together, at the latest by `flush` in the same turn of the event loop. */
   hold(): void {
-    if (this.#draft === null) this.sink.hold()
+    if (this.#draft === null) this.sink.cork()
   }
 
   /** Writes the held events. False if the reader is slow. */

@@ -18,7 +18,7 @@ export interface Sink {
   /** True if its clients react to a prompt that is too long even if the stream reports it after the opening events. */
   readonly tellsOverflow?: boolean
   /** Takes the number of tokens that were cut from the prompt, before the first event that is sent. */
-  cut?(tokens: number): void
+  reportCompression?(tokens: number): void
   /** Takes one event. False if the reader is slow: write no more until it has drained (the event itself was taken). */
   write(event: StreamEvent): boolean
   /**
@@ -36,7 +36,7 @@ export interface Sink {
   /** Stores the only text of a reply, as JSON, and returns its placeholder; absent or null if it is not stored. */
   keep?(json: string): string | null
   /** Lets later events be sent together: at the latest with `flush`, in the same turn of the loop. */
-  hold(): void
+  cork(): void
   /** Writes the held events. False as for `write`, which returns true meanwhile. */
   flush(): boolean
   /** Sets the function to call each time writing may continue after a false. One callback; a later call replaces it. */
@@ -78,7 +78,7 @@ export class FinalSink implements Sink {
     this.#keepsText = keepsText
   }
 
-  cut(tokens: number): void {
+  reportCompression(tokens: number): void {
     this.removedTokens = tokens
   }
 
@@ -95,7 +95,7 @@ export class FinalSink implements Sink {
     return true
   }
 
-  hold(): void {
+  cork(): void {
     // Nothing is sent before the end.
   }
 

@@ -45,7 +45,7 @@ export interface GuardedAttempt extends QueueOwner {
 
 /** Receives the deltas that may be sent. */
 interface GuardedTarget extends AttemptTarget {
-  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
+  readonly sink: Pick<Sink, 'cork' | 'flush'> | null
   /** True if the client has seen content of this attempt. */
   readonly committed: boolean
 }
@@ -55,7 +55,7 @@ type Closing = Extract<Content, { kind: 'close' }>
 type HostedOpening = Opening & { readonly start: { readonly type: 'hosted' } }
 
 export class OutputGuard implements AttemptTarget {
-  readonly sink: Pick<Sink, 'hold' | 'flush'>
+  readonly sink: Pick<Sink, 'cork' | 'flush'>
   readonly #queue: ReplyQueue
   readonly #scan: WindowScan
   readonly #report: ReplyReport
@@ -98,9 +98,9 @@ export class OutputGuard implements AttemptTarget {
   }
 
   /** Called when a read begins: each turn of the event loop has a time budget for scans. */
-  hold(): void {
+  cork(): void {
     this.#scan.resetBudget()
-    this.#target.sink?.hold()
+    this.#target.sink?.cork()
   }
 
   flush(): boolean {

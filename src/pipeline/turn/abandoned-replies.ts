@@ -73,7 +73,7 @@ export class AbandonedReplies {
    */
   enter(end: () => void, key: Holder | null): boolean {
     if (key !== null) {
-      if (this.#places.take(key, 1) !== 'taken') return false
+      if (this.#places.reserve(key, 1) !== 'taken') return false
       this.#bounded.set(end, key)
     }
     this.#running.add(end)
@@ -83,7 +83,7 @@ export class AbandonedReplies {
   leave(end: () => void): void {
     this.#running.delete(end)
     const key = this.#bounded.get(end)
-    if (key !== undefined) this.#places.give(key, 1)
+    if (key !== undefined) this.#places.release(key, 1)
     this.#bounded.delete(end)
   }
 

@@ -48,7 +48,7 @@ interface AnswerTargetDeps {
 }
 
 export class AnswerTarget implements AttemptTarget {
-  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
+  readonly sink: Pick<Sink, 'cork' | 'flush'> | null
   readonly #deps: AnswerTargetDeps
   readonly #answer: Answer
   readonly #calls: ToolCalls | null

@@ -10,7 +10,7 @@ export interface AttemptTarget {
    * Held while a read from the provider is processed, so that its events can be sent together. If `flush` returns
    * false, the reader is slow and the attempt pauses. Null: nothing is sent for now.
    */
-  readonly sink: Pick<Sink, 'hold' | 'flush'> | null
+  readonly sink: Pick<Sink, 'cork' | 'flush'> | null
   take(delta: Content): void
   /** Takes a message instead of its deltas; only if the terms of the attempt ask for it. */
   message?(message: WholeMessage): void

@@ -172,7 +172,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   }
 
   turn(work: () => void): void {
-    this.#target?.sink?.hold()
+    this.#target?.sink?.cork()
     try {
       work()
     } catch (thrown) {

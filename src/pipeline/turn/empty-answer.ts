@@ -33,7 +33,7 @@ export function answerEmpty(
   const model = modelAskedFor(request, catalog, dialect)
   const createdAt = unixSeconds(clock)
   const response = echoRequest(request, { id: context.id, createdAt, model })
-  sink.hold()
+  sink.cork()
   sink.write({ type: 'response.created', sequence_number: 0, response: { ...response } })
   sink.write({
     type: 'response.completed',

@@ -283,7 +283,7 @@ class RacingTarget implements AttemptTarget {
     const target = this.#open()
     this.#attempt.lead(target)
     // The read that won the race is being processed.
-    target.sink?.hold()
+    target.sink?.cork()
     return target
   }
 }

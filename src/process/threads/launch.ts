@@ -89,7 +89,7 @@ export async function launch(
         },
         take(records) {
           if (page?.isWatched === true) page.record(records)
-          workspaces?.take(records)
+          workspaces?.count(records)
           alerts?.take(records)
           exports.take(records)
         },

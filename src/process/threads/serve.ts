@@ -16,10 +16,10 @@ import { ThreadLoop } from './thread-loop.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
 const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
-const consoleFeed = new ConsoleFeed(systemClock, requests => loop.reports.tell('ended', [requests]))
+const consoleFeed = new ConsoleFeed(systemClock, requests => loop.reports.send('ended', [requests]))
 const explanations = new ExplanationWriter({
   clock: systemClock,
-  send: made => loop.reports.tell('explained', [made]),
+  send: made => loop.reports.send('explained', [made]),
   count: outcome => metrics.explanations.of(outcome).inc(),
 })
 const mcpLibrary = new McpLibrary()

@@ -62,7 +62,7 @@ export class SupervisedThread {
       captures: {
         captured: request => {
           const { organizationId } = request
-          this.#keeper?.store(request, bytes => captures.tell('kept', [organizationId, bytes]))
+          this.#keeper?.store(request, bytes => captures.send('kept', [organizationId, bytes]))
         },
       },
       supervisor: {
@@ -126,13 +126,13 @@ export class SupervisedThread {
   captureFor(keeper: CaptureKeeper | undefined): void {
     this.#keeper = keeper ?? null
     const captures = this.#link.service('captures')
-    const unfollow = keeper?.follow(running => captures.tell('set', [running]))
+    const unfollow = keeper?.follow(running => captures.send('set', [running]))
     void this.#exited.promise.then(() => unfollow?.())
   }
 
   /** Lets running requests finish within the grace time; resolves when the thread has ended. */
   async drain(graceMs: number): Promise<void> {
-    this.work.tell('drain', [graceMs])
+    this.work.send('drain', [graceMs])
     this.work.flush()
     await this.#exited.promise
   }

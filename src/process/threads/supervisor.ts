@@ -146,7 +146,7 @@ class ThreadSupervisor {
     this.#prepared = options.prepared === undefined
     void options.prepared?.then(() => {
       this.#prepared = true
-      for (const thread of this.#alive) thread.work.tell('prepared', [])
+      for (const thread of this.#alive) thread.work.send('prepared', [])
     })
     this.#pulses = new PulseWatch(this.#threads, options)
     this.#scraper = new Scraper(this.#process, this.#threads, () => this.#expected)
@@ -220,12 +220,12 @@ class ThreadSupervisor {
   }
 
   changed(change: Invalidation): void {
-    for (const thread of this.#alive) thread.work.tell('changed', [change])
+    for (const thread of this.#alive) thread.work.send('changed', [change])
     this.#console?.changed(change)
   }
 
   exchangeCatalogue(packed: PackedCatalogue): void {
-    for (const thread of this.#alive) thread.work.tell('catalogue', [packed])
+    for (const thread of this.#alive) thread.work.send('catalogue', [packed])
   }
 
   async renewCertificate(version: string): Promise<boolean> {
@@ -262,7 +262,7 @@ class ThreadSupervisor {
     const serviced = (link: ThreadLink<WorkerApi>): SharedServices => {
       const transcripts = new TranscriptServer(this.#transcripts, link.service('transcripts'))
       const healthOf = link.service('health')
-      const health = this.#health.connect(notes => healthOf.tell('apply', [notes]))
+      const health = this.#health.connect(notes => healthOf.send('apply', [notes]))
       ending.push(
         () => transcripts.close(),
         () => health.close(),
@@ -290,7 +290,7 @@ class ThreadSupervisor {
       this.#options.writerGone?.(spoolWriter)
     })
     await thread.started()
-    if (this.#isWatched) thread.work.tell('watched', [true])
+    if (this.#isWatched) thread.work.send('watched', [true])
     thread.captureFor(this.#options.captures)
     const sinceMs = performance.now()
     this.#threads.push(thread)
@@ -324,14 +324,14 @@ class ThreadSupervisor {
       publish: this.#publish,
       onWatched: isWatched => {
         this.#isWatched = isWatched
-        for (const thread of this.#alive) thread.work.tell('watched', [isWatched])
+        for (const thread of this.#alive) thread.work.send('watched', [isWatched])
       },
     })
     return console?.(source) ?? null
   }
 
   #tellLoad(name: string, load: LiveLoad): void {
-    for (const thread of this.#alive) if (thread.kind.yields) thread.work.tell('live', [name, load])
+    for (const thread of this.#alive) if (thread.kind.yields) thread.work.send('live', [name, load])
   }
 
   #settings(thread: string, spoolWriter: string): ThreadSettings {

@@ -127,20 +127,20 @@ export class ThreadLoop {
     const keeper = link.service('captures')
     this.captures = new RunningCaptures({
       clock: systemClock,
-      send: (request, moved) => keeper.tell('captured', [request], moved),
+      send: (request, moved) => keeper.send('captured', [request], moved),
     })
     const otherThreads = link.service('health')
     this.health = new EndpointHealth({
       clock: systemClock,
       breakerFailures: this.settings.config.routing.breakerFailures,
-      send: notes => otherThreads.tell('receive', [notes]),
+      send: notes => otherThreads.send('receive', [notes]),
     })
     this.health.apply(this.settings.health)
     this.tracing = isTraced(config.tracing)
       ? new Tracing(
           {
             clock: systemClock,
-            send: (traces, dropped) => this.reports.tell('traced', [traces, dropped]),
+            send: (traces, dropped) => this.reports.send('traced', [traces, dropped]),
           },
           config.tracing,
         )
@@ -149,18 +149,18 @@ export class ThreadLoop {
 
   /** Announces a changed record to all other threads, before anything else happens. */
   publish(change: Invalidation): void {
-    this.reports.tell('changed', [change])
+    this.reports.send('changed', [change])
     this.#link.flush()
   }
 
   /** Reports that the thread is running. */
   started(): void {
-    this.#supervisor.tell('started', [])
+    this.#supervisor.send('started', [])
   }
 
   /** Reports that the thread could not start. */
   refused(reason: string, portTaken: boolean): void {
-    this.#supervisor.tell('refused', [reason, portTaken])
+    this.#supervisor.send('refused', [reason, portTaken])
   }
 
   /** Follows the calls of the supervisor until the thread has stopped. */
@@ -191,9 +191,9 @@ export class ThreadLoop {
     } satisfies WorkerApi)
     this.#port.on('message', (message: LinkMessage) => this.#link.receive(message))
     this.#pulse = setInterval(() => {
-      this.#supervisor.tell('pulse', [])
+      this.#supervisor.send('pulse', [])
       const load = work.load?.()
-      if (load !== undefined) this.reports.tell('loaded', [load])
+      if (load !== undefined) this.reports.send('loaded', [load])
     }, PULSE_MS)
   }
 
@@ -210,7 +210,7 @@ export class ThreadLoop {
       await this.#work?.close()
       this.health.flush()
       this.tracing?.flush()
-      this.#supervisor.tell('ended', [(await this.#work?.metrics()) ?? []])
+      this.#supervisor.send('ended', [(await this.#work?.metrics()) ?? []])
     } catch (error) {
       this.#failed = true
       this.log.fault('threads', `${this.#kind} thread did not shut down cleanly`, error)

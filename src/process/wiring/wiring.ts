@@ -141,7 +141,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
   })
   return {
     server,
-    document: () => document.written.json.toString(),
+    document: () => document.serialized.json.toString(),
     changed,
     prepared() {
       prepared = true

@@ -95,7 +95,7 @@ export class AdmissionControl implements KeyedRequests {
   #heldByKey(key: Holder): GatewayError {
     const { byKey } = this.load
     const largest = byKey.isLargest(key)
-      ? `this API key hold one of the largest shares (${byKey.held(key)} bytes)`
+      ? `this API key hold one of the largest shares (${byKey.amountOf(key)} bytes)`
       : "this API key's organization hold one of the largest shares"
     return this.#shares.refusal(
       'key_held',
@@ -106,11 +106,11 @@ export class AdmissionControl implements KeyedRequests {
 
   /** @throws GatewayError `rate_limit_exceeded` if clients of the key have left too much unread */
   #refuseUnread(key: Holder): void {
-    const taken = this.#unread.take(key, 0)
+    const taken = this.#unread.reserve(key, 0)
     if (taken !== 'key-full' && taken !== 'organization-full') return
     const unread =
       taken === 'key-full'
-        ? `this API key have not read ${this.#unread.held(key)} bytes of their answers, or not ended their messages`
+        ? `this API key have not read ${this.#unread.amountOf(key)} bytes of their answers, or not ended their messages`
         : "this API key's organization have left most of the answers unread, or messages without an end, that wait in the gateway"
     throw this.#shares.refusal(
       'key_unread',

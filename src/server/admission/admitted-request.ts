@@ -13,7 +13,7 @@ import { Distribution } from '../../base/metrics/series.ts'
 import { Stopwatch } from '../../base/metrics/stages.ts'
 import { RequestAbort } from '../../base/signal.ts'
 import { userAgentFamily } from '../../base/telemetry/caller-names.ts'
-import type { TracePlace } from '../../base/telemetry/request-trace.ts'
+import type { TraceParent } from '../../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../../base/telemetry/trace-context.ts'
 import { TracedStopwatch, type Tracing } from '../../base/telemetry/tracing.ts'
 import type { RequestContext, RequestEnd } from '../../exchange/exchange.ts'
@@ -67,7 +67,7 @@ export abstract class AdmittedRequest implements RequestContext {
   later: AdmittedRequest | null = null
   readonly id: string
   readonly watch: Stopwatch
-  readonly trace: TracePlace | null
+  readonly trace: TraceParent | null
   readonly held: HeldBytes
   readonly signal = new RequestAbort()
   /** Null until the key has been accepted, and for operations without a key. */

@@ -25,7 +25,7 @@ export class PinClient implements Pins {
   }
 
   set(key: string, pin: string, ttlMs: number, owner: string): void {
-    this.#pins.tell('set', [key, pin, ttlMs, owner])
+    this.#pins.send('set', [key, pin, ttlMs, owner])
     this.#pins.flush()
   }
 }

@@ -33,7 +33,7 @@ export class TranscriptServer {
 
   begin(id: string, keyHash: string): void {
     const writer = this.#store.open(id, keyHash, notice => {
-      if (!this.#closed) this.#client.tell('notice', [id, notice])
+      if (!this.#closed) this.#client.send('notice', [id, notice])
     })
     this.#writers.set(id, writer)
   }
@@ -61,7 +61,7 @@ export class TranscriptServer {
       const isFrames = part.kind === 'frames'
       if (!isFrames || part.isEnd) this.#readers.delete(reader)
       if (this.#closed) return
-      this.#client.tell('part', [reader, part], isFrames ? [memoryOf(part.bytes)] : [])
+      this.#client.send('part', [reader, part], isFrames ? [memoryOf(part.bytes)] : [])
     })
     this.#readers.set(reader, opened)
   }
@@ -107,12 +107,12 @@ export class TranscriptClient implements Transcripts {
 
   open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): TranscriptWriter {
     this.#notices.set(id, onNotice)
-    this.#server.tell('begin', [id, keyHash])
+    this.#server.send('begin', [id, keyHash])
     let addition: Addition | null = null
     const finish = (method: 'end' | 'leave' | 'forget'): void => {
       addition = null
       if (method !== 'leave') this.#notices.delete(id)
-      this.#server.tell(method, [id])
+      this.#server.send(method, [id])
     }
     return {
       add: (text, count) => {
@@ -133,11 +133,11 @@ export class TranscriptClient implements Transcripts {
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader {
     const reader = ++this.#lastReader
     this.#readers.set(reader, onPart)
-    this.#server.tell('read', [reader, question])
+    this.#server.send('read', [reader, question])
     return {
-      next: () => this.#server.tell('next', [reader]),
+      next: () => this.#server.send('next', [reader]),
       close: () => {
-        if (this.#readers.delete(reader)) this.#server.tell('closeReader', [reader])
+        if (this.#readers.delete(reader)) this.#server.send('closeReader', [reader])
       },
     }
   }
@@ -155,7 +155,7 @@ export class TranscriptClient implements Transcripts {
   }
 
   #add(id: string, addition: Addition): void {
-    this.#server.tellLater('add', () => {
+    this.#server.sendLater('add', () => {
       addition.isSent = true
       const { text, count } = addition
       // Memory of its own, which can be transferred.

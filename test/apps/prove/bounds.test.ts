@@ -12,7 +12,7 @@ import { listening } from '../../support/listening.ts'
 import { BrokenGateway, KEY } from './broken-gateway.ts'
 import { proveOptions } from './options.ts'
 
-const QUIET = { begins: () => undefined, made: () => undefined }
+const QUIET = { begins: () => undefined, onResult: () => undefined }
 
 const options = (url: string, more: Partial<ProveOptions>): ProveOptions =>
   proveOptions({ url, key: KEY, ...more })
@@ -59,11 +59,11 @@ t.test('a ration ends by number, by connections and by time', async t => {
   release()
   ration.connect()
   t.throws(() => ration.connect(), RationSpent, 'a second release frees nothing')
-  ration.take(1)
-  t.throws(() => ration.take(2), /--requests 2 is used up/)
+  ration.spend(1)
+  t.throws(() => ration.spend(2), /--requests 2 is used up/)
   t.equal(ration.sent, 1)
   nowMs = 1_000
-  t.throws(() => ration.take(1), /--seconds 1 have passed/)
+  t.throws(() => ration.spend(1), /--seconds 1 have passed/)
 })
 
 t.test(

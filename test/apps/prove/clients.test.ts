@@ -41,7 +41,7 @@ async function proven(client: ProvedClientName, url: string, format: string): Pr
       provider,
       client,
     }),
-    { begins: () => undefined, made: () => undefined },
+    { begins: () => undefined, onResult: () => undefined },
   )
   return report
 }

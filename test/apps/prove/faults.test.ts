@@ -97,7 +97,7 @@ async function proving(
       clock: waitingClock,
       ...options,
     },
-    { begins: () => undefined, made: () => undefined },
+    { begins: () => undefined, onResult: () => undefined },
   )
   return { report, gateway }
 }

@@ -34,7 +34,7 @@ for (const format of ['openai-chat', 'openai-responses'] as const) {
         limits: { requests: 1_000, concurrency: 6, seconds: 600 },
         provider,
       }),
-      { begins: () => undefined, made: () => undefined },
+      { begins: () => undefined, onResult: () => undefined },
     )
     for (const { id, dialect, status, seen } of report.checks)
       t.not(status, 'fail', `${id} ${dialect}: ${seen}`)
@@ -62,7 +62,7 @@ t.test('prove has no finding against this gateway with a model of its own, witho
       limits: { requests: 400, concurrency: 4, seconds: 600 },
       only: ['reply', 'stream', 'errors', 'sdk', 'chaos'],
     }),
-    { begins: () => undefined, made: () => undefined },
+    { begins: () => undefined, onResult: () => undefined },
   )
   for (const { id, dialect, status, seen } of report.checks)
     t.not(status, 'fail', `${id} ${dialect}: ${seen}`)

@@ -3,8 +3,8 @@ import t from 'tap'
 import {
   limitReply,
   piecesOf,
-  saying,
   tallyOf,
+  textReply,
   wholeText,
   writtenPieces,
 } from '../../../src/apps/simulator/reply.ts'
@@ -33,7 +33,7 @@ t.test('a written text has exactly its tokens, each time it is asked for', async
 })
 
 t.test('a limit cuts text and keeps calls whole', async t => {
-  const text = saying('one two three four')
+  const text = textReply('one two three four')
   t.equal(limitReply(text, null), text)
   t.equal(limitReply(text, 4), text)
   const cut = limitReply(text, 2)

@@ -28,12 +28,12 @@ function run(room: Room, { kind, key: hash, amount }: { kind: string; key: strin
   const before = held.get(hash) ?? 0
   if (kind === 'give') {
     const given = Math.min(before, amount)
-    share.give(holder, given)
+    share.release(holder, given)
     held.set(hash, before - given)
   } else if (kind === 'add') {
     share.add(holder, amount)
     held.set(hash, before + amount)
-  } else if (share.take(holder, amount, kind === 'alone') === 'taken') held.set(hash, before + amount)
+  } else if (share.reserve(holder, amount, kind === 'alone') === 'taken') held.set(hash, before + amount)
 }
 
 function sum(amounts: Iterable<number>): number {
@@ -46,7 +46,7 @@ t.test('a room knows what each key holds, and forgets keys that hold nothing', a
       const room: Room = { share: new HeldShare({ total: 100, perKey: 40 }), held: new Map() }
       for (const each of events) run(room, each)
       const { share, held } = room
-      for (const hash of KEYS) if (share.held(key(hash)) !== (held.get(hash) ?? 0)) return false
+      for (const hash of KEYS) if (share.amountOf(key(hash)) !== (held.get(hash) ?? 0)) return false
       return (
         share.used === sum(held.values()) &&
         share.above === [...held.values()].filter(amount => amount > 40).length &&
@@ -99,8 +99,8 @@ t.test('nobody else is told that the room is full while a key is above its share
       fc.array(fc.integer({ min: 0, max: 200 }), { maxLength: 20 }),
       (mine, amounts) => {
         const share = new HeldShare({ total: 100, perKey: 25 })
-        for (const amount of amounts) if (share.take(key('greedy'), amount) === 'room-full') return false
-        return share.take(key('modest'), mine) === 'taken'
+        for (const amount of amounts) if (share.reserve(key('greedy'), amount) === 'room-full') return false
+        return share.reserve(key('modest'), mine) === 'taken'
       },
     ),
   )
@@ -108,37 +108,37 @@ t.test('nobody else is told that the room is full while a key is above its share
 
 t.test('one thing alone may be larger than a share, but not than the room', async t => {
   const share = new HeldShare({ total: 100, perKey: 25 })
-  t.equal(share.take(key('a'), 60), 'key-full')
-  t.equal(share.take(key('a'), 60, true), 'taken')
-  t.equal(share.take(key('a'), 1, true), 'key-full', 'it is not alone')
-  t.equal(share.take(key('b'), 60, true), 'room-full')
-  t.equal(share.take(key('b'), 25), 'taken')
+  t.equal(share.reserve(key('a'), 60), 'key-full')
+  t.equal(share.reserve(key('a'), 60, true), 'taken')
+  t.equal(share.reserve(key('a'), 1, true), 'key-full', 'it is not alone')
+  t.equal(share.reserve(key('b'), 60, true), 'room-full')
+  t.equal(share.reserve(key('b'), 25), 'taken')
 })
 
 t.test('the key that holds most is refused when the room fills up, others until it is full', async t => {
   const share = new HeldShare({ total: 16, perKey: 8 })
-  t.equal(share.take(key('a'), 7), 'taken')
-  t.equal(share.take(key('b'), 3), 'taken')
+  t.equal(share.reserve(key('a'), 7), 'taken')
+  t.equal(share.reserve(key('b'), 3), 'taken')
   t.notOk(share.holdsMost(key('a')), 'there is room')
-  t.equal(share.take(key('c'), 3), 'taken')
+  t.equal(share.reserve(key('c'), 3), 'taken')
   t.ok(share.holdsMost(key('a')))
   t.notOk(share.holdsMost(key('b')))
-  t.equal(share.take(key('a'), 1), 'key-full')
-  t.equal(share.take(key('b'), 1), 'taken')
-  t.equal(share.take(key('d'), 2), 'taken')
-  t.equal(share.take(key('e'), 1), 'room-full')
-  share.give(key('a'), 4)
-  t.equal(share.take(key('a'), 1), 'taken', 'another key holds most now')
+  t.equal(share.reserve(key('a'), 1), 'key-full')
+  t.equal(share.reserve(key('b'), 1), 'taken')
+  t.equal(share.reserve(key('d'), 2), 'taken')
+  t.equal(share.reserve(key('e'), 1), 'room-full')
+  share.release(key('a'), 4)
+  t.equal(share.reserve(key('a'), 1), 'taken', 'another key holds most now')
 })
 
 t.test('what is held already counts whatever the limits say, and the next request is refused', async t => {
   const share = new HeldShare({ total: 100, perKey: 25 })
-  t.equal(share.take(key('a'), 0), 'taken')
+  t.equal(share.reserve(key('a'), 0), 'taken')
   share.add(key('a'), 90)
-  t.equal(share.take(key('a'), 0), 'key-full')
-  t.equal(share.take(key('b'), 0), 'taken')
-  share.give(key('a'), 80)
-  t.equal(share.take(key('a'), 0), 'taken')
+  t.equal(share.reserve(key('a'), 0), 'key-full')
+  t.equal(share.reserve(key('b'), 0), 'taken')
+  share.release(key('a'), 80)
+  t.equal(share.reserve(key('a'), 0), 'taken')
 })
 
 /** Two organizations: one with the keys a and b, and another with the others. */
@@ -178,23 +178,23 @@ t.test('an organization of many keys is refused when little room is left, and ot
   const share = new HeldShare({ total: 100, perKey: 25 })
   const small = (at: number): Holder => key(`small ${at}`, 'many')
   for (let at = 0; at < 80; at++) share.add(small(at), 1)
-  t.equal(share.take(key('a', 'few'), 2), 'taken', 'though no key holds more')
-  t.equal(share.take(small(80), 1), 'taken', 'a key with nothing')
-  t.equal(share.take(key('a', 'few'), 6), 'taken')
-  t.equal(share.take(small(81), 1), 'organization-full')
-  t.equal(share.take(small(0), 1), 'organization-full')
-  t.equal(share.take(key('a', 'few'), 8), 'taken', 'the rest is for the others')
-  t.equal(share.take(key('b', 'few'), 5), 'room-full')
-  share.give(key('a', 'few'), 16)
-  t.equal(share.take(small(82), 1), 'taken', 'it is alone again')
+  t.equal(share.reserve(key('a', 'few'), 2), 'taken', 'though no key holds more')
+  t.equal(share.reserve(small(80), 1), 'taken', 'a key with nothing')
+  t.equal(share.reserve(key('a', 'few'), 6), 'taken')
+  t.equal(share.reserve(small(81), 1), 'organization-full')
+  t.equal(share.reserve(small(0), 1), 'organization-full')
+  t.equal(share.reserve(key('a', 'few'), 8), 'taken', 'the rest is for the others')
+  t.equal(share.reserve(key('b', 'few'), 5), 'room-full')
+  share.release(key('a', 'few'), 16)
+  t.equal(share.reserve(small(82), 1), 'taken', 'it is alone again')
 })
 
 t.test('a key that holds most of a large organization is refused before the other keys of it', async t => {
   const share = new HeldShare({ total: 100, perKey: 60 })
   share.add(key('flood', 'many'), 50)
   for (let at = 0; at < 25; at++) share.add(key(`small ${at}`, 'many'), 1)
-  t.equal(share.take(key('a', 'few'), 1), 'taken')
-  t.equal(share.take(key('flood', 'many'), 1), 'key-full')
-  t.equal(share.take(key('small 0', 'many'), 1), 'taken')
-  t.equal(share.take(key('new', 'many'), 1), 'taken')
+  t.equal(share.reserve(key('a', 'few'), 1), 'taken')
+  t.equal(share.reserve(key('flood', 'many'), 1), 'key-full')
+  t.equal(share.reserve(key('small 0', 'many'), 1), 'taken')
+  t.equal(share.reserve(key('new', 'many'), 1), 'taken')
 })

@@ -123,8 +123,8 @@ t.test('the first workspaces seen keep their series, the others are counted toge
   const metrics = new WorkspaceMetrics()
   const record = { outcome: 'completed', inputTokens: 10, outputTokens: 3, cost: 2_000_000 }
   for (let round = 0; round < 2; round++)
-    metrics.take(many(80, n => `ws_${n}`).map(workspaceId => ({ ...record, workspaceId })))
-  metrics.take([
+    metrics.count(many(80, n => `ws_${n}`).map(workspaceId => ({ ...record, workspaceId })))
+  metrics.count([
     { ...record, workspaceId: null, outcome: 'failed' },
     { ...record, workspaceId: 'ws_0', parent: 'gen-1' },
   ])

@@ -37,7 +37,7 @@ class Reader implements Sink {
     throw new Error('bytes went straight through')
   }
 
-  hold(): void {
+  cork(): void {
     this.said.push('hold')
   }
 

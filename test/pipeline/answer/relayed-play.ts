@@ -56,7 +56,7 @@ class KeepingSink implements Sink {
     this.relayed += events
     return this.flowing
   }
-  hold(): void {
+  cork(): void {
     // Everything leaves at once.
   }
   flush(): boolean {

@@ -90,7 +90,7 @@ export function start({ output, tasks = POOL, failMode = 'closed', live = true }
     resume: () => void state.resumes++,
   }
   const guard = new OutputGuard({ rules, tasks, metrics }, exchange, attempt, {
-    sink: { hold: () => undefined, flush: () => true },
+    sink: { cork: () => undefined, flush: () => true },
     get committed() {
       return live && delivered.length > 0
     },

@@ -196,7 +196,7 @@ t.test('no more than a window is held', async t => {
   for (let n = 0; n < 500; n++) {
     const piece = `word ${n} `
     sent += piece.length
-    guard.hold()
+    guard.cork()
     guard.take(text(piece))
     most = Math.max(most, sent - said(delivered).length)
   }

@@ -23,7 +23,7 @@ function setup() {
     const fail = (error: GatewayError) => void told.push(`${name} closed: ${error.metadata?.['reason']}`)
     const says = (what: string) => () => void told.push(`${name} ${what}`)
     const target = {
-      sink: { hold: says('hold'), flush: () => true },
+      sink: { cork: says('hold'), flush: () => true },
       take: says('take'),
       message: says('message'),
       end: says('end'),

@@ -25,7 +25,7 @@ const FORGETFUL: Sink = {
   lastFrames: '',
   write: () => true,
   relay: () => true,
-  hold: () => undefined,
+  cork: () => undefined,
   flush: () => true,
   onDrain: () => undefined,
   end: () => undefined,

@@ -13,5 +13,5 @@ parentPort?.on('message', (message: LinkMessage) => {
   link.receive(message)
 })
 const entry = { id: 'requests/k/1', amount: 1, ceiling: 10, origin: null, endsMs: 60_000 }
-link.service('supervisor').tell('started', [])
+link.service('supervisor').send('started', [])
 void link.service('counters').ask('reserve', [1, [entry]], null)

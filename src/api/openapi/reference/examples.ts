@@ -1,10 +1,10 @@
 /** Example requests for an operation in curl, Python and JavaScript, generated from the OpenAPI document. Pure. */
 import { type Fields, fields, isObject, list } from './html.ts'
 
-/** Stands in the examples for the URL of the reader's gateway; no text of the document has it. */
+/** Placeholder for the URL of the reader's gateway. The document never contains it. */
 export const READER_URL = '\uE000'
 
-/** The reader's own, in JavaScript; this process reads none here. */
+/** The reader's environment in JavaScript; this process does not read it. */
 const ENVIRONMENT = ['process', 'env'].join('.')
 
 export const LANGUAGES = ['curl', 'python', 'javascript'] as const
@@ -17,12 +17,12 @@ export interface PlacedOperation {
 
 interface ExampleRequest {
   readonly method: string
-  /** Below the URL, with `{NAME}` for each value that the reader has to give. */
+  /** Relative to the URL, with `{NAME}` for each value that the reader must fill in. */
   readonly path: string
-  /** The variable with the key; null: none is needed. */
+  /** The variable with the key; null if no key is needed. */
   readonly key: 'KEY' | 'MANAGEMENT_KEY' | null
   readonly json: unknown
-  /** Fields of a form; null: the body, if there is one, is JSON. */
+  /** Fields of a form; null: the body, if any, is JSON. */
   readonly form: Fields | null
   readonly isStream: boolean
   readonly answer: 'json' | 'text' | 'none'
@@ -59,7 +59,7 @@ function exampleRequest({ method, path, operation }: PlacedOperation): ExampleRe
   }
 }
 
-/** Without a stream, where there is one. */
+/** An example without streaming, if there is one. */
 function wholeExample(examples: unknown): unknown {
   const all = Object.values(fields(examples)).map(each => fields(each)['value'])
   return all.find(each => fields(each)['stream'] !== true) ?? all[0]
@@ -83,7 +83,7 @@ function answerOf(method: string, operation: Fields, isStream: boolean): Example
   return isJson && !isStream ? 'json' : 'text'
 }
 
-/** Longer ones have a line for each field. */
+/** Longer requests have one line per field. */
 const ONE_LINE_CHARS = 70
 
 function inCurl({ method, path, key, json, form, isStream }: ExampleRequest): string {
@@ -110,17 +110,17 @@ function inPython({ method, path, key, json, form, isStream, answer }: ExampleRe
   if (isStream) lines.push('    stream=True,')
   const call = `reply = requests.${method.toLowerCase()}(\n${lines.join('\n')}\n)`
   const imports = key === null && !path.includes('{') ? 'import requests' : 'import os, requests'
-  const shown = isStream
+  const callText = isStream
     ? 'for line in reply.iter_lines(decode_unicode=True):\n    print(line)'
     : { json: 'print(reply.json())', text: 'print(reply.text)', none: 'print(reply.status_code)' }[answer]
-  return `${imports}\n\n${call}\n${shown}`
+  return `${imports}\n\n${call}\n${callText}`
 }
 
 function pythonText(url: string): string {
   return url.includes('{') ? `f"${url.replace(/\{(\w+)\}/g, "{os.environ['$1']}")}"` : `"${url}"`
 }
 
-/** The JSON of a value with the words that Python has for its own. */
+/** A value as a Python literal. */
 function pythonValue(value: unknown): string {
   return jsonText(value).replace(/"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b/g, word => {
     if (word.startsWith('"')) return word
@@ -131,7 +131,7 @@ function pythonValue(value: unknown): string {
 function inJavaScript({ method, path, key, json, form, isStream, answer }: ExampleRequest): string {
   const url = `${READER_URL}${path}`
   const hasValues = path.includes('{')
-  const place = hasValues ? `\`${url.replace(/\{(\w+)\}/g, `$\${${ENVIRONMENT}.$1}`)}\`` : `'${url}'`
+  const location = hasValues ? `\`${url.replace(/\{(\w+)\}/g, `$\${${ENVIRONMENT}.$1}`)}\`` : `'${url}'`
   const headers: string[] = []
   if (key !== null) headers.push(`Authorization: \`Bearer \${${ENVIRONMENT}.${key}}\``)
   if (json !== undefined) headers.push("'Content-Type': 'application/json'")
@@ -141,14 +141,14 @@ function inJavaScript({ method, path, key, json, form, isStream, answer }: Examp
   if (form !== null) lines.push('  body: form,')
   if (json !== undefined) lines.push(`  body: JSON.stringify(${indented(jsonText(json), '  ')}),`)
   const terms = lines.length === 0 ? '' : `, {\n${lines.join('\n')}\n}`
-  const shown = isStream
+  const callText = isStream
     ? 'for await (const text of reply.body.pipeThrough(new TextDecoderStream())) process.stdout.write(text)'
     : {
         json: 'console.log(await reply.json())',
         text: 'console.log(await reply.text())',
         none: 'console.log(reply.status)',
       }[answer]
-  return `${form === null ? '' : formInJavaScript(form)}const reply = await fetch(${place}${terms})\n${shown}`
+  return `${form === null ? '' : formInJavaScript(form)}const reply = await fetch(${location}${terms})\n${callText}`
 }
 
 function formInJavaScript(form: Fields): string {

@@ -33,5 +33,5 @@ function filter() {
 
 place.hidden = false
 field.addEventListener('input', filter)
-// A browser may have kept what was typed.
+// Browsers may restore a typed filter after a reload.
 filter()

@@ -9,15 +9,15 @@ import { PAGE_STYLE } from './page-style.ts'
 
 const RESPONSES = '#/components/responses/'
 const METHODS = ['head', 'get', 'post', 'put', 'patch', 'delete']
-/** Deeper objects are named, and their fields are left out. Those with a name have a place of their own. */
+/** Deeper objects are shown by name without fields. Named schemas have their own place. */
 const DEPTH_MAX = 8
 
-/** By the words of LANGUAGES. */
+/** Display names of the LANGUAGES. */
 const LANGUAGE_NAMES = { curl: 'curl', python: 'Python', javascript: 'JavaScript' } as const
 
 /**
- * The page with READER_URL in place of the URL of the gateway.
- * @param document as createDocument makes it
+ * The page with READER_URL instead of the gateway's URL.
+ * @param document as built by createDocument
  */
 export function referencePage(document: JsonSchema): string {
   const info = fields(document['info'])
@@ -200,7 +200,7 @@ function component(name: string, schema: Fields): string {
   return `<details><summary>${id}</summary><div id="schema-${id}">${described(schema, 0)}</div></details>`
 }
 
-/** The type and, of an object, its fields. */
+/** The type and, for an object, its fields. */
 function described(schema: Fields, depth: number): string {
   const about = schema['description'] === undefined ? '' : ` ${safe(schema['description'])}`
   return `<span class="type">${typeOf(schema)}</span>${about}${fieldsOf(schema, depth)}`
@@ -219,7 +219,7 @@ function fieldsOf(schema: Fields, depth: number): string {
   return own + items + members.join('')
 }
 
-/** A few words, with links to schemas that have a name. */
+/** A short type name, with links to named schemas. */
 function typeOf(schema: Fields): string {
   const { $ref: target, const: word, enum: words, anyOf, items, type, contentSchema } = schema
   if (typeof target === 'string') return link(target)

@@ -8,7 +8,7 @@ import { referencePage } from './page.ts'
 export const PAGE_TYPE = 'text/html; charset=utf-8'
 export const SCRIPT_TYPE = 'text/javascript; charset=utf-8'
 
-/** No frame, no form, nothing from elsewhere; the style is in the page, the script beside it. */
+/** No frames, forms or external resources. The style is in the page, the script next to it. */
 export const REFERENCE_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy':
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -16,12 +16,12 @@ export const REFERENCE_HEADERS: Readonly<Record<string, string>> = {
   'referrer-policy': 'no-referrer',
 }
 
-/** The path of the script, beside `/docs`. */
+/** The path of the script, next to `/docs`. */
 export const FILTER_PATH = '/docs/filter.js' as const
 
-/** The variable of the examples, for a reader whose URL is not known. */
+/** The variable in examples for a reader whose URL is unknown. */
 const ANY_URL = '$URL'
-/** Pages with a URL of their own. Everybody may ask for any, and leave it unread. */
+/** Maximum cached pages with their own URL, because anybody can request any number of them. */
 const PAGES_MAX = 8
 
 interface Page {
@@ -32,11 +32,11 @@ interface Page {
 export class Reference {
   /** By URL. */
   readonly #pages = new Map<string, Page>()
-  /** Between them stands the URL. */
+  /** The URL goes between two parts. */
   readonly #parts: readonly Buffer[]
   readonly #digest: string
 
-  /** Takes some 20 ms. @param document as createDocument makes it */
+  /** Takes about 20 ms. @param document as built by createDocument */
   constructor(document: JsonSchema) {
     const page = referencePage(document)
     this.#parts = page.split(READER_URL).map(part => Buffer.from(part))
@@ -44,8 +44,8 @@ export class Reference {
   }
 
   /**
-   * Readers with the same URL get the same bytes. After the first few URLs, the examples have the variable in its place.
-   * @param url as readerUrl makes it: it is not escaped here
+   * Readers with the same URL get the same bytes. After the first few URLs, the examples contain the variable instead.
+   * @param url as built by readerUrl; it is not escaped here
    */
   page(url: string): Page {
     const known = this.#pages.get(url)
@@ -64,14 +64,14 @@ export class Reference {
   }
 }
 
-/** The script of the filter. Read when it is called. */
+/** The script of the filter, read from disk on each call. */
 export function filterScript(): Buffer {
   return readFileSync(new URL('filter.js', import.meta.url))
 }
 
 const HOST = /^(?:[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::\d{1,5})?$/i
 
-/** The URL under which a client asks; the variable `$URL` for a host that is no plain name or address. */
+/** The URL that a client used; the variable `$URL` if the host is not a plain name or address. */
 export function readerUrl(host: string, isSecure: boolean): string {
   return HOST.test(host) ? `${isSecure ? 'https' : 'http'}://${host}` : ANY_URL
 }

@@ -7,12 +7,12 @@ import { type BarPart, type ProgressBar, percent } from '../terminal/progress-ba
 import { count, duration } from '../terminal/text.ts'
 import type { BatchDisplay, BatchMoment } from './watching.ts'
 
-/** The figures run on between two answers of the gateway. */
+/** How often the times are updated between two answers of the gateway. */
 const REDRAW_MS = 1_000
-/** Between two lines of a batch in the same state. */
+/** Minimum time between two lines of a batch in the same state. */
 const LINE_MS = 5_000
 
-/** The words for a moment; the most important one stays longest. */
+/** The text for one moment; the most important part is dropped last. */
 function momentParts(moment: BatchMoment, clock: Clock): BarPart[] {
   const { batch, rate, doneAtMs } = moment
   const { completed, failed, total } = batch
@@ -48,7 +48,7 @@ function rateText(rate: number): string {
   return rate < 10 ? rate.toFixed(1) : count(Math.round(rate))
 }
 
-/** One line that is drawn over itself. */
+/** One line that is redrawn in place. */
 export function barDisplay(bar: ProgressBar, clock: Clock): BatchDisplay {
   let timer: Timer | null = null
   const show = (moment: BatchMoment): void => {
@@ -68,12 +68,12 @@ export function barDisplay(bar: ProgressBar, clock: Clock): BatchDisplay {
 }
 
 interface DisplayOutput {
-  /** Takes one line without its end. */
+  /** Gets one line without its line end. */
   readonly line: (text: string) => void
   readonly note: (text: string) => void
 }
 
-/** A line for each change, and at most one in some seconds unless the state changes. */
+/** Prints a line for each state change, and otherwise at most one every few seconds. */
 export function textDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
   return atChanges(output, clock, moment => {
     const words = momentParts(moment, clock).map(({ text }) => text)
@@ -81,7 +81,7 @@ export function textDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
   })
 }
 
-/** As `textDisplay`; each line is the batch as JSON, without its results. The last one is left to the summary. */
+/** Like `textDisplay`; each line is the batch as JSON, without its results. The last one is printed by the summary. */
 export function jsonDisplay(output: DisplayOutput, clock: Clock): BatchDisplay {
   return atChanges(output, clock, ({ batch }) => (batch.isTerminal ? null : JSON.stringify(batch.document)))
 }

@@ -12,21 +12,21 @@ export interface SeenBatch {
 }
 
 const NO_RESULTS: ResultCounts = { total: 0, errors: new Map() }
-/** Of types of errors; more of them than there are come only from something else than a gateway. */
+/** Maximum different error types. A gateway has fewer, so more come from something else. */
 const TYPES_MAX = 100
 const PAGE_MAX = 100
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
-/** The path of a batch. The id is checked before. */
+/** The path of a batch. The id must already be checked. */
 export function batchPath(id: string): string {
   return `/batches/${encodeURIComponent(id)}`
 }
 
 interface ResultReading {
-  /** Takes the results; null: they are only counted. */
+  /** Receives the results; null: they are only counted. */
   readonly file?: ResultFile | null
-  /** Called before the first result, for which true leaves out all of them. */
+  /** Called before the first result. If it returns true, all results are skipped. */
   readonly onResults: (batch: BatchView) => boolean
   readonly signal?: AbortSignal
 }
@@ -77,7 +77,7 @@ function countError(errors: Map<string, number>, text: string): void {
   errors.set(type, (errors.get(type) ?? 0) + 1)
 }
 
-/** A line break within JSON is between two tokens. */
+/** Line breaks in JSON are only between tokens, so they can be replaced. */
 function onOneLine(result: Buffer): Buffer {
   if (!result.includes(LINE_FEED) && !result.includes(CARRIAGE_RETURN)) return result
   return Buffer.from(
@@ -88,7 +88,7 @@ function onOneLine(result: Buffer): Buffer {
   )
 }
 
-/** The newest batches first, at most so many. @throws GatewayFault, UsageError */
+/** The newest batches first, up to `limit`. @throws GatewayFault, UsageError */
 export async function listBatches(
   client: GatewayClient,
   filter: URLSearchParams,

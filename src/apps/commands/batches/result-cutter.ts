@@ -3,9 +3,9 @@
  * passed on unchanged. Pure.
  */
 
-/** More than any gateway sends besides results. */
+/** More than any gateway sends outside the results. */
 const HEAD_MAX_BYTES = 4 * 1024 * 1024
-/** Bytes of one result: the longest text that can be parsed is twice as long. */
+/** Maximum bytes of one result. The longest text that can be parsed is twice as long. */
 const RESULT_MAX_BYTES = 256 * 1024 * 1024
 const RESULTS = 'results'
 
@@ -17,7 +17,7 @@ const BACKSLASH = 0x5c
 const CLOSE_BRACKET = 0x5d
 const OPEN_BRACE = 0x7b
 const CLOSE_BRACE = 0x7d
-/** Brackets of the document itself, and of its `results`. */
+/** Depths of nesting: in the document itself, and in its `results`. */
 const IN_DOCUMENT = 1
 const IN_RESULTS = 2
 
@@ -29,19 +29,19 @@ export class CutterError extends Error {
 export class ResultCutter {
   readonly #head: Buffer[] = []
   #headBytes = 0
-  /** Parts of a result that has not ended. */
+  /** Pieces of an incomplete result. */
   #parts: Buffer[] = []
   #partBytes = 0
   #depth = 0
   #inString = false
-  /** The last chunk ended in a backslash of a string. */
+  /** True if the last chunk ended with a backslash in a string. */
   #escapes = false
-  /** The last text of the document's own level: bytes of up to one more than `results` has. */
+  /** The end of the last string at the top level: one byte more than `results` has. */
   #text = ''
   #isKey = false
   #inResults = false
 
-  /** The document up to the results that have been seen, with them left out; null: it is not JSON so far. */
+  /** The document without the results that have been extracted; null: it is not valid JSON yet. */
   get head(): unknown {
     const text = Buffer.concat(this.#head).toString('utf8')
     try {
@@ -56,10 +56,10 @@ export class ResultCutter {
     return this.#headBytes > 0 && this.#depth === 0
   }
 
-  /** Takes the next bytes; returns the results that end in them. @throws CutterError */
+  /** Adds the next bytes. Returns the results that are now complete. @throws CutterError */
   push(chunk: Buffer): Buffer[] {
     const results: Buffer[] = []
-    /** The beginning of the part that is not kept yet. */
+    /** Start of the part that is not stored yet. */
     let from = 0
     let at = 0
     while (at < chunk.length) {
@@ -100,7 +100,7 @@ export class ResultCutter {
     return results
   }
 
-  /** Goes to the end of the string, or of the chunk. */
+  /** Skips to the end of the string, or of the chunk. */
   #string(chunk: Buffer, start: number): number {
     let at = start
     if (this.#escapes) {
@@ -131,7 +131,7 @@ export class ResultCutter {
   #keepHead(bytes: Buffer): void {
     this.#headBytes += bytes.length
     if (this.#headBytes > HEAD_MAX_BYTES) throw new CutterError('too large')
-    // A chunk belongs to its sender.
+    // Copied, because the chunk belongs to its sender.
     if (bytes.length > 0) this.#head.push(Buffer.from(bytes))
   }
 
@@ -143,9 +143,9 @@ export class ResultCutter {
 
   #result(end: Buffer): Buffer {
     this.#keepPart(end)
-    const whole = Buffer.concat(this.#parts)
+    const result = Buffer.concat(this.#parts)
     this.#parts = []
     this.#partBytes = 0
-    return whole
+    return result
   }
 }

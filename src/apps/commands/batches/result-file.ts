@@ -1,6 +1,6 @@
 /**
- * The `--output` file: results as JSON Lines. They are written to a temporary file next to it, which takes this name
- * once all results are there, so the file is always complete.
+ * The `--output` file: results as JSON Lines. They are written to a temporary file next to it, which is renamed when
+ * all results are there, so the file is always complete.
  */
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises'
 import { CommandError } from '../command.ts'
@@ -9,29 +9,29 @@ const LINE_FEED = Buffer.from('\n')
 
 export class ResultFile {
   readonly path: string
-  readonly #written: string
+  readonly #draftPath: string
   readonly #handle: FileHandle
   #bytes = 0
 
-  private constructor(path: string, written: string, handle: FileHandle) {
+  private constructor(path: string, draftPath: string, handle: FileHandle) {
     this.path = path
-    this.#written = written
+    this.#draftPath = draftPath
     this.#handle = handle
   }
 
-  /** Opens it at once, so that a wrong path is known before a batch has run for hours. @throws CommandError */
+  /** Opens the file at once, so that a wrong path is reported before a batch has run for hours. @throws CommandError */
   static open(path: string): Promise<ResultFile> {
     return attempt(path, async () => {
       const known = await stat(path).catch(() => null)
       if (known?.isDirectory() === true)
         throw new CommandError(`${path}: is a folder, but --output expects a file`)
       // A pipe or a device cannot be replaced.
-      const written = known === null || known.isFile() ? `${path}.part` : path
-      return new ResultFile(path, written, await open(written, 'w'))
+      const draftPath = known === null || known.isFile() ? `${path}.part` : path
+      return new ResultFile(path, draftPath, await open(draftPath, 'w'))
     })
   }
 
-  /** Begins again, with no line. @throws CommandError */
+  /** Starts again with an empty file. @throws CommandError */
   restart(): Promise<void> {
     return attempt(this.path, async () => {
       if (this.#bytes === 0) return
@@ -58,23 +58,23 @@ export class ResultFile {
     })
   }
 
-  /** All lines are there. @throws CommandError */
+  /** Renames the complete file. @throws CommandError */
   keep(): Promise<void> {
     return attempt(this.path, async () => {
       if (this.#isBeside) await this.#handle.sync()
       await this.#handle.close()
-      if (this.#isBeside) await rename(this.#written, this.path)
+      if (this.#isBeside) await rename(this.#draftPath, this.path)
     })
   }
 
-  /** Leaves nothing behind. Never rejects. */
+  /** Removes the temporary file. Never rejects. */
   async drop(): Promise<void> {
     await this.#handle.close().catch(() => undefined)
-    if (this.#isBeside) await rm(this.#written, { force: true }).catch(() => undefined)
+    if (this.#isBeside) await rm(this.#draftPath, { force: true }).catch(() => undefined)
   }
 
   get #isBeside(): boolean {
-    return this.#written !== this.path
+    return this.#draftPath !== this.path
   }
 }
 

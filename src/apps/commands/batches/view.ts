@@ -1,4 +1,4 @@
-/** Batches as the command line shows them, parsed from gateway replies. Pure. */
+/** Batches in the form that the command line shows, parsed from gateway replies. Pure. */
 import { Type } from '@sinclair/typebox'
 import { Value } from '@sinclair/typebox/value'
 import { TERMINAL_STATUSES } from '../../../protocol/management/batches.ts'
@@ -10,13 +10,13 @@ export interface BatchView {
   readonly isTerminal: boolean
   readonly endpoint: string
   readonly model: string
-  /** Unix milliseconds, as all times here. */
+  /** Unix milliseconds, like all times here. */
   readonly createdMs: number
   readonly finalizedMs: number | null
   readonly total: number
   readonly completed: number
   readonly failed: number
-  /** Null before the first request has ended. */
+  /** Null until the first request has ended. */
   readonly usage: {
     readonly inputTokens: number
     readonly cachedTokens: number
@@ -24,11 +24,11 @@ export interface BatchView {
     /** US dollars. */
     readonly cost: number
   } | null
-  /** Why the whole batch failed. */
+  /** The reason why the whole batch failed. */
   readonly error: string | null
-  /** Why none of its requests runs; null: they run, or it has ended. */
+  /** The reason why no request runs; null: requests run, or the batch has ended. */
   readonly waiting: { readonly reason: string; readonly sinceMs: number } | null
-  /** As the gateway sent it, without results. */
+  /** The document from the gateway, without results. */
   readonly document: Readonly<Record<string, unknown>>
 }
 
@@ -58,7 +58,7 @@ const BatchDocument = Type.Object({
 })
 const BatchList = Type.Object({ data: Type.Array(BatchDocument), has_more: Type.Boolean() })
 
-/** Null: it is no batch. */
+/** Null: the document is not a batch. */
 export function batchView(document: unknown): BatchView | null {
   if (!Value.Check(BatchDocument, document)) return null
   const {
@@ -98,7 +98,7 @@ export function batchView(document: unknown): BatchView | null {
   }
 }
 
-/** Null: it is no list of batches. */
+/** Null: the document is not a list of batches. */
 export function batchList(document: unknown): { batches: BatchView[]; hasMore: boolean } | null {
   if (!Value.Check(BatchList, document)) return null
   const batches = document.data.map(batchView).filter(view => view !== null)
@@ -108,7 +108,7 @@ export function batchList(document: unknown): { batches: BatchView[]; hasMore: b
 const COLUMNS = ['ID', 'STATUS', 'ENDPOINT', 'MODEL', 'DONE', 'FAILED', 'AGE', 'COST']
 const RIGHT = new Set([4, 5, 6, 7])
 
-/** The lines of a table with its head. */
+/** The lines of a table with its header. */
 export function batchTable(batches: readonly BatchView[], nowMs: number): string[] {
   return table([COLUMNS, ...batches.map(batch => batchRow(batch, nowMs))], RIGHT)
 }
@@ -130,11 +130,11 @@ function batchRow(batch: BatchView, nowMs: number): string[] {
 /** The known part of the results of a batch. */
 export interface ResultCounts {
   readonly total: number
-  /** How often each type of error is among them, the most frequent first. */
+  /** Number of each error type, the most frequent first. */
   readonly errors: ReadonlyMap<string, number>
 }
 
-/** The outcome of a batch, in some lines. @param output the file with its results; null: there is none */
+/** A summary of the batch in a few lines. @param output the file with its results; null: there is none */
 export function batchSummary(
   batch: BatchView,
   { errors, total: lines }: ResultCounts,

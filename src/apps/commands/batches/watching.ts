@@ -8,24 +8,24 @@ import { GatewayFault } from '../gateway-client.ts'
 import type { SeenBatch } from './reading.ts'
 import type { BatchView } from './view.ts'
 
-/** The gateway does not answer, or limits the requests of the key. */
+/** The gateway does not answer, or has reached the request limit of the key. */
 type Trouble = 'no answer' | 'must wait'
 
-/** A batch at one moment. */
+/** The state of a batch at one moment. */
 export interface BatchMoment {
   readonly batch: BatchView
-  /** Requests per second, smoothed; null: nothing is known yet. */
+  /** Requests per second, smoothed; null: unknown. */
   readonly rate: number | null
-  /** When it may be done, on the monotonic clock; null: nobody can tell. */
+  /** Estimated end on the monotonic clock; null: unknown. */
   readonly doneAtMs: number | null
-  /** Why there is no news, in two words; null: there is. */
+  /** The reason why there is no new state, in two words; null: there is one. */
   readonly trouble: Trouble | null
 }
 
-/** Shows how a batch goes on. */
+/** Shows the progress of a batch. */
 export interface BatchDisplay {
   show(moment: BatchMoment): void
-  /** Tells something beside the figures. */
+  /** Shows an additional message. */
   note(text: string): void
   end(): void
 }
@@ -43,11 +43,11 @@ interface WatchDeps {
   readonly signal: AbortSignal
 }
 
-/** Between two questions: a short batch is seen at work, a long one costs little. */
+/** Limits of the polling interval: a short batch is updated often, a long one costs little. */
 const ASK_MS = { min: 1_000, max: 10_000 } as const
-/** A batch is asked for about so many times until it is done. */
+/** A batch is polled about this many times until it ends. */
 const ASKS = 50
-/** While nothing changes, or the gateway does not answer, the pause grows by this. */
+/** Factors by which the interval grows while nothing changes, or the gateway does not answer. */
 const GROWTH = { quiet: 1.5, away: 2 } as const
 const AWAY_MAX_MS = 30_000
 
@@ -58,7 +58,7 @@ export async function watchBatch(deps: WatchDeps): Promise<SeenBatch> {
   try {
     for (;;) {
       const pauseMs = await questions.ask()
-      if (questions.seen?.batch.isTerminal === true) return questions.seen
+      if (questions.latest?.batch.isTerminal === true) return questions.latest
       await pause(pauseMs, clock, signal)
     }
   } finally {
@@ -66,7 +66,7 @@ export async function watchBatch(deps: WatchDeps): Promise<SeenBatch> {
   }
 }
 
-/** The questions to the gateway, one after the other. */
+/** Polls the gateway, one request after the other. */
 class Questions {
   readonly #deps: WatchDeps
   readonly #pace = new Pace()
@@ -79,38 +79,38 @@ class Questions {
     this.#deps = deps
   }
 
-  /** The last answer. */
-  get seen(): SeenBatch | null {
+  /** The latest answer. */
+  get latest(): SeenBatch | null {
     return this.#last
   }
 
-  /** Resolves to the milliseconds until the next question. @throws as `watchBatch` */
+  /** Resolves to the milliseconds until the next request. @throws like `watchBatch` */
   async ask(): Promise<number> {
     try {
-      return this.#answered(await this.#deps.read(batch => this.#show(batch)))
+      return this.#onAnswer(await this.#deps.read(batch => this.#show(batch)))
     } catch (error) {
       this.#deps.signal.throwIfAborted()
-      // At the beginning it is more likely that the address is wrong.
+      // A failure of the first request probably means a wrong address.
       if (this.#last === null || !(error instanceof GatewayFault)) throw error
       if (error.status === 404)
         throw new CommandError(`${this.#deps.id} was deleted while it was being watched`)
       if (!error.passes) throw error
-      return this.#refused(error, this.#last.batch)
+      return this.#onFault(error, this.#last.batch)
     }
   }
 
-  #answered(seen: SeenBatch): number {
-    const { batch } = seen
+  #onAnswer(state: SeenBatch): number {
+    const { batch } = state
     const before = this.#last?.batch
     const isNew = before === undefined || before.status !== batch.status || doneOf(before) !== doneOf(batch)
-    this.#last = seen
+    this.#last = state
     this.#awayMs = ASK_MS.min
     this.#quietMs = isNew ? ASK_MS.min : Math.min(ASK_MS.max, this.#quietMs * GROWTH.quiet)
     this.#show(batch)
     return Math.max(this.#quietMs, pauseFor(this.#pace.leftMs(batch.total)))
   }
 
-  #refused(fault: GatewayFault, batch: BatchView): number {
+  #onFault(fault: GatewayFault, batch: BatchView): number {
     const trouble = fault.status === 429 ? 'must wait' : 'no answer'
     if (trouble !== this.#trouble) this.#deps.display.note(noteOf(trouble, fault))
     this.#trouble = trouble
@@ -167,10 +167,10 @@ function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Older figures count less and less: after this time, a third. */
+/** Older measurements count less and less: after this time, a third. */
 const SMOOTHING_MS = 15_000
 
-/** How fast a batch goes, over about the last quarter of a minute. Pure. */
+/** The speed of a batch over about the last 15 seconds. Pure. */
 export class Pace {
   #last: { readonly done: number; readonly atMs: number } | null = null
   #perMs: number | null = null
@@ -186,7 +186,7 @@ export class Pace {
     if (spentMs <= 0) return
     const now = Math.max(0, done - last.done) / spentMs
     const share = 1 - Math.exp(-spentMs / SMOOTHING_MS)
-    // Before the first one has ended there is no pace.
+    // There is no speed before the first request has ended.
     if (this.#perMs !== null) this.#perMs += share * (now - this.#perMs)
     else if (now > 0) this.#perMs = now
     this.#last = { done, atMs }
@@ -196,14 +196,14 @@ export class Pace {
     return this.#perMs === null ? null : this.#perMs * 1000
   }
 
-  /** Time until all are done; null: nothing goes on. */
+  /** Time until all requests are done; null: there is no progress. */
   leftMs(total: number): number | null {
     if (this.#last === null || this.#perMs === null) return null
-    const left = Math.max(0, total - this.#last.done)
-    if (left === 0) return 0
-    return this.#perMs * SLOWEST_MS < 1 ? null : left / this.#perMs
+    const remaining = Math.max(0, total - this.#last.done)
+    if (remaining === 0) return 0
+    return this.#perMs * SLOWEST_MS < 1 ? null : remaining / this.#perMs
   }
 }
 
-/** Slower than one request in this time is standing still. */
+/** A speed below one request in this time counts as no progress. */
 const SLOWEST_MS = 3_600_000

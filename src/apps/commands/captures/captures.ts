@@ -99,23 +99,23 @@ export const capturesDelete: Command = {
   },
 }
 
-/** Shows the parts of a capture that are here. */
+/** Prints the parts of a capture that are on this machine. */
 class PartReader {
   readonly #folder: string
   readonly #keys: readonly VaultKey[]
   readonly #record: CaptureRecord
-  readonly #given: OptionValues
+  readonly #options: OptionValues
   readonly #node: string | null
 
   constructor(folder: string, keys: readonly VaultKey[], record: CaptureRecord, options: OptionValues) {
     this.#folder = folder
     this.#keys = keys
     this.#record = record
-    this.#given = options
+    this.#options = options
     this.#node = readNode(folder)
   }
 
-  /** @throws CommandError if the file does not open */
+  /** @throws CommandError if the file cannot be decrypted */
   async show({ name, node, host, requests }: CapturePart): Promise<void> {
     const path = partPath(this.#folder, this.#record.id, name)
     if (node !== this.#node) {
@@ -154,7 +154,7 @@ class PartReader {
   }
 
   #print(line: string): void {
-    if (this.#given['json'] === true) print(escaped(line))
+    if (this.#options['json'] === true) print(escaped(line))
     else for (const each of shownRecord(line)) print(each)
   }
 }

@@ -46,7 +46,7 @@ interface ShownRecord {
   readonly left_out?: number
 }
 
-/** The text with escapes in place of what would change a terminal. Valid JSON stays valid and says the same. */
+/** The text with escapes for characters that would change a terminal. Valid JSON keeps its meaning. */
 export function escaped(text: string): string {
   return text.replace(CONTROLS, each => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
@@ -90,16 +90,16 @@ function* section(name: string, text: string): Generator<string> {
 
 function bodyOf(body: ShownBody | undefined): string {
   if (body?.left_out !== undefined) return `(${body.bytes} bytes left out: ${body.left_out})`
-  const cut = body?.cut_after === undefined ? '' : `\n(cut: ${body.cut_after} of ${body.bytes} bytes)`
-  if (body?.base64 !== undefined) return `base64 ${body.base64}${cut}`
-  return `${body?.text ?? ''}${cut}`
+  const cutNote = body?.cut_after === undefined ? '' : `\n(cut: ${body.cut_after} of ${body.bytes} bytes)`
+  if (body?.base64 !== undefined) return `base64 ${body.base64}${cutNote}`
+  return `${body?.text ?? ''}${cutNote}`
 }
 
 function documentOf(value: unknown): string {
   if (typeof value !== 'object' || value === null) return 'none'
   const { left_out: leftOut, text } = value as { readonly left_out?: unknown; readonly text?: unknown }
   if (typeof leftOut === 'string') return `(left out: ${leftOut})`
-  // A text without its secrets.
+  // A text from which secrets were removed.
   if (typeof text === 'string' && Object.keys(value).length === 1) return text
   return JSON.stringify(value, null, 2)
 }

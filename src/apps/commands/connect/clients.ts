@@ -1,6 +1,6 @@
 /** How to connect each client to a gateway: one row per client, with lines that work when pasted. Pure. */
 
-/** A model, as far as a client has to be told of it. */
+/** The part of a model that clients need to know. */
 export interface ConnectModel {
   readonly id: string
   /** In tokens; null: unknown. */
@@ -9,7 +9,7 @@ export interface ConnectModel {
   readonly maxOutputTokens: number | null
 }
 
-/** Facts of the gateway that the lines name. */
+/** Facts of the gateway that the lines contain. */
 interface ConnectFacts {
   /** Without `/v1`. */
   readonly url: string
@@ -18,23 +18,23 @@ interface ConnectFacts {
 
 export interface Client {
   readonly name: string
-  /** As its makers write it. */
+  /** The name that its makers use. */
   readonly title: string
-  /** The API by which it calls. */
+  /** The API that it calls. */
   readonly api: string
-  /** The place of the lines: a shell, or a file. */
+  /** Where the lines belong: a shell, or a file. */
   readonly place: string
   lines(facts: ConnectFacts): readonly string[]
-  /** Things that it cannot learn by itself; empty: none. */
+  /** Facts that the client cannot discover; empty: none. */
   notes(facts: ConnectFacts): readonly string[]
 }
 
-/** A client compacts its conversation before the context is full. */
+/** The client compacts its conversation when this part of the context is used. */
 const COMPACT_SHARE = 0.9
 
 const NONE: readonly string[] = []
 
-/** The key is that of the shell: it is never in a file. */
+/** The key comes from the shell and is never written to a file. */
 export const CLIENTS: readonly Client[] = [
   {
     name: 'claude-code',

@@ -78,7 +78,7 @@ async function storageOf(url: string) {
   }
 }
 
-/** How long a connection took, or why there was none. */
+/** The duration of a connection, or the reason why there was none. */
 async function reach(place: string) {
   const [, host = '', port = ''] = /^\[?(.*?)\]?:(\d+)(?:\/.*)?$/.exec(place) ?? []
   const sinceMs = performance.now()
@@ -94,7 +94,7 @@ async function reach(place: string) {
   })
 }
 
-/** The answer of a running gateway about itself. */
+/** The report of a running gateway about itself. */
 async function gatewayAt(url: string) {
   try {
     const ask = async (path: string) => await fetch(url + path, { signal: AbortSignal.timeout(ANSWER_MS) })
@@ -105,7 +105,7 @@ async function gatewayAt(url: string) {
   }
 }
 
-/** Lines of level `error`: they have allowed fields alone. */
+/** Lines of level `error`, which contain only allowed fields. */
 function errorsIn(path: string): readonly string[] | string {
   try {
     const lines = readFileSync(path).subarray(-LOG_BYTES).toString('utf8').split('\n')

@@ -1,7 +1,9 @@
-/** Settings in a form that may be shown: without secrets, and without parts of addresses that may contain one. Pure. */
+/**
+ * Settings in a form that is safe to show: without secrets, and without parts of addresses that may contain one. Pure.
+ */
 
 const SECRET = /key|secret|token|password|authorization|headers|credential/i
-/** Files are named, not read; counts and times are no secrets. */
+/** Names of files, counts and times are not secret. */
 const NAMED = /file$|ms$|max|enforced|ttl|^keys?per|perkey$|tokensper/i
 const SET = '(set)'
 
@@ -15,12 +17,12 @@ export function withoutSecrets(value: unknown, name = ''): unknown {
   )
 }
 
-/** Of an address its origin: paths of webhooks, users and parameters may be secrets. */
+/** Only the origin of an address: webhook paths, users and parameters may be secrets. */
 function shown(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text.includes('@') ? SET : text
   try {
     const { protocol, host, username, password } = new URL(text)
-    // A password with `/`, `?` or `#` in it ends the host too early, and the host is then a part of the password.
+    // An unescaped `/`, `?` or `#` in a password ends the host too early, so that the host is part of the password.
     const isPlain = text.split('@').length === (username + password === '' ? 1 : 2)
     return isPlain ? `${protocol}//${host}/…` : SET
   } catch {

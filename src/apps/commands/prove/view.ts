@@ -16,7 +16,7 @@ export function planText({ model, dialects, checks, requests }: ProvePlan): stri
   return `tests ${model} through ${dialects.join(' and ')}: ${counted(checks, 'check')}, about ${count(requests)} requests`
 }
 
-/** A line for each check; below those that failed: what was expected, why it matters, and how to repeat it. */
+/** One line per check. Failed checks also show what was expected, why it matters, and how to repeat it. */
 export function reportText({ checks, summary, figures, ration }: ProveReport): string[] {
   const width = Math.max(...checks.map(({ id }) => id.length))
   const skipped = new Map<string, number>()
@@ -47,8 +47,8 @@ export function reportText({ checks, summary, figures, ration }: ProveReport): s
   ]
 }
 
-function row({ id, dialect, status, seen }: CheckResult, width: number): string {
-  return `${SIGNS[status]}  ${id.padEnd(width)}  ${(dialect ?? '').padEnd(9)}  ${short(seen, SEEN_MAX_CHARS)}`
+function row({ id, dialect, status, seen: observation }: CheckResult, width: number): string {
+  return `${SIGNS[status]}  ${id.padEnd(width)}  ${(dialect ?? '').padEnd(9)}  ${short(observation, SEEN_MAX_CHARS)}`
 }
 
 function details({ status, expected, matters, basis, repeat }: CheckResult): string[] {

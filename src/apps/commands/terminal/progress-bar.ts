@@ -1,26 +1,26 @@
 /**
  * The progress bar, also used by the benches: one self-updating line on a terminal. It fits the width of the terminal,
- * and avoids letters and colours that the terminal does not show. Pure, except for `ProgressBar`.
+ * and avoids characters and colours that the terminal does not show. Pure, except for `ProgressBar`.
  */
 import { styleText } from 'node:util'
 import type { Environment } from '../../../process/config/environment.ts'
 
-/** A text beside the bar. In a narrow terminal those of the highest rank go first. */
+/** A text next to the bar. In a narrow terminal, texts with the highest rank are dropped first. */
 export interface BarPart {
   readonly text: string
-  /** 0 stays longest. */
+  /** 0 is dropped last. */
   readonly rank: number
   readonly color?: 'red' | 'yellow'
 }
 
 interface BarStyle {
   readonly columns: number
-  /** Draws blocks, which only exist in Unicode. */
+  /** True if blocks may be drawn, which only exist in Unicode. */
   readonly blocks: boolean
   readonly colors: boolean
 }
 
-/** The parts of a terminal that are used. */
+/** The parts of a terminal that the bar uses. */
 export interface BarTerminal {
   readonly isTTY?: boolean
   readonly columns?: number
@@ -28,17 +28,17 @@ export interface BarTerminal {
   write(text: string): unknown
 }
 
-/** Of the bar itself; a wider one tells nothing more. */
+/** Width of the bar; a wider one would show no more. */
 const CELLS = { min: 8, max: 30 } as const
 const GAP = '  '
-/** Text of this rank or a higher one goes before the bar does. */
+/** Texts with at least this rank are dropped before the bar. */
 const BAR_RANK = 2.5
-/** Of a terminal that does not tell, as one in a pipe of `script`. */
+/** Width of a terminal that reports none, such as a pipe of `script`. */
 const USUAL_COLUMNS = 80
 
-/** One line that fits into the columns. @param share done of all, 0 to 1 */
+/** One line that fits the columns. @param share completed part, 0 to 1 */
 export function drawnBar(share: number, parts: readonly BarPart[], style: BarStyle): string {
-  // A terminal may move on to the next line when its last column is written.
+  // Some terminals wrap when the last column is written.
   const width = style.columns - 1
   const edges = style.blocks ? 0 : 2
   const byRank = [
@@ -46,13 +46,13 @@ export function drawnBar(share: number, parts: readonly BarPart[], style: BarSty
     { part: null, rank: BAR_RANK, length: CELLS.min + edges },
   ].toSorted((one, other) => one.rank - other.rank)
   const shown = new Set<BarPart | null>()
-  let taken = -GAP.length
+  let usedColumns = -GAP.length
   for (const { part, length } of byRank) {
-    if (taken + GAP.length + length > width) break
-    taken += GAP.length + length
+    if (usedColumns + GAP.length + length > width) break
+    usedColumns += GAP.length + length
     shown.add(part)
   }
-  const cells = Math.min(CELLS.max, CELLS.min + width - taken)
+  const cells = Math.min(CELLS.max, CELLS.min + width - usedColumns)
   return [
     ...(shown.has(null) ? [cellsOf(share, cells, style)] : []),
     ...parts.filter(part => shown.has(part)).map(part => colored(part, style)),
@@ -63,8 +63,8 @@ function cellsOf(share: number, cells: number, { blocks, colors }: BarStyle): st
   const full = Math.floor(Math.min(1, Math.max(0, share)) * cells)
   const [done, rest] = blocks ? ['█', '░'] : ['#', '.']
   const filled = done.repeat(full)
-  const drawn = `${colors && full > 0 ? paint('green', filled) : filled}${rest.repeat(cells - full)}`
-  return blocks ? drawn : `[${drawn}]`
+  const bar = `${colors && full > 0 ? paint('green', filled) : filled}${rest.repeat(cells - full)}`
+  return blocks ? bar : `[${bar}]`
 }
 
 function colored({ text, color }: BarPart, { colors }: BarStyle): string {
@@ -75,17 +75,17 @@ function paint(color: 'green' | 'red' | 'yellow', text: string): string {
   return styleText(color, text, { validateStream: false })
 }
 
-/** The whole percentage; 100 only when all is done. */
+/** The percentage, rounded down; 100 only when all is done. */
 export function percent(done: number, total: number): string {
   return `${total === 0 ? 100 : Math.floor((done / total) * 100)}%`
 }
 
-/** True where a line can be drawn over itself. */
+/** True if a line can be redrawn in place. */
 export function drawsOver({ isTTY }: BarTerminal, environment: Environment): boolean {
   return isTTY === true && environment['TERM'] !== 'dumb'
 }
 
-/** The style of a terminal, which may change while a bar is shown. NO_COLOR counts. */
+/** The style of a terminal, which may change while a bar is shown. NO_COLOR is respected. */
 export function barStyle(out: BarTerminal, environment: Environment): BarStyle {
   const locale = ['LC_ALL', 'LC_CTYPE', 'LANG']
     .map(name => environment[name])
@@ -102,7 +102,7 @@ export class ProgressBar {
   readonly #out: BarTerminal
   readonly #environment: Environment
   readonly #draws: boolean
-  #drawn: (() => string) | null = null
+  #draw: (() => string) | null = null
 
   constructor(out: BarTerminal, environment: Environment) {
     this.#out = out
@@ -112,25 +112,25 @@ export class ProgressBar {
 
   show(share: number, parts: readonly BarPart[]): void {
     if (!this.#draws) return
-    this.#drawn = () => drawnBar(share, parts, barStyle(this.#out, this.#environment))
-    this.#out.write(`\r${this.#drawn()}\x1b[K`)
+    this.#draw = () => drawnBar(share, parts, barStyle(this.#out, this.#environment))
+    this.#out.write(`\r${this.#draw()}\x1b[K`)
   }
 
   /** Writes a line above the bar. */
   note(text: string): void {
     this.clear()
     this.#out.write(`${text}\n`)
-    if (this.#drawn !== null) this.#out.write(this.#drawn())
+    if (this.#draw !== null) this.#out.write(this.#draw())
   }
 
-  /** Leaves the bar as it is, and goes on below it. */
+  /** Leaves the bar on the screen, and continues below it. */
   end(): void {
-    if (this.#drawn !== null) this.#out.write('\n')
-    this.#drawn = null
+    if (this.#draw !== null) this.#out.write('\n')
+    this.#draw = null
   }
 
-  /** Takes the bar away. */
+  /** Removes the bar. */
   clear(): void {
-    if (this.#drawn !== null) this.#out.write('\r\x1b[K')
+    if (this.#draw !== null) this.#out.write('\r\x1b[K')
   }
 }

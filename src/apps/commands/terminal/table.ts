@@ -15,7 +15,7 @@ import { vaultRotate, vaultStatus } from '../vault.ts'
 import { verify } from '../verify.ts'
 import { why } from './why.ts'
 
-/** In the order of the usage. */
+/** In the order of the usage text. */
 export const COMMANDS: readonly Command[] = [
   start,
   check,

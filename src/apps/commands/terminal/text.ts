@@ -6,7 +6,7 @@
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it removes
 const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+/g
 
-/** Text of a gateway without what could change the terminal, cut to a length in characters. */
+/** Text from a gateway without control characters, shortened to a length in characters. */
 export function plain(text: string, maxChars = 300): string {
   const clean = text.replace(CONTROLS, ' ').trim()
   return clean.length <= maxChars ? clean : `${clean.slice(0, maxChars - 3)}...`
@@ -29,11 +29,11 @@ const DAY_MS = 24 * HOUR_MS
 
 /** A duration to the second: `0:07`, `12:07`, `3:12:07`, `2d 3:12:07`. */
 export function duration(ms: number): string {
-  const whole = Math.max(0, ms)
-  const days = Math.floor(whole / DAY_MS)
-  const hours = Math.floor(whole / HOUR_MS) % 24
-  const minutes = Math.floor(whole / MINUTE_MS) % 60
-  const seconds = twoDigits(Math.floor(whole / SECOND_MS) % 60)
+  const wholeMs = Math.max(0, ms)
+  const days = Math.floor(wholeMs / DAY_MS)
+  const hours = Math.floor(wholeMs / HOUR_MS) % 24
+  const minutes = Math.floor(wholeMs / MINUTE_MS) % 60
+  const seconds = twoDigits(Math.floor(wholeMs / SECOND_MS) % 60)
   if (days === 0 && hours === 0) return `${minutes}:${seconds}`
   return `${days === 0 ? '' : `${days}d `}${hours}:${twoDigits(minutes)}:${seconds}`
 }
@@ -57,7 +57,7 @@ function twoDigits(value: number): string {
 
 /** An amount of US dollars with all its decimals, at least two. */
 export function exactUsd(usd: number): string {
-  // Only small numbers are written with an exponent.
+  // Only very small numbers have an exponent.
   const text = String(usd).includes('e') ? usd.toFixed(12).replace(/0+$/, '') : String(usd)
   const [whole = '0', decimals = ''] = text.split('.')
   return `$${whole}.${decimals.padEnd(2, '0')}`
@@ -69,7 +69,7 @@ export function shortUsd(usd: number): string {
   return exactUsd(Number(usd.toPrecision(3)))
 }
 
-/** Rows as lines of columns of equal width; `right` names those that are aligned to the right. */
+/** Formats rows as columns of equal width; `right` lists those that are right-aligned. */
 export function table(rows: readonly (readonly string[])[], right: ReadonlySet<number>): string[] {
   const widths = (rows[0] ?? []).map((_, at) => Math.max(...rows.map(row => row[at]?.length ?? 0)))
   return rows.map(row =>

@@ -1,4 +1,4 @@
-/** Output for whoever starts a gateway: addresses, first keys, and a request to try. */
+/** Output at the start of a gateway: addresses, first keys, and a request to try. */
 import { chmodSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { FirstKeys } from '../../../callers/bootstrap.ts'
@@ -6,13 +6,13 @@ import type { Config } from '../../../process/config/settings.ts'
 import type { Catalog } from '../../../providers/catalog.ts'
 import { makeFolder, sqlitePath } from '../../../storage/data-folder.ts'
 
-/** The command that makes a key at any time. */
+/** The command that creates a key at any time. */
 export const MAKE_KEY = 'npx sluice keys create --name NAME'
 
 export interface Started {
   readonly version: string
   readonly config: Config
-  /** The path of the configuration file; null without one. */
+  /** The path of the configuration file; null: there is none. */
   readonly file: string | null
   readonly catalog: Catalog
   readonly url: string
@@ -44,7 +44,7 @@ function storageName(url: string): string {
   return URL.canParse(url) ? `PostgreSQL at ${new URL(url).host}${new URL(url).pathname}` : 'PostgreSQL'
 }
 
-/** The first keys, the variables of the docs, and a request that works as pasted; all are shown once. */
+/** The first keys, the variables of the docs, and a request that works when pasted. All are shown only once. */
 export function firstKeysText(keys: FirstKeys, started: Pick<Started, 'catalog' | 'url'>): string {
   return [
     'First keys, shown only once:',
@@ -71,7 +71,7 @@ function tryIt(apiKey: string, { catalog, url }: Pick<Started, 'catalog' | 'url'
   ]
 }
 
-/** The first model that writes text and whose provider has what it needs; else the first one. */
+/** The first text model whose provider can be called; otherwise the first model. */
 function modelToTry(catalog: Catalog): string | null {
   const models = catalog.models().filter(({ outputModalities }) => outputModalities.includes('text'))
   const ready = models.find(({ endpoints }) =>
@@ -80,17 +80,17 @@ function modelToTry(catalog: Catalog): string | null {
   return (ready ?? models[0] ?? catalog.models()[0])?.id ?? null
 }
 
-/** The file for first keys that no terminal shows: beside the database, with PostgreSQL in `./data`. */
+/** The file for first keys that are not shown on a terminal: next to the database, or in `./data` with PostgreSQL. */
 export function firstKeysPath({ storage }: Pick<Config, 'storage'>): string {
   const path = sqlitePath(storage.url)
   return join(path === null ? resolve('data') : dirname(resolve(path)), 'first-keys')
 }
 
-/** Writes a file that only its owner can read. One of an earlier installation is replaced. */
+/** Writes a file that only its owner can read, and replaces one of an earlier installation. */
 export function writeFirstKeys(path: string, text: string): void {
   makeFolder(dirname(path))
   rmSync(path, { force: true })
   writeFileSync(path, text, { flag: 'wx', mode: 0o600, flush: true })
-  // The mask of the process must not matter.
+  // Set again, because the process's umask may have changed the mode.
   chmodSync(path, 0o600)
 }

@@ -16,7 +16,7 @@ interface Part {
   readonly name: string
   readonly startMs: number
   readonly ms: number
-  /** USD; null: it has none of its own. */
+  /** USD; null: it has no cost of its own. */
   readonly cost: number | null
 }
 
@@ -79,9 +79,9 @@ function waterfall(explanation: Explanation): string[] {
 }
 
 function row({ name, startMs, ms, cost }: Part, durationMs: number): string {
-  const whole = durationMs > 0 ? durationMs : 1
-  const from = Math.min(BAR - 1, Math.max(0, Math.floor((startMs / whole) * BAR)))
-  const length = Math.max(1, Math.min(BAR - from, Math.round((ms / whole) * BAR)))
+  const totalMs = durationMs > 0 ? durationMs : 1
+  const from = Math.min(BAR - 1, Math.max(0, Math.floor((startMs / totalMs) * BAR)))
+  const length = Math.max(1, Math.min(BAR - from, Math.round((ms / totalMs) * BAR)))
   const bar = `${' '.repeat(from)}${'#'.repeat(length)}`
   return [
     plain(name, NAME).padEnd(NAME),
@@ -94,7 +94,7 @@ function row({ name, startMs, ms, cost }: Part, durationMs: number): string {
     .trimEnd()
 }
 
-/** Stages in which attempts run: the rows of attempts are before the first of them. */
+/** Stages in which attempts run; the rows of attempts come before the first of them. */
 const OF_ATTEMPTS: ReadonlySet<Stage> = new Set<Stage>([
   'failover',
   'encode',
@@ -161,7 +161,7 @@ function milliseconds(ms: number): string {
   return ms.toFixed(3)
 }
 
-/** Words in lines of at most 80 columns; longer words are cut. */
+/** Words wrapped to lines of at most 80 columns; longer words are cut. */
 function wrapped(text: string, first: string, later: string): string[] {
   const lines: string[] = []
   let line = first

@@ -1,4 +1,4 @@
-/** `sluice why`: explains one request: where its time went, what it cost, and the reason for each choice. */
+/** `sluice why`: explains one request: its time, its cost, and the reason for each choice. */
 import type { Explanation } from '../../../features/explanations/explanation.ts'
 import { explanationOfRecord } from '../../../features/explanations/of-record.ts'
 import { reasonsOf } from '../../../features/explanations/reasons.ts'
@@ -9,7 +9,7 @@ import { print } from '../outcome.ts'
 import { plain } from './text.ts'
 import { shown } from './why-view.ts'
 
-/** Other requests with the same `X-Request-Id` that are named. */
+/** Maximum other requests with the same `X-Request-Id` that are listed. */
 const OTHERS_MAX = 10
 
 export const why: Command = {
@@ -40,7 +40,7 @@ export const why: Command = {
   },
 }
 
-/** Those of a generation id, or of an `X-Request-Id`, newest first. */
+/** The explanations by generation id or `X-Request-Id`, newest first. */
 async function explanations(store: Store, id: string): Promise<readonly Explanation[]> {
   const stored = await store.explanations.find(id, null, OTHERS_MAX)
   if (stored.length > 0) return stored.map(({ document }) => JSON.parse(document) as Explanation)

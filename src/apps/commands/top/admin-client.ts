@@ -18,7 +18,7 @@ const PATH = '/console/data/summary'
 const ANSWER_MS = 15_000
 const JSON_MAX_BYTES = 4 << 20
 
-/** The gateway did not answer as it should; another try may help. */
+/** The gateway's answer is unusable; another try may help. */
 export class AdminFault extends CommandError {
   override readonly name = 'AdminFault'
 }
@@ -36,7 +36,7 @@ const ADMIN_PORT = {
 /** Address and key of the admin port. @throws UsageError, ConfigError, CommandError */
 export const adminPortOf = (options: OptionValues): PortAddress => askedPort(options, ADMIN_PORT)
 
-/** The summary of now. @throws CommandError; AdminFault where another try may help; the reason of the abort */
+/** The current summary. @throws CommandError; AdminFault if another try may help; the reason of the abort */
 export async function askSummary({ url, key }: PortAddress, signal: AbortSignal): Promise<Summary> {
   const reply = await request(url, key, signal)
   const text = await textOf(reply, url, signal)
@@ -107,14 +107,14 @@ function away(url: string, error: unknown): AdminFault {
   )
 }
 
-/** Something else answers at the address. */
+/** The address is not a gateway's admin port. */
 function stranger(url: string): CommandError {
   return new CommandError(
     `${url} does not answer like the admin port of a gateway: pass its address with --url URL`,
   )
 }
 
-/** The message of an error document, without the key; null: it is none. */
+/** The message of an error document, without the key; null: it is another document. */
 function saidBy(text: string, key: string): string | null {
   const message = messageOf(text)
   return message === null ? null : plain(message.replaceAll(key, '(the key)'))

@@ -5,30 +5,30 @@ import type { Summary } from './summary.ts'
 
 export interface ScreenStyle {
   readonly columns: number
-  /** Of the terminal; infinite where lines may scroll. */
+  /** Rows of the terminal; infinite if lines may scroll. */
   readonly rows: number
   readonly colors: boolean
 }
 
 type Color = 'red' | 'yellow' | 'green' | 'dim' | 'bold'
 
-/** A column of a table. In a narrow terminal those of the highest rank go first. */
+/** A column of a table. In a narrow terminal, columns with the highest rank are dropped first. */
 interface Column<Row> {
   readonly name: string
-  /** 0 stays always. */
+  /** 0 is never dropped. */
   readonly rank: number
   readonly isNumber?: true
-  /** Takes what the others leave. */
+  /** Gets the remaining width. */
   readonly isWide?: true
   readonly of: (row: Row) => string
   readonly color?: (row: Row) => Color | null
 }
 
-/** Less of a name tells nothing. */
+/** A shorter part of a name would be useless. */
 const WIDE_MIN = 14
 const WIDE_MAX = 40
 const GAP = 2
-/** Rows of models, where the terminal is high enough; the rest is for requests. */
+/** Maximum rows of models if the terminal is high enough; the others are for requests. */
 const MODELS_MAX = 8
 
 type Model = Summary['models'][number]
@@ -98,11 +98,11 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
     ]),
     '',
   ]
-  const left = Math.max(0, style.rows - head.length - 1)
-  const models = summary.models.slice(0, Math.min(MODELS_MAX, Math.max(1, Math.floor(left / 3))))
+  const freeRows = Math.max(0, style.rows - head.length - 1)
+  const models = summary.models.slice(0, Math.min(MODELS_MAX, Math.max(1, Math.floor(freeRows / 3))))
   const modelLines =
     models.length === 0 ? ['no requests in this time'] : tableOf(MODEL_COLUMNS, models, style)
-  const requestRows = Math.max(0, left - modelLines.length - 2)
+  const requestRows = Math.max(0, freeRows - modelLines.length - 2)
   const latest = summary.latest.slice(0, requestRows)
   return [
     ...head,
@@ -114,11 +114,11 @@ export function screenOf(summary: Summary, style: ScreenStyle): string[] {
 function healthOf({ problems }: Summary, style: ScreenStyle): string[] {
   if (problems.length === 0) return [paint(style, 'green', 'no problems')]
   return problems.map(({ text, is_serious: isSerious }) =>
-    paint(style, isSerious ? 'red' : 'yellow', cut(`! ${plain(text)}`, style.columns)),
+    paint(style, isSerious ? 'red' : 'yellow', shortened(`! ${plain(text)}`, style.columns)),
   )
 }
 
-/** Parts side by side; those that do not fit are left out. */
+/** Parts next to each other; those that do not fit are dropped. */
 function parts(style: ScreenStyle, texts: readonly string[]): string {
   let line = ''
   let width = 0
@@ -152,7 +152,7 @@ function tableOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[], sty
     shown
       .map((column, at) => {
         const width = column.isWide === true ? Math.min(wide, widthOfColumn(column)) : widthOfColumn(column)
-        const text = cut(cell(column), width)
+        const text = shortened(cell(column), width)
         const isLast = at === shown.length - 1
         const padded = column.isNumber === true ? text.padStart(width) : isLast ? text : text.padEnd(width)
         const tone = color(column)
@@ -174,7 +174,7 @@ function tableOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[], sty
   ]
 }
 
-function cut(text: string, width: number): string {
+function shortened(text: string, width: number): string {
   return text.length <= width ? text : `${text.slice(0, Math.max(0, width - 1))}~`
 }
 
@@ -182,7 +182,7 @@ function paint({ colors }: ScreenStyle, color: Color, text: string): string {
   return colors ? styleText(color, text, { validateStream: false }) : text
 }
 
-/** Without the marks of colors. */
+/** The width without colour codes. */
 function widthOf(text: string): number {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: colors begin with one
   return text.replace(/\u001b\[\d+m/g, '').length

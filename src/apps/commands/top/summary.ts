@@ -52,7 +52,7 @@ const SummarySchema = Type.Object({
 })
 export type Summary = Static<typeof SummarySchema>
 
-/** Null: it is no summary. Fields that are unknown here stay. */
+/** Null: it is not a summary. Unknown fields are kept. */
 export function readSummary(json: string): Summary | null {
   try {
     const document: unknown = JSON.parse(json)

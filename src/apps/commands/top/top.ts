@@ -11,10 +11,10 @@ import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-clie
 import { type ScreenStyle, screenOf } from './screen.ts'
 
 const EVERY = { usual: 2, min: 1, max: 3_600 } as const
-/** Of an output that tells no width, such as a file. */
+/** Width of an output that reports none, such as a file. */
 const USUAL_COLUMNS = 100
 const CLEAR = '\x1b[H\x1b[2J'
-/** The screen beside the one with what was printed before, without a cursor. */
+/** Switches to the alternate screen and hides the cursor. */
 const ENTER = '\x1b[?1049h\x1b[?25l'
 const LEAVE = '\x1b[?25h\x1b[?1049l'
 
@@ -33,7 +33,7 @@ export const top: Command = {
     const port = adminPortOf(options)
     const stop = new AbortController()
     const { stdout } = process
-    // A reader that has seen enough, such as head, is no fault.
+    // A reader that stops early, such as head, is not an error.
     stdout.on('error', () => process.exit(EXIT_FAILED))
     const isScreen = drawsOver(stdout, processEnvironment())
     if (options['once'] === true || (!isScreen && options['json'] !== true)) {
@@ -69,10 +69,10 @@ async function tellJson(port: PortAddress, everyMs: number, signal: AbortSignal)
   }
 }
 
-/** Draws over what it drew before, and goes on when the gateway has been away. @throws CommandError */
+/** Redraws in place, and continues after the gateway was unreachable. @throws CommandError */
 async function draw(port: PortAddress, everyMs: number, signal: AbortSignal): Promise<never> {
   const { stdout } = process
-  // A fault of the first request is reported on the usual screen.
+  // An error of the first request is reported on the normal screen.
   let lines = screenOf(await askSummary(port, signal), styleOf())
   stdout.write(ENTER)
   try {

@@ -1,4 +1,4 @@
-/** Checks a proof of placement against public keys, a saved reply and, if given, the body of its request. */
+/** Checks a proof of placement against public keys, a saved reply and, if available, the body of its request. */
 import {
   PROOF_ALGORITHM,
   PROOF_ISSUER,
@@ -8,25 +8,25 @@ import {
 } from '../../../protocol/management/proof.ts'
 import type { SavedReply } from './saved-reply.ts'
 
-/** A public key as JWK sets have it. */
+/** A public key in the form of a JWK set. */
 export interface ProofJwk {
   readonly kty: 'OKP'
   readonly crv: 'Ed25519'
   readonly x: string
 }
 
-/** The statement of a proof, and the key that signed it. */
+/** The statement of a proof, and the id of its key. */
 export interface CheckedProof {
   readonly statement: ProofStatement
   readonly kid: string
 }
 
-/** A proof that proves nothing of this reply; the message says why. */
+/** The proof does not match the reply; the message contains the reason. */
 export class ProofFault extends Error {
   override readonly name = 'ProofFault'
 }
 
-/** The Ed25519 keys of a JWK set, their public parts only; null: it is none. */
+/** The Ed25519 keys of a JWK set, only their public parts; null: it is not a key set. */
 export function publicKeysOf(set: unknown): readonly ProofJwk[] | null {
   const { keys } = Object(set) as { keys?: unknown }
   if (!Array.isArray(keys)) return null
@@ -78,7 +78,7 @@ async function readProof(proof: string, keys: readonly ProofJwk[]): Promise<Chec
   return { statement, kid }
 }
 
-/** The key id of an EdDSA header; any other algorithm is refused unread. */
+/** The key id in an EdDSA header. Any other algorithm is refused before anything is verified. */
 function kidOf(read: () => { alg?: string; kid?: string }): string {
   try {
     const { alg, kid } = read()

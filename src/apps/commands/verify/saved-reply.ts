@@ -7,18 +7,18 @@ import {
   replyDigest,
 } from '../../../protocol/management/proof.ts'
 
-/** The parts of a saved reply that its proof has to fit. */
+/** The parts of a saved reply that its proof covers. */
 export interface SavedReply {
-  /** A compact JWS, unread. */
+  /** A compact JWS, not verified yet. */
   readonly proof: string
-  /** Events behind the one with the proof, which cannot cover them. */
+  /** Number of events after the one with the proof, which it cannot cover. */
   readonly later: number
-  /** The reply is a stream. */
+  /** True if the reply is a stream. */
   readonly isStream: boolean
   digest(of: ProofScope): string
 }
 
-/** Reads a saved reply; a text says why it has no proof. */
+/** Parses a saved reply; a string is the reason why it has no proof. */
 export function readSavedReply(text: string): SavedReply | string {
   const values = valuesOf(text)
   if (values === null) return 'is neither a JSON reply nor an event stream'
@@ -42,8 +42,8 @@ export function readSavedReply(text: string): SavedReply | string {
 }
 
 function valuesOf(text: string): readonly unknown[] | null {
-  const whole = parsed(text)
-  if (whole !== undefined) return Array.isArray(whole) ? whole : [whole]
+  const document = parsed(text)
+  if (document !== undefined) return Array.isArray(document) ? document : [document]
   const lines = text.replace(/^\ufeff/, '').split(/\r\n|\r|\n/)
   const rows = lines.filter(line => line.trim() !== '')
   return rows.every(row => row.startsWith('{')) ? documents(rows) : documents(dataOf(lines))
@@ -54,7 +54,7 @@ function documents(rows: readonly string[]): readonly unknown[] | null {
   return values.length === 0 || values.includes(undefined) ? null : values
 }
 
-/** The data of each event; comments and the mark of the end are none. */
+/** The data of each event, without comments and the end mark. */
 function dataOf(lines: readonly string[]): string[] {
   const events: string[] = []
   let data: string[] = []
@@ -68,7 +68,7 @@ function dataOf(lines: readonly string[]): string[] {
   return events
 }
 
-/** Undefined: no JSON. */
+/** Undefined: it is not JSON. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text) as unknown

@@ -25,9 +25,9 @@ const COLUMNS = [
   'Error',
   '',
 ]
-/** Others have ended, or are about to. */
+/** States that can be cancelled; batches in other states have ended, or are about to. */
 const STOPPABLE = new Set(['validating', 'in_progress'])
-/** Progress should be seen to move. */
+/** Often, so that progress is visible. */
 const EVERY_MS = 2_000
 
 export function Batches({ calls }) {

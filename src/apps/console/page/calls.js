@@ -1,6 +1,6 @@
 /**
  * Requests to the admin port. Each carries the management key, which exists only in the memory of this tab: it is
- * stored nowhere, and lost on reload. Requests of somebody who signed in carry the session cookie instead.
+ * stored nowhere, and lost on reload. Requests of a signed-in user carry the session cookie instead.
  */
 
 const DATA = '/console/data/'
@@ -19,7 +19,7 @@ export class Calls {
 
   /**
    * @param key null: the session of this browser
-   * @param onRefused called when the key is not, or no longer, valid
+   * @param onRefused called if the key is invalid, or no longer valid
    */
   constructor(key, onRefused) {
     this.#key = key
@@ -30,7 +30,7 @@ export class Calls {
     return this.#key === null
   }
 
-  /** Begins or ends the session of this browser. @throws Refused, or the error of the network */
+  /** Starts or ends the session of this browser. @throws Refused, or the error of the network */
   async sign(name) {
     const reply = await this.#ask(name, { method: 'POST' })
     return await reply.json()
@@ -65,7 +65,7 @@ export class Calls {
     await readEvents(reply, onEvent)
   }
 
-  /** The answer of the public port to one request with an API key, whatever its status is. */
+  /** The answer of the public port to one request with an API key, with any status. */
   async trial(apiKey, body, signal) {
     return await this.#fetch('try', {
       method: 'POST',

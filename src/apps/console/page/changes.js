@@ -43,14 +43,14 @@ function Row({ change: { time, action, object, actor_label: label, client_addres
   `
 }
 
-/** The beginning tells one hash from another; the whole id is the title. */
+/** The beginning is enough to distinguish hashes; the full id is in the title. */
 const ID_SHOWN = 40
 
 function shortId(id) {
   return id.length <= ID_SHOWN ? id : `${id.slice(0, 16)}…`
 }
 
-/** The name of the key that has this label now; null: none, or it was rotated or deleted since. */
+/** The name of the key that has this label now; null: none, for example because it was rotated or deleted. */
 function nameOfLabel(names, label) {
   for (const key of names.keys.values()) if (key.label === label) return key.name
   return null

@@ -9,7 +9,7 @@ const BAR = { size: [0.85, 40] }
 
 /**
  * `lines`: { name, colour, values }, from the bottom of a stack to its top; null is a gap. `times` are Unix seconds.
- * `step`: seconds from one to the next. `kind`: bars, stack or lines. `clock`: how a time is shown.
+ * `step`: seconds between two times. `kind`: bars, stack or lines. `clock`: formats a time.
  */
 export function Chart({
   name,
@@ -103,7 +103,7 @@ export function Chart({
   `
 }
 
-/** Each line on top of those before it, the whole stack first: what is drawn later covers it. */
+/** Sums for a stack: the highest line comes first, because later lines are drawn over it. */
 function stacked(lines) {
   const sums = []
   return lines
@@ -134,7 +134,7 @@ function optionsOf({ lines, kind, show, clock, step, max, height, utc }, place, 
     legend: { show: false },
     cursor: { points: { show: !isBars }, drag: { x: false, y: false }, y: false },
     hooks: { setCursor: [({ cursor }) => onPointed(cursor.idx ?? null)] },
-    // The last label has room.
+    // Leaves space for the last label.
     padding: [8, 18, 0, 0],
     ...(utc ? { tzDate: seconds => UPlot.tzDate(new Date(seconds * 1e3), 'Etc/UTC') } : {}),
     scales: {
@@ -153,7 +153,7 @@ function optionsOf({ lines, kind, show, clock, step, max, height, utc }, place, 
         spanGaps: false,
         ...(isBars
           ? { fill: colour(own), width: 0, paths: UPlot.paths.bars(BAR), points: { show: false } }
-          : // A value between two gaps is a point.
+          : // A value between two gaps is drawn as a point.
             { width: 1.5, points: { show: true, size: 4, fill: colour(own), width: 0 } }),
       })),
     ],

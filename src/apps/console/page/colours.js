@@ -1,12 +1,12 @@
 /** Colours for named things: the same thing has the same colour in every chart of this tab. */
 
-/** Variables of the style, told apart by people who see few colours too. */
+/** Variables of the style, which colour-blind people can distinguish. */
 const PALETTE = ['--c1', '--c2', '--c3', '--c4', '--c5', '--c6', '--c7', '--c8']
-/** More things than that are told by their colour alone nowhere. */
+/** Further names share colours with others. */
 const NAMES_MAX = 1_000
 const given = new Map()
 
-/** The variable of a thing, such as a model; those that come first have colours of their own. */
+/** The variable of a name, such as a model. The first names get different colours. */
 export function colourOf(kind, name) {
   if (name === null) return '--c0'
   const key = `${kind} ${name}`

@@ -1,6 +1,6 @@
 /** Tables as CSV, for spreadsheets and scripts. */
 
-/** A spreadsheet would take such a text for a formula. */
+/** A spreadsheet would read such a text as a formula. */
 const FORMULA = /^[=+\-@\t\r]/
 
 /** Rows of texts and numbers as CSV (RFC 4180). Texts that look like formulas begin with an apostrophe. */
@@ -22,6 +22,6 @@ export function download(name, text, type = 'text/csv;charset=utf-8') {
   link.href = address
   link.download = name
   link.click()
-  // The browser has read it by then.
+  // By then, the browser has read it.
   setTimeout(() => URL.revokeObjectURL(address), 60_000)
 }

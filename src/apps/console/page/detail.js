@@ -8,7 +8,7 @@ import { keyName, useNames, workspaceName } from './names.js'
 import { Attempts, Status } from './outcome.js'
 import { Chip } from './parts.js'
 
-/** How stages are called, and what they are; in their order. */
+/** Names and descriptions of stages, in order. */
 const STAGES = {
   parse: 'head and body are read',
   auth: 'the key is checked',
@@ -29,7 +29,7 @@ const STAGES = {
   answer: 'from the first content to the end',
 }
 
-/** Explanations are kept two seconds after the end. */
+/** Explanations are stored two seconds after the end. */
 const EXPLAINED_MS = 2_500
 const TRIES_MAX = 3
 
@@ -40,7 +40,7 @@ export function Detail({ calls, row, onClose }) {
   const heading = useRef(null)
   const names = useNames(calls)
 
-  // Without a record before, it may be there when the cost is known.
+  // A record that was missing may exist when the cost is known.
   useEffect(() => {
     const leaving = new AbortController()
     calls.view('requests', { id: row.id }, leaving.signal).then(
@@ -58,7 +58,7 @@ export function Detail({ calls, row, onClose }) {
     return () => clearTimeout(timer)
   }, [row.id, isWhole, tries])
 
-  // With the details: an Escape that follows at once is heard.
+  // Registered together with the details, so that an immediate Escape works.
   useLayoutEffect(() => {
     heading.current?.focus()
     const onKey = event => {
@@ -124,7 +124,7 @@ function Stages({ row }) {
   `
 }
 
-/** By name and milliseconds, in order. */
+/** Stages by name and milliseconds, in order. */
 function stagesOf({ stages, firstTokenMs, durationMs }) {
   if (stages !== null)
     return Object.keys(STAGES).flatMap(name => (name in stages ? [[name, stages[name]]] : []))
@@ -147,7 +147,7 @@ function Tries({ row }) {
   </ol>`
 }
 
-/** Names and values; more once the usage record is there. */
+/** Names and values; more once the usage record exists. */
 function factsOf(row, record, names) {
   const facts = [
     ['received', dateTime(row.at)],

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from './html.js'
 import { KeyCheck } from './key-check.js'
 import { Chip, Empty, Filter, RowButton, Table, useView, Waiting } from './parts.js'
 
-/** Conditions of an endpoint with one key, the shared one or a BYOK credential: the tone, and what they mean. */
+/** Conditions of an endpoint with one key, the shared one or a BYOK credential: the tone, and the meaning. */
 const CONDITIONS = {
   steady: ['good', 'It answers'],
   shaky: ['warn', '5 to 20 % of its attempts fail: others are called first'],
@@ -32,11 +32,11 @@ const COLUMNS = [
   '',
 ]
 
-/** The reason why an endpoint has no figure. */
+/** The reason why an endpoint has no value. */
 const NO_UPTIME = 'Shown from 100 attempts in 30 minutes on'
 const NO_SPEED = 'Nothing was measured in the last 30 minutes'
 
-/** @param asked the filter in the address, as other views lead here */
+/** @param asked the filter in the URL, as linked from other views */
 export function Models({ calls, asked: begin = '' }) {
   const [filter, setFilter] = useState(begin)
   const [asked, setAsked] = useState(begin)
@@ -66,7 +66,7 @@ export function Models({ calls, asked: begin = '' }) {
   `
 }
 
-/** Rows that cover all ids of a beginning; a model of theirs that was asked for has the same endpoints. */
+/** Rows for all ids with one prefix. Used models of such a row have the same endpoints. */
 function Wildcards({ wildcards, onTry }) {
   return html`
     <h2>Wildcards</h2>

@@ -1,4 +1,4 @@
-/** Numbers, money and times as people read them. */
+/** Formats numbers, money and times for people. */
 
 const NOTHING = '–'
 
@@ -6,13 +6,13 @@ const NOTHING = '–'
 export function usd(amount) {
   if (amount === null || amount === undefined) return NOTHING
   if (amount === 0) return '$0'
-  // Products of prices are a little off.
+  // Floating-point products of prices are slightly off.
   const size = Number(Math.abs(amount).toPrecision(12))
   const sign = amount < 0 ? '-' : ''
   if (size < 0.000001) return `${sign}<$0.000001`
   if (size >= 1000) return `${sign}$${Math.round(size).toLocaleString('en')}`
   if (size >= 0.1) return `${sign}$${size.toFixed(2)}`
-  // Two digits that say something.
+  // Two significant digits.
   const decimals = Math.min(8, 1 - Math.floor(Math.log10(size)))
   return `${sign}$${size.toFixed(decimals).replace(/0+$/, '')}`
 }

@@ -1,25 +1,25 @@
-/** Forms in dialogs: fields, errors that the gateway reports, and confirmation before something is lost. */
+/** Forms in dialogs: fields, errors from the gateway, and confirmation before something is deleted. */
 import { html, useEffect, useRef, useState } from './html.js'
 
-/** The element that opened the last dialog: one that follows it at once has the same opener. */
+/** The element that opened the last dialog. A dialog that follows immediately has the same opener. */
 let lastOpener = /** @type {Element} */ (document.body)
 
-/** A dialog that opens with its view. What had the focus gets it back, however the dialog ends. */
+/** A dialog that opens with its view. The element that had the focus gets it back when the dialog ends. */
 function useModal() {
   const dialog = useRef(null)
   useEffect(() => {
     if (document.activeElement !== document.body) lastOpener = document.activeElement
     const opener = lastOpener
     dialog.current.showModal()
-    // Behind an open dialog nothing can have the focus.
+    // Elements behind an open dialog cannot have the focus.
     return () => queueMicrotask(() => opener instanceof HTMLElement && opener.focus())
   }, [])
   return dialog
 }
 
 /**
- * A dialog with a form. `onSend` gets the values by the names of the fields, and may throw; its message is shown. `done`
- * is called when it has worked. `stays`: the form can be sent again.
+ * A dialog with a form. `onSend` gets the values by field name, and may throw; its message is shown. `done` is called
+ * on success. `stays`: the form can be sent again.
  */
 export function FormDialog({
   title,
@@ -74,8 +74,8 @@ function valuesOf(form) {
 }
 
 /**
- * A field with its name above it. Further attributes go to the input. Without a listener, `value` is only what it begins
- * with: the view may be drawn anew while somebody types.
+ * A field with its label. Further attributes go to the input. Without a listener, `value` is only the initial value:
+ * the view may be rendered again while the user types.
  */
 export function Field({ label, hint, children, value, ...rest }) {
   const isOwn = rest.onInput === undefined && rest.onChange === undefined
@@ -109,7 +109,7 @@ export function Check({ label, checked, ...rest }) {
   return html`<label class="check"><input type="checkbox" ...${begin} ...${rest} /> ${label}</label>`
 }
 
-/** Asks before something is lost. */
+/** Asks for confirmation before something is deleted. */
 export function Confirm({ title, send, children, onSend, onClose }) {
   return html`
     <${FormDialog} title=${title} send=${send} tone="danger" onSend=${onSend} onClose=${onClose}>
@@ -118,7 +118,7 @@ export function Confirm({ title, send, children, onSend, onClose }) {
   `
 }
 
-/** Shows a secret this once, with a button that copies it. */
+/** Shows a secret once, with a button that copies it. */
 export function Secret({ title, secret, onClose }) {
   const dialog = useModal()
   const [copied, setCopied] = useState('')
@@ -127,7 +127,7 @@ export function Secret({ title, secret, onClose }) {
       await navigator.clipboard.writeText(secret)
       setCopied('Copied')
     } catch {
-      // Pages that came without TLS from another machine have no clipboard.
+      // Pages from another machine without TLS have no clipboard access.
       getSelection().selectAllChildren(dialog.current.querySelector('output'))
       setCopied('Selected: copy it by the keyboard')
     }
@@ -146,12 +146,12 @@ export function Secret({ title, secret, onClose }) {
   `
 }
 
-/** A number of a field, or null where it is empty. */
+/** The number in a field, or null if it is empty. */
 export function numberOrNull(text) {
   return text.trim() === '' ? null : Number(text)
 }
 
-/** Lines or words with commas as a list, or null where there are none. */
+/** Lines or comma-separated words as a list, or null if there are none. */
 export function listOrNull(text) {
   const items = text
     .split(/[\n,]/)

@@ -5,5 +5,5 @@ import { h } from 'preact'
 export { render } from 'preact'
 export { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 
-// The types of the package are those of another kind of module.
+// The package's types describe another module format.
 export const html = /** @type {any} */ (htm).bind(h)

@@ -5,8 +5,8 @@ import { html, useState } from './html.js'
 import { Chip, useApi } from './parts.js'
 
 /**
- * `provider`: slug. `model`: id of the model that may be asked too; absent: none. `credential`: a BYOK credential;
- * absent: the gateway's key is the first choice, and those of workspaces can be chosen.
+ * `provider`: slug. `model`: id of a model to call as well; absent: none. `credential`: a BYOK credential; absent: the
+ * gateway's key is selected, and those of workspaces can be chosen.
  */
 export function KeyCheck({ calls, provider, model, credential, onClose }) {
   const [isModel, setIsModel] = useState(false)

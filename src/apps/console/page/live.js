@@ -15,9 +15,9 @@ export class Live {
   spansMax = 180
   /** `connecting`, `live`, `lost` or `refused`. */
   state = 'connecting'
-  /** Requests that were too many to list. */
+  /** Number of requests beyond the limit of the list. */
   unlisted = 0
-  /** How far the clock of the server is ahead of this one. */
+  /** Milliseconds that the server's clock is ahead of this one. */
   #aheadMs = 0
   #calls
   #onChange
@@ -29,7 +29,7 @@ export class Live {
     void this.#follow()
   }
 
-  /** Unix seconds at the server. */
+  /** Unix seconds on the server. */
   nowSeconds() {
     return (Date.now() + this.#aheadMs) / 1000
   }

@@ -1,4 +1,4 @@
-/** The console: signs in, follows the live list, and shows the view that the URL names. */
+/** The console: signs in, follows the live list, and shows the view in the URL. */
 import { Accounts } from './access/accounts.js'
 import { Batches } from './batches.js'
 import { Changes } from './changes.js'
@@ -15,7 +15,7 @@ import { SignIn } from './sign-in.js'
 import { Usage } from './usage/usage.js'
 import { Wordmark } from './wordmark.js'
 
-/** Views by the fragment of the address, in the order of the tabs; the digit of its place leads to each. */
+/** Views by URL fragment, in the order of the tabs. The key with the digit of its position opens each. */
 const VIEWS = [
   { path: 'home', name: 'Home', view: Home },
   { path: 'requests', name: 'Requests', view: Requests },
@@ -27,7 +27,7 @@ const VIEWS = [
   { path: 'playground', name: 'Playground', view: Playground },
   { path: 'changes', name: 'Changes', view: Changes },
 ]
-/** Addresses of views that have moved. */
+/** Old fragments of renamed views. */
 const MOVED = { try: 'playground' }
 
 const SHORTCUTS = [
@@ -62,12 +62,12 @@ function Console({ calls, onLeave, onRefused }) {
   const [path, setPath] = useState(pathOfAddress())
   const [live, setLive] = useState(null)
   const help = useRef(null)
-  // The state of views that are not shown now.
+  // The state of views that are not shown.
   const memory = useRef({})
 
   useEffect(() => {
     const followed = new Live(calls, () => setTick(now => now + 1))
-    // Charts move on even when no request comes.
+    // Charts advance even if there are no requests.
     const timer = setInterval(() => setTick(now => now + 1), 2_000)
     setLive(followed)
     return () => {
@@ -152,13 +152,13 @@ function pathOfAddress() {
   return VIEWS.some(each => each.path === known) ? known : VIEWS[0].path
 }
 
-/** The text behind the question mark of the fragment, such as the filter of a view. */
+/** The text after the question mark of the fragment, such as a filter. */
 function queryOfAddress() {
   const at = location.hash.indexOf('?')
   try {
     return at === -1 ? '' : decodeURIComponent(location.hash.slice(at + 1))
   } catch {
-    // Somebody wrote it by hand.
+    // The URL was written by hand.
     return ''
   }
 }

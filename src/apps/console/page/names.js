@@ -2,12 +2,12 @@
 import { useEffect, useState } from './html.js'
 
 const PAGE = 100
-/** Beyond 1,000 of each a view shows ids. */
+/** Beyond 1,000 of each, a view shows ids. */
 const PAGES_MAX = 10
 
 const NOTHING = { keys: new Map(), workspaces: new Map(), isKnown: false, version: null }
 
-/** @returns keys by hash and workspaces by id, each with its record; empty until they are known */
+/** @returns keys by hash and workspaces by id, each with its record; empty until loaded */
 export function useNames(calls, version = 0) {
   const [names, setNames] = useState(NOTHING)
   useEffect(() => {
@@ -26,7 +26,7 @@ export function useNames(calls, version = 0) {
           version,
         })
       },
-      // Ids are shown instead.
+      // Without names, ids are shown.
       () => undefined,
     )
     return () => leaving.abort()
@@ -58,7 +58,10 @@ export function workspaceName(names, id) {
   return names.workspaces.get(id)?.name ?? id
 }
 
-/** The default guardrail of a workspace is called after it: its own name has the id, which nobody knows. */
+/**
+ * The default guardrail of a workspace is shown with the workspace's name: its own name contains an id that nobody
+ * recognizes.
+ */
 export function guardrailName(names, { name, is_workspace_default: isDefault, workspace_id: id }) {
   return isDefault ? `Default of ${workspaceName(names, id)}` : name
 }

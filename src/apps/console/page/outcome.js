@@ -11,7 +11,7 @@ export function Status({ row }) {
   <//>`
 }
 
-/** The provider that answered; before it, those that failed. An arrow leads from a failure to the next try. */
+/** The provider that answered, after those that failed. An arrow leads from a failure to the next try. */
 export function Attempts({ row }) {
   if (row.attempts.length === 0) return text(row.provider)
   return row.attempts.map(({ provider, status, error, cause }, at) => {

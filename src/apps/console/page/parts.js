@@ -2,29 +2,29 @@
 import { percent, usd } from './format.js'
 import { html, useEffect, useLayoutEffect, useRef, useState } from './html.js'
 
-/** A word with a colour; the word alone says enough. `tone`: good, warn, bad or plain. */
+/** A coloured word, whose meaning does not depend on the colour. `tone`: good, warn, bad or plain. */
 export function Chip({ tone = 'plain', title, children }) {
   return html`<span class=${`chip ${tone}`} title=${title}>${children}</span>`
 }
 
-/** A button in a row. `of`: what the row is about, for those who do not see it. */
+/** A button in a row. `of`: the subject of the row, for screen readers. */
 export function RowButton({ does, of, ...rest }) {
   return html`<button type="button" aria-label=${`${does} ${of}`} ...${rest}>${does}</button>`
 }
 
-/** The text in place of an empty list: what to do first. */
+/** The text instead of an empty list: what to do first. */
 export function Empty({ children }) {
   return html`<p class="empty">${children}</p>`
 }
 
 /**
- * A table in a frame that scrolls sideways where it has to. `columns`: texts, or { name, number, sorted, onSort }. Empty
- * names are columns of buttons.
+ * A table that scrolls sideways if necessary. `columns`: texts, or { name, number, sorted, onSort }. Empty names are
+ * columns of buttons.
  */
 export function Table({ label, columns, children }) {
   const frame = useRef(null)
   const used = useRef(null)
-  // The row of a button may go: the next Tab should not begin at the top of the page.
+  // The button's row may disappear; the next Tab should not begin at the top of the page.
   useLayoutEffect(() => {
     if (used.current === null || used.current.isConnected) return
     used.current = null
@@ -69,7 +69,7 @@ export function Table({ label, columns, children }) {
   `
 }
 
-/** A figure with its name, for the top of a view. */
+/** A value with its name, for the top of a view. */
 export function Figure({ name, value, title, note = '' }) {
   return html`
     <div class="figure" title=${title}>
@@ -79,7 +79,7 @@ export function Figure({ name, value, title, note = '' }) {
   `
 }
 
-/** The state of a limit of money: how much of it is used. `reset`: when it begins again; null: never. */
+/** The used part of a money limit. `reset`: when it starts again; null: never. */
 export function Share({ limit, left, reset, label }) {
   const share = limit === 0 ? 1 : Math.min(1, Math.max(0, 1 - left / limit))
   const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : 'good'
@@ -91,14 +91,14 @@ export function Share({ limit, left, reset, label }) {
   `
 }
 
-/** Says why a view has no data, or that it is on its way. */
+/** Shows the reason why a view has no data, or that it is loading. */
 export function Waiting({ error, once = false }) {
   if (error === null) return html`<p class="empty" role="status">Reading …</p>`
   return html`<p class="fault" role="alert">${error.message}${once ? '' : '. The page tries again by itself.'}</p>`
 }
 
 /**
- * The document of a view, asked for again and again while it is shown.
+ * The document of a view, requested again and again while it is shown.
  * @returns the last document or null, and the error of the last try or null
  */
 export function useView(calls, name, query = {}, everyMs = 5_000) {
@@ -107,8 +107,8 @@ export function useView(calls, name, query = {}, everyMs = 5_000) {
 }
 
 /**
- * The document of a management operation. `version` changes when it has to be asked again; null as `path`: it is not
- * asked at all.
+ * The document of a management operation. A changed `version` requests it again; with null as `path`, it is not
+ * requested.
  */
 export function useApi(calls, path, query = {}, { version = 0, everyMs = null } = {}) {
   const asked = path === null ? '' : `${path}?${new URLSearchParams(query)}`
@@ -116,7 +116,7 @@ export function useApi(calls, path, query = {}, { version = 0, everyMs = null } 
   return useAsked(ask, [calls, asked, version, everyMs], everyMs)
 }
 
-/** Asks at once, and then each `everyMs`; null: only once. A later answer never stands behind an earlier one. */
+/** Requests at once, and then every `everyMs`; null: only once. An earlier answer never replaces a later one. */
 function useAsked(ask, dependencies, everyMs) {
   const [state, setState] = useState({ document: null, error: null, isAsking: true })
   useEffect(() => {
@@ -145,13 +145,13 @@ function useAsked(ask, dependencies, everyMs) {
 /** Rows of one page of a list. */
 export const PAGE = 50
 
-/** A page of a list as `useApi` or `useView` reads it, which `draw` gets, with buttons to turn to the others. */
+/** A page of a list from `useApi` or `useView`, rendered by `draw`, with buttons for the other pages. */
 export function Paged({ asked: { document, error }, once = false, draw, ...pages }) {
   if (document === null) return html`<${Waiting} error=${error} once=${once} />`
   return html`${draw(document)}<${Pages} total=${document.total_count} ...${pages} />`
 }
 
-/** Buttons to turn the pages of a list. */
+/** Buttons for the pages of a list. */
 export function Pages({ label, offset, total, onOffset }) {
   if (total <= PAGE) return null
   const last = Math.min(offset + PAGE, total)
@@ -166,7 +166,7 @@ export function Pages({ label, offset, total, onOffset }) {
   `
 }
 
-/** The filter of a view; the key / leads to it. */
+/** The filter of a view; the key / focuses it. */
 export function Filter({ label, hint, value, onValue }) {
   const input = useRef(null)
   return html`
@@ -186,7 +186,7 @@ export function Filter({ label, hint, value, onValue }) {
   `
 }
 
-/** True for keys that belong to a text that is being typed. */
+/** True for keys that are part of typed text. */
 export function isTyping({ target }) {
   return target instanceof HTMLElement && target.matches('input:not([type=checkbox]), textarea, select')
 }

@@ -17,7 +17,7 @@ export function SignIn({ told, onCalls, onRefused }) {
       setOffered(sign_in)
       if (signed_in !== null) onCalls(calls)
     }
-    // Without an answer the form is there.
+    // Without an answer, the form for a key is shown.
     find().catch(() => undefined)
   }, [])
 
@@ -40,7 +40,7 @@ export function SignIn({ told, onCalls, onRefused }) {
     event.preventDefault()
     setBusy(true)
     const key = input.current.value.trim()
-    // A key with other characters cannot be sent at all.
+    // A key with other characters cannot be sent.
     const calls = new Calls(/^[\x21-\x7e]*$/.test(key) ? key : '', () => undefined)
     try {
       await calls.view('process')

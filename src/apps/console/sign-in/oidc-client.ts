@@ -21,14 +21,14 @@ export interface OidcSettings {
   readonly roles: Readonly<Record<string, KeyRole>>
 }
 
-/** Somebody who signed in. */
+/** A user who has signed in. */
 export interface SignedInIdentity {
   readonly issuer: string
   readonly subject: string
   readonly role: KeyRole
 }
 
-/** The end of a sign-in has to fit these. */
+/** Values that the end of a sign-in must match. */
 export interface SignInTerms {
   readonly state: string
   readonly nonce: string
@@ -36,7 +36,9 @@ export interface SignInTerms {
   readonly configuration: Configuration
 }
 
-/** A sign-in that was refused or failed. The message is for the person, the cause for the log; neither has a token. */
+/**
+ * A sign-in that was refused or failed. The message is for the user, the cause for the log; neither contains a token.
+ */
 export class SignInError extends Error {
   override readonly name = 'SignInError'
   readonly status: number
@@ -49,7 +51,7 @@ export class SignInError extends Error {
   }
 }
 
-/** Algorithms of signatures; none that shares a secret, and never `none`. */
+/** Accepted signature algorithms: none with a shared secret, and never `none`. */
 const ALGORITHMS = [
   'RS256',
   'PS256',
@@ -63,12 +65,12 @@ const ALGORITHMS = [
   'PS512',
   'ES512',
 ]
-/** OpenID Connect asks providers that name no algorithm for this one. */
+/** The default in OpenID Connect for providers that list no algorithm. */
 const DEFAULT_ALGORITHMS = ['RS256']
 const REQUEST_SECONDS = 10
-/** A token with all groups of a large company has a quarter of it. */
+/** A token with all groups of a large company has a quarter of this size. */
 const REPLY_MAX_BYTES = 4 * 1024 * 1024
-/** As OpenID Connect bounds it; without spaces, so that issuer and subject can be told apart, and no line ends. */
+/** The limit of OpenID Connect. No spaces, so that issuer and subject can be separated, and no line ends. */
 const SUBJECT = /^[\x21-\x7e]{1,255}$/
 
 export class OidcClient {
@@ -80,14 +82,14 @@ export class OidcClient {
     this.#redirectUri = redirectUri
   }
 
-  /** The address at the provider to which the browser goes. @throws SignInError */
+  /** The provider's address for the browser. @throws SignInError */
   async begin(): Promise<{ readonly url: URL; readonly terms: SignInTerms }> {
     const library = await import('openid-client')
     const configuration = await this.#discover()
     const [state, nonce] = [library.randomState(), library.randomNonce()]
     const verifier = library.randomPKCECodeVerifier()
     const { scopes_supported: offered = [] } = configuration.serverMetadata()
-    // Many providers give names and groups only with a scope that is named so.
+    // Many providers include names and groups only if a scope requests them.
     const scopes = ['profile', this.#settings.roleClaim].filter(each => offered.includes(each))
     const url = library.buildAuthorizationUrl(configuration, {
       redirect_uri: this.#redirectUri,
@@ -100,7 +102,7 @@ export class OidcClient {
     return { url, terms: { state, nonce, verifier, configuration } }
   }
 
-  /** @param query that the browser came back with @throws SignInError */
+  /** @param query with which the browser came back @throws SignInError */
   async finish(terms: SignInTerms, query: string): Promise<SignedInIdentity> {
     const { authorizationCodeGrant } = await import('openid-client')
     const { configuration, state, nonce, verifier } = terms
@@ -118,7 +120,7 @@ export class OidcClient {
     }
     const { clientId, roleClaim } = this.#settings
     if (token === undefined) throw unfit('id_token')
-    // The library looks at it only where the token is for several.
+    // The library checks it only if the token has several audiences.
     if (token['azp'] !== undefined && token['azp'] !== clientId) throw unfit('azp')
     if (!SUBJECT.test(token.sub)) throw unfit('sub')
     const role = roleOf(this.#settings, token)
@@ -138,11 +140,13 @@ export class OidcClient {
     const server = new URL(issuer)
     const secret = await this.#secret()
     const authentication: ClientAuth = (provider, ...others) => {
-      const { token_endpoint_auth_methods_supported: ways } = provider
-      const way = ways?.includes('client_secret_post') ? library.ClientSecretPost : library.ClientSecretBasic
-      way(secret)(provider, ...others)
+      const { token_endpoint_auth_methods_supported: methods } = provider
+      const method = methods?.includes('client_secret_post')
+        ? library.ClientSecretPost
+        : library.ClientSecretBasic
+      method(secret)(provider, ...others)
     }
-    // The settings allow it at this machine alone.
+    // The settings allow plain HTTP only on this machine.
     const execute = server.protocol === 'http:' ? [library.allowInsecureRequests] : []
     const { supportsPKCE: _, ...metadata } = await library
       .discovery(server, clientId, undefined, authentication, {
@@ -174,7 +178,7 @@ export class OidcClient {
     )
     configuration.timeout = REQUEST_SECONDS
     configuration[library.customFetch] = boundedFetch
-    // A token that came by TLS needs no signature by the letter of the standard.
+    // The standard does not require a signature for a token received over TLS, so checking it must be enabled.
     for (const change of [...execute, library.enableNonRepudiationChecks]) change(configuration)
     return configuration
   }
@@ -193,9 +197,9 @@ export class OidcClient {
 }
 
 /**
- * Reads a reply as a whole, within bounds: `fetch` would take an endless one into memory, and seconds for chunks of one
- * byte. The deadline is the signal's.
- * @throws TypeError as `fetch` does, so that it counts as no reply
+ * Reads a whole reply within limits: `fetch` would read an endless one into memory, and take seconds for chunks of one
+ * byte. The signal has the deadline.
+ * @throws TypeError like `fetch`, so that it counts as no reply
  */
 const boundedFetch: CustomFetch = async (address, { method, headers, body, signal }) => {
   const url = new URL(address)
@@ -215,11 +219,11 @@ const boundedFetch: CustomFetch = async (address, { method, headers, body, signa
       if (bytes > REPLY_MAX_BYTES) throw new Error('The reply of the sign-in provider is too large')
       parts.push(part)
     }
-    const { statusCode: status, headers: sent } = reply
-    const kept = KEPT_HEADERS.flatMap((name): [string, string][] =>
-      typeof sent[name] === 'string' ? [[name, sent[name]]] : [],
+    const { statusCode: status, headers: replyHeaders } = reply
+    const keptHeaders = KEPT_HEADERS.flatMap((name): [string, string][] =>
+      typeof replyHeaders[name] === 'string' ? [[name, replyHeaders[name]]] : [],
     )
-    return new Response(BODILESS.has(status) ? null : Buffer.concat(parts), { status, headers: kept })
+    return new Response(BODILESS.has(status) ? null : Buffer.concat(parts), { status, headers: keptHeaders })
   } catch (cause) {
     signal?.throwIfAborted()
     throw new TypeError('The sign-in provider sent no reply', { cause })
@@ -235,13 +239,13 @@ const UNTIMED = {
   bodyTimeout: 0,
   connect: { rejectUnauthorized: true, timeout: 0 },
 } as const
-/** Header fields that the library reads. */
+/** Headers that the library reads. */
 const KEPT_HEADERS = ['content-type', 'www-authenticate'] as const
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304])
 
-/** Pure. The highest role of the values that a token has. */
+/** The highest role that the token's values give. Pure. */
 function roleOf({ roleClaim, roles }: OidcSettings, token: IDToken): KeyRole | null {
-  // People who may write any address into their profile could write that of an admin.
+  // Users who may change the address in their profile could enter that of an admin.
   if (roleClaim === 'email' && token['email_verified'] !== true) return null
   const value = valueAt(token, roleClaim)
   const found = (Array.isArray(value) ? value : [value]).flatMap(each =>
@@ -250,7 +254,7 @@ function roleOf({ roleClaim, roles }: OidcSettings, token: IDToken): KeyRole | n
   return KEY_ROLES.findLast(role => found.includes(role)) ?? null
 }
 
-/** The field of that very name, or where the dots of the name lead. */
+/** The field with exactly this name, or the nested one that its dots lead to. */
 function valueAt(token: object, name: string): unknown {
   if (Object.hasOwn(token, name)) return Reflect.get(token, name)
   return name
@@ -288,9 +292,9 @@ function unreachable(why: string): SignInError {
   )
 }
 
-/** Codes of OAuth, and names of claims, for page and log; other texts of the provider appear nowhere. */
+/** OAuth codes and names of claims, for page and log. Other texts of the provider are never shown. */
 const CODE = /^[A-Za-z_]{1,64}$/
-/** Codes of the library that say that no answer, or none of the right form, came. */
+/** Codes of the library for a missing or malformed answer. */
 const NO_ANSWER = new Set([
   'OAUTH_TIMEOUT',
   'OAUTH_ABORT',
@@ -298,11 +302,11 @@ const NO_ANSWER = new Set([
   'OAUTH_RESPONSE_IS_NOT_JSON',
 ])
 
-/** As the errors of the library are made. */
+/** The form of the library's errors. */
 interface LibraryError {
   readonly name: string
   readonly code?: string
-  /** Of the provider. */
+  /** The provider's error code. */
   readonly error?: string
   readonly cause?: { readonly cause?: { readonly claim?: unknown } }
 }

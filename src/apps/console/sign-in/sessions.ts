@@ -1,7 +1,7 @@
 /**
- * Console sessions: people who signed in. Each has a management key of its own that lives as long as the session, so
- * the roles, audit and revocation of keys apply. The key exists only in the memory of this process: neither the browser
- * nor the log contains it. Main thread.
+ * Console sessions of signed-in users. Each has a management key of its own that lives as long as the session, so the
+ * roles, audit and revocation of keys apply. The key exists only in the memory of this process: neither the browser nor
+ * the log contains it. Main thread.
  */
 import { randomBytes } from 'node:crypto'
 import { audited } from '../../../api/management/audit.ts'
@@ -28,16 +28,18 @@ interface ConsoleSession {
   readonly endsAtMs: number
 }
 
-/** A working day: whoever lost an account at the provider may go on until then, or until the key is disabled. */
+/**
+ * A working day. A user who loses the account at the provider keeps access until then, or until the key is disabled.
+ */
 const SESSION_MS = 8 * 3_600_000
-/** Some kilobytes each. Nobody alone can fill it. */
+/** A few kilobytes each. No single user can fill the limit. */
 const SESSIONS_MAX = 256
-/** Of one person, with several browsers; a new one ends the oldest. */
+/** Limit for one user with several browsers. A new session ends the oldest. */
 const SESSIONS_OF_ONE_MAX = 8
 
 export class ConsoleSessions {
   readonly #deps: SessionsDeps
-  /** By the hash of the cookie's value, oldest first. */
+  /** By the hash of the cookie, oldest first. */
   readonly #open = new Map<string, ConsoleSession>()
 
   constructor(deps: SessionsDeps) {
@@ -46,7 +48,7 @@ export class ConsoleSessions {
 
   /**
    * Returns the secret of a new session, for the cookie.
-   * @throws GatewayError `rate_limit_exceeded` while there are too many; or the error of the store
+   * @throws GatewayError `rate_limit_exceeded` if there are too many; or the error of the store
    */
   async open({ issuer, subject, role }: SignedInIdentity, address: string): Promise<string> {
     const { store, clock } = this.#deps
@@ -68,7 +70,7 @@ export class ConsoleSessions {
     })
     const secret = randomBytes(32).toString('base64url')
     const id = hashKey(secret)
-    // Before anything is awaited, so that sign-ins at once are counted.
+    // Before the first await, so that concurrent sign-ins are counted.
     this.#open.set(id, { authorization: `Bearer ${key}`, record, endsAtMs })
     if (oldest !== undefined) this.#open.delete(oldest[0])
     try {
@@ -88,7 +90,7 @@ export class ConsoleSessions {
     return secret
   }
 
-  /** Null: there is none, or it is over. Its key may have been disabled since. */
+  /** Null: there is no such session, or it has ended. Its key may have been disabled since. */
   authorizationOf(secret: string): string | null {
     const session = this.#open.get(hashKey(secret))
     return session === undefined || session.endsAtMs <= this.#deps.clock.nowMs()
@@ -96,7 +98,7 @@ export class ConsoleSessions {
       : session.authorization
   }
 
-  /** Ends a session and its key. Rejects if the store fails; the session is over even so. */
+  /** Ends a session and its key. Rejects if the store fails; the session has ended anyway. */
   async end(secret: string, address: string): Promise<void> {
     const id = hashKey(secret)
     const session = this.#open.get(id)

@@ -1,6 +1,6 @@
 /**
- * Sign-in to the console by OpenID Connect: authorization code with PKCE, started by a request of the page and
- * completed by the same browser. Manages the cookies, and tells people what went wrong. Main thread.
+ * Sign-in to the console with OpenID Connect: authorization code with PKCE, started by a request of the page and
+ * completed by the same browser. Manages the cookies, and shows errors to the user. Main thread.
  */
 import { randomBytes } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -15,7 +15,7 @@ import { isAway } from '../../../storage/store-error.ts'
 import { OidcClient, type OidcSettings, SignInError, type SignInTerms } from './oidc-client.ts'
 import { ConsoleSessions } from './sessions.ts'
 
-/** Settings of the sign-in; there is none without both. */
+/** Settings of the sign-in; it needs both. */
 export interface SignInSettings {
   /** The origin of `console.publicUrl`. */
   readonly origin: string
@@ -30,18 +30,18 @@ interface SignInDeps {
 }
 
 interface PendingSignIn extends SignInTerms {
-  /** Of the value of the cookie that the browser got. */
+  /** Hash of the cookie that the browser got. */
   readonly cookieHash: string
   readonly endsAtMs: number
 }
 
-/** A person types a password and looks for a telephone. */
+/** Enough time for a password and a second factor. */
 const PENDING_MS = 600_000
-/** The oldest one goes: nobody can keep others out for long. */
+/** At the limit the oldest sign-in is dropped, so nobody can block others for long. */
 const PENDING_MAX = 128
-/** Each asks the provider for its metadata. */
+/** Limit of concurrent starts, because each requests the provider's metadata. */
 const BEGINNINGS_MAX = 8
-/** Only scripts of this page can send it: other sites would need a permission that nobody gives. */
+/** Only scripts of this page can send it: other sites would need a permission that is never granted. */
 const PAGE_HEADER = 'x-sluice-console'
 const SESSION_NAME = 'sluice-session'
 
@@ -63,14 +63,14 @@ export class SignInPages {
     this.#sessions = new ConsoleSessions(deps)
   }
 
-  /** `Bearer …` of the session that a request of the page belongs to; undefined: it has none. */
+  /** `Bearer …` of the request's session; undefined: it has none. */
   authorizationOf(request: IncomingMessage): string | undefined {
     const secret = this.#sessionCookie(request)
     if (secret === null) return undefined
     return this.#sessions.authorizationOf(secret) ?? undefined
   }
 
-  /** Answers with the address at the provider. @throws GatewayError */
+  /** Answers with the provider's address. @throws GatewayError */
   async begin(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#requirePage(request)
     if (this.#beginnings >= BEGINNINGS_MAX)
@@ -87,7 +87,7 @@ export class SignInPages {
         cookieHash: hashKey(secret),
         endsAtMs: nowMs + PENDING_MS,
       })
-      // One for each tab. The browser comes back from another site, with cookies that are lax alone.
+      // One for each tab. The browser returns from another site, so the cookie must be lax.
       const cookie = this.#cookie(
         pendingName(terms.state),
         secret,
@@ -106,14 +106,17 @@ export class SignInPages {
     }
   }
 
-  /** Where the provider sends the browser: ends in the console, or in a page that says what is wrong. Never throws. */
+  /**
+   * The address to which the provider sends the browser back. Leads to the console, or shows a page with the error.
+   * Never throws.
+   */
   async callback(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { log } = this.#deps
     const [, query = ''] = (request.url ?? '').split('?', 2)
     const state = new URLSearchParams(query).get('state') ?? ''
     const cookies = [this.#cookie(pendingName(state), '', 'SameSite=Lax; Max-Age=0')]
     try {
-      const pending = this.#take(request, state)
+      const pending = this.#claim(request, state)
       const identity = await this.#client.finish(pending, `?${query}`)
       const { issuer, subject, role } = identity
       const secret = await this.#sessions.open(identity, addressOf(request))
@@ -138,8 +141,8 @@ export class SignInPages {
     sendJson(response, {}, this.#cookie(SESSION_NAME, '', 'SameSite=Strict; Max-Age=0'))
   }
 
-  /** The sign-in that this very browser began, once. @throws SignInError */
-  #take(request: IncomingMessage, state: string): PendingSignIn {
+  /** The sign-in that this browser started; works only once. @throws SignInError */
+  #claim(request: IncomingMessage, state: string): PendingSignIn {
     const pending = this.#pending.get(state)
     const secret = cookieOf(request, this.#name(pendingName(state)))
     if (pending === undefined || secret === null || hashKey(secret) !== pending.cookieHash) {
@@ -154,7 +157,7 @@ export class SignInPages {
     throw new SignInError(400, 'late', 'This sign-in took too long. Sign in again.')
   }
 
-  /** @throws GatewayError for a request that no script of this page sent, or one of a page at another address */
+  /** @throws GatewayError for a request that did not come from a script of this page, or came from another address */
   #requirePage({ method, headers }: IncomingMessage): void {
     if (method !== 'POST') throw new GatewayError('method_not_allowed', 'Method not allowed')
     if (headers.origin === this.#origin && headers[PAGE_HEADER] !== undefined) return
@@ -171,7 +174,7 @@ export class SignInPages {
     return cookieOf(request, this.#name(SESSION_NAME))
   }
 
-  /** With this prefix no other name of the domain, and nothing without TLS, can set the cookie. */
+  /** With this prefix no other host of the domain, and nothing without TLS, can set the cookie. */
   #name(name: string): string {
     return this.#isSecure ? `__Host-${name}` : name
   }
@@ -187,7 +190,7 @@ function pendingName(state: string): string {
   return `sluice-sign-in-${hashKey(state).slice(0, 16)}`
 }
 
-/** Null for none, and for several: one of them was set by somebody else. */
+/** Null if there is none, or several: then one of them was set by someone else. */
 function cookieOf({ headers: { cookie = '' } }: IncomingMessage, name: string): string | null {
   const values = cookie.split(/; */).filter(each => each.startsWith(`${name}=`))
   const [value] = values

@@ -1,6 +1,6 @@
 /**
- * Checks of a gateway under stress: clients that disconnect, that do not read, that never finish their request; and a
- * restart.
+ * Checks of a gateway under stress: clients that disconnect, that do not read, or that never finish their request; and
+ * a restart.
  */
 import { BASIS, BOTH, byStatus, type Check, checksOf, fail, pass, statusOf } from '../check.ts'
 import { objectOf } from '../sse.ts'
@@ -9,7 +9,7 @@ import { restarted } from './restart.ts'
 
 const ABORTS = 8
 const SAMPLES = 3
-/** A gateway that is slower than this after aborts has lost resources; less may be chance. */
+/** A gateway that is this much slower after aborts has lost resources; less may be chance. */
 const WORSE = { factor: 5, ms: 1_500 } as const
 const OTHERS = 3
 const COMMON = {
@@ -51,16 +51,16 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
         return median(times)
       }
       const before = await firstMs()
-      for (let left = ABORTS; left > 0; left -= tester.others) {
-        const leaving = Array.from({ length: Math.min(left, tester.others) }, () =>
+      for (let remaining = ABORTS; remaining > 0; remaining -= tester.others) {
+        const leaving = Array.from({ length: Math.min(remaining, tester.others) }, () =>
           tester.ask(proved, LEAVING),
         )
         await Promise.all(leaving)
       }
       const after = await firstMs()
-      const seen = `first bytes after ${before.toFixed(0)} ms before, ${after.toFixed(0)} ms after`
+      const observation = `first bytes after ${before.toFixed(0)} ms before, ${after.toFixed(0)} ms after`
       if (!Number.isFinite(after)) return fail('requests fail after the aborts')
-      return after > before * WORSE.factor + WORSE.ms ? fail(seen) : pass(seen)
+      return after > before * WORSE.factor + WORSE.ms ? fail(observation) : pass(observation)
     },
   },
   {
@@ -70,7 +70,7 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
     sends: 1 + OTHERS,
     async run(tester, proved) {
       const slow = await tester.open()
-      tester.deps.ration.take(1)
+      tester.deps.ration.spend(1)
       slow.pause()
       const body = tester.body(proved, { stream: true, script: 'flood' }, newId())
       slow.send(tester.bytes(proved.path, body))
@@ -155,7 +155,7 @@ function idOf(data: string): unknown {
   return response?.id ?? document?.['id']
 }
 
-/** The scripted provider says the mark of the prompt. */
+/** The scripted provider repeats the mark of the prompt. */
 function hasOwnText({ id, understood }: ProbeAnswer, all: readonly ProbeAnswer[]): boolean {
   return (
     understood.text.includes(id) && !all.some(other => other.id !== id && understood.text.includes(other.id))

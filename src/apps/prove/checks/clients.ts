@@ -1,4 +1,4 @@
-/** Checks with the recorded traffic of a client: its requests, and what it requires of the answers. */
+/** Checks with the recorded traffic of a client: its requests, and its requirements for the answers. */
 import { type Check, type CheckVerdict, checksOf, fail, faultless, pass } from '../check.ts'
 import { type ClientReply, named, type ProvedClient } from '../clients/clients.ts'
 import { UNKNOWN_KEY, UNKNOWN_MODEL } from '../provider.ts'
@@ -9,11 +9,11 @@ import { MAX_TOKENS, type Tester } from '../tester.ts'
 interface Replayed {
   readonly reply: SeenReply
   readonly read: ClientReply
-  /** Tools of the request, as the client names them. */
+  /** Tools of the request, under the client's names. */
   readonly declared: readonly string[]
 }
 
-/** Words for one of the replies: `request 2 of 4`. */
+/** Describes one of the replies: `request 2 of 4`. */
 type Each = (replayed: Replayed) => readonly string[]
 
 /** All checks of this client. */
@@ -41,8 +41,8 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     return { reply, read: client.read(readStream(reply.text)), declared: client.declared(body) }
   }
 
-  /** Each request once, whatever many checks look at it. */
-  async function every(tester: Tester, each: Each, seen: string): Promise<CheckVerdict> {
+  /** Sends each request once, even if several checks use its reply. */
+  async function every(tester: Tester, each: Each, observation: string): Promise<CheckVerdict> {
     const faults: string[] = []
     for (const at of asking.keys()) {
       const one = await tester.once(`${client.name} ${at}`, () =>
@@ -50,18 +50,18 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
       )
       faults.push(...each(one).map(fault => `request ${at + 1} of ${asking.length}: ${fault}`))
     }
-    return faultless(faults, seen)
+    return faultless(faults, observation)
   }
 
-  /** Looks at proper replies only: the others are a finding already. */
+  /** Checks only successful replies: the others already count as failures. */
   const answered =
     (each: Each): Each =>
     replayed =>
       replayed.reply.status === 200 ? each(replayed) : []
 
-  async function refusal(wanted: readonly number[], ask: () => Promise<Replayed>): Promise<CheckVerdict> {
+  async function refusal(expected: readonly number[], ask: () => Promise<Replayed>): Promise<CheckVerdict> {
     const { reply } = await ask()
-    if (!wanted.includes(reply.status)) return fail(`status ${reply.status}`)
+    if (!expected.includes(reply.status)) return fail(`status ${reply.status}`)
     const fault = client.errorFault(objectOf(reply.text))
     return fault === null ? pass(`status ${reply.status}`) : fail(fault)
   }

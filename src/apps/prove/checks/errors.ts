@@ -22,13 +22,13 @@ interface Refusal {
   readonly asserts: string
   readonly matters: string
   options(proved: Proved): AskOptions
-  /** Which statuses are right. */
+  /** The correct statuses. */
   readonly statuses: readonly number[]
 }
 
 const INVALID = [400, 422] as const
 
-/** Requests that have to be refused before a model is asked. */
+/** Requests that must be refused before a model is called. */
 const REFUSALS: readonly Refusal[] = [
   {
     name: 'bad-json',
@@ -81,7 +81,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ]
 
-function refused(tester: Tester, proved: Proved, { name, options }: Refusal): Promise<ProbeAnswer> {
+function sendRefusal(tester: Tester, proved: Proved, { name, options }: Refusal): Promise<ProbeAnswer> {
   return tester.sample(proved, name, options(proved))
 }
 
@@ -94,7 +94,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
       asserts: refusal.asserts,
       matters: refusal.matters,
       async run(tester, proved) {
-        const answer = await refused(tester, proved, refusal)
+        const answer = await sendRefusal(tester, proved, refusal)
         return refusal.statuses.includes(answer.reply.status)
           ? pass(statusOf(answer))
           : fail(statusOf(answer))
@@ -108,7 +108,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     sends: 0,
     async run(tester, proved) {
       for (const refusal of REFUSALS) {
-        const answer = await refused(tester, proved, refusal)
+        const answer = await sendRefusal(tester, proved, refusal)
         const faults = envelopeFaults(answer)
         if (faults.length > 0)
           return faultless(
@@ -128,7 +128,7 @@ export const ERROR_CHECKS: readonly Check[] = checksOf('errors', COMMON, [
     sends: 0,
     async run(tester, proved) {
       for (const refusal of REFUSALS) {
-        const answer = await refused(tester, proved, refusal)
+        const answer = await sendRefusal(tester, proved, refusal)
         const { text } = answer.reply
         if (text.includes(UNKNOWN_KEY) || text.includes(tester.deps.target.key))
           return fail(`${refusal.name}: the key is sent back`)

@@ -19,13 +19,15 @@ import type { Tester } from '../tester.ts'
 
 /** A path that costs nothing, whether it exists or not. */
 const CHEAP_PATH = '/models'
-/** Longest wait for a reply that may not come. */
+/** Maximum wait for a reply that may not come. */
 const QUIET_MS = 3_000
 const HEADER_BYTES = 256 * 1024
 const COMMON = { group: 'conformance', dialects: null, basis: BASIS.http1, sends: 1 } as const
 const SMUGGLED = 'behind a proxy that reads it differently, one client gets the answer meant for another'
 
-/** Requests that have to be refused: whoever reads them otherwise than a proxy in front can be smuggled past it. */
+/**
+ * Requests that must be refused: a server that reads them differently than a proxy in front can be attacked through it.
+ */
 const MALFORMED: readonly {
   readonly name: string
   readonly asserts: string
@@ -160,7 +162,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
       const other = `${tester.head('GET', CHEAP_PATH)}\r\n`
       tester.sendRaw(connection, one + other, 2)
       const first = await connection.read()
-      // Clients have to ask again what a closed connection has not answered.
+      // Clients must repeat requests that a closed connection left unanswered.
       if (first === null)
         return connection.isClosed ? pass('the connection was closed: no pipelining here') : fail('no answer')
       if (closes(first)) return pass(`${first.status}, Connection: close`)
@@ -216,7 +218,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
   },
 ])
 
-/** Instead of a refusal. */
+/** The verdict if there was no refusal. */
 function unanswered(connection: RawConnection): CheckVerdict {
   return connection.isClosed
     ? pass('the connection was closed')

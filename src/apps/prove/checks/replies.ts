@@ -15,7 +15,7 @@ import { FUNCTION_NAME } from '../dialects.ts'
 import { objectOf } from '../sse.ts'
 import type { ProbeAnswer, Tester } from '../tester.ts'
 
-/** These look at samples that several checks share. */
+/** Checks of samples that several checks share. */
 export const SAMPLED = { group: 'conformance', dialects: BOTH, basis: BASIS.api, sends: 0 } as const
 
 export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
@@ -49,7 +49,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
       const answer = await tester.sample(proved, 'whole')
       return whenOk(answer, ({ understood: { text, end } }) => {
         if (end !== 'ended') return fail('the reply says that it failed')
-        // A model that thinks may spend all its tokens before it says anything.
+        // A thinking model may use up all its tokens before it writes text.
         if (text === '' && isCut(answer)) return skip('the model spent its tokens before its first word')
         return text === '' ? fail('the text is empty') : pass(`${text.length} characters`)
       })
@@ -96,10 +96,10 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   },
 ])
 
-/** Whether a model obeys is no promise of the gateway; the scripted provider does. */
+/** The gateway does not promise that a model obeys; the scripted provider always does. */
 export const NO_CALLS = 'the model calls no functions: name another one, or start with --provider-port'
 
-/** Judges a reply with the status 200; models and gateways without functions are no fault. */
+/** Judges a reply with status 200. Models and gateways without function calls are skipped. */
 export function calling(
   { deps }: Tester,
   answer: ProbeAnswer,
@@ -125,11 +125,11 @@ export function callFaults(call: ProbeAnswer['understood']['call'], isCut: boole
   ]
 }
 
-export function whenOk(answer: ProbeAnswer, judge: (asked: ProbeAnswer) => CheckVerdict): CheckVerdict {
+export function whenOk(answer: ProbeAnswer, judge: (reply: ProbeAnswer) => CheckVerdict): CheckVerdict {
   return answer.reply.status === 200 ? judge(answer) : fail(statusOf(answer))
 }
 
-/** True if the bound of tokens ended the reply. */
+/** True if the token limit ended the reply. */
 export function isCut({ reply }: ProbeAnswer): boolean {
   return /"finish_reason":\s*"length"|"status":\s*"incomplete"/.test(reply.text)
 }

@@ -7,7 +7,7 @@ import { readStream } from '../sse.ts'
 import { newId, type ProbeAnswer, type Tester } from '../tester.ts'
 
 const STREAMS = 4
-/** New requests have a minute to come back. */
+/** New requests must succeed again within a minute. */
 const BACK = { tries: 60, pauseMs: 1_000 } as const
 
 export async function restarted(tester: Tester, proved: Proved): Promise<CheckVerdict> {
@@ -38,18 +38,18 @@ export async function restarted(tester: Tester, proved: Proved): Promise<CheckVe
     : pass(`${count} streams ended properly or with an error; ${back}`)
 }
 
-/** A stream that is under way while the command runs. */
+/** A stream that runs during the command. */
 async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Promise<ProbeAnswer> {
   const id = newId()
-  let seen = 0
+  let eventCount = 0
   return await tester.ask(
     proved,
     {
       stream: true,
       script: 'slow',
       onText(text) {
-        if (seen === 0 && proved.stream(readStream(text)).text !== '') {
-          seen = 1
+        if (eventCount === 0 && proved.stream(readStream(text)).text !== '') {
+          eventCount = 1
           onBegin()
         }
         return undefined
@@ -59,12 +59,12 @@ async function streamed(tester: Tester, proved: Proved, onBegin: () => void): Pr
   )
 }
 
-/** The client can neither tell that the answer is whole nor that it failed. */
+/** True if the client can neither know that the answer is complete nor that it failed. */
 function isSilent({ understood, reply }: ProbeAnswer): boolean {
   return reply.status === 200 && understood.end === 'open'
 }
 
-/** Resolves to its exit code; null: it was ended by a signal or the time. */
+/** Resolves to its exit code; null: it was ended by a signal or the time limit. */
 function run(command: string, { deps }: Tester): Promise<number | null> {
   return new Promise(resolve => {
     const child = spawn('sh', ['-c', command], { stdio: 'ignore' })
@@ -77,7 +77,7 @@ function run(command: string, { deps }: Tester): Promise<number | null> {
   })
 }
 
-/** How many tries it took; null: it never did. */
+/** The number of tries until it succeeded; null: it never did. */
 async function comesBack(tester: Tester): Promise<string | null> {
   for (let tries = 1; tries <= BACK.tries; tries++) {
     try {

@@ -123,13 +123,13 @@ export const SDK_CHECKS: readonly Check[] = checksOf(
   })),
 )
 
-/** Null: it is not installed. */
+/** Null: not installed. */
 async function load(): Promise<Sdk | null> {
   for (const place of [pathToFileURL(join(process.cwd(), 'prove.js')).href, import.meta.url]) {
     try {
       return (await import(pathToFileURL(createRequire(place).resolve('openai')).href)) as Sdk
     } catch {
-      // Not there.
+      // Not found here.
     }
   }
   return null
@@ -140,7 +140,7 @@ interface Opened {
   close(): Promise<void>
 }
 
-/** A client that asks within the ration, once, by a connection of its own, and reads a bounded body. */
+/** A client that stays within the request budget: one try, a connection of its own, and a limited body. */
 async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
   const { target, ration, silenceMs } = tester.deps
   const { Agent, fetch } = await import('undici')
@@ -155,7 +155,7 @@ async function opened(tester: Tester, { OpenAI }: Sdk): Promise<Opened> {
     timeout: Math.ceil(Math.min(silenceMs, ration.leftMs)),
     defaultHeaders: Object.fromEntries(target.headers),
     async fetch(url, { method = 'GET', headers, body, signal } = {}) {
-      ration.take(1)
+      ration.spend(1)
       const ends = AbortSignal.timeout(Math.ceil(ration.leftMs))
       const reply = await fetch(String(url), {
         method,

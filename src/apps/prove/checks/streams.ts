@@ -116,7 +116,7 @@ const GRAMMAR_CHECKS = RULES.map(
     async run(tester, proved) {
       const text = await tester.sample(proved, 'stream')
       const called = await tester.sample(proved, 'called-stream')
-      // Of the two samples, the request of the one at fault is repeated.
+      // If one of the two samples failed, its request is shown for repeating.
       for (const answer of called.reply.status === 200 ? [called, text] : [text]) {
         tester.repeat = answer.repeat
         const judged = whenOk(answer, ({ stream }) => {

@@ -17,7 +17,7 @@ import { DONE, readStream } from '../sse.ts'
 import { type AskOptions, newId, type ProbeAnswer, type Tester } from '../tester.ts'
 
 type Row = CheckRow & {
-  /** The provider fails: the gateway may leave it alone for a while, and the next check waits until it asks again. */
+  /** The provider fails, so the gateway may avoid it for a while. The next check waits until it is called again. */
   readonly fails?: true
 }
 
@@ -144,7 +144,7 @@ const ROWS: readonly Row[] = [
     sends: 2,
     async run(tester, proved) {
       const connection = await tester.open()
-      tester.deps.ration.take(1)
+      tester.deps.ration.spend(1)
       connection.send(tester.bytes(proved.path, tester.body(proved, { script: 'silent' }, newId())))
       const answer = await tester.ask(proved)
       return answer.reply.status === 200 ? pass('200 alongside it') : fail(statusOf(answer))
@@ -190,7 +190,7 @@ export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
 
 const SETTLE = { tries: 6, pauseMs: 1_500 } as const
 
-/** Waits until the gateway asks its provider again, for some seconds. */
+/** Waits a few seconds until the gateway calls its provider again. */
 async function settled(tester: Tester, proved: Proved): Promise<void> {
   const { repeat } = tester
   for (let tries = 1; tries <= SETTLE.tries; tries++) {
@@ -209,11 +209,11 @@ async function delivered(tester: Tester, proved: Proved): Promise<CheckVerdict> 
   const id = newId()
   const pieces = piecesFor('gated', id)
   const ends = pieces.map((_, at) => pieces.slice(0, at + 1).join('').length)
-  let seen = 0
+  let eventCount = 0
   const onText = (text: string): undefined => {
     const length = proved.stream(readStream(text)).text.length
-    seen = Math.max(seen, ends.findLastIndex(end => length >= end) + 1)
-    tester.deps.provider?.saw(id, seen)
+    eventCount = Math.max(eventCount, ends.findLastIndex(end => length >= end) + 1)
+    tester.deps.provider?.saw(id, eventCount)
   }
   const answer = await tester.ask(proved, { script: 'gated', stream: true, onText }, id)
   if (answer.reply.status !== 200) return fail(statusOf(answer))
@@ -237,14 +237,14 @@ function intact(script: Script): Check['run'] {
 
 function sameText(answer: ProbeAnswer, script: Script = 'plain'): CheckVerdict {
   if (answer.reply.status !== 200) return fail(statusOf(answer))
-  const wanted = piecesFor(script, answer.id).join('')
+  const expectedText = piecesFor(script, answer.id).join('')
   const { text } = answer.understood
-  if (text === wanted) return pass(`${text.length} characters`)
+  if (text === expectedText) return pass(`${text.length} characters`)
   let at = 0
-  while (at < wanted.length && wanted[at] === text[at]) at++
+  while (at < expectedText.length && expectedText[at] === text[at]) at++
   const shown = text.slice(Math.max(0, at - 10), at + 20)
   return fail(
-    `${text.length} characters, not ${wanted.length}; from character ${at} on they differ: ${shown}`,
+    `${text.length} characters, not ${expectedText.length}; from character ${at} on they differ: ${shown}`,
   )
 }
 
@@ -267,7 +267,7 @@ function toldOfFailure(script: Script): Check['run'] {
   }
 }
 
-/** The end of a stream whose provider failed: an event says so, or the connection breaks. */
+/** Checks the end of a stream whose provider failed: an event reports it, or the connection breaks. */
 function judgeEnd({ understood, reply }: ProbeAnswer): CheckVerdict {
   if (understood.end === 'failed') return pass('an event reports the failure')
   if (understood.end === 'ended') return fail('the client sees a normal end')

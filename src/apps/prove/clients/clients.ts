@@ -1,5 +1,5 @@
 /**
- * Clients whose recorded traffic is replayed: what they send, and what they read from the answers. The requests come
+ * Clients whose recorded traffic is replayed: their requests, and what they read from the answers. The requests come
  * from real programs; texts are shortened, and reasoning is omitted, because only the provider that wrote it can read
  * it.
  */
@@ -14,7 +14,7 @@ interface RecordedRequest {
   /** From the root of the gateway; `MODEL` stands for the model. */
   readonly path: string
   readonly headers: Fields
-  /** Null: it has none. */
+  /** Null: no body. */
   readonly body: Fields | null
 }
 
@@ -27,25 +27,25 @@ interface ClientCall {
 
 /** One reply as the client reads it. */
 export interface ClientReply {
-  /** Things that the client cannot do without, or that break it. */
+  /** Missing fields that the client needs, or fields that break it. */
   readonly faults: readonly string[]
   readonly calls: readonly ClientCall[]
-  /** Input and output tokens; null: there are none. */
+  /** Input and output tokens; null: none. */
   readonly usage: readonly [number, number] | null
 }
 
 export interface ProvedClient {
   readonly name: ProvedClientName
-  /** As its makers write it, with the version that was recorded. */
+  /** The name that its makers use, with the recorded version. */
   readonly title: string
   readonly requests: readonly RecordedRequest[]
   readonly keyHeader: 'authorization' | 'x-goog-api-key'
-  /** The same body with the model, and so many output tokens at most. */
+  /** The same body with this model and token limit. */
   bodyFor(body: Fields, model: string, maxTokens: number): Fields
-  /** Tools that the request declares, as `ClientCall` names them. */
+  /** Tools that the request declares, with the names of `ClientCall`. */
   declared(body: Fields): readonly string[]
   read(stream: SeenStream): ClientReply
-  /** Null: the client can tell its user what is wrong. */
+  /** Null: the client can show its user the error. */
   errorFault(document: unknown): string | null
 }
 
@@ -53,7 +53,7 @@ type Grammar = Omit<ProvedClient, 'name' | 'title' | 'requests'>
 
 const MODEL = /\bMODEL\b/g
 
-/** @throws Error of the file system; a package without its recordings is broken */
+/** @throws Error of the file system, if the package lacks its recordings */
 export function provedClient(name: ProvedClientName): ProvedClient {
   const file = new URL(`recordings/${name}.json`, import.meta.url)
   const { client, version, requests } = JSON.parse(readFileSync(file, 'utf8')) as {
@@ -76,7 +76,7 @@ export function provedClient(name: ProvedClientName): ProvedClient {
   }
 }
 
-/** The path or the header with the model in its place. */
+/** The path or header with the model filled in. */
 export function named(text: string, model: string): string {
   return text.replaceAll(MODEL, () => model)
 }

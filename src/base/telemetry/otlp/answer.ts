@@ -1,8 +1,8 @@
 /** Reads how many spans of an accepted batch a collector rejected: the protocol's partial success. Pure. */
 
 /**
- * @param body what the collector answered; empty: it left out none
- * @returns 0 where it is not the protocol's answer
+ * @param body the collector's answer; empty: it accepted all spans
+ * @returns 0 if it is not an answer of the protocol
  */
 export function rejectedSpans(body: Buffer, protocol: 'http/json' | 'http/protobuf'): number {
   const count = protocol === 'http/json' ? rejectedInJson(body) : rejectedInProtobuf(body)
@@ -30,7 +30,7 @@ function rejectedInProtobuf(body: Buffer): number {
 const WIRE_VARINT = 0
 const WIRE_BYTES = 2
 
-/** Field 1 of a message of varints and bytes; undefined: it has none, or other fields are before it. */
+/** Field 1 of a message of varints and bytes; undefined: it is missing, or other fields precede it. */
 function fieldOne(message: Buffer): number | Buffer | undefined {
   let at = 0
   const varint = (): number => {

@@ -25,24 +25,24 @@ interface TraceExporterDeps {
   readonly counts: { count(outcome: (typeof SPAN_OUTCOMES)[number], spans: number): void }
 }
 
-/** Spans that wait, some 20 MB. */
+/** Maximum of waiting spans, about 20 MB. */
 const WAITING_MAX = 16_384
-/** Spans of one request to the collector, some 500 KB. */
+/** Spans per request to the collector, about 500 KB. */
 const BATCH_MAX = 512
-/** A batch waits so long for more spans. */
+/** How long to wait for a batch to fill. */
 const GATHER_MS = 1_000
-/** Between two tries of a batch, doubled each time. */
+/** Delay between two tries of a batch, doubled each time. */
 const AGAIN_MS = 1_000
 const AGAIN_MAX_MS = 30_000
 const TRIES = 4
-/** At the end of the process, all that waits has this long. */
+/** Time limit at the end of the process for sending all waiting spans. */
 const CLOSE_MS = 2_000
-/** Bytes of an answer that are read. */
+/** Maximum bytes of an answer that are read. */
 const ANSWER_MAX_BYTES = 65_536
-/** Answers after which the protocol lets a client try again. */
+/** Statuses after which the protocol allows another try. */
 const AGAIN_STATUSES: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
-/** Of a batch: the spans of it that the collector left out, or the time after which it may be sent again. */
+/** The result of a batch: the number of rejected spans, or the delay before it may be sent again. */
 type Verdict = { readonly rejected: number } | { readonly againMs: number | null }
 const REFUSED: Verdict = { rejected: Number.POSITIVE_INFINITY }
 
@@ -54,9 +54,9 @@ export class TraceExporter {
   #sending: Promise<void> | null = null
   #timer: Timer | null = null
   #isClosing = false
-  /** Spans of the batch that is on its way, and not counted yet. */
+  /** Number of spans in the batch that is being sent, not counted yet. */
   #onTheWay = 0
-  /** The collector takes nothing now, which was logged. */
+  /** True while the collector is down, which was logged. */
   #isAway = false
 
   constructor(deps: TraceExporterDeps, terms: ExportTerms) {
@@ -66,21 +66,21 @@ export class TraceExporter {
     this.#agent = terms.url.protocol === 'https:' ? new TlsAgent(agentOptions) : new PlainAgent(agentOptions)
   }
 
-  /** Spans that wait. */
+  /** Number of waiting spans. */
   get waiting(): number {
     return this.#waiting.length
   }
 
-  /** Takes traces of a thread; `dropped`: it had no room for so many more. */
+  /** Adds traces of a thread; `dropped`: number of further traces that it had no room for. */
   add(traces: readonly EndedTrace[], dropped: number): void {
-    let left = dropped
+    let remaining = dropped
     for (const trace of traces) {
       if (this.#waiting.length >= WAITING_MAX) {
-        left +=
+        remaining +=
           1 + trace.exchanges.reduce((sum, { attempts, tools }) => sum + attempts.length + tools.length, 0)
       } else this.#waiting.push(...spansOf(trace))
     }
-    this.#count('dropped', left)
+    this.#count('dropped', remaining)
     if (this.#sending !== null || this.#waiting.length === 0) return
     if (this.#waiting.length >= BATCH_MAX) this.#send()
     else this.#timer ??= this.#deps.clock.after(GATHER_MS, () => this.#send())
@@ -112,7 +112,7 @@ export class TraceExporter {
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH_MAX)
       await this.#sendBatch(batch)
-      // The rest of a moment waits for more, so that a batch is not one trace.
+      // A partial batch waits a moment for more, so that a batch is not a single trace.
       if (this.#waiting.length > 0 && this.#waiting.length < BATCH_MAX && !this.#isClosing) {
         this.#timer = this.#deps.clock.after(GATHER_MS, () => this.#send())
         return
@@ -128,8 +128,8 @@ export class TraceExporter {
       return
     }
     let pauseMs = AGAIN_MS
-    for (let left = TRIES; left > 0; left--) {
-      // Headers that no request can have are found only here.
+    for (let remaining = TRIES; remaining > 0; remaining--) {
+      // Headers that are invalid in any request are only detected here.
       const verdict = await this.#try(body).catch(() => REFUSED)
       if ('rejected' in verdict) {
         const rejected = Math.min(verdict.rejected, this.#onTheWay)
@@ -140,7 +140,7 @@ export class TraceExporter {
         return
       }
       this.#logState(true)
-      if (this.#isClosing || left === 1) break
+      if (this.#isClosing || remaining === 1) break
       await this.#pause(Math.min(verdict.againMs ?? pauseMs, AGAIN_MAX_MS))
       pauseMs *= 2
     }
@@ -153,7 +153,7 @@ export class TraceExporter {
     return compression === 'gzip' ? await promisify(gzip)(body) : body
   }
 
-  /** One line for each change. */
+  /** Logs one line for each change. */
   #logState(isAway: boolean): void {
     if (isAway === this.#isAway) return
     this.#isAway = isAway
@@ -165,7 +165,7 @@ export class TraceExporter {
     )
   }
 
-  /** The outcome of the batch that was on its way, unless the process ended without it. */
+  /** Counts the batch that was being sent, unless the process ended without it. */
   #settle(outcome: (typeof SPAN_OUTCOMES)[number]): void {
     this.#count(outcome, this.#onTheWay)
     this.#onTheWay = 0
@@ -181,7 +181,7 @@ export class TraceExporter {
     })
   }
 
-  /** Rejects if no request can be made of the terms. */
+  /** Rejects if the settings do not allow a request. */
   #try(body: Buffer): Promise<Verdict> {
     const { url, headers, protocol, compression, timeoutMs } = this.#terms
     return new Promise(resolve => {
@@ -219,7 +219,7 @@ function verdictOf({ statusCode = 0, headers }: IncomingMessage, rejected: numbe
   return { againMs: Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : null }
 }
 
-/** Reads an answer to its end, or drops a connection that sends more bytes or shorter chunks than any answer has. */
+/** Reads an answer to its end, or drops the connection if the answer is too long or its chunks are too short. */
 function bodyOf(answer: IncomingMessage): Promise<Buffer> {
   return new Promise(resolve => {
     const chunks: Buffer[] = []

@@ -3,7 +3,7 @@
  * (`gateway.*`) where the conventions have none. Pure. Leaf.
  */
 
-/** The version of the conventions that the names are of. */
+/** The version of the conventions that the names come from. */
 export const SCHEMA_URL = 'https://opentelemetry.io/schemas/gen-ai/1.42.0'
 
 export const NAMES = {
@@ -56,7 +56,7 @@ export const NAMES = {
   leftOut: 'gateway.spans_left_out',
 } as const
 
-/** Providers that the conventions have a name for, by slug; others go by their slug. */
+/** Names of providers in the conventions, by slug; others keep their slug. */
 export const PROVIDER_NAMES: ReadonlyMap<string, string> = new Map([
   ['amazon-bedrock', 'aws.bedrock'],
   ['azure', 'azure.ai.openai'],

@@ -13,7 +13,7 @@ const FAILED = 2
 /** Only kept traces are sent. */
 const SAMPLED = 1
 const TWO_TO_32 = 2 ** 32
-/** Bytes of a span with the attributes of most. */
+/** Bytes of a span with the usual attributes. */
 const SPAN_BYTES = 1_500
 
 export function protobufOf(spans: readonly Span[], resource: Readonly<Record<string, string>>): Buffer {
@@ -84,12 +84,12 @@ function anyValue(writer: Writer, field: number, value: AttributeValue | Decimal
   writer.close(message)
 }
 
-/** Names of attributes as they are written, made once. */
+/** Encoded attribute names, created once. */
 const WRITTEN: ReadonlyMap<string, Buffer> = new Map(
   Object.values(NAMES).map(name => [name, Buffer.from(name)]),
 )
 
-/** Messages under way, in one buffer. */
+/** Nested messages in one buffer. */
 class Writer {
   #bytes: Buffer
   #at = 0
@@ -102,11 +102,11 @@ class Writer {
     return this.#bytes.subarray(0, this.#at)
   }
 
-  /** Begins a message. Returns its place, for `close`. */
+  /** Starts a message. Returns its position, for `close`. */
   open(field: number): number {
     this.#room(16)
     this.#tag(field, BYTES)
-    // Most have fewer than 128 bytes, so that their length is one.
+    // Most have fewer than 128 bytes, so their length takes one byte.
     return ++this.#at
   }
 
@@ -158,18 +158,18 @@ class Writer {
     this.close(message)
   }
 
-  /** A text that is mostly one of the names of attributes. */
+  /** A text that is usually one of the attribute names. */
   name(field: number, name: string): void {
-    const written = WRITTEN.get(name)
-    if (written === undefined) {
+    const encodedName = WRITTEN.get(name)
+    if (encodedName === undefined) {
       this.text(field, name)
       return
     }
-    this.#room(16 + written.length)
+    this.#room(16 + encodedName.length)
     this.#tag(field, BYTES)
-    this.#varint(written.length)
-    this.#bytes.set(written, this.#at)
-    this.#at += written.length
+    this.#varint(encodedName.length)
+    this.#bytes.set(encodedName, this.#at)
+    this.#at += encodedName.length
   }
 
   hex(field: number, text: string): void {
@@ -209,7 +209,7 @@ class Writer {
   }
 }
 
-/** Bytes of a varint. */
+/** Number of bytes of a varint. */
 function bytesOf(value: number): number {
   let bytes = 1
   for (let rest = value; rest > 127; rest = Math.floor(rest / 128)) bytes++

@@ -7,7 +7,7 @@ import type { AttemptNotes, EndedTrace, ExchangeNotes, ToolNotes } from '../ende
 import { NAMES, PROVIDER_NAMES } from './names.ts'
 
 export type AttributeValue = string | number | boolean | readonly string[]
-/** `isInteger`: the number is written as one. */
+/** `isInteger`: the number is encoded as an integer. */
 export type Attribute = readonly [name: string, value: AttributeValue]
 
 const SPAN_KINDS = { internal: 1, server: 2, client: 3 } as const
@@ -25,18 +25,18 @@ export interface Span {
   readonly state: string | null
   readonly name: string
   readonly kind: (typeof SPAN_KINDS)[keyof typeof SPAN_KINDS]
-  /** Unix microseconds: nothing here is measured more finely. */
+  /** Unix microseconds; nothing here is measured more precisely. */
   readonly startMicros: number
   readonly endMicros: number
   readonly attributes: readonly Attribute[]
   readonly events: readonly SpanEvent[]
-  /** It has failed; otherwise its status is not set. */
+  /** True if it failed; otherwise no status is set. */
   readonly isFailed: boolean
 }
 
 type Given = readonly [name: string, value: AttributeValue | null | undefined]
 
-/** Makes the spans of a trace, the request first. */
+/** Builds the spans of a trace, the request first. */
 export function spansOf(trace: EndedTrace): readonly Span[] {
   const spans = [requestSpan(trace)]
   for (const exchange of trace.exchanges) {
@@ -188,7 +188,7 @@ function toolSpan(trace: EndedTrace, exchange: ExchangeNotes, tool: ToolNotes): 
   })
 }
 
-/** A number that is no integer by its nature, even where its value is one. */
+/** A number that may have a fraction, even if its value is whole. */
 export class Decimal {
   readonly value: number
 
@@ -211,16 +211,16 @@ function costs(cost: number): readonly Given[] {
 
 interface Made extends Pick<Span, 'spanId' | 'parentId' | 'name' | 'kind' | 'isFailed' | 'events'> {
   readonly startedMs: number
-  /** Null: it had not ended when the request did. */
+  /** Null: it had not ended when the request ended. */
   readonly endedMs: number | null
   readonly attributes: readonly Given[]
 }
 
-function span(trace: EndedTrace, { startedMs, endedMs, attributes, ...made }: Made): Span {
+function span(trace: EndedTrace, { startedMs, endedMs, attributes, ...fields }: Made): Span {
   return {
     traceId: trace.traceId,
     state: trace.state,
-    ...made,
+    ...fields,
     startMicros: unixMicros(trace, startedMs),
     endMicros: unixMicros(trace, Math.max(endedMs ?? trace.endedMs, startedMs)),
     attributes: attributes.filter((pair): pair is Attribute => pair[1] != null),

@@ -1,6 +1,6 @@
-/** The terms on which traces are sent, from the settings. Pure. Leaf. */
+/** The settings for sending traces, in the form that the exporter uses. Pure. Leaf. */
 
-/** Forms of OTLP over HTTP. */
+/** Formats of OTLP over HTTP. */
 export const OTLP_PROTOCOLS = ['http/protobuf', 'http/json'] as const
 
 /** The settings of traces. */
@@ -37,7 +37,7 @@ export function exportTerms(settings: TracingSettings, version: string): ExportT
   return { url: new URL(address), protocol, timeoutMs, compression, headers, resource }
 }
 
-/** The fault of an address of a collector; null: it is good. */
+/** The problem with a collector's address; null: none. */
 export function collectorFault(url: string): string | null {
   const isGood = /^https?:\/\/[^\s?#]+$/.test(url) && URL.canParse(url)
   return isGood ? null : 'expected a URL of the form http://HOST:PORT or https://…'

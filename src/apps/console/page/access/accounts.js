@@ -9,11 +9,11 @@ import { EndUsers } from './end-users.js'
 import { Keys } from './keys.js'
 import { Workspaces } from './workspaces.js'
 
-/** Sums over the ledger: once in a while is enough. */
+/** Sums over the ledger need not be refreshed often. */
 const EVERY_MS = 10_000
 
 export function Accounts({ calls }) {
-  // Changes when something was changed here: lists are read again.
+  // Changes after each edit here, so that lists are read again.
   const [version, setVersion] = useState(0)
   const names = useNames(calls, version)
   const changed = () => setVersion(now => now + 1)

@@ -15,7 +15,7 @@ export function Credentials({ calls, names, version, onChanged }) {
   const workspace = names.workspaces.has(chosen)
     ? chosen
     : (workspaces.find(each => each.is_default) ?? workspaces[0])?.id
-  // After a change the chosen workspace may be gone.
+  // The selected workspace may have been deleted.
   const isKnown = workspace !== undefined && names.version === version
   const query = { offset, limit: PAGE, ...(workspace === undefined ? {} : { workspace_id: workspace }) }
   const asked = useApi(calls, isKnown ? 'byok' : null, query, { version })

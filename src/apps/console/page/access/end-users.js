@@ -18,7 +18,7 @@ const COLUMNS = [
 export function EndUsers({ calls, version, onChanged }) {
   const [offset, setOffset] = useState(0)
   const [open, setOpen] = useState(null)
-  // The version is no parameter, and makes the page ask again.
+  // The version is not a parameter; it makes the page reload the list.
   const query = { offset, limit: PAGE, include_inactive: true, version }
   const asked = useView(calls, 'end-users', query, EVERY_MS)
   const close = () => setOpen(null)

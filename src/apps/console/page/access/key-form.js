@@ -14,7 +14,7 @@ const ROLES = [
   ['admin', 'admin: everything'],
 ]
 
-/** @param record the key to change; undefined: a new one. `onDone` gets what is to be shown next. */
+/** @param record the key to change; undefined: a new one. `onDone` gets the next thing to show. */
 export function KeyForm({ calls, names, record, onDone, onClose }) {
   const isNew = record === undefined
   const [isManagement, setManagement] = useState(record?.is_management_key ?? false)
@@ -94,7 +94,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
   `
 }
 
-/** Limits and traces: management keys have none. */
+/** Limits and traces, which management keys do not have. */
 function ApiKeyFields({ record }) {
   return html`
     <${Field}
@@ -120,7 +120,7 @@ function ApiKeyFields({ record }) {
   `
 }
 
-/** The fields that differ: a key must not even name its own limits. */
+/** The fields that differ: a key may not even send its own limits. */
 function changesOf(record, settings) {
   const same = (name, value) =>
     name === 'expires_at'
@@ -134,7 +134,7 @@ function instantOf(local) {
   return local === '' ? null : new Date(local).toISOString()
 }
 
-/** As an input for times has it: 2026-11-23T12:34:56. */
+/** In the form of time inputs: 2026-11-23T12:34:56. */
 function localOf(instant) {
   if (instant === null) return ''
   const date = new Date(instant)

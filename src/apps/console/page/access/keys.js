@@ -6,7 +6,7 @@ import { workspaceName } from '../names.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Share, Table, useApi } from '../parts.js'
 import { KeyForm } from './key-form.js'
 
-/** Seconds for which the secrets before a rotation go on working. */
+/** Seconds for which old secrets stay valid after a rotation. */
 const OVERLAPS = [
   ['0', 'not at all: it has leaked'],
   ['3600', 'an hour'],
@@ -155,7 +155,7 @@ function KeyTable({ keys, names, onOpen }) {
   `
 }
 
-/** A key that may not be used now is not active. */
+/** A key that cannot be used now is not shown as active. */
 function State({ record: { disabled, limit, limit_remaining: left } }) {
   if (disabled) return html`<${Chip} tone="warn">disabled<//>`
   if (limit !== null && left <= 0) return html`<${Chip} tone="bad">limit used up<//>`

@@ -107,7 +107,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
   `
 }
 
-/** API keys that work. */
+/** Keys of the workspace that can be used. */
 function keysOf(names, { id }) {
   return [...names.keys.values()].filter(
     key => key.workspace_id === id && !key.disabled && !key.is_management_key,

@@ -13,7 +13,7 @@ const COLUMNS = [
   'Begins again',
 ]
 
-/** @param guardrails those that give a budget */
+/** @param guardrails with a budget */
 export function Budgets({ calls, guardrails, names }) {
   return guardrails.map(
     record =>
@@ -24,7 +24,7 @@ export function Budgets({ calls, guardrails, names }) {
 function Budget({ calls, record, name }) {
   const [offset, setOffset] = useState(0)
   const query = { offset, limit: PAGE }
-  // A changed limit is another budget.
+  // A changed limit is a new budget.
   const version = record.updated_at
   const asked = useApi(calls, `guardrails/${record.id}/budgets`, query, {
     version,

@@ -134,7 +134,7 @@ function Action({ side, slug, of, label }) {
   return html`<${Select} name=${`${side} ${slug}`} aria-label=${label} value=${action} options=${ACTIONS} />`
 }
 
-/** Detectors that are on. Other settings of theirs, such as a scope, stay. */
+/** Detectors that are on. Their other settings, such as a scope, are kept. */
 function builtinsOf(values, side, before) {
   return DETECTORS.flatMap(slug => {
     const action = values[`${side} ${slug}`]
@@ -160,7 +160,7 @@ function linesOf(filters) {
   return (filters ?? []).map(({ action, pattern }) => `${action} ${pattern}`).join('\n')
 }
 
-/** @throws Error that names the line; labels of patterns that stay, stay too */
+/** @throws Error with the line number. Unchanged patterns keep their labels. */
 function patternsOf(text, before) {
   const lines = text.split('\n').filter(line => line.trim() !== '')
   if (lines.length === 0) return null

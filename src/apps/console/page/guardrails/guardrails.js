@@ -8,7 +8,7 @@ import { Budgets } from './budgets.js'
 import { GuardrailForm } from './guardrail-form.js'
 import { TextCheck } from './text-check.js'
 
-/** Actions in the order of the columns, and how they are called. */
+/** Actions in column order, and their names. */
 const ACTIONS = [
   ['blocked', 'Blocked'],
   ['redacted', 'Redacted'],

@@ -84,7 +84,7 @@ function Found({ found: { text, action, redacted, findings } }) {
   `
 }
 
-/** The text in parts; where findings overlap, the first one marks. */
+/** The text in parts; if findings overlap, the first one is marked. */
 function marked(text, findings) {
   const parts = []
   let from = 0

@@ -7,7 +7,7 @@ import { List } from '../requests/list.js'
 import { Health } from './problems.js'
 
 const EVERY_MS = 3_000
-/** Limits are seldom near their end. */
+/** Limits change slowly. */
 const KEYS_EVERY_MS = 30_000
 const LATEST = 12
 
@@ -18,7 +18,7 @@ export function Home({ calls, live, memory }) {
   memory.minutes = minutes
   if (document === null) return html`<${Waiting} error=${error} />`
   const { money, requests, failed, first_token_ms: first, window_seconds: seconds } = document
-  // A console that opens counts from the oldest of the last requests in the ledger.
+  // After opening, the console starts with the latest requests of the ledger, so the window may be shorter.
   const window = seconds < 900 ? `last ${duration(seconds * 1000)}` : 'last 15 minutes'
   return html`
     <${Health} problems=${document.problems} keys=${keys} live=${live} error=${error} />

@@ -2,11 +2,11 @@
 import { percent, usd } from '../format.js'
 import { html } from '../html.js'
 
-/** A limit that is used so far is worth a look. */
+/** A limit is listed from this used part on. */
 const NEARLY = 0.9
 const NAMED_MAX = 3
 
-/** @param keys API keys with their limits @param live the live list @param error of the last question, or null */
+/** @param keys API keys with their limits @param live the live list @param error of the last request, or null */
 export function Health({ problems, keys, live, error }) {
   const all = [...ofThisPage(live, error), ...problems, ...ofLimits(keys)]
   if (all.length === 0)

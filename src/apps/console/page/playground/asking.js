@@ -1,4 +1,4 @@
-/** One question in the playground: its body, and its answer as it streams in. */
+/** One request of the playground: its body, and its answer as it streams in. */
 import { messageOf, readEvents } from '../calls.js'
 
 export const START = {
@@ -12,12 +12,12 @@ export const START = {
   usage: null,
   response: null,
 }
-/** A page should not grow without end because a model does not stop. */
+/** Limit for a model that does not stop. */
 const TEXT_MAX = 200_000
-/** People do not read faster, and a long text is drawn anew each time. */
+/** A long text is rendered again each time, and people do not read faster. */
 const SHOW_MS = 100
 
-/** The body of POST /responses; fields that are empty are left out. */
+/** The body of POST /responses, without empty fields. */
 export function bodyOf({ system, input, max, temperature, top, effort }, model) {
   return {
     model,
@@ -31,7 +31,7 @@ export function bodyOf({ system, input, max, temperature, top, effort }, model) 
   }
 }
 
-/** Calls `change` with functions from the answer so far to what has changed. Never throws. */
+/** Calls `change` with functions from the answer so far to the changed one. Never throws. */
 export async function ask(calls, apiKey, body, signal, change) {
   const beganMs = performance.now()
   const waiting = { text: '', reasoning: '', firstMs: null, timer: null }

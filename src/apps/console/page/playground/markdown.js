@@ -4,7 +4,7 @@
  */
 import { html } from '../html.js'
 
-/** Longer lines are shown as they are: the search for marks in them would take too long. */
+/** Longer lines are shown unformatted, because parsing them would take too long. */
 const LINE_MAX = 10_000
 const LIST_ITEM = /^(\s{0,9})(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/
 const HEADING = /^(#{1,6})\s+(.*)$/

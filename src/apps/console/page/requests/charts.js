@@ -4,16 +4,16 @@ import { count, duration, hourAndMinute, percent, usd } from '../format.js'
 import { html } from '../html.js'
 import { useView, Waiting } from '../parts.js'
 
-/** Minutes that people choose from: live ones first, then those that are read from the ledger. */
+/** Selectable ranges in minutes: live ones first, then those from the ledger. */
 const RANGES = [1, 5, 15, 60, 360, 1440]
 const LIVE_MAX = 15
-/** No step of the longer ranges is shorter. */
+/** No step of the longer ranges is shorter than this. */
 const LEDGER_EVERY_MS = 30_000
 
 const NO_SPAN = { requests: 0, failed: 0, cost: 0, p50: null, p95: null }
 const none = value => (value === 0 ? null : value)
 
-/** Charts in their order: their lines, and how a value is shown. A span without requests is a gap. */
+/** The charts in order: their lines, and the format of a value. An interval without requests is a gap. */
 const CHARTS = [
   {
     name: 'Requests/s',
@@ -55,17 +55,17 @@ export function Charts({ calls, live, minutes }) {
     : html`<${LiveCharts} live=${live} minutes=${minutes} />`
 }
 
-/** Rendered again when there is something new. */
+/** Rendered again when there is new data. */
 function LiveCharts({ live, minutes }) {
   const seconds = live.spanSeconds
   const spans = Math.min(live.spansMax, (minutes * 60) / seconds)
-  // The span that is under way would look like a fall.
+  // The current interval is incomplete and would look like a fall.
   const until = Math.floor(live.nowSeconds() / seconds) * seconds
   const times = Array.from({ length: spans }, (_, at) => until - (spans - at) * seconds)
   return html`<${Drawn} times=${times} spans=${live.spans} step=${seconds} />`
 }
 
-/** With the span that is under way: its rates are those of its seconds so far. */
+/** Includes the current interval: its rates are computed from its seconds so far. */
 function LedgerCharts({ calls, minutes }) {
   const { document, error } = useView(calls, 'spans', { hours: minutes / 60 }, LEDGER_EVERY_MS)
   if (document === null) return html`<${Waiting} error=${error} />`

@@ -16,7 +16,7 @@ const COLUMNS = [
   ['Error', ''],
 ]
 
-/** `when`: how the time of a request is shown. */
+/** `when`: formats the time of a request. */
 export function List({ label, list, rows, chosen, onChoose, when = clock }) {
   return html`
     <table class="live" aria-label=${label}>

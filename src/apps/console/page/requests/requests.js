@@ -7,10 +7,10 @@ import { Charts, Range } from './charts.js'
 import { List } from './list.js'
 import { Search } from './search.js'
 
-/** More rows at once help nobody; the filter finds the others. */
+/** More rows would not help; the filter finds the others. */
 const SHOWN_MAX = 200
 
-/** Two lists: what comes in now, and the whole ledger. */
+/** Two lists: the live one, and a search of the whole ledger. */
 export function Requests({ calls, live, memory, asked = '' }) {
   const isLed = memory.chosen != null || asked !== ''
   const [list, setList] = useState(isLed ? 'live' : (memory.requests ?? 'live'))
@@ -30,14 +30,14 @@ export function Requests({ calls, live, memory, asked = '' }) {
   `
 }
 
-/** @param asked the filter in the address, as other views lead here */
+/** @param asked the filter in the URL, as linked from other views */
 function LiveRequests({ calls, live, memory, asked }) {
   const [minutes, setMinutes] = useState(memory.minutes ?? 15)
   memory.minutes = minutes
   const [filter, setFilter] = useState(asked)
   const [onlyFailures, setOnlyFailures] = useState(false)
   const [held, setHeld] = useState(null)
-  // The first view may have chosen one.
+  // The first view may have selected one.
   const [chosen, setChosen] = useState(memory.chosen ?? null)
   memory.chosen = null
   const list = useRef(null)
@@ -50,7 +50,7 @@ function LiveRequests({ calls, live, memory, asked }) {
     list.current?.querySelector(`[data-id="${CSS.escape(detail.id)}"]`)?.focus()
   }
 
-  // With the rows: a key that follows at once is heard.
+  // Registered together with the rows, so that an immediate key works.
   useLayoutEffect(() => {
     const onKey = event => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return
@@ -128,7 +128,7 @@ function isShown(row, filter, onlyFailures) {
   )
 }
 
-/** Moves the focus through the list. False: there is none. */
+/** Moves the focus in the list. Returns false if it is empty. */
 function move(list, step) {
   const buttons = [...(list?.querySelectorAll('button[data-id]') ?? [])]
   if (buttons.length === 0) return false

@@ -9,7 +9,7 @@ import { rowOfGeneration } from './generation-row.js'
 import { List } from './list.js'
 
 const PAGE = 50
-/** More rows at once help nobody: filters are better. */
+/** More rows would not help; filters are better. */
 const ROWS_MAX = 1_000
 
 const OUTCOMES = [
@@ -21,7 +21,7 @@ const OUTCOMES = [
   ['incomplete', 'cut short'],
 ]
 
-/** Hours back from now. */
+/** Hours before now. */
 const WHEN = [
   ['', 'any time'],
   ['1', 'the last hour'],

@@ -1,8 +1,8 @@
-/** Dimensions and figures of usage: their names, and their fields in a row of GET /activity. */
+/** Dimensions and measures of usage: their names, and their fields in a row of GET /activity. */
 import { count, text, usd, whole } from '../format.js'
 import { keyName, workspaceName } from '../names.js'
 
-/** In the order of the columns. `value`: the id in a row; `name`: how people read it; `filter`: the query parameter. */
+/** In column order. `value`: the id in a row; `name`: its display name; `filter`: the query parameter. */
 export const DIMENSIONS = {
   day: { name: 'Day', value: row => row.date, show: value => value },
   model: { name: 'Model', value: row => row.model, show: value => text(value), filter: 'model' },

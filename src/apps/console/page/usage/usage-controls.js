@@ -4,7 +4,7 @@ import { html } from '../html.js'
 import { keyName, workspaceName } from '../names.js'
 import { DIMENSIONS, FIGURES } from './dimensions.js'
 
-/** Days back from today that people choose from. */
+/** Selectable ranges in days before today. */
 const RANGES = [
   ['7', 'Last 7 days'],
   ['30', 'Last 30 days'],

@@ -5,9 +5,9 @@ import { html, useState } from '../html.js'
 import { Empty, Table } from '../parts.js'
 import { DIMENSIONS, FIGURES } from './dimensions.js'
 
-/** More rows at once help nobody; the file has all. */
+/** More rows would not help; the file contains all. */
 const SHOWN_MAX = 200
-/** Columns of what callers name: requests without one are not in the sums. */
+/** Columns with callers' names: requests without one are not included in the sums. */
 const CALLER_NAMES = ['user', 'session', 'agent']
 
 export function UsageTable({ rows, chosen: { columns }, names, days, onChange }) {
@@ -19,7 +19,7 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
     <//>`
   }
   const sorted = order === null ? rows : rows.toSorted((one, other) => other[order] - one[order])
-  // The columns of the last answer, while the next one is on its way.
+  // The columns of the last answer, while the next one is loading.
   const known = columns.filter(column => DIMENSIONS[column].value(rows[0]) !== undefined)
   const save = () => download(`usage-${days.from}-${days.to}.csv`, csvOf(tableOf(rows, known, names)))
   return html`
@@ -75,7 +75,7 @@ function told(rows) {
     : `The first ${SHOWN_MAX} of ${count(rows.length)} rows; the file has all`
 }
 
-/** The table of the file: ids and names, and all figures. */
+/** The table of the file: ids, names and all values. */
 export function tableOf(rows, columns, names) {
   const isNamed = column => column === 'key' || column === 'workspace'
   const head = columns.flatMap(column => (isNamed(column) ? [column, `${column}_name`] : [column]))

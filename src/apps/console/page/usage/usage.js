@@ -22,7 +22,7 @@ const START = {
   user_id: '',
 }
 
-/** @param asked the hash of a key, as the list of keys leads here */
+/** @param asked the hash of a key, as linked from the list of keys */
 export function Usage({ calls, memory, asked = '' }) {
   const begin = { ...START, api_key_hash: asked }
   const [chosen, setChosen] = useState(asked === '' ? (memory.usage ?? START) : begin)
@@ -77,7 +77,7 @@ export function Usage({ calls, memory, asked = '' }) {
   `
 }
 
-/** The first and the last day (UTC); empty while own days are not chosen. */
+/** The first and the last day (UTC); empty while a custom range is incomplete. */
 function daysOf({ range, from, to }) {
   if (range === 'own') return from <= to ? { from, to } : { from: to, to: from }
   const today = new Date().toISOString().slice(0, 10)
