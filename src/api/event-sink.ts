@@ -49,11 +49,13 @@ export class EventSink implements Sink {
   #isOver = false
   #events = 0
   /** Frames that wait for the end of a read. */
-  #held = ''
+  #pending = ''
   #isHolding = false
   /** True after a write since `hold`. */
   #hasWritten = false
-  /** Events that repeat a long reply, or one whose reader is slow; null: none. Frames of them would be copies of it. */
+  /**
+   * Events that repeat a long reply, or whose reader is slow; null: none. Their frames would be copies of the reply.
+   */
   #late: StreamEvent[] | null = null
 
   /**
@@ -98,9 +100,9 @@ export class EventSink implements Sink {
     this.lastFrames = frames
     if (frames !== '') {
       this.#events++
-      this.#held += frames
-    } else if (this.#held === '') return !this.#reader.isSlow
-    if (this.#isHolding && this.#held.length < HELD_MAX_CHARACTERS) return true
+      this.#pending += frames
+    } else if (this.#pending === '') return !this.#reader.isSlow
+    if (this.#isHolding && this.#pending.length < HELD_MAX_CHARACTERS) return true
     return this.#release()
   }
 
@@ -108,9 +110,9 @@ export class EventSink implements Sink {
     if (this.#isOver) return true
     if (this.#late !== null) this.#tellLate(this.#late)
     this.#events += events
-    // Pieces of one read leave in two writes: the first at once, then the rest together.
+    // Pieces of one read are sent in two writes: the first at once, then the others together.
     const gathers = this.#isHolding && this.#hasWritten && !this.#reader.isSlow
-    if (this.#held === '' && !gathers) {
+    if (this.#pending === '' && !gathers) {
       this.#hasWritten = true
       return this.#reader.send(frames)
     }
@@ -132,14 +134,14 @@ export class EventSink implements Sink {
     else this.#frames.overhear(event)
   }
 
-  hold(): void {
+  cork(): void {
     this.#isHolding = true
     this.#hasWritten = false
   }
 
   flush(): boolean {
     this.#isHolding = false
-    return this.#isOver || this.#held === '' || this.#release()
+    return this.#isOver || this.#pending === '' || this.#release()
   }
 
   onDrain(resume: () => void): void {
@@ -158,7 +160,7 @@ export class EventSink implements Sink {
         this.#endApart(end)
         return
       }
-      const last = this.#held + end
+      const last = this.#pending + end
       this.#reader.bytes += Buffer.byteLength(last)
       if (!started) this.#reader.open(last)
       this.#reply.endStream(started ? last : '')
@@ -201,12 +203,12 @@ export class EventSink implements Sink {
   goOn(): void {
     if (this.#late !== null) {
       this.#tellLate(this.#late)
-      if (this.#held !== '' && !this.#release()) return
+      if (this.#pending !== '' && !this.#release()) return
     }
     this.#resume?.()
   }
 
-  /** Stops the timer and adds to the metrics; later writes do nothing. May be called more than once. */
+  /** Stops the timer and adds to the metrics; later writes do nothing. Safe to call more than once. */
   close(): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -224,7 +226,7 @@ export class EventSink implements Sink {
    * The last bytes are sent a moment later than those before them, so that the reader probably reads them separately.
    */
   #endApart(end: string): void {
-    if (this.#held !== '') this.#release()
+    if (this.#pending !== '') this.#release()
     this.#reader.bytes += Buffer.byteLength(end)
     const { clock } = this.#deps
     const reply = this.#reply
@@ -247,8 +249,8 @@ export class EventSink implements Sink {
   #endSlowly(late: readonly StreamEvent[]): void {
     const frames = this.#frames
     const { streamBytes, streamChunks } = this.#deps.metrics
-    const held = this.#held
-    this.#reader.bytes += Buffer.byteLength(held)
+    const pending = this.#pending
+    this.#reader.bytes += Buffer.byteLength(pending)
     let at = 0
     const next = (): string | null => {
       if (at > late.length) return null
@@ -282,9 +284,9 @@ export class EventSink implements Sink {
   }
 
   #release(): boolean {
-    const held = this.#held
-    this.#held = ''
-    return this.#reader.send(held)
+    const pending = this.#pending
+    this.#pending = ''
+    return this.#reader.send(pending)
   }
 }
 

@@ -315,7 +315,7 @@ function fileRows(deps: OperationDeps): Operation[] {
   ]
 }
 
-/** Both kinds of key may read these. */
+/** Both kinds of keys may read these. */
 function readingRows(deps: OperationDeps & ManagementParts): Operation[] {
   return [
     read('GET /generation', 'getGeneration', 'Get a generation', findGeneration(deps)),

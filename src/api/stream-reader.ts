@@ -8,9 +8,9 @@ import type { FrameWriter } from '../dialects/dialect.ts'
 import type { Reply } from './operation.ts'
 
 export interface StreamTimes {
-  /** After this long without a write a comment is sent, so that no proxy on the way closes a silent connection. */
+  /** After this long without a write a comment is sent, so that no proxy closes a silent connection. */
   readonly heartbeatMs: number
-  /** A reader that takes no bytes for this long is dropped. */
+  /** A reader that reads no bytes for this long is dropped. */
   readonly stallMs: number
   readonly clock: Clock
 }

@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000
 /** What the sums of usage are made of. */
 export type ActivityParts = Pick<ManagementParts, 'store' | 'clock' | 'byokFeePercent' | 'providerName'>
 
-/** Days before today without `start_date`, as GET /activity has them otherwise. */
+/** Days before today if there is no `start_date`, as in GET /activity without dimensions. */
 const DEFAULT_DAYS = 30
 /** Only together with `dimensions`. */
 const RANGE = ['start_date', 'end_date'] as const

@@ -17,7 +17,7 @@ import { pageOf, textParameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 import { workspaceOf } from './workspaces.ts'
 
-/** Lists of 100 models and users and the longest key, every character beyond ASCII escaped. */
+/** Lists of 100 models and users and the longest key, with every non-ASCII character escaped. */
 export const BYOK_BODY_MAX_BYTES = 1024 * 1024
 /** Limit per workspace: each thread reads all of them at once after each change. */
 const CREDENTIALS_MAX = 1_000
@@ -55,7 +55,7 @@ function refuseFull(thrown: unknown): never {
   )
 }
 
-/** Lists one workspace; without a name, the default one. */
+/** Lists one workspace; the default one if none is named. */
 export function listCredentials(deps: ManagementParts): Handler {
   const { store } = deps
   return async (request, reply) => {
@@ -166,7 +166,7 @@ function isoNow({ clock }: ManagementParts): string {
   return isoInstant(clock.nowMs())
 }
 
-/** Why no request can use a key for this provider; null: requests can. */
+/** The reason why no request can use a key for this provider; null: requests can. */
 function whyUnusable({ providerName }: ManagementParts, slug: string): string | null {
   if (providerName(slug) !== null) return null
   const why = whyNotOffered(slug) ?? 'the configuration has no row for it'

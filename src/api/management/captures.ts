@@ -71,7 +71,7 @@ export function findCapture({ store, clock }: ManagementParts): Handler {
   }
 }
 
-/** Its files are removed at once where the request is answered, and within a second on other nodes. */
+/** The files are removed at once on the node that answers, and within a second on others. */
 export function deleteCapture(deps: ManagementParts): Handler {
   const { store, clock, changes, captures } = deps
   return async (request, reply) => {

@@ -85,7 +85,7 @@ export function changeEndUser(deps: ManagementParts, naming: EndUserNaming): Han
   }
 }
 
-/** Keeps the record, so that its usage can still be told apart. */
+/** Keeps the record, so that its usage stays attributable. */
 export function deactivateEndUser(deps: ManagementParts, naming: EndUserNaming): Handler {
   return async (request, reply) => {
     reply.json(200, {

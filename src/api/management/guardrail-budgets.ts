@@ -10,7 +10,7 @@ import { findNamedGuardrail } from './guardrails.ts'
 import { pageOf } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
-/** Sums over the ledger, which lags replies by about a second. A guardrail without a budget has an empty list. */
+/** Sums from the ledger, which lags replies by about a second. A guardrail without a budget has an empty list. */
 export function listGuardrailBudgets({ store, clock }: ManagementParts): Handler {
   return async (request, reply) => {
     const page = pageOf(request.query)

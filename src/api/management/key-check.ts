@@ -24,7 +24,7 @@ export function checkProviderKey(deps: ManagementParts): Handler {
   }
 }
 
-/** A disabled one too: it is tried before it is enabled. */
+/** Also for a disabled credential, so that it can be tested before it is enabled. */
 export function checkCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const { model } = checkCredentialCheck(request.body)
@@ -43,7 +43,7 @@ async function answer(
   deps: ManagementParts,
   request: ApiRequest,
   reply: Reply,
-  question: Asked,
+  question: KeyCheckTarget,
 ): Promise<void> {
   const { keyCheck, clock } = deps
   const prepared = keyCheck.prepare(question)

@@ -219,7 +219,7 @@ function toDocument(key: KeyRecord, usage: UsageFields) {
   })
 }
 
-/** The document of one key, which has its secrets too. */
+/** The document of one key, including its secrets. */
 export async function detailOf({ store, clock, usage }: ManagementParts, key: KeyRecord) {
   const { organizationId, hash } = key
   const secrets = await store.keys.secrets(organizationId, hash, isoInstant(clock.nowMs()))

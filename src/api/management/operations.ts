@@ -66,7 +66,7 @@ import {
   listWorkspaces,
 } from './workspaces.ts'
 
-/** Reads. */
+/** The role for reading. */
 const viewer = manage('viewer')
 /** The role for everyday changes. A row applies to every record; handlers may require more for some of them. */
 const operator = manage('operator')

@@ -18,7 +18,7 @@ export interface CaptureSettings {
 }
 
 /**
- * Checks a pattern. Returns the problem in words that follow the name of its field, or null. `listed` sums the size of
+ * Checks a pattern. Returns the problem in words that follow the name of its field, or null. `listed` sums the sizes of
  * the patterns of one list; each call adds to it.
  */
 export type PatternProblem = (pattern: string, listed: { positions: number }) => string | null
@@ -32,9 +32,9 @@ export interface ManagementParts {
   readonly captures: CaptureSettings
   /** The charge for a request on a BYOK credential, as a share of its catalogue price. */
   readonly byokFeePercent: number
-  /** Display name of a provider; null when the catalogue has none of this slug. */
+  /** Display name of a provider; null if the catalogue does not contain this slug. */
   readonly providerName: (slug: string) => string | null
-  /** Reads a key; throws GatewayError `invalid_request` for one that could never be used. */
+  /** Parses a key; throws GatewayError `invalid_request` for one that can never be used. */
   readonly describeKey: (provider: string, key: string) => KeyDescription
   readonly patternProblem: PatternProblem
   readonly checkText: CheckText

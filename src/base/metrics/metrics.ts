@@ -190,7 +190,7 @@ function stageSeries(overhead: Histogram<'stage'>): StageSeries {
   }
 }
 
-/** A kept trace, as far as its times are known here. */
+/** A stored trace with the times that are known here. */
 interface TimedTrace {
   readonly traceId: string
   readonly exchanges: Iterable<{

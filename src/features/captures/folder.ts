@@ -1,6 +1,6 @@
 /**
- * The captures folder inside the data folder: one folder for each capture, with a sealed file for each part stored on
- * this machine.
+ * The captures folder in the data folder: one folder per capture, with an encrypted file for each part that is stored
+ * on this machine.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
@@ -11,7 +11,7 @@ import { expiryIn } from './sealed-file.ts'
 
 const NODE_CHARS = 8
 const NODE = /^[0-9A-Za-z]{8}$/
-/** A request that began in time may end so much later, and is in the capture all the same. */
+/** A request that started in time is captured if it ends within this time. */
 export const LATE_MS = 600_000
 /** More than the first line of a file. */
 const BEGINNING_BYTES = 4_096
@@ -20,7 +20,7 @@ export function capturesFolder(storageUrl: string): string {
   return join(dataFolder(storageUrl), 'captures')
 }
 
-/** Names this data folder among those of other nodes; it stays after a restart. Makes the folder. */
+/** The id of this data folder among those of other nodes, which is kept across restarts. Creates the folder. */
 export function nodeOf(folder: string): string {
   makeFolder(folder)
   const path = join(folder, 'node')
@@ -43,17 +43,17 @@ export function partPath(folder: string, captureId: string, part: string): strin
   return join(folder, captureId, `${part}.sealed`)
 }
 
-/** Ids of captures that have files here. */
+/** Ids of captures with files in this folder. */
 export function captureIdsIn(folder: string): readonly string[] {
   return existsSync(folder) ? readdirSync(folder).filter(isCaptureId) : []
 }
 
-/** Removes the files of a capture that are here, at once. */
+/** Deletes the local files of a capture at once. */
 export function removeFiles(folder: string, captureId: string): void {
   if (isCaptureId(captureId)) rmSync(join(folder, captureId), { recursive: true, force: true })
 }
 
-/** When the files of a capture expire, by what they say themselves; null: none of them says it. */
+/** Expiry of a capture according to its files; null: no file contains it. */
 export async function expiryOf(folder: string, captureId: string): Promise<string | null> {
   for (const name of readdirSync(join(folder, captureId))) {
     const file = await open(join(folder, captureId, name))

@@ -1,7 +1,7 @@
 /**
- * Keeps captures: tracks which captures are running, informs all threads, writes recorded requests into sealed files,
- * and removes expired files. Nothing waits for it: records that a slow disk or database does not take in time are
- * dropped and counted. Main thread.
+ * Keeps captures: tracks which captures are running, informs all threads, writes recorded requests into encrypted
+ * files, and removes expired files. No request waits for it: records that a slow disk or database does not accept in
+ * time are dropped and counted. Main thread.
  */
 
 import { hostname } from 'node:os'
@@ -21,29 +21,29 @@ interface CaptureKeeperOptions {
   readonly keys: readonly VaultKey[]
   /** See folder.ts. */
   readonly folder: string
-  /** False: none runs, and files of earlier ones are removed in time. */
+  /** False: no capture runs, and files of earlier ones are removed when they expire. */
   readonly enabled: boolean
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
-/** Told of the captures that run, each time they change. */
+/** Called with the running captures each time they change. */
 type Follower = (running: readonly CaptureTerms[]) => void
 
 /** A record that waits for the disk. */
 interface Waiting {
   readonly capture: string
-  /** Null: it was left out. */
+  /** Null: it did not fit. */
   readonly record: Uint8Array | null
-  /** Call it with its bytes when it waits no more. */
+  /** Called with its size when it no longer waits. */
   readonly done: (bytes: number) => void
 }
 
-/** While a capture runs, and where a message was lost. */
+/** How often captures are read while one runs, and after a lost message. */
 const LOOK_MS = 1_000
-/** While none runs: files expire, and another instance may have begun one whose message was lost. */
+/** How often captures are read while none runs: files expire, and a message about a new capture may be lost. */
 const REST_MS = 60_000
-/** In one write: records that come meanwhile cost one transaction together. */
+/** Maximum bytes per write. Records that arrive during a write share one transaction. */
 const WRITE_BYTES = 1024 * 1024
 const PRUNED_AT_ONCE = 100
 const NAME_CHARS = 8
@@ -54,17 +54,17 @@ export class CaptureKeeper {
   readonly #name = randomText(NAME_CHARS)
   /** The files of this process, by capture. */
   readonly #files = new Map<string, PartFile>()
-  /** Those that may still grow, as the Store had them last. */
+  /** Captures that may still grow, as last read from the Store. */
   #open: readonly CaptureRecord[] = []
   #running: readonly CaptureTerms[] = []
-  /** Those that are full here, and that the Store may have read before it was told. */
+  /** Captures that are full here, although the Store may have been read before it knew. */
   #over: ReadonlySet<string> = new Set()
   #waiting: Waiting[] = []
   #writing: Promise<void> | null = null
   #looking: Promise<void> | null = null
   #again = false
   #timer: Timer | null = null
-  /** Monotonic: when files and rows are looked through next. */
+  /** Monotonic time of the next removal of expired files and rows. */
   #sweepMs = Number.NEGATIVE_INFINITY
   #isFailing = false
   #isClosed = false
@@ -73,12 +73,12 @@ export class CaptureKeeper {
     this.#options = options
   }
 
-  /** Looks now, and from then on at intervals. */
+  /** Reads the captures now, and then at intervals. */
   start(): void {
     this.#look()
   }
 
-  /** Tells which captures run, now and each time they change, until the function that it returns is called. */
+  /** Reports the running captures now and on each change, until the returned function is called. */
   follow(follower: Follower): () => void {
     this.#followers.add(follower)
     follower(this.#running)
@@ -91,19 +91,19 @@ export class CaptureKeeper {
     this.#look()
   }
 
-  /** Takes a record; `done` is called with its bytes when it waits no more, written or not. */
+  /** Adds a record; `done` is called with its size when it no longer waits, written or not. */
   store({ capture, record }: CapturedRequest, done: (bytes: number) => void): void {
     if (this.#isClosed) return
     this.#waiting.push({ capture, record, done })
     this.#writing ??= this.#write()
   }
 
-  /** Resolves when what has been looked up is here. For tests. */
+  /** Resolves when the current read has finished. For tests. */
   async looked(): Promise<void> {
     while (this.#looking !== null) await this.#looking
   }
 
-  /** Writes what waits, and ends the files. */
+  /** Writes waiting records, and ends the files. */
   async close(): Promise<void> {
     this.#timer?.cancel()
     await this.#looking
@@ -155,7 +155,7 @@ export class CaptureKeeper {
           if (this.#open.some(each => each.id === id)) continue
           await file.end()
           this.#files.delete(id)
-          // It may have been deleted, and a file made since.
+          // The capture may have been deleted while its file was created.
           this.#sweepMs = Number.NEGATIVE_INFINITY
         }
       }
@@ -185,7 +185,7 @@ export class CaptureKeeper {
     for (const follower of this.#followers) follower(running)
   }
 
-  /** Removes rows after their time, and the files of all that have no row. */
+  /** Removes expired rows, and the files of captures without a row. */
   async #sweep(): Promise<void> {
     const { store, folder, clock } = this.#options
     this.#sweepMs = clock.monotonicMs() + REST_MS
@@ -215,7 +215,7 @@ export class CaptureKeeper {
     removeFiles(this.#options.folder, id)
   }
 
-  /** Writes until nothing waits. Never rejects. */
+  /** Writes until no record waits. Never rejects. */
   async #write(): Promise<void> {
     while (this.#waiting.length > 0) {
       const [first] = this.#waiting
@@ -232,7 +232,7 @@ export class CaptureKeeper {
     this.#writing = null
   }
 
-  /** Takes the next records of a capture out of the queue. */
+  /** Removes the next records of a capture from the queue. */
   #nextOf(capture: string): readonly Waiting[] {
     const batch: Waiting[] = []
     const others: Waiting[] = []
@@ -251,7 +251,7 @@ export class CaptureKeeper {
   async #writeTo(id: string, batch: readonly Waiting[]): Promise<void> {
     const nowMs = this.#options.clock.nowMs()
     const record = this.#open.find(each => each.id === id)
-    // It was deleted, or has ended.
+    // The capture was deleted, or has ended.
     if (record === undefined || nowMs >= Date.parse(record.endsAt) + LATE_MS) return
     const file = this.#fileOf(record)
     if (await file.add(batch.map(each => each.record))) return

@@ -30,7 +30,7 @@ interface CapturePlace {
 }
 
 const NOTHING = Buffer.alloc(0)
-/** Room for the last chunk, which may tell of requests that are missing. */
+/** Space for the last chunk, which may report missing requests. */
 const END_BYTES = 128
 
 export class PartFile {
@@ -38,16 +38,16 @@ export class PartFile {
   readonly #place: CapturePlace
   readonly #sealer: FileSeal
   #handle: FileHandle | null = null
-  /** Requests left out that the file does not tell of yet. */
+  /** Missing requests that the Store does not count yet. */
   #untold = 0
   /** Requests left out that the Store does not count yet. */
   #uncounted = 0
-  /** The disk did not take something. */
+  /** True after a failed write. */
   #isBroken = false
   #isOver = false
-  /** The Store did not answer last time. */
+  /** True if the Store did not answer last time. */
   #isAway = false
-  /** One thing after the other. */
+  /** Serializes all operations. */
   #running: Promise<unknown> = Promise.resolve()
 
   constructor(deps: PartFileDeps, place: CapturePlace) {
@@ -63,14 +63,14 @@ export class PartFile {
   }
 
   /**
-   * Adds records; null: one that was left out. False: the capture takes no more; it is full, was deleted, or has ended.
-   * Never rejects.
+   * Adds records; null: one that did not fit. Returns false if the capture accepts no more, because it is full, was
+   * deleted, or has ended. Never rejects.
    */
   add(records: readonly (Uint8Array | null)[]): Promise<boolean> {
     return this.#next(() => this.#add(records))
   }
 
-  /** Marks the end of the file, unless it has one. Never rejects. */
+  /** Writes the end mark of the file, if it has none. Never rejects. */
   end(): Promise<void> {
     return this.#next(() => this.#end())
   }
@@ -86,7 +86,7 @@ export class PartFile {
     const texts = this.#isBroken ? [] : records.filter(record => record !== null)
     this.#leave(records.length - texts.length)
     if (await this.#put(texts)) return true
-    // As many as there is room for.
+    // As many as fit.
     for (const text of texts) {
       const isAlone = texts.length === 1
       if (isAlone || !(await this.#put([text]))) this.#leave(1)
@@ -101,13 +101,13 @@ export class PartFile {
     this.#uncounted += requests
   }
 
-  /** False: there is no room for them, or the capture is gone. */
+  /** Returns false if there is no space, or the capture does not exist any more. */
   async #put(texts: readonly Uint8Array[]): Promise<boolean> {
     const text = Buffer.concat(this.#untold > 0 ? [missing(this.#untold), ...texts] : texts)
     const header = this.#handle === null ? this.#sealer.header.length + END_BYTES : 0
     const bytes = texts.length === 0 ? 0 : header + FileSeal.sealedBytes(text.length)
     const counted = await this.#count(bytes, texts.length)
-    // Without the Store these are lost; the next ones may not be.
+    // Without the Store these records are lost, but later ones may not be.
     if (counted === null) this.#leave(texts.length)
     if (counted !== true || bytes === 0) return counted !== false
     this.#untold = 0
@@ -131,7 +131,7 @@ export class PartFile {
     }
   }
 
-  /** False: there is no room, or no such capture. Null: the Store is away. */
+  /** False: there is no space, or no such capture. Null: the Store is unavailable. */
   async #count(bytes: number, requests: number): Promise<boolean | null> {
     const { store, log } = this.#deps
     const { record, name, node, host } = this.#place
@@ -178,7 +178,7 @@ export class PartFile {
   }
 }
 
-/** Told within the file, where requests are missing. */
+/** A line in the file that reports missing requests. */
 function missing(requests: number): Buffer {
   return Buffer.from(`${JSON.stringify({ left_out: requests })}\n`)
 }

@@ -1,6 +1,6 @@
 /**
- * The record of one request in a capture: a line of JSON. Secrets of the gateway, of own credentials and of MCP servers
- * are removed; text that guardrails redacted never enters it. Pure.
+ * The record of one request in a capture: a line of JSON. Secrets of the gateway, of callers' credentials and of MCP
+ * servers are removed; text that guardrails redacted never enters it. Pure.
  */
 import { isUtf8 } from 'node:buffer'
 import { isoInstant } from '../../base/clock.ts'
@@ -12,26 +12,26 @@ import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
 import { gatewayKeysIn, SecretScan, type ShownHeaders } from './secrets.ts'
 
-/** The beginning of a body, and how long it was. */
+/** The beginning of a body, and its full length. */
 export interface RecordedBody {
   readonly bytes: number
   beginning(): Buffer
 }
 
-/** Of each body of a request or a reply. */
+/** Maximum bytes of each body. */
 export const BODY_MAX_BYTES = 1024 * 1024
 
-/** One call to a provider, as it was overheard. */
+/** One recorded call to a provider. */
 export interface CallFacts {
   readonly method: string
   readonly host: string
   /** Without the query. */
   readonly path: string
   readonly headers: ShownHeaders
-  /** Secrets that it was sent with; they must not be shown. */
+  /** Secrets that were sent; they must not be shown. */
   readonly secrets: readonly string[]
   readonly sent: RecordedBody
-  /** Times in milliseconds since the request began. */
+  /** Milliseconds since the request began. */
   readonly atMs: number
   readonly status: number | null
   readonly replyHeaders: ShownHeaders
@@ -46,14 +46,14 @@ export interface RecordingFacts {
   readonly startedMs: number
   readonly durationMs: number
   readonly calls: readonly CallFacts[]
-  /** Calls beyond the first ones. */
+  /** Number of calls beyond the recorded ones. */
   readonly moreCalls: number
 }
 
-/** A longer line would be one of bytes that are written as escapes: nobody can read that. */
+/** A longer line would consist of bytes written as escapes, which nobody can read. */
 const RECORD_MAX_BYTES = 12 * 1024 * 1024
 
-/** A value that is JSON already. */
+/** A value that is already JSON. */
 interface Raw {
   readonly json: string
 }
@@ -77,7 +77,7 @@ export function recordOf(
     workspace_id: raw(asked.caller.workspaceId),
     dialect: raw(asked.dialect),
     is_batched: raw(asked.batch !== undefined),
-    // Of a refused request it may be anything that a client wrote there, a key even.
+    // For a refused request it may be anything that a client wrote there, even a key.
     model: raw(
       calls.length === 0
         ? null
@@ -91,11 +91,11 @@ export function recordOf(
     error: error === null ? raw(null) : raw({ type: error.errorType, message: remover.text(error.message) }),
   }
   const line = Buffer.from(`${rawObject(fields).json}\n`)
-  // A copy of its own: small buffers share their memory.
+  // Copied, because small buffers share their memory.
   return line.length > RECORD_MAX_BYTES ? null : new Uint8Array(line)
 }
 
-/** Everything that was sent to name who asks, and every part of a key, sent or not. */
+/** All identifying values that were sent, and every part of a key, sent or not. */
 function* secretsOf(
   { calls, clientRequest: asked }: RecordingFacts,
   { attempts, request }: Exchange,
@@ -113,7 +113,7 @@ function* secretsOf(
   yield* textsIn(toolSecrets(asked.request))
 }
 
-/** The secrets of MCP servers: what `withoutSecrets` takes away, at any depth. */
+/** The secrets of MCP servers: all that `withoutSecrets` removes, at any depth. */
 function toolSecrets({ tools, ...rest }: ResponsesRequest): unknown[] {
   const { mcp_servers: servers } = rest as { readonly mcp_servers?: unknown }
   const found: unknown[] = []
@@ -134,13 +134,13 @@ function toolSecrets({ tools, ...rest }: ResponsesRequest): unknown[] {
 
 function* textsIn(values: readonly unknown[]): Generator<string> {
   for (const value of values) {
-    // Shorter ones are words such as true.
+    // Shorter values are words such as true.
     if (typeof value === 'string' && value.length >= 8) yield value.replace(/^(?:Bearer|Basic)\s+/i, '')
     else if (typeof value === 'object' && value !== null) yield* textsIn(Object.values(value))
   }
 }
 
-/** The request as guardrails and plugins have left it. Before any provider was asked it may hold what they forbid. */
+/** The request after guardrails and plugins. Before the first provider call it may contain what they forbid. */
 function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, attempts }: Exchange): Raw {
   if (attempts.length === 0 || calls.length === 0) return raw({ left_out: 'no provider was called' })
   if ((calls[0]?.sent.bytes ?? 0) > BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
@@ -149,7 +149,7 @@ function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, att
 }
 
 function documentIn(remover: SecretScan, output: ObservedEnd['output'], calls: readonly CallFacts[]): Raw {
-  // Written only if it can be expected to be short enough.
+  // Only if the result will probably be short enough.
   const replied = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
   if (output === null) return raw(null)
   if (replied > 4 * BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
@@ -157,7 +157,7 @@ function documentIn(remover: SecretScan, output: ObservedEnd['output'], calls: r
   return json.length > BODY_MAX_BYTES ? raw({ left_out: 'longer than 1 MiB' }) : cleaned(remover, json)
 }
 
-/** JSON without secrets: where there were any, as a text, for a document without a part of it may be none. */
+/** JSON without secrets. If there were any, it becomes a text, because the remaining document may be invalid. */
 function cleaned(remover: SecretScan, json: string): Raw {
   const clean = remover.text(json)
   return clean === json ? { json } : raw({ text: clean })
@@ -187,7 +187,7 @@ function callIn(
   })
 }
 
-/** A list of pairs: providers choose the names. */
+/** A list of pairs, because providers choose the names. */
 function headersIn(remover: SecretScan, headers: ShownHeaders): Raw {
   return raw(headers.map(([name, value]) => [name, remover.text(value)]))
 }
@@ -201,7 +201,7 @@ function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
   return raw({ bytes: body.bytes, ...content, ...cut })
 }
 
-/** Null: it is no text. `isCut`: the last character may be there in part. */
+/** Null: not text. `isCut`: the last character may be incomplete. */
 function textOf(bytes: Buffer, isCut: boolean): string | null {
   for (let less = 0; less <= (isCut ? 3 : 0) && less <= bytes.length; less++) {
     const whole = bytes.subarray(0, bytes.length - less)

@@ -1,6 +1,6 @@
 /**
- * Records one request for captures: sits between the exchange and the transport, and keeps, up to bounds, what is sent
- * to providers and what comes back. Exists only for requests that a capture includes. Nothing is passed on before the
+ * Records one request for captures: sits between the exchange and the transport, and keeps, within limits, what is sent
+ * to providers and what they reply. Exists only for requests that a capture includes. Nothing is passed on before the
  * request is over, because only then is it known what the guardrails and the caller allow.
  */
 import type { Clock } from '../../base/clock.ts'
@@ -19,25 +19,25 @@ import { type ShownHeaders, secretsInRequest, shownOfReply, shownOfRequest } fro
 
 interface RecordingDeps {
   readonly clock: Clock
-  /** Counts memory. False: there is no room for it. */
+  /** Counts memory. Returns false if there is no room for it. */
   readonly hold: (bytes: number) => boolean
   readonly release: (bytes: number) => void
-  /** Takes the record; null: there was no room for it. */
+  /** Receives the record; null: there was no room for it. */
   readonly keep: (record: Uint8Array<ArrayBuffer> | null) => void
 }
 
-/** Calls to providers of one request. */
+/** Maximum calls to providers per request. */
 const CALLS_MAX = 16
-/** All bodies of one request. */
+/** Maximum for all bodies of a request. */
 const BODIES_MAX_BYTES = 4 * 1024 * 1024
 
 export class Recording implements Observation {
   readonly #request: ClientRequest
   readonly #startedMs: number
   readonly #calls: RecordedCall[] = []
-  /** Calls beyond the first ones. */
+  /** Number of calls beyond the recorded ones. */
   #moreCalls = 0
-  /** From here on nothing is kept. */
+  /** True after the end: nothing more is recorded. */
   isOver = false
   readonly #deps: RecordingDeps
   #bytes = 0
@@ -61,7 +61,7 @@ export class Recording implements Observation {
     return this.#deps.clock.nowMs() - this.#startedMs
   }
 
-  /** The request is over: makes its record. Nothing of it is kept where its data must not be. */
+  /** The request is over: creates its record. Nothing is kept if its data must not be. */
   end(exchange: Exchange, end: ObservedEnd): void {
     if (this.isOver) return
     this.isOver = true
@@ -71,20 +71,20 @@ export class Recording implements Observation {
     try {
       if (!isForbidden) this.#deps.keep(this.#hasRoom ? recordOf(this.#facts(), exchange, end) : null)
     } catch {
-      // Whatever a record is made of, the request has its answer.
+      // Whatever goes wrong with a record, the request has its answer.
       this.#deps.keep(null)
     } finally {
       this.#drop()
     }
   }
 
-  /** Forgets all: another exchange answers the request. */
+  /** Drops the recording, because another exchange answers the request. */
   drop(): void {
     this.isOver = true
     this.#drop()
   }
 
-  /** Counts bytes of a body. False: they are not to be kept. */
+  /** Counts bytes of a body. Returns false if they must not be kept. */
   hold(bytes: number): boolean {
     if (this.isOver || !this.#hasRoom) return false
     if (this.#bytes + bytes > BODIES_MAX_BYTES) return false
@@ -119,7 +119,7 @@ export class Recording implements Observation {
     return client.start(request, call ?? handler)
   }
 
-  /** Null: it cannot be recorded, and takes place all the same. */
+  /** Null: the call cannot be recorded, but is made anyway. */
   #overhear(request: UpstreamRequest, handler: UpstreamHandler): RecordedCall | null {
     try {
       const call = new RecordedCall(this, request, handler)
@@ -132,14 +132,14 @@ export class Recording implements Observation {
   }
 }
 
-/** One call to a provider: takes what its handler would get, and passes it on. */
+/** Records one call to a provider, and passes everything on to its handler. */
 class RecordedCall implements UpstreamHandler, CallFacts {
   readonly method: string
   readonly host: string
   /** Without the query. */
   readonly path: string
   readonly headers: ShownHeaders
-  /** Values that it was sent with and that are not shown. */
+  /** Values that were sent and are not shown. */
   secrets: readonly string[]
   readonly sent = new BodyKeeper()
   readonly atMs: number
@@ -162,7 +162,7 @@ class RecordedCall implements UpstreamHandler, CallFacts {
     this.secrets = secretsInRequest(request)
     this.atMs = recording.nowMs()
     const { body } = request
-    // A part of a text would keep all of it in memory.
+    // A substring would keep the whole text in memory.
     const beginning = Buffer.from(body.length > BODY_MAX_BYTES ? body.slice(0, BODY_MAX_BYTES) : body)
     this.sent.add(beginning, recording)
     if (body.length > BODY_MAX_BYTES) this.sent.skip(Buffer.byteLength(body) - beginning.length)
@@ -204,7 +204,7 @@ class BodyKeeper implements RecordedBody {
   #keptBytes = 0
   #isFull = false
 
-  /** The bytes are copied: they are only valid now. */
+  /** The bytes are copied, because they are only valid during the call. */
   add(chunk: Buffer, recording: Recording): void {
     this.bytes += chunk.length
     if (this.#isFull || chunk.length === 0) return

@@ -1,7 +1,7 @@
 /**
- * The running captures, as one thread knows them. It decides which requests are recorded, and sends the recordings to
- * the main thread: its queue is bounded, and recordings that do not fit are counted. While no capture runs, a request
- * costs one check of `isIdle`.
+ * The running captures, as one thread knows them. Decides which requests are recorded, and sends the recordings to the
+ * main thread: its queue is bounded, and recordings that do not fit are counted. While no capture runs, a request costs
+ * one check of `isIdle`.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { ClientRequest } from '../../exchange/exchange.ts'
@@ -9,22 +9,22 @@ import type { Observer } from '../../exchange/observer.ts'
 import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
 import { Recording } from './recording.ts'
 
-/** A capture that runs. Plain data. */
+/** A running capture. Plain data. */
 export interface CaptureTerms {
   readonly id: string
   readonly organizationId: string
   /** Null: the requests of a workspace. */
   readonly keyHash: string | null
   readonly workspaceId: string | null
-  /** Unix milliseconds: requests that begin later are not in it. */
+  /** Unix milliseconds. Later requests are not included. */
   readonly endsAtMs: number
 }
 
-/** From a thread: the record of one request, for one capture; null: there was no room for it. */
+/** From a thread: the record of one request for one capture; null: there was no room for it. */
 export interface CapturedRequest {
   readonly capture: string
   readonly organizationId: string
-  /** A line of JSON with its end. */
+  /** A line of JSON with its line end. */
   readonly record: Uint8Array<ArrayBuffer> | null
 }
 
@@ -33,16 +33,16 @@ interface RunningCapturesDeps {
   readonly send: (request: CapturedRequest, moved: readonly ArrayBuffer[]) => void
 }
 
-/** Records of a thread that the main thread has not written yet. */
+/** Limit for records of a thread that the main thread has not written yet. */
 const WAITING_MAX_BYTES = 16 * 1024 * 1024
-/** Of all requests of a thread that are being recorded. */
+/** Limit for all requests of a thread that are being recorded. */
 const HELD_MAX_BYTES = 64 * 1024 * 1024
 
 export class RunningCaptures implements Observer {
-  /** No capture runs here. Written here alone. */
+  /** True while no capture runs. Written only here. */
   isIdle = true
   readonly #deps: RunningCapturesDeps
-  /** By organization. */
+  /** Running captures by organization. */
   #running: ReadonlyMap<string, readonly CaptureTerms[]> = new Map()
   readonly #waiting = new SharedRoom(WAITING_MAX_BYTES)
   readonly #held = new SharedRoom(HELD_MAX_BYTES)
@@ -51,18 +51,18 @@ export class RunningCaptures implements Observer {
     this.#deps = deps
   }
 
-  /** Called by the main thread: these captures run. */
+  /** Called by the main thread with the running captures. */
   set(running: readonly CaptureTerms[]): void {
     this.#running = Map.groupBy(running, ({ organizationId }) => organizationId)
     this.isIdle = running.length === 0
   }
 
-  /** Called by the main thread: it has written, or dropped, this many bytes of a capture of the organization. */
+  /** Called by the main thread: this many bytes of an organization's capture were written or dropped. */
   kept(organizationId: string, bytes: number): void {
     this.#waiting.give(organizationId, bytes)
   }
 
-  /** Those that take the requests of a key now. */
+  /** The captures that include requests of a key now. */
   of(organizationId: string, workspaceId: string | null, keyHash: string): readonly CaptureTerms[] {
     if (this.isIdle) return []
     const nowMs = this.#deps.clock.nowMs()
@@ -74,7 +74,7 @@ export class RunningCaptures implements Observer {
     )
   }
 
-  /** Begins to record a request; null: no capture takes it, or its data must not be kept. */
+  /** Starts to record a request; null: no capture includes it, or its data must not be kept. */
   open(clientRequest: ClientRequest): Recording | null {
     const { caller, request } = clientRequest
     const { organizationId } = caller
@@ -94,14 +94,14 @@ export class RunningCaptures implements Observer {
         this.#deps.send({ capture, organizationId, record: null }, [])
         continue
       }
-      // Several captures may take it, and memory moves once.
+      // Copied for several captures, because the memory is transferred.
       const copy = captures.length === 1 ? record : record.slice()
       this.#deps.send({ capture, organizationId, record: copy }, [copy.buffer])
     }
   }
 }
 
-/** Memory that organizations share: none may hold more than half of it. */
+/** Memory that organizations share. None may use more than half of it. */
 class SharedRoom {
   readonly #maxBytes: number
   readonly #held = new Map<string, number>()
@@ -111,7 +111,7 @@ class SharedRoom {
     this.#maxBytes = maxBytes
   }
 
-  /** False: there is no room for so many more. */
+  /** Returns false if there is not enough room. */
   take(organizationId: string, bytes: number): boolean {
     const own = (this.#held.get(organizationId) ?? 0) + bytes
     if (own > this.#maxBytes / 2 || this.#bytes + bytes > this.#maxBytes) return false
@@ -129,7 +129,7 @@ class SharedRoom {
   }
 }
 
-/** The caller does not want its data to be kept. */
+/** True if the caller does not want its data to be stored. */
 export function forbids({ provider }: Pick<ClientRequest['request'], 'provider'>): boolean {
   return provider?.zdr === true || provider?.data_collection === 'deny'
 }

@@ -1,8 +1,7 @@
 /**
- * Sealed files of captures: append-only text, encrypted in chunks (AES-256-GCM). Each file has its own data key,
- * wrapped by a key derived from a master key. The wrapping and the chunks are bound to the capture, its organization
- * and the part, and each chunk to its position: chunks cannot be moved, swapped, repeated or cut out. A truncated end
- * is reported.
+ * Encrypted files of captures: append-only text, in chunks (AES-256-GCM). Each file has its own data key, wrapped by a
+ * key derived from a master key. The wrapping and the chunks are bound to the capture, its organization and the part,
+ * and each chunk to its position: chunks cannot be moved, swapped, repeated or cut out. A truncated end is reported.
  *
  * Layout: a line of JSON, then chunks: 4 bytes of length, 1 byte (1: the last chunk), box and tag.
  */
@@ -11,20 +10,20 @@ import { createReadStream } from 'node:fs'
 import { decrypt, encrypt, NONCE_BYTES, TAG_BYTES } from '../../providers/credentials/cipher.ts'
 import { deriveKey, keyObject, type VaultKey } from '../../providers/credentials/vault-keys.ts'
 
-/** The part of a capture that a file has. */
+/** The part of a capture in one file. */
 interface SealedPart {
   readonly captureId: string
   readonly organizationId: string
   /** Name of the part. */
   readonly name: string
-  /** ISO 8601 UTC: the file is removed then. */
+  /** ISO 8601 UTC. Then the file is removed. */
   readonly expiresAt: string
 }
 
-/** A sealed file does not open. The error reveals nothing of what is in it. */
+/** A file cannot be decrypted. The error reveals nothing of its content. */
 export class SealedFileError extends Error {
   override readonly name = 'SealedFileError'
-  /** `unknown_key`: its master key is not in the ring; `damaged`: it was changed, or belongs elsewhere. */
+  /** `unknown_key`: its master key is unknown; `damaged`: it was changed, or belongs to another capture. */
   readonly reason: 'unknown_key' | 'damaged'
 
   constructor(reason: SealedFileError['reason']) {
@@ -37,14 +36,14 @@ export class SealedFileError extends Error {
   }
 }
 
-/** A purpose that no other use of the master keys has. */
+/** A purpose that is unique among all uses of the master keys. */
 const PURPOSE = 'captures'
 const KEY_BYTES = 32
 /** Length and mark of a chunk. */
 const HEAD_BYTES = 5
-/** Text of one chunk. */
+/** Text bytes of one chunk. */
 const CHUNK_BYTES = 256 * 1024
-/** A longer first line is none of ours. */
+/** A longer first line is not from the gateway. */
 const HEADER_MAX_BYTES = 4_096
 
 interface Header {
@@ -58,7 +57,7 @@ interface Header {
   readonly wrapped: string
 }
 
-/** Seals the text of one file. Keeps its data key in memory until it is dropped. */
+/** Encrypts the text of one file. Keeps its data key in memory while it exists. */
 export class FileSeal {
   /** The first bytes of the file. */
   readonly header: Buffer
@@ -66,7 +65,7 @@ export class FileSeal {
   readonly #key: KeyObject
   #chunks = 0
 
-  /** @throws TypeError when there is no key */
+  /** @throws TypeError if there are no keys */
   constructor([current]: readonly VaultKey[], part: SealedPart) {
     if (current === undefined) throw new TypeError('a seal needs a key')
     this.#part = part
@@ -86,7 +85,7 @@ export class FileSeal {
     this.header = Buffer.from(`${JSON.stringify(header)}\n`)
   }
 
-  /** Bytes that a text of so many bytes takes in the file. */
+  /** Bytes that a text of this length needs in the file. */
   static sealedBytes(textBytes: number): number {
     return textBytes + Math.max(1, Math.ceil(textBytes / CHUNK_BYTES)) * (HEAD_BYTES + TAG_BYTES)
   }
@@ -114,11 +113,11 @@ export class FileSeal {
 /** A piece of the text of a file. */
 type OpenedPiece =
   | { readonly kind: 'text'; readonly bytes: Buffer }
-  /** `isWhole` false: it grows still, or its process was killed. */
+  /** `isWhole` false: it is still growing, or its process was killed. */
   | { readonly kind: 'end'; readonly isWhole: boolean }
 
 /**
- * Reads the text of a file, piece by piece, and at last how it ends.
+ * Reads the text of a file piece by piece, and finally its end.
  * @throws SealedFileError, or the error of the file system
  */
 export async function* openSealedFile(
@@ -158,7 +157,7 @@ export async function* openSealedFile(
   yield { kind: 'end', isWhole: false }
 }
 
-/** When a file is to be removed, as its first line says; null: that cannot be read. */
+/** The expiry in the first line of a file; null: unreadable. */
 export function expiryIn(beginning: Buffer): string | null {
   return parseHeader(beginning.subarray(0, Math.max(0, beginning.indexOf('\n'))))?.expires_at ?? null
 }
@@ -215,7 +214,7 @@ function wrappingKey(key: VaultKey): KeyObject {
   return keyObject(deriveKey(key, PURPOSE))
 }
 
-/** Each data key seals one file, so a number is never used twice. */
+/** Each data key encrypts only one file, so no nonce is used twice. */
 function nonceOf(index: number): Buffer {
   const nonce = Buffer.alloc(NONCE_BYTES)
   nonce.writeBigUInt64BE(BigInt(index), NONCE_BYTES - 8)

@@ -1,35 +1,36 @@
 /**
- * Removes secrets from captured data, whatever their encoding and whether they appear whole or as long fragments. A
- * provider may write the key that it was sent anywhere in its reply. Pure. The time depends on the length of the text,
- * not on its content.
+ * Removes secrets from captured data, in any encoding, whole or as long fragments. A provider may repeat the key
+ * anywhere in its reply. Pure. The time depends on the length of the text, not on its content.
  */
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
 
-/** Shorter ones are ordinary words. */
+/** Shorter secrets are ordinary words. */
 const SHORTEST = 6
-/** So many characters of a secret in a row are taken out; all of it, if it is shorter. */
+/** This many consecutive characters of a secret are removed; shorter secrets only as a whole. */
 const RUN = 10
-/** Characters that are looked up at once. */
+/** Length of the pieces (grams) that are looked up. */
 const GRAM = 4
-/** Any eight characters in a row have a whole gram at a multiple of this. Shorter secrets are searched as they are. */
+/**
+ * Any eight consecutive characters contain a whole gram at a multiple of this. Shorter secrets are searched unchanged.
+ */
 const STRIDE = 5
 const INDEXED_MIN = STRIDE + GRAM - 1
-/** Of a longer one only the usual writings are searched: private keys have some kilobytes. */
+/** Longer secrets are only searched in the usual encodings: private keys have a few kilobytes. */
 const REWRITTEN_MAX_CHARS = 512
 const REDACTED = Buffer.from('[redacted]')
-/** Bits of the first look at a gram. */
+/** Bits of the first lookup of a gram. */
 const SEEN_BITS = 1 << 18
 
-/** A gram of a writing: which one, and where in it. */
+/** The position of a gram in an encoded secret. */
 interface GramPlace {
   readonly writing: Buffer
   readonly at: number
 }
 
-/** Finds writings of secrets. Make one for each exchange, and use it for all its texts. */
+/** Finds encoded secrets. Create one per exchange, and use it for all its texts. */
 export class SecretScan {
   readonly #grams = new Map<number, GramPlace[]>()
-  /** A bit for each gram, by hash: most places of a text end here. */
+  /** One bit per gram hash, which rules out most positions of a text. */
   readonly #seen = new Uint8Array(SEEN_BITS / 8)
   readonly #short: readonly string[]
 
@@ -41,27 +42,27 @@ export class SecretScan {
     for (const secret of long) {
       if (secret.length > REWRITTEN_MAX_CHARS) continue
       const hex = Buffer.from(secret).toString('hex')
-      // Only grams with both digits of a byte: the mark before them is in many texts.
+      // Only grams with both digits of a byte, because the mark before them is common in texts.
       this.#index(hex.replace(/../g, '%$&'), 3, 1)
       this.#index(hex.replace(/../g, '\\u00$&'), 6, 4)
     }
   }
 
-  /** The text without them. */
+  /** The text without secrets. */
   text(text: string): string {
     const bytes = Buffer.from(text)
     const clean = this.bytes(bytes)
     return clean === bytes ? text : clean.toString()
   }
 
-  /** The bytes without them, whatever they are; the same object where there are none. */
+  /** The bytes without secrets; the same object if there are none. */
   bytes(bytes: Buffer): Buffer {
     const ranges = this.#grams.size === 0 ? [] : this.#rangesIn(lowered(bytes))
     const clean = ranges.length === 0 ? bytes : without(bytes, ranges)
     return this.#short.reduce(withoutShort, clean)
   }
 
-  /** @param text the bytes as latin1; grams are taken at every `unit` bytes from the first on */
+  /** @param text the bytes as latin1; grams start at every `unit` bytes, beginning with the first */
   #index(text: string, unit: number, first: number): void {
     const writing = lowered(Buffer.from(text, 'latin1'))
     for (let at = first; at + GRAM <= writing.length; at += unit) {
@@ -81,7 +82,7 @@ export class SecretScan {
       const gram = text.readInt32LE(at)
       const bit = bitOf(gram)
       if (((this.#seen[bit >> 3] ?? 0) & (1 << (bit & 7))) === 0) continue
-      // Within a run that was found: what goes on behind it is found by a later gram.
+      // Within a run that was found; its continuation is found by a later gram.
       if (at + GRAM <= end) continue
       const range = runThrough(text, at, this.#grams.get(gram) ?? [])
       if (range === null) continue
@@ -92,15 +93,15 @@ export class SecretScan {
   }
 }
 
-/** From a place in the text up to another one. */
+/** A range of positions in the text. */
 type Range = readonly [from: number, end: number]
 
-/** Of one gram: a secret that repeats itself must not make every place of a text dear. */
+/** Maximum positions per gram, so that a repetitive secret does not make every position expensive. */
 const PLACES_MAX = 8
-/** Of one look in each direction; the next gram goes on from there. */
+/** Maximum distance searched in each direction; the next gram continues from there. */
 const REACH = 64
 
-/** A run of a writing that goes through this place of the text; null: none is long enough. */
+/** A run of an encoded secret through this position of the text; null: none is long enough. */
 function runThrough(text: Buffer, at: number, places: readonly GramPlace[]): Range | null {
   for (const { writing, at: inWriting } of places) {
     const most = Math.min(inWriting, at, REACH)
@@ -136,7 +137,7 @@ function bitOf(gram: number): number {
   return (Math.imul(gram, 0x9e3779b1) >>> 14) % SEEN_BITS
 }
 
-/** A copy in lower case, as far as letters are ASCII. */
+/** A copy in lower case, for ASCII letters. */
 function lowered(bytes: Buffer): Buffer {
   const lower = Buffer.from(bytes)
   for (let at = 0; at < lower.length; at++) {
@@ -146,7 +147,7 @@ function lowered(bytes: Buffer): Buffer {
   return lower
 }
 
-/** A secret as it may be written: the bytes of each as latin1. */
+/** The possible encodings of a secret, as latin1 bytes. */
 function writingsOf(secret: string): string[] {
   const bytes = Buffer.from(secret)
   const json = JSON.stringify(secret).slice(1, -1)
@@ -160,13 +161,13 @@ function writingsOf(secret: string): string[] {
   return [...[...usual, ...base64, ...others].map(text => Buffer.from(text).toString('latin1')), ...wide]
 }
 
-/** The base64 characters that these bytes alone decide when `shift` bytes are before them. */
+/** The base64 characters that depend only on these bytes, if `shift` bytes precede them. */
 function base64At(bytes: Buffer, shift: number): string {
   const base64 = Buffer.concat([Buffer.alloc(shift), bytes]).toString('base64')
   return base64.slice(shift === 0 ? 0 : shift + 1, Math.floor(((shift + bytes.length) * 8) / 6))
 }
 
-/** Headers of a request whose values say nothing of who asks. All others count as secrets. */
+/** Request headers whose values do not identify the caller. All others count as secrets. */
 const SHOWN_OF_REQUEST: ReadonlySet<string> = new Set([
   'accept',
   'accept-encoding',
@@ -177,7 +178,7 @@ const SHOWN_OF_REQUEST: ReadonlySet<string> = new Set([
   'traceparent',
   'user-agent',
 ])
-/** Headers of a reply that are kept; cookies and all others are not. */
+/** Reply headers that are kept; cookies and all others are not. */
 const SHOWN_OF_REPLY =
   /^(?:content-(?:type|encoding|length)|date|retry-after(?:-ms)?|(?:x-|anthropic-)ratelimit-[\w-]{1,64}|(?:x-)?request-id|x-amzn-requestid|x-amzn-errortype|openai-(?:model|processing-ms|version)|cf-ray)$/
 const VALUE_MAX_CHARS = 1_024
@@ -196,13 +197,13 @@ export function shownOfReply(headers: Readonly<Record<string, string>>): ShownHe
     .map(([name, value]) => [name, value.slice(0, VALUE_MAX_CHARS)])
 }
 
-/** Parts of a header's value that may be a secret; a scheme such as `Bearer` is none. */
+/** Parts of a header's value that may be a secret; a scheme such as `Bearer` is not. */
 const PART = /[^\s,;="]{12,}/g
-/** The secret parts of a signature of AWS, which names headers too. */
+/** The secret parts of an AWS signature, which also contains header names. */
 const SIGNATURE_PART = /(?:Credential=|Signature=)([^\s,/]+)/g
 const SIGNATURE = 'AWS4-HMAC-SHA256 '
 
-/** Values by which a provider knows whose request it is: of headers, of the query, and of the address itself. */
+/** Values that identify the sender to a provider: in headers, the query, and the address itself. */
 export function secretsInRequest({ url, headers }: Pick<UpstreamRequest, 'url' | 'headers'>): string[] {
   const secrets: string[] = []
   for (const [name, value] of Object.entries(headers)) {
@@ -215,7 +216,7 @@ export function secretsInRequest({ url, headers }: Pick<UpstreamRequest, 'url' |
   return secrets
 }
 
-/** A key of the gateway itself: callers write theirs into prompts and fields by mistake. */
+/** A key of the gateway itself, which callers put into prompts and fields by mistake. */
 const GATEWAY_KEY = /sk-gw-(?:v1|mgmt)-[0-9a-f]{64}/gi
 
 export function gatewayKeysIn(text: string): readonly string[] {

@@ -1,67 +1,67 @@
 /**
  * Explanation: the reasons for the course of one request, as a document of the interface. Kept for a day next to the
- * usage record. It contains names, times, codes and our own words, but no prompt, answer, argument, key or text from a
- * provider. Types only.
+ * usage record. It contains names, times, codes and the gateway's own words, but no prompt, answer, argument, key or
+ * text from a provider. Types only.
  */
 import type { LimitName } from '../../base/errors.ts'
 import type { Stage } from '../../base/metrics/stages.ts'
 import type { EndpointChoice } from '../../base/metrics/table.ts'
 
-/** One way to a model. */
+/** One route to a model. */
 export interface ExplainedWay {
   /** Slug. */
   readonly provider: string
   readonly model: string
-  /** A BYOK credential of the workspace, by its id; absent: the shared key. */
+  /** Id of the workspace's BYOK credential; absent: the shared key. */
   readonly credential?: string
 }
 
 export interface ExplainedAttempt extends ExplainedWay {
-  /** Milliseconds since the request came; null: not known. */
+  /** Milliseconds since the request arrived; null: unknown. */
   readonly start_ms: number | null
   readonly end_ms: number | null
-  /** `hedge`: one of two that ran at once, because the first one stayed silent. */
+  /** `hedge`: one of two parallel attempts, because the first one stayed silent. */
   readonly kind: 'first' | 'again' | 'hedge'
   readonly turn: number
-  /** HTTP status of the provider; null: none arrived. */
+  /** HTTP status of the provider; null: no reply. */
   readonly status: number | null
-  /** Our failure code; null: it answered. */
+  /** Failure code of the gateway; null: success. */
   readonly error: string | null
-  /** Code of a system or protocol, such as `ECONNREFUSED`, or the kind of a failure of the connection. */
+  /** Code of a system or protocol, such as `ECONNREFUSED`, or the kind of a connection failure. */
   readonly cause: string | null
-  /** The other attempt brought content first. */
+  /** True if the other attempt delivered content first. */
   readonly outrun: boolean
   /** USD. */
   readonly cost: number
 }
 
-/** A candidate that was left out, and why, as `availability.excluded_by` names it. */
+/** An excluded candidate, with the reason from `availability.excluded_by`. */
 interface ExplainedExclusion extends ExplainedWay {
   readonly by: string
 }
 
-/** A candidate whose turn came while it must not be asked. */
+/** A candidate that was skipped because it must not be called. */
 interface ExplainedPassedCandidate extends ExplainedWay {
-  /** `rate_limited`: its provider has asked to wait; `breaker_open`: it failed again and again. */
+  /** `rate_limited`: its provider asked to wait; `breaker_open`: it failed repeatedly. */
   readonly state: 'rate_limited' | 'breaker_open'
   readonly wait_ms: number
 }
 
-/** A candidate that nobody came to. */
+/** A candidate that was not reached. */
 interface ExplainedLaterCandidate extends ExplainedWay {
   readonly breaker_open: boolean
 }
 
 export interface ExplainedError {
   readonly code: string
-  /** Words of ours; null where they may be a provider's. */
+  /** Text of the gateway; null if it may be a provider's. */
   readonly message: string | null
-  /** Path of the field of a 400 or 422 of ours. */
+  /** Path of the field of a 400 or 422 of the gateway. */
   readonly field: string | null
   readonly cause: string | null
   readonly limit: LimitName | null
   readonly retry_after_seconds: number | null
-  /** Filters that left out all candidates. */
+  /** Filters that excluded all candidates. */
   readonly excluded_by: readonly string[]
   readonly guardrail_id: string | null
 }
@@ -96,15 +96,15 @@ interface ExplainedInnerCall {
 }
 
 export interface Explanation {
-  /** `whole`: noted as it ran; `record`: made from its usage record, without stages and choices. */
+  /** `whole`: recorded while it ran; `record`: built from its usage record, without stages and choices. */
   readonly source: 'whole' | 'record'
   /** Generation id. */
   readonly id: string
-  /** The request for which the gateway made this one; null: a client made it. */
+  /** The request for which the gateway made this one; null: a client's request. */
   readonly parent: string | null
-  /** As the caller gave it in `X-Request-Id`. */
+  /** The value of the caller's `X-Request-Id`. */
   readonly request_id: string | null
-  /** ISO 8601 UTC: when it came. */
+  /** ISO 8601 UTC: arrival of the request. */
   readonly created_at: string
   readonly organization_id: string | null
   readonly workspace_id: string | null
@@ -113,7 +113,7 @@ export interface Explanation {
   readonly key_hash: string | null
   readonly method: string | null
   readonly route: string | null
-  /** HTTP status that the caller got; 499: it had left. Null: not known. */
+  /** HTTP status sent to the caller; 499: the caller had left. Null: unknown. */
   readonly status: number | null
   readonly outcome: string
   readonly streamed: boolean | null
@@ -128,29 +128,29 @@ export interface Explanation {
   readonly first_token_ms: number | null
   readonly input_tokens: number | null
   readonly output_tokens: number | null
-  /** USD, with the calls that tools made for it; null: nothing was charged. */
+  /** USD, including model calls of tools; null: nothing was charged. */
   readonly cost: number | null
   readonly finish: string | null
-  /** Null: it ended well. */
+  /** Null: success. */
   readonly error: ExplainedError | null
-  /** Milliseconds of the stages that were entered, in their order; null: not known. */
+  /** Milliseconds of the entered stages, in order; null: unknown. */
   readonly stages_ms: Readonly<Partial<Record<Stage, number>>> | null
-  /** Why the first endpoint was asked first; null: none was chosen, or not known. */
+  /** The reason why the first endpoint was tried first; null: none was chosen, or unknown. */
   readonly choice: EndpointChoice | null
-  /** The endpoint that came first; absent from explanations that are older than this field. */
+  /** The endpoint that was chosen first; absent in explanations that are older than this field. */
   readonly first?: ExplainedWay | null
-  /** The endpoint that would have been the first without a pin or a plugin. */
+  /** The endpoint that would have been first without a pin or a plugin. */
   readonly rather: ExplainedWay | null
   readonly attempts: readonly ExplainedAttempt[]
   readonly passed_over: readonly ExplainedPassedCandidate[]
   readonly not_reached: readonly ExplainedLaterCandidate[]
   readonly excluded: readonly ExplainedExclusion[]
-  /** Fields of `provider` that the request had. */
+  /** Fields of the request's `provider`. */
   readonly preferences: Readonly<Record<string, unknown>>
   readonly skipped_models: readonly string[]
   readonly actions: readonly ExplainedAction[]
   readonly tools: readonly ExplainedTool[]
   readonly inner_calls: readonly ExplainedInnerCall[]
-  /** Requests of the same key, or the same address without one, that were not kept just before it. */
+  /** Number of requests of the same key (or address, without a key) just before it that were not stored. */
   readonly unkept_before: number
 }

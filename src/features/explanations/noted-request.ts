@@ -1,5 +1,5 @@
 /**
- * A finished request, with the data for its explanation. It refers to what the exchange noted, but to neither its
+ * A finished request, with the data for its explanation. It refers to the notes of the exchange, but to neither its
  * prompt nor its answer, so that these can be freed. Serve threads. Pure.
  */
 import {
@@ -24,7 +24,7 @@ import type {
   Explanation,
 } from './explanation.ts'
 
-/** The fields of an exchange that are kept until its explanation is made. */
+/** The fields of an exchange that are kept until its explanation is built. */
 type ExplainedExchange = Pick<
   Exchange,
   | 'strategy'
@@ -51,20 +51,20 @@ export interface ExplainedRequest {
   readonly spentMs: Float64Array
   readonly keyHash: string | null
   readonly error: GatewayError | null
-  /** Null: it was refused before there was one. */
+  /** Null: it was refused before an exchange existed. */
   readonly exchange: ExplainedExchange | null
   readonly isPlain: boolean
   readonly unkeptBefore: number
 }
 
-/** Entries of each list, and characters of each text of ours: a document has some KB at most. */
+/** Maximum entries of each list, and characters of each text: a document has at most a few KB. */
 const LIST_MAX = 40
 const TEXT_MAX_CHARS = 300
 const NAMES_MAX = 10
-/** Names that clients write into preferences: slugs and the like, or they are not shown. */
+/** Names that clients write into preferences: other texts are not shown. */
 const NAME = /^[\w.:/ -]{1,64}$/
 const KEY = /sk-|eyJ/
-/** A kind of failure of ours. */
+/** A kind of failure of the gateway. */
 const REASON = /^[a-z_]{1,40}$/
 const PREFERENCES = [
   'order',
@@ -79,10 +79,10 @@ const PREFERENCES = [
   'max_price',
   'enforce_distillable_text',
 ] as const
-/** Kinds of stages whose summary is in words of the gateway and names of settings. */
+/** Kinds of stages whose summary consists of the gateway's words and names of settings. */
 const SUMMARIZED: ReadonlySet<string> = new Set(['guardrail', 'context_compression', 'response_healing'])
 
-/** The explanation of a request that is over. @param createdAt ISO 8601 UTC */
+/** The explanation of a finished request. @param createdAt ISO 8601 UTC */
 export function explanationOf(noted: ExplainedRequest, createdAt: string): Explanation {
   const { line, exchange, startedMs } = noted
   const since = (ms: number): number => rounded(ms - startedMs)
@@ -151,7 +151,7 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
   }
 }
 
-/** To the microsecond. */
+/** Rounded to microseconds. */
 function rounded(ms: number): number {
   return Math.round(ms * 1000) / 1000
 }
@@ -226,7 +226,7 @@ const OWN_CODES: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'client_closed',
 ])
 
-/** Words of ours about a failure; null: some may be a provider's. */
+/** The gateway's text about a failure; null: parts of it may be a provider's. */
 function messageOf(error: GatewayError, attempts: number): string | null {
   const { metadata } = error
   if (metadata?.['provider_name'] !== undefined || metadata?.['provider_status'] !== undefined) return null

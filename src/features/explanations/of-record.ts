@@ -3,7 +3,7 @@ import { toUsd } from '../../base/money.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
 import type { Explanation } from './explanation.ts'
 
-/** As far as the record tells: attempts without times, and no reasons of a choice. */
+/** As much as the record contains: attempts without times, and no reasons for choices. */
 export function explanationOfRecord(record: UsageRecord): Explanation {
   const { latencyMs, generationMs, error } = record
   return {

@@ -3,7 +3,9 @@ import { FAILURES, type FailureCode, type LimitName } from '../../base/errors.ts
 import type { EndpointChoice } from '../../base/metrics/table.ts'
 import type { ExplainedWay, Explanation } from './explanation.ts'
 
-/** The outcome in one sentence, then each reason in one. No two sentences about an endpoint contradict each other. */
+/**
+ * The outcome in one sentence, then one sentence per reason. No two sentences about an endpoint contradict each other.
+ */
 export function reasonsOf(told: Explanation): string[] {
   const explanation = consistent(told)
   return [
@@ -18,7 +20,7 @@ export function reasonsOf(told: Explanation): string[] {
   ]
 }
 
-/** An endpoint has one fate: what was called was not left out, and what was passed over was reached. */
+/** Removes contradictions: a called endpoint was not excluded, and a skipped one was reached. */
 function consistent(explanation: Explanation): Explanation {
   const { attempts, passed_over: passed, not_reached: later, excluded } = explanation
   const isApart = (way: ExplainedWay, others: readonly ExplainedWay[]): boolean =>
@@ -92,7 +94,7 @@ const CHOICES: Readonly<Record<EndpointChoice, string>> = {
   plugin: 'a plugin or router put it first',
 }
 
-/** The same of an endpoint that was not called, because its breaker was open or its provider asked for a pause. */
+/** The sentences for an endpoint that was not called because its breaker was open or its provider asked for a pause. */
 const UNCALLED: Readonly<Partial<Record<EndpointChoice, string>>> = {
   probe: 'it came first in the order, although its breaker was open',
   price: 'it was picked at random, weighted by price (routing.loadBalancing)',
@@ -144,7 +146,7 @@ function failovers(explanation: Explanation): string[] {
 
 type Attempt = Explanation['attempts'][number]
 
-/** An attempt can end by the fault of its provider, or of nobody there. */
+/** An attempt may end because of its provider, or of other causes. */
 function endOf({ error, status, cause }: Attempt): string {
   if (error === 'client_closed') return 'ended because the caller disconnected.'
   if (error === 'deadline_exceeded') return 'ended because the total time of the request had passed.'
@@ -164,7 +166,7 @@ function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Expl
 }
 
 function guards({ actions }: Explanation): string[] {
-  // Without a word of what was done, the tools below say more.
+  // Actions without a description are left out, because the tools below say more.
   const shown = actions.filter(
     each => each.type !== 'server_tools' || each.summary !== undefined || each.action !== undefined,
   )
@@ -187,7 +189,7 @@ function work({ tools, inner_calls: inner }: Explanation): string[] {
   ]
 }
 
-/** Why a candidate was left out, by the filter's name. */
+/** The reason why a candidate was excluded, by the filter's name. */
 const FILTERS: Readonly<Record<string, string>> = {
   data_region: 'it does not keep data in the region of the request host',
   allowed_providers: 'provider.only or provider.order leaves it out',
@@ -256,13 +258,13 @@ function footnotes({ unkept_before: unkept, source, preferences, parent }: Expla
   ]
 }
 
-/** `provider model`, with the key that pays for it where there are several. */
+/** `provider model`, with the credential if there are several. */
 function named(way: ExplainedWay, explanation: Explanation): string {
   return `${way.provider} ${way.model}${keyOf(way, explanation)}`
 }
 
 function keyOf({ provider, credential }: ExplainedWay, explanation: Explanation): string {
-  // A usage record does not tell which of them it was.
+  // A usage record does not contain which of them it was.
   if (credential === 'own') return ' (own credential)'
   if (credential !== undefined) return ` (own credential ${credential})`
   const { attempts, passed_over: passed, not_reached: later, excluded } = explanation

@@ -1,7 +1,7 @@
 /**
- * Writer of explanations: takes finished requests, and sends their explanations to the main thread once a second. Serve
- * threads. Hot path: a plain request costs two calls, or one when the rate of kept requests is exceeded. The number
- * kept is bounded by API key, organization and address, so that a flood from one caller does not crowd out the others.
+ * Writer of explanations: receives finished requests, and sends their explanations to the main thread once a second.
+ * Serve threads. Hot path: a plain request costs two calls, or one when the rate of stored requests is exceeded. The
+ * number is bounded by API key, organization and address, so that a flood from one caller does not displace others.
  */
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { ExchangeLine } from '../../base/log/log.ts'
@@ -11,29 +11,29 @@ import type { NewExplanation } from '../../storage/ledger.ts'
 import { type ExplainedRequest, explanationOf } from './noted-request.ts'
 
 const SEND_MS = 1_000
-/** Plain requests of one thread that are kept in a second, and of one organization among them. */
+/** Maximum plain requests of one thread that are stored per second, and of one organization among them. */
 const PLAIN_MAX = 32
 const PLAIN_OF_ONE_MAX = 8
 const PLAIN_CHOICES: ReadonlySet<EndpointChoice | null> = new Set(['only', 'price', 'order'])
-/** A longer request is kept as one that failed would be: people ask why it was slow. */
+/** A longer request is stored like a failed one, because people ask why it was slow. */
 const SLOW_MS = 30_000
-/** Keys, organizations and addresses whose rates are known. */
+/** Maximum keys, organizations and addresses whose rates are tracked. */
 const RATES_MAX = 4_000
-/** A document with full lists is shorter; one that is not would be a mistake of ours. */
+/** A document with full lists is shorter. A longer one would be an error of the gateway. */
 const DOCUMENT_MAX_CHARS = 32_768
 
-/** Kept at once, and for each second after that. */
+/** Number that is stored at once, and then per second. */
 interface Rate {
   readonly burst: number
   readonly perSecond: number
 }
 
-/** Refused requests of a key; without a key, of an address. */
+/** Refused requests of a key or, without a key, of an address. */
 const REFUSED_OF_KEY: Rate = { burst: 30, perSecond: 0.2 }
 const REFUSED_OF_ADDRESS: Rate = { burst: 10, perSecond: 0.1 }
-/** Refused requests of an organization; all without a key are one. */
+/** Refused requests of an organization; all without a key count as one. */
 const REFUSED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 1 }
-/** Requests that models were asked for, but not plainly. */
+/** Model requests that are not plain. */
 const SERVED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 5 }
 
 interface Bucket {
@@ -45,18 +45,18 @@ interface Bucket {
 interface ExplanationWriterDeps {
   readonly clock: Clock
   readonly send: (explanations: readonly NewExplanation[]) => void
-  /** Called with each explanation that is kept, or is not. */
+  /** Called for each explanation with its outcome. */
   readonly count: (outcome: 'kept' | 'dropped') => void
 }
 
 export class ExplanationWriter {
   readonly #deps: ExplanationWriterDeps
-  /** Apart from organizations, which nobody can make up: many addresses push out none of them. */
+  /** Separate from organizations, which cannot be invented: many addresses displace none of them. */
   readonly #ofCallers = new Map<string, Bucket>()
   readonly #ofOrganizations = new Map<string, Bucket>()
   #noted: ExplainedRequest[] = []
   #plainLeft = PLAIN_MAX
-  /** By organization: plain requests of this second. */
+  /** By organization: plain requests of the current second. */
   readonly #plainOf = new Map<string, number>()
   #isDue = false
 
@@ -81,12 +81,12 @@ export class ExplanationWriter {
     if (isPlain) {
       const organization = line.organization ?? ''
       const written = this.#plainOf.get(organization) ?? 0
-      // Not counted: their usage records explain them.
+      // Not counted, because their usage records explain them.
       if (written === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
       this.#plainOf.set(organization, written + 1)
       this.#plainLeft--
     } else {
-      // A request that asks no model is explained only if it was refused.
+      // A request without a model call is explained only if it was refused.
       if (exchange === undefined && line.outcome === 'completed') return
       unkeptBefore = this.#room(line, endedMs, keyHash)
       if (unkeptBefore < 0) return
@@ -111,7 +111,7 @@ export class ExplanationWriter {
               dataRegion: exchange.dataRegion,
               candidates: exchange.candidates,
               attempts: exchange.attempts,
-              // Without what pins hold of the exchange.
+              // Without the notes that pins have of the exchange.
               ranking: {
                 skipped: exchange.ranking.skipped,
                 choice: exchange.ranking.choice,
@@ -131,7 +131,7 @@ export class ExplanationWriter {
     })
   }
 
-  /** Sends what is noted so far. */
+  /** Sends the explanations so far. */
   flush(): void {
     const noted = this.#noted
     this.#noted = []
@@ -163,7 +163,10 @@ export class ExplanationWriter {
     this.flush()
   }
 
-  /** Requests of the same one that were dropped just before this one, which is kept; -1: it is dropped too. */
+  /**
+   * Number of requests of the same source that were dropped just before this one, which is stored; -1: it is dropped
+   * too.
+   */
   #room(
     { organization = '', client = '', attempts = 0 }: ExchangeLine,
     nowMs: number,
@@ -186,7 +189,7 @@ export class ExplanationWriter {
   }
 }
 
-/** Takes a place in a bucket: the number of those that got none before it; -1: it gets none either. */
+/** Takes a place in a bucket. Returns the number of earlier requests without a place; -1: this one gets none either. */
 function taken(
   buckets: Map<string, Bucket>,
   name: string,
@@ -194,7 +197,7 @@ function taken(
   nowMs: number,
 ): number {
   const bucket = buckets.get(name) ?? { left: burst, atMs: nowMs, dropped: 0 }
-  // The one that was used last is the last one.
+  // Moves the bucket to the end of the map, because it was used last.
   buckets.delete(name)
   if (buckets.size === RATES_MAX) {
     const [oldest] = buckets.keys()

@@ -2,16 +2,16 @@
 import { GatewayError } from '../../base/errors.ts'
 
 const NAME_MAX_CHARS = 255
-/** Control characters, those that only change how text is shown, unassigned ones, and halves of characters. */
+/** Control characters, characters that only change how text is shown, unassigned ones, and lone surrogates. */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Cn}\p{Cs}\p{Zl}\p{Zp}]/gu
 
 /**
- * The last part of a path, without characters that nobody sees.
+ * The last part of a path, without invisible characters.
  * @param field names it in errors
  * @throws GatewayError `invalid_request`
  */
 export function cleanFilename(text: string, field: string): string {
-  // Some characters become separators only in the form that is kept.
+  // Normalized first, because some characters become separators only in the stored form.
   const plain = text.normalize('NFC').replaceAll(HIDDEN, '')
   const name = plain.slice(Math.max(plain.lastIndexOf('/'), plain.lastIndexOf('\\')) + 1).trim()
   if (name === '' || name === '.' || name === '..')

@@ -29,7 +29,7 @@ interface FilesDeps {
   readonly clock: Clock
 }
 
-/** A file that is about to be kept. */
+/** A file that is about to be stored. */
 interface Incoming {
   readonly filename: string
   readonly purpose: string
@@ -44,7 +44,7 @@ export function openContents({ url, endpoint, region, ...keys }: FileSettings, d
   if (url.startsWith('file:')) return createFolderContents(url.slice('file:'.length))
   const [bucket = '', ...prefix] = url.slice('s3://'.length).split('/')
   const { accessKeyId, secretAccessKey } = keys
-  // The configuration was checked.
+  // The configuration was checked already.
   if (accessKeyId === null || secretAccessKey === null) throw new TypeError('a bucket needs credentials')
   return createS3Contents(
     {
@@ -60,8 +60,8 @@ export function openContents({ url, endpoint, region, ...keys }: FileSettings, d
 }
 
 /**
- * Removals of texts that run at once in a thread, and of one key: an embedded database does this work on the thread
- * that asks. What waits longer is removed later.
+ * Maximum concurrent removals of texts in a thread, and per key: an embedded database blocks the calling thread.
+ * Removals that wait longer are done later.
  */
 const REMOVALS = { places: 2, perKey: 1, waitMs: 10_000 } as const
 
@@ -81,9 +81,9 @@ export class Files {
   }
 
   /**
-   * Keeps a file. It is visible, and found by search, once this resolves.
+   * Stores a file. Once this resolves, it is visible and found by search.
    * @param keyHash on whose behalf its text is read
-   * @throws GatewayError `payload_too_large`, `conflict` when the workspace is full, or `service_unavailable`
+   * @throws GatewayError `payload_too_large`, `conflict` if the workspace is full, or `service_unavailable`
    */
   async create(place: WorkspacePlace, incoming: Incoming, keyHash: string): Promise<FileRecord> {
     const { contents, clock, room, readText } = this.#deps
@@ -124,7 +124,10 @@ export class Files {
 
   list: FileStore['list'] = (filter, limit) => this.#rows.list(filter, limit)
 
-  /** The bytes, one chunk in memory at a time. Throws `service_unavailable` for more or fewer than the file has. */
+  /**
+   * The bytes, one chunk in memory at a time. Throws `service_unavailable` if their number differs from the file's
+   * size.
+   */
   async *read({ id, bytes }: FileRecord, keyHash: string): AsyncIterable<Uint8Array> {
     let left = bytes
     for await (const chunk of this.#deps.contents.read(id, keyHash)) {
@@ -148,14 +151,14 @@ export class Files {
     return Buffer.concat(chunks)
   }
 
-  /** True if there was one. */
+  /** True if it existed. */
   async remove(place: WorkspacePlace, id: string, keyHash: string): Promise<boolean> {
     const removed = await this.#rows.remove(place, id)
     if (removed) await this.#discard(id, keyHash)
     return removed
   }
 
-  /** Removes the bytes of files that are gone, or never were whole. Returns their number. */
+  /** Removes the bytes of deleted and incomplete files. Returns their number. */
   async sweep(before: string, limit: number): Promise<number> {
     const ids = await this.#rows.leftovers(before, limit)
     for (const id of ids) await this.#drop(id)
@@ -172,7 +175,7 @@ export class Files {
   }
 
   async #drop(id: string, keyHash?: string): Promise<void> {
-    // The row goes last: without it nobody would know of the bytes.
+    // The row is deleted last: without it the bytes could not be found.
     await this.#deps.contents.remove(id, keyHash)
     const leave = await this.#removals.enter(keyHash ?? '')
     if (leave === null) return

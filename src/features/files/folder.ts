@@ -8,7 +8,7 @@ import { type ContentSource, checkedId, type FileContents } from './contents.ts'
 
 const CHUNK_BYTES = 256 * 1024
 
-/** Makes the folder with its first file, for its owner alone. */
+/** The first file creates the folder, accessible only by its owner. */
 export function createFolderContents(folder: string): FileContents {
   const root = resolve(folder)
   const pathOf = (id: string): string => join(root, checkedId(id))
@@ -21,7 +21,7 @@ export function createFolderContents(folder: string): FileContents {
       try {
         await writeAll(handle, source)
         await ofSystem(async () => {
-          // The answer promises that the file is there.
+          // The answer promises that the file is stored.
           await handle.sync()
           await handle.close()
           await rename(arriving, path)
@@ -37,7 +37,7 @@ export function createFolderContents(folder: string): FileContents {
       const handle = await ofSystem(() => openPlain(path))
       try {
         for (;;) {
-          // New memory for each chunk: its reader may keep it.
+          // New memory for each chunk, because its reader may keep it.
           const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
           const { bytesRead } = await ofSystem(() => handle.read(chunk, 0, CHUNK_BYTES))
           if (bytesRead === 0) return
@@ -63,7 +63,7 @@ async function writeAll(handle: FileHandle, source: ContentSource): Promise<void
   if (written !== source.bytes) throw new TypeError('a source has a different length than it states')
 }
 
-/** A file and nothing else: a link in the folder is not followed, a pipe is not waited for. */
+/** Opens regular files only: no link is followed, and no pipe is waited for. */
 async function openPlain(path: string): Promise<FileHandle> {
   const handle = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
   const stat = await handle.stat()

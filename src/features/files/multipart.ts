@@ -15,7 +15,7 @@ export interface OpenBytes {
   readonly bytes: number
 }
 
-/** A part of a form, with the place of its bytes in the body. */
+/** A part of a form, with the position of its bytes in the body. */
 export interface FormPart {
   readonly name: string
   /** Null: a field, not a file. */
@@ -31,12 +31,12 @@ const WINDOW_BYTES = 256 * 1024
 const BOUNDARY =
   /^multipart\/form-data *; *boundary=(?:"([0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-])"|([0-9A-Za-z'+_.-]{1,70}))$/i
 const HEADER = /^([A-Za-z-]{1,64}):[ \t]*([^\0]*)$/
-/** A parameter of a disposition; in quotes a backslash keeps the next character. */
+/** A parameter of a disposition; in quotes a backslash escapes the next character. */
 const PARAMETER = /^; *([A-Za-z*]{1,32})=(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))/
 
 /**
  * The parts of a form, in order.
- * @throws GatewayError `unsupported_media_type`, or `invalid_request` for a body that is no such form
+ * @throws GatewayError `unsupported_media_type`, or `invalid_request` for an invalid form
  */
 export async function readForm(
   body: OpenBytes,
@@ -92,7 +92,7 @@ export async function fieldText(body: OpenBytes, part: FormPart, maxBytes: numbe
   return decoded(await bytesAt(body, part.start, part.end - part.start))
 }
 
-/** @throws GatewayError `invalid_request` when it is not there: then the body was cut. */
+/** @throws GatewayError `invalid_request` if it is missing, because then the body was cut off. */
 async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<number> {
   for (let at = from; at < body.bytes; at += WINDOW_BYTES - delimiter.length) {
     const found = (await bytesAt(body, at, WINDOW_BYTES)).indexOf(delimiter)
@@ -101,7 +101,7 @@ async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<n
   throw malformed('ends in the middle of a part')
 }
 
-/** Fewer bytes only at the end of the body. */
+/** Returns fewer bytes only at the end of the body. */
 async function bytesAt({ descriptor, bytes }: OpenBytes, at: number, count: number): Promise<Buffer> {
   const wanted = Math.max(0, Math.min(count, bytes - at))
   const buffer = Buffer.allocUnsafe(wanted)
@@ -150,7 +150,7 @@ function readDisposition(text: string | undefined): Pick<FormPart, 'name' | 'fil
   return { name, filename: parameters.get('filename') ?? null }
 }
 
-/** Browsers write a quote as `%22`, others with a backslash. Other backslashes are those of a path. */
+/** Browsers escape a quote as `%22`, other clients with a backslash. Other backslashes belong to a path. */
 function unquoted(text: string): string {
   return text.replaceAll('\\"', '"').replaceAll('%22', '"')
 }

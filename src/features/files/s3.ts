@@ -19,7 +19,7 @@ interface S3Settings {
   readonly bucket: string
   /** Without slashes at its ends; '' for none. */
   readonly prefix: string
-  /** Null: that of AWS for the region. */
+  /** Null: the AWS endpoint of the region. */
   readonly endpoint: string | null
   readonly region: string
   readonly accessKeyId: string
@@ -33,16 +33,16 @@ export interface S3Deps {
 }
 
 const CONNECT_MS = 5_000
-/** Longest time in which the bucket takes and sends no byte, connecting included. */
+/** Maximum time in which the bucket accepts and sends no byte, including connecting. */
 const SILENCE_MS = 30_000
-/** A bucket that is busy, or a connection that has just ended, is asked once more. */
+/** Tries per request, because a bucket may be busy, or a kept connection may just have closed. */
 const TRIES = 2
 const CONNECTIONS_MAX = 64
-/** Connections of one key: a reader of the gateway may be as slow as it likes. */
+/** Connections per key, because a reader of the gateway may be arbitrarily slow. */
 const CONNECTIONS_PER_KEY = 16
-/** Of an answer that is no object. */
+/** Maximum bytes of an answer that is not an object. */
 const ANSWER_MAX_BYTES = 64 * 1024
-/** The hash of the bytes, beside the object. */
+/** The hash of the bytes, stored with the object. */
 const KEPT_HASH = 'x-amz-meta-sha256'
 const NO_BYTES = createHash('sha256').digest('hex')
 
@@ -64,14 +64,14 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
     waitMs: SILENCE_MS,
   })
 
-  /** @throws GatewayError when it waits too long */
+  /** @throws GatewayError if it waits too long */
   async function enter(keyHash: string): Promise<() => void> {
     const leave = await places.enter(keyHash)
     if (leave !== null) return leave
     throw places.isFull(keyHash) ? keyFull() : serviceUnavailable(new Error('too many file transfers'))
   }
 
-  /** Resolves with the head of a good answer. */
+  /** Resolves with the head of a successful answer. */
   async function ask(
     method: 'PUT' | 'GET' | 'DELETE',
     id: string,
@@ -161,19 +161,19 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   }
 }
 
-/** The address below which the objects are. */
+/** The address under which the objects are stored. */
 function baseOf({ bucket, prefix, endpoint, region }: S3Settings): URL {
   const folder = prefix === '' ? '' : `${prefix.split('/').map(escaped).join('/')}/`
-  // The bucket in the path: names of buckets need no names of hosts.
+  // The bucket is in the path, because not every bucket name is a valid host name.
   if (endpoint !== null) return new URL(`/${escaped(bucket)}/${folder}`, endpoint)
   const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
-  // Certificates of AWS cover one label before its name.
+  // Certificates of AWS cover only one label before their domain.
   return bucket.includes('.')
     ? new URL(`https://${host}/${escaped(bucket)}/${folder}`)
     : new URL(`https://${bucket}.${host}/${folder}`)
 }
 
-/** As AWS escapes parts of a path. */
+/** Escapes parts of a path like AWS. */
 function escaped(part: string): string {
   return encodeURIComponent(part).replace(
     /[!'()*]/g,
@@ -183,7 +183,7 @@ function escaped(part: string): string {
 
 function connect(base: URL, proxy: string | null): Dispatcher {
   const { Pool, ProxyAgent } = undici()
-  // NODE_TLS_REJECT_UNAUTHORIZED does not count. The silence of the bucket is measured here.
+  // NODE_TLS_REJECT_UNAUTHORIZED has no effect. The silence of the bucket is measured here.
   const tls = { rejectUnauthorized: true, allowH2: false, timeout: CONNECT_MS }
   const options = { connections: CONNECTIONS_MAX, headersTimeout: 0, bodyTimeout: 0, allowH2: false }
   if (proxy === null) return new Pool(base.origin, { ...options, connect: tls })
@@ -193,7 +193,7 @@ function connect(base: URL, proxy: string | null): Dispatcher {
     connectTimeout: CONNECT_MS,
     requestTls: tls,
     proxyTls: tls,
-    // Only CONNECT goes to it, and has to be answered in the time for connecting.
+    // The proxy only gets CONNECT, and must answer it within the time limit for connecting.
     clientFactory: (origin, given) => new Pool(origin, { ...given, headersTimeout: CONNECT_MS }),
   })
 }
@@ -212,12 +212,12 @@ async function hashOf(source: ContentSource): Promise<string> {
   return hash.digest('hex')
 }
 
-/** Ends a request in which nothing moves. Bytes that we hold back ourselves do not count. */
+/** Ends a request without progress. Bytes that this side holds back do not count. */
 class Silence {
   readonly #clock: Clock
   readonly #ending = new AbortController()
   #timer
-  /** The source of the bytes cannot be read. */
+  /** Set if the source of the bytes cannot be read. */
   broken: BrokenSource | null = null
 
   constructor(clock: Clock) {
@@ -229,7 +229,7 @@ class Silence {
     return this.#ending.signal
   }
 
-  /** Begins to wait anew. */
+  /** Restarts the time limit. */
   heard(): void {
     this.#timer.cancel()
     this.#timer = this.#wait()
@@ -269,7 +269,7 @@ class Silence {
   }
 }
 
-/** Reads an answer that is no object to its end. */
+/** Reads an answer that is not an object to its end. */
 async function textOf(reply: PartedReply, silence: Silence): Promise<string> {
   const chunks: Uint8Array[] = []
   let bytes = 0
@@ -299,7 +299,7 @@ class SilentBucket extends Error {
   }
 }
 
-/** Its code is for the log: the status, and the bucket's own word for the fault. Its text may name keys. */
+/** The status and the bucket's error code, for the log. Its text may contain keys. */
 class BucketError extends Error {
   readonly status: number
   readonly code: string

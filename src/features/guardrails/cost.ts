@@ -9,8 +9,8 @@ import { readPattern } from './pattern-syntax.ts'
 
 /**
  * Microseconds that the texts of a request may usually take on a serve thread. A task in a worker costs the calling
- * thread some 20 µs and the request up to 100 (bench/micro/guardrails.ts), and more where all cores are busy, because
- * workers get their turn late then: above this limit the worker is cheaper for all other requests.
+ * thread about 20 µs and the request up to 100 (bench/micro/guardrails.ts), and more if all cores are busy, because
+ * workers get their turn late: above this limit the worker is cheaper for all other requests.
  */
 const INLINE_MAX_MICROS = 200
 /** The same for the worst-case texts of that length, for which other streams have to wait. */
@@ -40,9 +40,9 @@ const NANOS_PER_CHAR: Readonly<Record<BuiltinSlug | 'custom', number>> = {
   // All user patterns of the automaton together.
   custom: 8,
 }
-/** Of a pattern for V8: with a text that rules most texts out, without one, and for each of these searched by runs. */
+/** For a pattern in V8: with a literal that rules most texts out, without one, and each of these searched by runs. */
 const NATIVE_NANOS_PER_CHAR = { literal: 0.2, none: 0.6, runs: 5 }
-/** Literals and patterns for the automaton that are longer than this may exceed its memory, or take long. */
+/** Longer literals and patterns may exceed the memory of the automaton, or take long. */
 const INLINE_MAX_PATTERN_CHARS = 4_000
 /** User patterns with more places than this compile for tens of milliseconds, and would delay the first request. */
 const INLINE_MAX_PLACES = 600
@@ -164,7 +164,7 @@ export class ScanCost {
     return micros + (each === 0 ? 0 : most * each)
   }
 
-  /** The place to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
+  /** Where to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
   where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): ScanPlace {
     if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
     return this.#worst(textChars, texts, most) <= this.#worstMicros ? 'inline' : 'offload'

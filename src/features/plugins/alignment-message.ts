@@ -45,7 +45,7 @@ const REASONING_MAX = 40_000
 const IMAGES_MAX = 16
 
 const PICTURE = 'image_generation_call'
-/** By item type of a provider's tool: the field that the model wrote. */
+/** The field that the model wrote, by item type of a provider's tool. */
 const HOSTED_SAID: Readonly<Record<string, string>> = {
   web_search_call: 'action',
   file_search_call: 'queries',
@@ -90,7 +90,7 @@ export function extractMessage(output: readonly OutputItem[], withReasoning = fa
         if (part.type === 'refusal') refusals.push(part.refusal)
         else {
           text += part.text
-          // Of a client, any field may be missing.
+          // In messages from clients any field may be missing.
           annotations.push(...(part.annotations ?? []).flatMap(annotationTexts))
         }
       }
@@ -169,7 +169,7 @@ function callOf(item: OutputItem): JudgedCall | null {
   }
 }
 
-/** The output of other models in a tool's item, and the item without it and without words of the gateway. */
+/** The output of other models in a tool's item, and the item without it and without text of the gateway. */
 function toldByModels(item: HostedItem): { readonly texts: readonly string[]; readonly rest: OutputItem } {
   const { prompt, advice, task_name, task_description, outcome, responses, analysis, ...others } = item
   const { model, name, instance_name, call_id, error, failure_reason, failed_models, sources, ...rest } =

@@ -162,7 +162,7 @@ class ActiveAlignment implements ActivePlugin {
           deadlineMs: timeoutMs,
         },
       )
-      // An evaluator that was stopped may have been in the middle of a quotation.
+      // The answer of a stopped evaluator may end in the middle of a quotation.
       const text = answer.status === 'completed' ? textOf(answer) : ''
       const judged = textsOfMessage(extract.message)
       const chars = judged.reduce((sum, each) => sum + each.length, text.length)

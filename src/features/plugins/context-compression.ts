@@ -23,7 +23,7 @@ export function createContextCompression(deps: ContextCompressionDeps): Plugin<'
   return {
     id: 'context-compression',
     alwaysOn: true,
-    // A provider that finds an input too long does not know the remedies of the gateway.
+    // A provider that finds an input too long does not know what the gateway can do about it.
     advise: ({ code }) =>
       code === 'context_length_exceeded' ? 'Shorten the input, or add the context-compression plugin.' : null,
     activate(settings, { model, models, truncation }) {
@@ -109,7 +109,7 @@ class ActiveCompression implements ActivePlugin {
     if (fitting === 'whole') return undefined
     const context = contextOf(endpoint)
     if (fitting === 'refused') {
-      // An estimate alone refuses nothing: the provider counts better.
+      // An estimate alone never refuses a request, because the provider counts more precisely.
       if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
       return undefined
     }

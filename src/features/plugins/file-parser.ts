@@ -220,7 +220,7 @@ class FileReader {
     const { part, path, source } = document
     if (source.kind === 'id')
       throw refuseField(path, 'stored files are not supported; send file_data or file_url')
-    // Unless texts came along, and one may be its own.
+    // Unless contents came along, because one of them may be its own.
     if (engine === 'pdf-text' && this.#known.size === 0) this.#checkRoom()
     const bytes = source.kind === 'link' ? await this.#fetch(document) : bytesOf(source.text)
     const hash = createHash('sha256').update(bytes).digest('hex')
@@ -305,7 +305,7 @@ class FileReader {
     if (!looksLikePdf(bytes)) throw refuseField(path, 'the document is not a PDF')
     try {
       const pages = await ocr(pdfDataUrl(bytes), abortSignalOf(this.#exchange.signal))
-      // Counting the pages before would take as long as reading them.
+      // Counting the pages first would take as long as reading them.
       if (pages.length > PAGES_MAX)
         throw new GatewayError('invalid_request', 'the document has more than 2,000 pages')
       const content = pages.flatMap(({ markdown, images }) => [

@@ -21,12 +21,12 @@ export function createFreeRouter(deps: FreeRouterDeps): BuiltInRouter {
 function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
   return {
     id: 'free',
-    // A choice that was drawn anew would be another one.
+    // Another draw could give another result.
     isRepeatable: false,
     strategy: 'free',
     answered: (exchange, modelId) => deps.lastModels.keep(exchange, 'free', modelId, IDLE_MS),
     async route(exchange: Exchange) {
-      // The variant keeps the request away from endpoints of the model that cost something.
+      // The variant excludes endpoints of the model that are not free.
       const variants = model.split(':').includes('free') ? model : `${model}:free`
       const found = await deps.models.of(exchange, deps.models.freeIds(), variants)
       const pool = found.filter(({ isFree, fits }) => isFree && fits)

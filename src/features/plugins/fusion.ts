@@ -36,7 +36,7 @@ export function createFusionPlugin(deps: FusionSlugDeps): Plugin<'fusion'> {
   }
 }
 
-/** Lets the requested model call the tool. */
+/** Offers the tool to the requested model. */
 const FOR_ANY_MODEL: ActivePlugin = {
   id: 'fusion',
   isRepeatable: true,

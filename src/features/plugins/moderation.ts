@@ -56,7 +56,7 @@ class ActiveModeration implements ActivePlugin {
     await this.#moderate(moderation.model, textsToModerate(prompt), exchange)
   }
 
-  /** Moderates texts from files and from settings of plugins, like the request itself. */
+  /** Moderates texts from files and plugin settings like the request itself. */
   async look(exchange: Exchange, texts: readonly string[]): Promise<void> {
     const { moderation } = this.#deps.config
     if (moderation !== null) await this.#moderate(moderation.model, piecesOf(texts), exchange)
@@ -147,7 +147,7 @@ the categories in lower case, none when nothing is flagged.`
 /** The texts of the conversation, in pieces of bounded length; null if there is too much text. */
 export function textsToModerate(request: ResponsesRequest): readonly string[] | null {
   const texts: string[] = []
-  // Of every author: a caller writes the messages of the assistant too. Tool declarations are left out.
+  // Texts of every author, because a caller also writes the assistant's messages. Tool declarations are left out.
   mapConversation(request, text => {
     texts.push(text)
     return text

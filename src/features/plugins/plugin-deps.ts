@@ -1,4 +1,4 @@
-/** What the composition root hands to plugins. Types only. */
+/** Dependencies of plugins, which the composition root passes in. Types only. */
 import type { Clock } from '../../base/clock.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { Ask, AskAs, AttemptRecord } from '../../exchange/exchange.ts'

@@ -1,19 +1,21 @@
-/** Questions that plugins ask models: how they are sent, and the text of an answer. Pure. */
+/** Requests of plugins to models: how they are built, and how an answer is read. Pure. */
 import type { OutputItem } from '../../protocol/items.ts'
 import type { OutputTextPart } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 
-/** True if the caller wants no provider that collects what it is sent. */
+/** True if the caller does not allow providers that collect data. */
 export function isPrivate({ provider }: ResponsesRequest): boolean {
   return provider?.data_collection === 'deny'
 }
 
-/** The terms of a question on behalf of such a caller. */
+/** The provider settings for requests on behalf of such a caller. */
 export function privateTerms(isPrivate: boolean): Pick<ResponsesRequest, 'provider'> {
   return isPrivate ? { provider: { data_collection: 'deny' } } : {}
 }
 
-/** A request to do what the instructions say with `content`, which is quoted as JSON: its words are no instructions. */
+/**
+ * A request to follow the instructions for `content`, which is quoted as JSON so that it is not read as instructions.
+ */
 export function question(
   model: string,
   isPrivate: boolean,

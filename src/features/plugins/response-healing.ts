@@ -84,7 +84,7 @@ class ActiveHealing implements ActivePlugin {
       },
     })
     if (!healed.improved) return part
-    // Annotations with positions would point to another place in the new text.
+    // Annotations with positions would point to the wrong place in the new text.
     const annotations = part.annotations.filter(annotation => !('start_index' in annotation))
     const { logprobs: _logprobs, ...rest } = part
     return {

@@ -1,4 +1,4 @@
-/** Settings of plugins: the models that they ask, links, PDF and OCR. Pure. */
+/** Settings of plugins: the models that they call, links, PDF and OCR. Pure. */
 import { type Static, Type } from '@sinclair/typebox'
 import {
   Address,
@@ -113,7 +113,7 @@ export interface DocumentSettings extends Frozen<Static<typeof documentSettings>
 
 export type ModerationSettings = Frozen<Static<typeof moderationSettings>>
 
-/** Those that plugins read. */
+/** The settings that plugins read. */
 export interface PluginSettings {
   readonly alignment: AlignmentSettings
   readonly files: DocumentSettings

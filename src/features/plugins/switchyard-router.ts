@@ -122,7 +122,7 @@ class ActiveSwitchyard implements ActivePlugin {
     const last = await lastModels.of(exchange, this.id)
     const current = last !== null && asked.includes(last) ? last : null
     const signal = isTools ? sideOf(recentResults(exchange.prompt)) : null
-    // The choice of the user's turn holds for the turns of its tools.
+    // The choice applies to all tool turns of the user's turn.
     const remember = (id: string): void => lastModels.keep(exchange, this.id, id, IDLE_MS)
     const decided = (side: ModelRole, judged?: Judged): Choice => {
       const ids = side === 'efficient' ? byPrice : byPrice.toReversed()
@@ -149,7 +149,7 @@ function tiersOf(candidates: readonly RoutableModel[]): Tiers {
     id,
     price: prices === null ? Number.POSITIVE_INFINITY : prices.prompt + prices.completion,
   }))
-  // Stable: of equal prices the first one of the caller comes first.
+  // Stable, so that equal prices keep the caller's order.
   const sorted = priced.toSorted((a, b) => (a.price === b.price ? 0 : a.price < b.price ? -1 : 1))
   const isEqual = sorted[0]?.price === sorted.at(-1)?.price
   return {

@@ -58,7 +58,7 @@ class ActiveWeb implements ActivePlugin {
   }
 
   async #search(query: string, exchange: Exchange): Promise<ResponsesRequest> {
-    // Nothing is spent on a request that nobody may serve.
+    // Nothing is spent on a request that no endpoint may serve.
     await exchange.admitEarly?.()
     if (this.#isNative(exchange)) {
       this.#refuseNative(exchange)
@@ -92,7 +92,9 @@ class ActiveWeb implements ActivePlugin {
     return candidates.length > 0 && candidates.every(({ endpoint }) => webSearcher.hosts(endpoint, limits))
   }
 
-  /** Errors of the tool would name a place in the list of tools, which the caller did not write. */
+  /**
+   * Refused here, because errors of the tool would name a place in the list of tools, which the caller did not write.
+   */
   #refuseNative(exchange: Exchange): void {
     const { engine, include_domains, exclude_domains } = this.#settings
     const { candidates } = exchange
@@ -150,7 +152,7 @@ function defaultPrompt(clock: Clock): string {
   return `A web search was made on ${date}. Use the following results where they help to answer. Cite each that you use as a Markdown link named by the domain of its source, for example [example.com](https://example.com/page).`
 }
 
-/** Puts the results before the last user message, as separate data: they are not instructions. */
+/** Inserts the results before the last user message, as separate data: they are not instructions. */
 function withResults(prompt: ResponsesRequest, words: string, results: string): ResponsesRequest {
   const input: InputItem[] =
     typeof prompt.input === 'string' ? [message('user', prompt.input)] : [...(prompt.input ?? [])]

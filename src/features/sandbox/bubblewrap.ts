@@ -1,6 +1,7 @@
 /**
  * The bubblewrap engine: each program runs in its own namespaces, with a read-only `/usr` of this machine and without
- * network. If the container has an allow-list, its only way out is the socket of a proxy in the gateway. Main thread.
+ * network. If the container has an allow-list, its only connection is the socket of a proxy in the gateway. Main
+ * thread.
  */
 import { accessSync, constants } from 'node:fs'
 import { join } from 'node:path'
@@ -11,14 +12,14 @@ import { createFolderEngine } from './folder-engine.ts'
 import { NO_LIMITS, runProgram } from './process-run.ts'
 import { type OpenTunnel, PROXY_FOLDER, PROXY_PORT, RELAY } from './run-network.ts'
 
-/** Folders of the programs; no environment variable changes them. */
+/** Folders with programs; independent of environment variables. */
 const FOLDERS = ['/usr/bin', '/usr/local/bin', '/bin']
-/** Processes and threads of one run. */
+/** Maximum processes and threads of one run. */
 const PROCESSES = 64
 const OPEN_FILES = 256
-/** User and group of the code, as it sees itself. */
+/** User and group of the code, as seen inside. */
 const INNER_ID = '1000'
-/** `nobody`: the system does not bound the processes of root. */
+/** `nobody`, because the system does not limit the processes of root. */
 const OUTER_ID = 65_534
 const PROBE_MS = 5_000
 const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`
@@ -67,7 +68,7 @@ export function createBubblewrap({ limits, folder, clock, openTunnel }: Bubblewr
 
   return createFolderEngine({
     name: 'bubblewrap',
-    // The relay inside is a program of Python.
+    // The relay inside is a Python program.
     openTunnel: programAt('python3') === null ? null : openTunnel,
     limits,
     folder,
@@ -90,15 +91,15 @@ interface BubblewrapTerms {
   readonly limits: EngineLimits
   /** Folder of the container's files; null: none. */
   readonly source: string | null
-  /** Folder with the socket of the proxy; absent or null: no network. */
+  /** Folder with the proxy's socket; absent or null: no network. */
   readonly network?: string | null
 }
 
-/** Certificates by which programs know servers; not there on every machine. */
+/** Certificates that programs need for TLS; they do not exist on every machine. */
 const CERTIFICATES = ['/etc/ssl/certs', '/etc/pki/tls/certs', '/etc/pki/ca-trust/extracted']
 const PROXY_VARIABLES = ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY']
 
-/** The arguments of `bwrap` for one code. Pure. */
+/** The arguments of `bwrap` for one run. Pure. */
 export function bubblewrapArguments(
   { prlimit, limits, source, network = null }: BubblewrapTerms,
   code: Code,
@@ -111,7 +112,7 @@ export function bubblewrapArguments(
     ...['--uid', INNER_ID, '--gid', INNER_ID, '--hostname', 'sandbox', '--cap-drop', 'ALL'],
     ...['--ro-bind', '/usr', '/usr'],
     ...['bin', 'sbin', 'lib', 'lib64'].flatMap(name => ['--symlink', `usr/${name}`, `/${name}`]),
-    // Names such as `awk` are links to there.
+    // Programs such as `awk` are links to this folder.
     ...['--ro-bind-try', '/etc/alternatives', '/etc/alternatives', '--proc', '/proc', '--dev', '/dev'],
     ...['/dev/shm', '/tmp', '/home/user'].flatMap(path => ['--size', scratch, '--tmpfs', path]),
     ...(source === null ? ['--dir', DATA_FOLDER] : ['--bind', source, DATA_FOLDER]),
@@ -129,19 +130,19 @@ export function bubblewrapArguments(
   ]
 }
 
-/** The program that runs a code. */
+/** The program that runs the code. */
 export function codeCommand({ language, text }: Code): string[] {
   return language === 'shell' ? ['bash', '-c', text] : ['python3', '-c', text]
 }
 
-/** Null: this machine does not have it. */
+/** Null: not installed on this machine. */
 export function programAt(name: string): string | null {
   for (const folder of FOLDERS) {
     try {
       accessSync(join(folder, name), constants.X_OK)
       return join(folder, name)
     } catch {
-      // The next folder may have it.
+      // Not in this folder.
     }
   }
   return null

@@ -1,6 +1,6 @@
 /**
- * Access to the sandbox from other threads. `SandboxClient` is the end in a thread that serves requests,
- * `SandboxServer` the end in the main thread, which has the containers. Plain data only.
+ * Access to the sandbox from other threads. `SandboxClient` runs in a thread that serves requests, `SandboxServer` in
+ * the main thread, which has the containers. Plain data only.
  */
 
 import { type FailureCode, GatewayError, toGatewayError } from '../../base/errors.ts'
@@ -18,11 +18,11 @@ interface SandboxAnswer {
   } | null
 }
 
-/** Answers one thread. Main thread. */
+/** Serves one thread. Main thread. */
 export class SandboxServer {
   readonly #calls: SandboxCalls
   readonly #log: Pick<Log, 'fault'>
-  /** By the numbers that the thread gave its calls. */
+  /** By the thread's numbers of its calls. */
   readonly #running = new Map<number, AbortController>()
 
   constructor(calls: SandboxCalls, log: Pick<Log, 'fault'>) {

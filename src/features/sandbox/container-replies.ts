@@ -8,7 +8,7 @@ import type { EngineResult, LimitStop, RunOutput } from './engine.ts'
 import type { RunReply, RunRequest } from './sandbox.ts'
 import type { SandboxSettings } from './settings.ts'
 
-/** Files, folders and links of one container. */
+/** Maximum files, folders and links of one container. */
 export const FILES_MAX = 2_000
 
 export function notOffered(reason: string): GatewayError {

@@ -1,6 +1,5 @@
 /**
- * All containers of this process: who may use which, how many there may be, when they end, and how many programs run at
- * once. Main thread.
+ * All containers of this process: access, limits, lifetime, and the number of programs that run at once. Main thread.
  */
 import type { Clock, Timer } from '../../base/clock.ts'
 import { GatewayError } from '../../base/errors.ts'
@@ -16,41 +15,41 @@ import type { SandboxSettings } from './settings.ts'
 
 interface ContainersOptions {
   readonly settings: SandboxSettings
-  /** For the files of containers, where the engine needs a folder. */
+  /** For the files of containers, if the engine needs a folder. */
   readonly folder: string
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>
-  /** Connects code with servers of its allow-list. */
+  /** Connects code to servers of its allow-list. */
   readonly openTunnel: OpenTunnel
 }
 
 export interface Containers extends SandboxCalls {
-  /** Number of containers. */
+  /** Maximum number of containers. */
   readonly count: number
   close(): Promise<void>
 }
 
 const MIB = 1024 * 1024
-/** Prefix of ids that the gateway makes; names of callers must not have it. */
+/** Prefix of ids from the gateway; callers must not use it. */
 const MADE = 'cntr_'
 const MADE_CHARS = 32
 const NAME = /^[\w-]{1,40}$/
 const SWEEP_MS = 5_000
-/** Calls that wait for one container. */
+/** Maximum calls that wait for one container. */
 const PENDING_MAX = 16
 const WAITING_FACTOR = 8
 
 interface Held {
   readonly key: string
   readonly workspace: string
-  /** Names the allow-list; empty: no network. */
+  /** The allow-list as text; empty: no network. */
   readonly policy: string
   readonly engine: EngineContainer
   sleepMs: number
   usedMs: number
-  /** Calls that run or wait. */
+  /** Number of running and waiting calls. */
   pending: number
-  /** The end of the last call. */
+  /** Resolves with the end of the last call. */
   tail: Promise<unknown>
 }
 
@@ -60,12 +59,12 @@ export function createContainers(options: ContainersOptions): Containers {
 
 class HeldContainers implements Containers {
   readonly #options: ContainersOptions
-  /** Null: nobody has asked for it, and its code is not loaded. It holds null where none is chosen. */
+  /** Null: not requested yet, so its code is not loaded. It resolves to null if no engine is configured. */
   #engine: Promise<SandboxEngine | null> | null = null
   readonly #queue: RunQueue
-  /** The one used longest ago first. */
+  /** The least recently used first. */
   readonly #held = new Map<string, Held>()
-  /** Containers that are being made, by key. */
+  /** Containers that are being created, by key. */
   readonly #opening = new Map<string, Promise<Held>>()
   #refusal: Promise<string | null> | null = null
   readonly #ending = new AbortController()
@@ -171,7 +170,7 @@ class HeldContainers implements Containers {
     await (await this.#engine)?.close()
   }
 
-  /** @throws GatewayError, naming the setting */
+  /** @throws GatewayError with the setting */
   async #offered(): Promise<SandboxEngine> {
     this.#engine ??= openEngine(this.#options)
     const engine = await this.#engine
@@ -186,7 +185,7 @@ class HeldContainers implements Containers {
     return engine
   }
 
-  /** @throws GatewayError, naming the engine or the setting */
+  /** @throws GatewayError with the engine or the setting */
   #checkNetwork({ name, holdsDomains }: SandboxEngine, { allowedDomains }: ContainerTerms): void {
     if (allowedDomains === null) return
     if (this.#options.settings.network === 'disabled')
@@ -223,8 +222,8 @@ class HeldContainers implements Containers {
   }
 
   /**
-   * Ends containers that nobody uses now until there is room for so many more: of the workspace when it has too many,
-   * otherwise of the one that has most. So no workspace can push out the containers of others.
+   * Ends unused containers until there is room for `more`: of the workspace if it has too many, otherwise of the one
+   * with the most. So no workspace can displace the containers of others.
    */
   #makeRoom(workspace: string, more: number): boolean {
     const { containers, containersPerWorkspace, storeMb } = this.#options.settings
@@ -256,7 +255,7 @@ class HeldContainers implements Containers {
     return held
   }
 
-  /** One call at a time, in order. */
+  /** Runs one call at a time, in order. */
   async #inTurn<T>(held: Held, work: () => Promise<T>): Promise<T> {
     if (held.pending >= PENDING_MAX) throw busy()
     held.pending++
@@ -339,7 +338,7 @@ function workspaceOf({ organizationId, workspaceId }: ContainerOwner): string {
   return JSON.stringify([organizationId, workspaceId])
 }
 
-/** Ids have no line break, so no id of one workspace is one of another. */
+/** Ids contain no line break, so ids of different workspaces are different. */
 function keyOf(owner: ContainerOwner, id: string): string {
   return `${workspaceOf(owner)}\n${id}`
 }

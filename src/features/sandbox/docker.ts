@@ -1,6 +1,6 @@
 /**
- * The docker engine: the same contract, through the command line of a container runtime. Each program is one
- * `docker run` without network, with a read-only root and the folder of the container's files. Main thread.
+ * The docker engine: the same contract, through the command line of a container runtime. Each program is one `docker
+ * run` without network, with a read-only root and the folder of the container's files. Main thread.
  */
 import type { Clock } from '../../base/clock.ts'
 import { codeCommand, programAt } from './bubblewrap.ts'
@@ -8,13 +8,13 @@ import { type Code, DATA_FOLDER, type EngineLimits, type SandboxEngine } from '.
 import { createFolderEngine } from './folder-engine.ts'
 import { NO_LIMITS, runProgram } from './process-run.ts'
 
-/** Has bash and Python. */
+/** Contains bash and Python. */
 export const IMAGE = 'python:3.13-slim-bookworm'
 const PROCESSES = 64
 const OPEN_FILES = 256
 const PROBE_MS = 10_000
 const PROBE_BYTES = 256 * 1024 * 1024
-/** Of the user that runs the code, where the gateway is root. */
+/** User of the code if the gateway runs as root. */
 const NOBODY = 65_534
 
 interface DockerOptions {
@@ -75,8 +75,8 @@ interface DockerTerms {
 }
 
 /**
- * The arguments of `docker` for one code. The container does not end with the program `docker`, so `timeout` ends it
- * within a second after its time. Pure.
+ * The arguments of `docker` for one run. The container does not end with the program `docker`, so `timeout` ends it
+ * within a second after its time limit. Pure.
  */
 export function dockerArguments({ limits, source, user, timeoutMs }: DockerTerms, code: Code): string[] {
   const { cpuSeconds, memoryBytes, fileBytes } = limits

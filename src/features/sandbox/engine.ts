@@ -3,22 +3,22 @@
  * must not trust anything that a run returns. Types only.
  */
 
-/** Code of a model. */
+/** Code from a model. */
 export interface Code {
   readonly language: 'shell' | 'python'
   readonly text: string
 }
 
 export interface EngineRun {
-  /** One after the other; none begins after one that was stopped. */
+  /** They run one after the other; after one was stopped, no further one starts. */
   readonly codes: readonly Code[]
-  /** Time for all codes together. */
+  /** Time limit for all of them together. */
   readonly timeoutMs: number
-  /** For each of them: bytes of stdout and of stderr, together. */
+  /** For each of them: maximum bytes of stdout and stderr together. */
   readonly outputBytes: number
 }
 
-/** The result of one code. */
+/** The result of one piece of code. */
 export interface RunOutput {
   readonly stdout: string
   readonly stderr: string
@@ -27,65 +27,65 @@ export interface RunOutput {
   readonly timedOut: boolean
 }
 
-/** A limit that ended a run as a whole; `failed`: the engine itself did not work. */
+/** A limit that ended a run as a whole; `failed`: the engine itself failed. */
 export type LimitStop = 'time' | 'cpu' | 'memory' | 'output' | 'files' | 'failed'
 
 export interface EngineResult {
-  /** One for each code that has begun. */
+  /** One for each piece of code that has started. */
   readonly outputs: readonly RunOutput[]
-  /** Why the run was ended from outside; null: it ended by itself. */
+  /** The reason why the run was ended from outside; null: it ended on its own. */
   readonly stopped: LimitStop | null
-  /** Null: nothing. `changes`: what the run did to the files; `files`: all of them. */
+  /** Null: nothing was lost. `changes`: changes of this run to the files; `files`: all files. */
   readonly lost: 'changes' | 'files' | null
 }
 
 /** A regular file of a container. */
 export interface ContainerFile {
-  /** Below the folder of the container's files, without `.` and `..`, e.g. `out/plot.png`. */
+  /** Relative to the folder of the container's files, without `.` and `..`, for example `out/plot.png`. */
   readonly path: string
   readonly bytes: number
   readonly changedMs: number
 }
 
-/** The files of one container and a way to run code on them. The caller asks for one thing at a time. */
+/** The files of one container and a way to run code on them. Call it once at a time. */
 export interface EngineContainer {
-  /** Never rejects, but with the reason of the signal. */
+  /** Only rejects with the reason of the signal. */
   run(run: EngineRun, signal: AbortSignal): Promise<EngineResult>
   list(): Promise<readonly ContainerFile[]>
   /** Null: there is no regular file at this path. */
   read(path: string): Promise<Uint8Array | null>
-  /** False: the file has no room. */
+  /** Returns false if there is no space for the file. */
   write(path: string, content: Uint8Array): Promise<boolean>
-  /** Bytes of all its files. */
+  /** Total size of its files. */
   bytes(): number
   /** Deletes the files. */
   end(): Promise<void>
 }
 
 export interface SandboxEngine {
-  /** As the setting writes it. */
+  /** The engine's name in the settings. */
   readonly name: string
-  /** Its code may be given the domains of an allow-list, and no others. Known once `refusal` has answered. */
+  /** True if its code can be given exactly the domains of an allow-list. Known once `refusal` has resolved. */
   readonly holdsDomains: boolean
-  /** Null: works here. Otherwise the reason why it cannot, for a client. Asked once. */
+  /** Null: the engine works here. Otherwise the reason for a client why it does not. Called once. */
   refusal(): Promise<string | null>
   /**
-   * `id` is unique, and safe as the name of a folder. `allowedDomains`: null where the code has no network, and always
-   * where the engine does not hold them.
+   * `id` is unique, and safe as a folder name. `allowedDomains`: null if the code has no network, and always if the
+   * engine does not support allow-lists.
    */
   create(id: string, allowedDomains: readonly string[] | null): Promise<EngineContainer>
   /** Deletes the files of all containers. */
   close(): Promise<void>
 }
 
-/** Limits that hold for every run and every container. */
+/** Limits for every run and every container. */
 export interface EngineLimits {
   readonly cpuSeconds: number
   readonly memoryBytes: number
-  /** Of all files of one container. */
+  /** Limit for all files of one container. */
   readonly fileBytes: number
   readonly files: number
 }
 
-/** The folder of a container's files, as its code sees it. */
+/** The folder of a container's files, as seen by its code. */
 export const DATA_FOLDER = '/mnt/data'

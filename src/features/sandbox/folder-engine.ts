@@ -25,13 +25,13 @@ interface FolderEngineOptions {
   readonly openTunnel: OpenTunnel | null
   readonly limits: EngineLimits
   readonly folder: string
-  /** User of the programs; null: that of the gateway. */
+  /** User of the programs; null: the gateway's user. */
   readonly user: User | null
-  /** The owner of the files; null: the user of the gateway. */
+  /** Owner of the files; null: the gateway's user. */
   readonly owner: User | null
   readonly clock: Clock
   refusal(): Promise<string | null>
-  /** The program that runs the code for so long at most. */
+  /** The program that runs the code with this time limit. */
   command(
     code: Code,
     source: string,
@@ -40,7 +40,7 @@ interface FolderEngineOptions {
   ): { readonly file: string; readonly args: readonly string[] }
 }
 
-/** Characters of one argument that Linux takes: 128 KiB with the zero at its end. */
+/** Maximum size of one argument in Linux: 128 KiB including the zero at its end. */
 const ARGUMENT_MAX_BYTES = 128 * 1024 - 1
 
 export function createFolderEngine(options: FolderEngineOptions): SandboxEngine {
@@ -57,7 +57,7 @@ export function createFolderEngine(options: FolderEngineOptions): SandboxEngine 
   }
 }
 
-/** The folder of all containers of this process. Those of processes that were killed are removed. */
+/** The folder of all containers of this process. Folders of killed processes are removed. */
 class RootFolder {
   readonly #options: FolderEngineOptions
   #made: Promise<string> | null = null
@@ -78,7 +78,7 @@ class RootFolder {
 
   async #make(): Promise<string> {
     const { user, folder } = this.#options
-    // Another user cannot pass through the data folder, which is for the gateway alone.
+    // Another user cannot pass through the data folder, which is only accessible by the gateway.
     const parent = user === null ? folder : tmpdir()
     await mkdir(parent, { recursive: true, mode: 0o700 })
     for (const name of await readdir(parent)) {
@@ -93,9 +93,9 @@ class RootFolder {
 }
 
 const PREFIX = 'sluice-sandbox-'
-/** Tells this process from an earlier one with the same id: in an image every gateway is process 1. */
+/** Distinguishes this process from an earlier one with the same id: in an image every gateway is process 1. */
 const STARTED = Math.floor(performance.timeOrigin)
-/** A path of a socket has 107 bytes at most, and the data folder may be anywhere. */
+/** A socket path may have at most 107 bytes, and the data folder may be anywhere. */
 const SOCKET_PREFIX = join(tmpdir(), `${PREFIX}${process.pid}-${STARTED}-net-`)
 
 /** True for the folder of a process that has ended. */

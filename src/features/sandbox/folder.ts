@@ -1,6 +1,6 @@
 /**
  * Container files in a folder of this machine, for engines that mount it. Code in the container wrote the contents, so
- * no link is followed, and only regular files are read. Nothing in the container runs meanwhile. Main thread.
+ * no link is followed, and only regular files are read. Nothing in the container runs at the same time. Main thread.
  */
 import { constants } from 'node:fs'
 import { chmod, chown, lstat, mkdir, open, readdir, rm } from 'node:fs/promises'
@@ -19,9 +19,9 @@ export interface Folder {
   list(): Promise<readonly ContainerFile[]>
   read(path: string): Promise<Uint8Array | null>
   write(path: string, content: Uint8Array): Promise<boolean>
-  /** As of the last listing or change by the gateway. */
+  /** Size at the last listing or change by the gateway. */
   bytes(): number
-  /** False: more than the limits. */
+  /** Returns false if the limits are exceeded. */
   fits(): Promise<boolean>
   remove(): Promise<void>
 }
@@ -30,7 +30,7 @@ const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constan
 /** Entries that are counted beyond the limit before a walk ends. */
 const SPARE_ENTRIES = 1_000
 
-/** `user`: null where containers run as the user of the gateway. */
+/** `user`: null if containers run as the gateway's user. */
 export async function createFolder(path: string, limits: EngineLimits, user: User | null): Promise<Folder> {
   let known = 0
   await mkdir(path, { recursive: true, mode: 0o700 })
@@ -51,7 +51,7 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
       for (const entry of await readdir(join(path, folder), { withFileTypes: true })) {
         if (++entries > limits.files + SPARE_ENTRIES) return null
         const below = folder === '' ? entry.name : `${folder}/${entry.name}`
-        // A name that is no text cannot be asked for, but its size counts.
+        // A name that is not valid text cannot be requested, but its size counts.
         const stat = await lstat(join(path, below)).catch(() => null)
         if (stat === null) continue
         known += stat.size
@@ -64,7 +64,7 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     return entries > limits.files ? null : found
   }
 
-  /** The code may have closed its folders to everybody. */
+  /** The code may have removed read permissions. */
   async function makeReadable(): Promise<void> {
     const folders = [path]
     for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
@@ -75,7 +75,7 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     }
   }
 
-  /** True if each folder on the way to the file is one, and no link. */
+  /** True if every folder in the path is a real folder, and not a link. */
   async function isReached(below: string): Promise<boolean> {
     for (let folder = dirname(below); folder !== '.'; folder = dirname(folder)) {
       const stat = await lstat(join(path, folder)).catch(() => null)

@@ -4,7 +4,7 @@ import { DATA_FOLDER } from './engine.ts'
 const PATH_MAX_BYTES = 1_024
 const PART_MAX_BYTES = 255
 
-/** The path below the folder of files. Null: it leads out of it, or no file can have it. */
+/** The path relative to the folder of files. Null: it leads outside, or cannot be a file. */
 export function filePath(path: string): string | null {
   if (path.includes('\0') || !path.isWellFormed() || Buffer.byteLength(path) > PATH_MAX_BYTES) return null
   const below = path.startsWith(`${DATA_FOLDER}/`) ? path.slice(DATA_FOLDER.length + 1) : path

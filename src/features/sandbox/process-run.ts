@@ -11,7 +11,7 @@ export interface Program {
   readonly file: string
   readonly args: readonly string[]
   readonly input: readonly Uint8Array[]
-  /** Bytes of stdout. More end the program, or are dropped where `cutsOutput` is set. */
+  /** Maximum bytes of stdout. More end the program, or are dropped if `cutsOutput` is set. */
   readonly stdoutBytes: number
   readonly stderrBytes: number
   readonly cutsOutput: boolean
@@ -20,11 +20,11 @@ export interface Program {
   readonly cpuSeconds: number
   /** Further limits of the kernel. */
   readonly limits: ProgramLimits
-  /** Null: those of the gateway. */
+  /** Null: the gateway's user. */
   readonly user: { readonly uid: number; readonly gid: number } | null
 }
 
-/** Limits of the kernel hold even after the gateway has been killed. Null: none. */
+/** Limits that the kernel enforces even after the gateway was killed. Null: none. */
 interface ProgramLimits {
   readonly cpuSeconds: number | null
   readonly fileBytes: number | null
@@ -32,7 +32,7 @@ interface ProgramLimits {
 
 export const NO_LIMITS: ProgramLimits = { cpuSeconds: null, fileBytes: null }
 
-/** Makes the environment empty, whatever the gateway's own is, and sets limits. */
+/** Clears the environment, and sets limits. */
 export const SHELL = '/bin/sh'
 const EMPTY_ENVIRONMENT = '/usr/bin/env -i'
 const BLOCK_BYTES = 512
@@ -40,17 +40,17 @@ const BLOCK_BYTES = 512
 export interface ProgramEnd {
   readonly stdout: Buffer
   readonly stderr: Buffer
-  /** Null: a signal has ended it. */
+  /** Null: it was ended by a signal. */
   readonly exitCode: number | null
   readonly stopped: LimitStop | null
 }
 
-/** Never rejects, but with the reason of the signal. */
+/** Only rejects with the reason of the signal. */
 export function runProgram(program: Program, clock: Clock, signal: AbortSignal): Promise<ProgramEnd> {
   const { promise, resolve, reject } = Promise.withResolvers<ProgramEnd>()
   if (signal.aborted) return Promise.reject(signal.reason as Error)
   const child = spawn(SHELL, ['-c', bounded(program.limits), SHELL, program.file, ...program.args], {
-    // A group of its own, so that all of it can be ended.
+    // In a process group of its own, so that all of it can be killed.
     detached: true,
     env: {},
     cwd: '/',
@@ -67,7 +67,7 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
   const stderr = new BoundedOutput(stderrBytes, () => undefined)
   child.stdout.on('data', (piece: Buffer) => stdout.add(piece))
   child.stderr.on('data', (piece: Buffer) => stderr.add(piece))
-  // It may end without having read its input.
+  // The program may end without reading its input.
   child.stdin.on('error', () => undefined)
   const late = clock.after(program.timeoutMs, () => stop('time'))
   const { pid } = child
@@ -107,7 +107,7 @@ function endGroup(pid: number | undefined): void {
   try {
     process.kill(-pid, 'SIGKILL')
   } catch {
-    // It has ended.
+    // The group has already ended.
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * Watches the memory and CPU time of a process and its descendants through `/proc`: V8's limits do not cover
- * WebAssembly, and system limits apply to each process on its own. Main thread.
+ * WebAssembly, and system limits apply to each process separately. Main thread.
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import type { Clock, Timer } from '../../base/clock.ts'
@@ -18,26 +18,26 @@ interface ProcessWatchOptions {
   readonly onExceeded: (limit: 'memory' | 'cpu') => void
 }
 
-/** A program writes about 1 GB to memory in a second: 50 MB between two checks. */
+/** A program can fill about 1 GB of memory per second: 50 MB between two checks. */
 const INTERVAL_MS = 50
 const PAGE_BYTES = 4_096
 const TICKS_PER_SECOND = 100
-/** Processes that are counted; a run with more has other limits. */
+/** Maximum processes that are counted; a run with more exceeds other limits. */
 const PROCESSES_MAX = 256
-/** The kernel ends processes with this score first when memory runs out. */
+/** The kernel kills processes with this score first when memory runs out. */
 const FIRST_TO_END = '1000'
 
-/** True where the system tells the memory of processes. */
+/** True if the system reports the memory of processes. */
 export function canWatch(): boolean {
   return existsSync('/proc/self/statm') && existsSync('/proc/self/oom_score_adj')
 }
 
-/** Makes the process, and what it will start, the first to end when memory runs out. */
+/** Makes the process and its future children the first to be killed when memory runs out. */
 export function endFirst(pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, FIRST_TO_END)
   } catch {
-    // It has ended.
+    // The process has ended.
   }
 }
 
@@ -60,7 +60,7 @@ interface Usage {
   readonly seconds: number
 }
 
-/** Of the process and all its descendants. */
+/** Sums over the process and all its descendants. */
 function usageOf(pid: number): Usage {
   const open = [pid]
   let bytes = 0
@@ -92,15 +92,15 @@ function residentBytes(pid: number): number {
   return Number.isNaN(pages) ? 0 : pages * PAGE_BYTES
 }
 
-/** Its own time, and that of its children that have ended. */
+/** Its own CPU time, and that of its ended children. */
 function ticksOf(pid: number): number {
   const stat = textOf(`/proc/${pid}/stat`)
-  // The name of the program, in parentheses, may have spaces and parentheses.
+  // The program name, in parentheses, may contain spaces and parentheses.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0)
 }
 
-/** Empty when the process has ended. */
+/** Empty if the process has ended. */
 function textOf(path: string): string {
   try {
     return readFileSync(path, 'latin1')

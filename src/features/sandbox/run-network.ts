@@ -1,7 +1,7 @@
 /**
- * The network of one run: a proxy on a Unix socket, which is the only way out of a namespace that has no network
- * access. It opens tunnels (CONNECT) to the domains of the container's allow-list and to nothing else, and ends with
- * the run. Its input comes from a model's code and is untrusted. Main thread.
+ * The network of one run: a proxy on a Unix socket, which is the only connection of a namespace without network access.
+ * It opens tunnels (CONNECT) to the domains of the container's allow-list and to nothing else, and ends with the run.
+ * Its input comes from a model's code and is untrusted. Main thread.
  */
 import { chmod, chown, mkdtemp, rm } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
@@ -9,11 +9,11 @@ import { join } from 'node:path'
 import { isError } from '../../base/errors.ts'
 import type { User } from './folder.ts'
 
-/** Opens a connection to `https://NAME:PORT/` if the domains admit it. Rejects with the reason, for the code. */
+/** Opens a connection to `https://NAME:PORT/` if the domains allow it. Rejects with the reason, for the code. */
 export type OpenTunnel = (address: string, domains: readonly string[], signal: AbortSignal) => Promise<Socket>
 
 export interface RunNetwork {
-  /** Has the socket. */
+  /** Folder with the socket. */
   readonly folder: string
   /** Closes all connections. */
   close(): Promise<void>
@@ -21,19 +21,19 @@ export interface RunNetwork {
 
 /** Name of the socket in its folder. */
 const SOCKET_NAME = 'proxy'
-/** Connections of one run at the same time, and in all. */
+/** Maximum connections of one run, at the same time and in total. */
 const OPEN_MAX = 16
 const CONNECTIONS_MAX = 512
-/** Bytes of one run, both ways together. */
+/** Maximum bytes of one run, in both directions together. */
 const BYTES_MAX = 256 * 1024 * 1024
 const HEAD_MAX_BYTES = 8 * 1024
 const HEAD_END = '\r\n\r\n'
-/** Name or address and port of a CONNECT. */
+/** Name or address, and port of a CONNECT. */
 const CONNECT = /^CONNECT (\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253}):(\d{1,5}) HTTP\/1\.[01]\r\n/i
 
 /**
- * `user`: the one that the code runs as, if it is not that of the gateway. `prefix`: path of its folder up to a random
- * end, short enough for a socket.
+ * `user`: the user of the code if it is not the gateway's. `prefix`: path of its folder without the random end, short
+ * enough for a socket.
  */
 export async function openNetwork(
   open: OpenTunnel,
@@ -72,7 +72,7 @@ export async function openNetwork(
       }
       inner.write(`HTTP/1.1 200 Connection established${HEAD_END}`)
       if (rest.length > 0) outer.write(rest)
-      // Each end closes the other.
+      // Closing one end closes the other.
       inner.once('close', () => outer.destroy())
       outer.once('close', () => inner.destroy())
       inner.pipe(outer)
@@ -138,14 +138,14 @@ function refuse(socket: Socket, status: number, reason: string): void {
   socket.resume()
 }
 
-/** The port inside the namespaces at which the socket is reached. */
+/** The port inside the namespaces that leads to the socket. */
 export const PROXY_PORT = 3128
-/** The folder of the socket, as the code sees it. */
+/** The folder of the socket, as seen by the code. */
 export const PROXY_FOLDER = '/run/sluice'
 
 /**
- * Runs inside: connects a port to the socket, for programs that know proxies by port alone, and becomes the program.
- * It may be killed by the code, which then has no network.
+ * Runs inside: connects a port to the socket, for programs that only support proxies by port, and then becomes the
+ * program. The code may kill it, and then has no network.
  */
 export const RELAY = `
 import os, selectors, socket, sys

@@ -1,12 +1,12 @@
 /**
  * Limits how many runs are active at once. Workspaces take turns, and no workspace can fill the queue alone or use more
- * than its part of the runs, because a run may last as long as its code likes. Pure.
+ * than its part of the runs, because a run may last as long as its code wants. Pure.
  */
 
 interface RunQueueOptions {
   readonly running: number
   readonly runningPerWorkspace: number
-  /** Runs of one workspace that may wait. */
+  /** Maximum waiting runs of one workspace. */
   readonly waitingPerWorkspace: number
   readonly waiting: number
 }
@@ -26,7 +26,7 @@ export class RunQueue {
     this.#options = options
   }
 
-  /** Runs now or in turn. Null: too many wait. Rejects with the reason of the signal while it waits. */
+  /** Runs the work now or in turn. Null: too many wait. While it waits, rejects with the reason of the signal. */
   run<T>(workspace: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> | null {
     if (this.#mayBegin(workspace)) return this.#begin(workspace, work)
     const own = this.#waiting.filter(each => each.workspace === workspace).length
@@ -69,7 +69,7 @@ export class RunQueue {
     return this.#count < running && (this.#running.get(workspace) ?? 0) < runningPerWorkspace
   }
 
-  /** The first one of the workspace that runs least. */
+  /** The first one of the workspace with the fewest running. */
   #next(): void {
     let best: Waiting | null = null
     let least = Number.POSITIVE_INFINITY

@@ -1,7 +1,7 @@
 /**
  * The sandbox: containers in which a model's code runs, with files that persist between runs. A container belongs to
- * one workspace; for all others it does not exist. The contract is implemented by the containers themselves
- * (containers.ts, main thread) and by a channel to them (channel.ts, other threads).
+ * one workspace; others cannot see it. The contract is implemented by the containers themselves (containers.ts, main
+ * thread) and by a channel to them (channel.ts, other threads).
  */
 import type { Code, ContainerFile, RunOutput } from './engine.ts'
 
@@ -12,23 +12,23 @@ export interface ContainerOwner {
 }
 
 export interface ContainerTerms {
-  /** A container that nobody uses for so long is deleted with its files. */
+  /** A container that is unused for this long is deleted with its files. */
   readonly sleepAfterSeconds: number
-  /** Domains that its code may reach by HTTPS; null: it has no network. */
+  /** Domains that its code may reach by HTTPS; null: no network. */
   readonly allowedDomains: readonly string[] | null
 }
 
 export interface RunRequest {
-  /** One after the other. */
+  /** They run one after the other. */
   readonly codes: readonly Code[]
-  /** For all of them; null or more than the setting: that of the setting. */
+  /** For all of them; null or more than the setting: the setting. */
   readonly timeoutMs: number | null
-  /** Characters of stdout and of stderr of each; null: as many as the setting allows. */
+  /** Maximum characters of stdout and of stderr of each; null: the setting. */
   readonly maxOutputLength: number | null
 }
 
 export interface RunReply {
-  /** As many as have begun, at least one. */
+  /** One for each piece of code that has started; at least one. */
   readonly outputs: readonly RunOutput[]
   /** A note for the model; null: none. */
   readonly notice: string | null
@@ -36,13 +36,13 @@ export interface RunReply {
 
 interface OpenedContainer {
   readonly id: string
-  /** It was made by this call. */
+  /** True if this call created it. */
   readonly isNew: boolean
 }
 
 /** The calls of the sandbox. Arguments and results are plain data for other threads. Rejections are GatewayErrors. */
 export interface SandboxCalls {
-  /** Rejects with `invalid_request` where no container may have these terms; the message names the setting. */
+  /** Rejects with `invalid_request` if no container can have these properties; the message names the setting. */
   check(terms: ContainerTerms): Promise<void>
   open(owner: ContainerOwner, id: string | null, terms: ContainerTerms): Promise<OpenedContainer>
   run(owner: ContainerOwner, id: string, run: RunRequest, signal: AbortSignal): Promise<RunReply>
@@ -53,13 +53,13 @@ export interface SandboxCalls {
 }
 
 export interface Container extends OpenedContainer {
-  /** Rejects with the reason of the signal, or with `not_found` once the container has been deleted. */
+  /** Rejects with the reason of the signal, or with `not_found` if the container was deleted. */
   run(run: RunRequest, signal: AbortSignal): Promise<RunReply>
-  /** Regular files below `/mnt/data`, the latest change first. */
+  /** Regular files in `/mnt/data`, the latest change first. */
   list(): Promise<readonly ContainerFile[]>
   /** Null: there is no regular file at this path. */
   read(path: string): Promise<Uint8Array | null>
-  /** Rejects with `payload_too_large` where it has no room, and with `invalid_request` for a bad path. */
+  /** Rejects with `payload_too_large` if there is no space, and with `invalid_request` for a bad path. */
   write(path: string, content: Uint8Array): Promise<void>
   end(): Promise<void>
 }
@@ -68,8 +68,8 @@ export interface Sandbox {
   /** See SandboxCalls. */
   check(terms: ContainerTerms): Promise<void>
   /**
-   * Opens the container of this id; null, or a name of the workspace's own that is not in use, makes one. Rejects with
-   * `invalid_request` where the sandbox is not offered, `not_found`, `conflict` or `overloaded`.
+   * Opens the container with this id. Null, or an unused name of the workspace's own, creates one. Rejects with
+   * `invalid_request` if the sandbox is not offered, `not_found`, `conflict` or `overloaded`.
    */
   open(owner: ContainerOwner, id: string | null, terms: ContainerTerms): Promise<Container>
 }

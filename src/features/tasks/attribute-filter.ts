@@ -16,7 +16,7 @@ export type AttributeFilter =
       readonly values: readonly Value[]
     }
 
-/** The attributes that files have here. Times are Unix seconds. */
+/** The attributes of files. Times are Unix seconds. */
 const ATTRIBUTES = {
   file_id: file => file.id,
   filename: file => file.filename,
@@ -32,7 +32,7 @@ const DEPTH_MAX = 8
 const FILTERS_MAX = 100
 const VALUES_MAX = 100
 
-/** The filter of a request. `refuse` names a member of it, e.g. `.filters[1].key`. */
+/** The filter of a request. `refuse` gets the path of the invalid part, for example `.filters[1].key`. */
 export function attributeFilter(
   filter: unknown,
   refuse: (member: string, why: string) => never,
@@ -73,7 +73,7 @@ function isAttribute(key: unknown): key is AttributeName {
   return typeof key === 'string' && Object.hasOwn(ATTRIBUTES, key)
 }
 
-/** True if the file has what the filter asks. Texts are compared as they are, case included. */
+/** True if the file matches the filter. Texts are compared exactly, including case. */
 export function hasAttributes(filter: AttributeFilter, file: FileRecord): boolean {
   switch (filter.type) {
     case 'and':

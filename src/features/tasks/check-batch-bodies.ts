@@ -14,7 +14,7 @@ import type { NewLine } from '../../storage/batches.ts'
 
 interface CheckBodiesInput {
   readonly endpoint: BatchEndpoint
-  /** Of the batch: for bodies that name none. */
+  /** The model of the batch, for bodies without one. */
   readonly model: string
   readonly offered: Offered
   readonly bodies: readonly Pick<NewLine, 'number' | 'body'>[]
@@ -24,11 +24,11 @@ interface CheckBodiesInput {
 interface RefusedBody {
   readonly number: number
   readonly code: FailureCode
-  /** Names the field in the words of the endpoint, and has nothing of the body. */
+  /** Names the field in the endpoint's words, and contains nothing of the body. */
   readonly message: string
 }
 
-/** The bodies that are refused, in their order. */
+/** The refused bodies, in order. */
 export function checkBatchBodies({
   endpoint,
   model,
@@ -44,7 +44,7 @@ export function checkBatchBodies({
   return refused
 }
 
-/** Null: the endpoint takes the body. */
+/** Null: the endpoint accepts the body. */
 function faultOf(body: string, model: string, parse: BodyParser): GatewayError | null {
   if (body === '') {
     const most = `one request may have at most ${INFERENCE_BODY_MAX_BYTES} bytes`

@@ -13,11 +13,11 @@ import type { JsonPlace } from './batches/json-scanner.ts'
 interface CheckBatchInput {
   readonly file: FileBytes
   readonly progress: BatchProgress
-  /** After this long it ends behind the next request. */
+  /** After this time it ends after the current request. */
   readonly budgetMs: number
 }
 
-/** A batch that was read to its end. */
+/** A completely read batch. */
 export interface CheckedBatch {
   readonly fields: BatchCreation
   readonly model: string

@@ -25,11 +25,11 @@ interface CompressContextOutput {
 /** Items that are dropped together or not at all. */
 interface Group {
   readonly places: number[]
-  /** Never dropped. */
+  /** True if it is never dropped. */
   pinned: boolean
 }
 
-/** Items that steer the conversation and are no part of it. */
+/** Items that control the conversation and are not part of it. */
 const STEERING = new Set(['additional_tools', 'configuration_update', 'compaction', 'context_compaction'])
 
 export function compressContext(input: CompressContextInput): CompressContextOutput {
@@ -67,10 +67,10 @@ export function compressContext(input: CompressContextInput): CompressContextOut
   return cut === null ? { items, fits: false, changed: false } : { items: cut, fits: true, changed: true }
 }
 
-/** Room that the last dropped item leaves empty before it comes back with its texts cut, as a share of all. */
+/** If dropping the last item left at least this share empty, the item comes back with its texts cut. */
 const EMPTY_SHARE = 0.25
 
-/** The item that was dropped last, cut to the room that its loss has left; null where that is little. */
+/** The last dropped item, cut to the free space; null if that is small. */
 function longItem(
   items: readonly InputItem[],
   places: readonly number[],
@@ -119,7 +119,7 @@ function groupsOf(items: readonly InputItem[]): Group[] {
   }
   if (reasoning.length > 0) groups.push({ places: reasoning, pinned: false })
   const question = items.findLastIndex(item => roleOf(item) === 'user')
-  // The last item is what the model is to answer.
+  // The last item is what the model must answer.
   for (const group of groups)
     if (group.places.includes(question) || group.places.includes(items.length - 1)) group.pinned = true
   return groups
@@ -146,19 +146,19 @@ interface CutTextsInput {
   readonly tokensOf: (item: InputItem) => number
 }
 
-/** Replaces the text that was cut out. */
+/** Replaces the removed text. */
 export const CUT_MARK = '\n[...]\n'
-/** Least UTF-16 units that remain of a text; shorter texts are not cut. */
+/** Minimum UTF-16 units that remain of a text; shorter texts are not cut. */
 const KEPT_MIN = 200
 
-/** The place of a text: its item and the path of fields to it. */
+/** The position of a text: its item and the path of fields to it. */
 interface Spot {
   readonly place: number
   readonly path: readonly (string | number)[]
   readonly text: string
 }
 
-/** Cuts the middle out of the longest texts until the items fit. Null if they still do not. */
+/** Removes the middle of the longest texts until the items fit. Null if they still do not. */
 function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | null {
   const result = items.map(({ item }) => item)
   const tokens = result.map(tokensOf)
@@ -179,7 +179,7 @@ function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | 
   return null
 }
 
-/** The item with as much of the text as fits, or with the least that may remain. */
+/** The item with as much of the text as fits, or with the minimum. */
 function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) => boolean): InputItem {
   const withKept = (length: number) => replaceAt(item, path, middleCut(text, length)) as InputItem
   let least = KEPT_MIN
@@ -197,7 +197,7 @@ function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) =
   return best
 }
 
-/** Keeps half of `length` at each end and never splits a character. */
+/** Keeps half of `length` at each end, without splitting a character. */
 function middleCut(text: string, length: number): string {
   let head = Math.ceil(length / 2)
   let tail = text.length - Math.floor(length / 2)
@@ -211,7 +211,7 @@ function isLow(unit: number): boolean {
   return unit >= 0xdc00 && unit <= 0xdfff
 }
 
-/** The texts of messages and results. Arguments of calls must stay JSON, so they are no candidates. */
+/** The texts of messages and results. Arguments of calls must stay JSON, so they are not included. */
 function spotsOf(item: InputItem, place: number): Spot[] {
   const spots: Spot[] = []
   for (const field of ['content', 'output']) {

@@ -12,7 +12,7 @@ interface EvaluateTextsInput {
   readonly rules: RuleSet
   /** A hash of the rules. Equal keys mean equal rules. */
   readonly key: string
-  /** The body's field with the patterns, for the message about an invalid one. Default `content_filters`. */
+  /** The body field with the patterns, for errors about an invalid one. Default `content_filters`. */
   readonly field?: FilterField
   readonly texts: readonly { readonly text: string; readonly who: Author }[]
 }
@@ -20,10 +20,10 @@ interface EvaluateTextsInput {
 /** The findings of each text, in the order of the texts. */
 type EvaluateTextsOutput = readonly (readonly Finding[])[]
 
-/** Compiled rule sets in the cache; a large one takes some megabytes. */
+/** Maximum compiled rule sets in the cache; a large one takes a few megabytes. */
 const COMPILED_MAX = 64
 
-/** Makes the task function, with a cache of its own. The function throws TaskFailure `bad_rules`. */
+/** Creates the task function, with a cache of its own. The function throws TaskFailure `bad_rules`. */
 export function createEvaluator(): (input: EvaluateTextsInput) => EvaluateTextsOutput {
   const compiled = new LRUCache<string, Scanner>({ max: COMPILED_MAX })
   return ({ rules, key, field, texts }) => {

@@ -1,6 +1,6 @@
 /**
- * Makes the text of a new file searchable: reads it, splits it into chunks and writes them to the Store, away from
- * serving event loops. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
+ * Makes the text of a new file searchable: reads it, splits it into chunks and writes them to the Store, outside the
+ * event loops that serve requests. Files may be hostile: bytes, text and passages are bounded. Task worker, bulk.
  */
 import type { FileText, NewPassage } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
@@ -20,21 +20,21 @@ interface IndexFileInput {
     | { readonly descriptor: number; readonly start: number; readonly bytes: number }
 }
 
-/** As `pdf-text` takes it. */
+/** The limit of `pdf-text`. */
 const PDF_MAX_BYTES = 50 * 1024 * 1024
 const TEXT_MAX_BYTES = 8 * 1024 * 1024
-/** Of all pages of a PDF. */
+/** Maximum characters of all pages of a PDF. */
 const TEXT_MAX_CHARS = 8 * 1024 * 1024
-/** About 300 words: a question is answered by a few of them. */
+/** About 300 words: a few passages answer a question. */
 const PASSAGE_CHARS = 1_600
-/** Of the passage before, so that a sentence at the border is found whole. */
+/** Overlap with the previous passage, so that a sentence at the border is found. */
 const OVERLAP_CHARS = 160
 const GROUP = 100
 const HEAD_BYTES = 1_024
 
 /**
  * @param open opens a Store for one job
- * @throws TaskFailure of the reader of PDFs, `too_large`, or `store`
+ * @throws TaskFailure of the PDF reader, `too_large`, or `store`
  */
 export function createFileIndexing(
   open: (url: string) => Promise<Pick<Store, 'files' | 'close'>>,
@@ -56,17 +56,17 @@ export function createFileIndexing(
   }
 }
 
-/** Null: the file holds no text that is read. */
+/** Null: the file contains no text that can be read. */
 async function textOf(source: IndexFileInput['source']): Promise<string | null> {
   const head = bytesOf(source, HEAD_BYTES)
   const size = 'content' in source ? source.content.byteLength : source.bytes
   if (head.includes('%PDF-')) {
     if (size > PDF_MAX_BYTES) throw new TaskFailure('too_large', 'the document is larger than 50 MiB')
-    // Its reader refuses the subclass of Node.
+    // Converted, because the reader refuses Node's Buffer subclass.
     const { pages } = await pdfText({ bytes: new Uint8Array(bytesOf(source, size)) })
     return pages.join('\n\n').slice(0, TEXT_MAX_CHARS)
   }
-  // A look at the beginning spares most pictures and archives the reading.
+  // The beginning is checked first, so that most pictures and archives need not be read.
   if (plainText(head, true) === null) return null
   if (size > TEXT_MAX_BYTES) throw new TaskFailure('too_large', 'the text is larger than 8 MiB')
   return plainText(bytesOf(source, size), false)
@@ -83,7 +83,7 @@ function bytesOf(source: IndexFileInput['source'], count: number): Buffer {
   return buffer.subarray(0, readFully(read, buffer, start))
 }
 
-/** Null for bytes that are not UTF-8, or hold what no text has. */
+/** Null for bytes that are not UTF-8, or contain control characters that no text has. */
 function plainText(bytes: Buffer, isCut: boolean): string | null {
   if (bytes.includes(0)) return null
   try {
@@ -93,12 +93,12 @@ function plainText(bytes: Buffer, isCut: boolean): string | null {
   }
 }
 
-/** Cuts a text where it has a line, a sentence or a word to end, if it has one. */
+/** Splits a text at ends of lines, sentences or words where possible. */
 function* passagesOf(text: string): Generator<NewPassage> {
   let number = 0
   for (let at = 0; at < text.length; ) {
     const end = endOf(text, at)
-    // A text of a PDF may hold what databases do not take.
+    // A text of a PDF may contain characters that databases refuse.
     const passage = text.slice(at, end).replaceAll('\0', '').toWellFormed()
     const words = searchWords(passage).join(' ')
     if (words !== '') yield { number: number++, text: passage, words }
@@ -111,7 +111,7 @@ function endOf(text: string, at: number): number {
   const last = at + PASSAGE_CHARS
   if (last >= text.length) return text.length
   const half = at + PASSAGE_CHARS / 2
-  // Not in the whole text, which would be searched to its beginning.
+  // Not searched in the whole text, because that would go back to its beginning.
   const rest = text.slice(half, last)
   for (const border of ['\n', '. ', ' ']) {
     const found = rest.lastIndexOf(border)

@@ -9,14 +9,14 @@ interface JudgeAnswer {
   readonly text: string
   /** Number of rules, and so of probabilities. */
   readonly rules: number
-  /** Texts of the judged message: a verdict that one of them has is a quotation. Default: none. */
+  /** Texts of the judged message: a verdict that also occurs in one of them is a quotation. Default: none. */
   readonly judged?: readonly string[]
 }
 
 /** Longest answer that is searched. A verdict on 128 rules has two thousand characters. */
 export const ANSWER_MAX_CHARS = 32_768
 
-/** The object has this one key, so that no key can be repeated and nothing can be in it. */
+/** The object may have only this key, so that no key can be repeated and nothing can be hidden in it. */
 const VERDICT = /\{\s*"probabilities"\s*:\s*\[([^[\]{}"]*)\]\s*\}/g
 const FENCE = '```'
 const OPENING_FENCE = /```[\w-]*\s*$/
@@ -25,7 +25,7 @@ const WITHIN_SOMETHING = /(?:[[{,"'`\\]|["'`]\s*:)\s*$/
 /** The key of another verdict, in any notation. */
 const ANOTHER = /["'`]\s*probabilities\s*["'`]\s*[:=]|probabilities\s*[:=]\s*\[/i
 
-/** The verdict; null: there is none that counts. */
+/** The verdict; null: there is no valid one. */
 export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly number[] | null {
   if (text.length > ANSWER_MAX_CHARS) return null
   const whole = text.trimEnd()
@@ -39,7 +39,7 @@ export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly
   return judged.some(each => quotes(each, probabilities)) ? null : probabilities
 }
 
-/** True if the text has this verdict, in JSON within JSON too. */
+/** True if the text contains this verdict, also as JSON within JSON. */
 function quotes(text: string, probabilities: readonly number[]): boolean {
   for (const [, list = ''] of unescaped(text).matchAll(VERDICT)) {
     const found = numbers(list, probabilities.length)

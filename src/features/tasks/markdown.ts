@@ -1,11 +1,11 @@
 /**
  * Writes a document tree as Markdown for models: no escapes before punctuation, table rows as lines with bars. The
- * caller has bounded the depth of the tree. Pure; task worker.
+ * caller has limited the depth of the tree. Pure; task worker.
  */
 
 /** The parts of a tree that are read here. */
 export interface MarkdownNode {
-  /** Upper case for elements of HTML; `#text`. */
+  /** Upper case for HTML elements; `#text`. */
   readonly nodeName: string
   readonly textContent: string
   readonly childNodes: ArrayLike<MarkdownNode>
@@ -28,7 +28,7 @@ export function markdownOf(root: MarkdownNode): string {
 const BLOCKS =
   'ADDRESS ARTICLE ASIDE BODY CAPTION CENTER DD DETAILS DIALOG DIR DIV DL DT FIELDSET FIGCAPTION FIGURE FOOTER HEADER HGROUP HTML LI MAIN MENU P SEARCH SECTION SUMMARY TBODY TD TFOOT TH THEAD TR'
 
-/** By names of elements; the content of others is written as it is. */
+/** By element name; of other elements only the content is written. */
 const WRITERS: ReadonlyMap<string, Write> = new Map<string, Write>([
   ...BLOCKS.split(' ').map(name => [name, blocks] as const),
   ...[1, 2, 3, 4, 5, 6].map(
@@ -63,7 +63,7 @@ function piecesOf({ childNodes }: MarkdownNode): readonly Piece[] {
   })
 }
 
-/** Neighbouring runs of text become one block. */
+/** Adjacent runs of text become one block. */
 function blocksOf(node: MarkdownNode): string[] {
   const found: string[] = []
   let line = ''
@@ -82,7 +82,7 @@ function blocksOf(node: MarkdownNode): string[] {
   return found
 }
 
-/** A line end within a paragraph comes of `br` alone. */
+/** Only `br` makes a line end within a paragraph. */
 function tidy(line: string): string {
   return line
     .replace(/ {2,}/g, ' ')
@@ -106,7 +106,7 @@ function heading(mark: string, node: MarkdownNode): readonly Piece[] {
   return text === '' ? [] : [block(`${mark} ${text}`)]
 }
 
-/** Blanks at its ends stay outside of the marks. */
+/** Blanks at its ends stay outside the marks. */
 function marked(mark: string, node: MarkdownNode): readonly Piece[] {
   const pieces = piecesOf(node)
   if (pieces.some(({ isBlock }) => isBlock)) return pieces
@@ -166,7 +166,7 @@ function list({ childNodes }: MarkdownNode, markOf: (at: number) => string): rea
   ]
 }
 
-/** The node as the one child of another: what is in a list beside its items. */
+/** The node as the only child of another: for content of a list outside its items. */
 function only(child: MarkdownNode): MarkdownNode {
   return { nodeName: 'LI', textContent: child.textContent, childNodes: [child], getAttribute: () => null }
 }
@@ -176,7 +176,7 @@ function quote(node: MarkdownNode): readonly Piece[] {
   return text === '' ? [] : [block(text.replace(/^/gm, '> ').replace(/^> $/gm, '>'))]
 }
 
-/** A first row of headings gets its rule. What is no row is before the rows. */
+/** A first row of headings gets a separator. Content that is not a row comes before the rows. */
 function table(node: MarkdownNode): readonly Piece[] {
   const others: string[] = []
   const rows: string[] = []

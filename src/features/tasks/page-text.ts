@@ -14,7 +14,7 @@ export interface PageTextInput {
   readonly bytes: Uint8Array
   /** Media type in lower case, without parameters. */
   readonly type: string
-  /** Of the header; null: it says none. */
+  /** The charset in the header; null: none. */
   readonly charset: string | null
   /** The address of the page, for its relative links. */
   readonly url: string
@@ -31,19 +31,22 @@ interface PageTextOutput {
 }
 
 const BYTES_MAX = 52_428_800
-/** Beyond these no tree is built: it takes a kilobyte for each node, and the reader takes the square of the depth. */
+/**
+ * Beyond these no tree is built: it needs a kilobyte per node, and the reader's time grows with the square of the
+ * depth.
+ */
 const TREE_CHARS_MAX = 4_000_000
 const TREE_TAGS_MAX = 40_000
 const TREE_ENTITIES_MAX = 50_000
 const DEPTH_MAX = 100
-/** Characters of the main content that become Markdown. */
+/** Maximum characters of the main content that become Markdown. */
 const CONTENT_CHARS_MAX = 1_500_000
 const TITLE_MAX_CHARS = 500
 /** Bytes in which a page may name its charset. */
 const META_BYTES = 4_096
 const HTML: ReadonlySet<string> = new Set(['text/html', 'application/xhtml+xml'])
 
-/** The parts of the document tree that are used here; the library has no types without those of browsers. */
+/** The parts of the document tree that are used here; the library's types need those of browsers. */
 interface Node extends MarkdownNode {
   readonly parentNode: Node | null
   readonly firstElementChild: Node | null
@@ -86,7 +89,7 @@ function readHtml(
   return { title, text: markdown(html, url, maxChars) }
 }
 
-/** Counted before the tree is built. */
+/** Checked before the tree is built. */
 function isModest(html: string): boolean {
   if (html.length > TREE_CHARS_MAX) return false
   return isAtMost(html, '<', TREE_TAGS_MAX * 2) && isAtMost(html, '&', TREE_ENTITIES_MAX)
@@ -136,7 +139,7 @@ function mainContent(tree: Tree): { title: string; content: string } | null {
       ? null
       : { title: article?.title ?? '', content }
   } catch {
-    // A tree that it does not understand.
+    // The library cannot process this tree.
     return null
   }
 }
@@ -155,7 +158,7 @@ function markdown(html: string, url: string, maxChars: number): string {
   return written === '' ? plainHtml(html, maxChars + 1) : written
 }
 
-/** Links of pages become whole addresses; those that are no web addresses become their text. */
+/** Links become absolute addresses; links that are not web addresses become their text. */
 function resolveLink(link: Node, base: string): void {
   const href = link.getAttribute('href') ?? ''
   const url = URL.canParse(href, base) ? new URL(href, base) : null
@@ -177,13 +180,13 @@ function plainTitle(html: string): string {
   return from === 0 || end === -1 ? '' : plainHtml(html.slice(from, from + end), TITLE_MAX_CHARS)
 }
 
-/** Unknown charsets are read as UTF-8, or as Windows-1252 where the bytes are none. */
+/** Unknown charsets are read as UTF-8, or as Windows-1252 if the bytes are not UTF-8. */
 function decode(bytes: Uint8Array, charset: string | null): string {
   if (charset !== null) {
     try {
       return new TextDecoder(charset).decode(bytes)
     } catch {
-      // No such charset.
+      // The charset does not exist.
     }
   }
   try {

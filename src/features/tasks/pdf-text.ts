@@ -22,7 +22,7 @@ const PAGES_MAX = 2_000
 /** Limit for all pages together: more than any model reads. */
 const CHARS_MAX = 16 * 1024 * 1024
 
-/** A page takes some hundred kilobytes, a large drawing some megabytes, and the whole document must fit as well. */
+/** A page takes a few hundred kilobytes, a large drawing a few megabytes, and the whole document must fit as well. */
 const BUFFERS: BufferLimits = {
   singleBytes: 32 * 1024 * 1024,
   countedBytes: 1024 * 1024,
@@ -44,8 +44,8 @@ trailer<</Root 1 0 R>>
 `
 
 /**
- * The task with all of its code, which has read a document once. The library loads its larger part with its first
- * document: that one would take a tenth of a second longer, and could be ended while modules are linked.
+ * Loads the task with all of its code, by reading a sample. The library loads most of its code with its first document,
+ * which would take a tenth of a second longer, and could be ended while modules are linked.
  */
 export async function loadPdfText(): Promise<typeof pdfText> {
   await pdfText({ bytes: new Uint8Array(Buffer.from(SAMPLE)) })

@@ -3,7 +3,7 @@
  * deep or too unusual for page-text.ts. Pure; task worker, bulk.
  */
 
-/** Elements whose text is not for readers. */
+/** Elements whose text is not shown to readers. */
 const SILENT: ReadonlySet<string> = new Set([
   'script',
   'style',
@@ -36,10 +36,10 @@ const ENTITIES: Readonly<Record<string, string>> = {
 }
 const NAME_MAX = 16
 
-/** The text, its lines trimmed, at most one empty line between two. Reads on until `maxChars` are found. */
+/** The text with trimmed lines and at most one empty line between two. Stops when `maxChars` are found. */
 export function plainHtml(html: string, maxChars: number): string {
   const lower = html.toLowerCase()
-  // Lower case may have another length, in which case the tags are searched as they are written.
+  // Lower case may have another length; then tags are searched in their own spelling.
   const tags = lower.length === html.length ? lower : html
   const parts: string[] = []
   let chars = 0

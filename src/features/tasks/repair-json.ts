@@ -7,7 +7,7 @@ import { parseJson } from '../../base/json.ts'
 
 interface RepairJsonInput {
   readonly text: string
-  /** The token limit cut the reply: content is missing, and closing brackets would hide that. */
+  /** True if the token limit cut the reply: content is missing, and closing brackets would hide that. */
   readonly truncated: boolean
 }
 
@@ -15,13 +15,13 @@ interface RepairJsonOutput {
   /** JSON, or the original text if the repair failed. */
   readonly text: string
   readonly valid: boolean
-  /** True if the repair made it JSON. */
+  /** True if the repair produced JSON. */
   readonly improved: boolean
 }
 
 /** Longest text to repair; models write a hundredth of it. */
 const TEXT_MAX = 4 * 1024 * 1024
-/** Brackets in prose that are tried as the beginning of JSON. */
+/** Maximum brackets in prose that are tried as the beginning of JSON. */
 const STARTS_MAX = 16
 
 const FENCE = /```[^\n`]*\n([\s\S]*?)(?:\n?[ \t]*```|$)/
@@ -37,7 +37,7 @@ export function repairJson({ text, truncated }: RepairJsonInput): RepairJsonOutp
 function heal(text: string): string | null {
   const bare = text.replace(/^\uFEFF/, '').trim()
   const fenced = FENCE.exec(bare)?.[1]?.trim()
-  // The fence first: what is around it is prose. A fence inside a JSON string is no fence.
+  // The fence comes first, because the text around it is prose. A fence inside a JSON string does not count.
   const sources = fenced === undefined || /^[{[]/.test(bare) ? [bare] : [fenced, bare]
   for (const source of sources) if (isStructure(source)) return source
   for (const source of sources) {
@@ -51,7 +51,7 @@ function heal(text: string): string | null {
   return null
 }
 
-/** The longest object or array that stands whole in the text; an object goes before an array in prose. */
+/** The longest complete object or array in the text; in prose an object is preferred to an array. */
 function longestSpan(text: string): string | null {
   let best: string | null = null
   let from = 0
@@ -64,11 +64,11 @@ function longestSpan(text: string): string | null {
       if (!isReference(span) && (best === null || rank(span) > rank(best))) best = span
       from = start + span.length
     } else if (best === null && end === -1) {
-      // Something begins here and never ends: what follows is inside of it.
+      // Something begins here and never ends, so everything after it is inside it.
       return null
     } else {
       from = start + 1
-      // A broken structure is not to be passed over for a whole one inside of it.
+      // A complete structure inside a broken one must not be taken for the answer.
       if (span !== null && span.length > 2 && looksIntended(span)) return null
     }
   }
@@ -85,7 +85,7 @@ function rank(span: string): number {
   return span.length + (span.startsWith('{') ? 1_000 : 0)
 }
 
-/** True for keys with colons, or quotes: the model meant to write JSON. */
+/** True for keys with colons, or quotes: the model tried to write JSON. */
 function looksIntended(span: string): boolean {
   return span.startsWith('{') ? /[:"']/.test(span) : /["'{,]/.test(span)
 }
@@ -109,10 +109,10 @@ function repairFrom(text: string): string | null {
 function tryRepair(span: string): string | null {
   try {
     const repaired = jsonrepair(span)
-    // It makes a string or a list of whatever is there; only what began as a structure may end as one.
+    // The library makes a string or a list from any text; only text that began as a structure may end as one.
     return repaired.trimStart()[0] === span[0] && isStructure(repaired) ? repaired : null
   } catch {
-    // Beyond repair, or nested deeper than its recursion goes.
+    // It cannot be repaired, or is nested too deeply.
     return null
   }
 }
@@ -125,7 +125,7 @@ function nextStart(text: string, from: number): number {
   return -1
 }
 
-/** The place after the bracket that closes the one at `start`, outside of strings; -1 if there is none. */
+/** The position after the bracket that closes the one at `start`, ignoring strings; -1 if there is none. */
 function endOf(text: string, start: number): number {
   let depth = 0
   let inString = false

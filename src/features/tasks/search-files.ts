@@ -1,6 +1,6 @@
 /**
- * Finds text chunks of files that match a query. SQLite searches without a pause, so a query over many files would
- * block a serving event loop. Task worker, bulk.
+ * Finds text chunks of files that match a query. SQLite searches synchronously, so a query over many files would block
+ * an event loop that serves requests. Task worker, bulk.
  */
 import type { FoundPassage, PassageQuery, WorkspacePlace } from '../../storage/files.ts'
 import type { Store } from '../../storage/store.ts'
@@ -14,7 +14,7 @@ interface SearchFilesInput extends WorkspacePlace {
   readonly queries: readonly string[]
   /** Null: all files of the workspace. */
   readonly fileIds: readonly string[] | null
-  /** Null: whatever their attributes. */
+  /** Null: no restriction by attributes. */
   readonly filter: AttributeFilter | null
   readonly limit: number
 }
@@ -24,13 +24,13 @@ export interface ScoredPassage extends FoundPassage {
   readonly score: number
 }
 
-/** Of one question: more say nothing that the first ones do not. */
+/** Maximum words of one query; more add nothing. */
 const WORDS_MAX = 64
-/** Candidates of the database, which are then scored alike on every engine. */
+/** Candidates from the database, which are then scored in the same way on every engine. */
 const CANDIDATES = 200
-/** Files of one question to the database, which takes about 32,000 values. */
+/** Files per database query, which accepts about 32,000 values. */
 const FILES_AT_ONCE = 10_000
-/** Files of one page of the list. */
+/** Files per page of the list. */
 const PAGE = 1_000
 
 export function createFileSearch(
@@ -60,7 +60,7 @@ export function createFileSearch(
   }
 }
 
-/** The files among `fileIds` that have what the filter asks. */
+/** The files among `fileIds` that match the filter. */
 async function filteredIds(
   files: Store['files'],
   { organizationId, workspaceId, fileIds }: PassageQuery,
@@ -81,8 +81,8 @@ async function filteredIds(
 }
 
 /**
- * The share of the question that a passage has, rare words counting more. Only passages of the workspace are counted,
- * so that no score says anything about the files of others.
+ * The share of the query that a passage contains; rare words count more. Only passages of the workspace are counted, so
+ * that scores reveal nothing about the files of others.
  */
 function scored(passages: readonly FoundPassage[], words: readonly string[]): ScoredPassage[] {
   const wordsOf = passages.map(({ text }) => new Set(searchWords(text)))
@@ -98,7 +98,7 @@ function scored(passages: readonly FoundPassage[], words: readonly string[]): Sc
         const share = found.reduce((sum, [, weight]) => sum + weight, 0) / whole
         return { ...passage, score: Math.round(share * 10_000) / 10_000 }
       })
-      // Equal ones by their place: the order of the database depends on the texts of others too.
+      // Equal scores are ordered by position, because the order of the database also depends on the texts of others.
       .toSorted((a, b) => b.score - a.score || compare(a.fileId, b.fileId) || a.number - b.number)
   )
 }

@@ -6,7 +6,7 @@
 const WORD = /[\p{L}\p{N}]+/gu
 const MARKS = /\p{M}+/gu
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]+/gu
-/** A longer one is no word, but data. */
+/** Longer ones are data, not words. */
 const WORD_MAX_CHARS = 64
 
 /** All words of a text, in order. */

@@ -1,7 +1,7 @@
 /**
- * Writes a new batch to the Store, away from serving event loops: opens it, reserves space, adds its lines from the
- * body file, and accepts or discards it. Lines are added for a short time, in small transactions, so that other writers
- * and other callers' files get their turn. Task worker.
+ * Writes a new batch to the Store, outside the event loops that serve requests: opens it, reserves space, adds its
+ * lines from the body file, and accepts or discards it. Lines are added for a short time, in small transactions, so
+ * that other writers and other callers' files get their turn. Task worker.
  */
 import { INFERENCE_BODY_MAX_BYTES } from '../../protocol/limits.ts'
 import { blankSecrets } from '../../protocol/tool-secrets.ts'
@@ -24,7 +24,7 @@ import { type ByteSource, type JsonPlace, readFully } from './batches/json-scann
 import type { RequestFormName } from './batches/request-forms.ts'
 import { TaskFailure } from './task.ts'
 
-/** The place of a request in the file. */
+/** The position of a request in the file. */
 export interface RequestPlace {
   readonly place: JsonPlace
   readonly number: number
@@ -39,7 +39,7 @@ interface Verbs {
     /** The first request that is not added yet. */
     readonly from: RequestPlace
     readonly leaseUntilMs: number
-    /** After this long it ends. */
+    /** Time limit of this job. */
     readonly budgetMs: number
   }
   readonly reserve: { readonly batch: ReservingBatch; readonly room: BatchRoom }
@@ -53,25 +53,25 @@ type StoreBatchInput = StoreVerb & { readonly storageUrl: string }
 export type StoreBatchOutput =
   | { readonly outcome: 'opening'; readonly opening: Opening }
   | { readonly outcome: 'room'; readonly reserved: Exclude<Reserved, 'lost'> }
-  /** `next`: the first request that was not added; null: all are there. */
+  /** `next`: the first request that was not added; null: all are stored. */
   | { readonly outcome: 'added'; readonly next: RequestPlace | null }
   | { readonly outcome: 'accepted'; readonly batch: BatchRecord }
   | { readonly outcome: 'abandoned' }
-  /** The `custom_id` of this request is that of an earlier one. */
+  /** The `custom_id` of this request occurs in an earlier one. */
   | { readonly outcome: 'repeated'; readonly number: number }
-  /** The lease was over, and the batch was taken for abandoned. */
+  /** The lease has ended, and the batch counts as abandoned. */
   | { readonly outcome: 'lost' }
 
-/** A store that cannot be used now. The message is the code of the cause, which may be empty. */
+/** The Store cannot be used now. The message is the code of the cause, which may be empty. */
 export const STORE_FAILED = 'store'
 
-/** Of one transaction: some milliseconds of a disk, for which other writers wait. */
+/** Bytes per transaction: a few milliseconds of disk time, for which other writers wait. */
 const GROUP_BYTES = 1024 * 1024
 const GROUP_REQUESTS = 1_000
 
 /**
- * @param open opens a Store for one job. No Store stays open between jobs: an idle worker does not see that the other
- * end of a connection has gone.
+ * @param open opens a Store for one job. No Store stays open between jobs, because an idle worker does not notice a
+ * lost connection.
  */
 export function createBatchStoring(
   open: (url: string) => Promise<Pick<Store, 'batches' | 'close'>>,
@@ -113,7 +113,7 @@ async function accept(batches: Store['batches'], accepted: AcceptedBatch): Promi
     const batch = await batches.accept(accepted)
     return batch === null ? { outcome: 'lost' } : { outcome: 'accepted', batch }
   } catch (thrown) {
-    // It may be accepted, and only the answer lost.
+    // The batch may be accepted although the reply was lost.
     const batch = await batches.find(accepted.organizationId, accepted.workspaceId, accepted.id)
     if (batch === null) throw thrown
     return { outcome: 'accepted', batch }
@@ -167,7 +167,7 @@ async function addGroup(
       if (thrown.field === 'id') return { outcome: 'lost' }
       const [first] = rest
       if (size === 1 && first !== undefined) return { outcome: 'repeated', number: first.number }
-      // Adds up to the one that is repeated, so that it can be named.
+      // Adds everything before the repeated one, so that it can be named.
       size = Math.ceil(size / 2)
     }
   }
@@ -175,8 +175,8 @@ async function addGroup(
 }
 
 /**
- * The lines of requests that follow each other. The body of a request that is too large for any is left empty, since
- * its check refuses it; a group ends with it. Credentials of MCP servers are not stored: their check refuses them too.
+ * The lines of consecutive requests. A body that is too large is left empty, because its check refuses it; a group ends
+ * with it. Credentials of MCP servers are not stored, because their check refuses them too.
  */
 function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly NewLine[] {
   const fitting = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)

@@ -4,7 +4,7 @@
  */
 import { isError } from '../../base/errors.ts'
 
-/** Evaluation tasks are short and requests wait for them; bulk tasks are long and have a pool of their own. */
+/** Requests wait for evaluation tasks, which are short; bulk tasks are long and have a pool of their own. */
 export const POOLS = ['evaluation', 'bulk'] as const
 export type PoolName = (typeof POOLS)[number]
 
@@ -26,14 +26,14 @@ export type OutputOf<Row> = Row extends Task<never, infer Output> ? Output : nev
 export interface TaskMessage {
   readonly task: string
   readonly input: unknown
-  /** Shared memory in which the worker tells the phase of a job. Sent until its first answer, null after it. */
+  /** Shared memory with the phase of a job in its worker. Sent until the worker's first answer, then null. */
   readonly phase: Int32Array | null
 }
 
-/** Phases of a job in its worker. A worker may be ended in the last one only: see WorkerSlot.end. */
+/** Phases of a job in its worker. A worker may be ended only in the last one: see WorkerSlot.end. */
 export const JOB_PHASES = { none: 0, posted: 1, loading: 2, running: 3 } as const
 
-/** Milliseconds of a job without the loading of its code: from its begin to its end, and of a core. */
+/** Elapsed and CPU milliseconds of a job, without loading its code. */
 export interface TaskTimes {
   readonly ranMs: number
   readonly cpuMs: number
@@ -58,7 +58,7 @@ export type TaskOutcome = (typeof TASK_OUTCOMES)[number]
 
 /** A TaskFailure as plain data, the form in which it travels between threads. */
 interface PlainFailure {
-  /** For code to match on. `internal`: the function threw anything but a TaskFailure. */
+  /** A code for programs. `internal`: the function threw anything but a TaskFailure. */
   readonly code: string
   /** Contains nothing of the input. */
   readonly message: string
@@ -83,13 +83,13 @@ const MESSAGES: Readonly<Record<Exclude<TaskOutcome, 'ok'>, string>> = {
   cancelled: 'the task was cancelled',
 }
 
-/** The task gave no output; `outcome` says why. */
+/** The task gave no output; `outcome` is the reason. */
 export class TaskError extends Error {
   override readonly name = 'TaskError'
   readonly outcome: Exclude<TaskOutcome, 'ok'>
   /** Set only when the outcome is `failed`. */
   readonly failure: PlainFailure | null
-  /** Only with `overloaded`: the jobs of its own key leave it no room, and others' jobs may find some. */
+  /** Only with `overloaded`: the waiting jobs of its own key are the reason, and jobs of others may find room. */
   readonly keyFull: boolean
 
   constructor(outcome: Exclude<TaskOutcome, 'ok'>, failure: PlainFailure | null = null, keyFull = false) {
@@ -100,14 +100,14 @@ export class TaskError extends Error {
   }
 }
 
-/** Converts anything thrown to plain data. An unexpected error may quote the input, so only its class is kept. */
+/** Converts a thrown value to plain data. An unexpected error may quote the input, so only its class is kept. */
 export function toPlain(thrown: unknown): PlainFailure {
   if (thrown instanceof TaskFailure) return { code: thrown.code, message: thrown.message }
   const kind = isError(thrown) ? thrown.constructor.name : typeof thrown
   return { code: 'internal', message: `${MESSAGES.failed}: ${kind}` }
 }
 
-/** The error that a worker's plain failure stands for. */
+/** Converts a worker's plain failure back to an error. */
 export function fromPlain(failure: PlainFailure): TaskError {
   return new TaskError('failed', failure)
 }

@@ -1,5 +1,5 @@
 /**
- * The apply_patch server tool: validates the model's patch, and leaves it to the client to apply. A faulty patch goes
+ * The apply_patch server tool: validates the model's patch, and leaves it to the client to apply. An invalid patch goes
  * back to the model with the reason. Responses only.
  */
 import { GatewayError } from '../../base/errors.ts'
@@ -85,7 +85,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
 }
 
 function operationOf({ arguments: args }: ToolCall): PatchOperation | PatchFault {
-  // Some models nest it, as the item of the interface does.
+  // Some models nest it, like the item of the interface.
   const { operation } = args
   const fields =
     typeof operation === 'object' && operation !== null ? (operation as ToolCall['arguments']) : args
@@ -97,7 +97,7 @@ function operationOf({ arguments: args }: ToolCall): PatchOperation | PatchFault
   }
 }
 
-/** A client applies what it gets as apply_patch_call: a patch that is wrong is an item of the gateway's own. */
+/** A client applies every apply_patch_call, so an invalid patch becomes an item of the gateway's own. */
 function fieldsOf({ callId, tool }: ToolCall, operation: PatchOperation | PatchFault): Fields {
   if (operation instanceof PatchFault)
     return tool.type === NATIVE ? { type: 'gateway:apply_patch', call_id: callId } : { call_id: callId }

@@ -1,6 +1,6 @@
 /**
  * Converts a conversation for another model, which has none of its tools: messages are kept, calls and results become
- * text, and anything that only the original model or provider could use is dropped. Pure.
+ * text, and everything that only the original model or provider can use is dropped. Pure.
  */
 import type { InputItem } from '../../protocol/items.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
@@ -17,7 +17,7 @@ function readable(item: InputItem): readonly InputItem[] {
   switch (item.type) {
     case undefined:
     case 'message':
-      // Ids and phases belong to the model that wrote it.
+      // Ids and phases belong to the model that wrote the item.
       return item.content === null
         ? []
         : [{ type: 'message', role: item.role, content: item.content } as InputItem]

@@ -46,7 +46,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   }
 }
 
-/** The zone of the call, else that of the request; null where it is no time zone. */
+/** The zone of the call, otherwise of the request; null if it is not a time zone. */
 function zoneOf(call: ToolCall): string | null {
   const zone = call.arguments['timezone']
   if (zone === undefined || zone === null || zone === '') return defaultZone(call.tool)
@@ -63,7 +63,7 @@ function fieldsAt(clock: Clock, timezone: string): { datetime: string; timezone:
   return { datetime: zonedInstant(clock.nowMs(), timezone), timezone }
 }
 
-/** ISO 8601 with milliseconds and the offset of the zone, e.g. `2026-03-01T09:30:00.000+01:00`. */
+/** ISO 8601 with milliseconds and the offset of the zone, for example `2026-03-01T09:30:00.000+01:00`. */
 function zonedInstant(ms: number, timeZone: string): string {
   const parts = new Map(
     new Intl.DateTimeFormat('en-US', {

@@ -41,7 +41,7 @@ const QUERIES_MAX = 5
 const QUERY_MAX_CHARS = 2_000
 const IDS_MAX = 100
 const SEARCH_MS = 10_000
-/** Files that one answer cites for one search. */
+/** Maximum files that one answer cites per search. */
 const CITED_MAX = 10
 
 export function createFileSearchTool(deps: FileSearchDeps): ServerTool {
@@ -71,7 +71,7 @@ class Search {
   readonly #display: ToolDisplay
   readonly #settings: RequestedTool
   readonly #path: string
-  /** Undefined before they were looked at; null: all files. */
+  /** Undefined before they are known; null: all files. */
   #fileIds: readonly string[] | null | undefined
   #filter: AttributeFilter | null = null
 
@@ -198,7 +198,7 @@ function queriesOf({ arguments: { queries } }: ToolCall): readonly string[] {
     .map(query => String(query).slice(0, QUERY_MAX_CHARS))
 }
 
-/** The native spelling has an item of its own. */
+/** The native tool has an item of its own. */
 function itemFields(call: ToolCall): Readonly<Record<string, unknown>> {
   const fields = { queries: queriesOf(call) }
   return call.tool.type === NATIVE ? { type: 'file_search_call', ...fields } : fields

@@ -142,7 +142,7 @@ function fusionOf(
   }
 }
 
-/** Without an engine, a search tool that nobody has asked for would make every member fail. */
+/** Without an engine, a default search tool would make every member fail. */
 function hasSearchEngine(config: object): boolean {
   const { tools } = config as {
     readonly tools?: { readonly webSearch?: { readonly engines?: readonly unknown[] } }
@@ -211,7 +211,7 @@ interface Analyst {
   readonly signal: AbortSignal
 }
 
-/** The analysis, or why there is none. Rejects only when the exchange is over. */
+/** The analysis, or the reason why there is none. Only rejects if the exchange is over. */
 async function analyse(
   askAs: AskAs,
   { model, analystTerms, outcome, conversation, exchange, signal }: Analyst,
@@ -226,7 +226,7 @@ async function analyse(
   }
 }
 
-/** Why a whole panel failed: the one reason that all members share, or none in particular. */
+/** The reason that a whole panel failed: the one that all members share, or a general one. */
 function reasonOf({ codes }: PanelOutcome): FailureReason {
   const all = (...wanted: readonly string[]): boolean => codes.every(code => wanted.includes(code))
   if (all('payment_required')) return 'insufficient_credits'

@@ -28,7 +28,7 @@ const MODEL_DEFAULT = 'openai/gpt-5-image'
 const ASK_MS = 170_000
 const RUN_MS = 180_000
 const PROMPT_MAX_CHARS = 32_000
-/** Fields of the native tool that say how the image is made. */
+/** Fields of the native tool about the form of the image. */
 const CONFIGURED = [
   'background',
   'input_fidelity',
@@ -56,11 +56,11 @@ function openSession(
 ): ToolSession {
   const chosen = new Map<RequestedTool, string>()
   for (const entry of entries) {
-    // The provider may run it itself, with a model that the catalogue does not have.
+    // The provider may run it itself, with a model that is not in the catalogue.
     if (!isNative(entry.tool)) chosen.set(entry.tool, modelOf(catalog, entry))
   }
   let isNoted = false
-  /** Says once that the image comes whole, where a caller wants parts of it before. */
+  /** Notes once that the image comes in one piece, if a caller wants partial images. */
   const noteParts = (tool: RequestedTool): void => {
     if (isNoted || !(Number(tool['partial_images']) > 0)) return
     isNoted = true
@@ -168,14 +168,14 @@ function without(fields: Readonly<Record<string, unknown>>, name: string): Recor
 
 const NO_MODEL = 'no model in the catalogue generates images'
 
-/** Null: the catalogue has none. */
+/** Null: the catalogue has no such model. */
 function modelByDefault(catalog: Catalog): string | null {
   const preferred = catalog.model(MODEL_DEFAULT)
   const model = preferred ?? catalog.models().find(each => each.outputModalities.includes('image'))
   return model?.id ?? null
 }
 
-/** The id of the model for an entry. @throws GatewayError where the catalogue has none that makes images */
+/** The id of the model for an entry. @throws GatewayError if no model in the catalogue creates images */
 function modelOf(catalog: Catalog, { tool, path }: ToolEntry): string {
   const named = isNative(tool) ? tool['model'] : tool.parameters?.['model']
   const field = isNative(tool) ? `${path}.model` : `${path}.parameters.model`

@@ -2,12 +2,12 @@
 import { GatewayError } from '../../base/errors.ts'
 import type { ToolEntry } from '../../exchange/server-tool.ts'
 
-/** Characters of a function's name that every provider takes, less those of a suffix. */
+/** Characters of a function name that every provider accepts, minus those of a suffix. */
 const FUNCTION_NAME_MAX = 60
 
 /**
- * The name of each entry, trimmed; null for the one without.
- * @throws GatewayError `invalid_request` by the path of an entry whose name is empty or taken
+ * The name of each entry, trimmed; null if it has none.
+ * @throws GatewayError `invalid_request` with the path of an entry whose name is empty or already used
  */
 export function instanceNames(tool: string, entries: readonly ToolEntry[]): readonly (string | null)[] {
   const seen = new Set<string | null>()

@@ -46,11 +46,11 @@ interface McpDeps {
   readonly mcpLibrary: McpLibrary
   /** The proxy of an address. Default: none. */
   readonly proxyOf?: ProxyOf
-  /** Default: as the configuration says. */
+  /** Default: from the configuration. */
   readonly rules?: LinkRules
 }
 
-/** Calls that one request approves or refuses; no reply asks for more. */
+/** Maximum calls that one request approves or refuses; no reply asks for more. */
 const DECIDED_MAX = 128
 
 export function createMcp(deps: McpDeps): ServerTool {
@@ -81,14 +81,14 @@ function sessionDeps({ clock, config, mcpLibrary: library, proxyOf, rules: given
 
 type SessionDeps = McpConnectionDeps
 
-/** A server at work in the exchange. */
+/** A server that is used in the exchange. */
 interface OpenServer extends NamedServer {
   readonly connection: McpConnection | null
-  /** Its allowed tools; null before the first question. */
+  /** Its allowed tools; null until they are needed. */
   listed: Promise<NamedFunctions> | null
 }
 
-/** The tools of a server by the names of their functions, and these names by its own. */
+/** The tools of a server by function name, and the function names by tool name. */
 interface NamedFunctions {
   readonly byFunction: ReadonlyMap<string, McpTool>
   readonly functionOf: ReadonlyMap<string, string>
@@ -108,7 +108,7 @@ function openSession(
     listed: null,
   }))
   const byTool = new Map<RequestedTool, OpenServer>(servers.map(server => [server.tool, server]))
-  /** Calls that the caller has approved, by their ids. */
+  /** Calls that the caller has approved, by id. */
   const approved = new Map<string, DecidedCall>()
 
   const toolsOf = (server: OpenServer): Promise<NamedFunctions> => {
@@ -120,7 +120,7 @@ function openSession(
     const one = server === undefined ? undefined : (await toolsOf(server)).byFunction.get(name)
     return server === undefined || one === undefined ? null : { server, one }
   }
-  /** Tools that were declared, for what must be known at once. */
+  /** Declared tools, for what must be known synchronously. */
   const declared = new Map<RequestedTool, ReadonlyMap<string, McpTool>>()
   const asksFirst = ({ tool, name, callId }: ToolCall): boolean => {
     const one = declared.get(tool)?.get(name)
@@ -158,7 +158,7 @@ function openSession(
         )
       for (const call of decided) {
         const server = servers.find(({ label }) => label === call.serverLabel)
-        // The provider runs what it has asked for itself.
+        // The provider runs its own requests itself.
         if (server === undefined || server.connection === null || (hosted && !call.id.startsWith('st_')))
           continue
         const list = await toolsOf(server)
@@ -167,7 +167,7 @@ function openSession(
         if (one.refusal === undefined) approved.set(call.id, call)
         calls.push(one)
       }
-      // No other provider has a form for them; the calls say the same.
+      // No other provider has a form for them; the calls contain the same information.
       if (hosted) return { calls }
       return { calls, prompt: { ...exchange.prompt, input: input.filter(item => !isApproval(item)) } }
     },
@@ -186,7 +186,7 @@ function openSession(
   }
 }
 
-/** @throws GatewayError for what only a provider, or another API, can do */
+/** @throws GatewayError for features that only a provider, or another API, supports */
 function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exchange): void {
   if (connection === null)
     throw new GatewayError(
@@ -200,7 +200,7 @@ function checkServed({ path, connection, mayAsk }: OpenServer, { dialect }: Exch
     )
 }
 
-/** The tools of a server, from an earlier answer where the conversation has them. They are shown as an item once. */
+/** The tools of a server, from an earlier answer if the conversation contains them. They are shown as an item once. */
 async function toolsOfServer(
   clock: Clock,
   { label, connection, allows }: OpenServer,
@@ -232,8 +232,8 @@ async function toolsOfServer(
 }
 
 /**
- * The tools that an earlier answer has listed; null: none has.
- * @throws GatewayError for more than a server may list
+ * The tools listed in an earlier answer; null: none.
+ * @throws GatewayError if there are more than a server may list
  */
 function replayedTools(
   input: Exchange['prompt']['input'],
@@ -252,11 +252,11 @@ function replayedTools(
   throw new GatewayError('invalid_request', `input[${at}].tools: has ${fault}`)
 }
 
-/** Two tools whose names become the same get different ones. */
+/** Two tools with the same function name get different ones. */
 function namedTools(tools: readonly McpTool[]): NamedFunctions {
   const byFunction = new Map<string, McpTool>()
   const functionOf = new Map<string, string>()
-  /** The last suffix of each name, so that no search begins anew. */
+  /** The last suffix of each name, so that searches do not start again. */
   const used = new Map<string, number>()
   for (const tool of tools) {
     const name = functionName(tool.name)

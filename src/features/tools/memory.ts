@@ -24,9 +24,9 @@ const ACTIONS = ['read', 'write', 'delete'] as const
 type Action = (typeof ACTIONS)[number]
 const KEY_MAX_CHARS = 256
 const VALUE_MAX_CHARS = 16_384
-/** Entries of one end user, or of the workspace itself; and of a workspace with all its end users. */
+/** Maximum entries of one end user or of the workspace itself; and of a workspace with all its end users. */
 const ROOM = { ofPlace: 1_000, ofWorkspace: 100_000 }
-/** Keys that one reading without a key shows. */
+/** Maximum keys that a read without a key shows. */
 const LIST_MAX = 200
 
 export function createMemory(deps: MemoryDeps): ServerTool {
@@ -44,7 +44,7 @@ export function createMemory(deps: MemoryDeps): ServerTool {
   }
 }
 
-/** @throws GatewayError `invalid_request` for the memory of an end user whom the request does not name */
+/** @throws GatewayError `invalid_request` if memory per end user is requested without an end user */
 function memoryPlace({ tool, path }: ToolEntry, exchange: Exchange): MemoryPlace {
   const { user } = exchange.request
   const scope = tool.parameters?.['scope'] ?? (user == null ? 'workspace' : 'end_user')
@@ -137,7 +137,7 @@ function checkedKey(key: string): string {
   return stored(key, 'key', KEY_MAX_CHARS)
 }
 
-/** Text as databases keep it. */
+/** The text in the form that databases store. */
 function stored(text: string, name: string, maxChars: number): string {
   if (text.length > maxChars) throw new TextFault(`${name}: must have at most ${maxChars} characters`)
   return text.replaceAll('\0', '').toWellFormed()

@@ -59,7 +59,7 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
   }
 }
 
-/** The fields of the item. What the model wrote is in both of them. */
+/** The fields of the item. The model's own text is in both of them. */
 function itemOf({ arguments: args }: ToolCall): Readonly<Record<string, unknown>> {
   const query = textOf(args['query'])
   return { ...(query === '' ? {} : { query }), arguments: JSON.stringify(args) }
@@ -83,7 +83,7 @@ function toldModel(model: Model) {
   return {
     id: model.id,
     name: model.name,
-    // The catalogue has none.
+    // The catalogue has no descriptions.
     description: '',
     context_length: model.contextLength,
     input_modalities: model.inputModalities,
@@ -92,7 +92,7 @@ function toldModel(model: Model) {
   }
 }
 
-/** The author: the catalogue has no families. */
+/** The author, because the catalogue has no families. */
 function seriesOf({ id }: Model): string {
   return id.slice(0, Math.max(0, id.indexOf('/')))
 }

@@ -94,7 +94,7 @@ export const mcpSettings = group({
   ),
 })
 
-/** Models of a panel: the interface allows no more in a request. */
+/** Maximum models of a panel, as in the interface. */
 const PANEL_MAX = 8
 
 export const fusionSettings = group({
@@ -123,7 +123,7 @@ export interface FusionSettings extends Frozen<Static<typeof fusionSettings>> {}
 
 export interface McpSettings extends Frozen<Static<typeof mcpSettings>> {}
 
-/** Those that server tools read. */
+/** The settings that server tools read. */
 export interface ToolSettings {
   readonly fusion: FusionSettings
   readonly storage: StorageSettings

@@ -19,7 +19,7 @@ const READ_MAX_BYTES = 4 * 1024 * 1024
 const PDF_MAX_BYTES = 50 * 1024 * 1024
 const PDF_MS = 10_000
 
-/** A fault of a call. The message is for the model. */
+/** A failed call. The message is for the model. */
 export class TextFault extends Error {}
 
 export function placeOf({ caller }: Pick<Exchange, 'caller'>): WorkspacePlace {
@@ -39,7 +39,7 @@ export class StoredTexts {
     this.place = placeOf(exchange)
   }
 
-  /** A name means the newest file of that name. @throws TextFault */
+  /** A name means the newest file with that name. @throws TextFault */
   async find(name: { readonly id: string } | { readonly filename: string }): Promise<FileRecord> {
     const { files } = this.#deps
     const file =
@@ -48,7 +48,7 @@ export class StoredTexts {
     return file
   }
 
-  /** The text of a file; of a PDF, that of its pages. @throws TextFault */
+  /** The text of a file; for a PDF, that of its pages. @throws TextFault */
   async read(file: FileRecord, signal: AbortSignal): Promise<string> {
     const isPdf = /\.pdf$/i.test(file.filename) || file.mediaType === 'application/pdf'
     const limit = isPdf ? PDF_MAX_BYTES : READ_MAX_BYTES
@@ -64,12 +64,12 @@ export class StoredTexts {
     }
   }
 
-  /** Keeps a text as a new file: what was there stays. @throws TextFault */
+  /** Stores a text as a new file; existing files stay. @throws TextFault */
   async write(filename: string, text: string): Promise<FileRecord> {
     if (this.#exchange.zeroRetention)
       throw new TextFault('A guardrail forbids storing anything from this request')
     const name = cleaned(filename)
-    // Half a character has no form in UTF-8.
+    // A lone surrogate has no form in UTF-8.
     const content = Buffer.from(text.toWellFormed())
     try {
       return await this.#deps.files.create(
@@ -79,7 +79,7 @@ export class StoredTexts {
           purpose: 'user_data',
           mediaType: 'text/plain',
           source: bytesSource(content),
-          // A copy of its own: a buffer may be part of a larger one, and all of that would travel.
+          // Copied, because a buffer may be part of a larger one, which would be transferred as a whole.
           text: { content: new Uint8Array(content) },
         },
         this.#exchange.caller.keyHash,
@@ -129,7 +129,7 @@ export function replacedOnce(text: string, before: string, after: string): strin
   return text.slice(0, at) + after + text.slice(at + before.length)
 }
 
-/** A text argument; null when it is absent. @throws TextFault */
+/** A text argument; null if it is absent. @throws TextFault */
 export function textArgument(args: Readonly<Record<string, unknown>>, name: string): string | null {
   const value = args[name]
   if (value === undefined || value === null) return null
@@ -137,7 +137,7 @@ export function textArgument(args: Readonly<Record<string, unknown>>, name: stri
   throw new TextFault(`${name}: must be a string`)
 }
 
-/** @throws TextFault when it is absent */
+/** @throws TextFault if it is absent */
 export function requiredArgument(args: Readonly<Record<string, unknown>>, name: string): string {
   const value = textArgument(args, name)
   if (value === null) throw new TextFault(`${name}: is required`)

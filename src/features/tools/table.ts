@@ -47,21 +47,21 @@ export interface ToolDeps {
   readonly files: Files
   readonly catalog: Catalog
   readonly client: Transport
-  /** The egress proxy of an address of a caller. */
+  /** The egress proxy for an address from a caller. */
   readonly proxyOf: ProxyOf
   readonly sandbox: Sandbox
   readonly mcpLibrary: McpLibrary
-  /** Asks a model on behalf of the caller of an exchange. */
+  /** Calls a model on behalf of the exchange's caller. */
   readonly askAs: AskAs
   readonly webEngines: WebEngines
-  /** Fetches pages for models, by the settings of `tools.webFetch`. */
+  /** Fetches pages for models, with the settings of `tools.webFetch`. */
   readonly fetchPage: FetchPage
-  /** Seals what a client keeps for a tool. */
+  /** Encrypts data that a client stores for a tool. */
   readonly seal: StateSeal
   readonly fusionModels: FusionModels
 }
 
-/** All tools, for those that give some to the models that they ask. Empty until all are created. */
+/** All tools, for tools that offer some to the models that they call. Empty until all are created. */
 interface WithTools {
   readonly tools: ReadonlyMap<string, ServerTool>
 }
@@ -87,7 +87,7 @@ const TOOLS: readonly ((deps: ToolDeps & WithTools) => ServerTool | null)[] = [
   createApplyPatch,
 ]
 
-/** The server tools by their names; one that returns null is not offered as this gateway is configured. */
+/** The server tools by name; one that returns null is not offered in this configuration. */
 export function createTools(deps: ToolDeps): ReadonlyMap<string, ServerTool> {
   const tools = new Map<string, ServerTool>()
   for (const tool of TOOLS.flatMap(create => create({ ...deps, tools }) ?? [])) tools.set(tool.name, tool)

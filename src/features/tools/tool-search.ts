@@ -26,18 +26,18 @@ const PATTERN_MAX_CHARS = 200
 const FIELD_MAX_CHARS = 1_000
 /** Arguments of one function that are searched. */
 const ARGUMENTS_MAX = 64
-/** Instructions of the pattern times characters: about a twentieth of a second at worst. */
+/** Limit of instructions of the pattern times characters: about a twentieth of a second at worst. */
 const WORK_MAX = 1_500_000
-/** To compile an instruction takes as long as to run it on so many characters. */
+/** Compiling an instruction takes as long as running it on this many characters. */
 const COMPILED_AS_CHARS = 64
-/** A pattern may expand to so many characters, with repeats written out: more of them take too long to compile. */
+/** Maximum characters of a pattern with its repeats written out; more take too long to compile. */
 const EXPANDED_MAX_CHARS = 20_000
-/** RE2 refuses patterns whose repeats, multiplied where they are nested, exceed this. */
+/** RE2 refuses patterns whose nested repeats multiply to more than this. */
 const REPEATS_MAX = 1_000
 const COUNTED_REPEAT = /\{(\d+)(?:,(\d*))?\}/g
 const TOO_LONG = 'query: takes too long on so many tools; use a shorter one'
 
-/** A function that the model does not see from the start. */
+/** A function that the model does not see at first. */
 type Deferred = Tool & {
   readonly name: string
   readonly description?: string | null
@@ -71,7 +71,7 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
     const again = searchTools(deferred, query, max, budget)
     if (typeof again !== 'string') for (const { name } of again) found.add(name)
   }
-  /** The provider of the next call searches itself. */
+  /** True if the provider of the next call searches itself. */
   let isNative = false
   return {
     declare(place) {
@@ -98,7 +98,7 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
       return loaded(tool)
     },
     firstForm: ({ tool, arguments: { query } }) => ({
-      // The short spelling is no type of an item.
+      // The short name is not an item type.
       ...(tool.type === 'tool_search' ? { type: 'gateway:tool_search' } : {}),
       ...(typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {}),
     }),
@@ -113,7 +113,7 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
   }
 }
 
-/** The tool as one that was never deferred, in the words of the caller's own API too. */
+/** The tool without its deferral, also in the form of the caller's own API. */
 function loaded(tool: Deferred): Tool {
   const {
     defer_loading: _,
@@ -125,7 +125,7 @@ function loaded(tool: Deferred): Tool {
   return { ...shown, native: others } as Tool
 }
 
-/** Named with our prefix, the search of the gateway is meant. */
+/** A name with the gateway's prefix means the gateway's search. */
 function searchesItself(place: ToolPlace, entries: readonly ToolEntry[]): boolean {
   return place.hosts('tool_search') && entries.every(({ tool }) => tool.type === 'tool_search')
 }
@@ -147,7 +147,7 @@ function checkRequest(
   }
   const first = firstDeferred(tools)
   if (first === null) return
-  // Clients of the messages API leave the search to the provider, or name what they want themselves.
+  // Clients of the Messages API leave the search to the provider, or name what they want themselves.
   if (!DIALECT_ABILITIES[dialect].bareDeferral) {
     if (entries.length === 0)
       throw refuseField(first, 'needs the gateway:tool_search server tool in the same request')
@@ -164,7 +164,7 @@ function checkRequest(
   if (!isFree) throw refuseField('tool_choice', 'must be auto or allowed_tools if tools have defer_loading')
 }
 
-/** The path of the flag of the first deferred tool; null: there is none. */
+/** The path of the flag of the first deferred tool; null: none. */
 function firstDeferred(tools: readonly Tool[]): string | null {
   for (const [at, tool] of tools.entries()) {
     if (isDeferred(tool)) return `tools[${at}].defer_loading`
@@ -180,7 +180,7 @@ function isShown(tool: Tool): boolean {
   return serverToolName(tool.type) !== 'tool_search' && tool.type !== 'tool_search' && !isDeferred(tool)
 }
 
-/** The tools that match, or why none is searched. */
+/** The matching tools, or the reason why none is searched. */
 function searchTools(
   tools: readonly Deferred[],
   query: unknown,
@@ -208,7 +208,7 @@ function searchTools(
   return found
 }
 
-/** At most so many characters, with repeats written out, whatever is nested in what. */
+/** An upper bound of the characters with repeats written out, for any nesting. */
 function expandedChars(query: string): number {
   let times = 1
   for (const [, least, most] of query.matchAll(COUNTED_REPEAT)) {
@@ -249,7 +249,7 @@ function earlierQueries(input: Exchange['prompt']['input']): readonly string[] {
   return [...new Set(queries)].slice(-TOOL_STEPS_MAX)
 }
 
-/** Functions that the model has called in earlier answers, and those that results of the client's own search name. */
+/** Functions that the model has called in earlier answers, and those in results of the client's own search. */
 function namedIn(input: Exchange['prompt']['input']): readonly string[] {
   if (typeof input === 'string') return []
   return input.flatMap(item => {
@@ -260,7 +260,7 @@ function namedIn(input: Exchange['prompt']['input']): readonly string[] {
   })
 }
 
-/** The name in a `tool_reference` of the messages API. */
+/** The name in a `tool_reference` of the Messages API. */
 function referenced(part: object): readonly string[] {
   const { native } = part as { readonly native?: { readonly type?: unknown; readonly tool_name?: unknown } }
   return native?.type === 'tool_reference' && typeof native.tool_name === 'string' ? [native.tool_name] : []

@@ -41,13 +41,13 @@ export interface WebFetchDeps {
   readonly log: Log
 }
 
-/** The tool of Google by which a model reads the pages that a prompt names. */
+/** Google's tool with which a model reads the pages in a prompt. */
 const NATIVE = 'url_context'
-/** Pages of one request. */
+/** Maximum pages per request. */
 const USES_MAX = 50
-/** Characters of a token, about. */
+/** Characters per token, approximately. */
 const CHARS_PER_TOKEN = 4
-/** A result of a tool is cut at 200,000 characters, and JSON must not be. */
+/** A tool result is cut at 200,000 characters, and JSON must not be cut. */
 const CONTENT_MAX_CHARS = 150_000
 const TITLE_MAX_CHARS = 300
 
@@ -69,7 +69,7 @@ interface Fetching {
   usesLeft: number
 }
 
-/** A page for the model; a failure is one too. */
+/** A page for the model, or the failure. */
 type Read =
   | { readonly title: string; readonly content: string; readonly cost: number }
   | { readonly error: string; readonly status: number | null }
@@ -78,7 +78,7 @@ class WebFetchSession implements ToolSession {
   readonly #deps: WebFetchDeps
   readonly #exchange: Exchange
   readonly #fetching: readonly Fetching[]
-  /** The model of the last declaration is simulated. */
+  /** True if the model of the last declaration is simulated. */
   #isSimulated = false
 
   constructor(deps: WebFetchDeps, entries: readonly ToolEntry[], exchange: Exchange) {
@@ -102,7 +102,7 @@ class WebFetchSession implements ToolSession {
 
   firstForm(call: ToolCall): Readonly<Record<string, unknown>> {
     const url = addressOf(call)
-    // The spelling of Google has no item of its own.
+    // Google's spelling has no item of its own.
     return call.tool.type === NATIVE ? { type: 'gateway:web_fetch', url } : { url }
   }
 

@@ -41,7 +41,7 @@ interface WebSearchDeps {
 
 const QUERY_MAX_CHARS = 1_000
 const NO_ENGINE = 'no search engine is configured'
-/** Time for the work around the engine's own deadline. */
+/** Time for the work in addition to the engine's own deadline. */
 const MARGIN_MS = 5_000
 
 export function createWebSearch(deps: WebSearchDeps): ServerTool {
@@ -55,11 +55,11 @@ export function createWebSearch(deps: WebSearchDeps): ServerTool {
   }
 }
 
-/** One entry of the request, and what is left of its limits. */
+/** One entry of the request, and the rest of its limits. */
 interface Searching {
   readonly tool: RequestedTool
   readonly settings: SearchSettings
-  /** Chosen for the running turn. */
+  /** The engine of the running turn. */
   engine: WebEngine | null
   usesLeft: number
   resultsLeft: number
@@ -101,7 +101,7 @@ class WebSearchSession implements ToolSession {
       if (chosen.native) return { native: nativeTool(each.tool) as Tool }
       each.engine = chosen.engine
       if (chosen.engine === null && isProviders(each.tool)) return { tool: each.tool, missing: NO_ENGINE }
-      // Where the simulator searches, the model of somebody else is told.
+      // If only the simulator can search, a real model is told so.
       if (chosen.engine === null && webEngines.byDefault === null) engineFor(each.settings, engines)
       return declaration(each.tool)
     })
@@ -189,7 +189,7 @@ function declaration(tool: RequestedTool): ToolDeclaration {
   }
 }
 
-/** The item of a provider's spelling is that of the provider's own search. */
+/** True for a provider's spelling, whose item is that of the provider's own search. */
 function isProviders({ type }: RequestedTool): boolean {
   return !type.includes(':')
 }

@@ -214,7 +214,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const { figures, reader } = this
     const { relay } = reader
     figures.readMs = readMs
-    this.#target?.sink?.hold()
+    this.#target?.sink?.cork()
     try {
       // An end that has to wait for counters would find other bytes there.
       const staysValid = isLast && this.#metered === null

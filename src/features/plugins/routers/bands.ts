@@ -68,7 +68,7 @@ export function orderByBand(models: readonly CostedModel[], band: Band, among = 
   places.sort(
     (a, b) =>
       compare(a.distance, b.distance) ||
-      // Of two at the same distance, one may be cheaper than the band and the other dearer.
+      // Two models at the same distance may be on different sides of the band: the cheaper one is first.
       (isIn(band, a.percentile) ? 0 : compare(a.percentile, b.percentile)) ||
       compare(b.model.share, a.model.share),
   )

@@ -21,7 +21,7 @@ export interface ClassifierDeps extends Pick<PluginDeps, 'ask' | 'policyAgainst'
 export interface TaskClassifier {
   /** The type by the weights only, without a model call. */
   quick(request: ResponsesRequest): TaskType
-  /** True if `ask` would ask a model. */
+  /** True if `ask` can call a model. */
   readonly hasModel: boolean
   /**
    * The type by the model; null if the model must not be called, or its answer is useless. Rejects only if the exchange
@@ -74,7 +74,7 @@ async function mayAsk(
   policyAgainst: PluginDeps['policyAgainst'],
 ): Promise<boolean> {
   if (zeroRetention || prompt.provider?.zdr === true || dataRegion !== null) return false
-  // It reads what the caller wrote: a key that may not use the model does not send it there.
+  // The model would read the caller's text, so a key that may not use it does not send it there.
   return (await policyAgainst(caller, { model, obeysLists: true })) === null
 }
 

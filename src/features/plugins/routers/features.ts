@@ -83,7 +83,7 @@ function addWords(text: string, features: Set<string>, prefix: string): void {
     if (word.length <= 24) {
       features.add(prefix + word)
       features.add(`${prefix}${last} ${word}`)
-      // Words of one family begin alike.
+      // Related words begin alike.
       if (word.length > STEM) features.add(`${prefix}${word.slice(0, STEM)}~`)
     }
     last = word

@@ -9,9 +9,9 @@ import { filePath } from '../paths.ts'
 import { type ChildOutput, type ChildRequest, type Entry, readRequest, writeFrame } from './frames.ts'
 
 const ENVIRONMENT = { HOME: '/home/user', USER: 'user', LANG: 'C.UTF-8' }
-/** Files of the code itself, and of Python's, beside those of the container. */
+/** Space for files of the code itself and of Python, besides those of the container. */
 const OTHER_FILE_BYTES = 32 * 1024 * 1024
-/** Repetitions are bounded by time; this is more than fits into the longest run. */
+/** Loops are limited by time; this is more than the longest run can do. */
 const REPETITIONS_MAX = 2_000_000
 
 async function main(): Promise<void> {
@@ -94,7 +94,7 @@ async function putEntries(fs: IFileSystem, entries: readonly Entry[]): Promise<v
   }
 }
 
-/** Folders before what is in them. Null: too many, or too large. */
+/** Folders come before their contents. Null: too many, or too large. */
 async function takeEntries(
   fs: IFileSystem,
   { files, fileBytes }: ChildRequest,

@@ -17,7 +17,7 @@ function denied(): never {
   throw new Error('not available in the sandbox')
 }
 
-/** Replaces functions of an object. Nothing keeps the original ones. */
+/** Replaces functions of an object, without keeping the originals. */
 function deny(target: object, names: readonly string[]): void {
   for (const name of names) {
     if (!(name in target)) continue
@@ -29,7 +29,7 @@ function functionsOf(target: object): string[] {
   return Object.keys(target).filter(name => typeof Reflect.get(target, name) === 'function')
 }
 
-/** A worker without `--permission` would have every right: Node checks the flag for each worker anew. */
+/** Without `--permission` a worker would have all rights: Node checks the flag separately for each worker. */
 function confineWorkers(): void {
   const Unconfined = workerThreads.Worker
   function Worker(file: string | URL, options: WorkerOptions = {}): workerThreads.Worker {
@@ -67,5 +67,5 @@ confineWorkers()
 for (const name of ['fetch', 'WebSocket', 'EventSource']) Reflect.deleteProperty(globalThis, name)
 for (const name of Object.keys(process.env)) Reflect.deleteProperty(process.env, name)
 syncBuiltinESMExports()
-// Python would show the path of its worker as the variable `_`.
+// Python would otherwise show the path of its worker as the variable `_`.
 if (!isMainThread) process.argv[1] = '/usr/bin/python3'

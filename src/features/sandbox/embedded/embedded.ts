@@ -27,13 +27,13 @@ import {
   writeFrame,
 } from './frames.ts'
 
-/** Runs shell and Python. A package that who installs the gateway may add to it. */
+/** Runs shell and Python. An optional package that the operator may install. */
 const PACKAGE = 'just-bash'
-/** Two of its own packages would be compiled, and are not needed. */
+/** Two of its dependencies would be compiled, and are not needed. */
 const INSTALL = `npm install --ignore-scripts ${PACKAGE}@3.4`
-/** Time to start and to end, beside that of the code. */
+/** Time for starting and ending, in addition to the code's time. */
 const START_MS = 4_000
-/** Of the JavaScript heap, out of all the memory of the child. */
+/** Share of the JavaScript heap in the child's memory. */
 const HEAP_SHARE = 0.4
 const MIB = 1024 * 1024
 
@@ -57,7 +57,7 @@ export function createEmbedded(
   }
 }
 
-/** Options and file of the child process; Node strips types below `src`. */
+/** Options and file of the child process; below `src` Node strips types. */
 export function childArguments(memoryBytes: number): string[] {
   const own = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
   const file = (name: string): string => fileURLToPath(new URL(`${name}${own}`, import.meta.url))
@@ -149,11 +149,11 @@ function createContainer(limits: EngineLimits, clock: Clock): EngineContainer {
 }
 
 function stoppedResult({ stopped }: ProgramEnd): EngineResult {
-  // A child that ends without a whole reply has crashed: most often its heap was full.
+  // A child that ends without a complete reply has crashed, usually because its heap was full.
   return { outputs: [], stopped: stopped ?? 'memory', lost: 'changes' }
 }
 
-/** A code that was stopped has no exit code. */
+/** Code that was stopped has no exit code. */
 function outputOf(output: ChildOutput): RunOutput {
   return output.timedOut ? { ...output, exitCode: null } : output
 }
@@ -162,7 +162,7 @@ function fileOf({ path, content, changedMs }: Entry): ContainerFile {
   return { path, bytes: content.length, changedMs }
 }
 
-/** True if no file or link is in place of a folder of the path, and no folder in place of the file. */
+/** True if no file or link is in the place of a folder of the path, and no folder in the place of the file. */
 function isFree(entries: readonly Entry[], path: string): boolean {
   return entries.every(
     entry =>

@@ -5,13 +5,13 @@
 import type { Code } from '../engine.ts'
 import { filePath } from '../paths.ts'
 
-/** A file, link or folder below the folder of files. */
+/** A file, link or folder in the folder of files. */
 export interface Entry {
   readonly path: string
   readonly kind: 'file' | 'folder' | 'link'
   readonly mode: number
   readonly changedMs: number
-  /** Of a link. */
+  /** Target of a link. */
   readonly target: string
   readonly content: Uint8Array
 }
@@ -38,9 +38,9 @@ interface ChildReply {
 }
 
 const LENGTH_BYTES = 4
-/** Characters of the target of a link. */
+/** Maximum characters of a link's target. */
 const TARGET_MAX_CHARS = 4_096
-/** Room for the head of an entry, beside its path and content. */
+/** Space for the head of an entry, in addition to its path and content. */
 const ENTRY_BYTES = 8_192
 
 type Head = Record<string, unknown>
@@ -61,13 +61,13 @@ export function writeFrame(head: object, entries: readonly Entry[] | null): Uint
   return [length, text, ...(entries?.map(({ content }) => content) ?? [])]
 }
 
-/** The most bytes that a reply may have. */
+/** Maximum bytes of a reply. */
 export function replyMaxBytes({ codes, outputBytes, fileBytes, files }: ChildRequest): number {
-  // One byte of output is six characters of JSON at most.
+  // One byte of output is at most six characters of JSON.
   return LENGTH_BYTES + codes.length * (6 * outputBytes + 4_096) + fileBytes + files * ENTRY_BYTES
 }
 
-/** Null for anything but a whole frame. */
+/** Null: not a complete frame. */
 function readFrame(bytes: Buffer): { head: Head; entries: Entry[] | null } | null {
   if (bytes.length < LENGTH_BYTES) return null
   const start = LENGTH_BYTES + bytes.readUInt32BE(0)
@@ -113,14 +113,14 @@ function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
-/** In the child: the request comes from the gateway. */
+/** In the child: reads the request of the gateway. */
 export function readRequest(bytes: Buffer): { request: ChildRequest; entries: readonly Entry[] } {
   const frame = readFrame(bytes)
   if (frame === null) throw new Error('no whole request')
   return { request: frame.head as unknown as ChildRequest, entries: frame.entries ?? [] }
 }
 
-/** Null: the child did not keep to the form, or passed a limit of the request. */
+/** Null: the reply is malformed, or exceeds a limit of the request. */
 export function readReply(bytes: Buffer, request: ChildRequest): ChildReply | null {
   const frame = readFrame(bytes)
   const listed = frame?.head['outputs']

@@ -1,10 +1,10 @@
 /**
- * The progress of reading the body of a batch, and its faults: plain data, so that another worker can continue. Pure.
+ * The progress of reading a batch body, and its errors: plain data, so that another worker can continue. Pure.
  */
 import { JSON_START, type JsonPlace } from './json-scanner.ts'
 import { modelPath, type RequestFormName } from './request-forms.ts'
 
-/** A fault of a batch. The message names the field by its path and tells nothing of its value. */
+/** An error in a batch. The message contains the path of the field, but nothing of its value. */
 export class BatchFault extends Error {
   override readonly name = 'BatchFault'
   readonly code: 'invalid_request' | 'unprocessable'
@@ -15,7 +15,7 @@ export class BatchFault extends Error {
   }
 }
 
-/** The place of one request of a batch. */
+/** The position of one request of a batch. */
 export interface FoundRequest {
   /** From 0. */
   readonly number: number
@@ -25,7 +25,7 @@ export interface FoundRequest {
   readonly to: number
 }
 
-/** A model that a request names, and the first request that does. */
+/** A model, and the first request that names it. */
 interface NamedModel {
   readonly name: string
   readonly number: number
@@ -39,10 +39,10 @@ export interface BatchProgress {
   readonly before: 'start' | 'requests' | 'end'
   /** Values of fields so far, by name. */
   readonly fields: Readonly<Record<string, unknown>>
-  /** Null: `requests` was not there yet. */
+  /** Null: `requests` was not reached yet. */
   readonly firstRequest: JsonPlace | null
   readonly requests: number
-  /** Null: no request names one. */
+  /** Null: no request names a model. */
   readonly model: NamedModel | null
   /** The first request without a model; null: each has one. */
   readonly withoutModel: number | null
@@ -65,8 +65,8 @@ export function fileStart(fields: Readonly<Record<string, unknown>>): BatchProgr
 }
 
 /**
- * The model of a batch that was read to its end: of its first request, where each may have another one.
- * @throws BatchFault when there is none, or another one
+ * The model of a completely read batch: that of its first request, if requests may have different ones.
+ * @throws BatchFault if there is none, or a request differs
  */
 export function modelOf({ form, fields, model, withoutModel }: BatchProgress): string {
   const named = fields['model']
@@ -87,7 +87,7 @@ export function modelOf({ form, fields, model, withoutModel }: BatchProgress): s
   return named
 }
 
-/** The fault of a request that names another model than the ones before it. */
+/** The error of a request that names another model than the ones before it. */
 export function otherModel(form: RequestFormName, number: number): BatchFault {
   return new BatchFault(
     'unprocessable',

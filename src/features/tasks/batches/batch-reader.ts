@@ -33,13 +33,13 @@ import {
   requestPath,
 } from './request-forms.ts'
 
-/** Of fields beside `requests`; more than the longest of them has. */
+/** Maximum bytes of fields besides `requests`; more than the longest of them has. */
 const FIELD_MAX_BYTES = 64 * 1024
 /** A character takes up to twelve bytes: two escapes. */
 const ESCAPED_CHARACTER_BYTES = 12
 const CUSTOM_ID_MAX_BYTES = ESCAPED_CHARACTER_BYTES * CUSTOM_ID_MAX_CHARS
 const MODEL_MAX_BYTES = ESCAPED_CHARACTER_BYTES * MODEL_MAX_CHARS
-/** Of the names of fields; longer ones are not ours. */
+/** Maximum bytes of field names; longer ones are unknown. */
 const NAME_MAX_BYTES = 1024
 
 const FAULTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
@@ -50,7 +50,7 @@ const FAULTS: Readonly<Record<Exclude<JsonFault['kind'], 'utf8'>, string>> = {
 interface ReadTerms {
   /** Called for each request, in order. */
   readonly onRequest: (request: FoundRequest) => void
-  /** Asked after each request: true to stop reading there. */
+  /** Called after each request: true stops reading. */
   readonly isEnough: () => boolean
 }
 
@@ -65,9 +65,9 @@ export class BatchReader {
   #requests: number
   #model: BatchProgress['model']
   #withoutModel: number | null
-  /** The field that is read, below the document or the request. */
+  /** The current field, relative to the document or the request. */
   #field = ''
-  /** The request that is read; -1: none is. */
+  /** The current request; -1: none. */
   #number = -1
 
   constructor(source: ByteSource, progress: BatchProgress, terms: ReadTerms) {
@@ -83,7 +83,7 @@ export class BatchReader {
     this.#withoutModel = progress.withoutModel
   }
 
-  /** Reads on until the terms say that it is enough, or to the end: then that is before `end`. @throws BatchFault */
+  /** Reads until `isEnough` returns true, or to the end: then the progress is before `end`. @throws BatchFault */
   read(): BatchProgress {
     try {
       if (this.#before === 'requests') {
@@ -111,7 +111,7 @@ export class BatchReader {
     const first = scanner.peek()
     if (first === END) throw new BatchFault('invalid_request', 'The request body is empty')
     if (first !== OPEN_BRACE) {
-      // Tells apart what is no JSON at all.
+      // Reports invalid JSON with its own error.
       scanner.skip()
       throw new BatchFault('invalid_request', 'body: must be an object')
     }
@@ -120,7 +120,7 @@ export class BatchReader {
     else this.#readFields()
   }
 
-  /** Fields of the document, from the name of one to the end or into `requests`. */
+  /** Reads fields of the document, from a name to the end or into `requests`. */
   #readFields(): void {
     for (;;) {
       this.#field = ''
@@ -165,7 +165,7 @@ export class BatchReader {
 
   // Requests
 
-  /** From the beginning of a line. White space is between two of them, and nothing else. */
+  /** From the beginning of a line. Only white space may separate lines. */
   #readLines(): void {
     const scanner = this.#scanner
     if (this.#requests === 0) {
@@ -267,10 +267,10 @@ export class BatchReader {
     this.#number = -1
   }
 
-  /** Of a line: its method, and its url, which is the endpoint of the batch. */
+  /** For a line: its method, and its url, which is the endpoint of the batch. */
   #checkField(name: string): void {
     const wanted = name === 'method' ? 'POST' : this.#fields.get('endpoint')
-    // Where the file is read again, the fields of the batch are not there, and all lines have passed.
+    // When the file is read again, the fields of the batch are missing, but all lines were checked before.
     if (this.#scanner.value(FIELD_MAX_BYTES) === wanted || wanted === undefined) return
     throw this.#problem(`must be ${String(wanted)}${name === 'method' ? '' : ', the endpoint of the batch'}`)
   }
@@ -288,7 +288,7 @@ export class BatchReader {
     return id
   }
 
-  /** Skips a body, but for its `model`. */
+  /** Skips a body, but reads its `model`. */
   #readBody(): void {
     const scanner = this.#scanner
     scanner.advance()
@@ -297,7 +297,7 @@ export class BatchReader {
       do {
         const name = scanner.text(NAME_MAX_BYTES)
         scanner.take(COLON)
-        // Of two, parsers take the last.
+        // If there are two, parsers use the last one.
         if (name === 'model') model = this.#readModel()
         else scanner.skip()
       } while (!this.#isLast(CLOSE_BRACE))
@@ -306,7 +306,7 @@ export class BatchReader {
     this.#noteModel(model)
   }
 
-  /** Null for a value of another type: the check of the body will name it. */
+  /** Null for a value of another type: the body check will report it. */
   #readModel(): string | null {
     const scanner = this.#scanner
     if (scanner.peek() !== QUOTE) {
@@ -336,7 +336,7 @@ export class BatchReader {
     return name
   }
 
-  /** Skips a comma. True: the bracket comes instead, which stays the next byte. @throws JsonFault */
+  /** Skips a comma. Returns true if the bracket comes instead, which stays the next byte. @throws JsonFault */
   #isLast(bracket: number): boolean {
     if (this.#scanner.peek() === bracket) return true
     this.#scanner.take(COMMA)
@@ -363,7 +363,7 @@ export class BatchReader {
   }
 }
 
-/** Stands for the model in the body of a request. */
+/** Path of the model in the body of a request. */
 const MODEL = 'body.model'
 
 const CUSTOM_ID = `a string of 1 to ${CUSTOM_ID_MAX_CHARS} characters; it must not contain NUL characters or broken Unicode`

@@ -3,12 +3,12 @@ import { readSync } from 'node:fs'
 import type { ByteSource } from './json-scanner.ts'
 
 export interface FileBytes {
-  /** Open for as long as a task may read. */
+  /** Open for as long as a task may read it. */
   readonly descriptor: number
   readonly bytes: number
 }
 
-/** Reads by positions, so that readers do not move each other. */
+/** Reads by position, so that readers do not affect each other. */
 export function fileSource({ descriptor, bytes }: FileBytes): ByteSource {
   return (target, position) => {
     const length = Math.min(target.length, bytes - position)

@@ -4,12 +4,12 @@
  */
 import { isUtf8 } from 'node:buffer'
 
-/** Reads bytes from a position into the target; returns how many, 0 at the end. */
+/** Reads bytes from a position into the target. Returns their number; 0 at the end. */
 export type ByteSource = (target: Uint8Array, position: number) => number
 
-/** A place between two values. */
+/** A position between two values. */
 export interface JsonPlace {
-  /** Byte of the document. */
+  /** Byte offset in the document. */
   readonly offset: number
   /** Line of the text, from 1. */
   readonly line: number
@@ -17,10 +17,10 @@ export interface JsonPlace {
 
 export const JSON_START: JsonPlace = { offset: 0, line: 1 }
 
-/** The document is not JSON. */
+/** The document is not valid JSON. */
 export class JsonFault extends Error {
   override readonly name = 'JsonFault'
-  /** `ends`: the document ends too early; `utf8`: it is no UTF-8, so the place is where that part begins. */
+  /** `ends`: the document ends too early; `utf8`: invalid UTF-8, at the beginning of the reported part. */
   readonly kind: 'malformed' | 'ends' | 'utf8'
   readonly place: JsonPlace
 
@@ -31,9 +31,9 @@ export class JsonFault extends Error {
   }
 }
 
-/** More makes no scan faster. */
+/** A larger window would not be faster. */
 const WINDOW_BYTES = 256 * 1024
-/** At the end of the document. */
+/** The end of the document. */
 export const END = -1
 
 const LINE_FEED = 0x0a
@@ -68,11 +68,11 @@ const LITERALS: ReadonlyMap<number, Buffer> = new Map(
 export class JsonScanner {
   readonly #source: ByteSource
   readonly #window: Buffer
-  /** Offset of the first byte of the window. */
+  /** Offset of the first byte in the window. */
   #from: number
-  /** Bytes in the window. */
+  /** Number of bytes in the window. */
   #length = 0
-  /** Next byte of the window. */
+  /** Position of the next byte in the window. */
   #at = 0
   #line: number
   readonly #open = new BracketStack()
@@ -84,7 +84,7 @@ export class JsonScanner {
     this.#line = line
   }
 
-  /** Of the next byte. */
+  /** Position of the next byte. */
   get place(): JsonPlace {
     return { offset: this.#from + this.#at, line: this.#line }
   }
@@ -101,7 +101,7 @@ export class JsonScanner {
     }
   }
 
-  /** The next byte that is no white space, which stays the next; `END` after the last. */
+  /** The next byte that is not white space, without consuming it; `END` after the last. */
   peek(): number {
     for (;;) {
       const byte = this.#current()
@@ -117,15 +117,12 @@ export class JsonScanner {
     this.#at++
   }
 
-  /** Skips a byte that `peek` has told. */
+  /** Skips a byte that `peek` has returned. */
   advance(): void {
     this.#at++
   }
 
-  /**
-   * The text of the string that comes next; null if it has more than so many bytes between its quotes. @throws
-   * JsonFault
-   */
+  /** The next string; null if it has more than `maxBytes` between its quotes. @throws JsonFault */
   text(maxBytes: number): string | null {
     if (this.peek() !== QUOTE) throw this.#fault()
     const start = this.offset
@@ -133,11 +130,11 @@ export class JsonScanner {
     const end = this.offset
     if (end - start - 2 > maxBytes) return null
     const bytes = this.#bytes(start, end)
-    // A text without escapes needs no parser.
+    // A string without escapes needs no parser.
     return escaped ? (JSON.parse(bytes.toString()) as string) : bytes.toString('utf8', 1, bytes.length - 1)
   }
 
-  /** The value that comes next; undefined if it has more than so many bytes. @throws JsonFault */
+  /** The next value; undefined if it has more than `maxBytes`. @throws JsonFault */
   value(maxBytes: number): unknown {
     this.peek()
     const start = this.offset
@@ -146,7 +143,7 @@ export class JsonScanner {
     return end - start > maxBytes ? undefined : (JSON.parse(this.#bytes(start, end).toString()) as unknown)
   }
 
-  /** Skips the value that comes next. @throws JsonFault */
+  /** Skips the next value. @throws JsonFault */
   skip(): void {
     const open = this.#open
     open.clear()
@@ -173,7 +170,7 @@ export class JsonScanner {
     }
   }
 
-  /** Skips what follows a value within the open brackets, up to the next value. True: no bracket is open. */
+  /** Skips what follows a value within the open brackets, up to the next value. Returns true if no bracket is open. */
   #close(): boolean {
     const open = this.#open
     while (open.depth > 0) {
@@ -197,7 +194,7 @@ export class JsonScanner {
     this.take(COLON)
   }
 
-  /** Hot: most bytes of a document are in strings. Returns true if the string has escapes. */
+  /** Hot: most bytes of a document are in strings. Returns true if the string contains escapes. */
   #skipString(): boolean {
     this.#at++
     let escaped = false
@@ -266,19 +263,19 @@ export class JsonScanner {
     this.#skipDigits()
   }
 
-  /** At least one. */
+  /** At least one digit. */
   #skipDigits(): void {
     if (!isDigit(this.#current())) throw this.#fault()
     while (isDigit(this.#current())) this.#at++
   }
 
-  /** The next byte, white space too. */
+  /** The next byte, including white space. */
   #current(): number {
     if (this.#at === this.#length && !this.#refill()) return END
     return this.#window[this.#at] as number
   }
 
-  /** Bytes of the document, from the window if they are still there. */
+  /** Bytes of the document, from the window if they are still in it. */
   #bytes(start: number, end: number): Buffer {
     if (start >= this.#from) return this.#window.subarray(start - this.#from, end - this.#from)
     const bytes = Buffer.allocUnsafe(end - start)
@@ -286,11 +283,11 @@ export class JsonScanner {
     return bytes
   }
 
-  /** Reads on after the last byte of the window. False: there is no more. @throws JsonFault `utf8` */
+  /** Reads more bytes into the window. Returns false at the end. @throws JsonFault `utf8` */
   #refill(): boolean {
     const from = this.#from + this.#length
     const read = readFully(this.#source, this.#window, from)
-    // A character that the window cuts is read again with its rest.
+    // A character at the end of the window that is incomplete is read again with its rest.
     const length = read - (read === this.#window.length ? cutBytes(this.#window, read) : 0)
     this.#from = from
     this.#at = 0
@@ -304,7 +301,7 @@ export class JsonScanner {
   }
 }
 
-/** Fills the target as far as the source goes; returns the number of bytes. */
+/** Fills the target as far as possible. Returns the number of bytes. */
 export function readFully(source: ByteSource, target: Uint8Array, position: number): number {
   let filled = 0
   while (filled < target.length) {
@@ -319,11 +316,11 @@ function isDigit(byte: number): boolean {
   return byte >= ZERO && byte <= NINE
 }
 
-/** The number of bytes at the end that begin a longer character. */
+/** Number of bytes at the end that are an incomplete character. */
 function cutBytes(bytes: Uint8Array, length: number): number {
   for (let back = 1; back <= 3; back++) {
     const byte = bytes[length - back] ?? 0
-    // The rest of a character: its first byte comes before.
+    // A continuation byte; the first byte comes before it.
     if ((byte & 0xc0) === 0x80) continue
     const needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
     return needed > back ? back : 0
@@ -331,12 +328,12 @@ function cutBytes(bytes: Uint8Array, length: number): number {
   return 0
 }
 
-/** Which brackets are open, one bit each: a document may open one with every byte. */
+/** The open brackets, one bit each, because a document may open one with every byte. */
 class BracketStack {
   #bits = new Uint8Array(64)
   depth = 0
 
-  /** True if the innermost one is a brace. */
+  /** True if the innermost bracket is a brace. */
   get isObject(): boolean {
     const at = this.depth - 1
     return (((this.#bits[at >> 3] ?? 0) >> (at & 7)) & 1) === 1

@@ -6,19 +6,19 @@ import { BATCH_FIELDS } from '../../../protocol/management/batch-creation.ts'
 export interface RequestForm {
   /** The field with the body of a request. */
   readonly body: 'body' | 'params'
-  /** Further fields of a request, whose values are checked and not kept. */
+  /** Further fields of a request, whose values are checked and not stored. */
   readonly more: readonly ('method' | 'url')[]
-  /** The bytes are the requests themselves, one a line; otherwise a document with a list of them. */
+  /** True if the bytes are the requests themselves, one per line; otherwise a document with a list of them. */
   readonly isLines: boolean
-  /** Each request may name another model. */
+  /** True if requests may have different models. */
   readonly mixesModels: boolean
-  /** The fields of the document beside `requests`. */
+  /** The fields of the document besides `requests`. */
   readonly fields: ReadonlySet<string>
 }
 
 /**
- * `requests`: as POST /batches takes them. `lines`: the file of a batch client of OpenAI. `params`: as the Messages API
- * takes them.
+ * `requests`: the form of POST /batches. `lines`: the file of a batch client of OpenAI. `params`: the form of the
+ * Messages API.
  */
 export const REQUEST_FORMS = {
   requests: { body: 'body', more: [], isLines: false, mixesModels: false, fields: BATCH_FIELDS },
@@ -33,7 +33,7 @@ export const REQUEST_FORMS = {
 } as const satisfies Readonly<Record<string, RequestForm>>
 export type RequestFormName = keyof typeof REQUEST_FORMS
 
-/** The place of a request, or of a field of it, as clients of the form know it: lines begin with 1. */
+/** The position of a request, or of one of its fields, in the words of the form's clients: lines begin with 1. */
 export function requestPath(form: RequestFormName, number: number, field = ''): string {
   if (!REQUEST_FORMS[form].isLines) {
     const request = `requests[${number}]`
@@ -43,7 +43,7 @@ export function requestPath(form: RequestFormName, number: number, field = ''): 
   return field === '' ? line : `${line}, ${fieldPath('', field)}`
 }
 
-/** The place of the model that a request names. */
+/** The path of the model in a request. */
 export function modelPath(form: RequestFormName, number: number): string {
   return `${requestPath(form, number, REQUEST_FORMS[form].body)}.model`
 }

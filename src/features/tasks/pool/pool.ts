@@ -14,7 +14,7 @@ import {
 import { TaskQueue, type TaskSeries } from './queue.ts'
 import { PiscinaWorkers } from './worker-set.ts'
 
-/** The production entry; unbuilt sources and the built ones have different endings. */
+/** The worker's file, which has another extension in the built code. */
 const WORKER_ENTRY = new URL(import.meta.url.endsWith('.ts') ? './worker.ts' : './worker.js', import.meta.url)
 
 interface PoolSettings {
@@ -29,7 +29,7 @@ interface PoolSettings {
   readonly heapMb: number
 }
 
-/** docs/decisions/0011-task-pool.md has the reasons. */
+/** The reasons are in docs/decisions/0011-task-pool.md. */
 const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
   // As many as there may be requests: a full pool slows callers down.
   evaluation: {
@@ -43,7 +43,7 @@ const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
   bulk: { waitingMax: 64, waitingPerKey: 16, runningPerKey: 1, endCancelled: true, heapMb: 384 },
 }
 
-/** Names tasks that run on nobody's behalf. */
+/** The key of tasks without a caller. */
 const NOBODY = ''
 
 /**
@@ -55,21 +55,21 @@ type TaskSize = 'small' | 'large'
 export interface RunOptions {
   /** Milliseconds that the task may run. */
   readonly deadlineMs: number
-  /** Milliseconds that it may wait for a worker. Default: as many. */
+  /** Milliseconds that it may wait for a worker. Default: the deadline. */
   readonly waitMs?: number
-  /** On whose behalf it runs: keys take turns. Default: nobody's, which counts as one more key. */
+  /** The key on whose behalf it runs: keys take turns. Default: none, which counts as one more key. */
   readonly key?: string
   /**
-   * True for a task that takes a worker for tens of milliseconds: one of several workers is kept free of them. Tasks of
-   * a key whose last ones did so count as such too.
+   * True for a task that occupies a worker for tens of milliseconds: one of several workers is kept free of them. Tasks
+   * of a key with recent long ones also count as long.
    */
   readonly long?: boolean
   readonly signal?: RequestSignal
 }
 
 /**
- * How long a task may wait while its caller waits for nothing else: a full pool slows callers down. Shorter than any
- * client waits.
+ * How long a task may wait if its caller waits for nothing else: a full pool slows callers down. Shorter than the
+ * timeouts of clients.
  */
 export const PATIENCE_MS = 60_000
 
@@ -88,20 +88,20 @@ interface TaskPool<Table extends TaskTable> {
     options: RunOptions,
   ): Promise<OutputOf<Table[Name]>>
   /**
-   * Refuses a task of a key whose waiting tasks leave it no room, before its input is made.
-   * @throws TaskError `overloaded`, as `run` would
+   * Refuses a task of a key with too many waiting tasks, before its input is built.
+   * @throws TaskError `overloaded`, like `run`
    */
   checkRoom(name: keyof Table & string, key: string): void
   /** Number of tasks that wait for a worker. */
   waiting(pool: PoolName): number
-  /** Lets tasks finish within the grace time and cancels the rest. Resolves when all workers have ended. */
+  /** Lets tasks finish within the grace time and cancels the others. Resolves when all workers have ended. */
   close(graceMs?: number): Promise<void>
 }
 
 interface TaskPoolOptions {
   /** Workers of the evaluation pool. They start with the first task. */
   readonly threads: number
-  /** Workers of the bulk pool. Default 2: one key has one of them at most. */
+  /** Workers of the bulk pool. Default 2: one key may use only one of them. */
   readonly bulkThreads?: number
   readonly clock: Clock
   readonly metrics: TaskSeries

@@ -10,14 +10,17 @@ import { fromPlain, type PoolName, TaskError, type TaskOutcome, type TaskReply }
 import { WaitingJobs } from './waiting.ts'
 import type { WorkerSet, WorkerSlot } from './worker-set.ts'
 
-/** A job past its deadline may be about to end, so its worker gets this long. Starting another worker takes longer. */
+/**
+ * A job past its deadline may be about to end, so its worker gets this much more time. Starting another worker takes
+ * longer.
+ */
 const GRACE_MS = 25
 
 export interface TaskQueueOptions {
   readonly pool: PoolName
   readonly clock: Clock
   readonly metrics: TaskSeries
-  /** Jobs that may wait while all workers are busy. When there are more, the key with most of them loses its last. */
+  /** Maximum jobs that wait while all workers are busy. If there are more, the key with the most loses its last one. */
   readonly waitingMax: number
   /** Jobs of one key that may wait; further ones are refused. */
   readonly waitingPerKey: number
@@ -35,7 +38,10 @@ export interface JobTerms {
   readonly waitMs: number
   /** Milliseconds that it may run. */
   readonly runMs: number
-  /** It takes a worker for so long that one is kept free of such jobs, and of those of keys whose last was long. */
+  /**
+   * True if it occupies a worker for so long that one worker is kept free of such jobs. Jobs of keys with recent long
+   * ones count too.
+   */
   readonly long: boolean
   readonly signal: RequestSignal | undefined
 }
@@ -44,7 +50,7 @@ interface Job extends JobTerms {
   readonly task: string
   readonly input: unknown
   readonly admittedMs: number
-  /** When it has waited, or run, for too long. */
+  /** Time at which it has waited, or run, for too long. */
   dueMs: number
   readonly resolve: (output: unknown) => void
   readonly reject: (error: TaskError) => void
@@ -64,7 +70,7 @@ export class TaskQueue {
   readonly #clock: Clock
   readonly #workers: WorkerSet
   readonly #waiting = new WaitingJobs<Job>()
-  /** Unanswered jobs by worker, settled ones included. */
+  /** Unanswered jobs by worker, including settled ones. */
   readonly #running = new Map<WorkerSlot, Job>()
   readonly #metrics: TaskMetrics
   readonly #longKeys = new LongKeys()
@@ -123,7 +129,7 @@ export class TaskQueue {
   }
 
   /**
-   * Refuses the next job of a key before its input is made, if `run` would refuse it.
+   * Refuses the next job of a key before its input is built, if `run` would refuse it.
    * @throws TaskError `overloaded`
    */
   checkRoom(task: string, key: string): void {
@@ -132,7 +138,7 @@ export class TaskQueue {
     throw new TaskError('overloaded', null, true)
   }
 
-  /** Refuses new jobs, lets running ones finish within the grace time, cancels the rest and ends the workers. */
+  /** Refuses new jobs, lets running ones finish within the grace time, cancels the others and ends the workers. */
   async close(graceMs: number): Promise<void> {
     this.#closed = true
     if (graceMs > 0 && this.#open > 0) {
@@ -150,7 +156,7 @@ export class TaskQueue {
     return this.#options.waitingPerKey + this.#starting()
   }
 
-  /** Workers that are starting. Each makes room for one more job to wait, because it takes one at once. */
+  /** Number of starting workers. For each, one more job may wait, because it takes one at once. */
   #starting(): number {
     let starting = 0
     for (const { state } of this.#workers.slots()) if (state === 'starting') starting++
@@ -176,7 +182,7 @@ export class TaskQueue {
     const leftMs = atOnce ? 0 : Math.max(0, job.dueMs - this.#clock.monotonicMs())
     this.#clock.after(leftMs + GRACE_MS, () => {
       if (this.#running.get(worker) !== job) return
-      // Another worker has to start, whatever the job would have taken.
+      // Another worker must start, however long the job would have taken.
       this.#longKeys.lostWorker(job.key)
       worker.end()
     })
@@ -193,8 +199,8 @@ export class TaskQueue {
   }
 
   /**
-   * A key may have no more than its part of the workers, and long jobs leave one of several workers to short ones: one
-   * that is ready, not one that starts.
+   * A key may use no more than its part of the workers, and long jobs leave one of several workers to short ones: one
+   * that is ready, not one that is starting.
    */
   readonly #mayRun = (job: Job): boolean => {
     const slots = this.#workers.slots()
@@ -232,7 +238,7 @@ export class TaskQueue {
       reply = await worker.post(job.task, job.input)
       this.#longKeys.ran(job.key, reply.cpuMs)
     } catch {
-      // The worker died, or the input could not be copied; the state of the worker tells which.
+      // The worker died, or the input could not be copied; the state of the worker shows which.
     }
     this.#running.delete(worker)
     if (!job.settled) this.#answer(job, reply, worker)
@@ -308,22 +314,22 @@ class TaskMetrics {
 
 /** Keys whose jobs occupy a worker for long, learned from the durations of their recent jobs. Pure. */
 
-/** Milliseconds of a core: a job that took more was a long one. */
+/** CPU milliseconds from which a job counts as long. */
 const LONG_MS = 50
-/** Counted for a job that its worker was ended for: another worker starts and loads its code meanwhile. */
+/** Counted for a job whose worker was ended: another worker must start and load its code. */
 const LOST_MS = 800
 const KEYS_MAX = 1_000
 
 class LongKeys {
-  /** Milliseconds that the next job of a key is expected to take; only long ones. */
+  /** Expected milliseconds of the next job of a key; only long ones. */
   readonly #expectedMs = new Map<string, number>()
 
-  /** True if the next job of the key counts as a long one. */
+  /** True if the next job of the key counts as long. */
   has(key: string): boolean {
     return this.#expectedMs.has(key)
   }
 
-  /** A job of the key took so many milliseconds. One long job is made good by some short ones. */
+  /** Records the duration of a job. Several short jobs make up for a long one. */
   ran(key: string, tookMs: number): void {
     const expectedMs = Math.max(tookMs, (this.#expectedMs.get(key) ?? 0) / 2)
     this.#expectedMs.delete(key)
@@ -334,7 +340,7 @@ class LongKeys {
     this.#expectedMs.delete(oldest)
   }
 
-  /** A job of the key was given up, and its worker ended with it. */
+  /** A job of the key was given up, and its worker was ended. */
   lostWorker(key: string): void {
     this.ran(key, LOST_MS)
   }

@@ -13,9 +13,9 @@ import {
 type AnyFunction = TaskFunction<unknown, unknown>
 
 /**
- * Makes the function that Piscina calls for each job, one after the other. A worker is ready once this has resolved,
- * so the code of short tasks loads first. The code of a bulk task is large: that of tasks which the pool has had loads
- * first too, any other with its first job.
+ * Creates the function that Piscina calls for each job, one after the other. A worker is ready once this has resolved,
+ * so the code of short tasks is loaded first. The code of a bulk task is large: that of tasks which the pool has run
+ * before is loaded first too, any other with its first job.
  */
 export async function createRunner(
   table: TaskTable,
@@ -27,7 +27,7 @@ export async function createRunner(
   const load = async (name: string): Promise<AnyFunction> => {
     const task = Object.hasOwn(table, name) ? table[name] : undefined
     if (task === undefined) throw new Error('no such task')
-    // The types of the pool have matched names and inputs; this side sees only names and data.
+    // The pool's types have matched names and inputs; this side sees only names and data.
     const run = (await task.load()) as AnyFunction
     loaded.set(name, run)
     return run
@@ -35,7 +35,7 @@ export async function createRunner(
 
   const loadsFirst = (name: string): boolean =>
     table[name]?.pool === setup.pool && (setup.pool === 'evaluation' || setup.tasks.has(name))
-  // A task that cannot be loaded fails alone, when a job asks for it.
+  // A task that cannot be loaded fails alone, when a job needs it.
   await Promise.allSettled(Object.keys(table).filter(loadsFirst).map(load))
 
   const enter = (phase: number): void => {

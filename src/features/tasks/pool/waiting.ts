@@ -3,14 +3,14 @@
  * with one. Pure.
  */
 
-/** A job as its place among the others sees it. */
+/** The part of a job that its place in the queue depends on. */
 interface Keyed {
-  /** The API key that the job is for. Jobs of one key are taken in the order of their arrival. */
+  /** The API key that the job is for. Jobs of one key run in the order of their arrival. */
   readonly key: string
 }
 
 export class WaitingJobs<Job extends Keyed> {
-  /** Never empty lists; the first key is the next one. */
+  /** Never contains empty lists; the first key is the next one. */
   readonly #lists = new Map<string, Job[]>()
   #size = 0
 
@@ -22,7 +22,7 @@ export class WaitingJobs<Job extends Keyed> {
     return this.#lists.get(key)?.length ?? 0
   }
 
-  /** Behind all jobs of its key. */
+  /** Adds a job after all jobs of its key. */
   add(job: Job): void {
     const list = this.#lists.get(job.key)
     if (list === undefined) this.#lists.set(job.key, [job])
@@ -30,7 +30,7 @@ export class WaitingJobs<Job extends Keyed> {
     this.#size++
   }
 
-  /** Before all jobs of all keys. */
+  /** Adds a job before all others. */
   addFirst(job: Job): void {
     const others = [...this.#lists]
     const list = this.#lists.get(job.key) ?? []
@@ -41,7 +41,7 @@ export class WaitingJobs<Job extends Keyed> {
     this.#size++
   }
 
-  /** Takes the next job that may run. A key whose first job may not run now keeps its turn. */
+  /** Removes the next job that may run. A key whose first job may not run now keeps its turn. */
   take(mayRun: (job: Job) => boolean): Job | null {
     for (const [key, list] of this.#lists) {
       const [job] = list
@@ -55,14 +55,14 @@ export class WaitingJobs<Job extends Keyed> {
     return null
   }
 
-  /** The last job of the key that has most of them; null when none waits. */
+  /** The last job of the key with the most jobs; null if none waits. */
   lastOfLongest(): Job | null {
     let longest: Job[] | null = null
     for (const list of this.#lists.values()) if (list.length > (longest?.length ?? 0)) longest = list
     return longest?.at(-1) ?? null
   }
 
-  /** False: it does not wait. */
+  /** Returns false if it does not wait. */
   remove(job: Job): boolean {
     const list = this.#lists.get(job.key)
     const at = list?.lastIndexOf(job) ?? -1

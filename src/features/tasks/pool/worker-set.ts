@@ -12,12 +12,15 @@ import { JOB_PHASES, type PoolName, type TaskMessage, type TaskReply, type Worke
 /** The place of one worker. */
 export interface WorkerSlot {
   readonly state: 'starting' | 'ready' | 'dead'
-  /** True if the worker has begun the last job that was posted. */
+  /** True if the worker has started the last job that was posted. */
   readonly hasStarted: boolean
-  /** Rejects if the worker dies or the input cannot be copied. Call only when ready, for one job at a time. */
+  /**
+   * Rejects if the worker dies or the input cannot be copied. Call it only if the worker is ready, for one job at a
+   * time.
+   */
   post(task: string, input: unknown): Promise<TaskReply>
   /**
-   * Terminates the worker, at once unless it loads code: the engine aborts the whole process when a thread is ended
+   * Terminates the worker, but waits while it loads code: the engine aborts the whole process if a thread is ended
    * while its modules are linked.
    */
   end(): void
@@ -40,18 +43,18 @@ interface WorkerSetOptions {
   readonly threads: number
   readonly heapMb: number
   readonly clock: Clock
-  /** Called whenever a worker becomes ready, and some time after a worker died. */
+  /** Called whenever a worker becomes ready, and a while after a worker died. */
   readonly onReady: () => void
 }
 
-/** Least time between two starts of a pool whose workers fail to start. */
+/** Minimum time between two starts of a pool whose workers fail to start. */
 const RESTART_MS = 500
 /**
  * A worker that is not ready after twice this long is replaced; starting takes 0.1 s on an idle machine. Two timers,
- * because one may be over at once on a machine that was paused.
+ * because one may expire at once on a machine that was paused.
  */
 const START_MAX_MS = 30_000
-/** How long a worker that loads code is left alone when it is to be ended. */
+/** How long to wait for a worker that loads code before it is ended. */
 const LOAD_MAX_MS = 5_000
 /** The longest delay of a timer. */
 const LONG_MS = 2 ** 31 - 1
@@ -74,7 +77,7 @@ export class PiscinaWorkers implements WorkerSet {
   }
 
   slots(): ReadonlySet<WorkerSlot> {
-    // Piscina does not replace a worker again once one has died before it was ready.
+    // Piscina does not replace a worker that died before it was ready.
     if (this.#slots.size === 0 && (this.#piscina === null || this.#piscina.threads.length === 0))
       this.#start()
     return this.#slots
@@ -111,25 +114,25 @@ export class PiscinaWorkers implements WorkerSet {
       minThreads: threads,
       maxThreads: threads,
       concurrentTasksPerWorker: 1,
-      // The queue bounds the jobs that wait; each job that is posted has a free worker.
+      // The queue limits waiting jobs; each posted job has a free worker.
       maxQueue: threads,
       atomics: 'sync',
       recordTiming: false,
-      // Workers compute; they have no use for the environment and its secrets.
+      // Workers compute; they do not need the environment and its secrets.
       env: {},
-      // Nor for modules that the process preloads.
+      // They do not need modules that the process preloads either.
       execArgv: ['--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: heapMb, maxYoungGenerationSizeMb: 32 },
       workerData,
       loadBalancer: (_, workers) => workers.find(({ id }) => id === this.#chosen) ?? null,
     })
     this.#piscina = piscina
-    // A worker died between two jobs: Piscina has replaced it by now, and no job is lost.
+    // A worker died between two jobs: Piscina has already replaced it, and no job is lost.
     piscina.on('error', () => undefined)
     piscina.on('workerDestroy', () => {
       // Piscina starts the replacement right after this event.
       queueMicrotask(() => this.#addSlots(piscina))
-      // If no worker can be started, the jobs that wait must start a new pool.
+      // If no worker can be started, the waiting jobs must start a new pool.
       clock.after(RESTART_MS, onReady)
     })
     this.#addSlots(piscina)
@@ -205,7 +208,7 @@ class PiscinaSlot implements WorkerSlot {
     return reply
   }
 
-  /** Resolves when the worker loads nothing, or has died. */
+  /** Resolves when the worker is not loading code, or has died. */
   async loaded(): Promise<void> {
     const over = new AbortController()
     const exited = once(this.#worker, 'exit', { signal: over.signal }).catch(() => undefined)

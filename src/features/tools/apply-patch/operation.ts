@@ -7,13 +7,13 @@ export type PatchOperation =
   | { readonly type: 'create_file' | 'update_file'; readonly path: string; readonly diff: string }
   | { readonly type: 'delete_file'; readonly path: string }
 
-/** A fault of a patch. The message is for the model. */
+/** An invalid patch. The message is for the model. */
 export class PatchFault extends Error {}
 
 const TYPES = ['create_file', 'update_file', 'delete_file'] as const
 const PATH_MAX_CHARS = 1_024
 const DIFF_MAX_CHARS = 1024 * 1024
-/** Neither control characters nor those that only change how a path looks. */
+/** Excludes control characters and characters that only change how a path looks. */
 const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u
 const DRIVE = /^[A-Za-z]:/
 
@@ -45,7 +45,7 @@ export function parseOperation(args: Readonly<Record<string, unknown>>): PatchOp
   return { type: kind, path, diff }
 }
 
-/** A path within the folder of the client, as every system reads it. */
+/** A relative path within the client's folder on every system. */
 function checkPath(path: string): void {
   if (path.length === 0 || path.length > PATH_MAX_CHARS)
     throw new PatchFault(`path: must have 1 to ${PATH_MAX_CHARS} characters`)
@@ -79,14 +79,14 @@ function checkUpdate(lines: readonly string[]): void {
       if (line !== '@@' && !line.startsWith('@@ '))
         throw new PatchFault(`diff: line ${number} must be @@, or @@ and a line of the file`)
       close()
-      // Heads may follow each other: each narrows down where the section is.
+      // Several heads may follow each other: each narrows down the position of the section.
       section = { at: index, lines: 0, changes: 0 }
       ended = false
     } else if (line === '*** End of File') {
       if (section.lines === 0) throw new PatchFault(`diff: line ${number} ends a section without lines`)
       ended = true
     } else if (line === '' || ' +-'.includes(line.charAt(0))) {
-      // An empty line is one of context whose blank was lost.
+      // An empty line is a context line that lost its blank.
       const isChange = line.startsWith('+') || line.startsWith('-')
       section.lines++
       if (isChange) section.changes++
@@ -100,7 +100,7 @@ function checkUpdate(lines: readonly string[]): void {
   if (section.lines === 0) throw new PatchFault(`diff: the section at line ${section.at + 1} has no lines`)
 }
 
-/** Without the empty one behind the last line end. */
+/** Without the empty text after the last line end. */
 function linesOf(diff: string): string[] {
   const lines = diff.split(/\r?\n/)
   if (lines.at(-1) === '') lines.pop()

@@ -107,7 +107,7 @@ async function runBash(call: ToolCall, use: ContainerUse, signal: AbortSignal): 
   const fields = begunFields(call)
   const commands = commandsOf(call.arguments)
   if (commands === null) {
-    // Each command has a new shell in any case.
+    // Each command has a new shell anyway.
     if (call.arguments['restart'] === true) return outcomeOf(fields, { stdout: '', stderr: '', exitCode: 0 })
     return failedOutcome(fields, call.arguments['commands'] === undefined ? BAD_COMMAND : BAD_COMMANDS)
   }

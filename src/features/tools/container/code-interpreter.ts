@@ -40,7 +40,7 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
     native: [NATIVE],
     async open(entries, exchange, display) {
       const uses = new Map<RequestedTool, ContainerUse>()
-      /** A provider may run a native one itself, on other terms. */
+      /** A provider may run a native one itself, under other conditions. */
       const prepare = async (entry: ToolEntry): Promise<string | null> => {
         if (uses.has(entry.tool)) return null
         const use = useContainer(deps, exchange, wantedOf(entry))
@@ -80,8 +80,8 @@ export function createCodeInterpreter(deps: ContainerDeps): ServerTool {
 }
 
 /**
- * `container` is an id, or `{type: auto}` with what it must have; `environment` says it as for the shell. Each value of
- * `memory_limit` is taken: a container has the memory of the setting, and the model is told how much that is.
+ * `container` is an id, or `{type: auto}` with its requirements; `environment` has the form of the shell tool. Any
+ * `memory_limit` is accepted: a container has the memory of the setting, and the model is told how much that is.
  */
 function wantedOf(entry: ToolEntry): WantedContainer {
   const settings = settingsOf(entry.tool)

@@ -17,12 +17,12 @@ import type { SandboxSettings } from '../../sandbox/settings.ts'
 import { placeOf } from '../stored-texts.ts'
 import { domainsRefusal } from '../web/domains.ts'
 
-/** A container as an entry of the request wants it. */
+/** The container that an entry of the request asks for. */
 export interface WantedContainer {
   /** Null: a new one. */
   readonly id: string | null
   readonly terms: ContainerTerms
-  /** Files of the workspace that are put into it. */
+  /** Files of the workspace that are copied into it. */
   readonly fileIds: readonly string[]
   /** Paths for errors. */
   readonly path: string
@@ -39,7 +39,7 @@ export interface ContainerDeps {
 interface ContainerRun {
   readonly containerId: string
   readonly reply: RunReply
-  /** The files that the run made or changed, the latest first. */
+  /** The files that the run created or changed, the latest first. */
   readonly files: readonly ContainerFileCitation[]
 }
 
@@ -48,12 +48,13 @@ type ContainerFileCitation = Extract<Annotation, { type: 'container_file_citatio
 /** The container of one entry, in one exchange. */
 export interface ContainerUse {
   /**
-   * Rejects with a GatewayError that names the entry if the entry can have no container. Opens the one that it names.
+   * Opens the container that the entry names. Rejects with a GatewayError that names the entry if it can have no
+   * container.
    */
   check(): Promise<void>
-  /** As `check`, for an entry that asks for nothing special: why nobody here can run it; null: somebody can. */
+  /** Like `check`, for an entry without special requirements: the reason why it cannot run here; null: it can. */
   missing(): Promise<string | null>
-  /** Tells the model what the container has; empty: nothing. Known once `check` has passed. */
+  /** Describes the container's contents to the model; empty: nothing. Known after `check`. */
   describe(): Pick<FunctionDeclaration, 'description' | 'isForeign'>
   /** Rejects with the reason of the signal, or with a GatewayError that the model may read. */
   run(codes: readonly Code[], bounds: RunBounds, signal: AbortSignal): Promise<ContainerRun>
@@ -64,7 +65,7 @@ interface RunBounds {
   readonly maxOutputLength: number | null
 }
 
-/** The fields of an item for where code ran, and what files it left. */
+/** The fields of an item about where code ran, and the files it created. */
 export function placeFields({ containerId, files }: ContainerRun): Readonly<Record<string, unknown>> {
   return { container_id: containerId, ...(files.length === 0 ? {} : { files }) }
 }
@@ -75,7 +76,7 @@ export function onlyOutput({ reply: { outputs } }: ContainerRun) {
   return { stdout, stderr, exitCode: exitCode ?? (timedOut ? LATE : STOPPED), timedOut }
 }
 
-/** Exit codes: as `timeout` tells it, and as a shell tells that a program was killed. */
+/** Exit codes: of `timeout`, and of a shell for a killed program. */
 const LATE = 124
 export const STOPPED = 137
 
@@ -132,7 +133,7 @@ export function useContainer(
   const { organizationId, workspaceId, keyHash } = exchange.caller
   const owner: ContainerOwner = { organizationId, workspaceId }
   let opening: Promise<Container> | null = null
-  /** The files to bring, by their names in the container. */
+  /** The files to copy, by their names in the container. */
   let brought: ReadonlyMap<string, FileRecord> = new Map()
   let bringing: Promise<void> | null = null
 
@@ -141,7 +142,7 @@ export function useContainer(
     return opening
   }
 
-  /** A file that the container has under the name stays: code may have changed it. */
+  /** A file that the container already has under this name is kept, because code may have changed it. */
   async function bring(container: Container): Promise<void> {
     if (brought.size === 0) return
     const there = new Set((await container.list()).map(({ path }) => path))
@@ -242,7 +243,7 @@ function citation(containerId: string, path: string): ContainerFileCitation {
   }
 }
 
-/** The words for a tool, and what its container has. */
+/** The description of a tool, and the contents of its container. */
 export function describedBy(
   words: string,
   use: ContainerUse | undefined,
@@ -251,7 +252,7 @@ export function describedBy(
   return { ...has, description: [words, has?.description ?? ''].join(' ').trim() }
 }
 
-/** The settings of an entry: under `parameters`, or beside the type in the spelling of a provider. */
+/** The settings of an entry: under `parameters`, or next to the type as providers write them. */
 export function settingsOf(tool: RequestedTool): Readonly<Record<string, unknown>> {
   return tool.type.includes(':') ? recordOrEmpty(tool.parameters) : tool
 }
@@ -260,7 +261,7 @@ export function settingsPath({ tool, path }: ToolEntry): string {
   return tool.type.includes(':') ? `${path}.parameters` : path
 }
 
-/** Limits that the call asks for. Values of other types are ignored. */
+/** Limits that the call requests. Values of other types are ignored. */
 export function boundsOf(args: Readonly<Record<string, unknown>>): RunBounds {
   return { timeoutMs: countOf(args['timeout_ms']), maxOutputLength: countOf(args['max_output_length']) }
 }
@@ -269,10 +270,10 @@ function countOf(value: unknown): number | null {
   return typeof value === 'number' && Number.isFinite(value) && value >= 1 ? Math.floor(value) : null
 }
 
-/** Commands of one call. */
+/** Maximum commands of one call. */
 const COMMANDS_MAX = 32
 
-/** Null: the model gave none, or no texts, or too many. */
+/** Null: there are none, other values, or too many. */
 export function commandsOf({
   command,
   commands,

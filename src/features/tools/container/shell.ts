@@ -87,7 +87,7 @@ function isNative({ type }: RequestedTool): boolean {
   return NATIVE.includes(type)
 }
 
-/** The native tool may ask for the machine of the client. */
+/** The native tool may ask for the client's machine. */
 function runsAtClient(tool: RequestedTool): boolean {
   return tool.type === 'shell' && recordOrEmpty(tool['environment'])['type'] === 'local'
 }
@@ -159,7 +159,7 @@ async function runShell(
   }
 }
 
-/** Native items have no form for a failure. */
+/** Native items cannot contain a failure. */
 function failedOutcome(call: ToolCall, error: string): ToolOutcome {
   const fields = isNative(call.tool) ? { status: 'incomplete' } : { status: 'failed', error }
   return { item: { ...begunFields(call), ...fields }, result: JSON.stringify({ error }) }

@@ -22,7 +22,7 @@ import {
 
 const COMMANDS = ['view', 'create', 'str_replace', 'insert'] as const
 type EditorCommand = (typeof COMMANDS)[number]
-/** Characters of the lines that one view shows. */
+/** Maximum characters that one view shows. */
 const VIEW_MAX_CHARS = 100_000
 
 type Args = ToolCall['arguments']
@@ -88,7 +88,7 @@ async function run(texts: StoredTexts, call: ToolCall, signal: AbortSignal): Pro
   }
 }
 
-/** Two files in two folders would be one here, so folders are refused. */
+/** Two files in different folders would be one here, so folders are refused. */
 function filenameOf(path: string): string {
   const name = path.replace(/^(?:\.?\/)+/, '')
   if (name === '' || /[/\\]/.test(name))
@@ -132,7 +132,7 @@ const VERBS: Readonly<Record<EditorCommand, Verb>> = {
   },
 }
 
-/** Without the empty one behind the last line end. */
+/** Without the empty text after the last line end. */
 function linesOf(text: string): string[] {
   const lines = text.split('\n')
   if (lines.at(-1) === '') lines.pop()

@@ -6,7 +6,7 @@ import type { InputItem } from '../../../protocol/items.ts'
 import { compile } from '../../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 
-/** The answer of one member of the panel. */
+/** The answer of one panel member. */
 export interface PanelResponse {
   readonly model: string
   readonly content: string
@@ -77,7 +77,7 @@ export type AnalysisFailure =
   | 'judge_upstream_error'
   | 'judge_empty_completion'
 
-/** The analysis in the text of the analyst, which has to be all of it; or why it is none. */
+/** The analysis, which must be the whole text of the analyst; otherwise the reason why it is invalid. */
 export function readAnalysis(text: string): FusionAnalysis | AnalysisFailure {
   if (text.trim() === '') return 'judge_empty_completion'
   const value = parseJson(text)

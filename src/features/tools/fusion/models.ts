@@ -7,13 +7,13 @@ import type { FusionSettings } from '../settings.ts'
 export type FusionPreset = 'general-high' | 'general-budget' | 'general-fast'
 
 export interface FusionModels {
-  /** Ids for the panel; empty: the catalogue has no model for it. */
+  /** Ids for the panel; empty: the catalogue has no suitable model. */
   panel(preset: FusionPreset | null): readonly string[]
-  /** Id of the analyst that the settings name; null: none. */
+  /** Id of the analyst in the settings; null: none. */
   readonly analyst: string | null
 }
 
-/** Members of a panel that nobody has named. */
+/** Members of a default panel. */
 const PANEL_SIZE = 3
 
 export function createFusionModels({
@@ -37,7 +37,7 @@ export function createFusionModels({
   }
 }
 
-/** `direction` 1: the cheapest of each author first; -1: the dearest, which are most often the best. */
+/** `direction` 1: the cheapest of each author first; -1: the most expensive, which are usually the best. */
 function byPrice(models: readonly Model[], direction: 1 | -1): readonly string[] {
   const ranked = models
     .filter(model => !makesEmbeddings(model) && model.outputModalities.includes('text'))

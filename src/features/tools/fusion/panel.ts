@@ -1,4 +1,4 @@
-/** The fusion panel: asks all members in parallel, and reports the progress of each. Serve threads. */
+/** The fusion panel: calls all members in parallel, and reports the progress of each. Serve threads. */
 import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
 import type { ToolProgress } from '../../../exchange/server-tool.ts'
 import type { InputItem } from '../../../protocol/items.ts'
@@ -31,11 +31,11 @@ export interface PanelOutcome {
   readonly failed: readonly FailedMember[]
   /** Codes of the failures, in the same order. */
   readonly codes: readonly InnerFailure['code'][]
-  /** That the members cite. */
+  /** Sources that the members cite. */
   readonly sources: readonly Source[]
 }
 
-/** Characters of all answers together: what the analyst and the outer model have to read. */
+/** Maximum characters of all answers together, which the analyst and the outer model must read. */
 const PANEL_MAX_CHARS = 160_000
 const SOURCES_MAX = 50
 const MEMBER_MS = 240_000
@@ -49,7 +49,7 @@ interface PanelTerms {
   readonly signal: AbortSignal
 }
 
-/** Rejects only when the exchange is over. */
+/** Only rejects if the exchange is over. */
 export async function askPanel(
   askAs: AskAs,
   exchange: Exchange,

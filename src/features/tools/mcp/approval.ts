@@ -10,8 +10,8 @@ export type RequireApproval =
   | { readonly always?: ToolSelection | null; readonly never?: ToolSelection | null }
 
 /**
- * True for tools whose calls the caller has to approve. The default is `always`. With filters: what `always` names
- * needs an approval, what only `never` names does not, and other tools need one unless `always` stands alone.
+ * True for tools whose calls need the caller's approval. The default is `always`. With filters: tools in `always` need
+ * an approval, tools only in `never` do not, and others need one unless only `always` is set.
  */
 export function approvalFilter(rule: RequireApproval | null): ToolFilter {
   if (rule === null || rule === 'always') return () => true
@@ -24,14 +24,14 @@ export function approvalFilter(rule: RequireApproval | null): ToolFilter {
   }
 }
 
-/** A call that the caller has approved or refused, and that has had no result yet. */
+/** A call that the caller has approved or refused, without a result so far. */
 export interface DecidedCall {
-  /** The id of the request for approval. */
+  /** The id of the approval request. */
   readonly id: string
   readonly serverLabel: string
   /** The server's own name of the tool. */
   readonly name: string
-  /** JSON, as the model wrote it. */
+  /** JSON, as written by the model. */
   readonly arguments: string
   readonly approve: boolean
   readonly reason: string | null
@@ -43,7 +43,7 @@ interface Item {
   readonly [field: string]: unknown
 }
 
-/** Items that are behind an approval while it waits for its call; a reply of the model ends the wait. */
+/** Items that may follow an approval while it waits for its call; a reply of the model ends the wait. */
 const WAITING: ReadonlySet<unknown> = new Set([
   'mcp_approval_request',
   'mcp_approval_response',
@@ -52,8 +52,8 @@ const WAITING: ReadonlySet<unknown> = new Set([
 ])
 
 /**
- * The calls that the end of the conversation decides about, in their order. An approval with a reply of the model, or
- * with a call that names it, behind it is done.
+ * The calls that the end of the conversation decides about, in order. An approval that is followed by a reply of the
+ * model, or by a call that names it, is done.
  */
 export function decidedCalls(input: readonly Item[]): readonly DecidedCall[] {
   const requests = new Map<unknown, Item>()
@@ -83,7 +83,7 @@ export function decidedCalls(input: readonly Item[]): readonly DecidedCall[] {
   return decided
 }
 
-/** The place of the last item that a model said after the first response; -1: none. */
+/** The position of the last item from a model after the first response; -1: none. */
 function lastReply(input: readonly Item[]): number {
   return input.findLastIndex(({ type, role }) => {
     if (WAITING.has(type)) return false

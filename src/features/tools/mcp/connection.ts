@@ -15,13 +15,13 @@ import type { McpLibrary } from './library.ts'
 import type { McpTool } from './listing.ts'
 import { mcpFetch } from './network.ts'
 
-/** A server as a request names it. */
+/** A server in a request. */
 export interface McpServer {
   /** It has passed `checkUrl`. */
   readonly url: URL
-  /** Header fields of each request, the authorization among them. */
+  /** Headers of each request, including the authorization. */
   readonly headers: Readonly<Record<string, string>>
-  /** Values that must not be in an error. */
+  /** Values that must not appear in errors. */
   readonly secrets: readonly string[]
 }
 
@@ -34,7 +34,7 @@ export interface McpConnectionDeps {
   readonly oldServers: OldServers
 }
 
-/** The addresses whose servers have no newer protocol, so that each exchange need not ask again. */
+/** Addresses of servers without the newer protocol, so that not every exchange must ask again. */
 export type OldServers = LRUCache<string, true>
 
 export function createOldServers(clock: Clock): OldServers {
@@ -45,7 +45,7 @@ export function createOldServers(clock: Clock): OldServers {
   })
 }
 
-/** Of one request. */
+/** Limits of one request. */
 interface McpTerms {
   readonly limitMs: number
   /** The `traceparent` of a call; absent while traces are off. */
@@ -55,9 +55,9 @@ interface McpTerms {
 
 type McpResult = Readonly<Record<string, unknown>>
 
-/** Opened with its first request. All rejects with an McpFailure, or with the reason of the signal. */
+/** Opened by its first request. All methods reject with an McpFailure, or with the reason of the signal. */
 export interface McpConnection {
-  /** One page of the tools of the server. `cursor` null: the first. */
+  /** One page of the server's tools. `cursor` null: the first. */
   listPage(cursor: string | null, terms: McpTerms): Promise<McpResult>
   /** Calls a tool, by its own name and schema. */
   call(
@@ -65,14 +65,14 @@ export interface McpConnection {
     args: Readonly<Record<string, unknown>>,
     terms: McpTerms,
   ): Promise<McpResult>
-  /** Ends the session. `politely`: the server is told, in the background and for a short time. */
+  /** Ends the session. `politely`: the server is informed, in the background and for a short time. */
   close(politely: boolean): void
 }
 
-/** Bytes of one reply, and of all replies of an exchange. */
+/** Maximum bytes of one reply, and of all replies of an exchange. */
 const REPLY_MAX_BYTES = 2 * 1024 * 1024
 const REPLIES_MAX_BYTES = 32 * 1024 * 1024
-/** HTTP requests of an exchange. A server can ask for answers of ours (ping), each of which is a request. */
+/** Maximum HTTP requests of an exchange. A server can request answers (ping), each of which is a request. */
 const REQUESTS_MAX = 256
 /** Time to connect and to agree on the protocol, for the whole list of tools, and for one call. */
 const OPENING_MS = 10_000
@@ -82,7 +82,7 @@ export const CALL_MS = 55_000
 const FAREWELL_MS = 2_000
 const OLD_SERVERS_MAX = 1_024
 const OLD_SERVERS_MS = 600_000
-/** The client has timers of its own, which tests cannot advance. Ours are always earlier. */
+/** The client has timers of its own, which tests cannot advance. Ours always fire first. */
 const NEVER_MS = 2 ** 31 - 1
 
 interface Opened {
@@ -93,7 +93,7 @@ interface Opened {
 
 export function createMcpConnection(deps: McpConnectionDeps, server: McpServer): McpConnection {
   const { clock, library } = deps
-  /** Marks the errors that stand for a reply without an answer; no server can know it. */
+  /** Marks the errors that stand for a missing answer. No server can know it. */
   const mark = randomUUID()
   let opening: Promise<Opened> | null = null
   let isClosed = false
@@ -136,7 +136,7 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
         const params = { name, arguments: { ...args }, ...meta }
         if (client.getProtocolEra() === 'legacy')
           return client.request({ method: 'tools/call', params }, ANY_RESULT, options)
-        // The schema may say which arguments are repeated in the head of the request.
+        // The schema may require that arguments are repeated in the request's headers.
         const toolDefinition = { name, inputSchema: { ...input_schema, type: 'object' as const } }
         return client.callTool(params, { ...options, toolDefinition })
       }),
@@ -193,7 +193,7 @@ async function open(
     {
       versionNegotiation: { mode: isOld ? 'legacy' : 'auto', probe: { timeoutMs: NEVER_MS } },
       jsonSchemaValidator: { getValidator: unchecked },
-      // Nobody is there to answer questions of a server.
+      // Nobody can answer questions of a server.
       inputRequired: { autoFulfill: false },
     },
   )
@@ -224,7 +224,7 @@ const ANY_RESULT: StandardSchemaV1<unknown, McpResult> = {
   '~standard': { version: 1, vendor: 'sluice', validate: value => ({ value: value as McpResult }) },
 }
 
-/** The work with a limit. Rejects as soon as the limit or the signal ends it, whatever is still running. */
+/** Runs work with a time limit. Rejects as soon as the limit or the signal ends it, even if the work continues. */
 async function limited<T>(
   clock: Clock,
   limitMs: number,

@@ -3,7 +3,7 @@
  * value.
  */
 
-/** As much as the model gets of one call; pipeline/tool-calls/server-tools.ts cuts there too, and says so. */
+/** Maximum length for the model; pipeline/tool-calls/server-tools.ts cuts there too, and says so. */
 const TEXT_MAX_CHARS = 200_001
 const PARTS_MAX = 1_000
 
@@ -49,7 +49,7 @@ function resourceText(resource: unknown): string {
 
 const WORD_MAX_CHARS = 500
 
-/** A text of one line. */
+/** A text in one line. */
 function word(value: unknown): string {
   return typeof value === 'string' ? value.slice(0, WORD_MAX_CHARS).replace(/[\s\]]+/g, ' ') : 'unknown'
 }
@@ -62,7 +62,7 @@ function jsonText(value: unknown): string {
   try {
     return JSON.stringify(value)
   } catch {
-    // Nested deeper than the stack.
+    // It is nested too deeply.
     return '[content that cannot be shown]'
   }
 }

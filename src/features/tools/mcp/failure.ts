@@ -1,4 +1,4 @@
-/** MCP errors, in the three kinds that an mcp_call item has, or as text. Pure. */
+/** MCP errors, in the three kinds of an mcp_call item, or as text. Pure. */
 
 import { scrub } from '../../../base/scrub.ts'
 import { PageError } from '../../../providers/upstream/pages/fetch-page.ts'
@@ -10,7 +10,7 @@ export type McpItemError =
   | { readonly type: 'mcp_protocol_error' | 'http_error'; readonly code: number; readonly message: string }
   | { readonly type: 'mcp_tool_execution_error'; readonly content: readonly unknown[] }
 
-/** A server did not do what it was asked. Its message is fit for the caller and for the model. */
+/** A failure of a server. Its message may be shown to the caller and the model. */
 export class McpFailure extends Error {
   override readonly name = 'McpFailure'
   readonly item: McpItemError
@@ -21,10 +21,10 @@ export class McpFailure extends Error {
   }
 }
 
-/** A server's own text in an error. */
+/** Maximum length of a server's own text in an error. */
 const MESSAGE_MAX_CHARS = 500
 
-/** `mark`: data of an error that stands for a reply without an answer. */
+/** `mark`: data of an error that stands for a missing answer. */
 export function failureOf(
   client: McpClient,
   thrown: unknown,

@@ -7,12 +7,12 @@ export type McpClient = typeof import('@modelcontextprotocol/client')
 export class McpLibrary {
   #client: McpClient | null = null
 
-  /** True once this thread has the library. */
+  /** True once this thread has loaded the library. */
   get isLoaded(): boolean {
     return this.#client !== null
   }
 
-  /** Loads the library; the second call costs nothing. */
+  /** Loads the library; further calls cost nothing. */
   async load(): Promise<McpClient> {
     this.#client ??= await import('@modelcontextprotocol/client')
     return this.#client

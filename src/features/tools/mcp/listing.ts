@@ -5,7 +5,7 @@
 import { forbiddenKey } from '../../../protocol/json/body.ts'
 import { McpFailure } from './failure.ts'
 
-/** A tool, as an item `mcp_list_tools` shows it. */
+/** A tool in the form of an `mcp_list_tools` item. */
 export interface McpTool {
   readonly name: string
   readonly description: string | null
@@ -13,18 +13,18 @@ export interface McpTool {
   readonly annotations: Readonly<Record<string, boolean>> | null
 }
 
-/** Names of tools, or what they have to be, as a request says it. */
+/** Names or properties that select tools of a server. */
 export type ToolSelection =
   | readonly string[]
   | { readonly tool_names?: readonly string[] | null; readonly read_only?: boolean | null }
 
-/** True for the tools that a request means. */
+/** True for the selected tools. */
 export type ToolFilter = (tool: McpTool) => boolean
 
-/** Tools that a server may list; more of them would fill the context of a model. */
+/** Maximum tools of a server; more would fill the context of a model. */
 const LISTED_MAX = 256
 const PAGES_MAX = 32
-/** Characters of all tools of a server, as JSON. */
+/** Maximum characters of all tools of a server, as JSON. */
 const LISTED_MAX_CHARS = 512 * 1024
 const NAME_MAX_CHARS = 128
 const DESCRIPTION_MAX_CHARS = 4_096
@@ -33,7 +33,7 @@ const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHi
 
 type Page = (cursor: string | null) => Promise<Readonly<Record<string, unknown>>>
 
-/** All allowed tools of a server. Rejects with an McpFailure where it lists too many. */
+/** All allowed tools of a server. Rejects with an McpFailure if there are too many. */
 export async function listTools(page: Page, allows: ToolFilter): Promise<readonly McpTool[]> {
   const listing = new ToolListing(allows)
   let cursor: string | null = null
@@ -48,7 +48,7 @@ export async function listTools(page: Page, allows: ToolFilter): Promise<readonl
   throw new McpFailure(`The server lists its tools on more than ${PAGES_MAX} pages`)
 }
 
-/** The allowed tools of a server, under the bounds that hold wherever its listing comes from. */
+/** The allowed tools of a server, within limits that apply wherever its listing comes from. */
 export class ToolListing {
   readonly tools: McpTool[] = []
   readonly #allows: ToolFilter
@@ -59,7 +59,10 @@ export class ToolListing {
     this.#allows = allows
   }
 
-  /** Of two tools of one name the first counts. Null, or what is too much of them; then the listing is of no use. */
+  /**
+   * If two tools have the same name, the first counts. Returns null, or the limit that was exceeded; then the listing
+   * cannot be used.
+   */
   add(listed: readonly unknown[]): string | null {
     for (const one of listed) {
       const tool = mcpTool(one)
@@ -76,7 +79,7 @@ export class ToolListing {
   }
 }
 
-/** A listed tool without what we do not know; null for one that no model could call. */
+/** A listed tool without unknown fields; null for one that no model could call. */
 export function mcpTool(listed: unknown): McpTool | null {
   if (typeof listed !== 'object' || listed === null) return null
   const { name, description, inputSchema, input_schema, annotations } = listed as Record<string, unknown>
@@ -96,7 +99,7 @@ export function mcpTool(listed: unknown): McpTool | null {
 
 function isSchema(value: unknown): value is Readonly<Record<string, unknown>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
-  // It also bounds the depth, which JSON.stringify needs.
+  // This also limits the depth, which JSON.stringify needs.
   if (forbiddenKey({ input_schema: value }) !== null) return false
   return JSON.stringify(value).length <= SCHEMA_MAX_CHARS
 }
@@ -109,12 +112,12 @@ function hintsOf(annotations: unknown): McpTool['annotations'] {
   )
 }
 
-/** Without characters that show nothing, in which a text can hide from its readers. */
+/** Without invisible characters, which can hide text from readers. */
 function plainText(text: string): string {
   return text.replace(/[\p{Cf}\p{Co}\p{Cn}]|(?![\n\t])\p{Cc}/gu, '')
 }
 
-/** The filter of `allowed_tools`, or of one side of `require_approval`: by name, and as read-only as it says. */
+/** The filter of `allowed_tools`, or of one side of `require_approval`: by name, and by its read-only hint. */
 export function toolFilter(selection: ToolSelection): ToolFilter {
   const { tool_names = null, read_only = null } = isNames(selection) ? { tool_names: selection } : selection
   const names = tool_names === null ? null : new Set(tool_names)

@@ -11,16 +11,14 @@ import type { CheckedFetch } from '../../../providers/upstream/pages/checked-fet
 
 type Fetch = CheckedFetch['fetch']
 
-/** The question by which the client learns whether a server speaks the newer protocol. Old servers do not know it. */
+/** The request with which the client finds out if a server supports the newer protocol. Old servers do not know it. */
 const PROBE = 'server/discover'
-/** Time for its answer. */
+/** Time limit for its answer. */
 const PROBE_MS = 3_000
 
-/**
- * @param mark data of the errors that stand for a reply without an answer
- */
+/** @param mark data of the errors that stand for a missing answer */
 export function mcpFetch(fetch: Fetch, clock: Clock, mark: string): Fetch {
-  /** By the ids of their requests; bounded with them. */
+  /** Running requests by id; as many as there may be requests. */
   const running = new Map<unknown, AbortController>()
   return async (to, init = {}) => {
     if (init.method === 'GET') return new Response(null, { status: 405 })
@@ -53,7 +51,7 @@ function isStream({ headers }: Response): boolean {
   return headers.get('content-type')?.startsWith('text/event-stream') === true
 }
 
-/** A useful answer as it is, and otherwise the one by which the client goes on in the old way. */
+/** Returns a usable answer unchanged, and otherwise one that makes the client continue with the old protocol. */
 async function probed(
   send: () => Promise<Response>,
   id: unknown,
@@ -65,7 +63,7 @@ async function probed(
   let isEnded = true
   try {
     const response = await send()
-    // For other answers, both protocols ask the same of a client.
+    // Other answers mean the same in both protocols.
     if (!response.ok && response.status < 500) return response
     if (response.ok && isStream(response)) {
       isEnded = false
@@ -103,7 +101,7 @@ function answerOf(text: string): Response {
   return new Response(text, { headers: { 'content-type': 'application/json' } })
 }
 
-/** The stream with an error for its request behind it. After an answer the client ignores it. */
+/** Appends an error for the request to the stream. If an answer came before, the client ignores the error. */
 function withEnd(
   { body, status, headers }: Response,
   id: unknown,

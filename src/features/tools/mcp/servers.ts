@@ -1,6 +1,5 @@
 /**
- * The MCP servers that a request names: validates their entries, and builds the headers and settings sent to each.
- * Pure.
+ * The MCP servers in a request: validates their entries, and builds the headers and settings sent to each. Pure.
  */
 import { isIP } from 'node:net'
 import { refuseField } from '../../../base/errors.ts'
@@ -11,7 +10,7 @@ import { approvalFilter, type RequireApproval } from './approval.ts'
 import type { McpServer } from './connection.ts'
 import { type ToolFilter, type ToolSelection, toolFilter } from './listing.ts'
 
-/** An entry of type `mcp`, checked. */
+/** A checked entry of type `mcp`. */
 export interface NamedServer {
   readonly tool: RequestedTool
   readonly path: string
@@ -19,24 +18,24 @@ export interface NamedServer {
   /** Null: a connector of the provider. */
   readonly server: McpServer | null
   readonly allows: ToolFilter
-  /** True for tools whose calls wait for the caller. */
+  /** True for tools whose calls need the caller's approval. */
   readonly asksFirst: ToolFilter
-  /** False: it asks for none of its calls. */
+  /** False: no call needs an approval. */
   readonly mayAsk: boolean
   /** The caller's description of it. */
   readonly description: string | null
 }
 
-/** MCP servers of one request. Each has a connection. */
+/** Maximum MCP servers per request. Each has a connection. */
 const SERVERS_MAX = 16
 const LABEL_MAX_CHARS = 128
 const DESCRIPTION_MAX_CHARS = 1_024
 const HEADERS_MAX = 32
 const HEADERS_MAX_CHARS = 16 * 1024
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/
-/** Visible characters of ASCII, blanks, and what Latin 1 adds. */
+/** Visible ASCII characters, blanks, and those of Latin 1. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
-/** Fields that the connection, or the protocol, sets itself. */
+/** Headers that the connection or the protocol sets. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
   'accept',
   'accept-encoding',
@@ -56,7 +55,7 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
   'transfer-encoding',
   'upgrade',
 ])
-/** Shorter values are ordinary words, and no secrets. */
+/** Shorter values are ordinary words, and not secrets. */
 const SECRET_MIN_CHARS = 8
 
 /** @throws GatewayError that names the field */
@@ -102,7 +101,7 @@ function serverOf(tool: RequestedTool, address: string, path: string, rules: Lin
   if (typeof authorization === 'string' && authorization !== '') {
     if (!HEADER_VALUE.test(authorization) || authorization.length > HEADERS_MAX_CHARS)
       throw refuseField(`${path}.authorization`, 'must be a token without control characters')
-    // An access token alone, as the public interface has it, or a whole value of the header.
+    // An access token as in the public interface, or a full header value.
     headers['authorization'] = authorization.includes(' ') ? authorization : `Bearer ${authorization}`
   }
   const values = Object.values(headers).flatMap(value => [value, ...value.split(' ')])

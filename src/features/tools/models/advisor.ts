@@ -1,6 +1,6 @@
 /**
- * The advisor server tool: the model asks another model for advice. Each entry is one advisor; if there are several,
- * they have names. An advisor sees its earlier advice, from this request and from items that the client sends back.
+ * The advisor server tool: the model asks another model for advice. Each entry is one advisor; several must have names.
+ * An advisor sees its earlier advice, from this request and from items that the client sends back.
  */
 import type { AskAs, Exchange } from '../../../exchange/exchange.ts'
 import type {
@@ -37,7 +37,7 @@ interface AdvisorSettings extends InnerSettings {
 
 interface Advisor {
   readonly tool: RequestedTool
-  /** Null for the one without a name. */
+  /** Null if it has no name. */
   readonly name: string | null
   readonly settings: AdvisorSettings
   readonly terms: InnerTerms
@@ -45,15 +45,15 @@ interface Advisor {
   readonly memory: { readonly prompt: string; readonly advice: string }[]
 }
 
-/** Consultations of one request, all advisors together. */
+/** Maximum consultations per request, of all advisors together. */
 const CONSULTATIONS_MAX = 10
-/** Characters of one piece of advice, and of all that an advisor is reminded of. */
+/** Maximum characters of one piece of advice, and of earlier advice that is repeated. */
 const ADVICE_MAX_CHARS = 100_000
 const MEMORY_MAX_CHARS = 200_000
-/** Of the cap of the request, what advice may use: no more than nearly every model can write. */
+/** Maximum tokens for advice, within the request's limit: no more than nearly every model can write. */
 const ADVICE_MAX_TOKENS = 8_192
 const RUN_MS = 180_000
-/** The call ends before the tool does, so that the model learns why. */
+/** The call ends before the tool's time limit, so that the model learns the reason. */
 const ASK_MS = 170_000
 
 const INSTRUCTIONS =
@@ -142,7 +142,7 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   if (prompt === '' && !forwards) return failed(fields, 'prompt: is required')
   const question = prompt === '' ? ON_TRANSCRIPT : prompt
   const most = exchange.request.max_output_tokens
-  // The entry's own cap wins.
+  // The entry's own limit takes precedence.
   const cap = most == null ? {} : { max_output_tokens: Math.min(most, ADVICE_MAX_TOKENS) }
   const request = {
     ...cap,
@@ -182,7 +182,9 @@ async function consult(askAs: AskAs, consultation: Consultation): Promise<ToolOu
   }
 }
 
-/** The entry names it, else it is the model that answers. What a model has read must not choose a dearer one. */
+/**
+ * The model in the entry, otherwise the answering one. Text that a model has read must not choose a more expensive one.
+ */
 function modelOf({ settings }: Advisor, exchange: Exchange): string {
   return settings.model ?? outerModel(exchange)
 }

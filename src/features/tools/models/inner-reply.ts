@@ -9,7 +9,7 @@ import type { ResponseResource } from '../../../protocol/response.ts'
 /** Between two messages of one reply. */
 const GAP = '\n\n'
 
-/** All that the model said to its reader, refusals too. */
+/** The whole visible text of a reply, including refusals. */
 export function replyText({ output }: Pick<ResponseResource, 'output'>): string {
   const texts: string[] = []
   for (const item of output) {
@@ -19,7 +19,7 @@ export function replyText({ output }: Pick<ResponseResource, 'output'>): string 
   return texts.filter(text => text !== '').join(GAP)
 }
 
-/** A text of at most so many UTF-16 units, with a line that says what is missing. */
+/** The text shortened to this many UTF-16 units, with a line about the missing part. */
 export function cutText(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   return `${text.slice(0, maxChars).toWellFormed()}\n[Cut after ${maxChars} characters]`
@@ -28,11 +28,11 @@ export function cutText(text: string, maxChars: number): string {
 export interface InnerFailure {
   readonly code: GatewayError['code']
   readonly error: string
-  /** Of the provider; absent where it gave none. */
+  /** Status of the provider; absent if there is none. */
   readonly status_code?: number
 }
 
-/** Why a model that was asked gave no reply. A fault of the gateway stays unsaid. */
+/** The reason that a called model gave no reply. Internal errors of the gateway are not described. */
 export function innerFailure(thrown: unknown): InnerFailure {
   if (!(thrown instanceof GatewayError)) return { code: 'internal', error: 'The model could not be called' }
   const status = thrown.metadata?.['provider_status']
@@ -43,10 +43,10 @@ export function innerFailure(thrown: unknown): InnerFailure {
   }
 }
 
-/** Characters that gather before they are told: a client that reads slowly must not get an event for each token. */
+/** Minimum characters of a progress event, so that a slow client does not get an event per token. */
 const PIECE_CHARS = 64
 
-/** Reports a text in pieces of a least size, up to the length that its reader keeps. */
+/** Reports a text in pieces of a minimum size, up to the length that its reader keeps. */
 export class PieceWriter {
   readonly #send: (piece: string) => void
   readonly #maxChars: number
@@ -58,7 +58,7 @@ export class PieceWriter {
     this.#send = send
   }
 
-  /** True once something was added. */
+  /** True once text was added. */
   get any(): boolean {
     return this.#said > 0
   }
@@ -70,7 +70,7 @@ export class PieceWriter {
     if (this.#waiting.length >= PIECE_CHARS) this.end()
   }
 
-  /** Tells what waits. */
+  /** Reports the remaining text. */
   end(): void {
     if (this.#waiting === '') return
     this.#send(this.#waiting)
@@ -78,7 +78,7 @@ export class PieceWriter {
   }
 }
 
-/** Hands the texts in the events of a reply on to their writers. */
+/** Passes the texts in the events of a reply to their writers. */
 export function textEvents(text: PieceWriter, thought: PieceWriter | null): (event: StreamEvent) => void {
   return event => {
     switch (event.type) {

@@ -1,6 +1,6 @@
 /**
  * Requests of tools that call models. Their settings are checked when the tool is opened, like those of a client's
- * request, so that an error names the path of the client's entry. Pure.
+ * request, so that errors contain the path of the client's entry. Pure.
  */
 import { GatewayError } from '../../../base/errors.ts'
 import type { Exchange } from '../../../exchange/exchange.ts'
@@ -10,7 +10,7 @@ import { createRequestParser } from '../../../protocol/json/request-parser.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 import { WEB_SEARCH_TYPES } from '../../../protocol/tools.ts'
 
-/** Settings that tools which ask models have in common; null and absent are the same. */
+/** Settings that all tools with model calls share; null means absent. */
 export interface InnerSettings {
   readonly model?: string | null
   readonly tools?: readonly { readonly type: string }[] | null
@@ -21,16 +21,16 @@ export interface InnerSettings {
   readonly cache_control?: Readonly<Record<string, unknown>> | null
 }
 
-/** The request without what it asks. */
+/** A request without its input. */
 export type InnerTerms = Omit<ResponsesRequest, 'input'>
 
 /**
- * The terms of the requests that a tool with these settings makes.
+ * The request settings of a tool with these settings.
  * @throws GatewayError `invalid_request` that begins with `path`
  */
 export type InnerTermsOf = (settings: InnerSettings, path: string) => InnerTerms
 
-/** Tools of providers that need nobody to run a call: the provider does. */
+/** Tools that providers run themselves, so that no call needs to be answered. */
 const RUN_BY_PROVIDERS: ReadonlySet<string> = new Set([
   ...WEB_SEARCH_TYPES,
   'code_interpreter',
@@ -43,7 +43,7 @@ const RUN_BY_PROVIDERS: ReadonlySet<string> = new Set([
 export function createInnerTerms(tools: ReadonlyMap<string, ServerTool>): InnerTermsOf {
   let parse: ReturnType<typeof createRequestParser> | null = null
   return (settings, path) => {
-    // Only now are all tools known.
+    // Created here, because all tools are known only now.
     parse ??= createRequestParser({ plugins: new Set(), tools: offeredWithin(tools), routers: new Set() })
     const { max_completion_tokens, max_tool_calls, ...same } = settings
     const terms = Object.fromEntries(
@@ -67,7 +67,7 @@ export function createInnerTerms(tools: ReadonlyMap<string, ServerTool>): InnerT
   }
 }
 
-/** A tool that asks models is not offered to the models that tools ask. */
+/** Tools that call models are not offered to models that tools call. */
 function offeredWithin(tools: ReadonlyMap<string, ServerTool>): ReadonlySet<string> {
   return new Set([...tools].flatMap(([name, { asksModels }]) => (asksModels === true ? [] : [name])))
 }
@@ -86,14 +86,14 @@ function refusal(type: string, tools: ReadonlyMap<string, ServerTool>): string |
 }
 
 /**
- * True if nothing may reach the client before alignment has judged it: what other models say is then for the outer
- * model alone, whose message is judged.
+ * True if nothing may reach the client before alignment has judged it: then the texts of other models are only for the
+ * outer model, whose message is judged.
  */
 export function isWithheld({ request }: Exchange): boolean {
   return request.plugins?.some(plugin => plugin.id === 'alignment' && plugin.mode !== 'audit') === true
 }
 
-/** The model that answers the caller, by its id in the catalogue. */
+/** Catalogue id of the model that answers the caller. */
 export function outerModel({ attempts, prompt }: Exchange): string {
   return attempts.at(-1)?.endpoint.modelId ?? prompt.model ?? ''
 }

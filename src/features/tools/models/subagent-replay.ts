@@ -9,11 +9,11 @@ import type { InputItem } from '../../../protocol/items.ts'
 import type { ResponsesRequest } from '../../../protocol/request.ts'
 import { openState, type StateSeal, type SuspendedSubagent } from './subagent-state.ts'
 
-/** A subagent that goes on. */
+/** A subagent that continues. */
 export interface Resumption {
   readonly state: SuspendedSubagent
   readonly subagent: Named
-  /** For its model: all that it was told and said, and what its calls gave. */
+  /** Its model's whole conversation so far, including results of its calls. */
   readonly input: readonly InputItem[]
 }
 
@@ -25,14 +25,14 @@ interface Named {
 interface Found {
   /** By the call of the outer model. */
   readonly resumptions: ReadonlyMap<string, Resumption>
-  /** As the outer model may read it. */
+  /** The prompt for the outer model. */
   readonly prompt: ResponsesRequest
 }
 
 type FunctionCall = Extract<InputItem, { type: 'function_call' }>
 type FunctionOutput = Extract<InputItem, { type: 'function_call_output' }>
 
-/** @throws GatewayError `invalid_request` by the path of an item that belongs to no suspended subagent */
+/** @throws GatewayError `invalid_request` with the path of an item that belongs to no suspended subagent */
 export function resumptionsOf(
   { prompt, caller }: Exchange,
   subagents: readonly Named[],
@@ -86,7 +86,7 @@ function hasCall({ calls }: SuspendedSubagent, { call_id, name }: FunctionCall):
   return calls.some(call => call.callId === call_id && call.name === name)
 }
 
-/** A task that was suspended several times goes on with its last state. */
+/** A task that was suspended several times continues with its last state. */
 function latestOf(states: ReadonlyMap<string, SuspendedSubagent>): Iterable<SuspendedSubagent> {
   const latest = new Map<string, SuspendedSubagent>()
   for (const state of states.values()) {
@@ -123,7 +123,7 @@ function isEnded(item: InputItem): item is SubagentItem {
   return isSubagent(item) && item.status !== 'in_progress'
 }
 
-/** A task that has ended, as a call and its result: nothing else of the conversation may tell the outcome. */
+/** A finished task as a call and its result, because nothing else in the conversation may contain the outcome. */
 function asCall(item: SubagentItem): readonly InputItem[] {
   const { call_id, task_name, task_description, outcome, model, error, instance_name } = item
   if (typeof call_id !== 'string') return [item]

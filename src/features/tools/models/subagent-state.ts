@@ -6,13 +6,13 @@ import { Buffer } from 'node:buffer'
 import type { InputItem } from '../../../protocol/items.ts'
 import type { Caller } from '../../../protocol/records.ts'
 
-/** Seals a text for its owner; `open` is null for what was changed or belongs to somebody else. */
+/** Encrypts a text for its owner; `open` returns null if it was changed or has another owner. */
 export interface StateSeal {
   seal(text: string, owner: readonly string[]): string
   open(sealed: string, owner: readonly string[]): string | null
 }
 
-/** A call of a function of the client, with its id for the client and its id for the subagent. */
+/** A call of a client's function, with its id for the client and its id for the subagent. */
 export interface ProjectedCall {
   readonly callId: string
   readonly ownCallId: string
@@ -20,25 +20,25 @@ export interface ProjectedCall {
 }
 
 export interface SuspendedSubagent {
-  /** Names it towards the client. */
+  /** Its id for the client. */
   readonly id: string
   /** The call of the outer model. */
   readonly callId: string
   readonly taskName: string
   readonly taskDescription: string
-  /** Of the entry; null for the one without a name. */
+  /** Name of the entry; null if it has none. */
   readonly instance: string | null
-  /** All that its model was told and said. */
+  /** The whole conversation of its model. */
   readonly items: readonly InputItem[]
-  /** Those that the client has to answer. */
+  /** Calls that the client must answer. */
   readonly calls: readonly ProjectedCall[]
   /** Number of earlier suspensions. */
   readonly suspensions: number
 }
 
-/** Bytes of a state before it is sealed; the client sends it back with its next request. */
+/** Maximum bytes of a state before encryption, because the client sends it back with its next request. */
 const STATE_MAX_BYTES = 1024 * 1024
-/** The item in `subagent_items` that holds a state. */
+/** The item in `subagent_items` that contains a state. */
 const ITEM_TYPE = 'subagent_state'
 
 /** The opaque items of a suspended subagent; null: its state is too large. */
@@ -52,17 +52,17 @@ export function sealState(
   return [{ type: ITEM_TYPE, encrypted_content: seal.seal(text, ownerOf(caller)) }]
 }
 
-/** The state in the opaque items that a client sends back; null: it is none of this workspace. */
+/** The state in the opaque items that a client sends back; null: it does not belong to this workspace. */
 export function openState(seal: StateSeal, caller: Caller, items: unknown): SuspendedSubagent | null {
   if (!Array.isArray(items)) return null
   const item = items.find(each => (each as { type?: unknown } | null)?.type === ITEM_TYPE) as
     | { readonly encrypted_content?: unknown }
     | undefined
   const sealed = item?.encrypted_content
-  // Base64 makes three bytes four.
+  // Base64 turns three bytes into four characters.
   if (typeof sealed !== 'string' || sealed.length > STATE_MAX_BYTES * 1.5) return null
   const text = seal.open(sealed, ownerOf(caller))
-  // A text that can be opened was written by `sealState`.
+  // A text that can be decrypted was written by `sealState`.
   return text === null ? null : (JSON.parse(text) as SuspendedSubagent)
 }
 

@@ -51,19 +51,19 @@ interface Subagent {
   readonly name: string | null
   readonly settings: SubagentSettings
   readonly terms: InnerTerms
-  /** Functions of the client that it may call. */
+  /** The client's functions that it may call. */
   readonly functions: readonly FunctionTool[]
 }
 
 const TOOL_STEPS_DEFAULT = 10
 const OUTCOME_MAX_CHARS = 150_000
 const TASK_NAME_MAX_CHARS = 256
-/** Nearly every model can write as much. */
+/** Nearly every model can write this much. */
 const SMALL_CAP_TOKENS = 8_192
 /** A task that is suspended more often fails. */
 const SUSPENSIONS_MAX = 30
 const RUN_MS = 300_000
-/** The call ends before the tool does, so that the model learns why. */
+/** The call ends before the tool's time limit, so that the model learns the reason. */
 const ASK_MS = 290_000
 
 const INSTRUCTIONS =
@@ -130,7 +130,9 @@ function inherited(
   })
 }
 
-/** A small cap of the request holds for its subagents too; a large one may be more than their models can. */
+/**
+ * A small token limit of the request also applies to its subagents; a large one may be more than their models support.
+ */
 function callersCap({
   request: { max_output_tokens: most },
 }: Exchange): Pick<InnerTerms, 'max_output_tokens'> {
@@ -175,7 +177,7 @@ function sessionOf(
           {
             ...callersCap(exchange),
             ...terms,
-            // A resumed subagent is asked before the outer model, so no model has been chosen yet.
+            // A resumed subagent is called before the outer model, so no model has been chosen yet.
             model: model === '' ? (exchange.prompt.models?.[0] ?? '') : model,
             instructions: settings.instructions ?? INSTRUCTIONS,
             input: [...input],
@@ -282,7 +284,7 @@ function suspendedState(
     taskDescription: textArgument(call, 'task_description'),
     instance: name,
     items,
-    // Its own ids may be those of other calls of the answer.
+    // New ids, because its own may equal those of other calls in the answer.
     calls: calls.map(
       (each): ProjectedCall => ({
         callId: `call_${randomText(24)}`,

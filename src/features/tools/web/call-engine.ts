@@ -1,6 +1,6 @@
 /**
  * Calls a search or page engine over the gateway's transport: key in a header, a deadline, a bounded reply. Errors are
- * EngineFailures that name the engine and the cause, but never the key or the engine's own text. Serve threads.
+ * EngineFailures that contain the engine and the cause, but never the key or the engine's own text. Serve threads.
  */
 import { GatewayError } from '../../../base/errors.ts'
 import { parseJson } from '../../../base/json.ts'
@@ -8,7 +8,7 @@ import type { Transport } from '../../../providers/upstream/transport.ts'
 import { wholeReply } from '../../../providers/upstream/whole-reply.ts'
 import type { EngineAccess, EngineRequest } from './engine.ts'
 
-/** The engine gave no results. The message is fit for the caller and the model. */
+/** The engine gave no results. The message may be shown to the caller and the model. */
 export class EngineFailure extends Error {
   override readonly name = 'EngineFailure'
   readonly code: 'engine_timeout' | 'engine_status' | 'engine_reply' | 'engine_unreachable' | 'engine_busy'
@@ -19,14 +19,14 @@ export class EngineFailure extends Error {
   }
 }
 
-/** An engine of the configuration. */
+/** A configured engine. */
 export interface ConfiguredEngine {
   readonly name: string
   readonly baseUrl: string
   readonly apiKey: string | null
 }
 
-/** The largest reply is that of 25 results of 100,000 characters, with escapes. */
+/** The largest reply has 25 results of 100,000 characters, with escapes. */
 const REPLY_MAX_BYTES = 16 * 1024 * 1024
 
 const CAUSES: ReadonlyMap<number, string> = new Map([
@@ -78,7 +78,7 @@ export async function callEngine(
   return value
 }
 
-/** The reply is not what the API of the engine promises. */
+/** The reply does not match the engine's API. */
 export function unreadable({ name }: ConfiguredEngine): EngineFailure {
   return new EngineFailure('engine_reply', `the reply of the ${name} engine cannot be read`)
 }
@@ -92,6 +92,6 @@ function unreachable({ name }: ConfiguredEngine, error: unknown): EngineFailure 
 
 function keyHeaders(header: EngineAccess['keyHeader'], key: string | null): Record<string, string> {
   if (key === null) return {}
-  // An engine without a key of its own may be behind a proxy that asks for one.
+  // An engine without a key of its own may be behind a proxy that requires one.
   return header === 'x-api-key' ? { 'x-api-key': key } : { authorization: `Bearer ${key}` }
 }

@@ -3,22 +3,22 @@
  * `example.com/docs` everything below that path. No regular expressions, because lists come from callers. Pure.
  */
 
-/** Entries of one list. */
+/** Maximum entries of one list. */
 const DOMAINS_MAX = 1_200
 const ENTRY_MAX_CHARS = 300
 
 interface Entry {
   readonly host: string
-  /** Subdomains alone. */
+  /** Only subdomains. */
   readonly below: boolean
-  /** Begins with a slash; empty: any. */
+  /** Begins with a slash; empty: any path. */
   readonly path: string
 }
 
-/** True for an address that the lists admit. */
+/** True for an address that the lists allow. */
 export type Admits = (url: URL) => boolean
 
-/** Why a list cannot be used; null: it can. */
+/** The reason why a list is invalid; null: it is valid. */
 export function domainsRefusal(list: readonly string[]): string | null {
   if (list.length > DOMAINS_MAX) return `must have at most ${DOMAINS_MAX} domains`
   const at = list.findIndex(entry => entryOf(entry) === null)
@@ -27,7 +27,7 @@ export function domainsRefusal(list: readonly string[]): string | null {
     : `entry ${at} must be a domain such as example.com, *.example.com or example.com/docs`
 }
 
-/** An empty list of allowed domains allows all. Entries that are no domains match nothing. */
+/** An empty list of allowed domains allows all. Invalid entries match nothing. */
 export function createAdmits(allowed: readonly string[], refused: readonly string[]): Admits {
   const within = entriesOf(allowed)
   const without = entriesOf(refused)
@@ -48,7 +48,7 @@ function entryOf(text: string): Entry | null {
   if (below) rest = rest.slice(2)
   const slash = rest.indexOf('/')
   const name = slash === -1 ? rest : rest.slice(0, slash)
-  // The path keeps its case, the host has none.
+  // Case matters in the path, but not in the host.
   const path = slash === -1 ? '' : trimPath(text.trim().slice(text.trim().length - (rest.length - slash)))
   if (name === '' || /[^\p{L}\p{N}.:[\]-]/u.test(name) || name.includes('*')) return null
   const url = `https://${name}`
@@ -70,7 +70,7 @@ function matches({ host, below, path }: Entry, url: URL): boolean {
   return path === '' || url.pathname === path || url.pathname.startsWith(`${path}/`)
 }
 
-/** Without the dot that ends a whole name. */
+/** Without the dot at the end of a full name. */
 function bare(host: string): string {
   return host.endsWith('.') ? host.slice(0, -1) : host
 }

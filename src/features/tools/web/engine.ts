@@ -6,7 +6,7 @@
 import { textOrEmpty } from '../../../base/json.ts'
 import type { PicoUsd } from '../../../base/money.ts'
 
-/** The place of the user, as the caller gives it. */
+/** The user's location, from the caller. */
 export interface SearchLocation {
   readonly city?: string | null | undefined
   readonly region?: string | null | undefined
@@ -14,15 +14,15 @@ export interface SearchLocation {
   readonly timezone?: string | null | undefined
 }
 
-/** One search, its bounds already applied. */
+/** One search, with its limits applied. */
 export interface SearchQuery {
   readonly query: string
-  /** As the caller gives it; each engine has modes of its own and ignores others. */
+  /** From the caller. Each engine has modes of its own and ignores others. */
   readonly mode: string | null
   readonly maxResults: number
-  /** Characters of one result. */
+  /** Maximum characters of one result. */
   readonly maxChars: number
-  /** The engine is told what it can express; the tool checks every result itself. */
+  /** Engines get what they can express; the tool checks every result itself. */
   readonly allowedDomains: readonly string[]
   readonly excludedDomains: readonly string[]
   readonly location: SearchLocation | null
@@ -31,16 +31,16 @@ export interface SearchQuery {
   readonly publishedBefore: string | null
 }
 
-/** One result in the one shape that all engines are read into. */
+/** A result in the common form. */
 export interface SearchResult {
   readonly title: string
   readonly url: string
   readonly text: string
-  /** As the engine says it. */
+  /** In the engine's format. */
   readonly publishedAt?: string
 }
 
-/** A page as an engine fetched it. */
+/** A page fetched by an engine. */
 export interface EnginePage {
   readonly title: string
   readonly content: string
@@ -59,9 +59,9 @@ export type EngineKind = 'exa' | 'parallel' | 'firecrawl' | 'perplexity' | 'sear
 
 /** Address and key of an engine, for searches and pages. */
 export interface EngineAccess {
-  /** Null: the configuration has to give it. */
+  /** Null: the configuration must contain it. */
   readonly baseUrl: string | null
-  /** The header that carries the key; null: the engine takes none. */
+  /** The header with the key; null: the engine needs none. */
   readonly keyHeader: 'authorization' | 'x-api-key' | null
 }
 
@@ -74,7 +74,7 @@ export interface SearchEngine extends EngineAccess {
 
 export interface PageEngine extends EngineAccess {
   request(url: string, maxChars: number): EngineRequest
-  /** A number: the status with which the page was answered, where the engine says it; null: no page. */
+  /** A number: the page's status, if the engine reports it; null: no page. */
   read(reply: unknown): EnginePage | number | null
   readonly price: PicoUsd
 }
@@ -91,14 +91,14 @@ export function textField(value: unknown, name: string): string {
   return textOrEmpty(field(value, name))
 }
 
-/** The texts of a list, one below the other. */
+/** The texts of a list, joined by line ends. */
 export function joinedField(value: unknown, name: string): string {
   const found = field(value, name)
   if (!Array.isArray(found)) return ''
   return found.filter(text => typeof text === 'string').join('\n')
 }
 
-/** Null where there is no list. */
+/** Null if there is no list. */
 export function listField(value: unknown, name: string): readonly unknown[] | null {
   const found = field(value, name)
   return Array.isArray(found) ? found : null

@@ -14,7 +14,7 @@ import { PAGE_ENGINES } from './page-engines.ts'
 import { SEARCH_ENGINES } from './search-engines.ts'
 import { cutText, shownText, shownTitle } from './shown-text.ts'
 
-/** An engine that requests may use. */
+/** An engine for requests. */
 export interface WebEngine extends ConfiguredEngine {
   readonly kind: EngineKind
   readonly searchPrice: PicoUsd | null
@@ -28,7 +28,7 @@ interface WebEnginesDeps {
   /** Null: the first one. */
   readonly byDefault: string | null
   readonly timeoutMs: number
-  /** The engines are simulated: only simulated models get their results. Default: false. */
+  /** True if the engines are simulated: only simulated models get their results. Default: false. */
   readonly isSimulated?: boolean
 }
 
@@ -37,14 +37,14 @@ interface EngineFindings {
   readonly cost: PicoUsd
 }
 
-/** For whom an engine is called. */
+/** On whose behalf an engine is called. */
 interface EngineTerms {
   /** Hash of the API key. */
   readonly keyHash: string
   readonly signal: AbortSignal
 }
 
-/** Calls of a thread at once: each may hold a reply of some megabytes. */
+/** Maximum concurrent calls of a thread: each may hold a reply of a few megabytes. */
 const PLACES = 64
 const PER_KEY = 16
 const URL_MAX_CHARS = 2_048
@@ -63,28 +63,28 @@ export class WebEngines {
     this.#places = new Places({ clock: deps.clock, places: PLACES, perKey: PER_KEY, waitMs: deps.timeoutMs })
   }
 
-  /** The engine that requests without one get; null: none is configured. */
+  /** The engine for requests that name none; null: none is configured. */
   get byDefault(): WebEngine | null {
     const { byDefault } = this.#deps
     return this.#engines.find(({ name }) => byDefault === null || name === byDefault) ?? null
   }
 
-  /** The first engine of this kind, as requests say it; null: none is configured. */
+  /** The first engine of this kind; null: none is configured. */
   named(name: string): WebEngine | null {
     return this.#engines.find(({ kind }) => kind === name) ?? null
   }
 
-  /** The engines that serve a model; a real one gets none that is simulated. */
+  /** The engines for a model; a real model gets no simulated ones. */
   servingModel(isSimulated: boolean): Pick<WebEngines, 'byDefault' | 'named'> {
     return this.#deps.isSimulated !== true || isSimulated ? this : NONE
   }
 
-  /** The price of a search that gives results. */
+  /** The price of a search with results. */
   searchFee({ searchPrice, kind }: WebEngine, query: SearchQuery): PicoUsd {
     return searchPrice ?? SEARCH_ENGINES[kind].price(query)
   }
 
-  /** The price of a page that is found. */
+  /** The price of a page that was found. */
   pageFee({ pagePrice, kind }: WebEngine): PicoUsd {
     return pagePrice ?? PAGE_ENGINES[kind]?.price ?? 0
   }
@@ -105,7 +105,7 @@ export class WebEngines {
     return { results: admitted(results, query, admits), cost: this.searchFee(engine, query) }
   }
 
-  /** Null: the engine has no API for pages. Rejects as `search` does. */
+  /** Null: the engine has no API for pages. Rejects like `search`. */
   async page(
     engine: WebEngine,
     url: string,
@@ -125,7 +125,7 @@ export class WebEngines {
     return { page, cost: typeof page === 'number' ? 0 : this.pageFee(engine) }
   }
 
-  /** The deadline holds for the whole call, however slowly the reply comes; a place is waited for as long before. */
+  /** The deadline covers the whole call, even if the reply comes slowly. Waiting for a slot has the same limit. */
   async #within<T>(
     { name }: WebEngine,
     { keyHash, signal }: EngineTerms,
@@ -159,7 +159,7 @@ function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: Sea
   }
 }
 
-/** Results with a web address that the lists admit, each address once. */
+/** Results with a web address that the lists allow, each address once. */
 function admitted(results: readonly SearchResult[], query: SearchQuery, admits: Admits): SearchResult[] {
   const seen = new Set<string>()
   const left: SearchResult[] = []
@@ -172,7 +172,7 @@ function admitted(results: readonly SearchResult[], query: SearchQuery, admits: 
     left.push({
       title: shownTitle(title, TITLE_MAX_CHARS) || url.hostname,
       url: url.href,
-      // Twice as much is looked at: hidden characters do not count.
+      // Twice as many characters are processed, because hidden ones do not count.
       text: cutText(shownText(text.slice(0, 2 * query.maxChars)).trim(), query.maxChars),
       ...(date === '' ? {} : { publishedAt: date }),
     })
@@ -180,7 +180,7 @@ function admitted(results: readonly SearchResult[], query: SearchQuery, admits: 
   return left
 }
 
-/** Null for what is no web address, or contains a user name or a password. */
+/** Null if it is not a web address, or contains a user name or a password. */
 export function webUrl(address: string): URL | null {
   if (address.length > URL_MAX_CHARS || !URL.canParse(address)) return null
   const url = new URL(address)

@@ -3,9 +3,9 @@ import type { Citable } from '../../../protocol/parts.ts'
 import type { SearchResult } from './engine.ts'
 import { cutText } from './shown-text.ts'
 
-/** All results of one search: a result of a tool is cut at 200,000 characters, and JSON must not be. */
+/** Maximum for all results of a search: a tool result is cut at 200,000 characters, and JSON must not be cut. */
 const TEXT_MAX_CHARS = 150_000
-/** Characters of a result in its citation. */
+/** Maximum characters of a result in its citation. */
 const CITED_MAX_CHARS = 500
 
 /** The results as JSON, with their numbers; long ones are cut so that all fit. */
@@ -27,7 +27,7 @@ export function foundText(
   })
 }
 
-/** The results as the answer may cite them. */
+/** The results in the form of citations. */
 export function citableOf(results: readonly SearchResult[]): readonly Citable[] {
   return results.map(({ title, url, text }) => {
     const content = cutText(text, CITED_MAX_CHARS)

@@ -29,7 +29,7 @@ const PDF_PAGES_MAX = 500
 
 interface PageReadTerms {
   readonly maxChars: number
-  /** Whose page it is: keys take turns. */
+  /** The API key on whose behalf it is read: keys take turns. */
   readonly key: string
   readonly signal: AbortSignal
 }

@@ -15,7 +15,7 @@ import {
   textField,
 } from './engine.ts'
 
-/** Results that the price of one request of Exa includes. */
+/** Results included in the price of one request to Exa. */
 const EXA_INCLUDED = 10
 const EXA_EXTRA = parseUsd('0.001')
 const EXA_MODES: Readonly<Record<string, PicoUsd>> = {
@@ -38,7 +38,7 @@ const PARALLEL_OBJECTIVE_MAX_CHARS = 5_000
 const FIRECRAWL_QUERY_MAX_CHARS = 500
 const PERPLEXITY_RESULTS_MAX = 20
 const PERPLEXITY_DOMAINS_MAX = 20
-/** Characters of a token, for engines that count tokens. */
+/** Characters per token, for engines that count tokens. */
 const CHARS_PER_TOKEN = 4
 
 export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
@@ -124,7 +124,7 @@ export const SEARCH_ENGINES: Readonly<Record<EngineKind, SearchEngine>> = {
         query: query.query,
         max_results: Math.min(PERPLEXITY_RESULTS_MAX, query.maxResults),
         max_tokens_per_page: Math.max(1, Math.ceil(query.maxChars / CHARS_PER_TOKEN)),
-        // A list has either allowed domains or refused ones.
+        // A list has either allowed domains or excluded ones.
         ...some(
           'search_domain_filter',
           (query.allowedDomains.length > 0
@@ -169,7 +169,7 @@ function post(path: string, body: unknown) {
   return { method: 'POST', path, body: JSON.stringify(body) } as const
 }
 
-/** Results without an address are left out. */
+/** Results without an address are skipped. */
 function resultsIn(
   list: readonly unknown[] | null,
   read: (found: unknown) => { text: string; publishedAt: string },
@@ -183,7 +183,7 @@ function resultsIn(
   })
 }
 
-/** The mode where the engine has it. */
+/** The mode, if the engine has it. */
 function modeIn(modes: Readonly<Record<string, unknown>>, { mode }: SearchQuery): string | null {
   return mode !== null && Object.hasOwn(modes, mode) ? mode : null
 }
@@ -195,7 +195,7 @@ function some(name: string, list: readonly string[]): Record<string, readonly st
 const upper = (text: string): string => text.toUpperCase()
 const lower = (text: string): string => text.toLowerCase()
 
-/** The country where it is a code of two letters. */
+/** The country, if it is a two-letter code. */
 function countryOf(location: SearchLocation | null, name: string, write: (code: string) => string) {
   const country = location?.country ?? ''
   return /^[A-Za-z]{2}$/.test(country) ? { [name]: write(country) } : {}
@@ -220,7 +220,7 @@ function usDate(day: string, mark: string): string {
   return [month, date, year].join(mark)
 }
 
-/** A list of allowed domains makes the engine ignore the other one; paths are not known there. */
+/** With a list of allowed domains the engine ignores the other one; it does not support paths. */
 function parallelSources({ allowedDomains, excludedDomains, publishedAfter }: SearchQuery) {
   const domains =
     allowedDomains.length > 0
@@ -249,12 +249,12 @@ function withSites({ query, allowedDomains, excludedDomains }: SearchQuery, maxC
   return whole
 }
 
-/** The host of an entry of a domain list, without path and wildcard. */
+/** The host of a domain list entry, without path and wildcard. */
 function hostOf(entry: string): string {
   return entry.replace(/\/.*$/, '').replace(/^\*\./, '')
 }
 
-/** Entries without path and wildcard. For others an engine with hosts only would refuse too much. */
+/** Entries without path and wildcard. For others an engine that only supports hosts would exclude too much. */
 function wholeHosts(list: readonly string[]): readonly string[] {
   return list.filter(entry => !entry.includes('/') && !entry.includes('*'))
 }

@@ -12,14 +12,14 @@ import { engineFor, searchQuery, searchSettings } from './search-settings.ts'
 interface OneSearch {
   readonly query: string
   readonly parameters: Readonly<Record<string, unknown>>
-  /** Of the parameters, for errors. */
+  /** Path of the parameters, for errors. */
   readonly path: string
   readonly signal: AbortSignal
-  /** Its key shares the engine with others. */
+  /** The key with which it shares the engine. */
   readonly caller: Pick<Caller, 'keyHash'>
   /** Only simulated models may answer. */
   readonly isSimulated: boolean
-  /** Owes the fee as soon as the engine is asked. */
+  /** The fee is owed as soon as the engine is called. */
   readonly bill: Pick<Bill, 'holdFee' | 'dropFee' | 'addSearch'>
 }
 

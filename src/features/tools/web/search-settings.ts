@@ -1,6 +1,6 @@
 /**
  * The settings of a web search tool in any of its spellings: under `parameters`, or inline with `filters`. Each model
- * call decides where the search runs: with the provider, or with one of our engines. Pure.
+ * call decides where the search runs: at the provider, or with one of our engines. Pure.
  */
 import { refuseField } from '../../../base/errors.ts'
 import { filled, texts } from '../../../base/json.ts'
@@ -11,7 +11,7 @@ import type { WebEngine, WebEngines } from './engines.ts'
 import { type XSearch, xQuery, xSearchOf } from './x-search.ts'
 
 export interface SearchSettings {
-  /** For errors, e.g. `tools[0].parameters`. */
+  /** For errors, for example `tools[0].parameters`. */
   readonly path: string
   readonly engine: string
   readonly mode: string | null
@@ -26,7 +26,7 @@ export interface SearchSettings {
   readonly xSearch: XSearch | null
 }
 
-/** The place of one search: the provider or a search engine. */
+/** Where a search runs: at the provider, or with a search engine. */
 type SearchPlace =
   | { readonly native: true }
   /** Null: no engine is configured. */
@@ -38,7 +38,7 @@ const RESULTS_DEFAULT = 5
 const TOTAL_DEFAULT = 50
 const CONTEXT_CHARS: Readonly<Record<string, number>> = { low: 5_000, medium: 15_000, high: 30_000 }
 const CONTEXT_DEFAULT = 'medium'
-/** Of one result, at most; the schema bounds it too. */
+/** Maximum characters of one result; the schema has the same limit. */
 const CHARS_MAX = 100_000
 
 /** @throws GatewayError invalid_request that names the field */
@@ -70,7 +70,7 @@ export function searchSettings(fields: Fields, path: string): SearchSettings {
   }
 }
 
-/** @throws GatewayError invalid_request where nobody can search as the request asks */
+/** @throws GatewayError invalid_request if no engine supports the settings */
 export function searchPlace(
   settings: SearchSettings,
   engines: Pick<WebEngines, 'byDefault' | 'named'>,
@@ -87,14 +87,14 @@ export function searchPlace(
       throw refuseField(`${path}.engine`, "the provider's own web search cannot be limited to domains")
     return { native: true }
   }
-  // No provider's web search takes the settings of x_search.
+  // No provider's web search supports the settings of x_search.
   const searchesX = settings.xSearch === null || engines.byDefault === null
   if (engine === 'auto' && hosted && canLimit && searchesX) return { native: true }
   const isMissing = engine === 'auto' && engines.byDefault === null
   return { native: false, engine: isMissing ? null : engineFor(settings, engines) }
 }
 
-/** The engine of ours that the settings mean. @throws GatewayError invalid_request */
+/** The engine that the settings select. @throws GatewayError invalid_request */
 export function engineFor(
   settings: SearchSettings,
   engines: Pick<WebEngines, 'byDefault' | 'named'>,
@@ -119,14 +119,14 @@ export function searchQuery(
   wanted: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
 ): { query: SearchQuery; admits: Admits } {
   const { mode, maxChars, allowedDomains, location } = settings
-  // Perplexity takes one list: the allowed domains win.
+  // Perplexity accepts one list: the allowed domains take precedence.
   const excludedDomains = kind === 'perplexity' && allowedDomains.length > 0 ? [] : settings.excludedDomains
   const query = { ...wanted, mode, maxChars, allowedDomains, excludedDomains, location }
   if (settings.xSearch !== null) return xQuery(settings.xSearch, query)
   return { query, admits: createAdmits(allowedDomains, excludedDomains) }
 }
 
-/** The tool as a provider with a search of its own gets it. */
+/** The tool in the form for a provider with its own search. */
 export function nativeTool({ type, parameters, ...inline }: RequestedTool): { type: string } {
   const isGateway = type.includes(':')
   return {

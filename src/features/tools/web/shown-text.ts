@@ -3,7 +3,7 @@
  * truncates it. The text stays data: no instruction in it is followed. Pure.
  */
 
-/** Control and format characters (invisible, tag and bidirectional ones), but tab, line feed and the two joiners. */
+/** Control and format characters (invisible, tag and bidirectional ones), except tab, line feed and the two joiners. */
 const HIDDEN = /(?![\t\n\u200c\u200d])[\p{Cc}\p{Cf}]/gu
 
 /** The text without hidden characters, lines ended by line feeds. */
@@ -11,7 +11,7 @@ export function shownText(text: string): string {
   return text.toWellFormed().replace(/\r\n?/g, '\n').replace(HIDDEN, '')
 }
 
-/** As `shownText`, in one line. */
+/** Like `shownText`, in one line. */
 export function shownTitle(text: string, maxChars: number): string {
   return cutText(
     shownText(text.slice(0, maxChars * 4))
@@ -21,7 +21,7 @@ export function shownTitle(text: string, maxChars: number): string {
   )
 }
 
-/** At most so many characters; no character is cut in two. */
+/** Shortens to this many characters without splitting one. */
 export function cutText(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text
   const code = text.charCodeAt(maxChars - 1)

@@ -1,29 +1,29 @@
 /**
  * `x_search`: a search for posts on X, through a web search engine. The engine is limited to the domains of X; handles
- * and days are enforced here, by the URL of each result. Pure.
+ * and days are checked here, from the URL of each result. Pure.
  */
 import type { Admits } from './domains.ts'
 import type { SearchQuery } from './engine.ts'
 
-/** The settings as the caller gives them, checked. */
+/** The caller's settings, checked. */
 export interface XSearch {
   /** In lower case, without `@`; null: no list. */
   readonly allowed: ReadonlySet<string> | null
   readonly excluded: ReadonlySet<string>
-  /** `YYYY-MM-DD`, both included. */
+  /** `YYYY-MM-DD`, both inclusive. */
   readonly from: string | null
   readonly to: string | null
 }
 
 const DOMAINS = ['x.com', 'twitter.com']
 const HOST = /^(?:www\.|mobile\.)?(?:x|twitter)\.com$/
-/** Ids of posts count milliseconds since this moment, shifted by 22 bits. */
+/** Ids of posts count milliseconds since this time, shifted by 22 bits. */
 const FIRST_MS = 1_288_834_974_657n
 const SHIFT = 22n
 const POST = /^\/([^/]+)\/status\/(\d{1,19})(?:\/|$)/
 const DAY_MS = 86_400_000
 
-/** Null: the setting is absent. `refuse` names a field below it. */
+/** Null: the setting is absent. `refuse` gets the invalid field. */
 export function xSearchOf(value: unknown, refuse: (field: string, why: string) => never): XSearch | null {
   if (typeof value !== 'object' || value === null) return null
   const fields = value as Readonly<Record<string, unknown>>
@@ -46,7 +46,7 @@ export function xSearchOf(value: unknown, refuse: (field: string, why: string) =
   }
 }
 
-/** The query for the engine, and what its results have to be. */
+/** The query for the engine, and the conditions for its results. */
 export function xQuery(
   { allowed, excluded, from, to }: XSearch,
   query: SearchQuery,
@@ -72,7 +72,7 @@ export function xQuery(
   }
 }
 
-/** Days are told by the id of a post; a page that is no post has none. */
+/** Days are derived from the id of a post; a page that is not a post has none. */
 function isWithin({ pathname }: URL, after: string | null, before: string | null): boolean {
   if (after === null && before === null) return true
   const id = POST.exec(pathname)?.[2]
