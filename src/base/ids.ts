@@ -63,7 +63,7 @@ export function isFileId(text: string): boolean {
 }
 
 /** Prefixes of output items, by their type. */
-type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'cu' | 'st'
+export type ItemPrefix = 'msg' | 'rs' | 'fc' | 'ctc' | 'cu' | 'st' | 'ts'
 
 /** Identifier of an output item: prefix, underscore, 24 alphanumerics. */
 export function itemId(prefix: ItemPrefix): string {

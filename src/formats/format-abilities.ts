@@ -18,6 +18,7 @@ export type Ability =
   | 'configuration_update'
   | 'namespace'
   | 'computer_use'
+  | 'tool_search'
 
 const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
   'openai-responses': new Set([
@@ -30,6 +31,7 @@ const ABILITIES: Readonly<Record<FormatName, ReadonlySet<Ability>>> = {
     'configuration_update',
     'namespace',
     'computer_use',
+    'tool_search',
   ]),
   'openai-chat': new Set(['modalities', 'json_object']),
   'google-gemini': new Set(['modalities', 'json_object']),

@@ -96,11 +96,18 @@ function endingOf(
     metadata: withMetadata ? routingMetadata(exchange, answered, region) : null,
     ...(last === undefined ? {} : { model: last.endpoint.modelId, provider: last.endpoint.provider.name }),
     nativeFinish: answered ? (finish?.native ?? null) : null,
-    stopSequence: answered ? (finish?.stopSequence ?? null) : null,
+    stopSequence: answered ? askedStop(exchange) : null,
     isBatched: batch !== undefined,
     ...(exchange.request.debug == null ? undefined : { debug: exchange.debug }),
     ...(exchange.plan === null ? fieldsOf(exchange) : undefined),
   }
+}
+
+/** The stop sequence that ended the answer. Some providers use its field for words of their own. */
+function askedStop({ finish, request: { stop } }: RunningExchange): string | null {
+  const sequence = finish?.stopSequence ?? null
+  if (sequence === null || stop == null) return null
+  return stop === sequence || stop.includes(sequence) ? sequence : null
 }
 
 /** Fields of plugins, and the results of edits that the caller requested. */

@@ -185,6 +185,26 @@ const ShellCallOutput = kind('shell_call_output', {
   error: maybe(Type.Union([Type.String(), AnyObject])),
 })
 
+const execution = maybe(oneOf('client', 'server'))
+
+/** A search among tools; `arguments` is an object unless the model wrote something else. */
+const ToolSearchCall = kind('tool_search_call', {
+  call_id: maybe(Type.String()),
+  execution,
+  arguments: Type.Optional(Type.Unknown()),
+  id,
+  status,
+})
+
+/** The tools that it found, which are declared from here on. */
+const ToolSearchOutput = kind('tool_search_output', {
+  call_id: maybe(Type.String()),
+  execution,
+  tools: Type.Array(Tool),
+  id,
+  status,
+})
+
 // Control
 
 const Compaction = kind('compaction', { encrypted_content: Type.String(), id })
@@ -229,6 +249,8 @@ export const InputItem = variants(
     local_shell_call_output: LocalShellCallOutput,
     shell_call: ShellCall,
     shell_call_output: ShellCallOutput,
+    tool_search_call: ToolSearchCall,
+    tool_search_output: ToolSearchOutput,
     compaction: Compaction,
     context_compaction: ContextCompaction,
     item_reference: ItemReference,

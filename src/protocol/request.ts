@@ -199,11 +199,15 @@ export const ResponsesRequest = Type.Object({
   include: maybe(
     Type.Array(
       oneOf(
+        // The interface has the first five.
         'file_search_call.results',
         'message.input_image.image_url',
         'computer_call_output.output.image_url',
         'reasoning.encrypted_content',
         'code_interpreter_call.outputs',
+        'web_search_call.action.sources',
+        'web_search_call.results',
+        'message.output_text.logprobs',
       ),
     ),
   ),

@@ -194,6 +194,12 @@ export function isShownTool({ type }: Pick<Tool, 'type'>): boolean {
   return type === 'function' || type === 'custom' || type === 'namespace'
 }
 
+/** True for a search among tools that the client runs itself: towards the model it is a function. */
+export function isClientSearch(tool: object): boolean {
+  const { type, execution } = tool as { readonly type?: unknown; readonly execution?: unknown }
+  return type === 'tool_search' && execution === 'client'
+}
+
 // tool_choice
 
 function forced<const Spelling extends string>(type: Spelling) {

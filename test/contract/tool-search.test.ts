@@ -171,7 +171,7 @@ t.test('what a request cannot have is refused by its path', async t => {
     t.equal(reply.status, 400, String(message))
     t.match(await reply.json(), { error: { message } })
   }
-  await refused({ tools: FUNCTIONS }, /^tools\[0\]\.defer_loading: needs the gateway:tool_search server tool/)
+  await refused({ tools: FUNCTIONS }, /^tools\[0\]\.defer_loading: needs a tool_search in the same request/)
   await refused(
     { tools: [SEARCH, deferred('f')] },
     /^tools\[1\]\.defer_loading: must not be set on every tool/,

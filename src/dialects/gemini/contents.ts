@@ -82,7 +82,14 @@ export class GeminiConversation {
     const outputText = responseText(response ?? {})
     const media = (parts ?? []).map(part => mediaPart(part) ?? unknownPart(part as Part, 'input_text'))
     const output = media.length === 0 ? outputText : [{ type: 'input_text', text: outputText }, ...media]
-    return { type: 'function_call_output', call_id: this.#callOf(id ?? '', name, index, at), output }
+    // The API has this name for what a failed call gave.
+    const failed = response?.['error'] == null ? {} : { is_error: true }
+    return {
+      type: 'function_call_output',
+      call_id: this.#callOf(id ?? '', name, index, at),
+      output,
+      ...failed,
+    }
   }
 
   #callOf(id: string, name: string, index: number, at: number): string {

@@ -17,7 +17,7 @@ import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
-import type { Tool } from '../../protocol/tools.ts'
+import { isClientSearch, type Tool } from '../../protocol/tools.ts'
 
 const RESULTS_DEFAULT = 5
 const RESULTS_MAX = 50
@@ -149,8 +149,11 @@ function checkRequest(
   if (first === null) return
   // Clients of the Messages API leave the search to the provider, or name what they want themselves.
   if (!DIALECT_ABILITIES[dialect].bareDeferral) {
-    if (entries.length === 0)
-      throw refuseField(first, 'needs the gateway:tool_search server tool in the same request')
+    if (entries.length === 0 && !tools.some(isClientSearch))
+      throw refuseField(
+        first,
+        'needs a tool_search in the same request: gateway:tool_search, or one with execution client',
+      )
     if (!tools.some(isShown))
       throw refuseField(
         first,
@@ -254,6 +257,8 @@ function namedIn(input: Exchange['prompt']['input']): readonly string[] {
   if (typeof input === 'string') return []
   return input.flatMap(item => {
     if (item.type === 'function_call' || item.type === 'custom_tool_call') return [item.name]
+    if (item.type === 'tool_search_output')
+      return item.tools.flatMap(tool => ('name' in tool && typeof tool.name === 'string' ? [tool.name] : []))
     return item.type === 'function_call_output' && typeof item.output !== 'string'
       ? item.output.flatMap(referenced)
       : []

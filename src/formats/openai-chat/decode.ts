@@ -39,6 +39,7 @@ export class ChatDecoder implements Decoder {
 
   #finish: string | null = null
   #native: string | null = null
+  #stopSequence: string | null = null
   #serviceTier: string | null = null
   /** True for a whole reply with any finish reason, even '', which one provider sends for calls. */
   #whole = false
@@ -184,6 +185,8 @@ export class ChatDecoder implements Decoder {
     if (finish !== null) {
       this.#finish = finish
       this.#native = nameIn(choice['native_finish_reason']) ?? finish
+      // vLLM and SGLang say which sequence ended the text; a number is a token of the model's own.
+      this.#stopSequence = nameIn(choice['stop_reason']) ?? nameIn(choice['matched_stop'])
     }
   }
 
@@ -356,7 +359,15 @@ export class ChatDecoder implements Decoder {
       this.#message.close()
       this.#calls.finish(reason === 'length' || reason === 'content_filter')
     }
-    this.#emit({ kind: 'finish', reason, native: this.#native, serviceTier: this.#serviceTier })
+    this.#emit({
+      kind: 'finish',
+      reason,
+      native: this.#native,
+      serviceTier: this.#serviceTier,
+      ...(reason === 'stop' && this.#stopSequence !== null
+        ? { stopSequence: this.#stopSequence }
+        : undefined),
+    })
   }
 }
 

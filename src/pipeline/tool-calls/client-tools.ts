@@ -3,7 +3,7 @@
  * reply back. Hot path for such requests; others cost three checks of their tools.
  */
 import { GatewayError, rewritten } from '../../base/errors.ts'
-import { itemId } from '../../base/ids.ts'
+import { type ItemPrefix, itemId } from '../../base/ids.ts'
 import { isRecord, parseJson, recordOrEmpty } from '../../base/json.ts'
 import type { ComputerUse, Format } from '../../formats/format.ts'
 import { type Ability, has } from '../../formats/format-abilities.ts'
@@ -15,7 +15,7 @@ import type { InputItem } from '../../protocol/items.ts'
 import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FormatName, Provider } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { CustomTool, Tool } from '../../protocol/tools.ts'
+import { type CustomTool, isClientSearch, type Tool } from '../../protocol/tools.ts'
 import type { Content } from '../answer/assemble.ts'
 import { settleControls } from './control-items.ts'
 import { type CallerName, flattenNamespaces } from './namespaces.ts'
@@ -29,8 +29,8 @@ export interface FittedRequest {
   readonly names: ReadonlyMap<string, CallerName>
   /** The caller's paths of the tools; null if they are unchanged. */
   readonly toolPaths: readonly string[] | null
-  /** Null if the model has no computer, or the format has items for its calls. */
-  readonly computer: ComputerUse | null
+  /** Functions whose calls come back as items of other types, by the names that the model sees. */
+  readonly items: ReadonlyMap<string, ItemForm>
 }
 
 const NOBODY: ReadonlySet<string> = new Set()
@@ -45,22 +45,28 @@ export function fitTools(
   if (!isSpecial(request)) return null
   const takesCustom = customTools !== null && (provider.customTools ?? customTools)
   const settled = settleControls(request, ability => takes(name, takesCustom, ability))
+  const searched = takes(name, takesCustom, 'tool_search')
+    ? null
+    : searchAsFunction(settled?.prompt ?? request, settled?.toolPaths ?? [])
+  const plain = searched ?? settled
   const flat = takes(name, takesCustom, 'namespace')
     ? null
-    : flattenNamespaces(settled?.prompt ?? request, settled?.toolPaths ?? [])
-  const prompt = flat?.prompt ?? settled?.prompt ?? request
+    : flattenNamespaces(plain?.prompt ?? request, plain?.toolPaths ?? [])
+  const prompt = flat?.prompt ?? plain?.prompt ?? request
   const custom = takesCustom ? null : customAsFunctions(prompt)
-  const used = computer !== undefined && usesComputer(prompt) ? computer : null
+  const items = new Map<string, ItemForm>()
+  if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
+  if (searched?.name != null) items.set(searched.name, SEARCH_FORM)
   const renamed =
     prompt.tools == null ? null : outwardNames(preconditionsOf(name, provider).names, prompt.tools)
-  if (settled === null && flat === null && custom === null && used === null && renamed === null) return null
+  if (plain === null && flat === null && custom === null && items.size === 0 && renamed === null) return null
   return {
     prompt: custom?.prompt ?? prompt,
     custom:
       custom === null || renamed === null ? (custom?.names ?? NOBODY) : outwardOf(custom.names, renamed),
     names: renamed === null ? (flat?.names ?? SAME_NAMES) : callerNames(flat?.names ?? SAME_NAMES, renamed),
-    toolPaths: flat?.toolPlaces ?? settled?.toolPaths ?? null,
-    computer: used,
+    toolPaths: flat?.toolPlaces ?? plain?.toolPaths ?? null,
+    items,
   }
 }
 
@@ -74,6 +80,9 @@ const SPECIAL: ReadonlySet<string | undefined> = new Set([
   'custom_tool_call_output',
   'additional_tools',
   'configuration_update',
+  'tool_search',
+  'tool_search_call',
+  'tool_search_output',
 ])
 
 /** True for a request that some provider takes in another form only. One pass: most requests are not special. */
@@ -102,7 +111,7 @@ function callerNames(flat: ReadonlyMap<string, CallerName>, { own }: OutwardName
 }
 
 /** Abilities whose tools may be custom ones: a provider that takes no custom tools gets them as functions. */
-const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools'])
+const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools', 'tool_search'])
 
 function takes(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
   return has(format, ability) && (takesCustom || !HOLDERS.has(ability))
@@ -126,20 +135,20 @@ export function withClientPaths<Result>(paths: readonly string[] | null, encode:
 export class ClientCalls {
   readonly #names: FittedRequest['names']
   readonly #custom: CustomCalls | null
-  readonly #computer: ComputerCalls | null
+  readonly #items: ItemCalls | null
   readonly #emit: (delta: Content) => void
 
   /** `emit` receives the deltas that are emitted in another form. */
-  constructor({ custom, names, computer }: FittedRequest, emit: (delta: Content) => void) {
+  constructor({ custom, names, items }: FittedRequest, emit: (delta: Content) => void) {
     this.#names = names
     this.#emit = delta => emit(this.#named(delta))
-    this.#computer = computer === null ? null : new ComputerCalls(computer, emit)
+    this.#items = items.size === 0 ? null : new ItemCalls(items, emit)
     this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#emit)
   }
 
   /** True if the delta was emitted in another form. */
   take(delta: Content): boolean {
-    if (this.#computer?.take(delta) === true || this.#custom?.take(delta) === true) return true
+    if (this.#items?.take(delta) === true || this.#custom?.take(delta) === true) return true
     if (this.#named(delta) === delta) return false
     this.#emit(delta)
     return true
@@ -147,6 +156,7 @@ export class ClientCalls {
 
   /** Call where no more deltas of the calls so far can come: not every format closes its calls. */
   end(): void {
+    this.#items?.end()
     this.#custom?.end()
   }
 
@@ -162,7 +172,14 @@ export class ClientCalls {
   }
 }
 
-// Computer use in formats where the tool is a function: calls come back as complete `computer_call` items.
+// Functions that stand for another kind of tool: their calls come back as complete items.
+
+/** The item for a call of a function. */
+interface ItemForm {
+  /** Begins the ids of its items. */
+  readonly prefix: ItemPrefix
+  fields(callId: string, text: string): { readonly type: string; readonly [field: string]: unknown }
+}
 
 const TYPES: ReadonlySet<unknown> = new Set(['computer_use_preview', 'computer'])
 
@@ -171,43 +188,165 @@ function usesComputer({ tools }: ResponsesRequest): boolean {
   return tools?.some(({ type }) => TYPES.has(type)) === true
 }
 
-/** Translates the calls of one reply. */
-class ComputerCalls {
-  readonly #tool: ComputerUse
-  readonly #emit: (delta: Content) => void
-  readonly #open = new Map<number, { readonly callId: string; readonly text: LongText }>()
+function computerForm(computer: ComputerUse): ItemForm {
+  return {
+    prefix: 'cu',
+    fields: (call_id, text) => ({
+      type: 'computer_call',
+      call_id,
+      action: computer.action(recordOrEmpty(text === '' ? {} : parseJson(text))),
+      pending_safety_checks: [],
+    }),
+  }
+}
 
-  constructor(tool: ComputerUse, emit: (delta: Content) => void) {
-    this.#tool = tool
+const SEARCH_FORM: ItemForm = {
+  prefix: 'ts',
+  fields: (call_id, text) => {
+    const input = text === '' ? {} : parseJson(text)
+    return {
+      type: 'tool_search_call',
+      call_id,
+      execution: 'client',
+      arguments: isRecord(input) ? input : text,
+    }
+  },
+}
+
+/** Translates the calls of one reply. */
+class ItemCalls {
+  readonly #forms: FittedRequest['items']
+  readonly #emit: (delta: Content) => void
+  readonly #open = new Map<
+    number,
+    { readonly form: ItemForm; readonly callId: string; readonly text: LongText }
+  >()
+
+  constructor(forms: FittedRequest['items'], emit: (delta: Content) => void) {
+    this.#forms = forms
     this.#emit = emit
   }
 
-  /** True if the delta belongs to a call of the computer. */
+  /** True if the delta belongs to such a call. */
   take(delta: Content): boolean {
     if (delta.kind === 'open') {
-      if (delta.start.type !== 'function_call' || delta.start.name !== this.#tool.name) return false
-      this.#open.set(delta.item, { callId: delta.start.callId ?? itemId('cu'), text: new LongText() })
+      const { start } = delta
+      const form = start.type === 'function_call' ? this.#forms.get(start.name) : undefined
+      if (form === undefined || start.type !== 'function_call') return false
+      const callId = start.callId ?? itemId(form.prefix)
+      this.#open.set(delta.item, { form, callId, text: new LongText() })
       return true
     }
     const call = this.#open.get(delta.item)
     if (call === undefined) return false
     if (delta.kind === 'arguments') call.text.add(delta.text)
-    if (delta.kind === 'close') {
-      this.#open.delete(delta.item)
-      this.#end(delta.item, call.callId, call.text.toString())
-    }
+    if (delta.kind === 'close') this.#emitItem(delta.item)
     return true
   }
 
-  #end(item: number, call_id: string, text: string): void {
-    const input = text === '' ? {} : parseJson(text)
-    const action = this.#tool.action(isRecord(input) ? input : {})
-    const id = itemId('cu')
-    const fields = { call_id, action, pending_safety_checks: [] }
-    const start = { type: 'computer_call', id, status: 'in_progress', ...fields } as const
+  /** Emits calls that were not closed. */
+  end(): void {
+    for (const item of this.#open.keys()) this.#emitItem(item)
+  }
+
+  #emitItem(item: number): void {
+    const call = this.#open.get(item)
+    if (call === undefined) return
+    this.#open.delete(item)
+    const { form, callId, text } = call
+    const { type, ...fields } = form.fields(callId, text.toString())
+    const start = { type, id: itemId(form.prefix), status: 'in_progress', ...fields }
     this.#emit({ kind: 'open', item, start: { type: 'hosted', item: start } })
     this.#emit({ kind: 'close', item, fields: { status: 'completed', ...fields } })
   }
+}
+
+// The client's own search among tools, at providers without one: a function. The tools that it found are declared.
+
+interface Searched {
+  readonly prompt: ResponsesRequest
+  readonly toolPaths: readonly string[]
+  /** The function that stands for the search; null: the request has only what was found earlier. */
+  readonly name: string | null
+}
+
+/** Null if the request has no search of the client's, and no result of one. `paths`: those of its tools. */
+function searchAsFunction(prompt: ResponsesRequest, paths: readonly string[]): Searched | null {
+  const { input } = prompt
+  const list = prompt.tools ?? []
+  const isSearched = typeof input !== 'string' && input.some(isSearchItem)
+  if (!isSearched && !list.some(isClientSearch)) return null
+  const tools: Tool[] = []
+  const toolPaths: string[] = []
+  const names = new Set(list.filter(tool => !isClientSearch(tool)).map(nameOf))
+  const name = names.has(SEARCH) ? `${SEARCH}_client` : SEARCH
+  for (const [at, tool] of list.entries()) {
+    tools.push(isClientSearch(tool) ? searchFunction(tool, name) : tool)
+    toolPaths.push(paths[at] ?? `tools[${at}]`)
+  }
+  const items: InputItem[] = []
+  for (const [at, item] of (typeof input === 'string' ? [] : input).entries()) {
+    items.push(...searchCallOf(item, name))
+    if (item.type !== 'tool_search_output') continue
+    for (const [index, tool] of item.tools.entries()) {
+      if (names.has(nameOf(tool))) continue
+      names.add(nameOf(tool))
+      tools.push(loaded(tool))
+      toolPaths.push(`input[${at}].tools[${index}]`)
+    }
+  }
+  return {
+    prompt: { ...prompt, tools, ...(typeof input === 'string' ? {} : { input: items }) },
+    toolPaths,
+    name: list.some(isClientSearch) ? name : null,
+  }
+}
+
+const SEARCH = 'tool_search'
+
+function isSearchItem({ type }: InputItem): boolean {
+  return type === 'tool_search_call' || type === 'tool_search_output'
+}
+
+function nameOf(tool: Tool): string {
+  return 'name' in tool && typeof tool.name === 'string' ? tool.name : ''
+}
+
+function searchFunction(tool: Tool, name: string): Tool {
+  const { description, parameters } = tool as {
+    readonly description?: unknown
+    readonly parameters?: unknown
+  }
+  return {
+    type: 'function',
+    name,
+    description: typeof description === 'string' ? description : 'Finds further tools',
+    parameters: isRecord(parameters) ? parameters : objectSchema(['query'], { query: { type: 'string' } }),
+    strict: null,
+  } as Tool
+}
+
+/** A search that a provider ran leaves nothing but its tools. */
+function searchCallOf(item: InputItem, name: string): readonly InputItem[] {
+  if (item.type !== 'tool_search_call' && item.type !== 'tool_search_output') return [item]
+  const { call_id: id } = item
+  if (item.execution === 'server' || id == null || id === '') return []
+  if (item.type === 'tool_search_call') {
+    const { arguments: input } = item
+    const text = typeof input === 'string' ? input : JSON.stringify(input ?? {})
+    return [{ type: 'function_call', call_id: id, name, arguments: text }]
+  }
+  const found = item.tools.flatMap(tool =>
+    tool.type === 'namespace' ? tool.tools.map(each => `${tool.name}__${each.name}`) : [nameOf(tool)],
+  )
+  return [{ type: 'function_call_output', call_id: id, output: JSON.stringify({ tools: found }) }]
+}
+
+/** The tool as one that was never deferred. */
+function loaded(tool: Tool): Tool {
+  const { defer_loading: _, ...rest } = tool as Tool & { readonly defer_loading?: unknown }
+  if (tool.type !== 'namespace') return rest as Tool
+  return { ...tool, tools: tool.tools.map(each => loaded(each as Tool)) } as Tool
 }
 
 // Custom tools at providers that know functions only: each is sent as a function with one text argument `input`, and

@@ -16,7 +16,7 @@ import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { NAME_MAX_CHARS } from '../../protocol/limits.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import type { Tool } from '../../protocol/tools.ts'
+import { isClientSearch, type Tool } from '../../protocol/tools.ts'
 import type { Guarding } from '../guard/guard.ts'
 import { withAddedTools } from './control-items.ts'
 import { budgetOf, type DeclaredFunction, type PendingCall, type ToolBudget } from './tool-calls.ts'
@@ -64,7 +64,7 @@ const NO_PATHS: readonly string[] = []
 const NO_CALLS: DueCalls = { calls: [] }
 
 function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
-  return toolOf(deps, exchange, tool.type) !== null || watchersOf(deps, tool).length > 0
+  return toolOf(deps, exchange, tool) !== null || watchersOf(deps, tool).length > 0
 }
 
 /** Server tools that need an open session because of another tool of the request. */
@@ -76,8 +76,10 @@ function watchersOf({ tools }: Pick<ServerToolDeps, 'tools'>, tool: Tool): reado
 function toolOf(
   { tools }: Pick<ServerToolDeps, 'tools'>,
   { parent }: Pick<Exchange, 'parent'>,
-  type: string,
+  tool: Pick<Tool, 'type'> | { readonly type: string },
 ): ServerTool | null {
+  const { type } = tool
+  if (isClientSearch(tool)) return null
   const name = serverToolName(type)
   const found = name === null ? nativeTool(tools, type) : tools.get(name)
   // A tool that calls models is not run for a request that a tool makes, because that would never end.
@@ -114,7 +116,7 @@ export class ServerTools {
   ): Promise<ServerTools> {
     const entries = new Map<ServerTool, ToolEntry[]>()
     for (const [index, tool] of tools.entries()) {
-      const server = toolOf(deps, exchange, tool.type)
+      const server = toolOf(deps, exchange, tool)
       if (server === null) {
         for (const watcher of watchersOf(deps, tool)) if (!entries.has(watcher)) entries.set(watcher, [])
         continue
@@ -177,7 +179,7 @@ export class ServerTools {
   /** The prompt of the next turn. `off`: the model may call no more tools. */
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
-    const others = (prompt.tools ?? []).filter(({ type }) => toolOf(this.#deps, exchange, type) === null)
+    const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
     const taken = new Set(others.map(nameOf))
     const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
@@ -203,7 +205,7 @@ export class ServerTools {
     const seen = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
     const tools = [...seen, ...declared]
     const { tool_choice: _, ...fields } = prompt
-    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, type)
+    const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, { type })
     const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
     const { tools: _tools, ...toolless } = fields
     return {

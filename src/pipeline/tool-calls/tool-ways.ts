@@ -11,6 +11,7 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import type { ServerTool } from '../../exchange/server-tool.ts'
 import { serverToolName } from '../../protocol/gateway-tools.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import { isClientSearch } from '../../protocol/tools.ts'
 
 export interface ToolWaysDeps {
   /** By name, e.g. `datetime`. */
@@ -116,7 +117,7 @@ function addModel(model: string, path: string, add: Add): void {
 function addTools(list: readonly unknown[], path: string, tools: ToolWaysDeps['tools'], add: Add): void {
   for (const [at, tool] of list.entries()) {
     const { type, parameters } = tool as { readonly type?: unknown; readonly parameters?: unknown }
-    if (typeof type !== 'string' || type === 'function') continue
+    if (typeof type !== 'string' || type === 'function' || isClientSearch(tool as object)) continue
     add(toolNameOf(type, tools), `${path}[${at}]`)
     addInner(parameters, `${path}[${at}].parameters`, tools, add)
   }

@@ -13,7 +13,7 @@ import type { AssistantPart } from '../parts.ts'
 import type { PluginSettings } from '../plugins.ts'
 import { ResponsesRequest } from '../request.ts'
 import { routerSlug } from '../routers.ts'
-import { isShownTool, type Tool } from '../tools.ts'
+import { isClientSearch, isShownTool, type Tool } from '../tools.ts'
 import { bodyCheck } from './body.ts'
 import { isPlain } from './plain-request.ts'
 import { isObject } from './schema.ts'
@@ -274,7 +274,7 @@ function toolsRefusal(list: readonly Tool[], path: string, offered: ReadonlySet<
 }
 
 function toolRefusal(tool: Tool, path: string, offered: ReadonlySet<string>): string | null {
-  const server = serverToolName(tool.type)
+  const server = isClientSearch(tool) ? null : serverToolName(tool.type)
   if (server !== null && !offered.has(server)) return `${path}.type: the ${server} server tool ${NOT_OFFERED}`
   if ((tool as { defer_loading?: unknown }).defer_loading === true && !offered.has('tool_search')) {
     return `${path}.defer_loading: a deferred tool needs the tool_search server tool, which ${NOT_OFFERED}`
