@@ -15,6 +15,8 @@ export interface Failure {
   readonly retry: Retry
   /** Effect on the health of the called endpoint; absent: none. */
   readonly health?: 'failed' | 'limited'
+  /** True if the provider refuses the account behind the key, whatever its status says. */
+  readonly isOfAccount?: true
   /** True if the service that failed is overloaded: it may state how long to wait, and gets fewer requests. */
   readonly isBusy?: true
   /**
@@ -39,6 +41,13 @@ export const FAILURES = {
   },
   content_policy_violation: { status: 400, errorType: 'content_policy_violation', retry: 'model' },
   invalid_image: { status: 400, errorType: 'invalid_image', retry: 'model' },
+  credential_refused: {
+    status: 400,
+    errorType: 'invalid_request',
+    retry: 'endpoint',
+    health: 'failed',
+    isOfAccount: true,
+  },
   model_not_found: { status: 400, errorType: 'invalid_request', retry: 'never' },
   unknown_model: { status: 404, errorType: 'not_found', retry: 'never' },
   wrong_endpoint: { status: 400, errorType: 'invalid_request', retry: 'never' },
@@ -75,6 +84,15 @@ export const FAILURES = {
     health: 'failed',
     line: 'again',
   },
+  account_refused: {
+    status: 502,
+    errorType: 'provider_unavailable',
+    retry: 'endpoint',
+    health: 'failed',
+    isOfAccount: true,
+    line: 'again',
+  },
+  reply_too_large: { status: 502, errorType: 'provider_unavailable', retry: 'never' },
   answer_mismatch: { status: 502, errorType: 'provider_unavailable', retry: 'never' },
   service_unavailable: {
     status: 503,
@@ -117,8 +135,8 @@ interface ProviderStatus {
 /** Statuses returned by providers. Any other 4xx status means a bad request, any other 5xx status a failure. */
 export const PROVIDER_STATUSES: Readonly<Record<number, ProviderStatus>> = {
   400: { code: 'invalid_request', health: 'none' },
-  401: { code: 'provider_unavailable', health: 'failed', refusesUs: true },
-  402: { code: 'provider_unavailable', health: 'failed', refusesUs: true },
+  401: { code: 'account_refused', health: 'failed', refusesUs: true },
+  402: { code: 'account_refused', health: 'failed', refusesUs: true },
   403: { code: 'provider_unavailable', health: 'none', refusesUs: true },
   // A caller who names things that do not exist must not be able to block an endpoint for everyone else.
   404: { code: 'provider_unavailable', health: 'named', refusesUs: true },

@@ -23,8 +23,11 @@ export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], 
   return refusesUs(error) ? 'failed' : tryAgain(tries)
 }
 
-function refusesUs({ metadata }: GatewayError): boolean {
-  return PROVIDER_STATUSES[Number(metadata?.['provider_status'])]?.refusesUs === true
+function refusesUs({ meaning, metadata }: GatewayError): boolean {
+  return (
+    meaning.isOfAccount === true ||
+    PROVIDER_STATUSES[Number(metadata?.['provider_status'])]?.refusesUs === true
+  )
 }
 
 function tryAgain(tries: number): Fate {
@@ -53,6 +56,7 @@ const WAIT_REASONS: Readonly<
 > = {
   rate_limit_exceeded: { provider: 'provider_rate_limit', gateway: 'key_limit' },
   provider_unavailable: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
+  account_refused: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
   upstream_timeout: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
   upstream_overloaded: { provider: 'provider_unavailable', gateway: 'provider_unavailable' },
   service_unavailable: { provider: 'provider_unavailable', gateway: 'gateway_busy' },

@@ -12,7 +12,7 @@ import {
   textOrEmpty,
   wholeNumber,
 } from '../../base/json.ts'
-import { providerFailure } from '../failure.ts'
+import { providerFailure, waitIn } from '../failure.ts'
 
 /** The error in a body; `status` is null for an error inside a reply. */
 export function errorMeaning(status: number | null, body: Json): GatewayError {
@@ -27,6 +27,7 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
     code,
     message,
     isQuoted: true,
+    waitSeconds: waitIn(error ?? body),
   })
 }
 

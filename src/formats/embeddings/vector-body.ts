@@ -100,7 +100,7 @@ export class VectorBody {
   /** Only where vectors fill the reply may the caller do something about it. */
   #tooLarge(): GatewayError {
     if (this.#vectorBytes < this.#receivedBytes / 2) {
-      return new GatewayError('provider_unavailable', 'The provider sent a reply that is too large')
+      return new GatewayError('reply_too_large', 'The provider sent a reply that is too large')
     }
     return new GatewayError(
       'unprocessable',
@@ -131,7 +131,7 @@ export class VectorBody {
     this.#append(chunk, from, end)
     if (found === undefined) return end
     if (++this.#pieces > PIECES_MAX) {
-      throw new GatewayError('provider_unavailable', 'The provider sent a value with too many elements')
+      throw new GatewayError('reply_too_large', 'The provider sent a value with too many elements')
     }
     this.#from = this.#length
     this.#isEscaping = false
@@ -195,7 +195,7 @@ export class VectorBody {
   /** Keeps what is behind `from` as a vector; its number goes in place of it and of its opening quote or bracket. */
   #cut(form: Vector['form'], from: number): void {
     if (this.#vectors.length === VECTORS_MAX) {
-      throw new GatewayError('provider_unavailable', 'The provider sent too many vectors')
+      throw new GatewayError('reply_too_large', 'The provider sent too many vectors')
     }
     const bytes = Buffer.copyBytesFrom(this.#bytes, from, this.#length - from)
     const mark = Buffer.from(`[${this.#vectors.length}]`)

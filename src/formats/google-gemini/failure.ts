@@ -2,12 +2,9 @@
  * Reads Gemini API errors: `{error: {code, status, message, details}}`, alone or in an array, sent with an error status
  * or inside a stream with status 200. `formats/failure.ts` maps them to failures of the gateway. Pure.
  */
-import { GatewayError } from '../../base/errors.ts'
+import { GatewayError, rewritten } from '../../base/errors.ts'
 import { count, filled, type Json, parseJson, record, records, textOrEmpty } from '../../base/json.ts'
-import { providerFailure, tidyMessage } from '../failure.ts'
-
-/** A wait of more than a day is no useful hint. */
-const RETRY_MAX_SECONDS = 86_400
+import { providerFailure, tidyMessage, waitIn } from '../failure.ts'
 
 /** The error in a parsed body; null if it holds none. */
 export function errorOf(body: unknown): Json | null {
@@ -26,22 +23,18 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
   const message = filled(error['message'])
   const status = httpStatus ?? claimedStatus(error['code'])
   const details = records(error['details'])
-  if (details.some(detail => detail['reason'] === 'API_KEY_INVALID')) {
-    // Told as 400, but it is our credential that is refused, not the caller's request.
-    const refused = providerFailure({ status: 401, code: 'API_KEY_INVALID', message })
-    return new GatewayError(refused.code, refused.message, {
-      metadata: { ...refused.metadata, ...(status === null ? {} : { provider_status: status }) },
-    })
-  }
-  const failure = providerFailure({ status, code: filled(error['status']), message })
-  const retryAfterSeconds = retryDelay(details)
-  const isOfDay = limitsDay(details)
-  if (retryAfterSeconds === null && !isOfDay) return failure
-  const metadata = isOfDay ? { ...failure.metadata, limit_window: 'day' } : failure.metadata
-  return new GatewayError(failure.code, failure.message, {
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
+  const isKeyInvalid = details.some(detail => detail['reason'] === 'API_KEY_INVALID')
+  const failure = providerFailure({
+    status,
+    code: isKeyInvalid
+      ? 'API_KEY_INVALID'
+      : (filled(error['status']) ?? filled(error['code']) ?? filled(error['type'])),
+    message,
+    waitSeconds: waitIn(error),
   })
+  return limitsDay(details)
+    ? rewritten(failure, { metadata: { ...failure.metadata, limit_window: 'day' } })
+    : failure
 }
 
 /** True where a limit of a day is used up, as its name says. */
@@ -72,18 +65,4 @@ export function promptRefusal(reason: string | null, message: string | null): Ga
 function claimedStatus(code: unknown): number | null {
   const status = count(code)
   return status !== null && status >= 400 && status < 600 ? status : null
-}
-
-/** `RetryInfo.retryDelay` is a duration: `"34.4s"`, or `{seconds, nanos}` from some proxies. */
-function retryDelay(details: readonly Json[]): number | null {
-  for (const detail of details) {
-    if (!filled(detail['@type'])?.endsWith('google.rpc.RetryInfo')) continue
-    const delay = detail['retryDelay']
-    const seconds =
-      typeof delay === 'string'
-        ? Number(/^(\d{1,9}(?:\.\d{1,9})?)s$/.exec(delay)?.[1] ?? 'NaN')
-        : Number(record(delay)?.['seconds'] ?? Number.NaN)
-    if (Number.isFinite(seconds) && seconds >= 0) return Math.min(Math.ceil(seconds), RETRY_MAX_SECONDS)
-  }
-  return null
 }

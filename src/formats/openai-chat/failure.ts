@@ -5,7 +5,8 @@
  */
 import type { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, list, parseJson, record } from '../../base/json.ts'
-import { type ProviderError, providerFailure } from '../failure.ts'
+import { providerFailure, waitIn } from '../failure.ts'
+import type { ProviderError } from '../faults.ts'
 
 /** The status for a kind of error: errors inside a stream often have no status. */
 const STATUS_OF_KIND: ReadonlyMap<string, number> = new Map([
@@ -70,6 +71,7 @@ function readError(error: Json, message: unknown, body: Json): ProviderError {
     status: statusIn(error) ?? statusIn(body) ?? STATUS_OF_KIND.get(kind ?? '') ?? null,
     code,
     message: messageText(message),
+    waitSeconds: waitIn(error),
   }
 }
 

@@ -4,7 +4,8 @@
  */
 import type { GatewayError } from '../../base/errors.ts'
 import { filled, isRecord, type Json, parseJson, recordOrEmpty, records } from '../../base/json.ts'
-import { providerFailure } from '../failure.ts'
+import { providerFailure, waitIn } from '../failure.ts'
+import { isContentCode } from '../faults.ts'
 
 /** The status for a code without an HTTP status. */
 const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
@@ -39,34 +40,27 @@ const STATUS_BY_CODE: ReadonlyMap<string, number> = new Map([
   ['unsupported_image_media_type', 400],
 ])
 
-/** Codes of refused content. */
-const POLICY_CODES: ReadonlySet<string> = new Set([
-  'bio_policy',
-  'cyber_policy',
-  'misalignment_policy_violation',
-  'image_content_policy_violation',
-  'responsibleaipolicyviolation',
-])
-
 interface Told {
   readonly status: number | null
   readonly code: string | null
   /** The class of the error, for codes that no table has. */
   readonly type: string | null
   readonly message: string | null
+  readonly waitSeconds: number | null
 }
 
 /** The error in a JSON value; `status`: the HTTP status if it was an error, else null. */
 export function failureOf(value: unknown, status: number | null): GatewayError {
   const error = readError(value)
   const code = error.code?.toLowerCase() ?? ''
-  const implied = POLICY_CODES.has(code)
+  const implied = isContentCode(code)
     ? 400
     : (STATUS_BY_CODE.get(code) ?? STATUS_BY_CODE.get(error.type ?? '') ?? null)
   return providerFailure({
     status: status ?? error.status ?? implied,
-    code: POLICY_CODES.has(code) ? 'content_policy_violation' : error.code,
+    code: error.code,
     message: error.message,
+    waitSeconds: error.waitSeconds,
   })
 }
 
@@ -89,7 +83,8 @@ export function tellsError(body: Json): boolean {
 }
 
 function readError(value: unknown): Told {
-  if (typeof value === 'string') return { status: null, code: null, type: null, message: value }
+  if (typeof value === 'string')
+    return { status: null, code: null, type: null, message: value, waitSeconds: null }
   const body = recordOrEmpty(Array.isArray(value) ? value[0] : value)
   const response = body['response']
   if (isRecord(response) && isRecord(response['error'])) return readError({ error: response['error'] })
@@ -105,13 +100,14 @@ function readError(value: unknown): Told {
       filled(body['message']) ??
       filled(body['Message']) ??
       detail(body),
+    waitSeconds: waitIn(inner),
   }
 }
 
 function errorCode(error: Json): string | null {
   // Azure hides the verdict of its filter one level deeper, under a code that says only "bad request".
   const deeper = filled(recordOrEmpty(error['innererror'])['code'])
-  if (deeper !== null && POLICY_CODES.has(deeper.toLowerCase())) return deeper
+  if (deeper !== null && isContentCode(deeper.toLowerCase())) return deeper
   const type = filled(error['type'])
   return filled(error['code']) ?? (type === 'error' ? null : type) ?? filled(error['__type'])
 }

@@ -90,7 +90,8 @@ export function verdictOf(
 ): EndpointVerdict {
   if (error === null || isRefused) return 'ok'
   if (!isStarted || error.wasCounted) return 'none'
-  const { health = 'none' } = error.meaning
+  const { health = 'none', isOfAccount } = error.meaning
+  if (isOfAccount === true) return 'failed'
   // If the provider refused the request, its status says more than the failure derived from it.
   const isRefusal = health !== 'limited' && status !== null && status >= 400 && status < 500
   const verdict = isRefusal ? (PROVIDER_STATUSES[status]?.health ?? 'none') : health

@@ -71,6 +71,7 @@ export function cutShort(): GatewayError {
 /** Failures in which a provider was involved, even if the gateway detected them. */
 const OF_PROVIDERS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'provider_unavailable',
+  'reply_too_large',
   'upstream_timeout',
   'unprocessable',
 ])

@@ -20,7 +20,7 @@ import {
 import type { Endpoint } from '../../protocol/provider.ts'
 import { AwsEventParser } from '../../providers/upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../../providers/upstream/body.ts'
-import { FRAME_MAX_BYTES, SseParser } from '../../providers/upstream/sse.ts'
+import { SseParser } from '../../providers/upstream/sse.ts'
 import type { UpstreamHead } from '../../providers/upstream/transport.ts'
 import type { CallFigures } from '../accounting/charge.ts'
 import { quartersIn } from '../accounting/estimate.ts'
@@ -197,8 +197,6 @@ const JSON_MAX_BYTES = 4 * 1024 * 1024
 const LOGPROBS_JSON_MAX_BYTES = 32 * 1024 * 1024
 /** Limit with generated images inside. */
 const IMAGE_JSON_MAX_BYTES = 64 * 1024 * 1024
-/** An event with a generated image contains the whole image: a few megabytes of base64. */
-const IMAGE_FRAME_MAX_BYTES = 32 * 1024 * 1024
 
 /** Characters that a token may have: words in code and markup reach ten, runs of blanks and dashes more. */
 const TOKEN_MAX_CHARS = 16
@@ -235,7 +233,7 @@ export const LONG_REQUEST_CHARS = 16 * 1024
 
 /** The bounds of one reply, and the bytes that it holds. */
 export class ReplyBounds {
-  readonly frameBytes: number
+  /** Limit of a whole reply. */
   readonly jsonBytes: number
   /** Characters that the model may write in a stream. */
   readonly textChars: number
@@ -246,6 +244,8 @@ export class ReplyBounds {
   /** Bytes that are currently reported to the request's count. */
   #reportedBytes = 0
   #requestBytes = 0
+  /** Bytes of the request that a provider may repeat in an event: its instructions and tools. */
+  #repeatedBytes = 0
   /** Bytes of frames with more than text, and of a parsed reply. */
   #richBytes = 0
 
@@ -254,7 +254,6 @@ export class ReplyBounds {
     const draws =
       endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
     const hasLogprobs = request.top_logprobs != null
-    this.frameBytes = draws ? IMAGE_FRAME_MAX_BYTES : FRAME_MAX_BYTES
     this.jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
     const tokens = Math.min(
       request.max_output_tokens ?? Number.POSITIVE_INFINITY,
@@ -268,10 +267,16 @@ export class ReplyBounds {
   /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
   encoded(body: string): void {
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
+    this.#repeatedBytes = this.#requestBytes
     this.#reportedBytes = this.#requestBytes
     if (this.#held.hold(this.#reportedBytes)) return
     this.drop()
     throw overloaded()
+  }
+
+  /** Limit of one event: as much as a whole reply may have, and what it repeats of the request. */
+  get frameBytes(): number {
+    return this.jsonBytes + this.#repeatedBytes
   }
 
   /** Called when the request has been sent. */
@@ -283,7 +288,7 @@ export class ReplyBounds {
 
   /**
    * Call it before parsing a frame that is not short.
-   * @throws GatewayError `provider_unavailable` if it is nested too deeply or has too many parts
+   * @throws GatewayError `reply_too_large` if it is nested too deeply or has too many parts
    */
   checkFrame(data: string): void {
     this.#check(Buffer.from(data))
@@ -326,7 +331,7 @@ export class ReplyBounds {
     const count = countJson(bytes, this.#json)
     if (count.excess === null) return count
     throw new GatewayError(
-      'provider_unavailable',
+      'reply_too_large',
       count.excess === 'depth'
         ? 'The provider sent a value that is nested too deeply'
         : 'The provider sent a value with too many elements',

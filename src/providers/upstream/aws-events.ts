@@ -45,7 +45,7 @@ export class AwsEventParser {
 
   /**
    * Parses the next bytes and keeps no reference to them.
-   * @throws GatewayError `provider_unavailable` for a message that is too large or damaged, and the errors of
+   * @throws GatewayError `reply_too_large` or `provider_unavailable` for a message that is too large or damaged, and the errors of
    * `onFrame`. Do not use the parser after a throw.
    */
   push(chunk: Buffer): void {
@@ -95,7 +95,7 @@ export class AwsEventParser {
     const length = bytes.readUInt32BE(at)
     if (length < MESSAGE_MIN_BYTES || bytes.readUInt32BE(at + 4) > HEADERS_MAX_BYTES) throw damaged()
     if (length > this.#maxBytes) {
-      throw new GatewayError('provider_unavailable', 'The provider sent an event that is too large')
+      throw new GatewayError('reply_too_large', 'The provider sent an event that is too large')
     }
     return length
   }

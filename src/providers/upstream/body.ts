@@ -39,13 +39,13 @@ export class TextBody implements ReplyBody {
     this.#limitBytes = limitBytes
   }
 
-  /** A body of one chunk is not copied. @throws GatewayError `provider_unavailable` if the body exceeds the limit. */
+  /** A body of one chunk is not copied. @throws GatewayError `reply_too_large` if the body exceeds the limit. */
   push(chunk: Buffer, isLast = false): void {
     if (isLast && this.lengthBytes === 0 && chunk.length <= this.#limitBytes) {
       this.#bytes = chunk
       this.lengthBytes = chunk.length
     } else if (!this.tryPush(chunk, this.#limitBytes)) {
-      throw new GatewayError('provider_unavailable', 'The provider sent a reply that is too large')
+      throw new GatewayError('reply_too_large', 'The provider sent a reply that is too large')
     }
   }
 

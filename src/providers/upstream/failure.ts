@@ -3,7 +3,8 @@
  * provider's name and scrubbed text. Text from a provider's failure reaches clients only through this file. Pure.
  */
 import type { Clock } from '../../base/clock.ts'
-import { GatewayError } from '../../base/errors.ts'
+import { durationSeconds } from '../../base/duration.ts'
+import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { scrub } from '../../base/scrub.ts'
 import { NO_MESSAGE, providerFailure } from '../../formats/failure.ts'
 import type { Format } from '../../formats/format.ts'
@@ -52,12 +53,17 @@ export function failureInReply(
 /** Creates the error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
-  const { code, message: text, metadata = {} } = failureInReply(failure, refusal)
-  const message = refusesKey(refusal.status) ? keyRefused(refusal, text) : text
+  const { code: fault, message: scrubbed, metadata = {} } = failureInReply(failure, refusal)
+  const isOwnKey = refusal.isOwnKey === true
+  const text = isOwnKey ? scrubbed : withoutIds(scrubbed)
+  const message = refusesKey(refusal, fault) ? keyRefused(refusal, text) : text
+  // Callers can mend their own account, and would look in vain for a fault of the gateway.
+  const code =
+    fault === 'account_refused' && isOwnKey && refusal.status === 400 ? 'credential_refused' : fault
   // For other failures, `Retry-After` would be misleading.
   if (failure.meaning.isBusy !== true) return new GatewayError(code, message, { metadata })
   const seconds = failure.retryAfterSeconds ?? retryAfterSeconds(refusal.headers, refusal.clock)
-  const rates = refusal.isOwnKey === true ? providerRates(refusal.headers) : null
+  const rates = isOwnKey ? providerRates(refusal.headers) : null
   return new GatewayError(code, message, {
     metadata,
     ...(rates === null ? undefined : { headers: rates }),
@@ -65,8 +71,17 @@ export function upstreamFailure(refusal: Refusal): GatewayError {
   })
 }
 
-function refusesKey(status: number): boolean {
-  return status === 401 || status === 403
+function refusesKey({ status }: Refusal, fault: FailureCode): boolean {
+  return fault === 'account_refused' || (status === 403 && fault === 'provider_unavailable')
+}
+
+/** Ids of teams, accounts, projects and keys in the words of providers. */
+const OPERATOR_IDS =
+  /\b(team|account|organization|project|workspace|api[ _-]key)((?:[ _-]id)?(?: ?[:=] ?| (?=[a-z]+[-_]\w*\d)))[\w.*-]+/gi
+
+/** The words without ids of the operator, which are nobody else's business. */
+function withoutIds(text: string): string {
+  return text.replace(OPERATOR_IDS, '$1$2[redacted]')
 }
 
 /** Without this error, callers would look for the fault in their own key, which the provider has never seen. */
@@ -108,9 +123,6 @@ const HTTP_DATES = [
   /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}$/,
 ]
 const RFC3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/
-/** `1s`, `6m0s`, `12ms`, `1h2m3.5s`. */
-const DURATION =
-  /^(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d{1,9})?)s)?(?:(\d{1,9}(?:\.\d{1,9})?)ms)?$/
 
 /** Header pairs: remaining budget and time of its reset. A reset counts only if its budget is used up. */
 const BUDGETS = [
@@ -138,7 +150,13 @@ export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clo
     const at = Date.parse(plain.endsWith('GMT') ? plain : `${plain} GMT`)
     if (!Number.isNaN(at)) return clamp((at - clock.nowMs()) / 1000)
   }
-  return budgetReset(headers, clock)
+  return durationOf(plain) ?? budgetReset(headers, clock)
+}
+
+/** A header that some gateways write with a unit. */
+function durationOf(text: string): number | null {
+  const seconds = durationSeconds(text)
+  return seconds === null ? null : clamp(seconds)
 }
 
 function budgetReset(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
@@ -162,10 +180,9 @@ function resetSeconds(value: string, clock: Clock): number | null {
   } else if (RFC3339.test(value)) {
     seconds = (Date.parse(value) - clock.nowMs()) / 1000
   } else {
-    const parts = DURATION.exec(value)
-    if (parts === null) return null
-    const [, hours = '0', minutes = '0', whole = '0', milliseconds = '0'] = parts
-    seconds = Number(hours) * 3600 + Number(minutes) * 60 + Number(whole) + Number(milliseconds) / 1000
+    const duration = durationSeconds(value)
+    if (duration === null) return null
+    seconds = duration
   }
   return seconds >= 0 && seconds <= MAX_SECONDS ? seconds : null
 }

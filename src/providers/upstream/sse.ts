@@ -6,8 +6,8 @@
  */
 import { GatewayError } from '../../base/errors.ts'
 
-/** Limit for one event, more than any provider sends (inline images take a few hundred KiB). */
-export const FRAME_MAX_BYTES = 1024 * 1024
+/** Limit for one event where the caller of the parser gives none: as much as a whole reply of text may have. */
+export const FRAME_MAX_BYTES = 4 * 1024 * 1024
 
 const LF = 10
 const CR = 13
@@ -60,7 +60,7 @@ export class SseParser {
 
   /**
    * Parses the next bytes and keeps no reference to them.
-   * @throws GatewayError `provider_unavailable` if a frame exceeds the limit, and the errors of `onFrame`. Do not use
+   * @throws GatewayError `reply_too_large` if a frame exceeds the limit, and the errors of `onFrame`. Do not use
    * the parser after a throw.
    */
   push(chunk: Buffer): void {
@@ -169,7 +169,7 @@ export class SseParser {
 
   #check(lineBytes: number): void {
     if (this.#frameBytes + lineBytes > this.#maxBytes) {
-      throw new GatewayError('provider_unavailable', 'The provider sent an event that is too large')
+      throw new GatewayError('reply_too_large', 'The provider sent an event that is too large')
     }
   }
 
@@ -190,12 +190,18 @@ export class SseParser {
       this.#hasData = true
     } else if (first === LOWER_E) {
       const value = valueStart(line, start, end, 5)
-      if (value === -1 || line[start + 1] !== 118 || line[start + 2] !== 101) return
-      // "event"
-      if (line[start + 3] !== 110 || line[start + 4] !== 116) return
+      if (value === -1) return
+      const name = line.toString('latin1', start, start + 5)
+      if (name !== 'event' && name !== 'error') return
       this.#check(end - start)
       this.#frameBytes += end - start
-      this.#event = value === end ? '' : line.toString('utf8', value, end)
+      const text = value === end ? '' : line.toString('utf8', value, end)
+      if (name === 'error') {
+        // llama.cpp writes failures as a field of this name.
+        this.#event = 'error'
+        this.#data = text
+        this.#hasData = true
+      } else this.#event = text
     }
   }
 

@@ -21,8 +21,8 @@ const CASES: readonly Case[] = [
   ...(
     [
       [400, 'invalid_request_error', 'invalid_request'],
-      [401, 'authentication_error', 'provider_unavailable'],
-      [402, 'billing_error', 'provider_unavailable'],
+      [401, 'authentication_error', 'account_refused'],
+      [402, 'billing_error', 'account_refused'],
       [403, 'permission_error', 'provider_unavailable'],
       [404, 'not_found_error', 'provider_unavailable'],
       [413, 'request_too_large', 'payload_too_large'],

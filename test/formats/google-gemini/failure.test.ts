@@ -40,7 +40,7 @@ t.test('errors of the provider by status and body', async t => {
         details: [{ reason: 'API_KEY_INVALID' }],
       }),
       {
-        code: 'provider_unavailable',
+        code: 'account_refused',
         status: 502,
         metadata: { provider_status: 400, provider_code: 'API_KEY_INVALID' },
       },
@@ -48,7 +48,7 @@ t.test('errors of the provider by status and body', async t => {
     [
       401,
       body({ code: 401, status: 'UNAUTHENTICATED' }),
-      { code: 'provider_unavailable', message: 'Provider returned error' },
+      { code: 'account_refused', message: 'Provider returned error' },
     ],
     [
       403,

@@ -116,7 +116,7 @@ const ROWS: readonly Row[] = [
     name: 'detail as text',
     status: 401,
     body: { detail: 'Invalid token' },
-    code: 'provider_unavailable',
+    code: 'account_refused',
     message: 'Invalid token',
   },
   {
@@ -168,7 +168,7 @@ const ROWS: readonly Row[] = [
     body: {
       error: { message: 'Insufficient Balance', type: 'unknown_error', code: 'invalid_request_error' },
     },
-    code: 'provider_unavailable',
+    code: 'account_refused',
     message: 'Insufficient Balance',
     providerCode: 'invalid_request_error',
   },
@@ -251,7 +251,7 @@ t.test('an error inside a stream has the status of its kind', async t => {
   const cases = [
     ['overloaded_error', 'upstream_overloaded', 529],
     ['rate_limit_error', 'rate_limit_exceeded', 429],
-    ['authentication_error', 'provider_unavailable', 401],
+    ['authentication_error', 'account_refused', 401],
     ['invalid_request_error', 'invalid_request', 400],
   ] as const
   for (const [type, code, status] of cases) {

@@ -3,7 +3,6 @@ import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { ReplyBounds } from '../../../src/pipeline/turn/reply-reading.ts'
 import type { Endpoint } from '../../../src/protocol/provider.ts'
-import { FRAME_MAX_BYTES } from '../../../src/providers/upstream/sse.ts'
 import { EventCollector } from '../../support/event-collector.ts'
 import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
 import { play } from '../answer/relayed-play.ts'
@@ -211,9 +210,15 @@ t.test('a reply for which there is no room ends, and not by its provider', async
   t.ok(stream.client.aborted)
 })
 
-t.test('an event with an image may be larger than one with text', t => {
+t.test('an event may be as large as a whole reply, and repeat the request', t => {
   const exchange = scriptedExchange()
-  t.equal(new ReplyBounds(exchange, TEXT_MODEL).frameBytes, FRAME_MAX_BYTES)
-  t.ok(new ReplyBounds(exchange, IMAGE_MODEL).frameBytes > FRAME_MAX_BYTES)
+  const bounds = new ReplyBounds(exchange, TEXT_MODEL)
+  t.equal(bounds.frameBytes, bounds.jsonBytes)
+  t.ok(new ReplyBounds(exchange, IMAGE_MODEL).frameBytes > bounds.frameBytes, 'with an image')
+  bounds.encoded('x'.repeat(100_000))
+  t.equal(bounds.frameBytes, bounds.jsonBytes + 100_000)
+  bounds.answered()
+  t.equal(bounds.frameBytes, bounds.jsonBytes + 100_000, 'also once the provider answers')
+  bounds.drop()
   t.end()
 })

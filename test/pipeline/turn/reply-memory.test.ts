@@ -480,7 +480,7 @@ t.test('an event inside of a message is nested no deeper than any other', async 
   )
   t.notOk(isOpen)
   t.match(error, {
-    code: 'provider_unavailable',
+    code: 'reply_too_large',
     message: 'The provider sent a value that is nested too deeply',
   })
 })

@@ -37,7 +37,7 @@ t.test('a refusal names its provider and its status, in scrubbed text', t => {
     status: 401,
     body: JSON.stringify({ error: { message: `Incorrect API key provided: ${KEY}`, code: `bad_${KEY}` } }),
   })
-  t.equal(error.code, 'provider_unavailable', "a refused key of ours is not the caller's 401")
+  t.equal(error.code, 'account_refused', "a refused key of ours is not the caller's 401")
   t.equal(error.message, "Example AI refused the gateway's key: Incorrect API key provided: [redacted]")
   t.same(error.metadata, {
     provider_status: 401,

@@ -51,6 +51,10 @@ function reference(bytes: Buffer): Frame[] {
     const value = colon === -1 ? '' : line.slice(colon + 1).replace(/^ /, '')
     if (field === 'data') data += `${value}\n`
     else if (field === 'event') event = value
+    else if (field === 'error') {
+      event = 'error'
+      data = `${value}\n`
+    }
   }
   dispatch()
   return frames
@@ -58,6 +62,14 @@ function reference(bytes: Buffer): Frame[] {
 
 const CASES: readonly { name: string; input: string | Buffer; frames: readonly Frame[] }[] = [
   { name: 'one event', input: 'data: one\n\n', frames: [['', 'one']] },
+  {
+    name: 'a failure as a field of its own',
+    input: 'data: 1\n\nerror: {"code":400}\n\n',
+    frames: [
+      ['', '1'],
+      ['error', '{"code":400}'],
+    ],
+  },
   {
     name: 'event names do not last',
     input: 'event: a\ndata: 1\n\ndata: 2\n\n',
@@ -292,7 +304,7 @@ t.test('a frame may have the limit and not a byte more', t => {
     for (const size of [1000, 65_536, FRAME_MAX_BYTES * 2]) {
       t.throws(
         () => parse(cut(Buffer.from(`${line(FRAME_MAX_BYTES + 1)}\n\n`), size)),
-        { code: 'provider_unavailable' },
+        { code: 'reply_too_large' },
         `chunks of ${size}`,
       )
     }
@@ -301,12 +313,8 @@ t.test('a frame may have the limit and not a byte more', t => {
   t.test('over many lines', t => {
     const lines = (count: number) => Buffer.from(`${`${line(1024)}\n`.repeat(count)}\n`)
     for (const size of [777, 65_536, FRAME_MAX_BYTES * 2]) {
-      t.equal(parse(cut(lines(1024), size)).length, 1, `the limit in chunks of ${size}`)
-      t.throws(
-        () => parse(cut(lines(1025), size)),
-        { code: 'provider_unavailable' },
-        `more in chunks of ${size}`,
-      )
+      t.equal(parse(cut(lines(4096), size)).length, 1, `the limit in chunks of ${size}`)
+      t.throws(() => parse(cut(lines(4097), size)), { code: 'reply_too_large' }, `more in chunks of ${size}`)
     }
     t.end()
   })
@@ -322,7 +330,7 @@ t.test('a frame may have the limit and not a byte more', t => {
     t.throws(() => {
       for (; pushed < 100; pushed++) parser.push(block)
     }, GatewayError)
-    t.equal(pushed, 15, 'the sixteenth block would pass 1 MiB')
+    t.equal(pushed, 63, 'the sixty-fourth block would pass 4 MiB')
     t.end()
   })
   t.test('frames do not add up', t => {

@@ -1,0 +1,211 @@
+/**
+ * Whose fault a provider's error is: the prompt's length, its content, the account behind the key, the caller's, or a
+ * busy or broken provider's. The provider's words and codes decide first, its status second, because providers use 400
+ * and 403 for all of them. One table for all formats. Pure.
+ */
+import { type FailureCode, PROVIDER_STATUSES } from '../base/errors.ts'
+
+/** An error as a provider reports it. */
+export interface ProviderError {
+  /** HTTP status of the reply; for an error under 200, the status that its body claims. Null when unknown. */
+  readonly status: number | null
+  /** The provider's own code or type, e.g. `context_length_exceeded`, `overloaded_error`. */
+  readonly code: string | null
+  readonly message: string | null
+  /** The time to wait that its body names, in seconds. Absent: it names none. */
+  readonly waitSeconds?: number | null
+  /** Clients of its API act upon the words, which stay as they are. Absent: they become one line. */
+  readonly isQuoted?: boolean
+}
+
+/** Codes of errors about an image in the request. */
+const IMAGE_CODES = [
+  'invalid_image',
+  'invalid_image_format',
+  'invalid_image_mode',
+  'invalid_image_url',
+  'invalid_base64_image',
+  'image_parse_error',
+  'image_too_large',
+  'image_too_small',
+  'image_file_too_large',
+  'image_file_not_found',
+  'empty_image_file',
+  'failed_to_download_image',
+  'image_download_failed',
+  'unsupported_image_format',
+  'unsupported_image_media_type',
+] as const
+
+/** Codes that are more exact than their status, and codes of errors inside a stream, which have no status. */
+const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
+  ['invalid_prompt', 'invalid_prompt'],
+  ...IMAGE_CODES.map((code): [string, FailureCode] => [code, 'invalid_image']),
+  ['invalid_request_error', 'invalid_request'],
+  ['invalid_argument', 'invalid_request'],
+  ['failed_precondition', 'invalid_request'],
+  ['request_too_large', 'payload_too_large'],
+  ['rate_limit_error', 'rate_limit_exceeded'],
+  ['rate_limit_exceeded', 'rate_limit_exceeded'],
+  ['resource_exhausted', 'rate_limit_exceeded'],
+  ['overloaded_error', 'upstream_overloaded'],
+  ['unavailable', 'service_unavailable'],
+  ['timeout_error', 'upstream_timeout'],
+  ['deadline_exceeded', 'upstream_timeout'],
+])
+
+/** The words of providers for a prompt that is too long for the model. */
+const OVERFLOW_CODES: ReadonlySet<string> = new Set([
+  'context_length_exceeded',
+  'context_window_exceeded',
+  'exceed_context_size_error',
+  'max_tokens_exceeded',
+  'model_context_window_exceeded',
+  'string_above_max_length',
+  'string_too_long',
+  'token_limit_exceeded',
+])
+
+/**
+ * Messages of providers that have no code for it. A line names those whose words it has; many others have copied them.
+ */
+const OVERFLOW_WORDS: readonly RegExp[] = [
+  // OpenAI, vLLM, DeepSeek, Fireworks; xAI says `prompt length`.
+  /max(?:imum)? (?:context|prompt) length(?: is| of| by|:| \()/,
+  // llama.cpp, LM Studio, Together, SGLang, Ollama, Anthropic, Poolside.
+  /(?:exceed(?:s|ed|ing)?|(?:longer|greater|larger) than) (?:the )?(?:model(?:'s)? )?(?:max(?:imum)? |available |configured )?(?:allowed )?(?:context|prompt|input|model) (?:length|window|size|limit)/,
+  // Anthropic, Amazon Bedrock.
+  /(?:prompt|input) (?:is )?too long\b/,
+  /input length and `?max_tokens`? exceed/,
+  /input tokens exceed|too many input tokens|context (?:window|length) (?:is )?exceeded/,
+  // vLLM, LM Studio.
+  /too long to fit into the model|context length (?:is|of) only/,
+  // Gemini, GitHub Copilot.
+  /(?:input|prompt) (?:token count|context)[^.]{0,80}exceeds|exceeds? the maximum number of (?:input )?tokens/,
+  // Mistral, Groq, MiniMax, Moonshot, Alibaba.
+  /too large for model with \d+ maximum context/,
+  /reduce the length of the (?:messages|prompt|input)/,
+  /context window exceeds limit/,
+  /exceeded model token limit/,
+  /range of input length should be/,
+  // Text Generation Inference; Cohere.
+  /inputs`? (?:tokens \+ `?max_new_tokens`? must be <=|must have less than \d+ tokens)/,
+  /too many tokens: (?:size limit|(?:the )?total number)/,
+]
+
+/** An output that is too long, and limits by time, speak of tokens and lengths too. */
+const NO_OVERFLOW =
+  /max_(?:completion_|output_|new_)?tokens['"`]?(?: is)? too large|rate.?limit|tokens per (?:minute|hour|day)|quota|throttl/
+
+/** Statuses under which a prompt is too long. llama.cpp had 500 for it. */
+const OVERFLOW_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 413, 422, 500])
+/** The words are at the beginning of a message. */
+const WORDS_MAX_CHARS = 2_000
+
+/** Codes of refused content, under whatever status. */
+const CONTENT_CODES: ReadonlySet<string> = new Set([
+  'bio_policy',
+  'content_filter',
+  'content_policy_violation',
+  'cyber_policy',
+  'data_inspection_failed',
+  'image_content_policy_violation',
+  'misalignment_policy_violation',
+  'moderation_blocked',
+  'responsibleaipolicyviolation',
+])
+
+/** True for a code, in lower case, of refused content. */
+export function isContentCode(code: string): boolean {
+  return CONTENT_CODES.has(code)
+}
+
+/** Words of refused content: xAI, OpenRouter, OpenAI, Azure, Alibaba, Groq. */
+const CONTENT_WORDS: readonly RegExp[] = [
+  /violates? (?:\w+ ){0,3}(?:usage|content|safety) (?:guidelines|polic)/,
+  /failed check: safety/,
+  /flagged by (?:\w+ )?moderation|(?:input|prompt|content) was flagged/,
+  /rejected (?:as a result of|by) (?:our|the) safety system/,
+  /content management policy/,
+  /(?:may contain|contains) inappropriate content/,
+]
+
+/** Codes of a refused account, under whatever status: its key, its credit, its billing, its country. */
+const ACCOUNT_CODES: ReadonlySet<string> = new Set([
+  'access_terminated',
+  'account_deactivated',
+  'account_suspended',
+  'api_key_invalid',
+  'arrearage',
+  'authentication_error',
+  'billing_error',
+  'billing_hard_limit_reached',
+  'billing_not_active',
+  'insufficient_balance',
+  'insufficient_quota',
+  'insufficient_user_quota',
+  'invalid_api_key',
+  'payment_required',
+  'unsupported_country_region_territory',
+])
+
+/** Words of a refused account, under statuses that providers also use for faults of a request. */
+const ACCOUNT_WORDS: readonly RegExp[] = [
+  // Anthropic, xAI, OpenAI, Gemini, DeepSeek, Moonshot, Alibaba.
+  /credit balance is too low/,
+  /(?:incorrect|invalid) api[ -]?key|api[ -]?key (?:not valid|not found|expired|is invalid)/,
+  /billing (?:hard |soft )?limit|billing (?:account )?(?:is )?not (?:active|enabled)/,
+  /insufficient (?:account )?(?:balance|credits?|funds|quota)/,
+  /(?:account|subscription) (?:is |has been )?(?:in arrears|overdue|suspended|deactivated|disabled|terminated)/,
+  /(?:reached|exceeded) (?:your |the )?(?:specified )?(?:monthly|api) (?:spend(?:ing)?|usage|billing) limits?/,
+  /(?:country|region|territory|user location)[^.]{0,40}(?:is )?not supported/,
+]
+/** A refused account has its own statuses too; with these, a provider may mean anything. */
+const ACCOUNT_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 403, 404, 422])
+
+/** An error with its words in lower case, and short: a provider that repeats the prompt must not cost time. */
+interface Words {
+  readonly status: number | null
+  readonly code: string
+  readonly words: string
+}
+
+/** What recognizes a fault by its words, in the order in which they are tried. */
+const RECOGNIZED: readonly (readonly [FailureCode, (error: Words) => boolean])[] = [
+  [
+    'context_length_exceeded',
+    ({ status, code, words }) =>
+      OVERFLOW_STATUSES.has(status) &&
+      (OVERFLOW_CODES.has(code) ||
+        (OVERFLOW_WORDS.some(each => each.test(words)) && !NO_OVERFLOW.test(words))),
+  ],
+  [
+    'content_policy_violation',
+    ({ status, code, words }) =>
+      CONTENT_CODES.has(code) || (status !== 429 && CONTENT_WORDS.some(each => each.test(words))),
+  ],
+  [
+    'account_refused',
+    ({ status, code, words }) =>
+      ACCOUNT_CODES.has(code) ||
+      (ACCOUNT_STATUSES.has(status) && ACCOUNT_WORDS.some(each => each.test(words))),
+  ],
+]
+
+/** The failure that an error of a provider means. */
+export function faultOf({ status, code, message }: ProviderError): FailureCode {
+  const error: Words = {
+    status,
+    code: code?.toLowerCase() ?? '',
+    words: message?.slice(0, WORDS_MAX_CHARS).toLowerCase() ?? '',
+  }
+  const recognized = RECOGNIZED.find(([, recognizes]) => recognizes(error))
+  if (recognized !== undefined) return recognized[0]
+  const byCode = BY_CODE.get(error.code)
+  if (status === null) return byCode ?? 'provider_unavailable'
+  const byStatus = PROVIDER_STATUSES[status]
+  // Providers use 400 for everything; the code is more exact.
+  if (byStatus !== undefined && status !== 400) return byStatus.code
+  if (status >= 400 && status < 500) return byCode ?? 'invalid_request'
+  return 'provider_unavailable'
+}
