@@ -2,6 +2,7 @@
  * Compaction on request: a `compaction_trigger` item at the end of the input, and POST /responses/compact. Each is one
  * model call on behalf of the caller, with guardrails, limits and a usage record; the client gets the text encrypted.
  */
+
 import { unixSeconds } from '../base/clock.ts'
 import { type GatewayError, toGatewayError } from '../base/errors.ts'
 import type { Dialect } from '../dialects/dialect.ts'
@@ -16,23 +17,15 @@ import {
   summaryIn,
   summaryRequest,
 } from '../pipeline/compaction.ts'
-import type { Gateway } from '../pipeline/respond.ts'
-import type { Summaries } from '../pipeline/summaries.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { HostedItem } from '../protocol/items.ts'
 import { COMPACTS } from '../protocol/json/request-notes.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import type { ResponseResource } from '../protocol/response.ts'
-import { EventSink, type StreamDeps } from './event-sink.ts'
+import { EventSink } from './event-sink.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import type { Handler, Reply } from './operation.ts'
-import { callOf, type DataRegionOf, failureDetails, parseBody } from './request-facts.ts'
-
-export interface CompactionDeps {
-  readonly gateway: Gateway
-  readonly summaries: Pick<Summaries, 'seal' | 'inputTokens'>
-  readonly stream: StreamDeps
-  readonly dataRegionOf: DataRegionOf
-}
+import { callOf, failureDetails, parseBody } from './request-facts.ts'
 
 /** The type of the input item that requests a compaction. */
 export const TRIGGER = 'compaction_trigger'
@@ -53,7 +46,7 @@ type Result =
   | { readonly compacted: Compacted; readonly outcome: Outcome }
   | { readonly error: GatewayError; readonly outcome: Extract<Outcome, { answered: false }> }
 
-async function compact({ gateway, summaries }: CompactionDeps, call: ClientRequest): Promise<Result> {
+async function compact({ gateway, summaries }: InferenceParts, call: ClientRequest): Promise<Result> {
   const sink = new FinalSink()
   // A provider that compacts by itself does not get the task text.
   const request = { ...summaryRequest(call.request), [COMPACTS]: { threshold: null } }
@@ -80,7 +73,7 @@ async function compact({ gateway, summaries }: CompactionDeps, call: ClientReque
 /** Answers a request whose input ends in a trigger: the item of the summary is all its output. */
 export async function answerTrigger(
   dialect: Dialect,
-  deps: CompactionDeps,
+  deps: InferenceParts,
   call: ClientRequest,
   reply: Reply,
 ): Promise<void> {
@@ -154,7 +147,7 @@ function tellOverflow(sink: EventSink, opening: ResponseResource, error: Gateway
 }
 
 /** POST /responses/compact: the messages that are kept, and the summary of all. */
-export function compactConversation(dialect: Dialect, deps: CompactionDeps): Handler {
+export function compactConversation(dialect: Dialect, deps: InferenceParts): Handler {
   return async (request, reply) => {
     const parsed = parseBody(dialect, request, reply)
     const call = callOf(dialect, request, reply, deps.dataRegionOf, { ...parsed, stream: false })

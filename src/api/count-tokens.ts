@@ -3,17 +3,12 @@
  * without sending the request. A header says whether the provider counted, or the gateway estimated from the length of
  * the texts.
  */
+
 import type { Dialect } from '../dialects/dialect.ts'
-import type { Gateway } from '../pipeline/respond.ts'
 import { isObject } from '../protocol/json/schema.ts'
 import { openCall } from './inference.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler } from './operation.ts'
-import type { DataRegionOf } from './request-facts.ts'
-
-interface CountTokensDeps {
-  readonly gateway: Pick<Gateway, 'count'>
-  readonly dataRegionOf: DataRegionOf
-}
 
 /** The form in which one kind of client requests a count and reads the result. */
 interface CountForm {
@@ -40,7 +35,7 @@ const COUNTED_BY_HEADER = 'X-Gateway-Counted-By'
 /** @param dialect the dialect of the counted bodies */
 export function countTokens(
   dialect: Dialect,
-  { gateway, dataRegionOf }: CountTokensDeps,
+  { gateway, dataRegionOf }: InferenceParts,
   form: CountForm,
 ): Handler {
   return async (request, reply) => {

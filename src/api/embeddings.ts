@@ -3,7 +3,7 @@
 import { serverTiming } from '../base/metrics/stages.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
 import type { EmbeddingsCall } from '../pipeline/embed.ts'
-import type { InferenceDeps } from './inference.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
 import { callOf, failureDetails, parseBody } from './request-facts.ts'
@@ -11,7 +11,7 @@ import { callOf, failureDetails, parseBody } from './request-facts.ts'
 /** @param bodyOf builds the body for the dialect if parts of it are in the path */
 export function createEmbeddingsHandler(
   dialect: EmbeddingsDialect,
-  deps: Pick<InferenceDeps, 'gateway' | 'dataRegionOf'>,
+  deps: Pick<InferenceParts, 'gateway' | 'dataRegionOf'>,
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
   return (request, reply) => {
@@ -28,7 +28,7 @@ export function createEmbeddingsHandler(
 
 async function answer(
   dialect: EmbeddingsDialect,
-  { gateway }: Pick<InferenceDeps, 'gateway'>,
+  { gateway }: Pick<InferenceParts, 'gateway'>,
   call: EmbeddingsCall,
   reply: Reply,
 ): Promise<void> {

@@ -12,11 +12,12 @@ import { isObject } from '../protocol/json/schema.ts'
 import { INFERENCE_BODY_MAX_BYTES } from '../protocol/limits.ts'
 import { countTokens, ESTIMATED } from './count-tokens.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
-import { createInference, type InferenceDeps } from './inference.ts'
+import { createInference } from './inference.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import type { ListingDeps } from './models/models.ts'
 import type { ApiRequest, Handler, Operation } from './operation.ts'
 
-interface GoogleDeps extends InferenceDeps, ListingDeps {
+interface GoogleDeps extends InferenceParts, ListingDeps {
   readonly offered: Offered
 }
 

@@ -12,21 +12,14 @@ import { FinalSink } from '../pipeline/answer/sink.ts'
 import type { Gateway } from '../pipeline/respond.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
-import { answerTrigger, type CompactionDeps, TRIGGER, withoutTrigger } from './compaction.ts'
+import { answerTrigger, TRIGGER, withoutTrigger } from './compaction.ts'
 import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-import { openProof, type ProofDeps, type RequestProof } from './proof.ts'
+import { openProof, type RequestProof } from './proof.ts'
 import { callOf, type DataRegionOf, failureDetails, parseBody } from './request-facts.ts'
-import { openResumable, RESUMABLE_HEADER, type ResumableDeps } from './resumable.ts'
+import { openResumable, RESUMABLE_HEADER } from './resumable.ts'
 import type { ResumableSink } from './resumable-sink.ts'
-
-export interface InferenceDeps extends ResumableDeps {
-  readonly gateway: Gateway
-  readonly summaries: CompactionDeps['summaries']
-  /** Finds the region in which the data of a request must stay, from its Host header. */
-  readonly dataRegionOf: DataRegionOf
-  readonly proofs: ProofDeps
-}
 
 interface MayHaveInput {
   readonly input?: unknown
@@ -35,7 +28,7 @@ interface MayHaveInput {
 /** @param bodyOf builds the body for the dialect if parts of it are in the path */
 export function createInference(
   dialect: Dialect,
-  deps: InferenceDeps,
+  deps: InferenceParts,
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
   const { compacts } = DIALECT_ABILITIES[dialect.name]
@@ -62,7 +55,7 @@ export function createInference(
 
 function prove(
   dialect: Dialect,
-  deps: InferenceDeps,
+  deps: InferenceParts,
   request: ApiRequest,
   call: ClientRequest,
   reply: Reply,
@@ -75,7 +68,7 @@ function prove(
 
 function run(
   dialect: Dialect,
-  deps: InferenceDeps,
+  deps: InferenceParts,
   request: ApiRequest,
   call: ClientRequest,
   reply: Reply,
@@ -100,7 +93,7 @@ function run(
 /** The call for a compaction request, without the item that requests it. */
 function openCompaction(
   dialect: Dialect,
-  { dataRegionOf }: InferenceDeps,
+  { dataRegionOf }: InferenceParts,
   request: ApiRequest,
   reply: Reply,
 ): ClientRequest {
@@ -109,7 +102,7 @@ function openCompaction(
 }
 
 /** Answers a request that generates nothing: no model is called, and only the request is counted. */
-function answerEmpty(dialect: Dialect, deps: InferenceDeps, call: ClientRequest, reply: Reply): void {
+function answerEmpty(dialect: Dialect, deps: InferenceParts, call: ClientRequest, reply: Reply): void {
   if (call.request.stream === true) {
     const sink = new EventSink(reply, null, dialect.frames(call.request), deps.stream)
     try {

@@ -28,7 +28,7 @@ import {
   listMessageBatches,
   readMessageResults,
 } from './batches/message-batches.ts'
-import { type CompactionDeps, compactConversation } from './compaction.ts'
+import { compactConversation } from './compaction.ts'
 import { countTokens, MESSAGES_COUNT, RESPONSES_COUNT } from './count-tokens.ts'
 import { createEmbeddingsHandler } from './embeddings.ts'
 import {
@@ -48,7 +48,8 @@ import {
   listModels as listGoogleModels,
   refuseGoogle,
 } from './google.ts'
-import { createInference, type InferenceDeps } from './inference.ts'
+import { createInference } from './inference.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import { KeyUsage } from './management/key-usage.ts'
 import { showOwnKey } from './management/keys.ts'
 import { managementRows } from './management/operations.ts'
@@ -68,13 +69,11 @@ import { type InterfaceDocument, type ReferenceTerms, referenceRows, showInterfa
 import type { Operation, OperationTimes } from './operation.ts'
 import { described, manage, own, read } from './operation-rows.ts'
 import { listProofKeys } from './proof.ts'
-import { type ResumeDeps, resumeStream } from './resume.ts'
+import { resumeStream } from './resume.ts'
 
 interface OperationDeps
-  extends InferenceDeps,
-    ResumeDeps,
+  extends InferenceParts,
     GenerationDeps,
-    CompactionDeps,
     ListingDeps,
     BatchDeps,
     FilesApiDeps,
@@ -357,7 +356,7 @@ function inference(
   id: string,
   summary: string,
   dialect: Dialect,
-  deps: InferenceDeps,
+  deps: InferenceParts,
 ): Operation {
   return {
     ...own(`POST ${path}`, id, summary, createInference(dialect, deps), INFERENCE_BODY_MAX_BYTES),

@@ -8,8 +8,8 @@ import { GatewayError, refuseField } from '../base/errors.ts'
 import type { Dialect } from '../dialects/dialect.ts'
 import type { ClientRequest } from '../exchange/exchange.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
-import type { TranscriptNotice, Transcripts } from '../storage/transcripts/transcripts.ts'
-import type { StreamDeps } from './event-sink.ts'
+import type { TranscriptNotice } from '../storage/transcripts/transcripts.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Reply } from './operation.ts'
 import { ResumableSink, type WrittenFrames } from './resumable-sink.ts'
 import { transcriptId } from './resume.ts'
@@ -18,18 +18,13 @@ export const RESUMABLE_HEADER = 'x-gateway-resumable'
 /** The header as it is sent to clients. */
 const SHOWN_HEADER = 'X-Gateway-Resumable'
 
-export interface ResumableDeps {
-  readonly stream: StreamDeps
-  readonly transcripts: Transcripts
-}
-
 /**
  * Opens the stream of a request with the header; null if the header is false.
  * @throws GatewayError `invalid_request` for another value, and for requests without a resumable stream
  */
 export function openResumable(
   dialect: Dialect,
-  deps: ResumableDeps,
+  deps: InferenceParts,
   call: ClientRequest,
   request: ApiRequest,
   reply: Reply,

@@ -2,6 +2,7 @@
  * GET /responses/{id}: replays a resumable stream, starting after any event. It fetches one part at a time, and the
  * next one only after the client has read the last one, so nothing piles up here. Serve threads.
  */
+
 import type { Timer } from '../base/clock.ts'
 import { GatewayError, RETRY_AFTER_SECONDS, refuseField, serviceUnavailable } from '../base/errors.ts'
 import type { ResumeOutcome } from '../base/metrics/table.ts'
@@ -14,18 +15,11 @@ import {
   type TranscriptPart,
   type TranscriptQuestion,
   type TranscriptReader,
-  type Transcripts,
 } from '../storage/transcripts/transcripts.ts'
-import { EventSink, type StreamDeps } from './event-sink.ts'
+import { EventSink } from './event-sink.ts'
+import type { InferenceParts } from './inference-parts.ts'
 import { flagParameter, parameter } from './management/paging.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
-
-export interface ResumeDeps {
-  readonly stream: StreamDeps
-  readonly transcripts: Transcripts
-  /** How long a stream can be read after its end. */
-  readonly resumeWindowMs: number
-}
 
 /** How long a stream may take to end when its reader must end. */
 const LAST_WORDS_MS = 500
@@ -39,7 +33,7 @@ export function transcriptId(dialect: DialectName, id: string): string {
 }
 
 /** @param what the name of the replayed object in messages, in the dialect's words */
-export function resumeStream(dialect: Dialect, what: string, deps: ResumeDeps): Handler {
+export function resumeStream(dialect: Dialect, what: string, deps: InferenceParts): Handler {
   return (request, reply) => {
     if (!flagParameter(request.query, 'stream')) {
       throw refuseField(
@@ -66,7 +60,7 @@ function questionOf({ query, key }: ApiRequest, id: string): TranscriptQuestion 
 }
 
 /** Same answer for a stream of another key and for an unknown one. */
-function unknownStream({ resumeWindowMs }: ResumeDeps): GatewayError {
+function unknownStream({ resumeWindowMs }: InferenceParts): GatewayError {
   return new GatewayError(
     'not_found',
     `No such stream to resume: it was not requested with X-Gateway-Resumable: true and this API key, or it ended more than ${Math.round(resumeWindowMs / 1000)} seconds ago`,
@@ -83,7 +77,7 @@ function tooManyReaders(): GatewayError {
 
 /** One reader of a stream, from its request to the end of its answer. */
 class ResumedStream {
-  readonly #deps: ResumeDeps
+  readonly #deps: InferenceParts
   readonly #dialect: Dialect
   readonly #question: TranscriptQuestion
   readonly #signal: RequestSignal
@@ -96,7 +90,7 @@ class ResumedStream {
   #isOver = false
 
   constructor(
-    deps: ResumeDeps,
+    deps: InferenceParts,
     dialect: Dialect,
     question: TranscriptQuestion,
     signal: RequestSignal,

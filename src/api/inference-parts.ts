@@ -1,0 +1,19 @@
+/** What the handlers of model requests work with: live, as a summary, counted, and read again. Types only. */
+import type { Gateway } from '../pipeline/respond.ts'
+import type { Summaries } from '../pipeline/summaries.ts'
+import type { Transcripts } from '../storage/transcripts/transcripts.ts'
+import type { StreamDeps } from './event-sink.ts'
+import type { ProofDeps } from './proof.ts'
+import type { DataRegionOf } from './request-facts.ts'
+
+export interface InferenceParts {
+  readonly gateway: Gateway
+  readonly summaries: Pick<Summaries, 'seal' | 'inputTokens'>
+  readonly stream: StreamDeps
+  readonly transcripts: Transcripts
+  /** How long a stream can be read after its end. */
+  readonly resumeWindowMs: number
+  /** Finds the region in which the data of a request must stay, from its Host header. */
+  readonly dataRegionOf: DataRegionOf
+  readonly proofs: ProofDeps
+}
