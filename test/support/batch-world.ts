@@ -13,7 +13,7 @@ import { wholeResult } from '../../src/batches/result-line.ts'
 import { hashKey, keyRecord } from '../../src/callers/api-key.ts'
 import { loadConfig } from '../../src/process/config/config.ts'
 import type { Config } from '../../src/process/config/settings.ts'
-import { type LedgerShipper, startShipper } from '../../src/process/services/ledger-shipper.ts'
+import { startShipper } from '../../src/process/services/ledger-shipper.ts'
 import { type Batching, buildBatching } from '../../src/process/wiring/batch.ts'
 import type { BatchStatus } from '../../src/protocol/management/batches.ts'
 import type { KeyRecord } from '../../src/protocol/management/keys.ts'
@@ -68,135 +68,7 @@ export interface ResultDocument {
   } | null
 }
 
-export class BatchWorld {
-  readonly clock: TestClock
-  readonly store: Store
-  readonly #ledger: Store
-  readonly provider: LineProvider
-  readonly shipper: LedgerShipper
-  readonly lines: Record<string, unknown>[]
-  readonly storageUrl: string
-  readonly apiKey: string
-  readonly keyHash: string
-  readonly vaultKeys: string
-  batching: Batching
-  readonly #build: (between?: (store: Store) => Store) => Promise<Batching>
-  /** Batches that may be with the task pool. */
-  readonly #unchecked = new Set<string>()
-
-  constructor(parts: {
-    clock: TestClock
-    store: Store
-    ledger: Store
-    provider: LineProvider
-    shipper: LedgerShipper
-    lines: Record<string, unknown>[]
-    storageUrl: string
-    apiKey: string
-    vaultKeys: string
-    batching: Batching
-    build: (between?: (store: Store) => Store) => Promise<Batching>
-  }) {
-    this.clock = parts.clock
-    this.store = parts.store
-    this.#ledger = parts.ledger
-    this.provider = parts.provider
-    this.shipper = parts.shipper
-    this.lines = parts.lines
-    this.storageUrl = parts.storageUrl
-    this.apiKey = parts.apiKey
-    this.keyHash = hashKey(parts.apiKey)
-    this.vaultKeys = parts.vaultKeys
-    this.batching = parts.batching
-    this.#build = parts.build
-  }
-
-  get runner() {
-    return this.batching.runner
-  }
-
-  /** Another runner on the same database, as another instance would have it. */
-  another(between?: (store: Store) => Store): Promise<Batching> {
-    return this.#build(between)
-  }
-
-  /** Puts a batch into the database and wakes the runner. */
-  async put({ lines, ...fields }: WorldBatch): Promise<BatchRecord> {
-    const nowMs = this.clock.nowMs()
-    const record = await accept(this.store.batches, {
-      keyHash: this.keyHash,
-      organizationId: DEFAULT_ORGANIZATION_ID,
-      workspaceId: DEFAULT_WORKSPACE_ID,
-      endpoint: '/v1/chat/completions',
-      model: MODEL,
-      createdAt: new Date(nowMs).toISOString(),
-      expiresAt: new Date(nowMs + 86_400_000).toISOString(),
-      ...fields,
-      lines: lines.map((line, number) =>
-        someLine(number, {
-          body: JSON.stringify(
-            typeof line === 'string' ? { messages: [{ role: 'user', content: line }] } : line,
-          ),
-        }),
-      ),
-    })
-    this.runner.wake()
-    this.#unchecked.add(record.id)
-    return record
-  }
-
-  async batch(id: string): Promise<BatchRecord> {
-    const record = await this.store.batches.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, id)
-    if (record === null) throw new Error('no such batch')
-    return record
-  }
-
-  /** Moves the clock on until it is so. Slowly, so that what really takes time is not late. */
-  async until(described: () => boolean | Promise<boolean>, stepMs = 10): Promise<void> {
-    for (;;) {
-      if (await described()) return
-      this.clock.advance((await this.#isChecking()) ? Math.min(stepMs, CHECKED_STEP_MS) : stepMs)
-      await delay(1)
-    }
-  }
-
-  /** Whether a batch is with the task pool, whose threads have their deadlines by this clock, and need real time. */
-  async #isChecking(): Promise<boolean> {
-    for (const id of this.#unchecked) {
-      const record = await this.store.batches.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, id)
-      if (record?.status === 'validating') return true
-      this.#unchecked.delete(id)
-    }
-    return false
-  }
-
-  /** The batch once it is in this state. */
-  async reaches(id: string, ...statuses: BatchStatus[]): Promise<BatchRecord> {
-    // The task pool works by the clock too.
-    const step = async () => ((await this.batch(id)).status === 'validating' ? 1 : 20)
-    for (;;) {
-      const record = await this.batch(id)
-      if (statuses.includes(record.status)) return record
-      this.clock.advance(await step())
-      await delay(1)
-    }
-  }
-
-  async results(id: string): Promise<(StoredResult & { readonly document: ResultDocument })[]> {
-    const all = await allResults(this.store.batches, id)
-    return all.map(result => ({
-      ...result,
-      document: JSON.parse(wholeResult(id, result)) as ResultDocument,
-    }))
-  }
-
-  /** All usage records, oldest first. */
-  async records(): Promise<readonly UsageRecord[]> {
-    await this.shipper.ship()
-    const records = await this.#ledger.ledger.latest({ organizationId: DEFAULT_ORGANIZATION_ID }, 10_000)
-    return records.toReversed()
-  }
-}
+export type BatchWorld = Awaited<ReturnType<typeof startBatchWorld>>
 
 export async function startBatchWorld(t: Pick<Test, 'teardown'>, options: BatchWorldOptions = {}) {
   const provider = new LineProvider(options.answer)
@@ -276,17 +148,96 @@ export async function startBatchWorld(t: Pick<Test, 'teardown'>, options: BatchW
     await provider.close()
     rmSync(folder, { recursive: true, force: true })
   })
-  return new BatchWorld({
+  const keyHash = hashKey(apiKey)
+  /** Batches that may be with the task pool. */
+  const unchecked = new Set<string>()
+
+  async function batch(id: string): Promise<BatchRecord> {
+    const record = await store.batches.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, id)
+    if (record === null) throw new Error('no such batch')
+    return record
+  }
+
+  /** Whether a batch is with the task pool, whose threads have their deadlines by this clock, and need real time. */
+  async function isChecking(): Promise<boolean> {
+    for (const id of unchecked) {
+      const record = await store.batches.find(DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, id)
+      if (record?.status === 'validating') return true
+      unchecked.delete(id)
+    }
+    return false
+  }
+
+  return {
     clock,
     store,
-    ledger,
     provider,
     shipper,
     lines,
     storageUrl,
     apiKey,
+    keyHash,
     vaultKeys,
     batching,
-    build,
-  })
+    runner: batching.runner,
+    /** Another runner on the same database, as another instance would have it. */
+    another: build,
+    /** Puts a batch into the database and wakes the runner. */
+    async put({ lines, ...fields }: WorldBatch): Promise<BatchRecord> {
+      const nowMs = clock.nowMs()
+      const record = await accept(store.batches, {
+        keyHash: keyHash,
+        organizationId: DEFAULT_ORGANIZATION_ID,
+        workspaceId: DEFAULT_WORKSPACE_ID,
+        endpoint: '/v1/chat/completions',
+        model: MODEL,
+        createdAt: new Date(nowMs).toISOString(),
+        expiresAt: new Date(nowMs + 86_400_000).toISOString(),
+        ...fields,
+        lines: lines.map((line, number) =>
+          someLine(number, {
+            body: JSON.stringify(
+              typeof line === 'string' ? { messages: [{ role: 'user', content: line }] } : line,
+            ),
+          }),
+        ),
+      })
+      batching.runner.wake()
+      unchecked.add(record.id)
+      return record
+    },
+    batch,
+    /** Moves the clock on until it is so. Slowly, so that what really takes time is not late. */
+    async until(described: () => boolean | Promise<boolean>, stepMs = 10): Promise<void> {
+      for (;;) {
+        if (await described()) return
+        clock.advance((await isChecking()) ? Math.min(stepMs, CHECKED_STEP_MS) : stepMs)
+        await delay(1)
+      }
+    },
+    /** The batch once it is in this state. */
+    async reaches(id: string, ...statuses: BatchStatus[]): Promise<BatchRecord> {
+      // The task pool works by the clock too.
+      const step = async () => ((await batch(id)).status === 'validating' ? 1 : 20)
+      for (;;) {
+        const record = await batch(id)
+        if (statuses.includes(record.status)) return record
+        clock.advance(await step())
+        await delay(1)
+      }
+    },
+    async results(id: string): Promise<(StoredResult & { readonly document: ResultDocument })[]> {
+      const all = await allResults(store.batches, id)
+      return all.map(result => ({
+        ...result,
+        document: JSON.parse(wholeResult(id, result)) as ResultDocument,
+      }))
+    },
+    /** All usage records, oldest first. */
+    async records(): Promise<readonly UsageRecord[]> {
+      await shipper.ship()
+      const records = await ledger.ledger.latest({ organizationId: DEFAULT_ORGANIZATION_ID }, 10_000)
+      return records.toReversed()
+    },
+  }
 }
