@@ -30,7 +30,7 @@ const log = createLog('silent', { write: () => undefined })
 /** Ids as long as those of a gateway that serves. */
 const exchange = new Exchange(
   {
-    ...scriptedExchange().asked,
+    ...scriptedExchange().clientRequest,
     caller: {
       keyHash: 'a3'.repeat(32),
       organizationId: 'org_default',

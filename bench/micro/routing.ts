@@ -69,7 +69,7 @@ function measure(name: string, step: () => unknown): void {
 
 function exchangeFor(size: number, fields: Readonly<Record<string, unknown>> = {}): RoutedExchange {
   const request = parseResponsesRequest({ model: `m/of-${size}`, input: 'hi', ...fields })
-  return new RoutedExchange({ ...scriptedExchange().asked, request }, 1)
+  return new RoutedExchange({ ...scriptedExchange().clientRequest, request }, 1)
 }
 
 function rank(exchange: RoutedExchange): void {

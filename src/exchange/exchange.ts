@@ -171,7 +171,7 @@ export interface Witness {
 interface AskTerms {
   /** The exchange for which the gateway makes the call. */
   readonly parent: Pick<Exchange, 'id' | 'signal' | 'caller' | 'held'> &
-    Partial<Pick<Exchange, 'spans' | 'asked'>>
+    Partial<Pick<Exchange, 'spans' | 'clientRequest'>>
   /** Milliseconds from now until the call is given up with `deadline_exceeded`. */
   readonly deadlineMs: number
 }
@@ -277,9 +277,15 @@ function openSpans(exchange: Exchange, { request, parentId }: TraceParent): Exch
   return request.open(exchange, operation, parentId)
 }
 
+/**
+ * One client request from admission to account. Its fields are in parts, and each part has an owner: others read it, and
+ * `test/exchange/owners.test.ts` holds who writes it.
+ */
 export class Exchange {
+  // The request: nobody changes it.
+
   /** The request as it came in. */
-  readonly asked: ClientRequest
+  readonly clientRequest: ClientRequest
   readonly id: string
   readonly caller: Caller
   readonly dialect: DialectName
@@ -296,43 +302,15 @@ export class Exchange {
   readonly spans: ExchangeSpans | null
   /** Unix seconds. */
   readonly createdAt: number
+
+  // The prompt: stages and turns.
+
   /** The request as guardrails, plugins and turns have rewritten it. */
   prompt: ResponsesRequest
   /** True if a guardrail of the caller forbids storing anything from the exchange. */
   zeroRetention = false
-  /** Actions of guardrails and plugins, in order. */
-  readonly pipeline: PipelineStage[] = []
-  /** The caller's fields that the last provider's format cannot express; noted only if the metadata was requested. */
-  leftOut: readonly string[] = []
-  /** All candidates, in the order in which they are tried. */
-  candidates: readonly Candidate[] = []
   /** Server tools that the caller's workspace has disabled; looked up only for a request that leads to any. */
   disabledTools: ReadonlySet<string> = NO_NAMES
-  /** Null if nothing of the conversation is remembered. */
-  prefix: PromptPrefix | null = null
-  /** How the model was chosen. */
-  strategy: RoutingStrategy
-  /** The router that the request names, in our spelling; null: it names models. */
-  router: string | null = null
-  readonly attempts: AttemptRecord[] = shortList()
-  /** How routing arrived at its candidates. */
-  ranking: RankingNotes = UNRANKED
-  /** Candidates that could not be called when their turn came. */
-  passedOver: readonly PassedCandidate[] = NOBODY
-  /** Calls of server tools, and their model calls; null if none has ended. See `noteToolCall`. */
-  toolCalls: ToolCallNote[] | null = null
-  innerCalls: InnerCallNote[] | null = null
-  readonly bill: Bill
-  /** The end of the last turn; null if it failed. */
-  finish: Finish | null = null
-  /** Monotonic milliseconds of the first content; null before. */
-  firstTokenMs: number | null = null
-  /** True if the caller's limits refused the request, so it leaves no usage record. */
-  overLimit = false
-  /** The reservation under the caller's limits; null before admission. */
-  reservation: Reservation | null = null
-  /** Endpoints at which its streams may reserve piece by piece; null before admission or without limits. */
-  trust: StreamTrust | null = null
   /**
    * For a plugin that calls other models before routing: resolves if some endpoint may serve the request and the
    * caller's limits allow it, so that nothing is spent on a request that would be refused. Rejects with the reason.
@@ -340,27 +318,70 @@ export class Exchange {
    */
   admitEarly: ((prompt?: ResponsesRequest) => Promise<void>) | null = null
 
-  constructor(asked: ClientRequest, createdAt: number) {
-    const { context } = asked
-    this.asked = asked
+  // Routing: the ranking, and the plugin that chooses a model.
+
+  /** How the model was chosen. */
+  strategy: RoutingStrategy
+  /** The router that the request names, in our spelling; null: it names models. */
+  router: string | null = null
+  /** All candidates, in the order in which they are tried. */
+  candidates: readonly Candidate[] = []
+  /** How routing arrived at its candidates. */
+  ranking: RankingNotes = UNRANKED
+  /** Null if nothing of the conversation is remembered. */
+  prefix: PromptPrefix | null = null
+
+  // Money: accounting.
+
+  readonly bill: Bill
+  /** True if the caller's limits refused the request, so it leaves no usage record. */
+  overLimit = false
+  /** The reservation under the caller's limits; null before admission. */
+  reservation: Reservation | null = null
+  /** Endpoints at which its streams may reserve piece by piece; null before admission or without limits. */
+  trust: StreamTrust | null = null
+
+  // The reply: model calls.
+
+  readonly attempts: AttemptRecord[] = shortList()
+  /** Candidates that could not be called when their turn came. */
+  passedOver: readonly PassedCandidate[] = NOBODY
+  /** Monotonic milliseconds of the first content; null before. */
+  firstTokenMs: number | null = null
+  /** The end of the last turn; null if it failed. */
+  finish: Finish | null = null
+  /** The caller's fields that the last provider's format cannot express; noted only if the metadata was requested. */
+  leftOut: readonly string[] = []
+
+  // Notes: whoever does something that people ask about later.
+
+  /** Actions of guardrails and plugins, in order. */
+  readonly pipeline: PipelineStage[] = []
+  /** Calls of server tools, and their model calls; null if none has ended. See `noteToolCall`. */
+  toolCalls: ToolCallNote[] | null = null
+  innerCalls: InnerCallNote[] | null = null
+
+  constructor(clientRequest: ClientRequest, createdAt: number) {
+    const { context } = clientRequest
+    this.clientRequest = clientRequest
     this.id = context.id
     this.watch = context.watch
     this.held = context.held
     this.signal = context.signal
-    this.caller = asked.caller
-    this.dialect = asked.dialect
-    this.request = asked.request
-    this.withMetadata = asked.withMetadata
-    this.dataRegion = asked.dataRegion
-    this.parent = asked.parent
-    this.batch = asked.batch
-    this.client = asked.client
+    this.caller = clientRequest.caller
+    this.dialect = clientRequest.dialect
+    this.request = clientRequest.request
+    this.withMetadata = clientRequest.withMetadata
+    this.dataRegion = clientRequest.dataRegion
+    this.parent = clientRequest.parent
+    this.batch = clientRequest.batch
+    this.client = clientRequest.client
     this.spans = context.trace === null ? null : openSpans(this, context.trace)
-    this.bill = new Bill(asked.batch?.priceFactor)
+    this.bill = new Bill(clientRequest.batch?.priceFactor)
     this.createdAt = createdAt
-    this.prompt = asked.request
-    this.strategy = (asked.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
-    asked.witness?.saw(this)
+    this.prompt = clientRequest.request
+    this.strategy = (clientRequest.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
+    clientRequest.witness?.saw(this)
   }
 }
 

@@ -2,10 +2,9 @@
  * The contract of observers: captures watch the requests that somebody wants to see. A request without one costs a look
  * at `isIdle`. Types only.
  */
-import type { GatewayError } from '../base/errors.ts'
 import type { OutputItem } from '../protocol/items.ts'
 import type { Transport } from '../providers/upstream/transport.ts'
-import type { ClientRequest, Exchange } from './exchange.ts'
+import type { ClientRequest, EndedExchange } from './exchange.ts'
 
 export interface Observer {
   /** True: it watches no request at all. */
@@ -19,16 +18,15 @@ export interface Observation {
   /** The same transport, whose calls are watched. */
   overheard(transport: Transport): Transport
   /** The request is over. */
-  end(exchange: Exchange, end: ObservedEnd): void
+  end(end: EndedExchange, reply: ObservedReply): void
   /** Forgets the request: another exchange answers it. Does nothing after `end`. */
   drop(): void
 }
 
-/** Facts that only the pipeline knows when the request is over. */
-export interface ObservedEnd {
+/** Facts about the reply that only the pipeline knows when the request is over. */
+export interface ObservedReply {
   /** Guardrails read the reply, so the bytes of providers have what callers must not see. */
   readonly isReplyGuarded: boolean
   /** Items that the client was sent; null if it got none. */
   readonly output: readonly OutputItem[] | null
-  readonly error: GatewayError | null
 }

@@ -99,10 +99,10 @@ export async function embed(
     conclusion = { error, channel: error.code === 'client_closed' ? 'none' : 'envelope' }
     if (conclusion.channel === 'envelope') await explainRefused(deps, exchange)
   }
-  // The vectors are in the reply of the provider.
-  recording?.end(exchange, { isReplyGuarded: false, output: null, error: conclusion?.error ?? null })
   if (conclusion !== null) fixCharge(exchange, conclusion.channel)
   const end = endOf(exchange, conclusion?.error ?? null, deps.clock.monotonicMs())
+  // The vectors are in the reply of the provider.
+  recording?.end(end, { isReplyGuarded: false, output: null })
   account(deps, end)
   const writing = deps.ledger.written()
   if (writing !== null) await writing

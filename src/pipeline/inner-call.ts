@@ -71,7 +71,7 @@ export function createAsk(deps: AskDeps): Ask {
         {
           context: contextOf(clock, parent.held, signal, trace),
           parent: parent.id,
-          witness: parent.asked?.witness,
+          witness: parent.clientRequest?.witness,
           caller: SERVICE,
           dialect: 'responses',
           request: { ...request, stream: false },
@@ -88,7 +88,7 @@ export function createAsk(deps: AskDeps): Ask {
 /** Creates `AskAs`. `gateway` returns the gateway that serves callers, which is created after its tools. */
 export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
   return (exchange, request, { deadlineMs, signal: ending, onEvent }) => {
-    const { asked, caller, dataRegion, held, id } = exchange
+    const { caller, clientRequest, dataRegion, held, id } = exchange
     // The tool that asks is identified by its signal, before anything is awaited.
     const trace = exchange.spans?.inner(ending) ?? null
     const signals = ending === undefined ? [exchange.signal] : [exchange.signal, ending]
@@ -99,7 +99,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         {
           context,
           parent: id,
-          witness: asked.witness,
+          witness: clientRequest.witness,
           caller,
           dialect: 'responses',
           request: { ...onBehalf(exchange, request), stream: onEvent !== undefined },

@@ -41,7 +41,6 @@ import { type StoredFilesDeps, withStoredFiles } from './stored-files.ts'
 import { openSummaries, type SummariesDeps, sumUpIfLong } from './summaries.ts'
 import { openServerTools, type ServerToolDeps } from './tool-calls/server-tools.ts'
 import { checkToolWays, type ToolWaysDeps } from './tool-calls/tool-ways.ts'
-import { openRecording, tellRecorded } from './turn/captured-exchange.ts'
 import { answerEmpty } from './turn/empty-answer.ts'
 import { StoredTransport } from './turn/stored-transport.ts'
 import { noteCalls } from './turn/tool-call-quality.ts'
@@ -92,7 +91,12 @@ export function createGateway(deps: GatewayDeps): Gateway {
       const exchange = open(deps, call, sink, deps.plans?.of(call) ?? null)
       const collected = call.batch?.collected
       if (collected !== undefined) exchange.transport = new StoredTransport(collected.reply)
-      if (deps.captures?.isIdle === false) openRecording(deps.captures, deps.client, exchange, call)
+      const recording = deps.captures?.isIdle === false ? deps.captures.open(call) : null
+      if (recording !== null) {
+        exchange.recording = recording
+        exchange.answer.isRead = true
+        exchange.transport = recording.overheard(exchange.transport ?? deps.client)
+      }
       let running: void | Promise<void>
       try {
         running = runStages(stagesOf(exchange), deps, exchange)
@@ -153,11 +157,16 @@ function ended(
 
 function concluded(deps: GatewayDeps, end: EndedExchange<RunningExchange>, conclusion: Conclusion): Outcome {
   const { exchange, error } = end
-  const { recording } = exchange
-  const outcome =
-    recording === null
-      ? tellEnd(deps, end, conclusion)
-      : tellRecorded(recording, exchange, error, () => tellEnd(deps, end, conclusion))
+  const { answer, guarding, recording } = exchange
+  let outcome: Outcome
+  try {
+    outcome = tellEnd(deps, end, conclusion)
+    // Output before a failure was dropped if the failure is the whole answer.
+    const output = outcome.answered ? answer.output : null
+    recording?.end(end, { isReplyGuarded: guarding?.reply != null, output })
+  } finally {
+    recording?.drop()
+  }
   if (error === null && exchange.prompt.tools != null) noteCalls(deps, exchange)
   return { ...outcome, summary: summarize(deps, end, outcome) }
 }

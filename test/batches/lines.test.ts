@@ -125,7 +125,7 @@ t.test(
     }
     const endedBy = (isByok: boolean) => {
       const batch = { priceFactor: 500_000, accounts: () => true }
-      const exchange = new Exchange({ ...scriptedExchange().asked, batch }, 1)
+      const exchange = new Exchange({ ...scriptedExchange().clientRequest, batch }, 1)
       exchange.attempts.push(scriptedRecord({ isByok }))
       exchange.bill.charge(chargeOf(usage, { ...scriptedEndpoint('openai-chat').pricing, prompt: 100 }, true))
       exchange.bill.addToolCall(true, 7)

@@ -5,8 +5,8 @@
 import { isUtf8 } from 'node:buffer'
 import { isoInstant } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
-import type { AttemptRecord, ClientRequest, Exchange } from '../../exchange/exchange.ts'
-import type { ObservedEnd } from '../../exchange/observer.ts'
+import type { AttemptRecord, ClientRequest, EndedExchange, Exchange } from '../../exchange/exchange.ts'
+import type { ObservedReply } from '../../exchange/observer.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { withoutSecrets } from '../../protocol/tool-secrets.ts'
 import type { Tool } from '../../protocol/tools.ts'
@@ -61,12 +61,11 @@ interface Raw {
 /** Null: it would be too long. */
 export function recordOf(
   recording: RecordingFacts,
-  exchange: Exchange,
-  end: ObservedEnd,
+  { error, exchange }: EndedExchange,
+  { isReplyGuarded, output }: ObservedReply,
 ): Uint8Array<ArrayBuffer> | null {
   const remover = new SecretScan(secretsOf(recording, exchange))
   const { clientRequest: asked, calls, moreCalls, startedMs } = recording
-  const { error, output } = end
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
   const fields: Readonly<Record<string, Raw | undefined>> = {
     generation_id: raw(asked.context.id),
@@ -84,7 +83,7 @@ export function recordOf(
         : remover.text(String(asked.request.model ?? asked.request.models?.[0] ?? '')),
     ),
     request: requestIn(remover, recording, exchange),
-    calls: rawList(calls.map((call, at) => callIn(remover, call, started[at], end.isReplyGuarded))),
+    calls: rawList(calls.map((call, at) => callIn(remover, call, started[at], isReplyGuarded))),
     more_calls: moreCalls === 0 ? undefined : raw(moreCalls),
     finish: raw(exchange.finish?.reason ?? null),
     output: documentIn(remover, output, calls),
@@ -148,7 +147,7 @@ function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, att
   return cleaned(remover, JSON.stringify({ ...prompt, ...tools }))
 }
 
-function documentIn(remover: SecretScan, output: ObservedEnd['output'], calls: readonly CallFacts[]): Raw {
+function documentIn(remover: SecretScan, output: ObservedReply['output'], calls: readonly CallFacts[]): Raw {
   // Only if the result will probably be short enough.
   const replied = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
   if (output === null) return raw(null)

@@ -5,8 +5,8 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import type { GatewayError } from '../../base/errors.ts'
-import type { ClientRequest, Exchange } from '../../exchange/exchange.ts'
-import type { Observation, ObservedEnd } from '../../exchange/observer.ts'
+import type { ClientRequest, EndedExchange } from '../../exchange/exchange.ts'
+import type { Observation, ObservedReply } from '../../exchange/observer.ts'
 import type {
   Transport,
   UpstreamCall,
@@ -62,14 +62,14 @@ export class Recording implements Observation {
   }
 
   /** The request is over: creates its record. Nothing is kept if its data must not be. */
-  end(exchange: Exchange, end: ObservedEnd): void {
+  end(end: EndedExchange, reply: ObservedReply): void {
     if (this.isOver) return
     this.isOver = true
-    const { provider } = exchange.prompt
-    const isForbidden =
-      exchange.zeroRetention || provider?.zdr === true || provider?.data_collection === 'deny'
+    const { prompt, zeroRetention } = end.exchange
+    const { provider } = prompt
+    const isForbidden = zeroRetention || provider?.zdr === true || provider?.data_collection === 'deny'
     try {
-      if (!isForbidden) this.#deps.keep(this.#hasRoom ? recordOf(this.#facts(), exchange, end) : null)
+      if (!isForbidden) this.#deps.keep(this.#hasRoom ? recordOf(this.#facts(), end, reply) : null)
     } catch {
       // Whatever goes wrong with a record, the request has its answer.
       this.#deps.keep(null)

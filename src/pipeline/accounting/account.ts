@@ -59,7 +59,7 @@ export interface ReserveDeps {
  */
 export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Demand): Promise<void> {
   const { caller } = exchange
-  const { rates } = exchange.asked
+  const { rates } = exchange.clientRequest
   try {
     const reserved = deps.quota.admit(caller, demand)
     exchange.reservation = isPending(reserved) ? await reserved : reserved

@@ -168,7 +168,6 @@ export function settle(
 ): boolean {
   const { usage, finish, isCut, outputQuarters } = figures
   const { prompt, bill } = exchange
-  exchange.finish = finish
   if (finish === null && !isCharged(exchange, attempt, figures)) {
     attempt.cost = bill.charge(null)
     return true

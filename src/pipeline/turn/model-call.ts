@@ -226,7 +226,7 @@ function send<Terms>(
   if (terms === null) return leave(call, running)
   const { deps, exchange, subject } = call
   const { batch, held, signal, spans } = exchange
-  const { callerContext } = exchange.asked.context
+  const { callerContext } = exchange.clientRequest.context
   const { record } = running
   if (signal.aborted) throw signal.reason
   // Nothing is encoded if the thread's memory is already full.
@@ -274,6 +274,7 @@ function answeredResult<Terms>(
   const { candidate, figures, record } = running
   try {
     noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
+    exchange.finish = finish
     const isPlausible = settle(exchange, record, figures, subject.estimates)
     if (!isPlausible) noteImplausible(deps, record)
     if (deps.metrics.genAi !== null) countGenAi(call, record, isPlausible ? figures.usage : null)
@@ -306,6 +307,7 @@ function failedResult<Terms>(
   const hasAnother = hasAnotherResource(record, error, exchange, call.from, record.endedMs)
   if (!hasAnother) noteHealth(exchange, record, figures, record.endedMs, deps.metrics)
   if (deps.metrics.genAi !== null) countGenAi(call, record, null)
+  exchange.finish = figures.finish
   settle(exchange, record, figures, subject.estimates, unseenTokensOf(call, running))
   if (record.span !== undefined) closeSpan(call, record, figures)
   return hasAnother ? { candidate: asked, error, hasAnother } : { candidate: asked, error }

@@ -16,7 +16,7 @@ function answered(
   record: Partial<AttemptRecord> = {},
   batch?: BatchTerms,
 ) {
-  const exchange = new Exchange({ ...scriptedExchange(fields).asked, batch }, 1)
+  const exchange = new Exchange({ ...scriptedExchange(fields).clientRequest, batch }, 1)
   exchange.attempts.push(scriptedRecord(record))
   exchange.bill.charge(chargeOf(used(1), scriptedEndpoint('openai-chat').pricing, true))
   exchange.finish = { reason: 'stop', native: 'stop', serviceTier: null }

@@ -61,7 +61,7 @@ function setup() {
     const { ownKeys = NO_CREDENTIALS, balances = false, isLimited = false, guardrail, order } = given
     const request = parseResponsesRequest({ model: 'm/three', input: 'hi', ...body })
     const dataRegion = given.dataRegion ?? null
-    const exchange = new RoutedExchange({ ...scriptedExchange().asked, request, dataRegion }, 1)
+    const exchange = new RoutedExchange({ ...scriptedExchange().clientRequest, request, dataRegion }, 1)
     if (guardrail !== undefined)
       exchange.guarding = { restrictions: restrictionsOf(guardrail), input: null, reply: null }
     if (order !== undefined) exchange.plugins = { fitting: () => 'whole', reads: () => false, order } as never

@@ -59,7 +59,7 @@ async function start({
   const clock = new TestClock()
   const sink = new EventCollector()
   const leaving = new AbortController()
-  const { asked: asks } = scriptedExchange({ tools: [TOOL], ...fields }, held)
+  const { clientRequest: asks } = scriptedExchange({ tools: [TOOL], ...fields }, held)
   const asked = { ...asks, context: { ...asks.context, signal: leaving.signal }, parent }
   const answer = new Answer(sink, echoRequest(asked.request, { id: 'gen-1-x', createdAt: 1, model: '' }))
   const exchange = new RunningExchange(asked, 1, answer)

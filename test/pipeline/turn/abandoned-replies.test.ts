@@ -38,8 +38,8 @@ t.test('of replies that are read to their end a key has sixteen, and a thread si
 
 t.test('a reply that is read on is closed when it brings too many bytes', async t => {
   const leave = new AbortController()
-  const { asked } = scriptedExchange({ stream: false })
-  const exchange = new Exchange({ ...asked, context: scriptedContext({ signal: leave.signal }) }, 1)
+  const { clientRequest } = scriptedExchange({ stream: false })
+  const exchange = new Exchange({ ...clientRequest, context: scriptedContext({ signal: leave.signal }) }, 1)
   const endpoint = scriptedEndpoint('openai-chat')
   const { client, handler, over } = startScripted(
     { ...endpoint, provider: { ...endpoint.provider, onAbort: 'drain' } },
@@ -59,8 +59,8 @@ t.test('a reply that is read on is closed when it brings too many bytes', async 
 
 t.test('a reply that is read on to its end leaves its place, and nothing waits for its caller', async t => {
   const leave = new AbortController()
-  const { asked } = scriptedExchange({ stream: false })
-  const exchange = new Exchange({ ...asked, context: scriptedContext({ signal: leave.signal }) }, 1)
+  const { clientRequest } = scriptedExchange({ stream: false })
+  const exchange = new Exchange({ ...clientRequest, context: scriptedContext({ signal: leave.signal }) }, 1)
   const endpoint = scriptedEndpoint('openai-chat')
   const { run, handler, abandoned, over } = startScripted(
     { ...endpoint, provider: { ...endpoint.provider, onAbort: 'drain' } },

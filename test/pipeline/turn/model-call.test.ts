@@ -58,9 +58,9 @@ function start(script: Script, more: { readonly signal?: AbortSignal; readonly f
     retries,
     visibleStreams: new VisibleStreams(),
   }
-  const { asked } = scriptedExchange({ stream: false })
+  const { clientRequest } = scriptedExchange({ stream: false })
   const context = scriptedContext(more.signal === undefined ? {} : { signal: more.signal })
-  const exchange = new RoutedExchange({ ...asked, context }, 1)
+  const exchange = new RoutedExchange({ ...clientRequest, context }, 1)
   const candidates: RouteCandidate[] = Object.keys(script).map(slug => ({
     endpoint: { ...scriptedEndpoint('openai-chat', [], slug) },
     credential: null,

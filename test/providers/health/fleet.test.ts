@@ -157,7 +157,7 @@ class Fleet {
     const request = parseResponsesRequest({ model: 'fleet/model', input: 'hi', ...body })
     const exchange = new RoutedExchange(
       {
-        ...scriptedExchange().asked,
+        ...scriptedExchange().clientRequest,
         request,
         context: scriptedContext(signal === undefined ? {} : { signal }),
       },
