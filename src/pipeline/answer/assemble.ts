@@ -34,7 +34,8 @@ const NONE: readonly never[] = []
 
 export class Assembler {
   readonly #emit: EmitEvent | null
-  readonly #open = new OpenItems()
+  /** Null until an item opens: a reply that is one message has none. */
+  #open: OpenItems | null = null
   /** Open items of our own. */
   #own: readonly ItemBuilder[] = NONE
   /** Items of all turns by output index, each in its first form until it is done. Written only here. */
@@ -63,7 +64,7 @@ export class Assembler {
 
   /** Begins a model call: its decoder counts items from the start again. */
   openTurn(): void {
-    if (!this.#open.isEmpty) this.#open.clear()
+    this.#open?.clear()
     this.#turnFrom = this.output.length
     this.#saidFrom = this.output.length
     this.#notedBefore = this.#noted
@@ -73,7 +74,7 @@ export class Assembler {
 
   /** Drops the running turn. */
   dropTurn(): void {
-    this.#open.clear()
+    this.#open?.clear()
     this.output.length = this.#turnFrom
     this.#saidFrom = this.#turnFrom
     this.#noted = this.#notedBefore
@@ -114,6 +115,7 @@ export class Assembler {
         break
       case 'open': {
         const item = buildItem(delta.start, this.output.length, this.#emit)
+        this.#open ??= new OpenItems()
         this.#open.add(delta.item, item)
         this.#add(item)
         break
@@ -162,8 +164,7 @@ export class Assembler {
    * calls, which may be written side by side.
    */
   closeAll(lastStatus: ClosingStatus): void {
-    if (this.#open.isEmpty && this.#own.length === 0) return
-    const keys = this.#open.keys()
+    const keys = this.#open?.keys() ?? NONE
     for (const [at, key] of keys.entries()) {
       const isOver = at < keys.length - 1 && (lastStatus === 'completed' || this.#item(key).isWhole)
       this.#close(key, null, isOver ? 'completed' : lastStatus)
@@ -217,8 +218,8 @@ export class Assembler {
   }
 
   #item(key: number): ItemBuilder {
-    const item = this.#open.of(key)
-    if (item === null) throw new TypeError(`decoder addressed item ${key}, which is not open`)
+    const item = this.#open?.of(key)
+    if (item == null) throw new TypeError(`decoder addressed item ${key}, which is not open`)
     return item
   }
 
@@ -235,7 +236,7 @@ export class Assembler {
 
   #close(key: number, fields: ClosingFields, status: ClosingStatus): void {
     const builder = this.#item(key)
-    this.#open.remove(key)
+    this.#open?.remove(key)
     this.endItem(builder, fields, status)
   }
 }
@@ -246,11 +247,8 @@ class OpenItems {
   #last: ItemBuilder | null = null
   /** Items that were opened before the last one, in order. */
   #earlier: Map<number, ItemBuilder> | null = null
-  /** Written only here. */
-  isEmpty = true
 
   add(key: number, item: ItemBuilder): void {
-    this.isEmpty = false
     if (this.#last !== null) {
       this.#earlier ??= new Map()
       this.#earlier.set(this.#lastKey, this.#last)
@@ -266,7 +264,6 @@ class OpenItems {
   remove(key: number): void {
     if (key === this.#lastKey) this.#last = null
     else this.#earlier?.delete(key)
-    this.isEmpty = this.#last === null && (this.#earlier === null || this.#earlier.size === 0)
   }
 
   /** In order of opening. */
@@ -276,7 +273,6 @@ class OpenItems {
   }
 
   clear(): void {
-    this.isEmpty = true
     this.#last = null
     this.#earlier = null
   }

@@ -225,7 +225,8 @@ class TurnCall implements CallSubject<TurnTerms> {
       learn,
       summaries: deps.summaries?.seal,
     })
-    answer.follow(attempt)
+    // Nobody pauses a reply whose reader sees it at its end.
+    if (answer.live) answer.follow(attempt)
     if (calls !== null) this.answerTarget = target
     return guarding?.reply == null ? target : new OutputGuard(guarding.reply, exchange, attempt, target)
   }
