@@ -4,7 +4,9 @@
  * underlying HTTP parser accepts more than is safe behind other proxies; the gate refuses every head that two parsers
  * could read differently. Pure.
  */
+
 import { GatewayError } from '../base/errors.ts'
+import { CODING_NAMES, codingIn } from './content-coding.ts'
 
 /** A request head as it arrived, copied out of the parser. */
 export interface RequestHead {
@@ -28,6 +30,8 @@ export interface AcceptedHead {
   readonly chunked: boolean
   /** True if there is a body to read. */
   readonly hasBody: boolean
+  /** How the body is compressed; null: it is not. */
+  readonly coding: string | null
   /** True if the client wants the connection closed, or if its framing makes that the only safe end. */
   readonly closes: boolean
 }
@@ -122,11 +126,11 @@ function framing(
   rules: GateRules,
   anyMedia: boolean,
 ): AcceptedHead | GatewayError {
-  const coding = headers.get('transfer-encoding')
+  const transfer = headers.get('transfer-encoding')
   const length = headers.get('content-length')
   const mayHaveBody = WITH_BODY.has(method)
-  if (coding !== undefined) {
-    if (coding !== 'chunked') return new GatewayError('invalid_request', 'Invalid Transfer-Encoding header')
+  if (transfer !== undefined) {
+    if (transfer !== 'chunked') return new GatewayError('invalid_request', 'Invalid Transfer-Encoding header')
     if (length !== undefined) {
       return new GatewayError('invalid_request', 'Both Transfer-Encoding and Content-Length')
     }
@@ -135,11 +139,11 @@ function framing(
     return new GatewayError('invalid_request', 'Invalid Content-Length header')
   }
   const contentLength = length === undefined ? null : Number(length)
-  const hasBody = coding !== undefined || (contentLength ?? 0) > 0
+  const hasBody = transfer !== undefined || (contentLength ?? 0) > 0
   if (hasBody && !mayHaveBody) {
     return new GatewayError('invalid_request', `A ${method} request must not have a body`)
   }
-  if (mayHaveBody && length === undefined && (coding === undefined || !rules.allowChunked)) {
+  if (mayHaveBody && length === undefined && (transfer === undefined || !rules.allowChunked)) {
     return new GatewayError('length_required', 'Content-Length is required')
   }
   const connection = headers.get('connection')
@@ -148,10 +152,14 @@ function framing(
     return new GatewayError('expectation_failed', 'Unsupported Expect header; only 100-continue is accepted')
   }
   const encoding = headers.get('content-encoding')
-  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
+  const isCompressed = encoding !== undefined && encoding.toLowerCase() !== 'identity'
+  const coding = isCompressed ? codingIn(encoding) : null
+  if (isCompressed && (coding === null || anyMedia)) {
     return new GatewayError(
       'unsupported_media_type',
-      'The request body must not be compressed: leave out Content-Encoding',
+      anyMedia
+        ? 'This request body must not be compressed: leave out Content-Encoding'
+        : `Content-Encoding must be one of ${CODING_NAMES}`,
     )
   }
   if (hasBody && !anyMedia && !JSON_TYPE.test(headers.get('content-type') ?? '')) {
@@ -160,11 +168,12 @@ function framing(
   return {
     headers,
     contentLength,
-    chunked: coding !== undefined,
+    chunked: transfer !== undefined,
     hasBody,
+    coding,
     // The parser is too lenient with chunk sizes and trailers for the bytes after a chunked body to be trusted.
     closes:
-      coding !== undefined ||
+      transfer !== undefined ||
       (connection !== undefined && connection !== 'keep-alive' && asksToClose(connection)),
   }
 }

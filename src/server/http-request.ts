@@ -27,6 +27,7 @@ import type { KeyPlace } from './admission/key-shares.ts'
 import { workInTurn } from './admission/large-body-queue.ts'
 import { UNKNOWN_BYTES } from './admission/load.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
+import { decoded } from './content-coding.ts'
 import { authorizationOf, type GateRules, inspect, type RequestHead } from './head-checks.ts'
 import { HttpReply, type ReplyOwner } from './reply.ts'
 import type { ResponseSocket } from './response-socket.ts'
@@ -69,6 +70,13 @@ export interface HttpRequestDeps extends GateRules {
   readonly uploadMs: number
   /** True if every connection is closed after its answer. */
   readonly closing: () => boolean
+}
+
+function compressed(): GatewayError {
+  return new GatewayError(
+    'unsupported_media_type',
+    'This request body must not be compressed: leave out Content-Encoding',
+  )
 }
 
 /** Creates the body of the operation from that of the transport. */
@@ -123,6 +131,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   readonly #refusal: GatewayError | null
   /** Null if no body is read. */
   readonly #body: BodyBuffer | BodyStream | null
+  /** How the body is compressed; null: it is not. */
+  readonly #coding: string | null
+  /** Bytes of the body that was compressed, until it is parsed. */
+  #decodedBytes = 0
   /** Null before the first chunk that is not the last one. */
   #pieces: PieceCount | null = null
   /** True if the rest of the body is read only so that the client sees the answer. */
@@ -175,6 +187,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       (accepted?.contentLength ?? 0) <= operation.bodyLimitBytes
     if (verdict instanceof GatewayError) this.#refusal = verdict
     else this.#refusal = isUsual ? null : mismatch(head, verdict, match, deps.router)
+    if (accepted != null && accepted.coding !== null && operation?.accept === 'raw')
+      this.#refusal ??= compressed()
     const headers = accepted?.headers ?? NO_HEADERS
     const requestId = headers.get('x-request-id')
     const parent = headers.get('traceparent')
@@ -185,6 +199,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (this.callerContext !== null) this.trace?.request.join(this.callerContext)
 
     this.#contentLength = accepted?.contentLength ?? null
+    this.#coding = accepted?.coding ?? null
     this.#isLast = accepted?.closes ?? true
     this.hasBody = accepted?.hasBody === true
     this.#isDiscarding = this.#refusal !== null
@@ -383,11 +398,23 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       return this.#handle(operation, this.#requestOf(body), nowMs)
     }
     if (!(body instanceof BodyBuffer)) return this.#read(operation, null, nowMs)
+    if (this.#coding !== null) return this.#receiveCompressed(operation, body, this.#coding)
     // A short body has arrived together with its head.
     if (body.whole) return this.#read(operation, body.take(), nowMs)
     return body
       .collect(clock, this.#deps.uploadMs)
       .then(bytes => (this.#socket.dead ? undefined : this.#read(operation, bytes, clock.monotonicMs())))
+  }
+
+  async #receiveCompressed(operation: BodyOperation, body: BodyBuffer, coding: string): Promise<void> {
+    const { clock } = this.#deps.admissions.deps
+    const sent = body.whole ? body.take() : await body.collect(clock, this.#deps.uploadMs)
+    const bytes = await decoded(sent, coding, operation.bodyLimitBytes, this.held)
+    this.#decodedBytes = bytes.length
+    if (this.#socket.dead) return
+    // The key's share counts what it holds, not what was sent.
+    this.#place?.add(Math.max(0, bytes.length - sent.length))
+    await this.#read(operation, bytes, clock.monotonicMs())
   }
 
   /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
@@ -429,6 +456,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       )
     }
     this.#body?.release()
+    if (this.#decodedBytes > 0) this.held.hold(-this.#decodedBytes)
+    this.#decodedBytes = 0
     if (!this.held.hold(valueBytes)) throw overloaded()
   }
 

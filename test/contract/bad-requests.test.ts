@@ -292,7 +292,7 @@ const ROWS: readonly Row[] = [
     headers: { authorization: `Bearer ${gateway.managementKey}` },
   },
   { name: 'text/plain', status: 415, body: good, headers: { 'content-type': 'text/plain' } },
-  { name: 'compressed', status: 415, body: good, headers: { 'content-encoding': 'gzip' } },
+  { name: 'compressed', status: 415, body: good, headers: { 'content-encoding': 'compress' } },
   { name: 'GET', status: 405, method: 'GET' },
   { name: 'PUT', status: 405, method: 'PUT', body: good },
   { name: 'unknown path', status: 404, path: `/v1/${CANARY}`, body: good },

@@ -1,0 +1,99 @@
+/**
+ * Compressed request bodies: `Content-Encoding: gzip`, `deflate`, `br` or `zstd`. A short body may become a long one, so
+ * the result is bounded by the operation's limit and by the length of what was sent, and it is counted while it grows.
+ */
+import type { Transform } from 'node:stream'
+import {
+  constants,
+  createBrotliDecompress,
+  createGunzip,
+  createInflate,
+  createInflateRaw,
+  createZstdDecompress,
+} from 'node:zlib'
+import { GatewayError, overloaded } from '../base/errors.ts'
+import type { Held } from '../exchange/exchange.ts'
+
+/** JSON seldom becomes a twentieth. */
+const RATIO_MAX = 100
+/** A body of a few bytes may be a long one of blanks. */
+const LEAST_BYTES = 64 * 1024
+const CHUNK_BYTES = 64 * 1024
+/** 8 MiB: what zstd uses at its usual levels. The library allocates as much as the sender names. */
+const ZSTD_WINDOW_LOG_MAX = 23
+
+const CODINGS: ReadonlyMap<string, (bytes: Uint8Array) => Transform> = new Map<
+  string,
+  (bytes: Uint8Array) => Transform
+>([
+  ['gzip', () => createGunzip({ chunkSize: CHUNK_BYTES })],
+  // Some clients leave out the two bytes around it that the standard wants.
+  [
+    'deflate',
+    bytes =>
+      ((bytes[0] ?? 0) & 0x0f) === 8
+        ? createInflate({ chunkSize: CHUNK_BYTES })
+        : createInflateRaw({ chunkSize: CHUNK_BYTES }),
+  ],
+  ['br', () => createBrotliDecompress({ chunkSize: CHUNK_BYTES })],
+  [
+    'zstd',
+    () =>
+      createZstdDecompress({
+        chunkSize: CHUNK_BYTES,
+        params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG_MAX },
+      }),
+  ],
+])
+
+/** The names of the codings, for errors. */
+export const CODING_NAMES = [...CODINGS.keys()].join(', ')
+
+/** The value of the header as a coding; null: it is none that can be undone. */
+export function codingIn(header: string): string | null {
+  const name = header.trim().toLowerCase()
+  return CODINGS.has(name) ? name : null
+}
+
+function tooLong(mostBytes: number): GatewayError {
+  return new GatewayError(
+    'payload_too_large',
+    `The request body has more than ${mostBytes} bytes when it is decompressed`,
+  )
+}
+
+/**
+ * The body as it was before. `count` counts its bytes, which stay counted.
+ * @throws (rejects with) GatewayError `payload_too_large`, `invalid_request`, or `overloaded`
+ */
+export function decoded(
+  bytes: Uint8Array,
+  coding: string,
+  limitBytes: number,
+  count: Pick<Held, 'hold'>,
+): Promise<Uint8Array> {
+  const decoder = CODINGS.get(coding)?.(bytes)
+  if (decoder === undefined) throw new Error(`no coding ${coding}`)
+  const mostBytes = Math.min(limitBytes, Math.max(LEAST_BYTES, RATIO_MAX * bytes.length))
+  return new Promise((resolve, reject) => {
+    const chunks: Uint8Array[] = []
+    let length = 0
+    const fail = (fault: GatewayError): void => {
+      decoder.destroy()
+      count.hold(-length)
+      length = 0
+      reject(fault)
+    }
+    decoder.on('data', (chunk: Uint8Array) => {
+      if (length + chunk.length > mostBytes) return fail(tooLong(mostBytes))
+      length += chunk.length
+      chunks.push(chunk)
+      if (!count.hold(chunk.length)) fail(overloaded())
+    })
+    decoder.on('error', () =>
+      fail(new GatewayError('invalid_request', `The request body is no valid ${coding} data`)),
+    )
+    decoder.on('end', () => resolve(Buffer.concat(chunks, length)))
+    decoder.end(bytes)
+  })
+}
