@@ -161,9 +161,11 @@ function concluded(deps: GatewayDeps, end: EndedExchange<RunningExchange>, concl
   let outcome: Outcome
   try {
     outcome = tellEnd(deps, end, conclusion)
-    // Output before a failure was dropped if the failure is the whole answer.
-    const output = outcome.answered ? answer.output : null
-    recording?.end(end, { isReplyGuarded: guarding?.reply != null, output })
+    recording?.end(end, {
+      isReplyGuarded: guarding?.reply != null,
+      // Output before a failure was dropped if the failure is the whole answer.
+      output: outcome.answered ? answer.output : null,
+    })
   } finally {
     recording?.drop()
   }

@@ -197,7 +197,7 @@ class Server implements HttpServer {
   }
 
   drain(graceMs: number): Promise<void> {
-    this.#admissions.onOver = () => this.#drain.notice()
+    this.#admissions.open.onRemoved = () => this.#drain.notice()
     const draining = this.#drain.begin(graceMs)
     this.#sockets.end()
     return draining

@@ -303,8 +303,7 @@ class UnsentNote {
   }
 
   #of({ name, owner }: Named): Writable<CallerNote> {
-    const known = this.#callers.find(each => each.name === name)
-    if (known !== undefined) return known
+    for (const each of this.#callers) if (each.name === name) return each
     const added = { name, owner, ok: 0, failed: 0, limited: 0, restMs: 0, restCause: 'limit' as const }
     this.#callers.push(added)
     return added

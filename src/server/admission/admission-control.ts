@@ -25,10 +25,8 @@ export class AdmissionControl implements KeyedRequests {
   readonly #shares: KeyShares
   /** Bytes of answers that readers have not taken. */
   readonly #unread: HeldShare
-  /** A request is added as soon as its head was accepted, and ends with `remove`. */
+  /** A request is added as soon as its head was accepted, and removed when it is over. */
   readonly open = new OpenRequests<AdmittedRequest>()
-  /** Called each time a request is over; null if nothing waits for that. */
-  onOver: (() => void) | null = null
 
   constructor(deps: AdmissionDeps, limits: LoadLimits & KeyLimits) {
     this.deps = deps
@@ -145,11 +143,6 @@ export class AdmissionControl implements KeyedRequests {
   giveUpAll(): void {
     for (const request of this.open.all()) request.giveUp()
   }
-
-  remove(request: AdmittedRequest): void {
-    this.open.remove(request)
-    this.onOver?.()
-  }
 }
 
 /** A member of the chain. Only the chain itself writes these fields. */
@@ -170,6 +163,8 @@ export class OpenRequests<T extends Chained<T>> {
   size = 0
   /** Number of members added so far. Written only here. */
   added = 0
+  /** Called each time a member was removed; null if nothing waits for that. */
+  onRemoved: (() => void) | null = null
 
   /** Adds a member that is not in any chain. */
   add(one: T): void {
@@ -192,6 +187,7 @@ export class OpenRequests<T extends Chained<T>> {
     one.earlier = null
     one.later = null
     this.size--
+    this.onRemoved?.()
   }
 
   /** All current members, in order of arrival. */

@@ -52,7 +52,7 @@ export interface AdmissionDeps {
 interface OpenAdmissions {
   readonly deps: AdmissionDeps
   readonly load: Load
-  remove(request: AdmittedRequest): void
+  readonly open: { remove(request: AdmittedRequest): void }
 }
 
 /** Maximum time that a handler may take to answer after its signal has fired. */
@@ -183,7 +183,7 @@ export abstract class AdmittedRequest implements RequestContext {
     this.isOver = true
     this.#deadline?.cancel()
     this.held.release()
-    this.#control.remove(this)
+    this.#control.open.remove(this)
   }
 
   /** Counts and logs the request. Later calls do nothing. */
@@ -258,7 +258,7 @@ export abstract class AdmittedRequest implements RequestContext {
     explanations?.take(end)
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())
-    this.#control.remove(this)
+    this.#control.open.remove(this)
   }
 
   #outcome(

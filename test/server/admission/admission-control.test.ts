@@ -64,7 +64,7 @@ t.test('of a full thread the key that has most gives way', async t => {
 t.test('requests are counted as long as they are open', async t => {
   const { control, open } = start()
   let over = 0
-  control.onOver = () => over++
+  control.open.onRemoved = () => over++
   const [first, second] = [open(), open()]
   t.match(control, { openRequests: 2, acceptedRequests: 2 })
   first.drop()
