@@ -52,7 +52,7 @@ export interface ResponseSocket extends PausableSocket {
    * Drops the connection, even after a complete answer. Called within the callback of a chunk, it is the only way to
    * end the callbacks for the chunks that the HTTP library has already read.
    */
-  cut(): void
+  cutOff(): void
 }
 
 /** Counts the streams and bytes that answers hold in their thread. */
@@ -62,7 +62,7 @@ export interface SocketObserver {
    * Bytes that are kept for a slow reader, even of a complete answer, or of a message that is no request yet; negative
    * when they are released. `key`: the request's key; null if none is known.
    */
-  hold(bytes: number, key: Holder | null): void
+  countUnread(bytes: number, key: Holder | null): void
   /** Called when an answer is complete but has not left the process yet. */
   leaving(): void
 }

@@ -28,7 +28,7 @@ interface Wish {
 /** A filter, if the wish asks for it. */
 interface Row {
   readonly excludedBy: string
-  readonly test: (wish: Wish) => Filter['admits'] | false
+  readonly test: (wishes: Wish) => Filter['admits'] | false
 }
 
 /** The filters that the errors for a request without candidates mention by name. */
@@ -127,7 +127,7 @@ const PREFERENCES: readonly Row[] = [
       const { quantizations } = preferences
       if (quantizations == null || quantizations.length === 0) return false
       return ({ endpoint: { quantization } }) =>
-        quantizations.some(asked => (QUANTIZATION_FAMILIES[asked] ?? [asked]).includes(quantization))
+        quantizations.some(name => (QUANTIZATION_FAMILIES[name] ?? [name]).includes(quantization))
     },
   },
   {
@@ -207,16 +207,16 @@ export function filtersFor(wish: Wish): readonly Filter[] {
   const { input, isFree, needs } = wish
   const { special } = needs
   const hasPreferences = input.request.provider != null || input.dataRegion !== null || isFree
-  const filters = asked(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
+  const filters = activeFilters(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
   return special.length === 0 ? filters : [...filters, ...special]
 }
 
 /** Filters that leave out candidates only if others remain. */
 export function preferredFor(wish: Wish): readonly Filter[] {
-  return asked(PREFERRED, wish)
+  return activeFilters(PREFERRED, wish)
 }
 
-function asked(rows: readonly Row[], wish: Wish): readonly Filter[] {
+function activeFilters(rows: readonly Row[], wish: Wish): readonly Filter[] {
   let filters: Filter[] | null = null
   for (let at = 0; at < rows.length; at++) {
     const { excludedBy, test } = rows[at] as Row

@@ -113,7 +113,7 @@ function callerNames(flat: ReadonlyMap<string, CallerName>, { own }: OutwardName
 /** Abilities whose tools may be custom ones: a provider that takes no custom tools gets them as functions. */
 const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools', 'tool_search'])
 
-function takes(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
+function accepts(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
   return has(format, ability) && (takesCustom || !HOLDERS.has(ability))
 }
 
@@ -160,7 +160,7 @@ export class ClientCalls {
     this.#custom?.end()
   }
 
-  #named(delta: Content): Content {
+  #withToolName(delta: Content): Content {
     if (delta.kind !== 'open') return delta
     const { start } = delta
     if (start.type !== 'function_call' && start.type !== 'custom_tool_call') return delta
@@ -433,7 +433,7 @@ class CustomCalls {
    * True if the delta belongs to a call of a custom tool: that call is emitted in its own form, with the input at the
    * end.
    */
-  take(delta: Content): boolean {
+  intercept(delta: Content): boolean {
     if (delta.kind === 'open') {
       if (delta.start.type !== 'function_call' || !this.#names.has(delta.start.name)) return false
       this.#open.set(delta.item, new LongText())

@@ -63,13 +63,18 @@ export class ReplyReading {
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
 
   /** `take` receives the deltas. */
-  constructor(terms: ReadingTerms, exchange: Exchange, record: AttemptRecord, take: (delta: Delta) => void) {
+  constructor(
+    terms: ReadingTerms,
+    exchange: Exchange,
+    record: AttemptRecord,
+    onDelta: (delta: Delta) => void,
+  ) {
     const { format, body, takeMessage } = terms
     this.#terms = terms
     this.#record = record
     this.bounds = new ReplyBounds(exchange, record.endpoint)
     this.#body = body ?? new TextBody(this.bounds.jsonBytes)
-    this.#decoder = format.decoder(take, record.endpoint, takeMessage)
+    this.#decoder = format.decoder(onDelta, record.endpoint, takeMessage)
     this.#framing = format.framing(exchange.request.stream === true)
   }
 
@@ -269,7 +274,7 @@ export class ReplyBounds {
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
     this.#repeatedBytes = this.#requestBytes
     this.#reportedBytes = this.#requestBytes
-    if (this.#held.hold(this.#reportedBytes)) return
+    if (this.#held.count(this.#reportedBytes)) return
     this.drop()
     throw overloaded()
   }
@@ -323,7 +328,7 @@ export class ReplyBounds {
   drop(): void {
     this.#requestBytes = 0
     this.#richBytes = 0
-    this.#held.hold(-this.#reportedBytes)
+    this.#held.count(-this.#reportedBytes)
     this.#reportedBytes = 0
   }
 
@@ -341,7 +346,7 @@ export class ReplyBounds {
   #report(bytes: number): void {
     const more = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    if (!this.#held.hold(more)) throw overloaded()
+    if (!this.#held.count(more)) throw overloaded()
   }
 }
 

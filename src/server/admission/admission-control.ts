@@ -63,7 +63,7 @@ export class AdmissionControl implements KeyedRequests {
   holdUnread(bytes: number, key: Holder | null): void {
     this.deps.metrics.unreadBytes.inc(bytes)
     if (key === null) return
-    this.load.hold(bytes)
+    this.load.count(bytes)
     this.#unread.add(key, bytes)
     this.load.byKey.add(key, bytes)
   }

@@ -32,7 +32,7 @@ export class LargeTurns {
   }
 
   /** Resolves when it is the turn of another of the bodies; every turn has to be ended. */
-  take(bodies: LargeBodies): Promise<void> {
+  enter(bodies: LargeBodies): Promise<void> {
     return new Promise(resolve => {
       bodies.waiting.push(resolve)
       this.#waiting.add(bodies)
