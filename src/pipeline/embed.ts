@@ -1,8 +1,8 @@
 /**
- * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing, own
+ * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing,
  * credentials, limits, attempts and accounting as every exchange, but has no turns, plugins, tools or events.
  *
- * guard -> route -> admit -> ask -> account -> result
+ * guard -> route -> admit -> call -> account -> result
  */
 
 import { type Clock, unixSeconds } from '../base/clock.ts'

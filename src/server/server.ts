@@ -74,7 +74,7 @@ export interface HttpServer {
    */
   renewCertificate(version: string): Promise<boolean>
   /**
-   * Takes no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
+   * Accepts no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
    * that still run after `graceMs`, and closes. A later call with less grace shortens the wait.
    */
   drain(graceMs: number): Promise<void>

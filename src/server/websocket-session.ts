@@ -298,7 +298,7 @@ export class SocketSession implements AnsweringSocket {
     this.#countIdle()
   }
 
-  /** Called when the client has sent a ping with so many bytes, which the library has answered. */
+  /** Called when the client has sent a ping with this many bytes, which the library has answered. */
   pinged(bytes: number): void {
     this.#controlBytes += CONTROL_HEAD_BYTES + bytes
     if (!this.#countIdle()) return

@@ -33,8 +33,8 @@ export function namesProvider(name: string, endpoint: NamedEndpoint): boolean {
 }
 
 /**
- * True if the lower-case name `asked` names this endpoint. The cheapest comparisons come first, because a request may
- * have many endpoints.
+ * True if this lower-case name names the endpoint. The cheapest comparisons come first, because a request may have many
+ * endpoints.
  */
 export function matchesName(requestedName: string, endpoint: NamedEndpoint): boolean {
   const { slug, name } = endpoint.provider

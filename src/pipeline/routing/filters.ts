@@ -20,12 +20,12 @@ interface Wish {
   readonly input: RankInput
   readonly needs: Needs
   readonly candidates: ModelCandidates
-  /** True if the name of the model asks for endpoints that cost nothing. */
+  /** True if the name of the model requests endpoints that cost nothing. */
   readonly isFree: boolean
   readonly tiers: TierWish
 }
 
-/** A filter, if the wish asks for it. */
+/** A filter, if the request needs it. */
 interface Row {
   readonly excludedBy: string
   readonly test: (wishes: Wish) => Filter['admits'] | false
@@ -39,7 +39,7 @@ export const INPUT_MODALITIES = 'input_modalities'
 export const MAX_OUTPUT_TOKENS = 'max_output_tokens'
 export const CONTEXT_LENGTH = 'context_length'
 
-/** One asked-for quantization may cover several stored names. */
+/** One requested quantization may cover several stored names. */
 const QUANTIZATION_FAMILIES: Readonly<Record<string, readonly string[]>> = {
   fp4: ['fp4', 'mxfp4', 'nvfp4'],
   fp8: ['fp8', 'mxfp8'],
@@ -64,7 +64,7 @@ const KEYS: readonly Row[] = [
       (({ endpoint, credential }) => credential !== null || hasSharedKey(endpoint.provider)),
   },
   {
-    // An endpoint of a service tier serves only requests that ask for the tier.
+    // An endpoint of a service tier serves only requests for that tier.
     excludedBy: 'service_tier',
     test: ({ candidates, tiers, input: { preferences } }) =>
       candidates.hasTiers &&
@@ -147,7 +147,7 @@ const PREFERENCES: readonly Row[] = [
 
 const NEEDS: readonly Row[] = [
   {
-    // An unknown price cannot be compared with a limit. The provider of an own credential bills its owner.
+    // An unknown price cannot be compared with a limit. The provider of a caller's credential bills its owner.
     excludedBy: UNKNOWN_PRICE,
     test: ({ input }) =>
       input.isLimited &&

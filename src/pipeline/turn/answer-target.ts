@@ -97,7 +97,7 @@ export class AnswerTarget implements AttemptTarget {
   }
 
   close(): void {
-    // Nothing is held.
+    // There is nothing to release.
   }
 
   relay({ parser, decode }: Pick<RelayDeps, 'parser' | 'decode'>): Relay | null {

@@ -274,7 +274,7 @@ class RacingTarget implements AttemptTarget {
   }
 
   close(): void {
-    // Nothing is held.
+    // There is nothing to release.
   }
 
   /** The target that replaces this one; null if the other attempt was faster. */

@@ -40,7 +40,7 @@ export interface ReadingTerms {
   readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
   /** Collects a reply that is one document; null: as text. */
   readonly body: ReplyBody | null
-  /** Takes messages of a whole reply as such; null: their deltas are used. */
+  /** Receives messages of a whole reply as such; null: their deltas are used. */
   readonly takeMessage: ((message: WholeMessage) => void) | null
   readonly clock: Clock
 }
@@ -97,8 +97,8 @@ export class ReplyReading {
   }
 
   /**
-   * Takes a read. False if the reader of the answer is slow. `target` may accept a relay. `stays`: it is the last read,
-   * and its bytes stay valid until the end.
+   * Reads the next bytes. Returns false if the reader of the answer is slow. `target` may accept a relay. `stays`: it
+   * is the last read, and its bytes stay valid until the end.
    * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
    */
   push(chunk: Buffer, target: AttemptTarget | null, staysValid: boolean): boolean {

@@ -13,7 +13,7 @@ const NOTHING = new Uint8Array()
 const COMMENT = ':\n\n'
 
 /**
- * A reader that takes nothing for this time, or up to twice as long, is cut off, unless the writer of a stream does
+ * A reader that reads nothing for this time, or up to twice as long, is cut off, unless the writer of a stream does
  * that.
  */
 const STALL_MS = 10_000
@@ -44,7 +44,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   #more: MoreChunks | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** True if the caller drops a reader that takes nothing. */
+  /** True if the caller drops a reader that reads nothing. */
   #hasDeadline = false
   /** Runs after an answer whose client is still sending its body. */
   #lingering: Timer | null = null
@@ -197,7 +197,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   #putBytes(bytes: Buffer): void {
     const { socket } = this.#incoming
-    // Written immediately, to find out how much the system has not taken.
+    // Written immediately, to find out how much the system has not accepted.
     socket.cork()
     this.#response.write(bytes, this.#onSent)
     socket.uncork()
@@ -230,7 +230,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#response.end()
   }
 
-  /** Called when the answer is complete. A reader that does not take it is cut off. */
+  /** Called when the answer is complete. A reader that does not read it is cut off. */
   #leaving(bytes: number): void {
     if (!this.#dead) this.#incoming.socket.setTimeout(STALL_MS)
     if (!this.#dead && bytes > PROMPT_MAX_BYTES) this.#host.observer.leaving()

@@ -72,7 +72,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** True if the caller drops a reader that takes nothing, so that the library must not. */
+  /** True if the caller drops a reader that reads nothing, so that the library must not. */
   #hasDeadline = false
   #extending: Timer | null = null
   /** Runs after an answer whose client is still sending its body. */
