@@ -284,7 +284,7 @@ function openSpans(exchange: Exchange, { request, parentId }: TraceParent): Exch
 export class Exchange {
   // The request: nobody changes it.
 
-  /** The request as it came in. */
+  /** The request before any change. */
   readonly clientRequest: ClientRequest
   readonly id: string
   readonly caller: Caller

@@ -1,6 +1,5 @@
 /**
- * Finish reasons: each word with which a provider API ends a reply, in the gateway's vocabulary. Any other word is
- * `other`. Pure.
+ * Finish reasons: each reason of a provider API in the gateway's vocabulary. Unknown reasons become `other`. Pure.
  */
 import type { FinishReason } from './format.ts'
 
@@ -17,11 +16,11 @@ const CLAUDE: Words = {
 
 const WORDS = {
   /**
-   * Not among them: `pause_turn`. The provider paused a long run of its own tools, and the caller continues it by
+   * `pause_turn` is not in the list: the provider paused a long run of its own tools, and the caller continues it by
    * sending the reply back.
    */
   messages: CLAUDE,
-  /** The words of Claude, which the API passes on, and its own. */
+  /** Claude's reasons, which Converse passes on, and its own. */
   converse: { ...CLAUDE, content_filtered: 'content_filter', guardrail_intervened: 'content_filter' },
   gemini: {
     STOP: 'stop',
@@ -32,7 +31,7 @@ const WORDS = {
     PROHIBITED_CONTENT: 'content_filter',
     SPII: 'content_filter',
     MODEL_ARMOR: 'content_filter',
-    // Why a prompt is refused; seen here only when output came before the refusal.
+    // Reasons for refusing a prompt. They are seen here only if output came before the refusal.
     JAILBREAK: 'content_filter',
     IMAGE_SAFETY: 'content_filter',
     IMAGE_PROHIBITED_CONTENT: 'content_filter',
@@ -54,7 +53,7 @@ const WORDS = {
     sensitive: 'content_filter',
     refusal: 'content_filter',
   },
-  /** Why a response is incomplete. */
+  /** Reasons why a response is incomplete. */
   responses: { max_output_tokens: 'length', max_tokens: 'length', content_filter: 'content_filter' },
 } as const satisfies Readonly<Record<string, Words>>
 

@@ -408,7 +408,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   async #receiveCompressed(operation: BodyOperation, body: BodyBuffer, coding: string): Promise<void> {
     const { clock } = this.#deps.admissions.deps
-    const sent = body.whole ? body.take() : await body.collect(clock, this.#deps.uploadMs)
+    const sent = body.whole ? body.takeBytes() : await body.collect(clock, this.#deps.uploadMs)
     const bytes = await decoded(sent, coding, operation.bodyLimitBytes, this.held)
     this.#decodedBytes = bytes.length
     if (this.#socket.dead) return
@@ -456,9 +456,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       )
     }
     this.#body?.release()
-    if (this.#decodedBytes > 0) this.held.hold(-this.#decodedBytes)
+    if (this.#decodedBytes > 0) this.held.count(-this.#decodedBytes)
     this.#decodedBytes = 0
-    if (!this.held.hold(valueBytes)) throw overloaded()
+    if (!this.held.count(valueBytes)) throw overloaded()
   }
 
   /** The request as its handler sees it, which alone has the headers from here on. */

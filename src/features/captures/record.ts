@@ -65,7 +65,7 @@ export function recordOf(
   { isReplyGuarded, output }: ObservedReply,
 ): Uint8Array<ArrayBuffer> | null {
   const remover = new SecretScan(secretsOf(recording, exchange))
-  const { clientRequest: asked, calls, moreCalls, startedMs } = recording
+  const { clientRequest: request, calls, moreCalls, startedMs } = recording
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
   const fields: Readonly<Record<string, Raw | undefined>> = {
     generation_id: raw(request.context.id),
