@@ -65,25 +65,23 @@ function fieldsAt(clock: Clock, timezone: string): { datetime: string; timezone:
 
 /** ISO 8601 with milliseconds and the offset of the zone, for example `2026-03-01T09:30:00.000+01:00`. */
 function zonedInstant(ms: number, timeZone: string): string {
-  const parts = new Map(
-    new Intl.DateTimeFormat('en-US', {
-      timeZone,
-      calendar: 'gregory',
-      numberingSystem: 'latn',
-      hourCycle: 'h23',
-      year: 'numeric',
-      month: '2-digit',
-      day: '2-digit',
-      hour: '2-digit',
-      minute: '2-digit',
-      second: '2-digit',
-      timeZoneName: 'longOffset',
-    })
-      .formatToParts(ms)
-      .map(({ type, value }) => [type, value]),
-  )
-  const at = (type: Intl.DateTimeFormatPartTypes): string => parts.get(type) ?? ''
-  const offset = at('timeZoneName').replace('GMT', '') || '+00:00'
+  const format = new Intl.DateTimeFormat('en-US', {
+    timeZone,
+    calendar: 'gregory',
+    numberingSystem: 'latn',
+    hourCycle: 'h23',
+    year: 'numeric',
+    month: '2-digit',
+    day: '2-digit',
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    timeZoneName: 'longOffset',
+  })
+  const parts: Partial<Record<Intl.DateTimeFormatPartTypes, string>> = {}
+  for (const { type, value } of format.formatToParts(ms)) parts[type] = value
+  const { year, month, day, hour, minute, second, timeZoneName = '' } = parts
+  const offset = timeZoneName.replace('GMT', '') || '+00:00'
   const millis = String(((ms % 1000) + 1000) % 1000).padStart(3, '0')
-  return `${at('year')}-${at('month')}-${at('day')}T${at('hour')}:${at('minute')}:${at('second')}.${millis}${offset}`
+  return `${year}-${month}-${day}T${hour}:${minute}:${second}.${millis}${offset}`
 }

@@ -205,10 +205,10 @@ export class ToolRunner {
   count(exchange: ToolExchange, tool: string, { ran, item, cost }: RanOutcome, startedMs: number): void {
     const { metrics, clock } = this.#deps
     const endedMs = clock.monotonicMs()
-    metrics.serverToolSeconds.observe({ tool }, (endedMs - startedMs) / 1000)
+    metrics.serverToolSeconds.of(tool).observe((endedMs - startedMs) / 1000)
     const isFailed = item['error'] != null || item['status'] === 'failed' || item['status'] === 'incomplete'
     const outcome = ran === true ? (isFailed ? 'refused' : 'completed') : ran
-    metrics.serverToolCalls.inc({ tool, outcome })
+    metrics.serverToolCalls.of(tool, outcome).inc()
     noteToolCall(exchange, { tool, startedMs, endedMs, outcome, cost: cost ?? 0 })
     if (this.#stage === null) {
       this.#stage = { type: 'server_tools', name: 'server-tools', data: { mode: 'sdk', tools: [] } }
