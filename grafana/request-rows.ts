@@ -283,8 +283,16 @@ export const REQUEST_ROWS: readonly Row[] = [
         description:
           'Replies per second with implausible usage, for which corrected usage was charged. The log names the model.',
         unit: 'ops',
-        width: 24,
+        width: 12,
         queries: [{ expr: sumRate('gateway_usage_implausible_total', 'provider'), legend: '{{provider}}' }],
+      },
+      {
+        title: 'Unknown finish reasons',
+        description:
+          'Replies per second that ended with a word that the gateway does not know. They count as finished; the answer has the word as `native_finish_reason`.',
+        unit: 'ops',
+        width: 12,
+        queries: [{ expr: sumRate('gateway_unknown_finishes_total', 'format'), legend: '{{format}}' }],
       },
     ],
   },

@@ -52,7 +52,7 @@ export class MemorySocket implements ResponseSocket {
   abort(): void {
     throw new Error('the stream was dropped')
   }
-  cutOff(): void {
+  cut(): void {
     throw new Error('the stream was cut')
   }
 }

@@ -39,7 +39,7 @@ export function createGemini(offered: Offered): Dialect {
   }
 }
 
-/** Proxies log addresses, so keys must not be in them. */
+/** Addresses are in logs on the way; keys must not. */
 function queryFault(query: string): string | null {
   const parameters = new URLSearchParams(query)
   const found = KEYS.find(name => parameters.has(name))

@@ -1,74 +1,77 @@
 /**
- * Finish reasons: each reason of a provider API in the gateway's vocabulary. Unknown reasons become `other`. Pure.
+ * Ends of replies: each word with which a provider, a relay or a compatible server ends a reply, in the gateway's
+ * vocabulary. One table for all formats, because servers of one API repeat the words of another. Pure.
  */
+import { providerFailure } from './failure.ts'
 import type { FinishReason } from './format.ts'
 
-type Words = Readonly<Record<string, FinishReason>>
+/** `failed`: the generation failed. `doubtful`: it did if the model said nothing. */
+type Ending = FinishReason | 'failed' | 'doubtful'
 
-const CLAUDE: Words = {
-  end_turn: 'stop',
-  stop_sequence: 'stop',
-  tool_use: 'tool_calls',
-  max_tokens: 'length',
-  model_context_window_exceeded: 'length',
-  refusal: 'content_filter',
+/** In lower case. `other`: a known word for an end without a meaning of its own here. */
+const WORDS: Readonly<Record<Ending, string>> = {
+  stop: 'stop stop_sequence stop_token end_turn eos eos_token complete completed done finish finished',
+  tool_calls: 'tool_calls tool_call tool_use function_call function_calls',
+  length:
+    'length max_tokens max_output_tokens max_completion_tokens max_length max_new_tokens model_length token_limit ' +
+    'context_length context_length_exceeded context_window_exceeded model_context_window_exceeded error_limit ' +
+    'incomplete truncated',
+  content_filter:
+    'content_filter content_filtered content_policy content_policy_violation sensitive refusal safety recitation ' +
+    'blocklist prohibited_content spii model_armor jailbreak image_safety image_prohibited_content image_recitation ' +
+    'guardrail_intervened error_toxic moderation blocked',
+  failed:
+    'error abort aborted cancel canceled cancelled user_cancel failed failure network_error server_error ' +
+    'internal_error insufficient_system_resource timeout malformed_function_call unexpected_tool_call ' +
+    'malformed_response malformed_model_output malformed_tool_use too_many_tool_calls missing_thought_signature',
+  doubtful: 'other language no_image image_other',
+  // The provider paused a long run of its own tools, and the caller continues it by sending the reply back.
+  other: 'pause_turn compaction',
 }
 
-const WORDS = {
-  /**
-   * `pause_turn` is not in the list: the provider paused a long run of its own tools, and the caller continues it by
-   * sending the reply back.
-   */
-  messages: CLAUDE,
-  /** Claude's reasons, which Converse passes on, and its own. */
-  converse: { ...CLAUDE, content_filtered: 'content_filter', guardrail_intervened: 'content_filter' },
-  gemini: {
-    STOP: 'stop',
-    MAX_TOKENS: 'length',
-    SAFETY: 'content_filter',
-    RECITATION: 'content_filter',
-    BLOCKLIST: 'content_filter',
-    PROHIBITED_CONTENT: 'content_filter',
-    SPII: 'content_filter',
-    MODEL_ARMOR: 'content_filter',
-    // Reasons for refusing a prompt. They are seen here only if output came before the refusal.
-    JAILBREAK: 'content_filter',
-    IMAGE_SAFETY: 'content_filter',
-    IMAGE_PROHIBITED_CONTENT: 'content_filter',
-    IMAGE_RECITATION: 'content_filter',
-  },
-  /** Of all known providers. */
-  chat: {
-    stop: 'stop',
-    end_turn: 'stop',
-    stop_sequence: 'stop',
-    length: 'length',
-    max_tokens: 'length',
-    model_length: 'length',
-    model_context_window_exceeded: 'length',
-    tool_calls: 'tool_calls',
-    function_call: 'tool_calls',
-    tool_use: 'tool_calls',
-    content_filter: 'content_filter',
-    sensitive: 'content_filter',
-    refusal: 'content_filter',
-  },
-  /** Reasons why a response is incomplete. */
-  responses: { max_output_tokens: 'length', max_tokens: 'length', content_filter: 'content_filter' },
-} as const satisfies Readonly<Record<string, Words>>
+const ENDINGS: ReadonlyMap<string, Ending> = new Map(
+  Object.entries(WORDS).flatMap(([ending, words]) =>
+    words.split(' ').map((word): [string, Ending] => [word, ending as Ending]),
+  ),
+)
 
-const REASONS = Object.fromEntries(
-  Object.entries(WORDS).map(([api, words]) => [api, new Map<string, FinishReason>(Object.entries(words))]),
-) as unknown as Readonly<Record<keyof typeof WORDS, ReadonlyMap<string, FinishReason>>>
-
-export function finishReason(api: keyof typeof WORDS, native: string): FinishReason {
-  return REASONS[api].get(native) ?? 'other'
-}
-
-/** Words of Chat Completions for a reply that failed, with error codes that `providerFailure` knows. */
-export const BROKEN_REPLIES: ReadonlyMap<string, string> = new Map([
-  ['error', 'server_error'],
-  ['abort', 'server_error'],
-  ['network_error', 'server_error'],
+/** Error codes that `providerFailure` knows, by words that say why a generation failed. */
+const FAILURE_CODES: ReadonlyMap<string, string> = new Map([
   ['insufficient_system_resource', 'overloaded_error'],
+  ['timeout', 'timeout_error'],
 ])
+
+/** The word alone: some relays add what it is about, as in `content_filter: hate`. */
+const WORD = /^[a-z0-9_]*/
+
+function wordIn(native: string): string {
+  const word = native.trim().toLowerCase().replaceAll('-', '_')
+  return WORD.exec(word)?.[0] ?? word
+}
+
+/**
+ * The reason of a finish; an unknown word is `other`. `hasSaid`: the model has said something.
+ * @param message what the provider says about it
+ * @throws GatewayError for the word of a failed generation
+ */
+export function finishReason(native: string, hasSaid: boolean, message: string | null = null): FinishReason {
+  const ending = ENDINGS.get(native) ?? ENDINGS.get(wordIn(native)) ?? 'other'
+  if (ending === 'failed' || (ending === 'doubtful' && !hasSaid)) {
+    throw providerFailure({
+      status: null,
+      code: FAILURE_CODES.get(wordIn(native)) ?? native,
+      message: message ?? `The provider broke off the reply (${native})`,
+    })
+  }
+  return ending === 'doubtful' ? 'other' : ending
+}
+
+/** False for a word that no known provider has. */
+export function isKnownFinish(native: string): boolean {
+  return ENDINGS.has(wordIn(native))
+}
+
+/** True for a reason that leaves what came last incomplete. */
+export function isCut(reason: FinishReason): boolean {
+  return reason === 'length' || reason === 'content_filter'
+}

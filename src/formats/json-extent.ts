@@ -10,7 +10,7 @@ type State =
   | 'blank'
   | 'open'
   | 'complete'
-  /** Text after an object or a list, or another kind of value. */
+  /** More than an object or a list, or something else. */
   | 'other'
 
 export class JsonExtent {

@@ -23,7 +23,7 @@ import { type Encode, prepared } from './preconditions/prepare.ts'
  */
 type Fate = 'encoded' | 'gateway' | 'chat'
 
-/** The type requires a row for each field of a request. */
+/** The compiler asks for a row for each field of a request. */
 const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   model: 'encoded',
   models: 'gateway',
@@ -50,7 +50,7 @@ const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   generate: 'gateway',
   service_tier: 'encoded',
   session_id: 'gateway',
-  // Encoders get a hash of the end user separately from the request.
+  // Encoders get a hash of the end user apart from the request.
   user: 'gateway',
   safety_identifier: 'gateway',
   prompt_cache_key: 'encoded',
@@ -91,7 +91,7 @@ export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)
 }
 
-/** Fields of a caller that no request declares, without those that the encoder itself writes. */
+/** The fields of a caller that no request declares, without those that the encoder itself writes. */
 export function unknownFields(request: object, own: ReadonlySet<string>): Record<string, unknown> {
   const fields = request as Fields
   let unknown: [string, unknown][] | null = null
@@ -113,7 +113,7 @@ export function outgoingRequest(
   format: Pick<Format, 'dialect'>,
   callerDialect: DialectName,
 ): ResponsesRequest {
-  // Clients of other dialects have none of these fields, whatever their unknown fields are called.
+  // Clients of other dialects have no such words either, whatever their unknown fields are called.
   const isForeign =
     format.dialect !== callerDialect &&
     (DIALECT_ABILITIES[callerDialect].nativeFields ||
@@ -132,7 +132,7 @@ export function outgoingRequest(
   return request
 }
 
-/** Names of a caller's fields that are meant for a provider but are not sent. */
+/** Names of a caller's fields that are for a provider, and are not in what goes out. */
 export function leftOutFields(request: ResponsesRequest, outgoing: ResponsesRequest): readonly string[] {
   if (request === outgoing) return NONE
   const [before, after] = [request, outgoing] as unknown as [Fields, Fields]
@@ -151,7 +151,7 @@ function goesOut(
 ): boolean {
   switch (FATE_OF.get(name)) {
     case 'encoded':
-      // The documentation says that it is ignored if conditions for the gateway's own tool loop are set.
+      // Documented to be ignored beside conditions of the gateway's own tool loop.
       return name !== 'max_tool_calls' || request.stop_server_tools_when == null
     case 'gateway':
       return false
@@ -214,7 +214,7 @@ function cleanChoice(choice: Fields, tools: readonly unknown[]): Fields {
   return knownChoice(choice, tools) ?? cleanPart(choice)
 }
 
-/** A tool that other providers cannot express is named by its type. */
+/** A tool without a form that other providers know says its own type. */
 function cleanTool(tool: Fields, index: number): Fields {
   const { native } = tool
   const known = isRecord(native) && native['type'] === tool['type'] ? knownFunction(native) : null
@@ -225,7 +225,7 @@ function cleanTool(tool: Fields, index: number): Fields {
   return cleanPart(tool)
 }
 
-/** Google's tools that no other API can express. */
+/** Tools of Google that no other API has a word for. */
 const OWN_TOOL = /^google_/
 const KNOWN_TOOLS: ReadonlySet<unknown> = new Set(['function', ...Object.keys(hostedTools)])
 
@@ -245,5 +245,5 @@ export function prepares(format: FormatName, encode: Encode): Encode {
   }
 }
 
-/** Asks for JSON in plain words, for formats that have no JSON mode without a schema. */
+/** Asks for JSON in words, where a format has no mode for it without a schema. */
 export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'

@@ -74,7 +74,7 @@ export interface HttpServer {
    */
   renewCertificate(version: string): Promise<boolean>
   /**
-   * Accepts no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
+   * Takes no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
    * that still run after `graceMs`, and closes. A later call with less grace shortens the wait.
    */
   drain(graceMs: number): Promise<void>
@@ -145,18 +145,18 @@ class Server implements HttpServer {
       observer: this.#observer,
       connections: this.#connections,
       sockets: this.#sockets,
-      accept: this.#accept,
+      take: this.#take,
       closed: () => this.#connectionClosed(),
     })
   }
 
   /** See FrontHost. */
-  readonly #accept = (socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void => {
+  readonly #take = (socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void => {
     try {
       const adapter = refusal === null ? null : { addsBytes: 0, adapt: () => refuse(refusal) }
-      const request = new HttpRequest(this.#deps, head, socket, adapter)
-      socket.attach(request)
-      request.begin()
+      const taken = new HttpRequest(this.#deps, head, socket, adapter)
+      socket.attach(taken)
+      taken.begin()
     } catch (thrown) {
       this.#options.log.fault('server', 'cannot accept a request', thrown)
       setImmediate(() => socket.send('500 Internal Server Error', [], '', true))
@@ -231,7 +231,7 @@ class Server implements HttpServer {
 
   readonly #observer: SocketObserver = {
     countStream: change => this.#countStream(change),
-    countUnread: (bytes, key) => this.#admissions.holdUnread(bytes, key),
+    hold: (bytes, key) => this.#admissions.holdUnread(bytes, key),
     leaving: () => {
       this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
     },

@@ -24,7 +24,7 @@ interface Door {
   /** @param events of a stream, or the one answer */
   read(events: readonly Loose[], isStream: boolean): Read
   /** The words of the API for each end. */
-  readonly ends: Readonly<Record<string, string>>
+  readonly ends: Readonly<Record<string, string | RegExp>>
   /** Arguments are objects: a call that was cut is left out where it was not told yet. */
   readonly leavesOut: boolean
 }
@@ -106,13 +106,14 @@ const DOORS: readonly Door[] = [
       model,
       stream,
       max_tokens: 100,
+      stop_sequences: ['END'],
       messages: [{ role: 'user', content: 'hi' }],
     }),
     ends: {
-      stop: 'end_turn',
+      stop: /^(end_turn|stop_sequence)$/,
       other: 'end_turn',
       tool_calls: 'tool_use',
-      length: 'max_tokens',
+      length: /^(max_tokens|model_context_window_exceeded)$/,
       content_filter: 'refusal',
     },
     leavesOut: true,
@@ -158,10 +159,10 @@ const DOORS: readonly Door[] = [
     body: () => ({ contents: [{ role: 'user', parts: [{ text: 'hi' }] }] }),
     ends: {
       stop: 'STOP',
-      other: 'STOP',
+      other: /^(STOP|OTHER|NO_IMAGE)$/,
       tool_calls: 'STOP',
       length: 'MAX_TOKENS',
-      content_filter: 'SAFETY',
+      content_filter: /^(SAFETY|RECITATION|PROHIBITED_CONTENT)$/,
     },
     leavesOut: true,
     read(events) {
@@ -225,19 +226,27 @@ function answer(response: ServerResponse, played: readonly Habit[], request: str
 }
 
 function eventsIn(text: string): readonly Loose[] {
-  return text
-    .split('\n')
-    .filter(line => line.startsWith('data: {'))
-    .map(line => JSON.parse(line.slice(6)) as Loose)
+  return (
+    text
+      .split('\n')
+      // The last word of a failed stream is bare in Google's API.
+      .filter(line => /^(data: )?\{/.test(line))
+      .map(line => JSON.parse(line.replace('data: ', '')) as Loose)
+  )
 }
 
-function expectedAt(door: Door, { calls, text, end, stopSequence }: Expected): Partial<Read> {
+function expectedAt(
+  door: Door,
+  { calls, text, end, stopSequence }: Expected,
+): Readonly<Record<string, unknown>> {
   const told = calls?.filter(([, , status]) => status === undefined || !door.leavesOut)
   return {
     end: door.ends[end] ?? end,
     ...(told === undefined ? {} : { calls: told.map(([name, input]): Call => [name, input]) }),
     ...(text === undefined ? {} : { text }),
-    ...(stopSequence === undefined || door.name !== 'messages' ? {} : { stopSequence }),
+    ...(stopSequence === undefined || stopSequence === '' || door.name !== 'messages'
+      ? {}
+      : { stopSequence }),
   }
 }
 
@@ -278,3 +287,51 @@ t.test('each habit means the same to clients of every dialect', async t => {
 function isWhole([, input]: Call): boolean {
   return typeof input === 'object'
 }
+
+const USAGE = { prompt_tokens: 9, completion_tokens: 4, total_tokens: 13 }
+const chunk = (fields: object): string =>
+  `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', model: 'm', ...fields })}\n\n`
+const said = (finish: string | null, usage?: object): string =>
+  chunk({ choices: [{ index: 0, delta: { content: 'hello' }, finish_reason: finish }], usage })
+
+/** Sends a stream, and then does something else than to end it. */
+async function startUnended(t: Test, stream: string, then: (response: ServerResponse) => void) {
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write(stream, () => then(response))
+    })
+  })
+  const { url } = await listening(server)
+  const gateway = await startGateway({
+    providers: [{ slug: 'p', name: 'p', format: 'openai-chat', baseUrl: url, apiKey: 'none' }],
+    models: [{ id: 'habit/unended', endpoints: [{ provider: 'p' }] }] as never,
+  })
+  t.teardown(async () => {
+    server.closeAllConnections()
+    await gateway.close()
+    await closing(server)
+  })
+  return gateway
+}
+
+async function endOf(gateway: TestGateway): Promise<unknown> {
+  const reply = await gateway.respond({ model: 'habit/unended', input: 'hi', stream: true })
+  return eventsIn(await reply.text()).at(-1)?.['type']
+}
+
+t.test('after the finish and the usage nothing is waited for, and a reset changes nothing', async t => {
+  const waits = await startUnended(t, said('stop', USAGE), () => undefined)
+  t.equal(await endOf(waits), 'response.completed', 'a provider that goes silent')
+  const resets = await startUnended(t, said('stop', USAGE), ({ socket }) => socket?.resetAndDestroy())
+  t.equal(await endOf(resets), 'response.completed', 'a provider that resets the connection')
+  const cut = await startUnended(t, said(null, USAGE), ({ socket }) => socket?.resetAndDestroy())
+  t.equal(await endOf(cut), 'response.failed', 'one that does so before its finish')
+})
+
+t.test('a word that nobody knows ends a reply, and is counted', async t => {
+  const gateway = await startUnended(t, `${said('zzz', USAGE)}data: [DONE]\n\n`, response => response.end())
+  t.equal(await endOf(gateway), 'response.completed')
+  const exposed = await gateway.serving.metrics.registry.metrics()
+  t.match(exposed, 'gateway_unknown_finishes_total{format="openai-chat"} 1')
+})

@@ -3,6 +3,7 @@
  * the items with the provider's own statement of the whole reply.
  */
 import type { Delta, Usage } from '../../src/formats/format.ts'
+import { mergedUsage } from '../../src/formats/usage.ts'
 
 export interface Collected {
   readonly start: { readonly upstreamId: string | null; readonly model: string | null } | null
@@ -129,7 +130,7 @@ export function collect(deltas: readonly Delta[]): Collected {
         break
       }
       case 'usage':
-        usage = delta.usage
+        usage = usage === null ? delta.usage : mergedUsage(usage, delta.usage)
         break
       case 'finish': {
         const { reason, native, serviceTier, stopSequence } = delta

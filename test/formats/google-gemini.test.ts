@@ -78,9 +78,12 @@ interface SaidItem {
 const REFUSED: Readonly<Record<string, FailureCode>> = {
   'google.fbs.streaming-failure-prompt-blocked-safety.sse': 'content_policy_violation',
   'google.fbs.unary-failure-only-prompt-feedback.json': 'content_policy_violation',
+  'google.fbs.unary-failure-with-message-no-content.json': 'provider_unavailable',
   'google.vai.google-429-retry-info.json': 'rate_limit_exceeded',
   'vertex.fbs.streaming-failure-empty-content.sse': 'provider_unavailable',
   'vertex.fbs.streaming-failure-prompt-blocked-safety.sse': 'content_policy_violation',
+  'vertex.pai.multimodal-tool-returns-multimodal-tool-return-matrix-direct-binary-audi-t1.json':
+    'provider_unavailable',
   // Named a success by its source, but it stops without a finish reason: a cut reply is none.
   'vertex.fbs.streaming-success-quotes-escaped.sse': 'provider_unavailable',
   'vertex.fbs.unary-failure-invalid-response.json': 'provider_unavailable',
@@ -94,7 +97,6 @@ const REFUSED: Readonly<Record<string, FailureCode>> = {
 /** Replies that end otherwise than with STOP. */
 const ODD_ENDINGS: Readonly<Record<string, readonly [reason: string, native: string]>> = {
   'google.fbs.streaming-failure-recitation-no-content.sse': ['content_filter', 'RECITATION'],
-  'google.fbs.unary-failure-with-message-no-content.json': ['other', 'OTHER'],
   'google.pai.google-model-max-tokens-thinking-model-empty-response.json': ['length', 'MAX_TOKENS'],
   'google.pai.google-model-safety-settings.json': ['content_filter', 'SAFETY'],
   'google.rig.streaming-grammar-max-tokens-truncation.sse': ['length', 'MAX_TOKENS'],

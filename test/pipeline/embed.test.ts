@@ -62,7 +62,7 @@ async function start(t: Test) {
         get bytes() {
           return held
         },
-        count(bytes) {
+        hold(bytes) {
           held += bytes
           return true
         },

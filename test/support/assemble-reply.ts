@@ -58,7 +58,7 @@ export function eventsOfReply(
       over = true
       answer.finish(delta.reason, endingOf(format, usage ?? ESTIMATED, delta))
     } else {
-      answer.receive(delta)
+      answer.take(delta)
     }
   }
   const decoder = FORMATS[format].decoder(take)

@@ -25,7 +25,7 @@ export function decodeStream(format: Format, chunks: readonly Buffer[], endpoint
 export function decodeBody(format: Format, body: string): Delta[] {
   const deltas: Delta[] = []
   const decoder = format.decoder(delta => deltas.push(delta))
-  decoder.frame('', body)
+  decoder.frame('', body, true)
   decoder.end()
   return deltas
 }

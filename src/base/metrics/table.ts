@@ -346,6 +346,12 @@ export const METRICS = {
     labels: ['provider', 'reason'],
     fromZero: { reason: ENDPOINT_CHOICES },
   },
+  unknownFinishes: {
+    kind: 'counter',
+    name: 'gateway_unknown_finishes_total',
+    help: 'Replies that ended with a word that the gateway does not know, and counted as finished',
+    labels: ['format'],
+  },
   retries: {
     kind: 'counter',
     name: 'gateway_retries_total',

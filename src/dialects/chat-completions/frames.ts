@@ -39,9 +39,9 @@ export class ChatFrames implements FrameWriter {
   readonly #request: ResponsesRequest
   readonly #withReasoning: boolean
   readonly #reasoning = new ReasoningFrames()
-  /** The fields that all chunks share; null before the response has begun. */
+  /** The same in all chunks; null before the response began. */
   #common: ChatFields | null = null
-  /** A delta chunk up to its delta. */
+  /** All of a delta chunk before its delta. */
   #head = ''
   /** Goes with the first delta. */
   #role = '"role":"assistant",'
@@ -52,9 +52,7 @@ export class ChatFrames implements FrameWriter {
   readonly #calls = new Map<number, number>()
   #contentLength = 0
   #refused = false
-  /**
-   * By place of a text: how many characters of the content come before it, and how many of its annotations were sent.
-   */
+  /** By place of a text: characters of the content before it, and how many of its annotations were told. */
   readonly #texts = new Map<string, { offset: number; annotations: number }>()
   #finished = false
 
@@ -155,7 +153,7 @@ export class ChatFrames implements FrameWriter {
   #added(outputIndex: number, item: OutputItem): string {
     this.#items[outputIndex] = item
     if (!isCall(item)) return ''
-    // The name comes late. Clients need it first, so the whole call is written at its end.
+    // A name that comes late: clients need it first, so the call is told at its end.
     if (item.name === '') return ''
     return this.#open(outputIndex, item, '')
   }
@@ -200,7 +198,7 @@ export class ChatFrames implements FrameWriter {
     }
   }
 
-  /** Annotations that arrived too late for an event of their own. */
+  /** Annotations that came too late for an event of their own. */
   #annotations(outputIndex: number, index: number, all: Parameters<typeof chatAnnotation>[0][]): string {
     const text = this.#place(outputIndex, index)
     const late = all.slice(text.annotations)
@@ -237,7 +235,7 @@ export class ChatFrames implements FrameWriter {
     return failureChunks(this.#common ?? {}, error, this.#lastDelta(true), ending)
   }
 
-  /** An answer without content gets an empty text. */
+  /** An answer that said nothing has an empty text. */
   #lastDelta(withContent: boolean): ChatFields {
     const role = this.#once() === '' ? {} : { role: 'assistant' }
     return withContent ? { ...role, content: '' } : role
@@ -275,10 +273,10 @@ class ReasoningFrames {
   #entries = 0
   #spoke = false
   #current: Entry | null = null
-  /** The last text of each item: its signature belongs there. */
+  /** The last text of each item: where its signature goes. */
   readonly #lastText = new Map<OutputItem, number>()
 
-  /** Members of a delta as JSON, without the braces. */
+  /** Members of a delta as JSON, without braces. */
   piece(item: OutputItem | undefined, kind: Entry['kind'], part: number, delta: string): string {
     let entry = this.#current
     let text = delta
@@ -295,9 +293,7 @@ class ReasoningFrames {
     return { ...detail, index: this.#entries++ }
   }
 
-  /**
-   * The signature and the encrypted part of a finished reasoning item. `firstForm`: the item as it was first announced.
-   */
+  /** Signature and encrypted part of a finished reasoning item. `firstForm`: the item as it was announced. */
   seals(firstForm: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
     const { signature, encrypted } = reasoningSeals(item)
     const details: ChatFields[] = []
@@ -328,7 +324,7 @@ class ReasoningFrames {
 
 // Other chunks: the end of a choice, usage, errors
 
-/** Known facts of a failed answer. */
+/** Known facts of an answer that failed. */
 type FailedEnding = Partial<Pick<ResponseResource, 'usage' | 'alignment' | 'gateway_metadata'>>
 
 /** Fields that all chunks of a stream share. */
@@ -347,7 +343,7 @@ function chunk(common: ChatFields, fields: ChatFields): string {
   return `data: ${JSON.stringify({ ...common, ...fields })}\n\n`
 }
 
-/** The finish of the choice, then usage and the other fields that are known only at the end. */
+/** The finish of the choice, and usage with what else is known only at the end. */
 function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFields): string {
   const { usage } = response
   const last = {
@@ -373,8 +369,8 @@ function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFi
 }
 
 /**
- * An error that ends the choice. A second chunk has the usage of calls that are billed. For a fault of the gateway
- * itself, no routing is reported.
+ * An error that ends the choice. Usage of calls that count follows in a chunk of its own. Our own fault says nothing
+ * of the routing.
  */
 function failureChunks(
   common: ChatFields,

@@ -40,7 +40,7 @@ export function jsonSchema(source: unknown): Schema {
     else if (COUNTS.has(name)) schema[name] = Number(value)
     else if (name === 'ref') schema['$ref'] = value
     else if (name === 'example') schema['examples'] = [value]
-    // Enumerations are of strings, so `format: enum` is redundant.
+    // An enumeration is one of texts; `format: enum` says nothing more.
     else if (name !== 'format' || value !== 'enum') schema[name] = value
   }
   return source['nullable'] === true ? orNull(schema) : schema

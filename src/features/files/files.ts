@@ -129,14 +129,13 @@ export class Files {
    * size.
    */
   async *read({ id, bytes }: FileRecord, keyHash: string): AsyncIterable<Uint8Array> {
-    let remaining = bytes
+    let left = bytes
     for await (const chunk of this.#deps.contents.read(id, keyHash)) {
-      remaining -= chunk.byteLength
-      if (remaining < 0) break
+      left -= chunk.byteLength
+      if (left < 0) break
       yield chunk
     }
-    if (remaining !== 0)
-      throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
+    if (left !== 0) throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
   }
 
   /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */

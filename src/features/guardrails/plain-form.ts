@@ -39,7 +39,7 @@ export function plainForm(text: string): Folded | null {
   let length = 0
   let plain = ''
   // Most of a text stays: it is taken over in one piece.
-  let copiedTo = 0
+  let kept = 0
   for (let at = 0; at < text.length; ) {
     const place = at
     let code = text.charCodeAt(at)
@@ -49,22 +49,22 @@ export function plainForm(text: string): Folded | null {
     }
     code = text.codePointAt(at) ?? code
     at += code > 0xffff ? 2 : 1
-    let plainText = code === BACKSLASH ? '\\' : plainCharacter(code)
+    let written = code === BACKSLASH ? '\\' : plainCharacter(code)
     if (code === BACKSLASH) {
       ESCAPE.lastIndex = place
       const found = ESCAPE.exec(text)
       if (found !== null) {
         at = place + found[0].length
-        const codePoint = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
-        plainText = codePoint < 128 ? String.fromCharCode(codePoint) : plainCharacter(codePoint)
+        const meant = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
+        written = meant < 128 ? String.fromCharCode(meant) : plainCharacter(meant)
       }
     }
-    plain += text.slice(copiedTo, place) + plainText
-    copiedTo = at
+    plain += text.slice(kept, place) + written
+    kept = at
     // One character may stand for up to 18.
-    for (let unit = 0; unit < plainText.length; unit++) places[length++] = place
+    for (let unit = 0; unit < written.length; unit++) places[length++] = place
   }
-  plain += text.slice(copiedTo)
+  plain += text.slice(kept)
   places.length = length
   places.push(text.length)
   return { text: plain, places: Uint32Array.from(places) }

@@ -77,8 +77,8 @@ export interface Sandbox {
 export function sandboxOf(calls: SandboxCalls): Sandbox {
   return {
     check: terms => calls.check(terms),
-    async open(owner, requestedId, terms) {
-      const { id, isNew } = await calls.open(owner, requestedId, terms)
+    async open(owner, asked, terms) {
+      const { id, isNew } = await calls.open(owner, asked, terms)
       return {
         id,
         isNew,

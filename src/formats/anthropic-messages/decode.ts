@@ -17,7 +17,7 @@ import {
   wholeNumber,
 } from '../../base/json.ts'
 import { oneMore, tidyMessage } from '../failure.ts'
-import { finishReason } from '../finish-reasons.ts'
+import { finishReason, isCut } from '../finish-reasons.ts'
 import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
 import { nameIn } from '../withheld.ts'
@@ -33,6 +33,11 @@ export class MessageDecoder implements Decoder {
   readonly #blocks = new Map<number, Block>()
   readonly #usage = new UsageCount()
   #usageBytes = 0
+  /** The usage of the end has come. */
+  #hasUsage = false
+  /** A message was told as a whole, past the output. */
+  #toldMessage = false
+  isSettled = false
   #lastIndex = -1
   #messageId: string | null = null
   #started = false
@@ -84,28 +89,30 @@ export class MessageDecoder implements Decoder {
       case 'error':
         throw errorMeaning(null, frame)
     }
-    // Some providers behind other clouds omit the type of a JSON body, or of an error with status 200.
+    // Providers behind other clouds leave the type of a JSON body, or of an error under 200, out.
     const error = bodyError(null, frame)
     if (error !== null) throw error
     if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#whole(frame, data)
   }
 
   end(): void {
+    // What is missing after the finish and the usage is only the closing mark.
+    if (!this.#finished && this.isSettled) this.#finish()
     if (!this.#finished)
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
   }
 
   #whole(message: Json, data: string): void {
     this.#start(message, data)
-    this.#finish()
+    this.#finish(true)
   }
 
   /** `whole`: the document of a whole reply; null: the reply is streamed. */
   #start(message: Json, whole: string | null = null): void {
     const id = nameIn(message['id'])
     if (this.#started) {
-      // Some intermediaries repeat the frame. A different message means that an intermediary retried and appended a
-      // second reply to a broken one: the first part was already sent, and the two cannot become one reply.
+      // Some intermediaries repeat the frame. A different message is another generation, put behind a broken
+      // one by a retry in between: what was sent of the first cannot be taken back, nor the two be one reply.
       if (id === this.#messageId) return
       throw new GatewayError(
         'provider_unavailable',
@@ -126,6 +133,7 @@ export class MessageDecoder implements Decoder {
       })
     } else {
       const json = jsonOf(plain, whole ?? '', 'text')
+      this.#toldMessage = true
       this.#takeMessage?.({ id: null, phase: null, status: 'completed', text: plain, json })
     }
     this.#stop(message)
@@ -138,6 +146,8 @@ export class MessageDecoder implements Decoder {
     this.#stop(delta)
     this.#count(frame['usage'])
     this.#edited(frame)
+    this.#hasUsage ||= record(frame['usage']) !== null
+    this.isSettled = this.#stopReason !== null && this.#hasUsage
   }
 
   /** Starts a reply whose first frame is missing. */
@@ -160,7 +170,7 @@ export class MessageDecoder implements Decoder {
     this.#stopSequence = nameIn(fields['stop_sequence']) ?? this.#stopSequence
   }
 
-  /** `fields`: those of the message, or those of the event outside its delta. */
+  /** `fields`: of the message, or of the event beside its delta. */
   #edited(fields: Json): void {
     const edits = record(fields['context_management'])?.['applied_edits']
     if (Array.isArray(edits)) this.#edits = appliedEdits(edits)
@@ -183,7 +193,7 @@ export class MessageDecoder implements Decoder {
 
   #open(index: number, block: Json): void {
     this.#ensureStarted()
-    // If the stop of a block was lost, the block ends when the next one starts at its index.
+    // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
     this.#lastIndex = index
     this.#begin(index, openBlock(this.#output, block, index) ?? this.#hosted.open(block) ?? IGNORED)
@@ -218,17 +228,19 @@ export class MessageDecoder implements Decoder {
     block.stop()
   }
 
-  #finish(): void {
+  #finish(isWhole = false): void {
     const native = this.#stopReason
-    // Without a stop reason the reply is not complete; end() reports that.
-    if (native === null) return
+    // A reply without a stop reason is complete with its closing mark and its usage, or as one document.
+    const hasSaid = this.#toldMessage || this.#output.said
+    if (native === null && !((isWhole || this.#hasUsage) && hasSaid)) return
     this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
     this.#hosted.end()
     if (native === 'refusal') this.#refuse()
     this.#output.endMessage()
-    const reason = finishReason('messages', native)
-    this.#output.calls?.finish(reason === 'length' || reason === 'content_filter')
+    const { calls } = this.#output
+    const reason = native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, hasSaid)
+    calls?.finish(isCut(reason))
     this.#finished = true
     this.#emit({
       kind: 'finish',
@@ -256,7 +268,7 @@ export class MessageDecoder implements Decoder {
   }
 }
 
-/** The text of a message with nothing else; null for any other message. */
+/** The text of a message that has nothing else; null for every other one. */
 function plainText({ content, stop_reason: reason }: Json): string | null {
   // The explanation of a refusal becomes a part of the message.
   if (!Array.isArray(content) || content.length !== 1 || reason === 'refusal') return null
@@ -270,20 +282,20 @@ function parseBody(data: string): Json {
   const value = parseFrame(data)
   const frame = record(value)
   if (frame !== null) return frame
-  // Google's front ends send errors as a list; all other lists are invalid.
+  // A list of errors is how Google's front ends answer; nothing else comes without an object around it.
   const error = bodyError(null, value)
   if (error !== null) throw error
   throw new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
 }
 
-/** Memory of an open block, in objects and fields. */
+/** Objects and fields of an open block. */
 const BLOCK_PARTS = 3
 
 const EDITS_MAX = 64
 const COUNTS_MAX = 16
 const EDIT_TYPE = /^[a-z0-9_]{1,64}$/
 
-/** Only types and counts: the other fields are not for callers. */
+/** Types and counts alone: nothing else of them is for a caller. */
 function appliedEdits(edits: readonly unknown[]): readonly AppliedEdit[] {
   return edits.slice(0, EDITS_MAX).flatMap((edit): AppliedEdit[] => {
     const { type, ...counts } = recordOrEmpty(edit)

@@ -105,7 +105,7 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
 
 export const encodeMessages = prepares('anthropic-messages', writeMessages)
 
-/** Fields that the encoder writes itself: unknown fields of a caller cannot replace them. */
+/** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([
   'messages',
   'max_tokens',
@@ -118,7 +118,7 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   WORKSPACE,
 ])
 
-/** The betas that a client of this API's dialect requests. */
+/** The features of the API that a client of its dialect asks for. */
 function betasOf(request: ResponsesRequest): readonly string[] {
   return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
 }
@@ -165,9 +165,8 @@ export function stopSequences({ stop }: ResponsesRequest): readonly string[] | n
 }
 
 /**
- * True if the last turns lack a thinking block that the API requires. With a thinking budget, a reply that continues
- * after tool results, or that was started by the caller, must begin with its thinking block. Turns from another
- * provider have none.
+ * True if the last turns lack a thinking block that the API demands. With a budget, a reply that continues after tool
+ * results, or continues given words, must begin with its thought. Turns of another provider have none.
  */
 function isThoughtMissing(all: readonly MessagesTurn[]): boolean {
   const turns = all.filter(turn => turn.role !== 'system')

@@ -1,7 +1,8 @@
 /**
  * Token counts and service tier of a Messages reply in the gateway's vocabulary. Pure. Hot path.
  *
- * Counts are cumulative: a field of a later event replaces the earlier value, and a missing field keeps it.
+ * Counts are cumulative, and the events of a stream have different ones of them: a field of a later event replaces the
+ * earlier value, unless it is missing, null or zero.
  * `input_tokens` excludes cache reads and writes, so this file adds them. The totals exclude a compaction, which is a
  * sampling of the same model and appears only in `iterations`; Anthropic bills it, so this file adds it. It skips
  * iterations of other models (an advisor, a declined fallback), because their prices are unknown.
@@ -40,8 +41,14 @@ export class UsageCount {
 
   /** Takes one usage object of the stream; returns the merged counts. */
   take(usage: Json): Usage {
-    const counts = Object.entries(usage).filter(([name, value]) => value !== null && READ.has(name))
-    this.raw = { ...this.raw, ...Object.fromEntries(counts) }
+    const raw: Record<string, unknown> = { ...this.raw }
+    // With iterations, a zero says that all of it happened there.
+    const isWhole = listOrEmpty(usage['iterations']).length > 0
+    for (const name in usage) {
+      if (READ.has(name))
+        raw[name] = isWhole ? (usage[name] ?? raw[name]) : laterCount(raw[name], usage[name])
+    }
+    this.raw = raw
     const total = step(this.raw)
     let { fresh, cachedTokens, cacheWriteTokens, cacheWrite1hTokens, outputTokens } = total
     for (const iteration of listOrEmpty(this.raw['iterations'])) {
@@ -66,6 +73,15 @@ export class UsageCount {
       webSearchRequests: count(record(this.raw['server_tool_use'])?.['web_search_requests']) ?? 0,
     }
   }
+}
+
+function laterCount(before: unknown, value: unknown): unknown {
+  if (value === null || value === 0) return before ?? value
+  const [one, other] = [record(before), record(value)]
+  if (one === null || other === null) return value
+  const merged: Record<string, unknown> = { ...one }
+  for (const name in other) merged[name] = other[name] || one[name]
+  return merged
 }
 
 interface Step {

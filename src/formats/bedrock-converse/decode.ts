@@ -20,7 +20,7 @@ import type { Endpoint } from '../../protocol/provider.ts'
 import { Output } from '../anthropic-messages/blocks.ts'
 import { type Call, callIdIn } from '../calls.ts'
 import { oneMore } from '../failure.ts'
-import { finishReason } from '../finish-reasons.ts'
+import { finishReason, isCut } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import type { ReasoningFormat } from '../reasoning.ts'
 import { nameIn } from '../withheld.ts'
@@ -28,7 +28,7 @@ import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'
 import { serviceTierOf, usageOf } from './usage.ts'
 
-/** An open block and its item; a text block shares the item of its message. */
+/** The item of an open block; a text has no item of its own. */
 interface Block {
   readonly kind: 'text' | 'reasoning' | 'call'
   readonly item: number
@@ -39,16 +39,16 @@ interface Block {
   readonly call: Call | null
 }
 
-/** Prefix of an exception's name, which replaces the event type. */
+/** Begins the name of an exception, in the place of an event's type. */
 const EXCEPTION = 'exception:'
-/** Memory of an open block, in objects and fields. */
+/** Objects and fields of an open block. */
 const BLOCK_PARTS = 3
 
 export class ConverseDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #output: Output
   readonly #reasoningFormat: ReasoningFormat | null
-  /** Streams of OpenAI's models count cached tokens in the input; whole replies do not. */
+  /** Streams of OpenAI's models count the cache into the input, which their whole replies do not. */
   readonly #isOfOpenAI: boolean
   readonly #blocks = new Map<number, Block>()
   #started = false
@@ -56,12 +56,13 @@ export class ConverseDecoder implements Decoder {
   #stopSequence: string | null = null
   #serviceTier: string | null = null
   #hasUsage = false
+  #hasStop = false
   #finished = false
 
   constructor(emit: (delta: Delta) => void, endpoint?: Endpoint) {
     this.#emit = emit
     this.#output = new Output(emit)
-    // Claude's signatures are valid in every cloud.
+    // Claude's signatures hold in every cloud.
     this.#reasoningFormat =
       endpoint !== undefined && familyOf(endpoint.upstreamModel) === 'claude' ? 'anthropic-claude-v1' : null
     this.#isOfOpenAI = endpoint !== undefined && /(?:^|[./])openai\./.test(endpoint.upstreamModel)
@@ -85,7 +86,7 @@ export class ConverseDecoder implements Decoder {
 
   end(): void {
     if (this.#finished) return
-    if (this.#stopReason === null) {
+    if (!this.#isComplete()) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
     this.#finish()
@@ -107,11 +108,11 @@ export class ConverseDecoder implements Decoder {
         return
       case 'messageStop':
         this.#stop(fields)
-        if (this.#hasUsage) this.#finish()
+        if (this.#hasUsage && this.#isComplete()) this.#finish()
         return
       case 'metadata':
         this.#metadata(fields, false)
-        if (this.#stopReason !== null) this.#finish()
+        if (this.#isComplete()) this.#finish()
     }
   }
 
@@ -145,8 +146,7 @@ export class ConverseDecoder implements Decoder {
     })
     this.#metadata(reply, true)
     this.#stop(reply)
-    // A reply without a stop reason is not complete; end() reports that.
-    if (this.#stopReason !== null) this.#finish()
+    if (this.#isComplete()) this.#finish()
   }
 
   #start(): void {
@@ -162,7 +162,7 @@ export class ConverseDecoder implements Decoder {
   #blockStart(index: number, start: Json): void {
     const call = record(start['toolUse'])
     if (call === null) return
-    // If the stop of a block was lost, the block ends when the next one starts at its index.
+    // A block whose stop was lost ends where the next one takes its place.
     this.#blockStop(index)
     this.#start()
     const opened = this.#output.call({
@@ -246,7 +246,13 @@ export class ConverseDecoder implements Decoder {
     this.#emit({ kind: 'close', item, fields: Object.keys(fields).length === 0 ? null : fields })
   }
 
+  /** A reply without a stop reason is complete with its closing mark and its usage, if it says anything. */
+  #isComplete(): boolean {
+    return this.#stopReason !== null || (this.#hasStop && this.#hasUsage && this.#output.said)
+  }
+
   #stop(fields: Json): void {
+    this.#hasStop = true
     this.#stopReason = nameIn(fields['stopReason']) ?? this.#stopReason
     const more = recordOrEmpty(fields['additionalModelResponseFields'])
     this.#stopSequence = nameIn(more['stop_sequence']) ?? nameIn(record(more['delta'])?.['stop_sequence'])
@@ -262,17 +268,17 @@ export class ConverseDecoder implements Decoder {
 
   #finish(): void {
     const native = this.#stopReason
-    if (native === null) return
     this.#start()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
-    const reason = finishReason('converse', native)
-    if (reason === 'content_filter' && !this.#output.said) {
+    const { calls, said } = this.#output
+    const reason = native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, said)
+    if (reason === 'content_filter' && !said) {
       throw new GatewayError('content_policy_violation', 'The provider blocked the request', {
         metadata: { provider_code: native },
       })
     }
     this.#output.endMessage()
-    this.#output.calls?.finish(reason === 'length' || reason === 'content_filter')
+    calls?.finish(isCut(reason))
     this.#finished = true
     this.#emit({
       kind: 'finish',

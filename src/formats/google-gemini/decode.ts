@@ -8,7 +8,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, listOrEmpty, parseFrame, record, records } from '../../base/json.ts'
 import type { Logprob } from '../../protocol/parts.ts'
 import { oneMore } from '../failure.ts'
-import { finishReason } from '../finish-reasons.ts'
+import { finishReason, isCut } from '../finish-reasons.ts'
 import type { Decoder, Delta, HostedStart, ItemStart } from '../format.ts'
 import { LongText } from '../long-text.ts'
 import { nameIn, Withheld } from '../withheld.ts'
@@ -36,9 +36,17 @@ export class GeminiDecoder implements Decoder {
   /** Signatures of the open message; they follow it as separate items, so as not to cut it. */
   #held: string[] = []
   #code: CodeRun | null = null
-  /** True if citations for earlier text may still arrive. */
+  /** True if citations for earlier text may still come. */
   #citing = false
   #finish: string | null = null
+  /** What the provider says about its finish. */
+  #finishMessage: string | null = null
+  /** The reply is one document, which was not cut. */
+  #isWhole = false
+  #hasUsage = false
+  isSettled = false
+  /** It runs code: after each finish it may go on. */
+  #runsCode = false
   #serviceTier: string | null = null
 
   constructor(emit: (delta: Delta) => void) {
@@ -53,21 +61,23 @@ export class GeminiDecoder implements Decoder {
     return this.#withheld.bytes
   }
 
-  frame(_event: string, data: string): void {
+  frame(_event: string, data: string, isWhole = false): void {
     if (data.trim() === '[DONE]') return
+    this.#isWhole = isWhole
     const body = parseFrame(data)
     if (!Array.isArray(body)) this.#chunk(body)
     else for (const chunk of body) this.#chunk(chunk)
+    this.isSettled = this.#finish !== null && this.#hasUsage && !this.#runsCode
   }
 
   end(): void {
     const native = this.#finish
-    if (native === null) {
+    if (native === null && !(this.#isWhole && this.#items > 0)) {
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')
     }
-    const word = finishReason('gemini', native)
+    const word = native === null ? 'stop' : finishReason(native, this.#items > 0, this.#finishMessage)
     const reason = word === 'stop' && this.#calls.any ? 'tool_calls' : word
-    const cutOff = reason === 'length' || reason === 'content_filter'
+    const cutOff = isCut(reason)
     this.#calls.finish(cutOff)
     this.#closeCode()
     if (this.#reasoning !== null && reason !== 'length') this.#closeReasoning(null)
@@ -95,7 +105,10 @@ export class GeminiDecoder implements Decoder {
     const metadata = record(chunk['usageMetadata'])
     if (metadata !== null) {
       const usage = usageOf(metadata, this.#citations.searches)
-      if (usage !== null) this.#emit({ kind: 'usage', usage })
+      if (usage !== null) {
+        this.#hasUsage = true
+        this.#emit({ kind: 'usage', usage })
+      }
       this.#serviceTier = tierOf(metadata) ?? this.#serviceTier
     }
   }
@@ -112,7 +125,7 @@ export class GeminiDecoder implements Decoder {
   #candidate(candidate: Json): void {
     const { parts, finish, cites, logprobs } = readCandidate(candidate)
     if (cites) this.#citing = true
-    // Byte values of tokens are not sent by this provider: as numbers they would take more memory than their frame.
+    // The provider sends no bytes: as numbers they take more memory than their frame.
     for (const { bytes, top_logprobs: top } of logprobs ?? []) {
       this.#withheld.add(bytes)
       for (const each of top ?? []) this.#withheld.add(each.bytes)
@@ -123,7 +136,9 @@ export class GeminiDecoder implements Decoder {
       if (part !== null && this.#part(part, unsaid)) unsaid = null
     }
     if (cites) this.#citations.read(candidate)
-    if (finish !== null) this.#finish = finish
+    if (finish === null) return
+    this.#finish = finish
+    this.#finishMessage = filled(candidate['finishMessage'])
   }
 
   /** Returns true if the log probabilities of the chunk went out with this part. */
@@ -152,7 +167,7 @@ export class GeminiDecoder implements Decoder {
   #nextItem(): number {
     const item = oneMore(this.#items, 'output items')
     this.#items++
-    // Content after a finish reason shows that the reply had not ended.
+    // Content after a finish shows that the reply had not ended.
     this.#finish = null
     return item
   }
@@ -215,7 +230,7 @@ export class GeminiDecoder implements Decoder {
       const finish = this.#finish
       this.#interrupt('reasoning')
       this.#reasoning = this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
-      // A signature alone does not cancel a finish reason.
+      // A signature alone is no content that would take a finish back.
       this.#finish = finish
     }
     this.#closeReasoning(signature)
@@ -231,6 +246,7 @@ export class GeminiDecoder implements Decoder {
 
   #executableCode(code: Json, signature: string | null): void {
     this.#interrupt('code')
+    this.#runsCode = true
     this.#code = new CodeRun(this.#emit, this.#openHosted(codeItem(code)), signature)
     this.#code.code(code)
   }
@@ -268,7 +284,7 @@ export class GeminiDecoder implements Decoder {
     if (by !== 'reasoning' && this.#reasoning !== null) this.#closeReasoning(null)
     const message = this.#message
     this.#message = null
-    // Metadata that cites this text may arrive later, so the message stays open until the end.
+    // Metadata that cites this text may come later; then the message waits for the end.
     if (message !== null && !this.#citing) this.#close(message)
     this.#releaseSignatures()
   }
@@ -359,7 +375,7 @@ function readCandidate(candidate: Json): Candidate {
   return { parts, logprobs, finish: finish === NOT_FINISHED ? null : finish, cites }
 }
 
-/** The candidate with index 0, which the protocol may omit. The gateway never requests others. */
+/** The candidate with index 0, which the protocol may omit. The gateway never asks for others. */
 function firstCandidate(candidates: unknown): Json | null {
   for (const element of listOrEmpty(candidates)) {
     const candidate = record(element)

@@ -98,7 +98,7 @@ class Turns {
     return { contents, system: this.#system }
   }
 
-  /** Attaches a signature without a next part to an empty text at the end of the turn, where it came from. */
+  /** A signature without a next part came on an empty text at the end of the turn. */
   #settleSignature(): void {
     if (this.#signature === null) return
     const signature = this.#signature
@@ -142,7 +142,7 @@ class Turns {
     return [signed, ...rest]
   }
 
-  /** Gemini needs only the signature of its thoughts, not their text, and refuses those of other providers. */
+  /** Gemini wants only the signature of its thoughts, not their text, and refuses foreign ones. */
   #reasoning(item: Json): void {
     const signature = filled(item['signature'])
     if (item['format'] !== 'google-gemini-v1' || signature === null) return
@@ -162,7 +162,7 @@ class Turns {
       this.#settleSignature()
     }
     signature ??= filled(record(item['native'])?.['thoughtSignature'])
-    // Only the first call of a turn has a signature.
+    // Only the first call of a turn carries a signature.
     if (signature === null && this.#signing && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE
     const part = { functionCall: { id, name, args } }
     this.add('model', [signature === null ? part : { ...part, thoughtSignature: signature }])
@@ -226,9 +226,7 @@ class Turns {
   }
 }
 
-/**
- * A part of a message, including parts that only assistants write. Clients of this API may add fields that only it has.
- */
+/** A part of a message, including parts that only assistants write. A client of this API may have said more of it. */
 function contentPart(part: Json, path: string): Json | null {
   const native = record(part['native'])
   if (native === null) return saidPart(part, path)

@@ -7,7 +7,7 @@ import { GatewayError } from '../../base/errors.ts'
 import { filled, type Json, list, parseFrame, record } from '../../base/json.ts'
 import { Calls, callIdIn, inputText } from '../calls.ts'
 import { oneMore, providerFailure } from '../failure.ts'
-import { BROKEN_REPLIES, finishReason } from '../finish-reasons.ts'
+import { finishReason, isCut } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage, type WholeMessage } from '../whole-message.ts'
 import { nameIn, Withheld } from '../withheld.ts'
@@ -29,7 +29,7 @@ export class ChatDecoder implements Decoder {
   #ended = false
   #upstreamId: string | null = null
 
-  /** True once reasoning has arrived. */
+  /** True once reasoning has come. */
   #thought = false
   /** The last lists, and their weights. */
   #citations: readonly unknown[] | null = null
@@ -41,11 +41,11 @@ export class ChatDecoder implements Decoder {
   #native: string | null = null
   #stopSequence: string | null = null
   #serviceTier: string | null = null
-  /** True for a whole reply with any finish reason, even '', which one provider sends for calls. */
+  /** True for a whole reply: it was not cut, and some servers send no finish reason, or '' for calls. */
   #whole = false
-  /** Usage in a chunk without choices, then `[DONE]`: the end at a provider that sends no finish reason. */
-  #usageAlone = false
+  #hasUsage = false
   #sentinel = false
+  isSettled = false
   readonly #takeMessage: TakeMessage | null
   /** The only text of a whole reply; its status is known at the end. */
   #plain: Pick<WholeMessage, 'text' | 'json'> | null = null
@@ -84,6 +84,7 @@ export class ChatDecoder implements Decoder {
         break
       }
     }
+    this.isSettled = this.#finish !== null && this.#hasUsage
   }
 
   end(): void {
@@ -103,7 +104,9 @@ export class ChatDecoder implements Decoder {
   }
 
   #certain(): boolean {
-    return this.#finish !== null || this.#whole || (this.#sentinel && this.#usageAlone)
+    if (this.#finish !== null) return true
+    // Without a finish reason, a stream is over only with its usage and its closing mark.
+    return this.#whole ? this.#spokeAtAll() : this.#sentinel && this.#hasUsage
   }
 
   #parse(data: string): Json {
@@ -115,7 +118,7 @@ export class ChatDecoder implements Decoder {
     throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a chat completion')
   }
 
-  /** Reads the fields outside the choices. Usage comes first: the provider may bill a failed reply. */
+  /** Reads the fields beside the choices. Usage comes first: the provider may bill a failed reply. */
   #common(body: Json, choices: readonly unknown[] | null): void {
     if (!this.#started) {
       const upstreamId = nameIn(body['id'])
@@ -128,17 +131,13 @@ export class ChatDecoder implements Decoder {
       }
     }
     let usage: Json | null = null
-    let groq: unknown
     for (const key in body) {
       switch (key) {
         case 'service_tier':
           this.#serviceTier = nameIn(body[key]) ?? this.#serviceTier
           break
         case 'usage':
-          usage = record(body[key])
-          break
-        case 'x_groq':
-          groq = body[key]
+          usage = record(body[key]) ?? usage
           break
         case 'citations':
           this.#citations = list(body[key]) ?? this.#citations
@@ -148,11 +147,13 @@ export class ChatDecoder implements Decoder {
           this.#searchResults = list(body[key]) ?? this.#searchResults
           this.#resultBytes = this.#withheld.replace(this.#resultBytes, this.#searchResults)
           break
+        default:
+          // Members of one vendor, such as `x_groq`.
+          if (key.startsWith('x_')) usage ??= record(record(body[key])?.['usage'])
       }
     }
-    usage ??= groq === undefined ? null : record(record(groq)?.['usage'])
     if (usage === null) return
-    if (choices === null || choices.length === 0) this.#usageAlone = true
+    this.#hasUsage = true
     this.#serviceTier ??= nameIn(usage['service_tier'])
     this.#emit({ kind: 'usage', usage: chatUsage(usage) })
   }
@@ -167,11 +168,11 @@ export class ChatDecoder implements Decoder {
   #choice(choice: Json, body: Json, data: string): void {
     const delta = record(choice['delta'])
     const whole = record(choice['message'])
-    // Perplexity sends the message so far next to each delta; in a whole reply, next to an empty delta.
+    // Perplexity sends the message so far beside each delta, and in a whole reply an empty delta beside it.
     const useWhole = whole !== null && !this.#spokeAtAll() && (delta === null || !says(delta))
     const message = useWhole ? whole : delta
     if (useWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
-      this.#whole = typeof choice['finish_reason'] === 'string'
+      this.#whole = true
     }
     const plain = this.#takeMessage !== null && this.#whole ? this.#plainText(message, choice) : null
     if (plain !== null) this.#plain = { text: plain, json: jsonOf(plain, data, 'content') }
@@ -186,11 +187,20 @@ export class ChatDecoder implements Decoder {
       this.#finish = finish
       this.#native = nameIn(choice['native_finish_reason']) ?? finish
       // vLLM and SGLang say which sequence ended the text; a number is a token of the model's own.
-      this.#stopSequence = nameIn(choice['stop_reason']) ?? nameIn(choice['matched_stop'])
+      const { stop_reason: reason, matched_stop: matched } = choice
+      if (reason !== undefined || matched !== undefined)
+        this.#stopSequence = nameIn(reason) ?? nameIn(matched)
+    }
+    const usage = choice['usage']
+    if (usage !== undefined && body['usage'] == null) {
+      const counts = record(usage)
+      if (counts === null) return
+      this.#hasUsage = true
+      this.#emit({ kind: 'usage', usage: chatUsage(counts) })
     }
   }
 
-  /** The text of a message with nothing else; null for any other message. */
+  /** The text of a message that has nothing else; null for every other one. */
   #plainText(message: Json | null, choice: Json): string | null {
     if (message === null || this.#citations !== null || this.#searchResults !== null) return null
     if ((list(record(choice['logprobs'])?.['content'])?.length ?? 0) > 0) return null
@@ -289,10 +299,10 @@ export class ChatDecoder implements Decoder {
   #call(call: Json | null, isWhole: boolean): void {
     if (call === null) return
     this.#reasoning.close()
-    // The message stays open: some providers continue it, even if only with blanks, and it is one text.
+    // The message stays open: some providers go on writing it, if only blanks, and it is one text.
     const custom = record(call['custom'])
     const called = record(call['function'])
-    // After the first piece of a stream, pieces have neither type nor name.
+    // The pieces after the first one of a stream have neither type nor name.
     const isCustom =
       custom !== null && (call['type'] === 'custom' || filled(custom['name']) !== null || called === null)
     const body = isCustom ? custom : called
@@ -314,7 +324,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** Reads Google's signature of the whole message as reasoning without text. */
+  /** Takes Google's signature of the whole message as reasoning without text. */
   #takeSignature(message: Json): void {
     const google = record(record(message['extra_content'])?.['google'])
     const signature = filled(google?.['thought_signature'])
@@ -332,11 +342,12 @@ export class ChatDecoder implements Decoder {
   #complete(): void {
     this.#ended = true
     const native = this.#finish
-    const broken = native === null ? undefined : BROKEN_REPLIES.get(native)
-    if (broken !== undefined) {
-      throw providerFailure({ status: null, code: broken, message: 'The provider broke off the reply' })
-    }
-    const reason = native === null ? 'other' : finishReason('chat', native)
+    const reason =
+      native === null
+        ? this.#calls === null
+          ? 'stop'
+          : 'tool_calls'
+        : finishReason(native, this.#plain !== null || this.#items > 0)
     if (reason === 'content_filter' && !this.#spokeAtAll()) {
       throw new GatewayError(
         'content_policy_violation',
@@ -344,11 +355,10 @@ export class ChatDecoder implements Decoder {
       )
     }
     if (this.#plain !== null) {
-      const isCut = reason === 'length' || reason === 'content_filter'
       this.#takeMessage?.({
         id: null,
         phase: null,
-        status: isCut ? 'incomplete' : 'completed',
+        status: isCut(reason) ? 'incomplete' : 'completed',
         ...this.#plain,
       })
     }
@@ -357,16 +367,16 @@ export class ChatDecoder implements Decoder {
     if (this.#calls !== null) {
       // What was cut is the call, not the text before it.
       this.#message.close()
-      this.#calls.finish(reason === 'length' || reason === 'content_filter')
+      this.#calls.finish(isCut(reason))
     }
     this.#emit({
       kind: 'finish',
       reason,
       native: this.#native,
       serviceTier: this.#serviceTier,
-      ...(reason === 'stop' && this.#stopSequence !== null
-        ? { stopSequence: this.#stopSequence }
-        : undefined),
+      ...(this.#stopSequence === null || reason !== 'stop'
+        ? undefined
+        : { stopSequence: this.#stopSequence }),
     })
   }
 }

@@ -63,8 +63,8 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
   try {
     const reserved = deps.quota.admit(caller, demand)
     exchange.reservation = isPending(reserved) ? await reserved : reserved
-  } catch (error) {
-    exchange.reservation = await reserveLater(deps, exchange, demand, error)
+  } catch (refused) {
+    exchange.reservation = await reserveLater(deps, exchange, demand, refused)
   }
   const { tokens } = exchange.reservation
   if (tokens != null) rates?.tellRate('tokens', tokens, deps.clock.nowMs())

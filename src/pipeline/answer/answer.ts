@@ -118,7 +118,7 @@ export class Answer {
   dropTurn(): void {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
-    this.#draft?.drain()
+    this.#draft?.take()
     this.begun = this.#begunBefore
     this.#listener = null
     this.#waitingItems.unshift(...this.#shownItems)
@@ -175,8 +175,8 @@ export class Answer {
     for (const debug of facts) this.#deliver({ type: 'response.debug', sequence_number: 0, debug })
   }
 
-  receive(delta: Content): void {
-    this.#assembler.receive(delta)
+  take(delta: Content): void {
+    this.#assembler.take(delta)
   }
 
   /** Adds a message of the model. Only for readers who see no events, and only if nothing cites results. */
@@ -220,7 +220,7 @@ export class Answer {
     const draft = this.#draft
     if (draft === null) return
     this.#draft = null
-    for (const event of draft.drain()) {
+    for (const event of draft.take()) {
       this.sink.cork()
       if (!this.#write(event)) await readerGoesOn(signal, this.#wait)
     }
@@ -321,8 +321,8 @@ export class Answer {
   #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
     if (this.live) this.#debug(debug.rest())
     else {
-      const report = debug.report(isBatched)
-      if (report !== undefined) response.debug = report
+      const whole = debug.whole(isBatched)
+      if (whole !== undefined) response.debug = whole
     }
   }
 

@@ -19,13 +19,10 @@ export interface Sink {
   readonly tellsOverflow?: boolean
   /** Takes the number of tokens that were cut from the prompt, before the first event that is sent. */
   reportCompression?(tokens: number): void
-  /**
-   * Writes one event. Returns false if the reader is slow: write no more until it has drained (the event itself was
-   * accepted).
-   */
+  /** Takes one event. False if the reader is slow: write no more until it has drained (the event itself was taken). */
   write(event: StreamEvent): boolean
   /**
-   * Writes `events` whole frames of an event stream as bytes, which are valid only during the call; returns the same as
+   * Takes `events` whole frames of an event stream as bytes, which are valid only during the call; returns the same as
    * `write`. Never called if `relays` is null.
    */
   relay(frames: Buffer, events: number): boolean

@@ -113,11 +113,11 @@ function evaluateInline(
   max: number,
 ): readonly (readonly Finding[])[] | null {
   const findings: (readonly Finding[])[] = []
-  let remaining = max
+  let left = max
   for (const { text, who } of texts) {
-    const found = scanner.scanUpTo(remaining, text, who)
+    const found = scanner.scanUpTo(left, text, who)
     if (found === null) return null
-    remaining -= found.length
+    left -= found.length
     findings.push(found)
   }
   return findings

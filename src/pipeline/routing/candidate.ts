@@ -29,24 +29,19 @@ export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | '
  * full slug names one; display names are accepted too.
  */
 export function namesProvider(name: string, endpoint: NamedEndpoint): boolean {
-  return matchesName(name.toLowerCase(), endpoint)
+  return isAskedFor(name.toLowerCase(), endpoint)
 }
 
 /**
- * True if this lower-case name names the endpoint. The cheapest comparisons come first, because a request may have many
- * endpoints.
+ * True if the lower-case name `asked` names this endpoint. The cheapest comparisons come first, because a request may
+ * have many endpoints.
  */
-export function matchesName(requestedName: string, endpoint: NamedEndpoint): boolean {
+export function isAskedFor(asked: string, endpoint: NamedEndpoint): boolean {
   const { slug, name } = endpoint.provider
-  if (requestedName === slug) return true
-  if (
-    slug.length > requestedName.length &&
-    slug[requestedName.length] === '/' &&
-    slug.startsWith(requestedName)
-  )
-    return true
-  if (name.length === requestedName.length && name.toLowerCase() === requestedName) return true
-  return endpoint.serviceTier !== undefined && requestedName === tierSlug(endpoint)
+  if (asked === slug) return true
+  if (slug.length > asked.length && slug[asked.length] === '/' && slug.startsWith(asked)) return true
+  if (name.length === asked.length && name.toLowerCase() === asked) return true
+  return endpoint.serviceTier !== undefined && asked === tierSlug(endpoint)
 }
 
 type NamedEndpoint = Pick<Endpoint, 'provider' | 'serviceTier'>
@@ -77,7 +72,7 @@ export interface ModelCandidates {
   /** True if some provider accepts only a limited number of messages. */
   readonly capsMessages: boolean
   /** The kinds of input that the model states it accepts; null if it does not state them. */
-  readonly acceptedInput: readonly string[] | null
+  readonly takes: readonly string[] | null
 }
 
 export class SharedCandidates {
@@ -130,7 +125,7 @@ function candidatesOf(model: Model): ModelCandidates {
     leastContext: leastOf(endpoints.map(({ contextLength }) => contextLength)),
     leastOutput: leastOf(endpoints.map(({ maxOutputTokens }) => maxOutputTokens)),
     capsMessages: endpoints.some(({ provider }) => provider.messagesMax !== undefined),
-    acceptedInput: takenInput(model),
+    takes: takenInput(model),
   }
 }
 

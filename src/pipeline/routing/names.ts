@@ -105,15 +105,15 @@ export function namedModel(
   const found = exactly(name, catalog, mode)
   if (found !== null) return found
   let base = name
-  let variantTerms: Wish = {}
+  let asked: Wish = {}
   for (let count = 0; count < VARIANTS_MAX; count++) {
     const at = base.lastIndexOf(':')
     const wish = at === -1 ? undefined : WISH_OF.get(base.slice(at + 1))
     if (wish === undefined) return null
     base = base.slice(0, at)
-    variantTerms = { ...wish, ...variantTerms }
+    asked = { ...wish, ...asked }
     const model = exactly(base, catalog, mode)
-    if (model !== null) return { ...model, ...variantTerms }
+    if (model !== null) return { ...model, ...asked }
   }
   return null
 }

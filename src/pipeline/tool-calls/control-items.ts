@@ -19,11 +19,11 @@ interface SettledRequest {
 /** Null if the provider accepts the request unchanged. `takes`: tells which kinds of control items it takes. */
 export function settleControls(
   prompt: ResponsesRequest,
-  accepts: (ability: Ability) => boolean,
+  takes: (ability: Ability) => boolean,
 ): SettledRequest | null {
   const { input } = prompt
-  if (typeof input === 'string' || !input.some(item => isControl(item) && !accepts(item.type))) return null
-  return settled(prompt, input, type => !accepts(type))
+  if (typeof input === 'string' || !input.some(item => isControl(item) && !takes(item.type))) return null
+  return settled(prompt, input, type => !takes(type))
 }
 
 /** Treats all tools that the input adds as tools of the request; null if it adds none that `isMeant`. */

@@ -10,7 +10,9 @@ import type { Log } from '../../base/log/log.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { AttemptNotes } from '../../base/telemetry/ended-trace.ts'
 import type { AttemptRecord, Exchange, Finish } from '../../exchange/exchange.ts'
+import { isKnownFinish } from '../../formats/finish-reasons.ts'
 import type { Delta } from '../../formats/format.ts'
+import { mergedUsage } from '../../formats/usage.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import { providerRates } from '../../providers/upstream/failure.ts'
 import type {
@@ -38,6 +40,8 @@ import {
 
 /** The time that the provider has to end its body after the finish, so that the connection can be reused. */
 const TRAILING_MS = 1_000
+/** The time that the provider has to end its reply once it has told its finish and its usage. */
+const SETTLED_MS = 250
 
 export interface AttemptDeps {
   readonly client: Transport
@@ -85,6 +89,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   /** Null while the caller is connected. */
   #abandoned: AbandonedReply | null = null
   #trailing: Timer | null = null
+  /** Runs once the reply has told all that matters. */
+  #settling: Timer | null = null
 
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
     const { format, body, meter } = terms
@@ -95,13 +101,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#transport = terms.transport ?? deps.client
     this.#metered = meter === null ? null : new MeteredDeltas(meter, this)
     const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
-    const receive = this.#metered?.receive ?? this.receive
-    this.reader = new ReplyReading(
-      { format, body, takeMessage, clock: deps.clock },
-      exchange,
-      record,
-      receive,
-    )
+    const take = this.#metered?.take ?? this.take
+    this.reader = new ReplyReading({ format, body, takeMessage, clock: deps.clock }, exchange, record, take)
   }
 
   /**
@@ -232,6 +233,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       if (!this.isOver && reader.relay?.hasDecoded !== false) {
         reader.bounds.count(reader.waitingBytes, figures.outputCharacters)
         if (figures.outputCharacters > reader.bounds.textChars && !this.isSaid) this.endHere()
+        if (reader.decoder.isSettled === true && this.#settling === null && !this.isSaid)
+          this.#settling = this.#deps.clock.after(SETTLED_MS, this.#endSettled)
       }
     } catch (thrown) {
       this.#failBy(thrown)
@@ -251,10 +254,12 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   onError(error: GatewayError): void {
     this.#trailing?.cancel()
-    if (!this.isSaid) this.fail(error)
+    if (this.isSaid) return
+    if (this.reader.decoder.isSettled === true) this.#endSettled()
+    else this.fail(error)
   }
 
-  readonly receive = (delta: Delta): void => {
+  readonly take = (delta: Delta): void => {
     const { figures } = this
     if (figures.isCut) return
     switch (delta.kind) {
@@ -262,15 +267,17 @@ export class Attempt implements UpstreamHandler, MeteredReply {
         this.#record.upstreamId = harmless(delta.upstreamId, this.#record)
         return
       case 'usage':
-        figures.usage = delta.usage
+        figures.usage = figures.usage === null ? delta.usage : mergedUsage(figures.usage, delta.usage)
         return
       case 'finish':
         this.isSaid = true
+        if (delta.reason === 'other' && delta.native !== null && !isKnownFinish(delta.native))
+          this.#deps.metrics.unknownFinishes.inc({ format: this.#record.endpoint.format })
         this.#target?.end(() => this.#complete(finishOf(delta, this.#record)))
         return
     }
     if (!figures.add(delta)) this.reader.bounds.isRich = true
-    this.#target?.receive(delta)
+    this.#target?.take(delta)
   }
 
   readonly #takeMessage = (message: WholeMessage): void => {
@@ -285,6 +292,14 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#ended = true
     this.#call?.abort()
     this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
+  }
+
+  /** Ends a reply that has told all that matters, and whose provider does not end it. */
+  readonly #endSettled = (): void => {
+    this.#settling = null
+    const { decoder } = this.reader
+    if (this.isOver || this.isSaid || decoder.isSettled !== true || this.#metered?.ended() === true) return
+    this.turn(this.conclude)
   }
 
   readonly conclude = (): void => {
@@ -304,13 +319,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
       const { onAbort } = this.#record.endpoint.provider
       const key = holderOf(this.#exchange.caller)
-      this.#abandoned = this.#deps.abandoned.keepReading(
-        onAbort,
-        hasSaid,
-        key,
-        this.#deps.clock,
-        this.#giveUp,
-      )
+      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, key, this.#deps.clock, this.#giveUp)
     }
     if (this.#abandoned === null) this.#giveUp()
     else {
@@ -324,6 +333,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   #leave(): void {
     this.#exchange.signal.removeEventListener('abort', this.#onAbort)
     this.#trailing?.cancel()
+    this.#settling?.cancel()
     this.#abandoned?.end()
   }
 

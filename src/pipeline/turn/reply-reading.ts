@@ -40,7 +40,7 @@ export interface ReadingTerms {
   readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
   /** Collects a reply that is one document; null: as text. */
   readonly body: ReplyBody | null
-  /** Receives messages of a whole reply as such; null: their deltas are used. */
+  /** Takes messages of a whole reply as such; null: their deltas are used. */
   readonly takeMessage: ((message: WholeMessage) => void) | null
   readonly clock: Clock
 }
@@ -56,25 +56,21 @@ export class ReplyReading {
   readonly #terms: ReadingTerms
   readonly #record: AttemptRecord
   readonly #body: ReplyBody
-  readonly #decoder: Decoder
+  /** For what it says of itself. */
+  readonly decoder: Decoder
   readonly #framing: ReturnType<Format['framing']>
   /** Null until a stream begins. */
   #parser: SseParser | AwsEventParser | null = null
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
 
   /** `take` receives the deltas. */
-  constructor(
-    terms: ReadingTerms,
-    exchange: Exchange,
-    record: AttemptRecord,
-    onDelta: (delta: Delta) => void,
-  ) {
+  constructor(terms: ReadingTerms, exchange: Exchange, record: AttemptRecord, take: (delta: Delta) => void) {
     const { format, body, takeMessage } = terms
     this.#terms = terms
     this.#record = record
     this.bounds = new ReplyBounds(exchange, record.endpoint)
     this.#body = body ?? new TextBody(this.bounds.jsonBytes)
-    this.#decoder = format.decoder(onDelta, record.endpoint, takeMessage)
+    this.decoder = format.decoder(take, record.endpoint, takeMessage)
     this.#framing = format.framing(exchange.request.stream === true)
   }
 
@@ -86,7 +82,7 @@ export class ReplyReading {
   /** Memory of what waits: for the rest of its frame or document, or in the decoder. */
   get waitingBytes(): number {
     const arriving = this.#parser === null ? this.#body.lengthBytes : this.#parser.waitingBytes
-    return arriving + this.#decoder.withheld
+    return arriving + this.decoder.withheld
   }
 
   head(head: UpstreamHead): void {
@@ -97,8 +93,8 @@ export class ReplyReading {
   }
 
   /**
-   * Reads the next bytes. Returns false if the reader of the answer is slow. `target` may accept a relay. `stays`: it
-   * is the last read, and its bytes stay valid until the end.
+   * Takes a read. False if the reader of the answer is slow. `target` may accept a relay. `stays`: it is the last read,
+   * and its bytes stay valid until the end.
    * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
    */
   push(chunk: Buffer, target: AttemptTarget | null, staysValid: boolean): boolean {
@@ -121,14 +117,14 @@ export class ReplyReading {
       const { lengthBytes } = this.#body
       const isLong = lengthBytes > SHORT_FRAME_CHARS
       if (isLong) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
-      this.#decoder.frame('', this.#body.text())
+      this.decoder.frame('', this.#body.text(), true)
       if (isLong) this.bounds.count(this.waitingBytes, 0)
     } else {
       this.#parser ??= this.#openParser()
       this.#parser.end()
       this.relay?.settle()
     }
-    this.#decoder.end()
+    this.decoder.end()
   }
 
   /** Ends the relay, and decodes every frame from here on. */
@@ -166,13 +162,13 @@ export class ReplyReading {
     return refusalIn(this.#body.text(), this.answered, this.#terms, this.#record)
   }
 
-  readonly #decode = (event: string, data: string): void => this.#decoder.frame(event, data)
+  readonly #decode = (event: string, data: string): void => this.decoder.frame(event, data)
 
   readonly #frame = (event: string, data: string): void => {
     const { bounds } = this
     if (data.length > SHORT_FRAME_CHARS) bounds.checkFrame(data)
     bounds.isRich = false
-    if (this.relay === null) this.#decoder.frame(event, data)
+    if (this.relay === null) this.decoder.frame(event, data)
     else this.relay.frame(event, data)
     if (bounds.isRich) bounds.addRich(data)
   }
@@ -274,7 +270,7 @@ export class ReplyBounds {
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
     this.#repeatedBytes = this.#requestBytes
     this.#reportedBytes = this.#requestBytes
-    if (this.#held.count(this.#reportedBytes)) return
+    if (this.#held.hold(this.#reportedBytes)) return
     this.drop()
     throw overloaded()
   }
@@ -328,7 +324,7 @@ export class ReplyBounds {
   drop(): void {
     this.#requestBytes = 0
     this.#richBytes = 0
-    this.#held.count(-this.#reportedBytes)
+    this.#held.hold(-this.#reportedBytes)
     this.#reportedBytes = 0
   }
 
@@ -346,7 +342,7 @@ export class ReplyBounds {
   #report(bytes: number): void {
     const more = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    if (!this.#held.count(more)) throw overloaded()
+    if (!this.#held.hold(more)) throw overloaded()
   }
 }
 

@@ -11,7 +11,7 @@ interface BatchWatchOptions {
   readonly store: { readonly batches: { readonly work: Pick<Store['batches']['work'], 'open'> } }
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>
-  /** Starts the thread if there is an open batch. If it rejects, the next check tries again. */
+  /** Starts the thread when there is an open batch. Another look follows if it rejects. */
   readonly onFound: () => Promise<void>
 }
 
@@ -31,29 +31,29 @@ export class BatchWatch {
   }
 
   /** Looks now, and from then on at intervals. */
-  check(): void {
+  look(): void {
     if (this.#over) return
     if (this.#looking !== null) {
       this.#again = true
       return
     }
     this.#timer?.cancel()
-    this.#looking = this.#check().finally(() => {
+    this.#looking = this.#look().finally(() => {
       this.#looking = null
       if (this.#over) return
       if (this.#again) {
         this.#again = false
-        this.check()
-      } else this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.check())
+        this.look()
+      } else this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.look())
     })
   }
 
   /** Looks if the change may be a batch that was accepted. */
   changed({ kind }: Invalidation): void {
-    if (kind === 'batches' || kind === 'all') this.check()
+    if (kind === 'batches' || kind === 'all') this.look()
   }
 
-  /** Resolves when no check is running any more. */
+  /** Resolves when it looks no more. */
   async close(): Promise<void> {
     this.#over = true
     this.#timer?.cancel()
@@ -61,7 +61,7 @@ export class BatchWatch {
   }
 
   /** Never rejects. */
-  async #check(): Promise<void> {
+  async #look(): Promise<void> {
     const { store, log, onFound } = this.#options
     try {
       const batches = await store.batches.work.open()

@@ -87,11 +87,11 @@ export async function launch(
         get isWanted() {
           return exports.isWanted || workspaces !== null || alerts !== null || (page?.isWatched ?? false)
         },
-        receive(records) {
+        take(records) {
           if (page?.isWatched === true) page.record(records)
           workspaces?.count(records)
-          alerts?.receive(records)
-          exports.receive(records)
+          alerts?.take(records)
+          exports.take(records)
         },
       },
       onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
@@ -131,7 +131,7 @@ export async function launch(
     const onFound = () => running.begin('batch')
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
-    void watch.prepared.then(() => batchWatch.check())
+    void watch.prepared.then(() => batchWatch.look())
     const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
     return launchedOf(running, all, configReload)
   } catch (error) {
@@ -170,7 +170,7 @@ function supervisorOptions(
     endUserKey: keyObject(endUserKey(keys)),
     vaultKeys: keys,
     spoolFolder: shipper.folder,
-    writerGone: writer => shipper.writerEnded(writer),
+    writerGone: writer => shipper.gone(writer),
     log,
     counters,
     health,

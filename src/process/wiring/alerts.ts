@@ -15,7 +15,7 @@ import type { Config } from '../config/settings.ts'
 
 export interface Alerts {
   /** Takes records that are in the Store. */
-  receive(records: readonly UsageRecord[]): void
+  take(records: readonly UsageRecord[]): void
   close(): Promise<void>
 }
 
@@ -52,7 +52,7 @@ export function startAlerts({ config, store, health, clock, log, ...sources }: A
     clock,
   })
   return {
-    receive: records =>
+    take: records =>
       watches.noteUsed(records.map(({ keyHash, organizationId }) => ({ hash: keyHash, organizationId }))),
     async close() {
       await watches.close()

@@ -338,7 +338,7 @@ function offeredBy(
       'fusion',
       'fusion-flash',
     ]),
-    // From the current catalogue; task threads get a copy of its value.
+    // Of the catalogue of now; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel
     },

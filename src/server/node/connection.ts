@@ -15,7 +15,7 @@ export interface RunningAnswer {
   /** Called when the connection cannot be read any more. */
   break(): void
   /** Called when the connection is gone. */
-  clientLeft(): void
+  gone(): void
   /** True if all of it has been sent, and the connection stays open. */
   hasLeft(): boolean
 }
@@ -56,7 +56,7 @@ export class NodeConnection implements RemoteEnd {
   }
 
   /** Reserves the connection for one request. */
-  start(answer: RunningAnswer): void {
+  take(answer: RunningAnswer): void {
     this.#answer = answer
     this.#hadRequest = true
     this.#idle?.cancel()
@@ -79,7 +79,7 @@ export class NodeConnection implements RemoteEnd {
   /** Drops the connection; its request ends immediately. */
   drop(): void {
     this.#raw.destroy()
-    this.#answer?.clientLeft()
+    this.#answer?.gone()
   }
 
   /** Called when the connection has closed. */

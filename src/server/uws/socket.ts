@@ -72,7 +72,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** True if the caller drops a reader that reads nothing, so that the library must not. */
+  /** True if the caller drops a reader that takes nothing, so that the library must not. */
   #hasDeadline = false
   #extending: Timer | null = null
   /** Runs after an answer whose client is still sending its body. */
@@ -99,9 +99,9 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#isTaking = true
       try {
         request.chunk(new Uint8Array(chunk), isLast)
-        if (isLast && this.#lingering !== null) this.cutOff()
+        if (isLast && this.#lingering !== null) this.cut()
       } catch (thrown) {
-        this.#onBroken(thrown)
+        this.#broken(thrown)
       }
       this.#isTaking = false
     })
@@ -126,7 +126,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
         this.#response.end(body, close)
       })
     } catch (thrown) {
-      this.#onBroken(thrown)
+      this.#broken(thrown)
     }
   }
 
@@ -188,7 +188,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     try {
       this.#response.cork(this.#writeChunk)
     } catch (thrown) {
-      this.#onBroken(thrown)
+      this.#broken(thrown)
     }
     // The caller reuses the bytes, and a stream may be silent for a long time.
     this.#chunk = ''
@@ -206,7 +206,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       if (chunk.length > 0 || !this.#flowing) this.#writeMore(chunk)
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
-    else if (more !== null && !this.#dead) this.#countUnread(this.#heldBytes + more.bytes)
+    else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
     if (!this.#dead) this.#host.observer.leaving()
   }
 
@@ -225,10 +225,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   abort(): void {
     // Calls back into #aborted.
-    if (!this.dead) this.cutOff()
+    if (!this.dead) this.cut()
   }
 
-  cutOff(): void {
+  cut(): void {
     if (!this.#dead) this.#guard(() => this.#response.close())
   }
 
@@ -243,14 +243,14 @@ export class UwsSocket implements FrontSocket, LoopWork {
         this.#flowing = this.#response.write(COMMENT)
         this.#endsFrame = !this.#flowing
       }
-      this.#countUnread(this.#pieces.waitingBytes)
+      this.#hold(this.#pieces.waitingBytes)
     } else {
       // Bytes that wait in the library are sent only with another write, and there may be nothing else to write.
       const isEmpty = this.#chunk.length === 0
       this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
       if (this.#host.chunkFlush && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
-      if (!this.#flowing) this.#countUnread(this.#heldBytes + Buffer.byteLength(this.#chunk))
-      else if (this.#heldBytes > 0) this.#countUnread(0)
+      if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
+      else if (this.#heldBytes > 0) this.#hold(0)
     }
     if (!this.#flowing) this.#extend()
   }
@@ -268,10 +268,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
   }
 
   /** Sets the number of bytes that wait for a slow reader. */
-  #countUnread(bytes: number): void {
+  #hold(bytes: number): void {
     if (bytes === this.#heldBytes) return
     if (this.#heldBytes === 0) this.#holder = this.#request?.key ?? null
-    this.#host.observer.countUnread(bytes - this.#heldBytes, this.#holder)
+    this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }
 
@@ -284,7 +284,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       if (this.#complete && this.#flowing) this.#endStream()
       else this.#progress?.(this.#flowing)
     } catch (thrown) {
-      this.#onBroken(thrown)
+      this.#broken(thrown)
     }
     return this.#flowing
   }
@@ -336,18 +336,18 @@ export class UwsSocket implements FrontSocket, LoopWork {
       })
       this.#sendRest(body, endsAt)
     })
-    if (!this.#dead && this.#lingering === null) this.#countUnread(body.length)
+    if (!this.#dead && this.#lingering === null) this.#hold(body.length)
     if (!this.#dead) this.#host.observer.leaving()
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
     if (this.#dead) return true
     try {
-      const accepted = this.#tryEnd(rest, endsAt)
+      const taken = this.#tryEnd(rest, endsAt)
       // A small rest that still waits in the library counts as taken; then even an empty piece is refused.
-      if (accepted && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#closeAfterBody()
+      if (taken && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#closeAfterBody()
     } catch (thrown) {
-      this.#onBroken(thrown)
+      this.#broken(thrown)
     }
     return this.#dead
   }
@@ -358,22 +358,22 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#response.close()
       return
     }
-    this.#countUnread(0)
+    this.#hold(0)
     this.#lingering ??= this.#host.clock.after(LINGER_MS, () => {
       if (!this.#dead) this.#guard(() => this.#response.close())
     })
   }
 
   #tryEnd(rest: Buffer, endsAt: number): boolean {
-    let accepted = false
+    let taken = false
     this.#response.cork(() => {
       const [isTaken, isOver] = this.#response.tryEnd(rest, endsAt)
-      accepted = isTaken
+      taken = isTaken
       if (!isOver) return
       this.#over(false)
-      this.#countUnread(0)
+      this.#hold(0)
     })
-    return accepted
+    return taken
   }
 
   #writeHead(status: string, headers: readonly string[]): void {
@@ -388,10 +388,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#lingering?.cancel()
     this.#over(true)
     this.#countStreamOut()
-    this.#countUnread(0)
+    this.#hold(0)
     this.#last = ''
     this.#more = null
-    if (!this.#complete) this.#request?.clientLeft()
+    if (!this.#complete) this.#request?.gone()
   }
 
   /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
@@ -412,12 +412,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
     try {
       action()
     } catch (thrown) {
-      this.#onBroken(thrown)
+      this.#broken(thrown)
     }
   }
 
   /** Handles an exception of the gateway itself, which would end the process if it reached the library. */
-  #onBroken(thrown: unknown): void {
+  #broken(thrown: unknown): void {
     this.#host.log.fault('server', 'cannot send an answer', thrown)
     if (this.#dead) return
     try {

@@ -424,7 +424,7 @@ async function attack(
 ) {
   const held = {
     bytes: 0,
-    count(more: number) {
+    hold(more: number) {
       this.bytes += more
       return true
     },

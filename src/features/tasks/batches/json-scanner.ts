@@ -112,7 +112,7 @@ export class JsonScanner {
   }
 
   /** Skips white space and this byte. @throws JsonFault */
-  expect(expected: number): void {
+  take(expected: number): void {
     if (this.peek() !== expected) throw this.#fault()
     this.#at++
   }
@@ -191,7 +191,7 @@ export class JsonScanner {
   #skipName(): void {
     if (this.peek() !== QUOTE) throw this.#fault()
     this.#skipString()
-    this.expect(COLON)
+    this.take(COLON)
   }
 
   /** Hot: most bytes of a document are in strings. Returns true if the string contains escapes. */

@@ -220,10 +220,10 @@ function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor
 
 /** The latest ones that fit. */
 function remembered(memory: Advisor['memory']): readonly InputItem[] {
-  let remaining = MEMORY_MAX_CHARS
+  let left = MEMORY_MAX_CHARS
   const recent = memory.toReversed().filter(({ prompt, advice }) => {
-    remaining -= prompt.length + advice.length
-    return remaining >= 0
+    left -= prompt.length + advice.length
+    return left >= 0
   })
   return recent.toReversed().flatMap(({ prompt, advice }): InputItem[] => [
     { type: 'message', role: 'user', content: prompt },

@@ -51,7 +51,7 @@ export class PieceWriter {
   readonly #send: (piece: string) => void
   readonly #maxChars: number
   #waiting = ''
-  #reported = 0
+  #said = 0
 
   constructor(maxChars: number, send: (piece: string) => void) {
     this.#maxChars = maxChars
@@ -60,12 +60,12 @@ export class PieceWriter {
 
   /** True once text was added. */
   get any(): boolean {
-    return this.#reported > 0
+    return this.#said > 0
   }
 
   add(text: string): void {
-    const piece = text.slice(0, this.#maxChars - this.#reported)
-    this.#reported += piece.length
+    const piece = text.slice(0, this.#maxChars - this.#said)
+    this.#said += piece.length
     this.#waiting += piece
     if (this.#waiting.length >= PIECE_CHARS) this.end()
   }

@@ -128,7 +128,7 @@ export class CitationScanner {
       this.#before = character
       this.#at++
     }
-    return this.#drain()
+    return this.#taken()
   }
 
   end(): readonly UrlCitationAnnotation[] {
@@ -138,10 +138,10 @@ export class CitationScanner {
     this.#link = null
     this.#leaveLabel()
     for (const citation of this.#results.citeWhole(this.#at)) this.#found.push(citation)
-    return this.#drain()
+    return this.#taken()
   }
 
-  #drain(): readonly UrlCitationAnnotation[] {
+  #taken(): readonly UrlCitationAnnotation[] {
     if (this.#found.length === 0) return NONE
     const found = this.#found
     this.#found = []

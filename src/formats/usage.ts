@@ -1,0 +1,46 @@
+/** Merges what a reply says of its usage, in one message or in several. Pure. */
+import type { Usage } from './format.ts'
+
+/**
+ * Counts of a reply are cumulative: the last complete set counts. An absent count, or a zero, replaces nothing, and a
+ * poorer set (with fewer kinds of tokens told apart) replaces no richer one that has more.
+ */
+export function mergedUsage(before: Usage, usage: Usage): Usage {
+  const input = mergedInput(before, usage)
+  const { outputTokens: wasOutput, reasoningTokens: wasReasoning } = before
+  const isPoorer = usage.reasoningTokens === 0 && wasReasoning > 0 && usage.outputTokens < wasOutput
+  const outputTokens = usage.outputTokens === 0 || isPoorer ? wasOutput : usage.outputTokens
+  return {
+    ...input,
+    outputTokens,
+    reasoningTokens: Math.min(usage.reasoningTokens || wasReasoning, outputTokens),
+    webSearchRequests: usage.webSearchRequests || before.webSearchRequests,
+  }
+}
+
+type InputCounts = Omit<Usage, 'outputTokens' | 'reasoningTokens' | 'webSearchRequests'>
+
+function mergedInput(before: Usage, usage: Usage): InputCounts {
+  const isPoorer =
+    (before.cachedTokens > 0 && usage.cachedTokens === 0) ||
+    (before.cacheWriteTokens > 0 && usage.cacheWriteTokens === 0)
+  const isBefore = usage.inputTokens === 0 || (isPoorer && usage.inputTokens < before.inputTokens)
+  const [one, other] = isBefore ? [before, usage] : [usage, before]
+  const { inputTokens } = one
+  const cachedTokens = Math.min(one.cachedTokens || other.cachedTokens, inputTokens)
+  const cacheWriteTokens = Math.min(
+    one.cacheWriteTokens || other.cacheWriteTokens,
+    inputTokens - cachedTokens,
+  )
+  const hour = Math.min(one.cacheWrite1hTokens || other.cacheWrite1hTokens || 0, cacheWriteTokens)
+  const audio = Math.min(one.audioTokens || other.audioTokens || 0, inputTokens)
+  const tools = Math.min(one.toolPromptTokens || other.toolPromptTokens || 0, inputTokens)
+  return {
+    inputTokens,
+    cachedTokens,
+    cacheWriteTokens,
+    ...(hour === 0 ? undefined : { cacheWrite1hTokens: hour }),
+    ...(audio === 0 ? undefined : { audioTokens: audio }),
+    ...(tools === 0 ? undefined : { toolPromptTokens: tools }),
+  }
+}
