@@ -13,7 +13,7 @@ import { createMetrics } from '../../src/base/metrics/metrics.ts'
 import { OpenedKeys } from '../../src/providers/credentials/decrypted-keys.ts'
 import { createVault, ownerOf } from '../../src/providers/credentials/vault.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { someCredential, someVaultKey } from '../../test/support/credentials.ts'
+import { someCredential, someVaultKey } from '../../test/support/own-keys.ts'
 
 const CREDENTIALS = 10_000
 const KEPT = 1_000

@@ -12,8 +12,8 @@ import t from 'tap'
 import { createVault } from '../../src/providers/credentials/vault.ts'
 import { parseVaultKeys } from '../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../src/storage/open.ts'
-import { someCredential } from '../support/credentials.ts'
 import { NO_SHEDDING, startGatewayProcess } from '../support/gateway-process.ts'
+import { someCredential } from '../support/own-keys.ts'
 import { CLI, PRODUCT_ENVIRONMENT, PRODUCT_FLAGS } from '../support/product.ts'
 
 /** Each with a model and a credential of its own. */

@@ -4,8 +4,8 @@
  * reports states what was read and written.
  */
 import { createHash } from 'node:crypto'
-import { createServer, type ServerResponse } from 'node:http'
-import { listening } from './listening.ts'
+import type { ServerResponse } from 'node:http'
+import { Provider } from './provider.ts'
 
 type Fields = Record<string, unknown>
 
@@ -55,11 +55,9 @@ class Refused extends Error {}
 export async function startAnthropic(): Promise<AnthropicStandIn> {
   const cached = new Map<string, { until: number; readonly ttlMs: number }>()
   const seen = new Set<string>()
-  const server = createServer(async (request, response) => {
-    let text = ''
-    for await (const chunk of request.setEncoding('utf8')) text += String(chunk)
+  const provider = new Provider(({ body }) => response => {
     try {
-      answer(JSON.parse(text) as Fields, response)
+      answer(body, response)
     } catch (thrown) {
       if (!(thrown instanceof Refused)) throw thrown
       world.refused.push(thrown.message)
@@ -69,17 +67,13 @@ export async function startAnthropic(): Promise<AnthropicStandIn> {
         .end(JSON.stringify({ type: 'error', error }))
     }
   })
-  const { url } = await listening(server)
   const world: AnthropicStandIn = {
-    url,
+    url: await provider.listen(),
     billed: [],
     refused: [],
     script: [],
     nowMs: 0,
-    close() {
-      server.close()
-      server.closeAllConnections()
-    },
+    close: () => void provider.close(),
   }
   return world
 

@@ -2,8 +2,8 @@
  * A provider that repeats the key it was called with. The prompt chooses how: `CASE<place/writing>` names the place in
  * the reply and the way the key is written. The first segment of the path is the format it uses.
  */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { listening } from './listening.ts'
+import type { ServerResponse } from 'node:http'
+import { Provider } from './provider.ts'
 
 export const FORMATS = ['openai-responses', 'openai-chat', 'anthropic-messages', 'google-gemini'] as const
 export type Format = (typeof FORMATS)[number]
@@ -93,41 +93,24 @@ type Said = Readonly<Record<'output' | 'batchPrompt' | 'batchOutput', string>>
 
 export async function startCanaryProvider(said: Said): Promise<CanaryProvider> {
   const keys = new Set<string>()
-  const server = createServer((request, response) => void serve(request, response))
-  const { url } = await listening(server)
-  return {
-    url: format => `${url}/${format}`,
-    keys,
-    close() {
-      server.close()
-      server.closeAllConnections()
-    },
-  }
-
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    response.on('error', () => response.destroy())
-    let body = ''
-    for await (const text of request.setEncoding('utf8') as AsyncIterable<string>) body += text
-    const { headers } = request
-    const key = [
+  const provider = new Provider(({ headers, text, base }) => {
+    const own = [
       headers.authorization?.replace(/^Bearer /, ''),
       headers['x-api-key'],
       headers['x-goog-api-key'],
     ]
-      .flat()
-      .find(value => value !== undefined)
-    keys.add(key ?? '')
-    const format = (request.url ?? '').split('/')[1] as Format
-    const output = body.includes(said.batchPrompt) ? said.batchOutput : said.output
-    const [, place, writing] = /CASE<([a-z0-9-]+)\/([a-z0-9-]+)>/.exec(body) ?? []
-    if (place === undefined || writing === undefined) {
-      json(response, 200, goodReply(format, 'stop', output))
-      return
-    }
-    const written = WRITINGS[writing as Writing](key ?? '')
+    const key = String(own.flat().find(value => value !== undefined) ?? '')
+    keys.add(key)
+    const format = base as Format
+    const output = text.includes(said.batchPrompt) ? said.batchOutput : said.output
+    const [, place, writing] = /CASE<([a-z0-9-]+)\/([a-z0-9-]+)>/.exec(text) ?? []
+    if (place === undefined || writing === undefined) return { json: goodReply(format, 'stop', output) }
+    const written = WRITINGS[writing as Writing](key)
     const saying = `Incorrect API key provided: ${written}. See https://provider.example/keys?key=${written}`
-    PLACES[place as Place]({ response, format, saying, written, output })
-  }
+    return response => PLACES[place as Place]({ response, format, saying, written, output })
+  })
+  const url = await provider.listen()
+  return { url: format => `${url}/${format}`, keys, close: () => void provider.close() }
 }
 
 function json(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}) {

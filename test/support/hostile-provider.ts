@@ -1,13 +1,16 @@
 /** A provider that answers each call in one of several hostile ways, named by the first segment of the path. */
-import type { Socket } from 'node:net'
+import { createServer, type Socket } from 'node:net'
 import type { Test } from 'tap'
-import { chunk, FaultServer, STREAM_HEAD } from './fault-server.ts'
 
 type Attack = (socket: Socket) => void
 
-const JSON_HEAD = STREAM_HEAD.replace('text/event-stream', 'application/json')
+const HEAD = (type: string) =>
+  `HTTP/1.1 200 OK\r\ncontent-type: ${type}\r\ntransfer-encoding: chunked\r\n\r\n`
+const JSON_HEAD = HEAD('application/json')
+const SSE_HEAD = HEAD('text/event-stream')
 const PIECE = 'x'.repeat(16_000)
 
+const chunk = (text: string) => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
 const frame = (delta: string, more = '') =>
   chunk(
     `data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":${delta}}]${more}}\n\n`,
@@ -43,29 +46,60 @@ export const ATTACKS: Readonly<Record<string, Attack>> = {
   brackets: socket => pour(socket, JSON_HEAD, chunk('['.repeat(65_536)), 60_000_000),
   objects: socket => pour(socket, JSON_HEAD + chunk('[{}'), chunk(',{}'.repeat(20_000)), 60_000_000),
   strings: socket => pour(socket, JSON_HEAD + chunk('["語'), chunk(PIECE), 60_000_000),
-  runaway: socket => pour(socket, STREAM_HEAD, frame(`{"content":"${PIECE}"}`)),
-  hangul: socket => pour(socket, STREAM_HEAD, frame(`{"content":"${'x'.repeat(5_000)}가"}`)),
-  reasoning: socket => pour(socket, STREAM_HEAD, frame(`{"reasoning_content":"${PIECE}語"}`)),
+  runaway: socket => pour(socket, SSE_HEAD, frame(`{"content":"${PIECE}"}`)),
+  hangul: socket => pour(socket, SSE_HEAD, frame(`{"content":"${'x'.repeat(5_000)}가"}`)),
+  reasoning: socket => pour(socket, SSE_HEAD, frame(`{"reasoning_content":"${PIECE}語"}`)),
   arguments: socket =>
     pour(
       socket,
-      STREAM_HEAD,
+      SSE_HEAD,
       frame(`{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"${PIECE}"}}]}`),
     ),
-  deep: socket => pour(socket, STREAM_HEAD, frame('{"content":"a"}', `,"x":${'['.repeat(300_000)}`)),
-  frame: socket => pour(socket, `${STREAM_HEAD}${chunk('data: {"id":"')}`, chunk(PIECE)),
-  comments: socket => pour(socket, STREAM_HEAD, chunk(`: ${PIECE}\n`), 60_000_000),
+  deep: socket => pour(socket, SSE_HEAD, frame('{"content":"a"}', `,"x":${'['.repeat(300_000)}`)),
+  frame: socket => pour(socket, `${SSE_HEAD}${chunk('data: {"id":"')}`, chunk(PIECE)),
+  comments: socket => pour(socket, SSE_HEAD, chunk(`: ${PIECE}\n`), 60_000_000),
   header: socket => pour(socket, 'HTTP/1.1 200 OK\r\nx-long: ', PIECE),
   lines: socket => pour(socket, 'HTTP/1.1 200 OK\r\n', 'x-many: value\r\n'.repeat(500)),
 }
 
-/** Answers as the path says: `/NAME/…`. Any other name is answered well. */
+/**
+ * Reads requests, and answers as the path says: `/NAME/…`. Any other name is answered well. Their bodies are as large as
+ * they may be, so none is kept.
+ */
 export async function startHostileProvider(t: Pick<Test, 'teardown'>): Promise<{ readonly port: number }> {
-  const server = await FaultServer.start(({ request, socket }) => {
-    const attack = ATTACKS[/^POST \/(\w+)\//.exec(request.head)?.[1] ?? '']
-    if (attack !== undefined) attack(socket)
-    else socket.write(`${STREAM_HEAD}${frame('{"content":"hello"}')}${FINISH}0\r\n\r\n`)
+  const sockets = new Set<Socket>()
+  const server = createServer(socket => {
+    sockets.add(socket)
+    socket.on('error', () => undefined)
+    socket.on('close', () => sockets.delete(socket))
+    let head = ''
+    let leftBytes = -1
+    let name = ''
+    socket.on('data', data => {
+      let bytes = data.length
+      if (leftBytes === -1) {
+        head += data.toString('latin1')
+        const end = head.indexOf('\r\n\r\n')
+        if (end === -1) return
+        name = /^POST \/(\w+)\//.exec(head)?.[1] ?? ''
+        leftBytes = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0)
+        bytes = head.length - end - 4
+        head = ''
+      }
+      leftBytes -= bytes
+      if (leftBytes > 0) return
+      leftBytes = -1
+      const attack = ATTACKS[name]
+      if (attack !== undefined) attack(socket)
+      else socket.write(`${SSE_HEAD}${frame('{"content":"hello"}')}${FINISH}0\r\n\r\n`)
+    })
   })
-  t.teardown(() => server.close())
-  return server
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(async () => {
+    for (const socket of sockets) socket.destroy()
+    await new Promise(resolve => server.close(resolve))
+  })
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('no port')
+  return { port: address.port }
 }

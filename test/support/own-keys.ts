@@ -1,7 +1,8 @@
-/** Own provider credentials for tests: records without restrictions, except those that a case sets. */
-import { generateKeyPairSync, randomUUID } from 'node:crypto'
+/** Own provider credentials for tests: records without restrictions, except those that a case sets, and their keys. */
+import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
 import type { Credential } from '../../src/providers/credentials/catalog.ts'
 import { ownerOf, type Vault } from '../../src/providers/credentials/vault.ts'
+import type { VaultKey } from '../../src/providers/credentials/vault-keys.ts'
 import {
   type CredentialRecord,
   DEFAULT_ORGANIZATION_ID,
@@ -40,6 +41,28 @@ export function sealedRecord(
   key: string,
 ): CredentialRecord {
   return { ...credential, sealed: vault.seal(Buffer.from(key), ownerOf(credential)) }
+}
+
+/** A random master key. */
+export function someVaultKey(id: string): VaultKey {
+  return { id, secret: randomBytes(32) }
+}
+
+/** A record whose key is sealed by the vault. */
+export function someCredential(
+  vault: Vault,
+  key: string,
+  fields: Partial<CredentialRecord> = {},
+): CredentialRecord {
+  const bare = credentialOf('anthropic', {
+    organizationId: 'org_1',
+    workspaceId: 'ws_1',
+    label: 'sk-...AbCd',
+    createdAt: '2026-01-01T00:00:00.000Z',
+    updatedAt: '2026-01-01T00:00:00.000Z',
+    ...fields,
+  })
+  return { sealed: vault.seal(Buffer.from(key), ownerOf(bare)), ...bare }
 }
 
 /** The key file of a service account at Google, with an RSA key of its own. */

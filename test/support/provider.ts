@@ -345,10 +345,6 @@ export class LineProvider extends Provider {
     return this.requests.map(({ key }) => key)
   }
 
-  get bodies(): Fields[] {
-    return this.requests.map(({ body }) => body)
-  }
-
   /** Requests so far. */
   get calls(): number {
     return this.requests.length

@@ -12,7 +12,7 @@ import {
 import type { ProviderKey } from '../../../src/providers/credentials/parse/provider-key.ts'
 import { createVault, ownerOf, type Vault } from '../../../src/providers/credentials/vault.ts'
 import type { CredentialRecord } from '../../../src/storage/store.ts'
-import { someCredential, someVaultKey } from '../../support/credentials.ts'
+import { someCredential, someVaultKey } from '../../support/own-keys.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const vault = createVault([someVaultKey('k1')])

@@ -2,7 +2,7 @@ import t from 'tap'
 import { createVault } from '../../../src/providers/credentials/vault.ts'
 import { startKeyUsageGauge } from '../../../src/providers/credentials/vault-key-rotation.ts'
 import { openStore } from '../../../src/storage/open.ts'
-import { someCredential, someVaultKey } from '../../support/credentials.ts'
+import { someCredential, someVaultKey } from '../../support/own-keys.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 t.test('counts are known by master key, renewed, and left out while they are not known', async t => {

@@ -12,7 +12,7 @@ import {
 import { VaultKeyError } from '../../../src/providers/credentials/vault-keys.ts'
 import { openStore } from '../../../src/storage/open.ts'
 import type { CredentialRecord, Store } from '../../../src/storage/store.ts'
-import { someCredential, someVaultKey } from '../../support/credentials.ts'
+import { someCredential, someVaultKey } from '../../support/own-keys.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const [k1, k2, k3] = [someVaultKey('k1'), someVaultKey('k2'), someVaultKey('k3')]

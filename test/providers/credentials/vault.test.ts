@@ -10,7 +10,7 @@ import {
 } from '../../../src/providers/credentials/vault.ts'
 import { deriveKey } from '../../../src/providers/credentials/vault-keys.ts'
 import type { SealedSecret } from '../../../src/storage/store.ts'
-import { someVaultKey } from '../../support/credentials.ts'
+import { someVaultKey } from '../../support/own-keys.ts'
 
 const [k1, k2] = [someVaultKey('k1'), someVaultKey('k2')]
 const vault = createVault([k1])
