@@ -12,6 +12,7 @@ import { knownChoice, knownFunction } from './anthropic-messages/known-tools.ts'
 import { inexpressible } from './failure.ts'
 import type { Format } from './format.ts'
 import { type Encode, prepared } from './preconditions/prepare.ts'
+import { MIN_OUTPUT_MAX } from './preconditions/table.ts'
 
 // Fields
 
@@ -238,12 +239,10 @@ function without(fields: Fields, name: string): Fields {
 /** The encoder of a format, which gets only requests that the receiver takes (preconditions/). */
 export function prepares(format: FormatName, encode: Encode): Encode {
   return (model, endpoint) => {
-    const { input, text, tools } = model.request
-    if (typeof input === 'string' && tools == null && text == null) return encode(model, endpoint)
+    const { input, text, tools, stop, max_output_tokens: most } = model.request
+    const isPlain = typeof input === 'string' && tools == null && text == null && stop == null
+    if (isPlain && (most ?? MIN_OUTPUT_MAX) >= MIN_OUTPUT_MAX) return encode(model, endpoint)
     const prompt = prepared(model, format, endpoint)
     return prompt === null ? encode(model, endpoint) : prompt.encoded(model, endpoint, encode)
   }
 }
-
-/** Asks for JSON in words, where a format has no mode for it without a schema. */
-export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'

@@ -87,7 +87,8 @@ export interface DataPolicy {
  * - `replay-reasoning`: wants the thinking text of earlier turns back as `reasoning_content`
  * - `blank-reasoning`: takes a blank, and nothing shorter, as the `reasoning_content` of a turn with calls whose
  *   thought is lost
- * - `short-call-ids`: takes ids of calls with at most 40 characters
+ * - `openai-limits`: takes ids of calls with at most 40 characters, four stop sequences, schemas of functions that are
+ *   objects with properties, and a JSON mode only where the messages say JSON
  * - `nine-letter-call-ids`: takes ids of calls with exactly nine letters and digits
  * - `strict-template`: takes one system message, at the beginning, and arguments of calls that are JSON objects; chat
  *   templates of local models refuse others
@@ -118,7 +119,7 @@ export const QUIRKS = [
   'reasoning-object',
   'replay-reasoning',
   'blank-reasoning',
-  'short-call-ids',
+  'openai-limits',
   'nine-letter-call-ids',
   'strict-template',
   'thinking-parts',

@@ -183,7 +183,7 @@ const RECEIVERS: readonly {
 }[] = [
   ...FORMAT_NAMES.map(format => ({ name: format, format, quirks: [] })),
   { name: 'mistral', format: 'openai-chat', quirks: ['nine-letter-call-ids'] },
-  { name: 'openai chat', format: 'openai-chat', quirks: ['short-call-ids'] },
+  { name: 'openai chat', format: 'openai-chat', quirks: ['openai-limits'] },
   { name: 'vllm', format: 'openai-chat', quirks: ['strict-template', 'system-role'] },
   { name: 'deepseek', format: 'openai-chat', quirks: ['replay-reasoning'] },
   { name: 'moonshot', format: 'openai-chat', quirks: ['replay-reasoning', 'blank-reasoning'] },

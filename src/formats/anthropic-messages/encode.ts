@@ -10,7 +10,8 @@ import { inexpressible } from '../failure.ts'
 import type { ModelRequest, WireRequest } from '../format.ts'
 import { withLastMarks } from '../marks/cache-marks.ts'
 import { mayPay, withOwnMarks } from '../marks/own-marks.ts'
-import { JSON_HINT, prepares, unknownFields } from '../outgoing.ts'
+import { prepares, unknownFields } from '../outgoing.ts'
+import { JSON_HINT } from '../preconditions/schemas.ts'
 import { ofVersion } from './computer.ts'
 import { cacheControl, type MessagesBlock } from './content.ts'
 import { generation } from './generation.ts'
@@ -157,10 +158,10 @@ function outputConfig(request: ResponsesRequest, effort: string | null): Message
   return effort === null ? schema : { ...schema, effort }
 }
 
-/** Skips empty sequences, which the API refuses. */
+/** Skips empty and blank sequences, which the API refuses. */
 export function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const stops = typeof stop === 'string' ? [stop] : (stop ?? [])
-  const sequences = stops.filter(one => one !== '')
+  const sequences = stops.filter(one => one.trim() !== '')
   return sequences.length === 0 ? null : sequences
 }
 

@@ -95,6 +95,9 @@ class Turns {
       role: turn === 'model' ? 'model' : 'user',
       parts,
     }))
+    // A call has to follow a turn of the user.
+    if (contents[0]?.role === 'model' && contents[0].parts.some(part => part['functionCall'] !== undefined))
+      contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
     return { contents, system: this.#system }
   }
 
@@ -327,12 +330,25 @@ function fromUrl(url: string | null, fallbackType: string | null, path: string):
   return { fileData: { ...(mimeType === null ? {} : { mimeType }), fileUri: url } }
 }
 
+/** Pictures that its models read: https://ai.google.dev/gemini-api/docs/image-understanding */
+const IMAGE_TYPES: ReadonlySet<string> = new Set([
+  'image/png',
+  'image/jpeg',
+  'image/webp',
+  'image/heic',
+  'image/heif',
+])
+
 function inline(url: string, fallbackType: string | null, path: string): Json {
   const comma = url.indexOf(',')
   const [type = '', ...parameters] = url.slice('data:'.length, comma).split(';')
-  const mimeType = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
-  if (comma === -1 || mimeType === null) {
+  const named = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
+  if (comma === -1 || named === null) {
     throw inexpressible(path, 'must be a data URL with its media type')
+  }
+  const mimeType = named === 'image/jpg' ? 'image/jpeg' : named
+  if (mimeType.startsWith('image/') && !IMAGE_TYPES.has(mimeType)) {
+    throw inexpressible(path, 'must be a PNG, JPEG, WebP, HEIC or HEIF image')
   }
   const payload = url.slice(comma + 1)
   if (parameters.some(parameter => parameter.trim().toLowerCase() === 'base64')) {

@@ -4,6 +4,7 @@
  * told with the caller's paths. Pure. Hot path: a request without tools, schemas and calls costs one pass over its items.
  */
 import { GatewayError, rewritten } from '../../base/errors.ts'
+import type { Json } from '../../base/json.ts'
 import type { InputItem, InputMessage } from '../../protocol/items.ts'
 import type { InputPart } from '../../protocol/parts.ts'
 import type { Endpoint, FormatName } from '../../protocol/provider.ts'
@@ -14,8 +15,8 @@ import { answersOfOpen } from '../open-calls.ts'
 import { nativeAsCall, replayAsCall } from '../replayed.ts'
 import { isOutput, outputsAfterCalls, outwardIds, pairsOf } from './calls.ts'
 import { type OutwardNames, outwardNames } from './names.ts'
-import { closedSchema, objectText } from './schemas.ts'
-import { type Preconditions, preconditionsOf } from './table.ts'
+import { closedSchema, hasUnion, JSON_HINT, objectRoot, objectText } from './schemas.ts'
+import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf } from './table.ts'
 
 /** What writes a request in a format. */
 export type Encode = (model: ModelRequest, endpoint: Endpoint) => WireRequest
@@ -46,10 +47,13 @@ export function prepared(
   { provider }: Pick<Endpoint, 'provider'>,
 ): Prompt | null {
   const { request } = model
-  const { input, text, tools } = request
+  const { input, text, tools, stop, max_output_tokens: most } = request
   const survey = typeof input === 'string' ? null : surveyed(input)
   const mayRename = tools != null && hasSpecialName(tools)
-  if (survey === null && text == null && !mayRename && !hasStrictTool(tools)) return null
+  const hasOddRoot = tools?.some(isOddRoot) === true
+  const hasLimits = stop != null || (most != null && most < MIN_OUTPUT_MAX)
+  const isPlainTools = !mayRename && !hasOddRoot && !hasStrictTool(tools)
+  if (survey === null && text == null && !hasLimits && isPlainTools) return null
   const demands = preconditionsOf(format, provider)
   const names = mayRename ? outwardNames(demands.names, tools) : null
   let prompt: Prompt | null = null
@@ -63,7 +67,9 @@ export function prepared(
       if (demands.thought !== null) fillThoughts(prompt, demands.thought)
     }
     if (survey.hasFailures && demands.failures === 'words') failuresInWords(prompt)
-    if (survey.hasParts && demands.results === 'text') textResults(prompt)
+    if (survey.hasParts && demands.results === 'text') textResults(prompt, isOutput)
+    else if (survey.hasParts && survey.hasFailures && demands.failures === 'text-field')
+      textResults(prompt, isFailure)
     if (survey.hasSystem && demands.system !== 'anywhere') joinSystem(prompt)
   }
   // A caller who speaks the provider's API writes its schemas.
@@ -71,11 +77,16 @@ export function prepared(
   const schema = text?.format
   const isEnforced = isJudged && demands.schemas === 'closed' && schema?.type === 'json_schema'
   const isStrict = isJudged && demands.toolSchemas === 'closed' && hasStrictTool(tools)
-  if (names !== null || isEnforced || isStrict) {
+  const isRooted = isJudged && demands.toolRoots !== 'any' && hasOddRoot
+  const isWorded = demands.jsonWord && schema?.type === 'json_object'
+  if (names !== null || isEnforced || isStrict || isRooted || isWorded || hasLimits) {
     prompt ??= new Prompt(model, demands)
     if (names !== null) useNames(prompt, names)
     if (isEnforced) closeSchema(prompt, schema)
+    if (isRooted) objectRoots(prompt)
     if (isStrict) closeToolSchemas(prompt)
+    if (isWorded) jsonInWords(prompt)
+    if (hasLimits) limitFields(prompt)
   }
   return prompt?.isChanged === true ? prompt : null
 }
@@ -327,8 +338,12 @@ function failuresInWords(prompt: Prompt): void {
   })
 }
 
+function isFailure(item: InputItem): boolean {
+  return isOutput(item) && (item as { readonly is_error?: unknown }).is_error === true
+}
+
 /** What is no text in a result follows all results of the turn, because no message may be between them. */
-function textResults(prompt: Prompt): void {
+function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void {
   const items: InputItem[] = []
   const places: Place[] = []
   let waiting: { readonly item: InputItem; readonly place: Place }[] = []
@@ -342,7 +357,7 @@ function textResults(prompt: Prompt): void {
   for (const [at, item] of prompt.items.entries()) {
     const place = prompt.placeOf(at)
     if (!isOutput(item)) settle()
-    const attached = attachedTo(item)
+    const attached = isText(item) ? attachedTo(item) : null
     items.push(attached?.result ?? item)
     places.push(place)
     if (attached === null) continue
@@ -482,4 +497,58 @@ function closeToolSchemas(prompt: Prompt): void {
     return { ...tool, parameters }
   })
   if (tools !== undefined) prompt.set({ tools })
+}
+
+/** A schema of a function that some receiver refuses at its root. */
+function isOddRoot(tool: Tool): boolean {
+  if (tool.type !== 'function' || tool.parameters == null) return false
+  return tool.parameters['properties'] === undefined || hasUnion(tool.parameters)
+}
+
+function objectRoots(prompt: Prompt): void {
+  const reason = 'the provider takes only objects as the schema of a function; the rest is in its description'
+  const mayLackProperties = prompt.demands.toolRoots === 'no-union'
+  const tools = prompt.request.tools?.map((tool, at) => {
+    if (!isOddRoot(tool)) return tool
+    const { parameters } = tool as { readonly parameters: Json }
+    if (mayLackProperties && !hasUnion(parameters)) return tool
+    prompt.changes.push({ field: `tools[${at}].parameters`, action: 'changed', reason })
+    return { ...tool, parameters: objectRoot(parameters) } as Tool
+  })
+  if (tools !== undefined) prompt.set({ tools })
+}
+
+/** A message that says JSON, unless one does already. */
+function jsonInWords(prompt: Prompt): void {
+  const { input } = prompt.request
+  const items: readonly InputItem[] =
+    typeof input === 'string' ? [{ role: 'user', content: input }] : prompt.items
+  if (/json/i.test(JSON.stringify(items))) return
+  const hint: InputItem = { role: 'developer', content: JSON_HINT }
+  const places = items.map((_, at) => prompt.placeOf(at))
+  prompt.set({ input: [] })
+  prompt.setItems([hint, ...items], [{ at: 0 }, ...places])
+  const reason = 'the provider wants JSON asked for in words too'
+  prompt.changes.push({ field: 'text.format', action: 'changed', reason })
+}
+
+function limitFields(prompt: Prompt): void {
+  const { stops, minOutput } = prompt.demands
+  const { stop, max_output_tokens: most } = prompt.request
+  if (most != null && most < minOutput) {
+    prompt.changes.push({
+      field: 'max_output_tokens',
+      action: 'changed',
+      reason: `the provider takes no limit below ${minOutput}`,
+    })
+    prompt.set({ max_output_tokens: minOutput })
+  }
+  if (stops !== null && Array.isArray(stop) && stop.length > stops) {
+    prompt.changes.push({
+      field: 'stop',
+      action: 'changed',
+      reason: `the provider takes ${stops} stop sequences: the first ones`,
+    })
+    prompt.set({ stop: stop.slice(0, stops) })
+  }
 }

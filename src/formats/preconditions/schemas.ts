@@ -122,6 +122,28 @@ function described(description: unknown, words: readonly (readonly [string, unkn
   return typeof description === 'string' && description !== '' ? `${description}\n\n${rest}` : rest
 }
 
+/** Asks for JSON in words, where a format has no mode for it without a schema. */
+export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
+
+/** Keywords that no schema of a function may have at its root. */
+const UNIONS = ['anyOf', 'oneOf', 'allOf', 'not', 'enum'] as const
+
+export function hasUnion(schema: Json): boolean {
+  return UNIONS.some(name => schema[name] !== undefined)
+}
+
+/** The schema as an object with properties; its union, if it has one, stands in the description. */
+export function objectRoot(schema: Json): Json {
+  const rest = Object.entries(schema).filter(([name]) => !(UNIONS as readonly string[]).includes(name))
+  const words = UNIONS.flatMap(name => (schema[name] === undefined ? [] : [[name, schema[name]] as const]))
+  return {
+    ...Object.fromEntries(rest),
+    type: 'object',
+    properties: schema['properties'] ?? {},
+    ...(words.length === 0 ? {} : { description: described(schema['description'], words) }),
+  }
+}
+
 /** Arguments of a call as the text of an object; others stand in an object, because a conversation must go on. */
 export function objectText(text: string): string {
   if (text.trim() === '') return '{}'

@@ -31,8 +31,8 @@ export interface Preconditions {
   readonly outputs: 'anywhere' | 'after-calls'
   /** `object`: arguments are the text of a JSON object. */
   readonly arguments: 'text' | 'object'
-  /** `field`: the format has a mark for failed results. `words`: the result says it. */
-  readonly failures: 'field' | 'words'
+  /** `field`: the format has a mark for failed results; `text-field`: which are text. `words`: the result says it. */
+  readonly failures: 'field' | 'text-field' | 'words'
   /** `text`: a result is text, and what else it holds follows in a message. */
   readonly results: 'parts' | 'text'
   /**
@@ -44,6 +44,14 @@ export interface Preconditions {
   readonly schemas: 'any' | 'closed'
   /** The same, of strict functions. */
   readonly toolSchemas: 'any' | 'closed'
+  /** `object`: the schema of a function is an object with properties at its root. `no-union`: or anything but a union. */
+  readonly toolRoots: 'any' | 'no-union' | 'object'
+  /** True: a request for a JSON object says "JSON" in its messages too. */
+  readonly jsonWord: boolean
+  /** Most stop sequences; null: any number. */
+  readonly stops: number | null
+  /** The smallest limit for output tokens. */
+  readonly minOutput: number
   /** What stands in the place of a thought that a turn with calls lacks; null: nothing. */
   readonly thought: string | null
 }
@@ -56,6 +64,9 @@ const GOOGLE_NAMES = {
   foreign: /^[^a-zA-Z_]|[^a-zA-Z0-9_.:-]/g,
   maxChars: 128,
 }
+/** No receiver demands more than this as the smallest limit for output tokens. */
+export const MIN_OUTPUT_MAX = 16
+
 /** Any text of so many characters. */
 const upTo = (maxChars: number) => ({
   fits: new RegExp(`^[^]{1,${maxChars}}$`),
@@ -75,6 +86,10 @@ const CHAT: Preconditions = {
   system: 'joined',
   schemas: 'any',
   toolSchemas: 'any',
+  toolRoots: 'any',
+  jsonWord: false,
+  stops: null,
+  minOutput: 1,
   thought: null,
 }
 
@@ -87,23 +102,26 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     outputs: 'anywhere',
     results: 'parts',
     system: 'anywhere',
+    toolRoots: 'object',
+    jsonWord: true,
+    minOutput: MIN_OUTPUT_MAX,
   },
   'anthropic-messages': {
-    items: 'calls',
+    ...CHAT,
     names: LONG_WORDS,
     callIds: { ...LONG_WORDS, unique: 'request' },
     outputs: 'after-calls',
     arguments: 'object',
-    failures: 'field',
+    failures: 'text-field',
     results: 'parts',
     // The format has a place of its own for them.
     system: 'anywhere',
     schemas: 'closed',
     toolSchemas: 'closed',
-    thought: null,
+    toolRoots: 'no-union',
   },
   'google-gemini': {
-    items: 'calls',
+    ...CHAT,
     names: GOOGLE_NAMES,
     callIds: { ...upTo(1_024), unique: 'turn' },
     outputs: 'after-calls',
@@ -111,12 +129,10 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     failures: 'field',
     results: 'text',
     system: 'anywhere',
-    schemas: 'any',
-    toolSchemas: 'any',
-    thought: null,
+    stops: 5,
   },
   'bedrock-converse': {
-    items: 'calls',
+    ...CHAT,
     names: WORDS,
     callIds: {
       fits: /^[a-zA-Z0-9_.:-]{1,64}$/,
@@ -126,19 +142,26 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     },
     outputs: 'after-calls',
     arguments: 'object',
-    failures: 'field',
+    failures: 'text-field',
     results: 'parts',
     system: 'anywhere',
     schemas: 'closed',
     toolSchemas: 'closed',
-    thought: null,
+    toolRoots: 'no-union',
   },
 }
 
 /** By quirk: what it changes in the row of which format. */
 const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?: Partial<Preconditions> }>>> =
   {
-    'short-call-ids': { 'openai-chat': { callIds: { ...upTo(40), unique: 'turn' } } },
+    'openai-limits': {
+      'openai-chat': {
+        callIds: { ...upTo(40), unique: 'turn' },
+        toolRoots: 'object',
+        jsonWord: true,
+        stops: 4,
+      },
+    },
     'nine-letter-call-ids': {
       'openai-chat': {
         callIds: {

@@ -56,7 +56,7 @@ export const OWN_ROWS = {
     baseUrls: { 'anthropic-messages': 'https://{host}/anthropic/v1' },
     auth: 'api-key',
     keyForm: 'azure',
-    quirks: ['short-call-ids'],
+    quirks: ['openai-limits'],
     hosts: [
       '*.openai.azure.com',
       '*.services.ai.azure.com',
@@ -163,7 +163,7 @@ export const OWN_ROWS = {
     authors: ['openai'],
     // Also in chat completions.
     customTools: true,
-    quirks: ['short-call-ids'],
+    quirks: ['openai-limits'],
   },
   perplexity: chat('Perplexity', 'https://api.perplexity.ai', 'PERPLEXITY_API_KEY', {
     baseUrls: { 'openai-embeddings': 'https://api.perplexity.ai/v1' },
