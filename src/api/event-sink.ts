@@ -18,6 +18,7 @@ export interface StreamDeps extends StreamTimes {
 
 /** The number of tokens that compression removed from the prompt. */
 export const COMPRESSED_HEADER = 'X-Gateway-Compressed'
+export const CHANGED_HEADER = 'X-Gateway-Changed'
 
 /** Events that repeat what the reader already received in pieces; some contain the whole reply. */
 const REPEATS = /\.(?:done|completed|incomplete|failed)$/
@@ -84,6 +85,10 @@ export class EventSink implements Sink {
 
   reportCompression(tokens: number): void {
     if (!this.#reply.started) this.#reply.header(COMPRESSED_HEADER, String(tokens))
+  }
+
+  reportChanges(changes: number): void {
+    if (!this.#reply.started) this.#reply.header(CHANGED_HEADER, String(changes))
   }
 
   write(event: StreamEvent): boolean {

@@ -13,7 +13,7 @@ import type { Gateway } from '../pipeline/respond.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
 import { answerTrigger, TRIGGER, withoutTrigger } from './compaction.ts'
-import { COMPRESSED_HEADER, EventSink } from './event-sink.ts'
+import { CHANGED_HEADER, COMPRESSED_HEADER, EventSink } from './event-sink.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type RequestProof } from './proof.ts'
@@ -159,6 +159,7 @@ function answer(
   return gateway.respond(call, sink).then(outcome => {
     reply.summary = outcome.summary
     if (sink.removedTokens > 0) reply.header(COMPRESSED_HEADER, String(sink.removedTokens))
+    if (sink.changes > 0) reply.header(CHANGED_HEADER, String(sink.changes))
     if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
     else if (sink.response !== null) {
       if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))

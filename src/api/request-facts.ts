@@ -27,7 +27,7 @@ export function failureDetails(
 
 /** The pipeline's call for a request with a parsed body. */
 export function callOf<Name extends DialectName, Parsed extends ResponsesRequest>(
-  { name }: { readonly name: Name },
+  { inOwnNames, name }: { readonly name: Name; readonly inOwnNames?: ClientRequest['inOwnNames'] },
   request: ApiRequest,
   reply: Reply,
   dataRegionOf: DataRegionOf,
@@ -43,6 +43,7 @@ export function callOf<Name extends DialectName, Parsed extends ResponsesRequest
     dataRegion: dataRegionOf(request.host),
     client: clientOf(headers, request.body),
     rates: reply,
+    inOwnNames,
   }
 }
 

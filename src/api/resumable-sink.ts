@@ -66,6 +66,10 @@ export class ResumableSink implements Sink {
     this.#client.reportCompression(tokens)
   }
 
+  reportChanges(changes: number): void {
+    this.#client.reportChanges(changes)
+  }
+
   write(event: StreamEvent): boolean {
     let isFlowing = true
     if (this.#hasLeft) this.lastFrames = this.#frames.write(event)

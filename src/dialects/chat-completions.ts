@@ -8,6 +8,7 @@ import { chatBody } from './chat-completions/body.ts'
 import { chatFailure } from './chat-completions/failure.ts'
 import { ChatFrames } from './chat-completions/frames.ts'
 import { createChatParser } from './chat-completions/parse.ts'
+import { inChatNames } from './chat-completions/paths.ts'
 import type { Dialect } from './dialect.ts'
 
 export function createChatCompletions(offered: Offered): Dialect {
@@ -17,5 +18,6 @@ export function createChatCompletions(offered: Offered): Dialect {
     frames: request => new ChatFrames(request),
     body: (response, request) => chatBody(response, !excludesReasoning(request)),
     failure: chatFailure,
+    inOwnNames: inChatNames,
   }
 }

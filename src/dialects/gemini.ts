@@ -23,6 +23,7 @@ import {
 import { blockedAnswer, geminiFailure } from './gemini/failure.ts'
 import { GeminiFrames } from './gemini/frames.ts'
 import { createGeminiParser } from './gemini/parse.ts'
+import { inGeminiNames } from './gemini/paths.ts'
 
 /** Parameters of the query in which Google's clients may send a key. */
 const KEYS = ['key', 'access_token']
@@ -34,6 +35,7 @@ export function createGemini(offered: Offered): Dialect {
     frames: request => new GeminiFrames(request),
     body: geminiBody,
     failure: geminiFailure,
+    inOwnNames: inGeminiNames,
     instead: blockedAnswer,
     queryFault,
   }

@@ -8,6 +8,7 @@ import { messagesBody } from './messages/body.ts'
 import { failureHeaders, messagesFailure, rateHeaders } from './messages/failure.ts'
 import { MessagesFrames } from './messages/frames.ts'
 import { createMessagesParser } from './messages/parse.ts'
+import { inMessagesNames } from './messages/paths.ts'
 
 export function createMessages(offered: Offered): Dialect {
   return {
@@ -17,6 +18,7 @@ export function createMessages(offered: Offered): Dialect {
     frames: request => new MessagesFrames(request),
     body: messagesBody,
     failure: messagesFailure,
+    inOwnNames: inMessagesNames,
     failureHeaders,
     rateHeaders,
   }

@@ -8,7 +8,7 @@ import type { RequestSignal } from '../base/signal.ts'
 import type { AttemptNotes } from '../base/telemetry/ended-trace.ts'
 import type { ExchangeSpans, TraceParent } from '../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../base/telemetry/trace-context.ts'
-import type { AppliedEdit, FinishReason, WireRequest } from '../formats/format.ts'
+import type { AppliedEdit, Change, FinishReason, WireRequest } from '../formats/format.ts'
 import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { OutputItem } from '../protocol/items.ts'
@@ -150,6 +150,8 @@ export interface ClientRequest {
   readonly client?: ClientFacts | undefined
   /** Absent if nobody needs to know the limits. */
   readonly rates?: RateSink | undefined
+  /** Gives a text that begins with the path of a field the client's own name of it. Absent: both have the same. */
+  readonly inOwnNames?: ((text: string, request: ResponsesRequest) => string) | undefined
 }
 
 /** Facts that a client states about itself, in headers. */
@@ -245,6 +247,8 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   span?: AttemptNotes
   /** Receives the outcome; absent for a stored reply. */
   health?: HealthEntry
+  /** What the request lost, or had changed, on its way; absent: nothing. */
+  changes?: readonly Change[]
 }
 
 /** How a model ended its reply. */
@@ -350,8 +354,6 @@ export class Exchange {
   firstTokenMs: number | null = null
   /** The end of the last turn; null if it failed. */
   finish: Finish | null = null
-  /** The caller's fields that the last provider's format cannot express; noted only if the metadata was requested. */
-  leftOut: readonly string[] = []
 
   // Notes: whoever does something that people ask about later.
 

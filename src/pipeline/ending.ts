@@ -192,11 +192,19 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
   }
 }
 
-function pipelineOf({ pipeline, leftOut }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
-  if (leftOut.length === 0) return pipeline.length === 0 ? {} : { pipeline }
-  const summary = `${leftOut.join(', ')} had no effect: the provider does not support it`
+/** What guardrails and plugins did, and what the request lost or had changed on its way to the last provider. */
+function pipelineOf({ attempts, clientRequest, pipeline }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
+  const changes = attempts.at(-1)?.changes
+  if (changes === undefined) return pipeline.length === 0 ? {} : { pipeline }
+  const { inOwnNames, request } = clientRequest
+  const told = changes.map(({ field, action, reason }) => ({
+    field: inOwnNames === undefined ? field : inOwnNames(`${field}: `, request).slice(0, -2),
+    action,
+    reason,
+  }))
+  const summary = `${told.length} ${told.length === 1 ? 'change' : 'changes'} of the request for this provider`
   return {
-    pipeline: [...pipeline, { type: 'request', name: 'left-out', summary, data: { fields: leftOut } }],
+    pipeline: [...pipeline, { type: 'translation', name: 'translation', summary, data: { changes: told } }],
   }
 }
 

@@ -88,7 +88,15 @@ export type RoutingStrategy =
 
 /** A stage that changed or checked the request or the reply. */
 const PipelineStage = Type.Object({
-  type: oneOf('guardrail', 'plugin', 'server_tools', 'request', 'response_healing', 'context_compression'),
+  type: oneOf(
+    'guardrail',
+    'plugin',
+    'server_tools',
+    'request',
+    'response_healing',
+    'context_compression',
+    'translation',
+  ),
   name: Type.String(),
   guardrail_id: Type.Optional(Type.String()),
   guardrail_scope: Type.Optional(oneOf('api-key', 'member', 'workspace')),

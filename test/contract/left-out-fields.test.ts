@@ -17,7 +17,7 @@ const gateway = await startGateway({
 })
 t.teardown(() => gateway.close())
 
-type Entry = { readonly name?: string; readonly data?: { readonly fields?: readonly string[] } }
+type Entry = { readonly name?: string; readonly data?: { readonly changes?: readonly { field: string }[] } }
 
 async function post(path: string, body: object) {
   const reply = await fetch(`${gateway.url}${path}`, {
@@ -31,8 +31,11 @@ async function post(path: string, body: object) {
   })
   const answer = (await reply.json()) as { gateway_metadata?: { pipeline?: readonly Entry[] } }
   if (reply.status !== 200) t.fail(JSON.stringify(answer))
-  const fields =
-    answer.gateway_metadata?.pipeline?.find(({ name }) => name === 'left-out')?.data?.fields ?? []
+  const changes =
+    answer.gateway_metadata?.pipeline?.find(({ name }) => name === 'translation')?.data?.changes ?? []
+  const fields = changes.map(({ field }) => field)
+  const told = Number(reply.headers.get('x-gateway-changed') ?? 0)
+  if (told !== fields.length) t.fail(`the header says ${told}, the metadata ${fields.length}`)
   return { fields, sent: parrot.bodies.at(-1) ?? '' }
 }
 

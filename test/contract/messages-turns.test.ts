@@ -162,7 +162,7 @@ t.test('edits that the caller asks for are told, also where the provider makes n
     replay.next.push(written(text, stream, more))
     const own = await ask(stream, { context_management })
     t.same(own['context_management'], { applied_edits: [edit] })
-    t.notOk(JSON.stringify(own).includes('left-out'))
+    t.notOk(JSON.stringify(own).includes('translation'))
     replay.next.push(written(text, stream))
     t.same((await ask(stream, { context_management }))['context_management'], { applied_edits: [] })
     replay.next.push(written(text, stream, more))
@@ -173,7 +173,7 @@ t.test('edits that the caller asks for are told, also where the provider makes n
       t.same(other['context_management'], { applied_edits: [] }, format)
       t.match(
         (other['gateway_metadata'] as Loose)['pipeline'],
-        [{ type: 'request', name: 'left-out', data: { fields: ['context_management'] } }],
+        [{ type: 'translation', data: { changes: [{ field: 'context_management', action: 'dropped' }] } }],
         format,
       )
     }

@@ -55,7 +55,6 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
   firstTokenMs: [TARGET, LOOP],
   finish: [MODEL_CALL, LOOP, EMBED],
   turn: [LOOP],
-  leftOut: ['pipeline/turn/provider-request.ts'],
   vectors: [EMBED],
   // Notes.
   toolCalls: [NOTES],

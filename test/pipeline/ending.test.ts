@@ -176,7 +176,8 @@ t.test('details of a refusal are shown to those who ask for them', async t => {
 
 t.test('the metadata names what was asked, tried and chosen', async t => {
   const { exchange } = start({ fields: { models: ['acme/other'] }, call: { withMetadata: true } })
-  exchange.leftOut = ['top_k']
+  const change = { field: 'top_k', action: 'dropped', reason: 'no such field' } as const
+  Object.assign(exchange.attempts.at(-1) ?? {}, { changes: [change] })
   exchange.ranking = { ...exchange.ranking, skipped: ['acme/unknown'] }
   t.match(routingMetadata(exchange, true, 'eu-1'), {
     requested: 'acme/scripted',
@@ -187,7 +188,7 @@ t.test('the metadata names what was asked, tried and chosen', async t => {
     is_byok: false,
     endpoints: { total: 1, available: [{ selected: true }] },
     skipped_models: ['acme/unknown'],
-    pipeline: [{ name: 'left-out', data: { fields: ['top_k'] } }],
+    pipeline: [{ type: 'translation', data: { changes: [change] } }],
   })
   t.match(routingMetadata(exchange, false, 'eu-1'), {
     summary: 'available=1',

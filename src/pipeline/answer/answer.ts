@@ -171,6 +171,11 @@ export class Answer {
     this.sink.reportCompression?.(tokens)
   }
 
+  /** Reports how many changes the request needed on its way to the provider that answers. */
+  reportChanges(changes: number): void {
+    this.sink.reportChanges?.(changes)
+  }
+
   #debug(facts: readonly DebugFacts[]): void {
     for (const debug of facts) this.#deliver({ type: 'response.debug', sequence_number: 0, debug })
   }

@@ -19,6 +19,8 @@ export interface Sink {
   readonly tellsOverflow?: boolean
   /** Takes the number of tokens that were cut from the prompt, before the first event that is sent. */
   reportCompression?(tokens: number): void
+  /** Takes the number of changes that the request needed, before the first event that is sent. */
+  reportChanges?(changes: number): void
   /** Takes one event. False if the reader is slow: write no more until it has drained (the event itself was taken). */
   write(event: StreamEvent): boolean
   /**
@@ -65,6 +67,8 @@ export class FinalSink implements Sink {
   response: ResponseResource | null = null
   /** Tokens that were cut from the prompt. */
   removedTokens = 0
+  /** Changes that the request needed on its way. */
+  changes = 0
   /** Also set for a failed reply. */
   usage: ResponseUsage | null = null
   readonly #listener: ((event: StreamEvent) => void) | undefined
@@ -80,6 +84,10 @@ export class FinalSink implements Sink {
 
   reportCompression(tokens: number): void {
     this.removedTokens = tokens
+  }
+
+  reportChanges(changes: number): void {
+    this.changes = changes
   }
 
   write(event: StreamEvent): boolean {

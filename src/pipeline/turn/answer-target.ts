@@ -151,6 +151,7 @@ export class AnswerTarget implements AttemptTarget {
       exchange.firstTokenMs = nowMs
       const { removedTokens = 0 } = exchange.plugins ?? {}
       if (removedTokens > 0) answer.cut(removedTokens)
+      if (record.changes !== undefined) answer.reportChanges(record.changes.length)
       const { usage } = figures
       const { modelId, provider } = record.endpoint
       const facts = request.stream === true && request.debug != null ? exchange.debug.opening() : []

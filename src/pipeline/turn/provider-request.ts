@@ -7,9 +7,9 @@ import { GatewayError } from '../../base/errors.ts'
 import { texts } from '../../base/json.ts'
 import { holdsSecret } from '../../base/scrub.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
-import type { Format, WireRequest } from '../../formats/format.ts'
+import type { Change, Format, WireRequest } from '../../formats/format.ts'
 import { lostMarks } from '../../formats/marks/cache-marks.ts'
-import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { FIELDS_WITHOUT_FORM, leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import { type Endpoint, type OutgoingKey, ownKeyScheme, type PromptCaching } from '../../protocol/provider.ts'
@@ -77,8 +77,10 @@ export class ProviderRequests {
       },
       endpoint,
     )
-    if (exchange.withMetadata)
-      exchange.leftOut = [...leftOutFields(prompt, outgoing), ...lostMarks(prompt, wire.body)]
+    let isChanged = prompt !== outgoing || wire.changes !== undefined || exchange.withMetadata
+    const absent = FIELDS_WITHOUT_FORM[format.name]
+    for (let at = 0; at < absent.length; at++) if (outgoing[absent[at] as Field] != null) isChanged = true
+    if (isChanged) noteChanges(exchange, attempt, prompt, { outgoing, wire, absent })
     if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
     return raw === null ? wire : { ...wire, raw }
@@ -167,6 +169,41 @@ function deploymentUrl(address: string, path: string, { format }: Endpoint): URL
   if (usual !== null && path.startsWith(`${usual}/`)) url.pathname += path.slice(usual.length)
   return url
 }
+
+type Field = keyof ResponsesRequest
+
+interface Sending {
+  readonly outgoing: ResponsesRequest
+  readonly wire: WireRequest
+  /** Fields that the format has no form for. */
+  readonly absent: readonly Field[]
+}
+
+/** Notes what the request loses, or has changed, on its way to this provider. */
+function noteChanges(
+  { withMetadata }: Exchange,
+  attempt: AttemptRecord,
+  prompt: ResponsesRequest,
+  { outgoing, wire, absent }: Sending,
+): void {
+  const dropped = (field: string): Change => ({ field, action: 'dropped', reason: NO_SUCH_FIELD })
+  const changes: Change[] = [
+    ...leftOutFields(prompt, outgoing).map(dropped),
+    ...absent.filter(name => outgoing[name] != null).map(dropped),
+    // To find marks, the whole body has to be read.
+    ...(withMetadata ? lostMarks(prompt, wire.body) : []).map(
+      (field): Change => ({
+        field,
+        action: field === 'cache_control' ? 'dropped' : 'changed',
+        reason: 'the provider takes fewer or shorter cache marks',
+      }),
+    ),
+    ...(wire.changes ?? []),
+  ]
+  if (changes.length > 0) attempt.changes = changes
+}
+
+const NO_SUCH_FIELD = 'the provider has no such field'
 
 /** The prompt as this provider may see it: without data sealed by others. */
 function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {
