@@ -18,10 +18,17 @@ export interface Question {
   readonly calls?: true
 }
 
+export interface UnderstoodCall {
+  readonly id: string
+  readonly name: string
+  readonly arguments: string
+}
+
 /** The content of a reply that a client reads. */
 export interface Understood {
   readonly text: string
-  readonly call: { readonly name: string; readonly arguments: string } | null
+  /** In their order. */
+  readonly calls: readonly UnderstoodCall[]
   /** `ended`: a complete answer; `failed`: an error was reported; `open`: neither. */
   readonly end: 'ended' | 'failed' | 'open'
   /** Input, output and total tokens; null: no usage. */
@@ -120,13 +127,12 @@ export const responses: Proved = {
   whole(document) {
     const response = fields(document)
     const items = list(response['output']).map(fields)
-    const call = items.find(({ type }) => type === 'function_call')
     return {
       text: items
         .filter(({ type }) => type === 'message')
         .map(textIn)
         .join(''),
-      call: call === undefined ? null : { name: string(call['name']), arguments: string(call['arguments']) },
+      calls: items.filter(({ type }) => type === 'function_call').map(callOf),
       end: response['object'] !== 'response' || response['status'] === 'failed' ? 'failed' : 'ended',
       usage: usageOf(response['usage'], 'input_tokens', 'output_tokens'),
     }
@@ -135,19 +141,15 @@ export const responses: Proved = {
     const documents = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
     const last = documents.findLast(({ type }) => isTerminal(string(type)))
     const isFailed = documents.some(({ type }) => type === 'error' || type === 'response.failed')
-    const call = documents.find(({ type }) => type === 'response.function_call_arguments.done')
-    const item = documents
-      .filter(({ type }) => type === 'response.output_item.done')
-      .map(event => fields(event['item']))
-      .find(({ type }) => type === 'function_call')
     return {
       text: joined(
         documents.filter(({ type }) => type === 'response.output_text.delta').map(({ delta }) => delta),
       ),
-      call:
-        call === undefined && item === undefined
-          ? null
-          : { name: string(item?.['name']), arguments: string(call?.['arguments'] ?? item?.['arguments']) },
+      calls: documents
+        .filter(({ type }) => type === 'response.output_item.done')
+        .map(event => fields(event['item']))
+        .filter(({ type }) => type === 'function_call')
+        .map(callOf),
       end: isFailed ? 'failed' : last === undefined ? 'open' : 'ended',
       usage: usageOf(fields(last?.['response'])['usage'], 'input_tokens', 'output_tokens'),
     }
@@ -197,16 +199,11 @@ const chat: Proved = {
   whole(document) {
     const completion = fields(document)
     const message = fields(fields(list(completion['choices'])[0])['message'])
-    const call = list(message['tool_calls'])[0]
     return {
       text: string(message['content']),
-      call:
-        call === undefined
-          ? null
-          : {
-              name: string(fields(fields(call)['function'])['name']),
-              arguments: string(fields(fields(call)['function'])['arguments']),
-            },
+      calls: list(message['tool_calls'])
+        .map(fields)
+        .map(call => callOf({ ...fields(call['function']), call_id: call['id'] })),
       end: Array.isArray(completion['choices']) ? 'ended' : 'failed',
       usage: usageOf(completion['usage'], 'prompt_tokens', 'completion_tokens'),
     }
@@ -214,21 +211,14 @@ const chat: Proved = {
   stream({ events }) {
     const documents = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
     const choices = documents.flatMap(document => list(document['choices']).map(fields))
-    const calls = choices
-      .flatMap(choice => list(fields(choice['delta'])['tool_calls']))
-      .map(call => fields(fields(call)['function']))
     const isFailed = documents.some(document => document['error'] !== undefined && document['error'] !== null)
     const isFinished = choices.some(choice => string(choice['finish_reason']) !== '')
     const isDone = events.some(({ data }) => data === DONE)
     return {
       text: joined(choices.map(choice => fields(choice['delta'])['content'])),
-      call:
-        calls.length === 0
-          ? null
-          : {
-              name: joined(calls.map(({ name }) => name)),
-              arguments: joined(calls.map(call => call['arguments'])),
-            },
+      calls: callsOfChunks(
+        choices.flatMap(choice => list(fields(choice['delta'])['tool_calls']).map(fields)),
+      ),
       end: isFailed ? 'failed' : isFinished || isDone ? 'ended' : 'open',
       usage: usageOf(
         documents.findLast(({ usage }) => usage !== undefined && usage !== null)?.['usage'],
@@ -240,6 +230,25 @@ const chat: Proved = {
 }
 
 export const PROVED: readonly Proved[] = [responses, chat]
+
+/** A call as Responses says it. */
+function callOf(item: Readonly<Record<string, unknown>>): UnderstoodCall {
+  return { id: string(item['call_id']), name: string(item['name']), arguments: string(item['arguments']) }
+}
+
+/** The pieces of calls as OpenAI's client joins them: by their index. */
+function callsOfChunks(pieces: readonly Readonly<Record<string, unknown>>[]): readonly UnderstoodCall[] {
+  const indexes = [...new Set(pieces.map(({ index }) => index))]
+  return indexes.map(index => {
+    const own = pieces.filter(piece => piece['index'] === index)
+    const functions = own.map(piece => fields(piece['function']))
+    return {
+      id: own.map(({ id }) => string(id)).find(id => id !== '') ?? '',
+      name: joined(functions.map(({ name }) => name)),
+      arguments: joined(functions.map(each => each['arguments'])),
+    }
+  })
+}
 
 function usageOf(usage: unknown, input: string, output: string): readonly [number, number, number] | null {
   const { [input]: first, [output]: second, total_tokens: total } = fields(usage)

@@ -5,6 +5,8 @@ import { CHAOS_CHECKS } from './checks/chaos.ts'
 import { clientChecks } from './checks/clients.ts'
 import { ERROR_CHECKS } from './checks/errors.ts'
 import { FRAMING_CHECKS } from './checks/framing.ts'
+import { HABIT_CHECKS } from './checks/habits.ts'
+import { RECEIVER_CHECKS } from './checks/receivers.ts'
 import { REPLY_CHECKS } from './checks/replies.ts'
 import { SDK_CHECKS } from './checks/sdk.ts'
 import { STREAM_CHECKS } from './checks/streams.ts'
@@ -248,5 +250,7 @@ const CHECKS: readonly Check[] = [
   ...FRAMING_CHECKS,
   ...SDK_CHECKS,
   ...UPSTREAM_CHECKS,
+  ...HABIT_CHECKS,
+  ...RECEIVER_CHECKS,
   ...CHAOS_CHECKS,
 ]

@@ -19,8 +19,10 @@ import {
 } from '../simulator/reply.ts'
 import { chatSpeaker } from '../simulator/speak-chat.ts'
 import { responsesSpeaker } from '../simulator/speak-responses.ts'
-import { FUNCTION_NAME } from './dialects.ts'
+import { FUNCTION_NAME, type ProvedName } from './dialects.ts'
+import { HABITS, type HabitReply } from './habits.ts'
 import { objectOf } from './sse.ts'
+import { strictFault } from './strict.ts'
 
 /** The replies that the provider can give. */
 export type Script =
@@ -40,6 +42,8 @@ export type Script =
   | 'flood'
   | 'many'
   | 'slow'
+  | 'strict'
+  | `habit-${string}`
 
 /** A key and a model that this provider refuses, as a real one does. */
 export const UNKNOWN_KEY = 'sk-prove-this-key-is-not-valid'
@@ -85,6 +89,7 @@ export class FaultProvider {
   readonly #gateMs: number
   readonly #server: Server
   readonly #gates = new Map<string, Gate>()
+  readonly #formats = new Map<string, ProvedName>()
   /** Number of requests for replies so far. */
   answer = 0
   url = ''
@@ -129,6 +134,11 @@ export class FaultProvider {
     return this.#gates.get(id)?.late ?? null
   }
 
+  /** The wire format in which the gateway asked for the habit with this id. */
+  formatOf(id: string): ProvedName | undefined {
+    return this.#formats.get(id)
+  }
+
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const text = await bodyOf(request)
     const path = (request.url ?? '').split('?')[0] ?? ''
@@ -147,9 +157,18 @@ export class FaultProvider {
     if (fault !== null) return refuse(400, fault)
     this.answer++
     const ask = READERS[isChat ? 'openai-chat' : 'openai-responses'](body, { model: '', stream: false })
-    const [, script = 'plain', id = 'plain'] = /\[prove:([a-z-]+):([a-z0-9]+)\]/.exec(ask.lastUser) ?? []
+    const [, script = 'plain', id = 'plain'] = /\[prove:([a-z0-9-]+):([a-z0-9]+)\]/.exec(ask.lastUser) ?? []
+    const strict = script === 'strict' ? strictFault(body, text, isChat) : null
+    if (strict !== null) return refuse(400, strict)
+    const habit = HABITS.find(({ name }) => script === `habit-${name}`)
+    if (habit !== undefined) {
+      const format = isChat ? 'chat' : 'responses'
+      this.#formats.set(id, format)
+      const form = habit[format]
+      if (form !== undefined) return await this.#habit(id, form, isChat, response)
+    }
     const speaker = isChat ? chatSpeaker : responsesSpeaker
-    const isCall = ask.tools.length > 0 && ask.toolOutputs.length === 0
+    const isCall = ask.tools.length > 0 && (script === 'strict' || ask.toolOutputs.length === 0)
     const reply = isCall ? calling(ask) : sayingAll(piecesFor(script as Script, id))
     const speech: Speech = {
       ask,
@@ -190,6 +209,64 @@ export class FaultProvider {
     // Only after the frames were sent: what is destroyed with the connection would never arrive.
     if (script === 'cut') response.write(': cut\n\n', () => response.destroy())
     else response.end()
+  }
+
+  /** Sends a habit as its row has it, in the envelope of the format. */
+  async #habit(
+    id: string,
+    { events, document, staysOpen }: HabitReply,
+    isChat: boolean,
+    response: ServerResponse,
+  ): Promise<void> {
+    const envelope = {
+      id: `prove-${id}`,
+      model: PROVIDER_MODEL,
+      [isChat ? 'created' : 'created_at']: unixSeconds(this.#clock),
+    }
+    if (document !== undefined)
+      return send(response, 200, {
+        ...envelope,
+        object: isChat ? 'chat.completion' : 'response',
+        ...document,
+      })
+    response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+    response.flushHeaders()
+    const frames = (events ?? []).map((event, at) => {
+      if (typeof event === 'string') return `${event}\n\n`
+      if (isChat)
+        return `data: ${JSON.stringify({ ...envelope, object: 'chat.completion.chunk', ...event })}\n\n`
+      const response = event['response']
+      const whole = {
+        ...event,
+        sequence_number: at,
+        ...(response === undefined
+          ? {}
+          : { response: { ...envelope, object: 'response', ...(response as object) } }),
+      }
+      return `event: ${String(event['type'])}\ndata: ${JSON.stringify(whole)}\n\n`
+    })
+    await pour(
+      frames.map(text => ({ text })),
+      response,
+    )
+    if (staysOpen === true) await this.#stayOpen(id, response)
+    response.end()
+  }
+
+  /** Waits until the reader has gone, and notes when it does not go in time. */
+  async #stayOpen(id: string, response: ServerResponse): Promise<void> {
+    const gate = new Gate()
+    this.#gates.set(id, gate)
+    await new Promise<void>(done => {
+      const timer = this.#clock.after(this.#gateMs, () => {
+        gate.late = 1
+        done()
+      })
+      response.on('close', () => {
+        timer.cancel()
+        done()
+      })
+    })
   }
 
   async #slowly(frames: readonly Frame[], response: ServerResponse): Promise<void> {

@@ -11,7 +11,7 @@ import {
   skip,
   statusOf,
 } from '../check.ts'
-import { FUNCTION_NAME } from '../dialects.ts'
+import { FUNCTION_NAME, type UnderstoodCall } from '../dialects.ts'
 import { objectOf } from '../sse.ts'
 import type { ProbeAnswer, Tester } from '../tester.ts'
 
@@ -90,7 +90,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
       const answer = await tester.sample(proved, 'called')
       return calling(tester, answer, ({ understood }) => [
         ...(proved.wholeFaults(answer.document) ?? []),
-        ...callFaults(understood.call, isCut(answer)),
+        ...callFaults(understood.calls[0], isCut(answer)),
       ])
     },
   },
@@ -107,14 +107,14 @@ export function calling(
 ): CheckVerdict {
   if (answer.reply.status >= 400 && answer.reply.status < 500)
     return skip(`function calls are not supported here: ${statusOf(answer)}`)
-  if (answer.reply.status === 200 && answer.understood.call === null && deps.provider === null)
+  if (answer.reply.status === 200 && answer.understood.calls.length === 0 && deps.provider === null)
     return skip(NO_CALLS)
   return whenOk(answer, () => faultless(faults(answer), `a call of ${FUNCTION_NAME}`))
 }
 
-export function callFaults(call: ProbeAnswer['understood']['call'], isCut: boolean): readonly string[] {
+export function callFaults(call: UnderstoodCall | undefined, isCut: boolean): readonly string[] {
   if (isCut) return []
-  if (call === null) return ['there is no call']
+  if (call === undefined) return ['there is no call']
   return [
     ...(call.name === FUNCTION_NAME
       ? []

@@ -197,7 +197,7 @@ export const STREAM_CHECKS: readonly Check[] = checksOf('stream', SAMPLED, [
     matters: 'agents run what the arguments say',
     async run(tester, proved) {
       const answer = await tester.sample(proved, 'called-stream')
-      return calling(tester, answer, ({ understood }) => callFaults(understood.call, isCut(answer)))
+      return calling(tester, answer, ({ understood }) => callFaults(understood.calls[0], isCut(answer)))
     },
   },
   ...GRAMMAR_CHECKS,

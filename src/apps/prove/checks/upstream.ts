@@ -191,7 +191,7 @@ export const UPSTREAM_CHECKS: readonly Check[] = checksOf(
 const SETTLE = { tries: 6, pauseMs: 1_500 } as const
 
 /** Waits a few seconds until the gateway calls its provider again. */
-async function settled(tester: Tester, proved: Proved): Promise<void> {
+export async function settled(tester: Tester, proved: Proved): Promise<void> {
   const { repeat } = tester
   for (let tries = 1; tries <= SETTLE.tries; tries++) {
     const { reply } = await tester.ask(proved)

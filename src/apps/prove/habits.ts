@@ -1,0 +1,398 @@
+/**
+ * Habits of real providers that their references do not mention, with what a client has to see of each: every row is
+ * taken from public reports about providers, local servers and relays. The scripted provider replays them. Pure.
+ */
+import { FUNCTION_NAME } from './dialects.ts'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** One event of a stream: fields to which the provider adds its envelope, or the line as it is sent. */
+type HabitEvent = Fields | string
+
+/** What the provider sends in one wire format. */
+export interface HabitReply {
+  readonly events?: readonly HabitEvent[]
+  /** A reply that is not streamed. */
+  readonly document?: Fields
+  /** The connection stays open after the last event. */
+  readonly staysOpen?: true
+}
+
+/** What the client must have understood; a field that is absent is not looked at. */
+interface Expected {
+  readonly text?: string
+  /** The arguments of the calls, in their order. */
+  readonly calls?: readonly Fields[]
+  readonly end: 'ended' | 'failed'
+  /** Input and output tokens. */
+  readonly usage?: readonly [number, number]
+}
+
+export interface Habit {
+  readonly name: string
+  readonly asserts: string
+  readonly matters: string
+  readonly chat?: HabitReply
+  readonly responses?: HabitReply
+  readonly expected: Expected
+}
+
+const MANGLED = 'the tool runs with the wrong arguments, or the call cannot be parsed'
+const LOST = 'a client takes a broken answer for a finished one'
+const UNPAID = 'callers are billed, and set limits, by these numbers'
+/** More than a mebibyte, and little enough that an answer which repeats it five times can be read. */
+const BIG_CHARS = 1_300_000
+const BIG_TEXT = 'x'.repeat(BIG_CHARS)
+
+const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 } as const
+const TOKENS = [7, 5] as const
+const OPENING = delta({ role: 'assistant', content: '' })
+const CLOSING = [{ choices: [], usage: USAGE }, 'data: [DONE]'] as const
+const ONE = { location: 'Oslo' } as const
+const TWO = { location: 'Rome' } as const
+
+function delta(fields: Fields | null, finish: string | null = null): Fields {
+  return { choices: [{ index: 0, delta: fields, finish_reason: finish }] }
+}
+
+/** Pieces of calls, one event each. */
+function pieces(...calls: readonly Fields[]): readonly Fields[] {
+  return calls.map(call => delta({ tool_calls: [call] }))
+}
+
+/** The first piece of a call of the function. */
+function opening(id: string, text: unknown, index?: number): Fields {
+  return {
+    ...(index === undefined ? {} : { index }),
+    id,
+    type: 'function',
+    function: { name: FUNCTION_NAME, arguments: text },
+  }
+}
+
+/** A whole stream of calls. */
+function calling(...calls: readonly Fields[]): HabitReply {
+  return { events: [OPENING, ...pieces(...calls), delta({}, 'tool_calls'), ...CLOSING] }
+}
+
+/** A whole stream of text. */
+function saying(...events: readonly HabitEvent[]): HabitReply {
+  return { events: [OPENING, ...events, delta({}, 'stop'), ...CLOSING] }
+}
+
+function completion(message: Fields, finish: string | null): HabitReply {
+  const choice = { index: 0, message: { role: 'assistant', ...message }, finish_reason: finish }
+  return { document: { choices: [choice], usage: USAGE } }
+}
+
+const RESPONSES_USAGE = { input_tokens: 7, output_tokens: 5, total_tokens: 12 } as const
+
+function callItem(text: string, status = 'completed'): Fields {
+  return {
+    type: 'function_call',
+    id: 'fc_1',
+    call_id: 'call_1',
+    name: FUNCTION_NAME,
+    arguments: text,
+    status,
+  }
+}
+
+function messageItem(text: string): Fields {
+  const content = [{ type: 'output_text', text, annotations: [] }]
+  return { type: 'message', id: 'msg_1', role: 'assistant', status: 'completed', content }
+}
+
+/** A Responses stream of one item. */
+function responding(item: Fields, added: Fields, ...events: readonly Fields[]): HabitReply {
+  return {
+    events: [
+      { type: 'response.created', response: { status: 'in_progress', output: [] } },
+      { type: 'response.output_item.added', output_index: 0, item: added },
+      ...events,
+      { type: 'response.output_item.done', output_index: 0, item },
+      {
+        type: 'response.completed',
+        response: { status: 'completed', output: [item], usage: RESPONSES_USAGE },
+      },
+    ],
+  }
+}
+
+function argumentsEvent(kind: 'delta' | 'done', text: string): Fields {
+  const field = kind === 'delta' ? 'delta' : 'arguments'
+  return { type: `response.function_call_arguments.${kind}`, item_id: 'fc_1', output_index: 0, [field]: text }
+}
+
+export const HABITS: readonly Habit[] = [
+  {
+    name: 'calls-without-index',
+    asserts: 'two calls whose pieces have ids and no index stay two calls',
+    matters: MANGLED,
+    chat: calling(opening('call_a', '{"location":"Oslo"}'), opening('call_b', '{"location":"Rome"}')),
+    expected: { calls: [ONE, TWO], end: 'ended' },
+  },
+  {
+    name: 'call-opened-with-null',
+    asserts: 'a call that opens with null for its arguments has those that follow',
+    matters: MANGLED,
+    chat: calling(opening('call_a', null, 0), { index: 0, function: { arguments: '{"location":"Oslo"}' } }),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'call-opened-with-braces',
+    asserts: 'a call that opens with {} as a placeholder has the arguments that follow, and not both',
+    matters: MANGLED,
+    chat: calling(opening('call_a', '{}', 0), { index: 0, function: { arguments: '{"location":"Oslo"}' } }),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'call-pieces-without-id',
+    asserts: 'pieces of a call whose id and name are null or empty continue it',
+    matters: MANGLED,
+    chat: calling(
+      opening('call_a', '{"loc', 0),
+      { index: 0, id: null, type: 'function', function: { name: null, arguments: 'ation":' } },
+      { index: 0, id: '', type: 'function', function: { name: '', arguments: '"Oslo"}' } },
+    ),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'call-pieces-new-ids',
+    asserts: 'pieces of one index are one call, even if each has an id of its own',
+    matters: MANGLED,
+    chat: calling(opening('call_a', '{"location":', 0), {
+      index: 0,
+      id: 'call_b',
+      function: { arguments: '"Oslo"}' },
+    }),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'calls-of-one-id',
+    asserts: 'two calls that a whole reply gives the same id stay two calls, with ids that differ',
+    matters: MANGLED,
+    chat: completion(
+      {
+        content: null,
+        tool_calls: [opening('call_0', '{"location":"Oslo"}'), opening('call_0', '{"location":"Rome"}')],
+      },
+      'tool_calls',
+    ),
+    expected: { calls: [ONE, TWO], end: 'ended' },
+  },
+  {
+    name: 'arguments-as-object',
+    asserts: 'arguments that the provider sends as an object reach the client as the text of it',
+    matters: MANGLED,
+    chat: completion({ content: null, tool_calls: [opening('call_a', ONE)] }, 'tool_calls'),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'arguments-at-the-end',
+    asserts: 'arguments that come only with the last events of a call are complete, once',
+    matters: MANGLED,
+    responses: responding(
+      callItem('{"location":"Oslo"}'),
+      callItem('', 'in_progress'),
+      argumentsEvent('done', '{"location":"Oslo"}'),
+    ),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'arguments-by-halves',
+    asserts: 'arguments whose second half comes only with the finished call are complete, once',
+    matters: MANGLED,
+    responses: responding(
+      callItem('{"location":"Oslo"}'),
+      callItem('', 'in_progress'),
+      argumentsEvent('delta', '{"location":'),
+    ),
+    expected: { calls: [ONE], end: 'ended' },
+  },
+  {
+    name: 'text-at-the-end',
+    asserts: 'text that comes only with the finished message is there, once',
+    matters: 'the answer is empty',
+    responses: responding(messageItem('Hello'), { ...messageItem(''), content: [], status: 'in_progress' }),
+    expected: { text: 'Hello', end: 'ended' },
+  },
+  {
+    name: 'content-of-parts',
+    asserts: 'content that is a list of text parts reaches the client as text',
+    matters: 'the answer is empty',
+    chat: completion(
+      {
+        content: [
+          { type: 'text', text: 'Hel' },
+          { type: 'text', text: 'lo' },
+        ],
+      },
+      'stop',
+    ),
+    expected: { text: 'Hello', end: 'ended' },
+  },
+  {
+    name: 'empty-chunks',
+    asserts: 'chunks without choices, and choices without a delta, change nothing',
+    matters: 'the stream breaks off in the middle of an answer',
+    chat: saying(
+      { choices: [] },
+      delta({ content: 'Hel' }),
+      delta(null),
+      { choices: null },
+      delta({ content: 'lo' }),
+    ),
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'no-space-after-data',
+    asserts: 'events without a space after "data:" are read',
+    matters: 'the answer is empty',
+    chat: {
+      events: [
+        'data:{"choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}',
+        'data:{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}',
+        `data:${JSON.stringify({ choices: [], usage: USAGE })}`,
+        'data:[DONE]',
+      ],
+    },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'split-character',
+    asserts: 'a character that two events share arrives whole',
+    matters: 'the text has broken characters, which some parsers refuse',
+    chat: saying(
+      'data: {"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}',
+      'data: {"choices":[{"index":0,"delta":{"content":"\\ude42b"}}]}',
+    ),
+    expected: { text: 'a\u{1f642}b', end: 'ended' },
+  },
+  {
+    name: 'big-event',
+    asserts: 'an event of more than a mebibyte is passed on unchanged',
+    matters: 'pictures, and the content of files, arrive in one event',
+    chat: saying(delta({ content: BIG_TEXT })),
+    responses: responding(
+      messageItem(BIG_TEXT),
+      { ...messageItem(''), content: [], status: 'in_progress' },
+      {
+        type: 'response.output_text.delta',
+        item_id: 'msg_1',
+        output_index: 0,
+        content_index: 0,
+        delta: BIG_TEXT,
+      },
+    ),
+    expected: { text: BIG_TEXT, end: 'ended' },
+  },
+  {
+    name: 'finish-in-capitals',
+    asserts: 'a finish_reason in capital letters ends the answer properly',
+    matters: 'clients wait, retry, or report a failure that did not happen',
+    chat: { events: [OPENING, delta({ content: 'Hello' }), delta({}, 'STOP'), ...CLOSING] },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'whole-without-finish',
+    asserts: 'a whole reply with text and no finish_reason is an answer',
+    matters: 'an answer that was paid for is thrown away',
+    chat: completion({ content: 'Hello' }, null),
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'end-without-done',
+    asserts: 'a stream with its finish_reason and usage is finished without [DONE]',
+    matters: 'an answer that was paid for is reported as a failure',
+    chat: {
+      events: [OPENING, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],
+    },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'finished-and-silent',
+    asserts: 'an answer that is finished ends, even if the provider keeps the connection open',
+    matters: 'clients wait for minutes for nothing',
+    chat: {
+      events: [OPENING, delta({ content: 'Hello' }), delta({}, 'stop'), { choices: [], usage: USAGE }],
+      staysOpen: true,
+    },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'finish-of-failure',
+    asserts: 'a finish_reason that says the generation failed is not a normal end',
+    matters: LOST,
+    chat: { events: [OPENING, delta({ content: 'Hel' }), delta({}, 'error'), ...CLOSING] },
+    expected: { end: 'failed' },
+  },
+  {
+    name: 'end-without-finish',
+    asserts: 'a stream that has neither finish_reason nor usage is not a normal end, even with [DONE]',
+    matters: LOST,
+    chat: { events: [OPENING, delta({ content: 'Hel' }), 'data: [DONE]'] },
+    expected: { end: 'failed' },
+  },
+  {
+    name: 'error-in-a-stream-of-200',
+    asserts: 'an error as the first event of a stream with status 200 is a failure',
+    matters: 'the client gets an empty answer, and does not retry',
+    chat: {
+      events: ['data: {"error":{"message":"overloaded","type":"server_error","code":503}}', 'data: [DONE]'],
+    },
+    expected: { end: 'failed' },
+  },
+  {
+    name: 'stream-without-events',
+    asserts: 'a stream with status 200 and no event at all is a failure',
+    matters: 'the client gets an empty answer, and does not retry',
+    chat: { events: [] },
+    responses: { events: [] },
+    expected: { end: 'failed' },
+  },
+  {
+    name: 'usage-in-a-choice',
+    asserts: 'usage that stands in the choice is reported',
+    matters: UNPAID,
+    chat: {
+      events: [
+        OPENING,
+        delta({ content: 'Hello' }),
+        { choices: [{ index: 0, delta: {}, finish_reason: 'stop', usage: USAGE }] },
+        'data: [DONE]',
+      ],
+    },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'late-zero-usage',
+    asserts: 'counts of zero that come last do not replace the counts before them',
+    matters: UNPAID,
+    chat: {
+      events: [
+        OPENING,
+        delta({ content: 'Hello' }),
+        { ...delta({}, 'stop'), usage: USAGE },
+        { choices: [], usage: { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 } },
+        'data: [DONE]',
+      ],
+    },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+  {
+    name: 'usage-in-every-chunk',
+    asserts: 'of counts that grow from chunk to chunk, the last ones are reported',
+    matters: UNPAID,
+    chat: {
+      events: [
+        OPENING,
+        { ...delta({ content: 'Hel' }), usage: { prompt_tokens: 7, completion_tokens: 1, total_tokens: 8 } },
+        { ...delta({ content: 'lo' }), usage: { prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 } },
+        { ...delta({}, 'stop'), usage: USAGE },
+        'data: [DONE]',
+      ],
+    },
+    expected: { text: 'Hello', end: 'ended', usage: TOKENS },
+  },
+]
