@@ -112,11 +112,11 @@ await report('reply of 2 KB in 400 deltas, the same rules', 300, () => {
   const guard = new OutputGuard({ rules: output, tasks, metrics }, one, attempt, {
     sink: { cork: nothing, flush: () => true },
     committed: true,
-    take: nothing,
+    receive: nothing,
     end: done => done(),
     close: nothing,
   })
-  for (const text of deltas) guard.take({ kind: 'text', item: 0, part: 0, text, logprobs: null })
+  for (const text of deltas) guard.receive({ kind: 'text', item: 0, part: 0, text, logprobs: null })
   guard.end(resolve)
   return promise
 })

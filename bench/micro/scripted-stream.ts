@@ -52,7 +52,7 @@ export class MemorySocket implements ResponseSocket {
   abort(): void {
     throw new Error('the stream was dropped')
   }
-  cut(): void {
+  cutOff(): void {
     throw new Error('the stream was cut')
   }
 }

@@ -53,7 +53,7 @@ export interface AdmittedLine extends RequestContext {
   /** Ends the work for this reason. */
   abort(reason: GatewayError): void
   /** Ends the work as for a caller who left. */
-  gone(): void
+  clientLeft(): void
   /** Rejects if the work does not react to its end. */
   readonly givenUp: Promise<never>
   /** Counts and logs the run. */
@@ -226,7 +226,7 @@ export class LineRun {
     const caller = await this.#callerOf(admitted)
     admitted.signal.throwIfAborted()
     const run = endpoints[batch.endpoint]
-    if (!admitted.held.hold(HELD_PER_CHAR * line.body.length)) throw overloaded()
+    if (!admitted.held.count(HELD_PER_CHAR * line.body.length)) throw overloaded()
     const call: LineCall = {
       context: admitted,
       caller,
@@ -326,7 +326,7 @@ export class LineRun {
 
 function end(admitted: AdmittedLine, why: RunStop): void {
   if (why === 'cancelled') {
-    admitted.gone()
+    admitted.clientLeft()
     return
   }
   const { code, message } = STOP_ERRORS[why]

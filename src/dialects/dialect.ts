@@ -1,6 +1,6 @@
 /**
- * The contract of a dialect: how one kind of client speaks. A dialect parses a body into a request, frames events,
- * and writes whole replies and errors. Pure: no I/O, no clock. It sees protocol types only.
+ * The contract of a dialect: the API that one kind of client uses. A dialect parses a body into a request, frames
+ * events, and writes whole replies and errors. Pure: no I/O, no clock. It uses protocol types only.
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { StreamEvent } from '../protocol/events.ts'
@@ -12,39 +12,42 @@ import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../protoc
 export interface FailureDetails {
   /** Request id or, on inference operations, generation id. */
   readonly id: string
-  /** Null unless the caller asked for it and routing had begun. */
+  /** Null unless the caller requested it and routing had begun. */
   readonly metadata: GatewayMetadata | null
-  /** Usage of model calls that count although nothing of them is delivered; null: none. */
+  /** Usage of model calls that are billed although nothing of them is delivered; null: none. */
   readonly usage: ResponseUsage | null
-  /** The parsed request; null for a refused body, whose error names its fields already. */
+  /** The parsed request; null if the body was refused, because that error already uses the client's field names. */
   readonly request: ResponsesRequest | null
 }
 
-/** Writes the frames of one streamed answer; keeps its state, never shared. */
+/** Writes the frames of one streamed answer. Stateful: one instance per answer. */
 export interface FrameWriter {
   /** The type of the stream; absent: an event stream. */
   readonly contentType?: string | undefined
-  /** A sign of life that says nothing; absent: a comment of an event stream. */
+  /** A frame without content that keeps the connection alive. Absent: a comment of an event stream. */
   readonly heartbeat?: string
-  /** Asked after `end`. True: what it returned has to leave in a write of its own. */
+  /** Read after `end`. True: its result must leave in a write of its own. */
   readonly endsAlone?: boolean
-  /** True: clients act upon a prompt that is too long where the stream tells it after its opening events. */
+  /** True: clients react to "prompt too long" only if it arrives in the stream, after the opening events. */
   readonly tellsOverflow?: boolean
-  /** The frames of one event, each with its blank line; `''` where the dialect tells nothing for it. Hot path. */
+  /** The frames of one event, each with its blank line; `''` if the dialect writes nothing for it. Hot path. */
   write(event: StreamEvent): string
-  /** Notes an event whose frames left another way. Absent: `write` has to be called for it. Hot path. */
+  /** Notes an event whose frames were written another way. Absent: `write` must be called for it. Hot path. */
   overhear?(event: StreamEvent): void
   /** Ends the stream after its terminal event, e.g. `data: [DONE]\n\n`. */
   end(): string
-  /** Tells a failure when the status has left (a heartbeat) but no terminal event has; `end` follows. */
+  /** Writes a failure after the status was sent (by a heartbeat) but before any terminal event; `end` follows. */
   failure(error: GatewayError, details: FailureDetails): string
-  /** The frames of an answer in place of the failure, while the status is open; null or absent: it is a failure. */
+  /**
+   * The frames of an answer that this API sends instead of the failure, while the status can still change; null or
+   * absent: the failure is sent.
+   */
   instead?(error: GatewayError, details: FailureDetails): string | null
 }
 
 export interface Dialect {
   readonly name: DialectName
-  /** The header in which its clients look for the id of their request, beside ours; absent: none. */
+  /** The header in which its clients look for the request id, in addition to ours; absent: none. */
   readonly idHeader?: string
   /**
    * Checks a body and turns it into a request. `headers`: by lower-case name; absent where no HTTP request brought it.
@@ -62,10 +65,10 @@ export interface Dialect {
   failure(error: GatewayError, details: FailureDetails): unknown
   /** Headers of the answer with that envelope. Absent: none. */
   failureHeaders?(error: GatewayError): Readonly<Record<string, string>>
-  /** A whole answer in place of a failure; null or absent: it is a failure. */
+  /** A whole answer that this API sends instead of the failure; null or absent: the failure is sent. */
   instead?(error: GatewayError, details: FailureDetails): unknown
-  /** The reason why a request with this query is refused, before its key is looked at; null or absent: none. */
+  /** The reason why a request with this query is refused, before its key is looked up; null or absent: none. */
   queryFault?(query: string): string | null
-  /** Headers that tell a limit per minute. Absent: those of most clients. */
+  /** Headers that report a limit per minute. Absent: those that most clients know. */
   readonly rateHeaders?: (kind: RateKind, room: RateRoom, nowMs: number) => Readonly<Record<string, string>>
 }

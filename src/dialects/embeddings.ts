@@ -14,7 +14,7 @@ export interface EmbeddingsDialect extends Pick<Dialect, 'name' | 'failure'> {
   readonly name: 'embeddings'
   /** @throws GatewayError as `Dialect.parse` */
   parse(body: unknown): ParsedEmbeddings
-  /** The failure as its clients know it; absent: as it is. */
+  /** The failure in the form that its clients expect; absent: unchanged. */
   refused?(error: GatewayError): GatewayError
   /** The whole reply as JSON. */
   document(result: EmbeddingsResult): Buffer
@@ -25,7 +25,7 @@ export function createEmbeddings(offered: Offered): EmbeddingsDialect {
     name: 'embeddings',
     parse: createEmbeddingsParser(offered),
     document,
-    // The envelope is the one of chat completions. Errors name fields of this body already.
+    // The error envelope is that of chat completions. Errors already name fields of this body.
     failure: (error, details) => chatFailure(error, { ...details, request: null }),
   }
 }

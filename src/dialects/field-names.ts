@@ -1,8 +1,8 @@
 /**
- * Refuses field names in another spelling. A provider gets fields of its own API that the gateway does not know, and
- * many JSON parsers take names in any case, or without `_` and `-`: to them, `Max_Tokens`, `maxTokens` and
- * `ſervice_tier` are fields that the gateway checks, translates or refuses. Pure. Hot path: one walk over the objects
- * of a body that have a schema, with one look-up for each name.
+ * Refuses field names in another spelling. Providers receive unknown fields unchanged, and many JSON parsers ignore
+ * case, `_` and `-` in names: to them, `Max_Tokens`, `maxTokens` and `ſervice_tier` are fields that the gateway checks,
+ * translates or refuses. Pure. Hot path: one walk over the objects of a body that have a schema, with one look-up for
+ * each name.
  */
 import { KindGuard, type TSchema } from '@sinclair/typebox'
 import { refuseField } from '../base/errors.ts'
@@ -22,20 +22,20 @@ import { MessagesBody } from './messages/body-schema.ts'
 
 /** A longer name is no field of any API. */
 const NAME_MAX_CHARS = 128
-/** Names whose letters need no folding. */
+/** Names that need no folding. */
 const PLAIN = /^[a-z0-9]+$/
 const NOT_LETTERS = /[^\p{L}\p{N}]/gu
 
 /**
- * The name as the most lenient parser reads it: letters and digits alone, in one case, without accents. Upper case
- * comes first, because some parsers compare there: `ı` and `ſ` are `I` and `S`.
+ * The name as the most lenient parser reads it: only letters and digits, in one case, without accents. It is converted
+ * to upper case first, because some parsers compare upper case: `ı` and `ſ` become `I` and `S`.
  */
 function folded(name: string): string {
   if (PLAIN.test(name)) return name
   return name.normalize('NFKD').toUpperCase().toLowerCase().normalize('NFKD').replace(NOT_LETTERS, '')
 }
 
-/** Fields that a rule of the gateway or a provider reads, although no schema of a body declares them. */
+/** Fields that a rule of the gateway or a provider reads although no body schema declares them. */
 const UNDECLARED = [
   'anthropic_workspace_id',
   'audio',
@@ -64,9 +64,9 @@ const UNDECLARED = [
   'usage',
 ] as const
 
-/** The names of one object. */
+/** The names that one object may have. */
 class Names {
-  /** By exact name; the schemas of its value where they have names too. */
+  /** By exact name: the names inside its value, if its schema has any. */
   readonly fields = new Map<string, Place | null>()
   readonly #byFold = new Map<string, string>()
 
@@ -75,7 +75,7 @@ class Names {
     if (!this.#byFold.has(folded(name))) this.#byFold.set(folded(name), name)
   }
 
-  /** The name in its right spelling; null: it is another one. */
+  /** The name in its right spelling; null: not a known name. */
   right(name: string): string | null {
     return this.#byFold.get(folded(name)) ?? null
   }
@@ -85,14 +85,14 @@ class Names {
 interface Place {
   /** Null: no object, or one with any names. */
   readonly object: ObjectPlace | null
-  /** The elements of an array, and the values of a map. */
+  /** The elements of an array or the values of a map. */
   readonly inner: Place | null
 }
 
 interface ObjectPlace {
   /** Those of all kinds of this object: a lenient parser may read it into one structure. */
   readonly names: Names
-  /** By the field that names the kind; null: there is one kind. */
+  /** The kinds by the value of their tag field; null: there is only one kind. */
   readonly kinds: { readonly tag: string; readonly places: ReadonlyMap<string, Place> } | null
 }
 
@@ -110,8 +110,8 @@ interface SpellingTerms {
 }
 
 /**
- * Creates the check of one kind of body, for use before any other: it takes any value.
- * It throws GatewayError `invalid_request` that names the field as the client wrote it, and its right spelling.
+ * Creates the spelling check of one kind of body. Call it before any other check: it accepts any value. It throws
+ * GatewayError `invalid_request` that names the field as the client wrote it, and its right spelling.
  */
 export function spellingCheck(
   schema: TSchema,
@@ -246,7 +246,7 @@ function refuseSpelling(name: string, path: string, names: Names, others: Names 
   if (right !== null) throw refuseField(shownPath(path, name), `must be spelled ${right}`)
 }
 
-/** Letters of other alphabets may be in a name that reads like a known one, and nothing else. */
+/** Only letters, digits, `_` and `-` are quoted in an error. The name may have letters of other alphabets. */
 const SHOWN = /^[\p{L}\p{N}_-]{1,64}$/u
 
 function shownPath(path: string, name: string): string {

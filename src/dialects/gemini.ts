@@ -41,7 +41,7 @@ export function createGemini(offered: Offered): Dialect {
   }
 }
 
-/** Addresses are in logs on the way; keys must not. */
+/** Proxies log addresses, so keys must not be in them. */
 function queryFault(query: string): string | null {
   const parameters = new URLSearchParams(query)
   const found = KEYS.find(name => parameters.has(name))

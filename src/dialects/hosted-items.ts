@@ -9,7 +9,7 @@ export function gatewayToolOf(type: string): { readonly prefix: string; readonly
   return prefix === undefined || name === undefined ? null : { prefix, name }
 }
 
-/** Fields of an item that say what the tool was asked; all others say what came of it. */
+/** Fields of an item that are the tool's input; all others are its result. */
 const ASKED: ReadonlySet<string> = new Set([
   'action',
   'query',
@@ -44,7 +44,7 @@ const NEITHER: ReadonlySet<string> = new Set([
 
 type Fields = Record<string, unknown>
 
-/** The question to the tool and its result, out of the fields of its item. */
+/** The input and the result of a tool, from the fields of its item. */
 export function askedAndGave(item: HostedItem): { readonly asked: Fields; readonly gave: Fields } {
   const asked: Fields = {}
   const gave: Fields = {}
@@ -56,7 +56,7 @@ export function askedAndGave(item: HostedItem): { readonly asked: Fields; readon
   return { asked, gave }
 }
 
-/** First letters of an image in base64, by its kind. */
+/** The first base64 letters of an image, by its format. */
 const KINDS: readonly (readonly [string, string])[] = [
   ['/9j/', 'image/jpeg'],
   ['UklGR', 'image/webp'],
@@ -68,7 +68,7 @@ const DRAWN: ReadonlySet<string> = new Set([
   'openrouter:image_generation',
 ])
 
-/** The image that an item holds, by its address or as media type and base64; null where it holds none. */
+/** The image of an item, as address or as media type and base64; null if it has none. */
 type DrawnImage = { readonly url: string } | { readonly mediaType: string; readonly base64: string }
 
 export function drawnImage(item: OutputItem): DrawnImage | null {

@@ -6,7 +6,7 @@ import { createEmbeddingsParser } from './embeddings/parse.ts'
 import { createMessagesParser } from './messages/parse.ts'
 import { createResponsesParser } from './responses.ts'
 
-/** Throws GatewayError for a body that the endpoint does not take; see `Dialect.parse`. */
+/** Throws GatewayError for a body that the endpoint does not accept; see `Dialect.parse`. */
 export type BodyParser = (body: unknown) => unknown
 
 export const BATCH_PARSERS: Readonly<Record<BatchEndpoint, (offered: Offered) => BodyParser>> = {

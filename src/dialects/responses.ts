@@ -1,7 +1,7 @@
 /**
- * The Responses dialect: the gateway's own vocabulary, so bodies and events pass through unchanged. Pure. Hot path: the
- * deltas that make up nearly all of a stream are serialised by hand, in a third of the time that a general event takes;
- * the bytes are the same.
+ * The Responses dialect: the gateway's own vocabulary, so bodies and events pass through unchanged. Pure. Hot path:
+ * deltas, nearly all of a stream, are serialised by hand, in a third of the time of a general event; the bytes are the
+ * same.
  */
 import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
@@ -36,8 +36,8 @@ export function createResponsesDialect(offered: Offered): Dialect {
 }
 
 /**
- * The gateway's own envelope; usage and the id it belongs to go along where calls count that delivered nothing. The
- * public client reads `type` and `param` beside the code.
+ * The gateway's own envelope. If calls are billed although nothing was delivered, usage and the request id are added.
+ * The public client reads `type` and `param` in addition to the code.
  */
 function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): object {
   const { errorType } = error
@@ -55,8 +55,8 @@ function failure(error: GatewayError, { id, metadata, usage }: FailureDetails): 
 }
 
 /**
- * The response without the fields that only other dialects show. They are undefined, which JSON leaves out: an object
- * that lacks them has to be copied key by key.
+ * The response without the fields that only other dialects show. They are set to undefined, which JSON omits: removing
+ * them would copy the object key by key.
  */
 function shown(all: ResponseResource): ResponseResource {
   return { ...all, ...NOT_SHOWN }
@@ -70,12 +70,15 @@ const NOT_SHOWN = {
   prompt_usage: undefined,
 } as unknown as Partial<ResponseResource>
 
-/** One event as a frame. JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
+/**
+ * One event as a frame. JSON escapes CR and LF, and the types are the gateway's own, so the content of a frame cannot
+ * start another frame.
+ */
 export function frame(event: StreamEvent): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`
 }
 
-/** Writes the frames of one stream, one for each event; each is the same as `frame` makes it. */
+/** Writes the frames of one stream, one per event; each has the bytes that `frame` makes. */
 class ResponsesFrames implements FrameWriter {
   readonly tellsOverflow = true
   #id = ''

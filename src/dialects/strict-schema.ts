@@ -1,13 +1,13 @@
 /**
- * Strict JSON schemas, which every provider can enforce. Pure. Some APIs enforce any schema; others enforce only some,
- * and refuse to guarantee the rest.
+ * Strict JSON schemas, which every provider can enforce. Pure. Some APIs enforce any schema; others enforce only strict
+ * ones, and do not guarantee the rest.
  */
 import { isObject } from '../protocol/json/schema.ts'
 
-/** Keywords of a schema below which there are schemas: one, several, or several by name. */
+/** Keywords that contain schemas: one, a list, or a map by name. */
 const INNER = ['items', 'anyOf', 'allOf', 'properties', '$defs', 'definitions']
 
-/** True where each object lists all of its properties as required and allows no more. */
+/** True if each object lists all of its properties as required and allows no others. */
 export function isStrict(schema: unknown): boolean {
   if (Array.isArray(schema)) return schema.every(isStrict)
   if (!isObject(schema)) return true

@@ -4,10 +4,10 @@
  */
 import { refuseField } from '../base/errors.ts'
 
-/** A field of another API, with what says the same in this one. */
+/** A field of another API, with its equivalent in this one. */
 export type ForeignField = readonly [name: string, instead: string]
 
-/** Refuses fields that would be lost in silence if they were taken for unknown ones. `api`: the name of this API. */
+/** Refuses fields of other APIs, which would be lost silently as unknown fields. `api`: the name of this API. */
 export function refuseForeign(body: object, fields: readonly ForeignField[], api: string): void {
   const original = body as Readonly<Record<string, unknown>>
   for (const [name, instead] of fields) {
@@ -24,10 +24,10 @@ export function fieldsBut(body: object, translated: ReadonlySet<string>): Record
   return fields
 }
 
-/** A message of the gateway that begins with the path of a field. */
+/** An error message of the gateway that begins with the path of a field. */
 const PATH = /^([a-z_]+)(?:\[(\d{1,7})\])?([\w.[\]*-]{0,255}): /
 
-/** The client's place of a field of a request; null: the same name. `rest` follows the field and its index. */
+/** The client's path of a field of a request; null: the same name. `rest` follows the field and its index. */
 type PathOf = (field: string, index: number | null, rest: string) => string | null
 
 /** The message with its path in the client's own names. */

@@ -34,11 +34,11 @@ export interface Held {
   /** Bytes currently held. */
   readonly bytes: number
   /** Counts more bytes, or fewer. False if there is no room for what the request now holds; it should then end. */
-  hold(bytes: number): boolean
+  count(bytes: number): boolean
 }
 
 /** For values that are too small to be counted. */
-export const UNCOUNTED: Held = { bytes: 0, hold: () => true }
+export const UNCOUNTED: Held = { bytes: 0, count: () => true }
 
 /** The endpoints that streams of one exchange may rely on. */
 export interface StreamTrust {
@@ -288,7 +288,7 @@ function openSpans(exchange: Exchange, { request, parentId }: TraceParent): Exch
 export class Exchange {
   // The request: nobody changes it.
 
-  /** The request as it came in. */
+  /** The request before any change. */
   readonly clientRequest: ClientRequest
   readonly id: string
   readonly caller: Caller

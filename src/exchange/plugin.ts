@@ -173,7 +173,7 @@ export interface ActivePlugin {
    */
   readonly skipsRescan?: boolean
   /** Checks texts that another plugin adds, after guardrails. A GatewayError refuses the request. */
-  look?(exchange: Exchange, texts: readonly string[]): void | Promise<void>
+  inspect?(exchange: Exchange, texts: readonly string[]): void | Promise<void>
   /** Set if no part of a turn may be sent before `judge` has passed it. Heartbeats are still sent. */
   readonly holds?: boolean
   /** Maximum number of model calls for one answer, including the first. Default 1. */

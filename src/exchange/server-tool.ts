@@ -42,10 +42,10 @@ export interface NativeDeclaration {
   readonly native: Tool
 }
 
-/** Nobody here can run the tool, which the request names in the spelling of a provider: it is left out. */
+/** The tool, which the request names in a provider's spelling, cannot run anywhere: it is left out. */
 export interface MissingDeclaration {
   readonly tool: RequestedTool
-  /** Why, for the caller. */
+  /** The reason, for the caller. */
   readonly missing: string
 }
 
@@ -57,7 +57,7 @@ export interface ToolPlace {
   hosts(type: string): boolean
   /** False: its own web search cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
-  /** The model is simulated. Default: false. */
+  /** True if the model is simulated. Default: false. */
   readonly isSimulated?: boolean
 }
 
@@ -70,14 +70,14 @@ export interface ToolCall {
   readonly tool: RequestedTool
 }
 
-/** A call that an earlier answer asked for, which runs before the model is asked, e.g. an approved one. */
+/** A call from an earlier answer that runs before the model is called, for example an approved one. */
 export interface DueCall {
   readonly tool: RequestedTool
   readonly callId: string
   /** As `declare` names the function. */
   readonly name: string
   readonly arguments: Readonly<Record<string, unknown>>
-  /** Set if it does not run: what the model is told. */
+  /** Set if it does not run: the text for the model. */
   readonly refusal?: string
 }
 
@@ -89,13 +89,13 @@ interface ToolEvent {
 
 export type ToolProgress = (event: ToolEvent) => void
 
-/** Additions of a session to the answer, beside the item of a call. */
+/** Additions of a session to the answer, besides the item of a call. */
 export interface ToolDisplay {
-  /** Adds a finished item to the answer, e.g. `mcp_list_tools`: in `declare` before the words of the model. */
+  /** Adds a finished item to the answer, for example `mcp_list_tools`: in `declare` before the model's text. */
   item(item: { readonly type: string; readonly [field: string]: unknown }): void
   /** The next text of the model gets these annotations. */
   annotate(annotations: readonly Annotation[]): void
-  /** Results of a search that later texts of the model may cite; gives the numbers by which they may do so. */
+  /** Results of a search that later texts of the model may cite. Returns their numbers for citations. */
   cite(results: readonly Citable[]): readonly number[]
 }
 
@@ -112,7 +112,7 @@ export interface ToolOutcome {
   readonly cost?: PicoUsd
   /** Searches that count in `web_search_requests`; absent: 0. */
   readonly searches?: number
-  /** Absent: the model is asked again. `end-turn`: the client has to act first. */
+  /** Absent: the model is called again. `end-turn`: the client has to act first. */
   readonly next?: 'ask-model' | 'end-turn'
 }
 
@@ -129,16 +129,16 @@ export interface ToolSession {
   readonly prompt?: ResponsesRequest
   /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
   declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
-  /** Another tool of the request as the model may see it now; null: not yet. Asked after `declare`. */
+  /** Another tool of the request in the form for the model now; null: not visible yet. Called after `declare`. */
   shows?(tool: Tool): Tool | null
   /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
   due?(place: ToolPlace): Promise<DueCalls>
-  /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome says another one. */
+  /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome contains another one. */
   fee?(call: ToolCall): PicoUsd
   /** Fields that the item of a call shows while it runs. */
   firstForm(call: ToolCall): Readonly<Record<string, unknown>>
   /**
-   * True for a call that the client runs: the turn ends with it. `run` is then asked for the fields of its item only.
+   * True for a call that the client runs: the turn ends with it. `run` is then only called for the fields of its item.
    * Absent: none.
    */
   leaves?(call: ToolCall): boolean
@@ -148,7 +148,7 @@ export interface ToolSession {
    * and the log the cause.
    */
   run(call: ToolCall, progress: ToolProgress, signal: AbortSignal): ToolOutcome | Promise<ToolOutcome>
-  /** Calls that an earlier answer has left open, and that this request goes on with: they run before the first turn. */
+  /** Calls that an earlier answer has left open, and that this request continues: they run before the first turn. */
   resumed?(): readonly ToolCall[]
   /** Called once when the exchange ends, however it ends. Must not throw. */
   close?(): void
@@ -159,11 +159,11 @@ export interface ServerTool {
   readonly name: ServerToolName | 'mcp'
   /** Types of native tools of providers that it serves where the endpoint has none, e.g. `local_shell`. */
   readonly native?: readonly string[]
-  /** True for another tool for which a session has to be open, although the request does not name this one. */
+  /** True for another tool that needs an open session, although the request does not name this one. */
   watches?(tool: Tool): boolean
   /** Milliseconds that one call may take; default 60,000. */
   readonly runMs?: number
-  /** True: requests that another tool makes cannot use it, since it asks models itself. */
+  /** True: requests of other tools cannot use it, because it calls models itself. */
   readonly asksModels?: boolean
   /** @throws (or rejects with) GatewayError that names the entry by its path */
   open(

@@ -2,7 +2,7 @@
 import { filled, record } from '../base/json.ts'
 import type { Annotation } from '../protocol/parts.ts'
 
-/** The type of each field that dialects read, in any kind of annotation. */
+/** The types of the fields that dialects read, for any kind of annotation. */
 const FIELDS: Readonly<Record<string, 'string' | 'number' | 'object'>> = {
   url: 'string',
   title: 'string',
@@ -16,7 +16,7 @@ const FIELDS: Readonly<Record<string, 'string' | 'number' | 'object'>> = {
   file: 'object',
 }
 
-/** True if dialects can read all fields: one of a wrong type makes it no annotation. Fields may be missing. */
+/** True if dialects can read the annotation: fields may be missing, but none may have a wrong type. */
 export function isAnnotation(value: unknown): value is Annotation {
   const annotation = record(value)
   if (annotation === null || filled(annotation['type']) === null) return false

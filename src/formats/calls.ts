@@ -300,7 +300,8 @@ export class Calls {
       return index === null || isBeginning ? null : last
     }
     if (name === null || last.name === null) return last
-    // A name again: repeated by a chatty provider, or the next call of one that counts nothing.
+    // A repeated name: either the provider repeats it in every fragment, or it is the next call of a provider that
+    // sends no index.
     return last.isComplete && (name !== last.name || input !== '') ? null : last
   }
 

@@ -3,7 +3,7 @@ import { count, type Json, recordOrEmpty } from '../base/json.ts'
 import { VERTEX, VERTEX_COUNTING } from './anthropic-messages/clouds.ts'
 import type { TokenCounting } from './format.ts'
 
-/** Fields of a message that the API reads when it counts; it refuses all others. */
+/** Fields of a message that the counting API accepts; it refuses all others. */
 const COUNTED_OF_MESSAGE: ReadonlySet<string> = new Set([
   'model',
   'messages',
@@ -40,7 +40,7 @@ const COUNTED_OF_VERTEX: ReadonlySet<string> = new Set([
   'generationConfig',
 ])
 
-/** `:countTokens` of Gemini, which takes a whole request, and of Vertex, which takes its parts. */
+/** `:countTokens` of Gemini takes a whole request; that of Vertex takes its parts. */
 export const GEMINI_COUNTING: TokenCounting = {
   request({ path, body }, { provider }) {
     const model = path.slice(0, path.lastIndexOf(':'))

@@ -36,7 +36,7 @@ function wholeSeconds(seconds: number): number {
 const LINE_LIMIT = 500
 const QUOTED_LIMIT = 2_000
 
-/** The message of an error without words. */
+/** The message for an error without one. */
 export const NO_MESSAGE = 'Provider returned error'
 
 /** Cuts provider text to one line of bounded length, without control characters. */
@@ -48,7 +48,7 @@ export function tidyMessage(text: string): string {
   return cut(line, LINE_LIMIT)
 }
 
-/** The words of a provider as they are, without control characters that no text has. */
+/** The unchanged message of a provider, without control characters. */
 function wordsOf(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is removed here
   return cut(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]+/g, ' ').trim(), QUOTED_LIMIT)
@@ -58,7 +58,7 @@ function cut(text: string, limit: number): string {
   return text.length > limit ? `${text.slice(0, limit).toWellFormed()}…` : text
 }
 
-/** The gateway's error for an error of a provider; its message is tidied, not yet scrubbed of secrets. */
+/** The gateway's error for a provider's error; its message is tidied, but not yet scrubbed of secrets. */
 export function providerFailure(error: ProviderError): GatewayError {
   const code = faultOf(error)
   const words = error.message?.trim() ?? ''
@@ -81,7 +81,7 @@ export function inexpressible(path: string, why: string): GatewayError {
   return new GatewayError('unprocessable', `${path}: ${why}`)
 }
 
-// Bounds of a reply
+// Limits on a reply
 
 /** Most items in one reply, and most parts in all its messages. The longest known replies have some hundreds. */
 export const ITEMS_MAX = 4_096

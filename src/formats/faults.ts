@@ -14,7 +14,7 @@ export interface ProviderError {
   readonly message: string | null
   /** The time to wait that its body names, in seconds. Absent: it names none. */
   readonly waitSeconds?: number | null
-  /** Clients of its API act upon the words, which stay as they are. Absent: they become one line. */
+  /** True: clients of its API parse the message, so it stays unchanged. Absent: it becomes one line. */
   readonly isQuoted?: boolean
 }
 
@@ -54,7 +54,7 @@ const BY_CODE: ReadonlyMap<string, FailureCode> = new Map([
   ['deadline_exceeded', 'upstream_timeout'],
 ])
 
-/** The words of providers for a prompt that is too long for the model. */
+/** Providers' codes for a prompt that is too long for the model. */
 const OVERFLOW_CODES: ReadonlySet<string> = new Set([
   'context_length_exceeded',
   'context_window_exceeded',
@@ -67,7 +67,8 @@ const OVERFLOW_CODES: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Messages of providers that have no code for it. A line names those whose words it has; many others have copied them.
+ * Messages of providers that have no such code. Each line names the providers that use its words; many others have
+ * copied them.
  */
 const OVERFLOW_WORDS: readonly RegExp[] = [
   // OpenAI, vLLM, DeepSeek, Fireworks; xAI says `prompt length`.
@@ -97,7 +98,7 @@ const OVERFLOW_WORDS: readonly RegExp[] = [
 const NO_OVERFLOW =
   /max_(?:completion_|output_|new_)?tokens['"`]?(?: is)? too large|rate.?limit|tokens per (?:minute|hour|day)|quota|throttl/
 
-/** Statuses under which a prompt is too long. llama.cpp had 500 for it. */
+/** Statuses of errors for a prompt that is too long. llama.cpp used 500. */
 const OVERFLOW_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 413, 422, 500])
 /** The words are at the beginning of a message. */
 const WORDS_MAX_CHARS = 2_000

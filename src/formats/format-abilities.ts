@@ -55,7 +55,7 @@ export type Special =
   | 'computer_use'
   | 'own_kind'
 
-/** True if a provider of the format gets the special part of a caller who speaks the dialect. */
+/** True if a provider of the format receives the special part from a caller who uses the dialect. */
 export function says(format: FormatName, special: Special, dialect: DialectName): boolean {
   switch (special) {
     // No request schema declares them, so that they go to a provider of the caller's own API alone.
@@ -63,7 +63,7 @@ export function says(format: FormatName, special: Special, dialect: DialectName)
     case 'context_management':
     case 'own_kind':
       return FORMATS[format].dialect === dialect
-    // Others get the last effort for the whole request.
+    // Other formats apply the last effort to the whole request.
     case 'configuration_update':
       return true
     default:
@@ -112,7 +112,7 @@ export function specialParts(request: ResponsesRequest, dialect: DialectName): r
   return found ?? NOTHING
 }
 
-/** Of a client of Anthropic's API, and summaries of the conversation that a client of either API asks for. */
+/** Fields of clients of Anthropic's API, and summaries of the conversation that a client of either API requests. */
 function addUndeclared(
   request: ResponsesRequest,
   dialect: DialectName,
@@ -124,9 +124,9 @@ function addUndeclared(
   if (management != null && isCompacting(management)) add('context_management', 'context_management')
 }
 
-/** Fields of a Gemini client that only a provider of its API can do; it prunes or tunes nothing. */
+/** Fields of Gemini clients that only Google can apply and that change the result. */
 const OWN_FIELDS = ['cachedContent'] as const
-/** The same, of the settings of a generation. */
+/** The same for settings in `generationConfig`. */
 const OWN_SETTINGS = ['responseMimeType', 'speechConfig'] as const
 const OWN_TOOL = /^google_/
 
@@ -154,7 +154,7 @@ function addOwnKind(request: ResponsesRequest, add: (special: Special, path: str
   }
 }
 
-/** True where the caller wants to be told which edits were applied, as a client of Anthropic's API does. */
+/** True if the caller expects a report of applied edits, as clients of Anthropic's API do. */
 export function asksForEdits(request: ResponsesRequest): boolean {
   const management = (request as Undeclared).context_management
   return typeof management === 'object' && management !== null && !Array.isArray(management)
@@ -165,7 +165,7 @@ interface Undeclared {
   readonly context_management?: unknown
 }
 
-/** True where the provider is to replace what was said by a summary; other edits only prune what it reads. */
+/** True if the provider is to replace the conversation by a summary; other edits only prune the input. */
 function isCompacting(management: unknown): boolean {
   const edits = Array.isArray(management) ? management : (management as { readonly edits?: unknown }).edits
   return (

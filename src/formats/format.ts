@@ -20,11 +20,11 @@ export interface ModelRequest {
   readonly isOwnApi?: boolean
   /** Cache marks of our own may be set where the caller sets none. Absent: they may not. */
   readonly mayMark?: boolean
-  /** True if the prompt begins with one that was sent within the time to live of a cache. Absent: it does not. */
+  /** True if the prompt begins with one that was sent within the lifetime of a cache. Absent: it does not. */
   readonly isSeen?: () => boolean
   /** The provider's account is the caller's. Absent: it is the gateway's. */
   readonly isOwnAccount?: boolean
-  /** Features of the Messages API that the caller asks for, in order. Absent: none. */
+  /** Features of the Messages API that the caller requests, in order. Absent: none. */
   readonly betas?: readonly string[]
 }
 
@@ -42,13 +42,13 @@ export interface WireRequest {
   /** Headers that the format itself needs (a version, a beta flag), without authentication. Absent: none. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body: Readonly<Record<string, unknown>>
-  /** A field of the body as JSON, to be sent in place of it; null or absent: all of the body is written. */
+  /** A field of the body that is already JSON; null or absent: the whole body is serialised. */
   readonly raw?: { readonly name: string; readonly json: string } | null
   /** Absent: all of the request goes out as the caller wrote it. */
   readonly changes?: readonly Change[]
 }
 
-/** How the bytes of a reply divide into frames. `aws-events`: binary messages of AWS. */
+/** How the bytes of a reply are divided into frames. `aws-events`: binary messages of AWS. */
 export type Framing = 'sse' | 'aws-events' | 'json'
 
 export type FinishReason =
@@ -67,7 +67,7 @@ export interface Usage {
   readonly inputTokens: number
   readonly cachedTokens: number
   readonly cacheWriteTokens: number
-  /** Of the cache writes, those that stay for an hour; absent: none. */
+  /** Cache-write tokens that stay for an hour; absent: none. */
   readonly cacheWrite1hTokens?: number
   /** Of the input, those of audio; absent: none. */
   readonly audioTokens?: number
@@ -95,14 +95,14 @@ export interface HostedStart {
   readonly [field: string]: unknown
 }
 
-/** The start of an output item. `id` is the provider's own where a later turn needs it again, else null. */
+/** The start of an output item. `id` is the provider's own if a later turn needs it, else null. */
 export type ItemStart =
   | { readonly type: 'message'; readonly id: string | null; readonly phase: string | null }
   | { readonly type: 'reasoning'; readonly id: string | null; readonly format: ReasoningFormat | null }
   | {
       readonly type: 'function_call'
       readonly id: string | null
-      /** Null when the provider gives none; the assembler makes one. */
+      /** Null if the provider sends none; the assembler makes one. */
       readonly callId: string | null
       readonly name: string
       /** Fields that pass unchanged: `namespace`, `async`, `signature` and the like. */
@@ -153,9 +153,9 @@ export type Delta =
   /** A piece of a function call's arguments or of a custom tool call's input. */
   | { readonly kind: 'arguments'; readonly item: number; readonly text: string }
   /**
-   * A progress event of a hosted item: `name` is what follows `response.` in the event type, e.g.
-   * `web_search_call.searching` or `code_interpreter_call_code.delta`; `fields` are its own fields beside
-   * `item_id` and `output_index`. Only names of the documented event list are emitted.
+   * A progress event of a hosted item: `name` follows `response.` in the event type, e.g. `web_search_call.searching`
+   * or `code_interpreter_call_code.delta`; `fields` are its own fields, without `item_id` and `output_index`. Only
+   * names of the documented event list are emitted.
    */
   | {
       readonly kind: 'progress'
@@ -174,15 +174,15 @@ export type Delta =
     }
   /** Cumulative: merged with an earlier one by `mergedUsage`, never summed. */
   | { readonly kind: 'usage'; readonly usage: Usage }
-  /** Emitted at most once, when the end is certain. `native` is the provider's own word for the reason. */
+  /** Emitted at most once, when the end is certain. `native` is the provider's own reason. */
   | {
       readonly kind: 'finish'
       readonly reason: FinishReason
       readonly native: string | null
       readonly serviceTier: string | null
-      /** The stop sequence that the provider found; absent: it said none. */
+      /** The stop sequence that ended the output; absent: the provider named none. */
       readonly stopSequence?: string | null
-      /** Edits of what the model read, by the provider's own words; absent: it said none. */
+      /** Edits of the input, in the provider's own form; absent: the provider reported none. */
       readonly appliedEdits?: readonly AppliedEdit[]
     }
 
@@ -192,10 +192,10 @@ export type AppliedEdit = Readonly<Record<string, string | number>>
 /** Decodes one reply. Each attempt has its own. */
 export interface Decoder {
   /**
-   * Takes one frame: an SSE event (`event` is '' when the stream names none), a message of AWS (`event` is its type,
-   * or `exception:` and the type of the exception), or the whole JSON body (`event` '', `isWhole`). A whole body was not
+   * Reads one frame: an SSE event (`event` is '' if the stream names none), a message of AWS (`event` is its type, or
+   * `exception:` and the type of the exception), or the whole JSON body (`event` '', `isWhole`). A whole body was not
    * cut, even if it has no word for its end.
-   * @throws GatewayError when the frame reports a failure or has an unknown shape.
+   * @throws GatewayError if the frame reports a failure or has an unknown shape.
    */
   frame(event: string, data: string, isWhole?: boolean): void
   /**
@@ -203,37 +203,38 @@ export interface Decoder {
    * decoder alone. Absent: such a reply ends by itself.
    */
   readonly isSettled?: boolean
-  /** Bytes of memory, at most, of what it has read and keeps to emit it later; see `Withheld`. */
+  /** At most this many bytes of memory are used by what the decoder will emit later; see `Withheld`. */
   readonly withheld: number
   /**
    * Call when the upstream has ended. Emits deltas that waited for it (usage, finish).
-   * @throws GatewayError `provider_unavailable` when the reply had no finish: a cut reply is never a success.
+   * @throws GatewayError `provider_unavailable` if the reply had no finish: a reply that was cut off is never a
+   * success.
    */
   end(): void
 }
 
-/** The computer of a format where the model uses it by calls of a function. */
+/** The computer tool of a format in which the model uses it by function calls. */
 export interface ComputerUse {
   readonly name: string
-  /** The action in the arguments of a call, in the words of Responses. */
+  /** The action of a call's arguments, in the Responses vocabulary. */
   action(input: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>
 }
 
-/** The counting of one format. It is free of charge at all known providers. */
+/** Token counting of one format. It is free of charge at all known providers. */
 export interface TokenCounting {
   /** The call for a request that is encoded already. */
   request(wire: WireRequest, endpoint: Endpoint): WireRequest
-  /** The tokens in a reply; null: it says none. */
+  /** The token count in a reply; null: none. */
   tokens(reply: Readonly<Record<string, unknown>>): number | null
 }
 
 /** Summaries of conversations that the providers of a format make themselves. */
 interface CompactionFormat {
-  /** True: where the setting says so. False: only where a row does. */
+  /** True: the setting turns it on. False: only a provider's row does. */
   readonly bySetting: boolean
   /**
-   * The format of requests for one. `threshold`: input tokens from which on it is made, beside the answer; null: it is
-   * made now, and nothing else is asked.
+   * The format of requests for a summary. `threshold`: the number of input tokens from which the provider makes one in
+   * addition to the answer; null: a summary now, without an answer.
    */
   format(threshold: number | null): Format
 }
@@ -242,8 +243,8 @@ interface CompactionFormat {
 export interface Format {
   readonly name: FormatName
   /**
-   * The client dialect with the same stream frames, from which the relay can learn. Unknown fields of its clients go to
-   * the provider. Null when no dialect matches.
+   * The client dialect with the same stream frames, so that the relay can pass them on. Unknown fields of its clients
+   * are sent to the provider. Null if no dialect matches.
    */
   readonly dialect: DialectName | null
   /** True if the provider loads files by URL; otherwise they travel inside the request. */
@@ -253,8 +254,8 @@ export interface Format {
   /** Types of native tools that it can express: its providers run them. */
   readonly hosts: ReadonlySet<string>
   /**
-   * True or false: it has a form for custom tools, which its providers take by default, or do not take. The row of a
-   * provider may say otherwise. Null: it has no form for them. Where they are not taken, they are sent as functions.
+   * Support for custom tools. True: providers of this format accept them by default; false: they do not, unless the
+   * provider's row says otherwise. Null: the format cannot express them. Without support, they are sent as functions.
    */
   readonly customTools: boolean | null
   /** Absent: it has no computer use, or items for its calls. */
@@ -264,11 +265,11 @@ export interface Format {
   /** Absent: its providers make no summaries. */
   readonly compaction?: CompactionFormat
   /**
-   * Another way to speak to the same provider, for a request that this one has no form for; null: none is needed.
-   * Absent: there is no other way.
+   * Another API of the same provider, for a request that this format cannot express; null: not needed. Absent: there is
+   * none.
    */
   readonly variant?: (request: ResponsesRequest, dialect: DialectName, endpoint: Endpoint) => Format | null
-  /** False: the search among them cannot be limited to domains. Default: true. */
+  /** False: tool search cannot be limited to domains. Default: true. */
   readonly searchesDomains?: boolean
   /**
    * Makes the request fit the provider (see preconditions/prepare.ts), and writes it.

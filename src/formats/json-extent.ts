@@ -10,7 +10,7 @@ type State =
   | 'blank'
   | 'open'
   | 'complete'
-  /** More than an object or a list, or something else. */
+  /** Text after an object or a list, or another kind of value. */
   | 'other'
 
 export class JsonExtent {

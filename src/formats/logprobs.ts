@@ -2,7 +2,7 @@
 import { record } from '../base/json.ts'
 import type { Logprob } from '../protocol/parts.ts'
 
-/** True for what dialects may read as they please: fields of a wrong type make it no log probability. */
+/** True if dialects can read the log probability: fields of a wrong type make it invalid. */
 export function isLogprob(value: unknown): value is Logprob {
   const fields = record(value)
   if (fields === null || !isScored(fields)) return false

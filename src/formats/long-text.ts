@@ -1,15 +1,15 @@
 /**
  * A text that grows by many short pieces, stored efficiently. `text += piece` keeps each piece and a node of 32 bytes
  * until the text is read: six to thirteen times the memory of the text. Here the pieces become one string every hundred
- * characters, and those every two thousand, so that few nodes are left. Two texts that get the same pieces, one right
- * after the other, share these strings: a decoder that keeps what it has emitted costs next to nothing. Hot path.
+ * characters, and those every two thousand, so that few nodes remain. Two texts that receive the same pieces, one right
+ * after the other, share these strings: a decoder that remembers its output costs almost nothing. Hot path.
  */
 
 /** Characters that are gathered before they become one string: few enough to be small, enough to be cheap. */
 const FLAT_CHARS = 128
 const BLOCK_CHARS = 2_048
 
-/** The last strings of each length that were made. */
+/** The most recent string of each length. */
 let lastFlat = ''
 let lastBlock = ''
 

@@ -1,7 +1,7 @@
 /**
  * Server-tool calls that the gateway left to the client, as the client sends them back. The model made these calls, so
- * it sees them again: with the output that the client gives, in the same item or a separate one, or with a note that
- * there is no output. Pure.
+ * it sees them again: with the client's output, in the same item or a separate one, or with a note that there is no
+ * output. Pure.
  */
 import type { InputItem } from '../protocol/items.ts'
 import { callIdOf } from './replayed.ts'
@@ -13,7 +13,7 @@ type Missing = (item: Fields, callId: string, isAnswered: boolean) => readonly F
 interface Left {
   /** Fields that hold a result. */
   readonly results: readonly string[]
-  /** The items of a call without one. */
+  /** The items for a call without a result. */
   readonly missing: Missing
 }
 

@@ -14,7 +14,7 @@ export const openaiChat: Format = {
   filesByLink: false,
   truncates: false,
   hosts: new Set(),
-  // OpenAI's own servers take them; nearly all others know functions only.
+  // OpenAI's own servers accept custom tools; nearly all others accept only functions.
   customTools: false,
   encode: encodeChat,
   framing: stream => (stream ? 'sse' : 'json'),

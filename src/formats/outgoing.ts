@@ -24,7 +24,7 @@ import { MIN_OUTPUT_MAX } from './preconditions/table.ts'
  */
 type Fate = 'encoded' | 'gateway' | 'chat'
 
-/** The compiler asks for a row for each field of a request. */
+/** The type requires a row for each field of a request. */
 const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   model: 'encoded',
   models: 'gateway',
@@ -51,7 +51,7 @@ const FATES: Readonly<Record<keyof ResponsesRequest, Fate>> = {
   generate: 'gateway',
   service_tier: 'encoded',
   session_id: 'gateway',
-  // Encoders get a hash of the end user apart from the request.
+  // Encoders get a hash of the end user separately from the request.
   user: 'gateway',
   safety_identifier: 'gateway',
   prompt_cache_key: 'encoded',
@@ -92,7 +92,7 @@ export function isUnknownField(name: string): boolean {
   return !FATE_OF.has(name)
 }
 
-/** The fields of a caller that no request declares, without those that the encoder itself writes. */
+/** Fields of a caller that no request declares, without those that the encoder itself writes. */
 export function unknownFields(request: object, own: ReadonlySet<string>): Record<string, unknown> {
   const fields = request as Fields
   let unknown: [string, unknown][] | null = null
@@ -114,7 +114,7 @@ export function outgoingRequest(
   format: Pick<Format, 'dialect'>,
   callerDialect: DialectName,
 ): ResponsesRequest {
-  // Clients of other dialects have no such words either, whatever their unknown fields are called.
+  // Clients of other dialects have none of these fields, whatever their unknown fields are called.
   const isForeign =
     format.dialect !== callerDialect &&
     (DIALECT_ABILITIES[callerDialect].nativeFields ||
@@ -151,7 +151,7 @@ export const FIELDS_WITHOUT_FORM: Readonly<Record<FormatName, readonly (keyof Re
   'bedrock-converse': OF_CLAUDE,
 }
 
-/** Names of a caller's fields that are for a provider, and are not in what goes out. */
+/** Names of a caller's fields that are meant for a provider but are not sent. */
 export function leftOutFields(request: ResponsesRequest, outgoing: ResponsesRequest): readonly string[] {
   if (request === outgoing) return NONE
   const [before, after] = [request, outgoing] as unknown as [Fields, Fields]
@@ -170,7 +170,7 @@ function goesOut(
 ): boolean {
   switch (FATE_OF.get(name)) {
     case 'encoded':
-      // Documented to be ignored beside conditions of the gateway's own tool loop.
+      // The documentation says that it is ignored if conditions for the gateway's own tool loop are set.
       return name !== 'max_tool_calls' || request.stop_server_tools_when == null
     case 'gateway':
       return false
@@ -233,7 +233,7 @@ function cleanChoice(choice: Fields, tools: readonly unknown[]): Fields {
   return knownChoice(choice, tools) ?? cleanPart(choice)
 }
 
-/** A tool without a form that other providers know says its own type. */
+/** A tool that other providers cannot express is named by its type. */
 function cleanTool(tool: Fields, index: number): Fields {
   const { native } = tool
   const known = isRecord(native) && native['type'] === tool['type'] ? knownFunction(native) : null
@@ -244,7 +244,7 @@ function cleanTool(tool: Fields, index: number): Fields {
   return cleanPart(tool)
 }
 
-/** Tools of Google that no other API has a word for. */
+/** Google's tools that no other API can express. */
 const OWN_TOOL = /^google_/
 const KNOWN_TOOLS: ReadonlySet<unknown> = new Set(['function', ...Object.keys(hostedTools)])
 

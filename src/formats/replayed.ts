@@ -61,7 +61,7 @@ interface Replayed {
   readonly id?: unknown
   readonly call_id?: unknown
   readonly action?: unknown
-  /** JSON, as the model said them; not every item keeps them. */
+  /** JSON, as the model wrote it; not every item has it. */
   readonly arguments?: unknown
   readonly operation?: unknown
   readonly output?: unknown
@@ -95,7 +95,7 @@ const UNFINISHED: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
 export function replayAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
   if (isOurPatch(item)) return patchCall(item, index)
   if (item.type === 'mcp_call') return replayMcpCall(item as Fields)
-  // Questions of the gateway, and their answers: the call, or its refusal, says the same.
+  // Approval requests of the gateway and their answers: the call, or its refusal, contains the same information.
   if (item.type === 'mcp_approval_request') return isIdOfOurs(item.id) ? [] : null
   if (item.type === 'mcp_approval_response')
     return isIdOfOurs((item as Fields)['approval_request_id']) ? [] : null
@@ -108,7 +108,7 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
   const sent = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.said)
   const got = pick({ ...item, sources }, fields.got)
-  // An item that tells no result has nothing that a later turn could need.
+  // An item without a result has nothing that a later turn could need.
   if (Object.keys(got).length === 0) return null
   return [
     { type: 'function_call', call_id, name, arguments: JSON.stringify(sent) },
@@ -116,7 +116,7 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   ]
 }
 
-/** True for the id of an item of a server tool. */
+/** True for the id of a server tool's item. */
 function isIdOfOurs(id: unknown): id is string {
   return typeof id === 'string' && id.startsWith('st_')
 }
@@ -145,14 +145,14 @@ function pick(item: object, names: readonly string[]): Json {
 
 const PATCH = /^(?:gateway|openrouter):apply_patch$/
 
-/** True for a patch that the gateway asked the client to apply; one that was wrong the client never had. */
+/** True for a patch that the gateway asked the client to apply; a wrong patch never reached the client. */
 export function isOurPatch({ type, operation }: Replayed): boolean {
   return PATCH.test(String(type)) && isRecord(operation)
 }
 
 /**
- * A native patch or shell command, or what became of one, as function call or output, for formats without a form of
- * their own; null for other items.
+ * A native patch or shell command, or its outcome, as function call or output, for formats without a form of their own;
+ * null for other items.
  */
 export function nativeAsCall(item: Replayed, index: number): readonly (Call | Output)[] | null {
   switch (item.type) {

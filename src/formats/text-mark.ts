@@ -1,14 +1,14 @@
 /**
  * Recognizes a text without storing it, by its length and two 32-bit rolling hashes over its UTF-16 units. Two texts
- * with the same mark are considered equal. A text that arrives in one piece is stored instead, because most whole
- * replies do; so is a text that was recognised, because replies repeat their text up to four times. Hot path.
+ * with the same mark are considered equal. A text that arrives in one piece is stored instead, which is the case in
+ * most whole replies; so is a text that was recognised, because replies repeat their text up to four times. Hot path.
  */
 
 const FACTOR_A = 2_654_435_761
 const FACTOR_B = 1_597_334_677
 
 export class TextMark {
-  /** All that was added, where that is one piece; null: it is in the hashes. */
+  /** The text, if it arrived in one piece; null: it is in the hashes. */
   #only: string | null = ''
   #length = 0
   #a = 0

@@ -4,14 +4,14 @@
  */
 import type { MessageItem } from '../protocol/items.ts'
 
-/** A message with one text and nothing beside it. */
+/** A message with one text and nothing else. */
 export interface WholeMessage {
-  /** The provider's own id where a later turn needs it again, else null. */
+  /** The provider's own id if a later turn needs it, else null. */
   readonly id: string | null
   readonly phase: string | null
   readonly status: MessageItem['status']
   readonly text: string
-  /** The text as JSON, with its quotes, as the reply has it; null: it has to be written. */
+  /** The text as JSON, with its quotes, as the reply has it; null: it must be serialised. */
   readonly json: string | null
 }
 
@@ -26,8 +26,8 @@ const BACKSLASH = 92
 const [SPACE, TAB, LF, CR] = [32, 9, 10, 13]
 
 /**
- * Finds a text in the document that it was parsed from, as the value of a member of this name. Null where there is none
- * that is written as `JSON.stringify` writes it. The document must be valid.
+ * Finds a text in the document that it was parsed from, as the value of a member of this name. Null if the document
+ * spells it differently from `JSON.stringify`. The document must be valid.
  */
 export function jsonOf(text: string, document: string, name: 'text' | 'content'): string | null {
   if (text.length < FOUND_MIN_CHARS) return null

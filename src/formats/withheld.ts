@@ -1,8 +1,8 @@
 /**
- * The memory of what a decoder keeps to emit it later. No delta counts it, so each decoder tells it, and it counts as
- * held. Pure. Hot path.
+ * The memory of what a decoder stores to emit later. No delta counts it, so each decoder reports it here. Pure. Hot
+ * path.
  */
-/** Copies of a text, in bytes for each character: as it was sent, and sealed or joined at the end. */
+/** Memory per character: the text is stored as it was sent, and again when it is sealed or joined at the end. */
 const CHAR_BYTES = 3
 /** An object, a list or a field; see `structureBytes`. */
 const PART_BYTES = 64
@@ -13,7 +13,7 @@ export class Withheld {
   /** Written here alone. */
   bytes = 0
 
-  /** Something is kept until the end of the reply. */
+  /** Adds a value that is stored until the end of the reply. */
   add(value: unknown): void {
     this.bytes += weightOf(value)
   }
@@ -23,7 +23,7 @@ export class Withheld {
     this.bytes += PART_BYTES * parts
   }
 
-  /** A value takes the place of an earlier one, whose weight it gets. Returns its own weight. */
+  /** Replaces the weight of an earlier value by that of a new one. Returns the new weight. */
   replace(before: number, value: unknown): number {
     const weight = weightOf(value)
     this.bytes += weight - before
@@ -31,7 +31,7 @@ export class Withheld {
   }
 }
 
-/** Memory of a value that was parsed from JSON, at most. */
+/** The most memory that a value parsed from JSON takes. */
 function weightOf(value: unknown): number {
   if (typeof value === 'string') return VALUE_BYTES + CHAR_BYTES * value.length
   if (typeof value !== 'object' || value === null) return VALUE_BYTES
@@ -45,10 +45,10 @@ function weightOf(value: unknown): number {
   return bytes
 }
 
-/** Longer than any id or word of a provider; the names of a reply are kept, and do not count. */
+/** Longer than any id or finish reason of a provider. Names in a reply are stored but not counted. */
 const NAME_MAX_CHARS = 1_024
 
-/** An id, a reason, a tier: a text of one word. A longer one names nothing, and counts as missing. */
+/** An id, a finish reason or a service tier. A longer text is no such name and counts as missing. */
 export function nameIn(value: unknown): string | null {
   return typeof value === 'string' && value !== '' && value.length <= NAME_MAX_CHARS ? value : null
 }

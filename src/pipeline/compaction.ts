@@ -244,11 +244,11 @@ export function keptMessages(
   tokensOf: (request: ResponsesRequest) => number,
 ): readonly object[] {
   const recent: object[] = []
-  let left = KEPT_MAX_TOKENS
+  let remaining = KEPT_MAX_TOKENS
   for (const item of itemsOf(request).toReversed()) {
     if (!isMessage(item) || item.role === 'assistant') continue
-    left -= tokensOf({ input: [item] })
-    if (left < 0) break
+    remaining -= tokensOf({ input: [item] })
+    if (remaining < 0) break
     const { content, ...rest } = item as Message & { readonly content: unknown }
     recent.push({
       ...rest,

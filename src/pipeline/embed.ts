@@ -1,8 +1,8 @@
 /**
- * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing, own
+ * An embeddings call on one screen: runs it from admission to its result. It uses the same guardrails, routing,
  * credentials, limits, attempts and accounting as every exchange, but has no turns, plugins, tools or events.
  *
- * guard -> route -> admit -> ask -> account -> result
+ * guard -> route -> admit -> call -> account -> result
  */
 
 import { type Clock, unixSeconds } from '../base/clock.ts'
@@ -154,7 +154,7 @@ function guard(deps: EmbedDeps, exchange: EmbeddingsExchange) {
 function route(deps: EmbedDeps, exchange: EmbeddingsExchange) {
   return whenReady(rankCandidates(deps, exchange), () => {
     for (const { need, path } of needsOf(exchange)) {
-      exchange.candidates = exchange.candidates.filter(({ endpoint }) => takes(deps, endpoint, need))
+      exchange.candidates = exchange.candidates.filter(({ endpoint }) => accepts(deps, endpoint, need))
       if (exchange.candidates.length === 0) throw notTaken(exchange, need, path)
     }
   })
@@ -183,7 +183,7 @@ function needsOf({ inputs: { input, provider }, settings }: EmbeddingsExchange):
   return needs
 }
 
-function takes({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNeed): boolean {
+function accepts({ catalog }: EmbedDeps, endpoint: Endpoint, need: EmbeddingsNeed): boolean {
   if (!formatOf(endpoint).takes(need, endpoint)) return false
   switch (need) {
     case 'tokens':

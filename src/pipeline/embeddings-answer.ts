@@ -68,7 +68,7 @@ export class EmbeddingsAnswer implements AttemptTarget {
     }
   }
 
-  take(): void {
+  receive(): void {
     // Deltas have no content here.
   }
 
@@ -89,10 +89,10 @@ export class EmbeddingsAnswer implements AttemptTarget {
     while (this.vectors.length < inputs && bytes < TURN_BYTES) {
       const vector = this.#found[this.vectors.length]
       if (this.#isClosed || vector === undefined) return
-      const written = writeVector(vector, terms)
-      this.#check(written.dimensions)
-      this.vectors.push(written.json)
-      bytes += Math.max(vector.bytes.length, written.json.length)
+      const encoded = writeVector(vector, terms)
+      this.#check(encoded.dimensions)
+      this.vectors.push(encoded.json)
+      bytes += Math.max(vector.bytes.length, encoded.json.length)
     }
     if (this.vectors.length === inputs) this.#done?.()
     else setImmediate(this.#goOn)
@@ -103,9 +103,9 @@ export class EmbeddingsAnswer implements AttemptTarget {
   /** Vectors of different lengths are useless, and vectors that do not have the requested length would go unnoticed. */
   #check(dimensions: number): void {
     const requested = this.#deps.terms.dimensions
-    const wanted = requested ?? this.#dimensions ?? dimensions
+    const expected = requested ?? this.#dimensions ?? dimensions
     this.#dimensions = dimensions
-    if (dimensions === wanted) return
+    if (dimensions === expected) return
     throw new GatewayError(
       'provider_unavailable',
       requested === null

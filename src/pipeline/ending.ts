@@ -43,13 +43,13 @@ export async function failureOf(
   thrown: unknown,
 ): Promise<NonNullable<Conclusion>> {
   const { answer } = exchange
-  const refused = thrown instanceof RefusedTurn
-  const error = asGatewayError(deps, refused ? thrown.error : thrown)
+  const refusedTurn = thrown instanceof RefusedTurn
+  const error = asGatewayError(deps, refusedTurn ? thrown.error : thrown)
   if (error.code === 'client_closed') return { error, channel: 'none' }
-  if (answer.committed || (refused && answer.live))
+  if (answer.committed || (refusedTurn && answer.live))
     return { error: withFindings(exchange, error), channel: 'stream' }
   await explainRefused(deps, exchange)
-  const advised = refused ? error : withAdvice(deps, exchange, error)
+  const advised = refusedTurn ? error : withAdvice(deps, exchange, error)
   const isOverflow = error.code === 'context_length_exceeded' && answer.sink.tellsOverflow === true
   return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
 }

@@ -20,9 +20,9 @@ import type { Prefix } from './routing/prompt-cache-prefix.ts'
 import type { Ranking } from './routing/rank.ts'
 import type { ServerTools } from './tool-calls/server-tools.ts'
 
-type RoutedNotes = RankingNotes & Pick<Ranking, 'fallbacks' | 'stay'>
+type RoutedNotes = RankingNotes & Pick<Ranking, 'fallbacks' | 'affinity'>
 
-const UNROUTED: RoutedNotes = { ...UNRANKED, fallbacks: false, stay: null }
+const UNROUTED: RoutedNotes = { ...UNRANKED, fallbacks: false, affinity: null }
 
 /** An exchange of any kind, as guard, routing and model calls see it. */
 export class RoutedExchange extends Exchange {

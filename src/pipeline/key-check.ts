@@ -90,7 +90,7 @@ export class KeyCheck {
   readonly #deps: KeyCheckDeps
   readonly #running = new HeldShare(RUNNING_MAX)
   /** Checks by organization in the minute that ends at `#minuteEndsMs`. */
-  readonly #tried = new Map<string, number>()
+  readonly #callCounts = new Map<string, number>()
   #minuteEndsMs = 0
 
   constructor(deps: KeyCheckDeps) {
@@ -114,10 +114,10 @@ export class KeyCheck {
   #count(organizationId: string): void {
     const nowMs = this.#deps.clock.monotonicMs()
     if (nowMs >= this.#minuteEndsMs) {
-      this.#tried.clear()
+      this.#callCounts.clear()
       this.#minuteEndsMs = nowMs + MINUTE_MS
     }
-    const count = this.#tried.get(organizationId) ?? 0
+    const count = this.#callCounts.get(organizationId) ?? 0
     if (count >= PER_MINUTE) {
       throw new GatewayError(
         'rate_limit_exceeded',
@@ -127,7 +127,7 @@ export class KeyCheck {
         },
       )
     }
-    this.#tried.set(organizationId, count + 1)
+    this.#callCounts.set(organizationId, count + 1)
   }
 
   /** @throws GatewayError `not_found` for a provider that is not offered, `invalid_request` for a model of others */
@@ -148,39 +148,40 @@ export class KeyCheck {
   /**
    * Rejects only with the reason of the signal, or for a fault of the gateway: the provider's behaviour is a verdict.
    */
-  async run(tried: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
+  async run(prepared: TriedKey, signal: RequestSignal): Promise<KeyVerdict> {
     const late = new AbortController()
-    const timer = this.#deps.clock.after(CHECK_MS, () => late.abort(tooLate(tried.provider)))
+    const timer = this.#deps.clock.after(CHECK_MS, () => late.abort(tooLate(prepared.provider)))
     try {
-      return await this.#decide(tried, AbortSignal.any([abortSignalOf(signal), late.signal]))
+      return await this.#decide(prepared, AbortSignal.any([abortSignalOf(signal), late.signal]))
     } finally {
       timer.cancel()
     }
   }
 
-  async #decide(tried: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
-    const listed = tried.isNamed ? null : await this.#list(tried, signal)
-    if (listed !== null && (listed.isFinal || tried.endpoint === null)) return listed.verdict
-    if (tried.endpoint === null) return { probe: null, model: null, error: nothingToAsk(tried.provider) }
-    return await this.#ask(tried, tried.endpoint, signal)
+  async #decide(prepared: TriedKey, signal: AbortSignal): Promise<KeyVerdict> {
+    const listed = prepared.isNamed ? null : await this.#list(prepared, signal)
+    if (listed !== null && (listed.isFinal || prepared.endpoint === null)) return listed.verdict
+    if (prepared.endpoint === null)
+      return { probe: null, model: null, error: nothingToAsk(prepared.provider) }
+    return await this.#ask(prepared, prepared.endpoint, signal)
   }
 
   /** Null if the provider has no list with which this key could be tested. */
-  async #list(tried: TriedKey, signal: AbortSignal) {
-    const { provider, credential } = tried
+  async #list(prepared: TriedKey, signal: AbortSignal) {
+    const { provider, credential } = prepared
     if (!hasList(provider)) return null
     const verdict = (error: GatewayError | null): KeyVerdict => ({ probe: 'models', model: null, error })
     try {
-      const place = { provider, format: provider.format, modelId: '' } as Endpoint
+      const endpoint = { provider, format: provider.format, modelId: '' } as Endpoint
       const key = await within(
         signal,
         credential === null
-          ? this.#deps.providerKeys.shared(place)
-          : this.#deps.providerKeys.own(credential, place),
+          ? this.#deps.providerKeys.shared(endpoint)
+          : this.#deps.providerKeys.own(credential, endpoint),
       )
       if (key?.sign !== undefined || key?.callUrl !== undefined) return null
-      const headers = { ...keyHeaders(tried, key), ...key?.headers }
-      const reply = await this.#get(tried, key, headers, signal)
+      const headers = { ...keyHeaders(prepared, key), ...key?.headers }
+      const reply = await this.#get(prepared, key, headers, signal)
       if (reply.status !== 200) {
         const error = upstreamFailure({
           format: failuresOf(provider.format),
@@ -189,13 +190,13 @@ export class KeyCheck {
           body: reply.text,
           secrets: key?.secrets ?? (provider.apiKey === null ? [] : [provider.apiKey]),
           providerName: provider.name,
-          keyOwner: keyOwner(tried),
+          keyOwner: keyOwner(prepared),
           clock: this.#deps.clock,
         })
         return { verdict: verdict(error), isFinal: !UNDECIDED.has(reply.status) }
       }
       if (readList(reply.text) === null) return { verdict: verdict(noList(provider)), isFinal: false }
-      if (provider.auth === 'none' || !(await this.#isOpen(tried, key, signal)))
+      if (provider.auth === 'none' || !(await this.#isOpen(prepared, key, signal)))
         return { verdict: verdict(null), isFinal: true }
       return { verdict: verdict(openList(provider)), isFinal: false }
     } catch (thrown) {
@@ -204,9 +205,9 @@ export class KeyCheck {
   }
 
   /** True if the list is public, so that it proves nothing about a key. */
-  async #isOpen(tried: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
+  async #isOpen(prepared: TriedKey, key: OutgoingKey | null, signal: AbortSignal): Promise<boolean> {
     try {
-      const { status, text } = await this.#get(tried, key, {}, signal)
+      const { status, text } = await this.#get(prepared, key, {}, signal)
       return status === 200 && readList(text) !== null
     } catch {
       signal.throwIfAborted()
@@ -291,12 +292,12 @@ const NOT_OF_PROVIDERS: ReadonlySet<string> = new Set(['client_closed', 'deadlin
 async function within<T>(signal: AbortSignal, work: T | Promise<T>): Promise<T> {
   signal.throwIfAborted()
   let leave: () => void = () => undefined
-  const left = new Promise<never>((_, reject) => {
+  const clientLeft = new Promise<never>((_, reject) => {
     leave = () => reject(signal.reason as Error)
     signal.addEventListener('abort', leave, { once: true })
   })
   try {
-    return await Promise.race([work, left])
+    return await Promise.race([work, clientLeft])
   } finally {
     signal.removeEventListener('abort', leave)
   }

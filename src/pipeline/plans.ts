@@ -73,7 +73,7 @@ export class Plans {
   readonly #deps: PlansDeps
   #ofCaller = new WeakMap<Caller, KeyPlans>()
   readonly #organizations = new Map<string, Organization>()
-  #made = 0
+  #planCount = 0
 
   constructor(deps: PlansDeps) {
     this.#deps = deps
@@ -107,7 +107,7 @@ export class Plans {
   clear(): void {
     this.#ofCaller = new WeakMap()
     this.#organizations.clear()
-    this.#made = 0
+    this.#planCount = 0
   }
 
   /** Undefined if something has to be loaded first, or no endpoint may serve the request. */
@@ -154,25 +154,25 @@ export class Plans {
     if (candidate === undefined || others.length > 0) return null
     const count = this.#deps.metrics.ofProvider(candidate.endpoint.provider.slug).chosen('only')
     return {
-      ranking: { ...listing, candidates: [candidate], stay: null, choice: 'only', rather: null },
+      ranking: { ...listing, candidates: [candidate], affinity: null, choice: 'only', rather: null },
       count,
     }
   }
 
   #keep(caller: Caller, name: string, made: MadePlan): void {
-    if (this.#made >= PLANS_MAX) this.clear()
+    if (this.#planCount >= PLANS_MAX) this.clear()
     let known = this.#ofCaller.get(caller)
     if (known === undefined || known.organization.isVoid) {
-      this.#made -= known?.plans.size ?? 0
+      this.#planCount -= known?.plans.size ?? 0
       known = { organization: this.#organizationOf(caller), plans: new Map() }
       this.#ofCaller.set(caller, known)
     }
     const { plans } = known
     if (plans.size >= PLANS_PER_KEY && !plans.has(name)) {
-      this.#made -= plans.size
+      this.#planCount -= plans.size
       plans.clear()
     }
-    if (!plans.has(name)) this.#made++
+    if (!plans.has(name)) this.#planCount++
     plans.set(name, made)
   }
 

@@ -87,7 +87,7 @@ const NEVER = (): boolean => false
 
 export class PluginChain {
   /** True if no part of a turn may be sent before it was judged. */
-  readonly holds: boolean
+  readonly holdsTurns: boolean
   readonly judges: boolean
   readonly finishes: boolean
   readonly fits: boolean
@@ -103,7 +103,7 @@ export class PluginChain {
   constructor(plugins: readonly ActivePlugin[], clock: Clock) {
     this.#plugins = plugins
     this.#times = new PluginTimes(clock)
-    this.holds = plugins.some(plugin => plugin.holds === true)
+    this.holdsTurns = plugins.some(plugin => plugin.holds === true)
     this.judges = plugins.some(plugin => plugin.judge !== undefined)
     this.finishes = plugins.some(plugin => plugin.finish !== undefined)
     this.fits = plugins.some(plugin => plugin.fitTo !== undefined)
@@ -250,9 +250,9 @@ export class PluginChain {
   }
 
   async #inspect(text: string, exchange: Exchange, guard: InputGuard | null): Promise<string> {
-    const left = guard === null ? text : await guard.text(exchange, text)
-    if (left !== '') await this.#show([left], exchange)
-    return left
+    const redacted = guard === null ? text : await guard.text(exchange, text)
+    if (redacted !== '') await this.#show([redacted], exchange)
+    return redacted
   }
 
   /**
@@ -267,18 +267,18 @@ export class PluginChain {
     if (plugin.skipsRescan === true) return
     try {
       await guard?.prompt(exchange, before)
-      if (this.#plugins.every(other => other.look === undefined)) return
+      if (this.#plugins.every(other => other.inspect === undefined)) return
       const texts = unseenTexts(exchange.prompt, before).flatMap(({ text }) => (text === '' ? [] : [text]))
       if (texts.length > 0) await this.#show(texts, exchange)
-    } catch (refused) {
+    } catch (error) {
       this.#muted.add(plugin)
-      throw refused
+      throw error
     }
   }
 
   async #show(texts: readonly string[], exchange: Exchange): Promise<void> {
     for (const plugin of this.#plugins) {
-      await this.#times.run(plugin, () => plugin.look?.(exchange, texts), NEVER)
+      await this.#times.run(plugin, () => plugin.inspect?.(exchange, texts), NEVER)
       exchange.signal.throwIfAborted()
     }
   }

@@ -129,7 +129,7 @@ class Reader {
         'payload_too_large',
         `The files in a request may have at most ${BYTES_MAX} bytes in total`,
       )
-    if (!this.#exchange.held.hold(Math.ceil((bytes * 7) / 3))) throw overloaded()
+    if (!this.#exchange.held.count(Math.ceil((bytes * 7) / 3))) throw overloaded()
   }
 }
 

@@ -1,28 +1,28 @@
 /**
- * Abilities of dialects: what the clients of each API can send, receive and be asked for. Each difference between
- * dialects that matters outside `dialects/` is a column here. A row names the abilities that its dialect has. Pure.
+ * Abilities of dialects: what the clients of each API can send, receive and request. Each difference between dialects
+ * that matters outside `dialects/` is a column here. A row names the abilities of its dialect. Pure.
  */
 import type { DialectName } from './request.ts'
 
 interface DialectAbilities {
-  /** It asks for embeddings. False: for text. */
+  /** True for embeddings requests, false for text. */
   readonly embeds: boolean
   /** Its streams can be read on after their connection is lost. */
   readonly resumes: boolean
-  /** The last event of its streams has the whole reply. */
+  /** The last event of its streams contains the whole reply. */
   readonly endsWithReply: boolean
   /**
-   * Its answers can hold the item of a server tool that waits for the client. Otherwise a call that is left to the
-   * client is the call of a function.
+   * Its answers can contain the item of a server tool that waits for the client. Otherwise a call for the client is a
+   * function call.
    */
   readonly openItems: boolean
   /** It can ask the client to approve a call. */
   readonly approvals: boolean
-  /** Its answers can hold the patches of `apply_patch`. */
+  /** Its answers can contain the patches of `apply_patch`. */
   readonly patches: boolean
-  /** Its streams can tell how far a server tool is. */
+  /** Its streams can report the progress of a server tool. */
   readonly toolProgress: boolean
-  /** Its answers can hold the items of `shell` and `tool_search`. */
+  /** Its answers can contain the items of `shell` and `tool_search`. */
   readonly toolItems: boolean
   /** Subagents may call functions of the client. */
   readonly innerFunctions: boolean
@@ -32,15 +32,15 @@ interface DialectAbilities {
   readonly mcpServers: boolean
   /** It has fields of parts, items and tools that no other API knows (json/native.ts). */
   readonly nativeFields: boolean
-  /** It has kinds of parts, tools and settings that mean something at providers that speak it, and nowhere else. */
+  /** It has kinds of parts, tools and settings that only providers with the same API understand. */
   readonly ownKinds: boolean
   /** Providers that speak it may be sent fields of chat completions that it does not document. */
   readonly takesChatFields: boolean
-  /** An item at the end of its input may ask for a summary of the conversation. */
+  /** An item at the end of its input may request a summary of the conversation. */
   readonly compacts: boolean
-  /** Its clients may keep nothing of a thought but what is sealed of it. Absent: they keep all of it. */
+  /** Its clients may keep only the encrypted part of a thought. Absent: they keep all of it. */
   readonly thoughtsInSeals?: true
-  /** How its clients are told that there is no model of a name. */
+  /** The error for an unknown model name. */
   readonly unknownModel: 'model_not_found' | 'unknown_model'
 }
 

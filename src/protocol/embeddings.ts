@@ -12,9 +12,9 @@ export type EmbeddingPart = InputText | InputImage
 export interface EmbeddingItem {
   type: 'message'
   role: 'user'
-  /** Empty beside `tokens`. */
+  /** Empty if there are `tokens`. */
   content: string | EmbeddingPart[]
-  /** Ids of the model's own vocabulary in place of a text. */
+  /** Token ids of the model's own vocabulary instead of a text. */
   tokens?: readonly number[]
 }
 
@@ -28,14 +28,14 @@ export interface EmbeddingsRequest extends ResponsesRequest {
 /** `base64` is that of float32 numbers in little-endian order. */
 export type VectorEncoding = 'float' | 'base64'
 
-/** Settings of a request that reach the provider as its format has them. */
+/** Settings of a request, in the form that its provider's format needs. */
 export interface EmbeddingsSettings {
-  /** Numbers in each vector; null: as the model makes them. */
+  /** Numbers in each vector; null: the model's default. */
   readonly dimensions: number | null
   readonly encoding: VectorEncoding
-  /** The use of the vectors in words of any provider, such as `query` or `search_document`; null: not said. */
+  /** The use of the vectors, such as `query` or `search_document`; null: not stated. */
   readonly inputType: string | null
-  /** The body had a list of inputs, not one text or one list of tokens. */
+  /** True if the body had a list of inputs instead of one text or one list of tokens. */
   readonly isList: boolean
 }
 
@@ -44,7 +44,7 @@ export function inputPath({ isList }: Pick<EmbeddingsSettings, 'isList'>, index:
   return isList ? `input[${index}]` : 'input'
 }
 
-/** The facts of a finished call, for a dialect to write. */
+/** The data of a finished call, for a dialect to write. */
 export interface EmbeddingsResult {
   /** Generation id. */
   readonly id: string
@@ -55,6 +55,6 @@ export interface EmbeddingsResult {
   /** For each input in order, the vector as JSON: an array of numbers, or base64 in quotes. */
   readonly vectors: readonly Buffer[]
   readonly usage: ResponseUsage | null
-  /** Null unless the caller asked for it. */
+  /** Null unless the caller requested it. */
   readonly metadata: GatewayMetadata | null
 }

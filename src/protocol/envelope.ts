@@ -10,24 +10,24 @@ interface ErrorBody {
   code: number
   message: string
   metadata: { error_type: string } & Record<string, unknown>
-  /** Only where nobody could serve the request, for callers that asked for routing metadata. */
+  /** Only if no endpoint could serve the request, for callers that requested routing metadata. */
   error_type?: string
   http_status?: number
   availability?: unknown
 }
 
 interface ErrorEnvelope {
-  /** Generation id; only beside `usage`. */
+  /** Generation id; only together with `usage`. */
   id?: string
   error: ErrorBody
-  /** Always null: no client is told who its user is. */
+  /** Always null: the user is not shown to clients. */
   user_id: null
   gateway_metadata?: GatewayMetadata
   /** Usage of model calls that count although the client gets nothing of them. */
   usage?: ResponseUsage
 }
 
-/** The envelope of an error. `gatewayMetadata` is for callers that asked for it, once routing has begun. */
+/** The envelope of an error. `gatewayMetadata` is for callers that requested it, once routing has begun. */
 export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMetadata | null): ErrorEnvelope {
   if (error.status === 500) {
     const metadata = { error_type: error.errorType }
@@ -45,7 +45,7 @@ export function errorEnvelope(error: GatewayError, gatewayMetadata?: GatewayMeta
   return envelope
 }
 
-/** Why no endpoint could serve the request, beside the message; empty unless the caller asked for routing metadata. */
+/** The reasons why no endpoint could serve the request; empty unless the caller requested routing metadata. */
 export function availabilityOf(
   { metadata, errorType, status }: GatewayError,
   gatewayMetadata: GatewayMetadata | null | undefined,

@@ -58,7 +58,7 @@ const KINDS = {
   ),
   // Flat, as the public stream has it.
   ...events(['error'], { ...numbered, code: orNoText, message: text, param: orNoText }),
-  // Bodies for providers and times of attempts come before everything else; later times before the last event.
+  // Request bodies and times of attempts come first; later times come before the last event.
   ...events(['response.debug'], { ...numbered, debug: DebugFacts }),
   ...events(['response.output_item.added', 'response.output_item.done'], {
     ...numbered,

@@ -109,7 +109,7 @@ const environment = maybe(
 
 const sleepSeconds = maybe(Type.Integer({ minimum: 1, maximum: 2_592_000 }))
 
-/** `parameters` of each tool; null where the tool has none. */
+/** `parameters` of each tool; null if the tool has none. */
 const PARAMETERS = {
   web_search: Type.Object(searchSettings),
   web_fetch: Type.Object({
@@ -189,7 +189,10 @@ const PARAMETERS = {
   apply_patch: Type.Object({ engine: maybe(oneOf('auto', 'native', 'gateway', 'openrouter')) }),
 } satisfies Record<string, TSchema>
 
-/** Rules that no schema can say: the reason why the parameters of a tool are refused, from the name of the field. */
+/**
+ * Rules that a schema cannot express: the reason why the parameters of a tool are refused, which begins with the field
+ * name.
+ */
 const RULES: {
   readonly [name in string]?: (parameters: Readonly<Record<string, unknown>>) => string | null
 } = {
@@ -224,17 +227,17 @@ const NAME_OF = new Map<string, ServerToolName>([
   ['tool_search', 'tool_search'],
 ])
 
-/** The name of the gateway tool with this type; null: it is another tool. */
+/** The name of the gateway tool with this type; null: another tool. */
 export function serverToolName(type: string): ServerToolName | null {
   return NAME_OF.get(type) ?? null
 }
 
-/** The reason why the settings of a tool that fits the schema are refused, from the name of the field; null: none. */
+/** The reason why valid settings of a tool are refused, which begins with the field name; null: none. */
 export function settingsRefusal(name: string, { parameters }: GatewayTool): string | null {
   return RULES[name]?.(parameters ?? {}) ?? null
 }
 
-/** Characters of the longest name of a time zone. */
+/** Maximum length of a time zone's name. */
 const ZONE_MAX_CHARS = 64
 
 /** True for an IANA name such as `Europe/Berlin` or `UTC`. */

@@ -52,7 +52,7 @@ const McpApprovalResponse = kind('mcp_approval_response', {
   reason: maybe(Type.String()),
 })
 
-/** The name is empty if a reply has only the result of a call that began in an earlier one. */
+/** The name is empty if a reply contains only the result of a call that began earlier. */
 const McpCall = kind('mcp_call', {
   id: Type.String(),
   name: Type.String(),
@@ -167,7 +167,7 @@ const inContainer = {
   status: failable,
 }
 
-/** Own fields of each kind; `id` and `status` are added to all. */
+/** Fields of each kind; `id` and `status` are added to all. */
 const FIELDS = {
   web_search: {
     action: maybe(kind('search', { query: text, sources: objects })),

@@ -61,7 +61,7 @@ export type InputMessage = Static<typeof Message>
 
 // Reasoning
 
-/** The id is missing when a client replays reasoning of a provider that stores nothing. */
+/** The id is missing if a client replays reasoning of a provider that stores nothing. */
 const Reasoning = kind('reasoning', {
   id,
   summary: maybe(Type.Array(SummaryTextPart)),
@@ -287,7 +287,7 @@ export const ReasoningItem = Type.Object(
     id: Type.String(),
     status: Type.Optional(outputStatus),
     summary: Type.Array(SummaryTextPart),
-    /** Raw thinking text, where the provider gives it. */
+    /** Raw thinking text, if the provider sends it. */
     content: Type.Optional(Type.Array(ReasoningTextPart)),
     encrypted_content: Type.Optional(Type.String()),
     /** Its origin, which decides how a later turn sends it back. */
@@ -339,7 +339,7 @@ const HOSTED = [
 ] as const
 export type HostedItemType = (typeof HOSTED)[number] | `gateway:${string}` | `openrouter:${string}`
 
-/** Any other item; its own fields depend on its kind and are not looked into. */
+/** Any other item. Its fields depend on its kind and are not read. */
 export const HostedItem = Type.Object(
   {
     type: Type.Unsafe<HostedItemType>(

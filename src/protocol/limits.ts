@@ -2,19 +2,19 @@
 
 /** `session_id` and `user`, in characters (code points, as JSON Schema counts). */
 export const IDENTIFIER_MAX_CHARS = 256
-/** Shares of an API key at its limit, of an end user for whom nothing else is said; nobody has less. */
+/** Default share of an end user of an API key at its limit; the minimum. */
 export const END_USER_WEIGHT_DEFAULT = 1
 export const END_USER_WEIGHT_MAX = 100
 
 /** One model slug: as long as the longest router pattern that could match it, so that no error or record grows. */
 export const MODEL_MAX_CHARS = 1024
 
-/** `models`: each is looked up and routed while others wait, so a list has an end; no fallback list is this long. */
+/** `models`: each is looked up and routed while others wait, so the list is limited; no fallback list is this long. */
 export const MODELS_MAX = 256
 
 /**
- * `provider`: names in one list, and quantizations; characters of a name. Each is compared with every endpoint, of
- * every model of the request; there are fewer providers.
+ * `provider`: names in one list, and quantizations; characters of a name. Each is compared with every endpoint of every
+ * model of the request; there are fewer providers.
  */
 export const PREFERENCES_MAX = 256
 export const PROVIDER_NAME_MAX_CHARS = 128
@@ -32,9 +32,9 @@ export const TEMPERATURE_MAX = 2
 export const TOP_P_MAX = 1
 /** Server tools in one request; each is a function that the model has to read. */
 export const SERVER_TOOLS_MAX = 64
-/** Tools that one list of names allows, asks about or hands on: several times what a server lists. */
+/** Tools in one list of names: several times what a server lists. */
 export const NAMED_TOOLS_MAX = 1_024
-/** Stop sequences of one request. */
+/** Stop sequences in one request. */
 export const STOPS_MAX = 4
 export const PENALTY_MAX = 2
 export const TOP_LOGPROBS_MAX = 20
@@ -49,7 +49,7 @@ export const NAME_WORDS = 'a name of 1 to 64 letters, digits, underscores and hy
 export const TOOL_NAME_PATTERN = '^[a-zA-Z0-9_.:-]{1,128}$'
 export const TOOL_NAME_WORDS = 'a name of 1 to 128 letters, digits, dots, colons, underscores and hyphens'
 
-/** Model lists of the routing plugins: patterns, characters of one, characters of all. */
+/** Model lists of routing plugins: patterns, characters of one, characters of all. */
 export const ROUTER_PATTERNS_MAX = 1024
 export const ROUTER_PATTERN_MAX_CHARS = 1024
 export const ROUTER_PATTERNS_TOTAL_MAX_CHARS = 65536
@@ -61,12 +61,12 @@ export const ALIGNMENT_RULES_MAX = 128
 export const ALIGNMENT_RULE_MAX_CHARS = 200
 /** Provider calls repeated after a blocked turn. */
 export const ALIGNMENT_RETRIES_MAX = 3
-/** Probability at or above which a rule counts as broken; 0 itself is not allowed, it would block everything. */
+/** Probability from which a rule counts as broken; 0 is not allowed, because it would block everything. */
 export const ALIGNMENT_THRESHOLD_MAX = 1
 export const ALIGNMENT_RETRIES_DEFAULT = 1
 export const ALIGNMENT_THRESHOLD_DEFAULT = 0.7
 
-/** Passages that one search of files gives. */
+/** Passages in the result of one file search. */
 export const FILE_RESULTS_MAX = 50
 /** Fusion: panel size, tool steps of each panelist and of the analyst, tools of the panel. */
 export const FUSION_MODELS_MAX = 8
@@ -83,20 +83,21 @@ export const SEARCH_RESULT_MAX_CHARS = 100_000
 /** Nesting of a request; deeper than any client writes, far below what could exhaust a stack. */
 export const JSON_MAX_DEPTH = 64
 /**
- * Objects, arrays and fields of a request together. Time of parsing, checking and encoding goes with their number, not
- * with bytes, and the loop that spends it serves everybody else's streams too: this many cost about a tenth of a
- * second. A conversation of ten thousand messages has half of them.
+ * Objects, arrays and fields of a request together. The time of parsing, checking and encoding depends on their number
+ * and not on bytes, and it blocks other streams of the thread: this many take about a tenth of a second. A conversation
+ * of ten thousand messages has half of them.
  */
 export const JSON_MAX_PARTS = 200_000
 /**
- * Commas of a request outside of texts, which stand for its plain values: a number costs less than an object, but
- * millions of them hold the loop up too. The longest list of token ids that a provider embeds has a third of these.
+ * Commas of a request outside texts, which approximate the number of plain values: a number costs less than an object,
+ * but millions of them block the event loop too. The longest list of token ids that a provider embeds has a third of
+ * these.
  */
 export const JSON_MAX_COMMAS = 1_000_000
 
-/** Nesting of a provider's reply or of one of its frames: twice what a request may have, which it may quote. */
+/** Nesting of a provider's reply or frame: twice that of a request, which it may quote. */
 export const REPLY_MAX_DEPTH = 2 * JSON_MAX_DEPTH
-/** Objects, arrays and fields, and commas, of a reply or a frame: as of a request, for the same reason. */
+/** Objects, arrays and fields, and commas, of a reply or a frame: the limits of a request, for the same reason. */
 export const REPLY_MAX_PARTS = JSON_MAX_PARTS
 export const REPLY_MAX_COMMAS = JSON_MAX_COMMAS
 /** The same with log probabilities: twenty alternatives of four thousand tokens, each an object with its bytes. */
@@ -105,24 +106,24 @@ export const LOGPROBS_MAX_COMMAS = 2_000_000
 
 /** Characters of the names of keys, credentials and workspaces, which people read in lists. */
 export const RECORD_NAME_MAX_CHARS = 255
-/** How long the old secrets of an API key go on after a rotation: 30 days. */
+/** Maximum time that old secrets of an API key stay valid after a rotation: 30 days. */
 export const KEY_OVERLAP_MAX_SECONDS = 30 * 86_400
-/** Secrets of one API key that live at once: a rotation each day with an overlap of a week has eight. */
+/** Maximum valid secrets of one API key: daily rotation with an overlap of a week needs eight. */
 export const KEY_SECRETS_MAX = 10
 export const WORKSPACE_NAME_MAX_CHARS = 100
 export const WORKSPACE_DESCRIPTION_MAX_CHARS = 500
-/** At most 50 characters, words of lowercase letters and digits with single hyphens between. */
+/** At most 50 characters: words of lower-case letters and digits with single hyphens between them. */
 export const WORKSPACE_SLUG_PATTERN = '^(?=.{1,50}$)[a-z0-9]+(-[a-z0-9]+)*$'
 /** Characters of the note of a credit entry. */
 export const CREDIT_NOTE_MAX_CHARS = 500
 /** Characters of the name and the description of a guardrail. */
 export const GUARDRAIL_NAME_MAX_CHARS = 200
 export const GUARDRAIL_DESCRIPTION_MAX_CHARS = 1000
-/** Models or providers in one list of a guardrail: far more than people name one by one. */
+/** Models or providers in one list of a guardrail: far more than people list one by one. */
 export const GUARDRAIL_LIST_MAX_ITEMS = 1000
-/** Of a text that somebody tries: some pages. */
+/** Characters of a text in a guardrail check: a few pages. */
 export const GUARDRAIL_CHECK_MAX_CHARS = 20_000
-/** Patterns of users on each side; characters of one, of its label, and of all patterns of a guardrail together. */
+/** User patterns on each side; characters of one, of its label, and of all patterns of a guardrail together. */
 export const FILTERS_MAX_ITEMS = 100
 export const FILTER_PATTERN_MAX_CHARS = 100_000
 export const FILTER_LABEL_MAX_CHARS = 100
@@ -137,36 +138,39 @@ export const OUTPUT_OVERLAP_DEFAULT_BYTES = 256
 /** API keys or members that one operation assigns a guardrail to. */
 export const ASSIGNEES_MAX_ITEMS = 100
 /**
- * Largest body of an inference request: 20 MiB. It has to hold a full context of text (some megabytes) and images or
- * files in base64; more belongs behind a URL.
+ * Maximum body of an inference request: 20 MiB. A full context of text is a few megabytes, and images or files in
+ * base64 must fit too; more belongs behind a URL.
  */
 export const INFERENCE_BODY_MAX_BYTES = 20 * 1024 * 1024
-/** Largest body of a guardrail: one pattern of the greatest length with every character escaped, and some more. */
+/** Maximum body of a guardrail: one pattern of the greatest length with every character escaped, with a margin. */
 export const GUARDRAIL_BODY_MAX_BYTES = 2 * 1024 * 1024
-/** Largest body of a management operation: lists of 100 values, and some more. */
+/** Maximum body of a management operation: lists of 100 values, with a margin. */
 export const MANAGEMENT_BODY_MAX_BYTES = 256 * 1024
 
-/** The part of an estimate of tokens that a text of long words and white space surely has. */
+/** The part of a token estimate that even a text of long words and white space has. */
 export const LEAST_TOKENS_SHARE = 0.75
-/** Largest context of an endpoint, in tokens, for which long inputs are compressed unasked. */
+/** Largest context of an endpoint, in tokens, for which long inputs are compressed by default. */
 export const SMALL_CONTEXT_TOKENS = 8_192
 /**
- * Tokens of output that a request counts with, and leaves room for, where the caller names none. Most answers are
- * shorter; more would refuse callers who have enough left.
+ * Output tokens that are assumed if the caller sets no limit. Most answers are shorter; more would refuse callers with
+ * enough money left.
  */
 export const ORDINARY_OUTPUT_TOKENS = 1_024
 
-/** Inputs of one embeddings request: as many as the widest provider takes, so that no client has to split more. */
+/**
+ * Inputs of one embeddings request: as many as the most generous provider accepts, so that no client has to split more
+ * often.
+ */
 export const EMBEDDING_INPUTS_MAX = 2_048
-/** Numbers of one vector: several times what the widest known model makes. */
+/** Numbers of one vector: several times what the widest known model creates. */
 export const EMBEDDING_DIMENSIONS_MAX = 16_384
-/** The largest token id that is taken; vocabularies have some hundred thousand words. */
+/** The largest accepted token id; vocabularies have a few hundred thousand words. */
 export const TOKEN_ID_MAX = 2 ** 31 - 1
-/** `input_type`: a word of a provider, without digits, so that it cannot carry a text past guardrails. */
+/** `input_type`: a word without digits, so that it cannot carry a text past guardrails. */
 export const INPUT_TYPE_PATTERN = '^[A-Za-z][A-Za-z_-]{0,63}$'
-/** Bytes of one vector as a provider writes it: the most numbers with all digits of a double, and blanks. */
+/** Bytes of one encoded vector: the maximum of numbers with all digits of a double, and blanks. */
 export const VECTOR_MAX_BYTES = 512 * 1024
-/** Bytes of a whole reply with vectors: nearly as many as a transport reads, which would not say what to do. */
+/** Bytes of a whole reply with vectors: slightly less than a transport reads, so that the error can say what to do. */
 export const EMBEDDINGS_REPLY_MAX_BYTES = 60 * 1024 * 1024
-/** Bytes of such a reply beside its vectors: some providers repeat the texts, which a request may fill. */
+/** Bytes of such a reply besides its vectors: some providers repeat the input texts. */
 export const EMBEDDINGS_REST_MAX_BYTES = 24 * 1024 * 1024

@@ -144,11 +144,11 @@ export type Quirk = (typeof QUIRKS)[number]
 export const ABORT_POLICIES = ['finish', 'cancel', 'drain'] as const
 export type AbortPolicy = (typeof ABORT_POLICIES)[number]
 
-/** `auto`: the gateway sets cache marks of its own where they pay and the caller sets none. */
+/** `auto`: the gateway sets cache marks of its own if they save money and the caller sets none. */
 export const PROMPT_CACHING = ['auto', 'off'] as const
 export type PromptCaching = (typeof PROMPT_CACHING)[number]
 
-/** `provider`: where the provider can, it sums a conversation up itself; `own`: its model is asked for a summary. */
+/** `provider`: the provider creates summaries of conversations if it can; `own`: its model is asked for a summary. */
 export const COMPACTION_MODES = ['own', 'provider'] as const
 export type CompactionMode = (typeof COMPACTION_MODES)[number]
 
@@ -166,7 +166,7 @@ export const AUTH_OF_FORMAT: Readonly<Record<AnyFormatName, AuthScheme>> = {
   'ollama-embeddings': 'bearer',
 }
 
-/** The format of embeddings at a provider of a format; null: the same API makes none. */
+/** The embeddings format of a provider with this format; null: the same API has none. */
 export const EMBEDDINGS_OF_FORMAT: Readonly<Record<FormatName, EmbeddingsFormatName | null>> = {
   'openai-responses': 'openai-embeddings',
   'openai-chat': 'openai-embeddings',
@@ -175,30 +175,30 @@ export const EMBEDDINGS_OF_FORMAT: Readonly<Record<FormatName, EmbeddingsFormatN
   'bedrock-converse': null,
 }
 
-/** Ways to send a request; `upstream/` holds one implementation for each. */
+/** Ways to send a request; `upstream/` has one implementation for each. */
 export const TRANSPORTS = ['direct', 'undici'] as const
 export type TransportName = (typeof TRANSPORTS)[number]
 
 /** PEM texts for TLS with one provider. */
 export interface TlsIdentity {
-  /** Trusted in place of the system's certificates; null: those of the system. */
+  /** Trusted instead of the system's certificates; null: those of the system. */
   readonly ca: string | null
   /** Certificate and key that the gateway shows. Both or none. */
   readonly cert: string | null
   readonly key: string | null
 }
 
-/** How requests to a provider leave the gateway, where its row says anything about it. */
+/** How requests to a provider leave the gateway, if its row configures anything. */
 export interface Egress {
-  /** `undici` also where nothing else asks for it. */
+  /** `undici` even if nothing else requires it. */
   readonly transport: TransportName
-  /** URL of the proxy; `none`: no proxy; null: as the environment says. */
+  /** URL of the proxy; `none`: no proxy; null: from the environment. */
   readonly proxy: string | null
   readonly http2: boolean
   readonly tls: TlsIdentity | null
 }
 
-/** Formats whose providers may have a batch service; `batches/services/table.ts` holds one implementation for each. */
+/** Formats whose providers may have a batch service; `batches/services/table.ts` has one implementation for each. */
 export const BATCH_FORMATS = [
   'openai-responses',
   'openai-chat',
@@ -217,22 +217,22 @@ export interface Provider {
   readonly name: string
   readonly format: AnyFormatName
   /**
-   * Without a trailing slash; null if the operator must configure it. Gaps such as `{region}` are filled from the key
-   * or from `region`; providers/address.ts has their names.
+   * Without a trailing slash; null if the operator must configure it. Placeholders such as `{region}` are filled in
+   * from the key or from `region`; providers/address.ts has their names.
    */
   readonly baseUrl: string | null
   readonly auth: AuthScheme
-  /** The service's own (shared) key; null if none is configured. */
+  /** The operator's own (shared) key; null if none is configured. */
   readonly apiKey: string | null
   readonly quirks: readonly Quirk[]
   /** Fixed extra headers, e.g. a version header; never secrets. */
   readonly headers: Readonly<Record<string, string>>
   readonly onAbort: AbortPolicy
-  /** Absent: as the setting says. */
+  /** Absent: from the settings. */
   readonly promptCaching?: PromptCaching
-  /** Absent: as the setting says. */
+  /** Absent: from the settings. */
   readonly compaction?: CompactionMode
-  /** True: it takes tools of type `custom`. False: it gets them as functions. Absent: as usual for its format. */
+  /** True: it accepts tools of type `custom`. False: it gets them as functions. Absent: the default of its format. */
   readonly customTools?: boolean
   /** True: it gets the caller's `tracestate`. Absent: false. */
   readonly propagateTrace?: boolean
@@ -240,9 +240,9 @@ export interface Provider {
   readonly egress?: Egress
   /** Base URLs of formats that the provider speaks elsewhere. Absent: none. */
   readonly baseUrls?: Readonly<Partial<Record<AnyFormatName, string>>>
-  /** Base URLs of data regions. Absent: none of its own. */
+  /** Base URLs of data regions. Absent: none. */
   readonly regionUrls?: Readonly<Partial<Record<DataRegion, string>>>
-  /** Format of its models that make embeddings. Absent: the one that belongs to `format`. */
+  /** Format of its embeddings models. Absent: the one that belongs to `format`. */
   readonly embeddings?: EmbeddingsFormatName
   /** Fills `{region}` for keys that name none. */
   readonly region?: string
@@ -250,13 +250,13 @@ export interface Provider {
   readonly hosts?: readonly string[]
   /** Name of the service that signatures of AWS are made for. */
   readonly awsService?: string
-  /** The address that exchanges assertions for tokens; never taken from a key. */
+  /** The address that exchanges assertions for tokens; never from a key. */
   readonly tokenUrl?: string
   /** Absent: `plain`. */
   readonly keyForm?: KeyForm
   /** Absent: nothing is known. */
   readonly policy?: DataPolicy
-  /** Messages of one request that it takes, which context compression keeps to. Absent: no limit is known. */
+  /** Maximum messages of one request, which context compression observes. Absent: unknown. */
   readonly messagesMax?: number
   /** Authors of models (`author/model`) that it serves under their own names. Absent: none. */
   readonly authors?: readonly string[]
@@ -264,18 +264,18 @@ export interface Provider {
   readonly batch?: { readonly priceFactor: PriceFactor }
 }
 
-/** Prices of tokens in 1e-12 USD; null: as that of the plainer kind of token. */
+/** Prices of tokens in 1e-12 USD; null: the price of the plainer kind of token. */
 export interface TokenPrices {
   readonly prompt: PicoUsd
   readonly completion: PicoUsd
-  /** Of a prompt token read from / written to the provider's cache; null: the prompt price. */
+  /** Per prompt token read from or written to the provider's cache; null: the prompt price. */
   readonly inputCacheRead: PicoUsd | null
   readonly inputCacheWrite: PicoUsd | null
-  /** Of a prompt token written to the cache for an hour; null: as `inputCacheWrite`. */
+  /** Per prompt token written to the cache for an hour; null: `inputCacheWrite`. */
   readonly inputCacheWrite1h?: PicoUsd | null
-  /** Of a prompt token of audio; null: the prompt price. */
+  /** Per prompt token of audio; null: the prompt price. */
   readonly audio?: PicoUsd | null
-  /** Of an output token of reasoning; null: the completion price. */
+  /** Per output token of reasoning; null: the completion price. */
   readonly internalReasoning?: PicoUsd | null
 }
 
@@ -287,15 +287,15 @@ export interface PriceOverride extends TokenPrices {
 export interface Pricing extends TokenPrices {
   /** For each request. */
   readonly request: PicoUsd
-  /** For each input image, beside its tokens. */
+  /** Per input image, in addition to its tokens. */
   readonly image?: PicoUsd | null
-  /** By rising `minPromptTokens`; null: none. */
+  /** Ordered by `minPromptTokens`; null: none. */
   readonly overrides?: readonly PriceOverride[] | null
-  /** Set where the prices are not known; they count as 0, but are no zeros. */
+  /** Set if the prices are unknown: they count as 0, but the model is not free. */
   readonly isUnknown?: true
 }
 
-/** The service tiers that an endpoint of its own may have. */
+/** The possible service tiers of an endpoint. */
 export const SERVICE_TIERS = ['default', 'flex', 'priority', 'ultrafast'] as const
 export type ServiceTier = (typeof SERVICE_TIERS)[number]
 
@@ -321,9 +321,9 @@ export interface Endpoint {
   /** Its service tier; absent: it belongs to none. */
   readonly serviceTier?: ServiceTier
   readonly quantization: string
-  /** True if the model makes images: its events may then carry whole images. */
+  /** True if the model creates images: its events may then contain whole images. */
   readonly drawsImages: boolean
-  /** False: its model never thinks, and its streams come in small pieces. Absent: nothing is said. */
+  /** False: its model never thinks, and its streams come in small pieces. Absent: unknown. */
   readonly thinks?: false
   /** Absent: as its provider. */
   readonly promptCaching?: PromptCaching
@@ -336,12 +336,12 @@ export interface Endpoint {
 export interface Model {
   readonly id: string
   readonly name: string
-  /** Unix seconds of its entry into the catalogue. */
+  /** Unix seconds of its addition to the catalogue. */
   readonly created: number
   readonly contextLength: number | null
   readonly maxOutputTokens: number | null
   readonly inputModalities: readonly string[]
-  /** True: a source says the input modalities. False: text is assumed, and other input is not refused. */
+  /** True: a source states the input modalities. False: text is assumed, and other input is not refused. */
   readonly isInputStated: boolean
   readonly outputModalities: readonly string[]
   /** In the order of the row. Never empty. */
@@ -349,8 +349,8 @@ export interface Model {
 }
 
 /**
- * The format of an endpoint that makes text.
- * @throws Error for one that makes embeddings, which routing keeps away from requests for text
+ * The format of a text endpoint.
+ * @throws Error for an embeddings endpoint, which routing excludes for text requests
  */
 export function textFormat({ format }: Pick<Endpoint, 'format'>): FormatName {
   if (isEmbeddingsFormat(format)) throw new Error('an embeddings endpoint was asked for text')
@@ -362,7 +362,7 @@ export function makesEmbeddings({ outputModalities }: Pick<Model, 'outputModalit
   return outputModalities.includes('embeddings')
 }
 
-/** A request that has to be signed. */
+/** A request that must be signed. */
 export interface SignableRequest {
   readonly method: string
   readonly url: URL
@@ -371,27 +371,27 @@ export interface SignableRequest {
   readonly body: string
 }
 
-/** The key of one attempt, opened and read. */
+/** The key of one attempt, decrypted and parsed. */
 export interface OutgoingKey {
-  /** The text that the provider's auth header carries; null: the request is signed. */
+  /** The text in the provider's auth header; null: the request is signed. */
   readonly text: string | null
   /** Every secret part of it; the gateway scrubs them from the provider's replies. */
   readonly secrets: readonly string[]
-  /** How it is carried. Absent: as the provider's row says. */
+  /** How it is sent. Absent: as in the provider's row. */
   readonly scheme?: AuthScheme
-  /** Makes the headers of a signature. */
+  /** Creates the headers of a signature. */
   readonly sign?: (request: SignableRequest) => Promise<Readonly<Record<string, string>>>
   /** The base URL that the key belongs to, checked. Absent: that of the provider's row. */
   readonly baseUrl?: string
-  /** The whole URL of each call: that of a deployment. */
+  /** The full URL of each call, for a deployment. */
   readonly callUrl?: string
   /** The name that the deployment of the key has for the model. */
   readonly upstreamModel?: string
-  /** Headers that go with the key; no secrets. */
+  /** Additional headers for the key; no secrets. */
   readonly headers?: Readonly<Record<string, string>>
   /**
-   * Of a key with several resources: how many of them there are, and a note that this one has failed, so that another
-   * one is asked next time. Absent: there is one.
+   * For a key with several resources: their number, and a callback to note that this one has failed, so that another
+   * one is tried next time. Absent: there is one.
    */
   readonly resources?: { readonly count: number; failed(): void }
 }

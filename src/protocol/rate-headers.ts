@@ -3,22 +3,22 @@ export interface RateRoom {
   readonly limit: number
   /** After this request. */
   readonly remaining: number
-  /** Unix milliseconds: the limit is whole again. */
+  /** Unix milliseconds at which the limit is reset. */
   readonly resetMs: number
 }
 
-/** Takes what an answer may tell of limits. What comes after the head of the answer has left is not told. */
+/** Receives the limits for the headers of an answer. Calls after the head was sent have no effect. */
 export interface RateSink {
   /** A limit of the gateway. */
   tellRate(kind: RateKind, room: RateRoom, nowMs: number): void
-  /** Headers of a provider about its own limits; ours of the same name win. */
+  /** Headers of a provider about its own limits; the gateway's headers of the same name take precedence. */
   tellProviderRates(headers: Readonly<Record<string, string>>): void
 }
 
 /** The limits that there are, by what they count. */
 export type RateKind = 'requests' | 'tokens'
 
-/** Headers in the words of OpenAI, which most clients know. */
+/** Headers in the form of OpenAI, which most clients know. */
 export function rateHeaders(kind: RateKind, { limit, remaining, resetMs }: RateRoom, nowMs: number) {
   return {
     [`x-ratelimit-limit-${kind}`]: String(limit),

@@ -6,15 +6,15 @@ import type { GatewayError } from '../base/errors.ts'
 import type { MicroUsd, PicoUsd } from '../base/money.ts'
 import type { RateRoom } from './rate-headers.ts'
 
-/** The caller of a request, as far as the pipeline needs it. */
+/** The part of a request's caller that the pipeline needs. */
 export interface Caller {
   /** SHA-256 of the API key, lowercase hexadecimal. */
   readonly keyHash: string
   readonly organizationId: string
   readonly workspaceId: string | null
-  /** The member for whom the API key was made; null: none. */
+  /** The member whose API key it is; null: none. */
   readonly memberId: string | null
-  /** The spending limit of the key; null: none of its own. */
+  /** The spending limit of the key; null: none. */
   readonly limit: SpendingLimit | null
 }
 
@@ -26,7 +26,7 @@ export interface SpendingLimit {
   readonly includeByok: boolean
 }
 
-/** A guardrail's limit for the spending of a member or an API key within a period. */
+/** A guardrail's spending limit for a member or an API key within a period. */
 export interface Budget {
   readonly guardrailId: string
   /** Name of the guardrail, for error messages. */
@@ -44,13 +44,16 @@ export interface Budget {
 export interface Spent {
   readonly cost: PicoUsd
   readonly isByok: boolean
-  /** Fees of tools beside `cost`: no own credential pays them, so they count against every limit. Absent: none. */
+  /**
+   * Fees of tools in addition to `cost`: no caller's credential pays them, so they count against every limit. Absent:
+   * none.
+   */
   readonly fees?: PicoUsd
   /** Input and output. */
   readonly tokens: number
 }
 
-/** Money that the limits of a caller leave to an admitted request. */
+/** The money that a caller's limits leave to an admitted request. */
 export interface Allowance {
   /**
    * Unspent money at admission: the most that this request may cost. Infinite if no limit counts.
@@ -58,27 +61,27 @@ export interface Allowance {
    */
   rest(isOwn: boolean): PicoUsd
   /**
-   * Reserves more where less than `cost` is reserved for the whole request. False: there is no more, or nobody knows.
-   * One call at a time. A promise only when counters have to be asked.
+   * Reserves more if less than `cost` is reserved for the whole request. False: there is no more, or it is unknown. One
+   * call at a time. A promise only if counters must be read.
    */
   cover(cost: PicoUsd, isOwn: boolean): boolean | Promise<boolean>
   /**
    * The error for the last `cover` that was refused: `payment_required` (`permission_denied` for a budget) if the money
-   * is spent, `rate_limit_exceeded` if running requests have reserved it, `service_unavailable` if nobody knows. Null
-   * if none was refused.
+   * is spent, `rate_limit_exceeded` if running requests have reserved it, `service_unavailable` if the spending is
+   * unknown. Null if none was refused.
    */
   readonly refusal: GatewayError | null
 }
 
 /** The amount that is reserved for an admitted request. */
 export interface Reservation {
-  /** Null: no limit of money holds for the caller. */
+  /** Null: the caller has no money limit. */
   readonly allowance: Allowance | null
-  /** Tokens that are left in the minute; null or absent: there is no limit. */
+  /** Remaining tokens of the minute; null or absent: no limit. */
   readonly tokens?: RateRoom | null
   /**
-   * Counts what was spent so far and gives the rest back, while other requests of the same caller run for this one;
-   * `cover` then reserves anew. Absent, or without effect, where nothing can be given back. Never throws.
+   * Counts the spending so far and returns the rest, while other requests of the same caller run for this one; `cover`
+   * then reserves again. Absent, or without effect, if nothing can be returned. Never throws.
    */
   release?(spent: Spent): void
   /** Call it when the exchange is over, however it ended. Later calls do nothing. Never throws. */
@@ -89,7 +92,10 @@ export interface Reservation {
  * The origin of the tokens in a usage record: `exact` from the provider, `estimated` from the text if the provider sent
  * none, or `none` if nothing was delivered.
  */
-/** Why a prompt was not read from a cache; `other`: nothing of ours changed, so the provider has dropped it early. */
+/**
+ * The reason why a prompt was not read from a cache; `other`: nothing changed on this side, so the provider dropped it
+ * early.
+ */
 export type CacheMissReason = 'tools' | 'system' | 'earlier_turn' | 'endpoint' | 'time' | 'other'
 
 /** A prompt that was read from a cache in the call before, and is not now. */

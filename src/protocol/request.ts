@@ -115,7 +115,7 @@ export const ProviderPreferences = Type.Object(
     preferred_max_latency: threshold,
     preferred_min_throughput: threshold,
   },
-  // Closed: a typo in a rule about data would otherwise be no rule at all.
+  // Closed, because a typo in a data rule would otherwise disable it.
   { additionalProperties: false },
 )
 export type ProviderPreferences = Static<typeof ProviderPreferences>
@@ -174,7 +174,7 @@ const sampling = {
   prediction: maybe(kind('content', { content: Type.Unknown() })),
 }
 
-/** The whole body. The public interface has no null where a type here has none. */
+/** The whole body. A type without null here has none in the public interface either. */
 export const ResponsesRequest = Type.Object({
   model: Type.Optional(modelSlug),
   models: Type.Optional(Type.Array(modelSlug, { maxItems: MODELS_MAX })),
@@ -217,7 +217,7 @@ export const ResponsesRequest = Type.Object({
   previous_response_id: Type.Optional(Type.Unknown()),
   store: maybe(Type.Boolean()),
   stream: maybe(Type.Boolean()),
-  /** False: nothing is asked; over a WebSocket the next request continues from here. */
+  /** False: no model is called; over a WebSocket the next request continues from here. */
   generate: maybe(Type.Boolean()),
   service_tier: maybe(oneOf('auto', 'default', 'fast', 'flex', 'priority', 'scale', 'ultrafast')),
   session_id: identifier,

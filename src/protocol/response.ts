@@ -11,7 +11,7 @@ import { Tool, ToolChoice } from './tools.ts'
 
 // Usage
 
-/** Counts of tool steps; native tools of a provider are not counted in the first two. */
+/** Counts of tool steps; native tools of a provider are not included in the first two. */
 export const ServerToolUse = Type.Object({
   tool_calls_executed: count,
   tool_calls_requested: count,
@@ -33,7 +33,7 @@ export const ResponseUsage = Type.Object({
   input_tokens_details: Type.Object({
     cached_tokens: count,
     cache_write_tokens: Type.Optional(count),
-    /** Of the cache writes, those that stay for an hour; present where there are any. */
+    /** Cache writes that last for an hour; present if there are any. */
     cache_write_1h_tokens: Type.Optional(count),
   }),
   output_tokens: count,
@@ -101,7 +101,7 @@ const PipelineStage = Type.Object({
   guardrail_id: Type.Optional(Type.String()),
   guardrail_scope: Type.Optional(oneOf('api-key', 'member', 'workspace')),
   summary: Type.Optional(Type.String()),
-  /** Of a guardrail: `action`, `detected`, `engines`, `patterns`; of others, what the stage documents. */
+  /** For a guardrail: `action`, `detected`, `engines`, `patterns`; for others, what the stage documents. */
   data: Type.Optional(facts),
   cost_usd: Type.Optional(usd),
 })
@@ -128,7 +128,7 @@ export const GatewayMetadata = Type.Object(
           model: Type.String(),
           /** HTTP status of the provider, null when none arrived. */
           status: nullable(Type.Integer()),
-          /** Why no reply came, or why one was refused: only where the attempt failed. */
+          /** The reason why there was no reply, or it was refused; only if the attempt failed. */
           reason: Type.Optional(Type.String()),
         }),
       ),
@@ -145,7 +145,7 @@ export const GatewayMetadata = Type.Object(
     /** Models of the request that the catalogue does not have. */
     skipped_models: Type.Optional(Type.Unsafe<readonly string[]>(Type.Array(Type.String()))),
     pipeline: Type.Optional(Type.Array(PipelineStage)),
-    /** Milliseconds spent in each stage the exchange has left, by the names of `gateway_overhead_seconds`. */
+    /** Milliseconds spent in each finished stage, under the names of `gateway_overhead_seconds`. */
     timings_ms: Type.Optional(
       Type.Unsafe<Readonly<Record<string, number>>>(Type.Object({}, { additionalProperties: Type.Number() })),
     ),
@@ -168,7 +168,7 @@ export const DebugTimings = Type.Object({
 })
 export type DebugTimings = Static<typeof DebugTimings>
 
-/** The answer to `debug` of the request, in a whole reply. */
+/** The answer to `debug` of the request, in a complete reply. */
 export const DebugReport = Type.Object({
   /** The body for the provider that answered: in results of batches. */
   echo_upstream_body: Type.Optional(
@@ -181,8 +181,8 @@ export type DebugReport = Static<typeof DebugReport>
 // The response
 
 /**
- * Codes of `response.error`: OpenAI's closed list, and the code by which its clients know a prompt that is too long.
- * The canonical type is beside it in `error_type`.
+ * Codes of `response.error`: OpenAI's closed list, and the code for a prompt that is too long. The canonical type is in
+ * `error_type`.
  */
 const ResponseErrorCode = oneOf(
   'server_error',
@@ -226,7 +226,7 @@ export const PublicResponse = Type.Object({
   instructions: Type.Union([Type.String(), Type.Array(InputItem), Type.Null()]),
   model: Type.String(),
   output: Type.Array(OutputItem),
-  /** All output texts joined, for clients that read no items. */
+  /** All output texts joined, for clients that do not read items. */
   output_text: Type.Optional(Type.String()),
   parallel_tool_calls: Type.Boolean(),
   tool_choice: ToolChoice,

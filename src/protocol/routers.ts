@@ -3,7 +3,7 @@
  * Hot path: every request checks whether its model is one of them.
  */
 
-/** Routers of the gateway are written `gateway/NAME` or `openrouter/NAME`; those of others have a whole slug. */
+/** Routers of the gateway are written `gateway/NAME` or `openrouter/NAME`; others have a complete slug. */
 const ROUTER_NAMES = [
   'auto',
   'auto-beta',
@@ -46,7 +46,7 @@ interface NamedModels {
   readonly models?: readonly string[]
 }
 
-/** The first router that a request names, with its spelling there; null: it names models only. */
+/** The first router in a request, with its spelling there; null: only models. */
 export function routerOf({ model, models }: NamedModels): (RouterSlug & { readonly slug: string }) | null {
   const first = model === undefined ? null : routerSlug(model)
   if (first !== null) return { ...first, slug: model ?? '' }
@@ -58,7 +58,7 @@ export function routerOf({ model, models }: NamedModels): (RouterSlug & { readon
   return null
 }
 
-/** The name of a model with the variants of a router; a name that has one of them keeps it once. */
+/** The name of a model with the variants of a router; a variant is not added twice. */
 export function withVariants(id: string, variants: string): string {
   const missing = variants.split(':').filter(variant => variant !== '' && !id.split(':').includes(variant, 1))
   return [id, ...missing].join(':')

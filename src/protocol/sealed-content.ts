@@ -16,7 +16,7 @@ const SEALS = ['signature', 'encrypted_content'] as const
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Fields of an item with the mark of their maker; the same object where nothing is sealed. */
+/** Adds the mark of their maker to fields of an item; the same object if nothing is sealed. */
 export function marked<Given extends Fields>(fields: Given, maker: string): Given {
   let copy: Record<string, unknown> | null = null
   for (const name of SEALS) {
@@ -29,8 +29,8 @@ export function marked<Given extends Fields>(fields: Given, maker: string): Give
 }
 
 /**
- * Of the closing fields of a thought: who signed it, for a client that may keep only the seal. A symbol, so that nobody
- * writes it.
+ * In the closing fields of a thought: its signer, for a client that may keep only the seal. A symbol, so that it is
+ * never written.
  */
 export const SEALED_BY = Symbol('sealed by')
 
@@ -67,8 +67,8 @@ export function lastMaker(input: readonly InputItem[]): string | null {
 }
 
 /**
- * Providers sign by base64 of some hundred bytes at least. Shorter ones, sealed thoughts of OpenAI, and the words that
- * clients put in the place of a signature, would have the whole request refused.
+ * Signatures of providers are base64 of at least a few hundred bytes. Shorter ones, OpenAI's sealed thoughts, and
+ * placeholder words of clients would make the provider refuse the whole request.
  */
 const SIGNATURE = /^(?!gAAAAA)(?=[A-Za-z0-9+/_=-]{40,}$)/
 
@@ -76,7 +76,7 @@ function isSigned(item: Fields, value: string): boolean {
   return item['type'] !== 'reasoning' || SIGNATURE.test(value)
 }
 
-/** True if the items are not the same to every provider: something is marked, or signed by nobody. */
+/** True if the items differ between providers: something is marked, or has an impossible signature. */
 export function holdsSealed(input: readonly InputItem[]): boolean {
   for (let at = 0; at < input.length; at++) {
     const item = input[at] as unknown as Fields
@@ -87,7 +87,7 @@ export function holdsSealed(input: readonly InputItem[]): boolean {
   return false
 }
 
-/** The items as their maker knows them; what others have sealed is left out. The same list where nothing changes. */
+/** The items for their maker; content that others have sealed is left out. The same list if nothing changes. */
 export function openedFor(input: readonly InputItem[], maker: string): readonly InputItem[] {
   let copy: InputItem[] | null = null
   for (let at = 0; at < input.length; at++) {
@@ -120,7 +120,7 @@ function opensItem(item: Fields, maker: string): Fields {
   return opened
 }
 
-/** A client that has kept more than the seal needs nothing of it. */
+/** A client that has kept more than the seal does not need the seal's copy. */
 function withThought(item: Fields, packed: string): Fields {
   if (typeof item['signature'] === 'string' && item['signature'] !== '') return item
   const thought = thoughtIn(packed)

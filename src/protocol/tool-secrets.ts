@@ -5,7 +5,7 @@
 import { parseJson } from './json/json.ts'
 import { isObject } from './json/schema.ts'
 
-/** A field of a body that holds a secret. */
+/** A field of a body with a secret. */
 interface SecretField {
   readonly path: string
   readonly holder: Record<string, unknown>
@@ -14,18 +14,18 @@ interface SecretField {
 
 /** Fields of an entry of type `mcp` that only its server may see. */
 const MCP_SECRETS = ['authorization', 'headers'] as const
-/** Of the messages API: nobody here reads it, but it goes on to a provider that does. */
+/** In the Messages API: the gateway does not read it, but passes it on to a provider that does. */
 const TOKEN = 'authorization_token'
-/** A body without these words is not parsed for its secrets. */
+/** A body without these words is not parsed for secrets. */
 const SIGNS = /"(?:authorization|authorization_token|headers)"/
 const REMOVED = 'removed'
 
-/** The path of the first secret in a body of any dialect; null: it has none. */
+/** The path of the first secret in a body of any dialect; null: none. */
 export function secretPath(body: Readonly<Record<string, unknown>>): string | null {
   return secretsOf(body)[0]?.path ?? null
 }
 
-/** The JSON of a body with other values in place of its secrets, so that `secretPath` still finds their fields. */
+/** The JSON of a body with its secrets replaced, so that `secretPath` still finds their fields. */
 export function blankSecrets(text: string): string {
   if (!text.includes('mcp') || !SIGNS.test(text)) return text
   const body = parsed(text)

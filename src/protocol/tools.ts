@@ -21,7 +21,7 @@ import {
 const name = Type.String({ pattern: TOOL_NAME_PATTERN, description: TOOL_NAME_WORDS })
 const texts = Type.Array(Type.String())
 
-/** `parameters` is a JSON Schema; null or missing means that the function takes none. */
+/** `parameters` is a JSON Schema; null or missing means that the function has no parameters. */
 export const FunctionTool = kind('function', {
   name,
   description: maybe(Type.String()),
@@ -99,7 +99,7 @@ const ComputerUse = kind('computer_use_preview', {
   environment: oneOf('windows', 'mac', 'linux', 'ubuntu', 'browser'),
 })
 
-/** The newer spelling; the provider chooses the size where the request says none. */
+/** The newer spelling; the provider chooses the size if the request has none. */
 const Computer = kind('computer', {
   display_width: maybe(Type.Integer({ minimum: 1 })),
   display_height: maybe(Type.Integer({ minimum: 1 })),
@@ -236,13 +236,13 @@ const ForcedTool = variants(
   { noun: 'tool choice' },
 )
 
-/** A word, or the tool to force. */
+/** A word, or the tool that must be called. */
 export const ToolChoice = Type.Union([oneOf('auto', 'none', 'required'), ForcedTool])
 export type ToolChoice = Static<typeof ToolChoice>
 
 const FITTING = new RegExp(NAME_PATTERN)
 
-/** The name of a tool of an MCP server as a model sees it: other letters than those of functions become `_`. */
+/** The name of an MCP server's tool for the model: characters that functions cannot have become `_`. */
 export function functionName(name: string): string {
   if (FITTING.test(name)) return name
   const letters = name.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, NAME_MAX_CHARS)

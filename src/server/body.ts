@@ -10,7 +10,7 @@ import type { Held } from '../exchange/exchange.ts'
 import { tooLarge } from './head-checks.ts'
 
 /** Counts bytes in memory. */
-export type ByteCount = Pick<Held, 'hold'>
+export type ByteCount = Pick<Held, 'count'>
 
 /** The reading side of a connection. */
 export interface PausableSocket {
@@ -124,12 +124,12 @@ class Segments {
 
   /** Removes the first segment. Null if there is none. */
   shift(): Segment | null {
-    return this.#removed(this.#list.shift())
+    return this.#remove(this.#list.shift())
   }
 
   /** Removes the last segment. Null if there is none. */
   pop(): Segment | null {
-    return this.#removed(this.#list.pop())
+    return this.#remove(this.#list.pop())
   }
 
   /** Takes back the memory of a removed segment. */
@@ -152,7 +152,7 @@ class Segments {
     return list.length === 1 && first !== undefined ? filled(first) : Buffer.concat(list.map(filled))
   }
 
-  #removed(segment: Segment | undefined): Segment | null {
+  #remove(segment: Segment | undefined): Segment | null {
     if (segment === undefined) return null
     this.bytes -= segment.used
     this.allocatedBytes -= segment.memory.length
@@ -209,7 +209,7 @@ export class BodyBuffer implements IncomingBody {
       this.#only = Buffer.from(bytes)
       this.#heldBytes = bytes.length
     } else this.#add(bytes)
-    if (this.#heldBytes > countedBytes && !this.#count.hold(this.#heldBytes - countedBytes)) {
+    if (this.#heldBytes > countedBytes && !this.#count.count(this.#heldBytes - countedBytes)) {
       this.fail(overloaded())
       return
     }
@@ -237,7 +237,7 @@ export class BodyBuffer implements IncomingBody {
   /** The bytes of a whole body stay counted until this call. */
   release(): void {
     this.#released = true
-    if (this.#heldBytes > 0) this.#count.hold(-this.#heldBytes)
+    if (this.#heldBytes > 0) this.#count.count(-this.#heldBytes)
     this.#heldBytes = 0
   }
 
@@ -250,16 +250,16 @@ export class BodyBuffer implements IncomingBody {
       })
       timer.cancel()
     }
-    return this.take()
+    return this.takeBytes()
   }
 
   /** The whole body, once; the buffer is empty afterwards. @throws GatewayError the fault of the body */
-  take(): Uint8Array {
+  takeBytes(): Uint8Array {
     if (this.#fault !== null) throw this.#fault
-    const whole = this.#only ?? this.#segments?.join() ?? NOTHING
+    const bytes = this.#only ?? this.#segments?.join() ?? NOTHING
     this.#only = null
     this.#segments = null
-    return whole
+    return bytes
   }
 
   /** The reader continues in a later turn, because the parser has not read the bytes after the body yet. */
@@ -447,7 +447,7 @@ export class BodyStream implements IncomingBody, RawBody {
   #holdMemory(): boolean {
     const more = this.#waiting.allocatedBytes + this.#takenBytes - this.#heldBytes
     this.#heldBytes += more
-    return more === 0 || this.#count.hold(more)
+    return more === 0 || this.#count.count(more)
   }
 
   /** Keeps the connection of a client that waits for its answer, until the request is over. */

@@ -148,9 +148,9 @@ export class Peer {
   }
 
   connections(nowMs: number): number {
-    let gone = 0
-    while ((this.#waiting[gone] ?? Number.POSITIVE_INFINITY) <= nowMs) gone++
-    if (gone > 0) this.#waiting.splice(0, gone)
+    let closedCount = 0
+    while ((this.#waiting[closedCount] ?? Number.POSITIVE_INFINITY) <= nowMs) closedCount++
+    if (closedCount > 0) this.#waiting.splice(0, closedCount)
     return this.#busy + this.#waiting.length
   }
 

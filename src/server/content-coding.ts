@@ -63,14 +63,14 @@ function tooLong(mostBytes: number): GatewayError {
 }
 
 /**
- * The body as it was before. `count` counts its bytes, which stay counted.
+ * The body without its coding. Its bytes are counted in `memory`, and stay counted.
  * @throws (rejects with) GatewayError `payload_too_large`, `invalid_request`, or `overloaded`
  */
 export function decoded(
   bytes: Uint8Array,
   coding: string,
   limitBytes: number,
-  count: Pick<Held, 'hold'>,
+  memory: Pick<Held, 'count'>,
 ): Promise<Uint8Array> {
   const decoder = CODINGS.get(coding)?.(bytes)
   if (decoder === undefined) throw new Error(`no coding ${coding}`)
@@ -80,7 +80,7 @@ export function decoded(
     let length = 0
     const fail = (fault: GatewayError): void => {
       decoder.destroy()
-      count.hold(-length)
+      memory.count(-length)
       length = 0
       reject(fault)
     }
@@ -88,7 +88,7 @@ export function decoded(
       if (length + chunk.length > mostBytes) return fail(tooLong(mostBytes))
       length += chunk.length
       chunks.push(chunk)
-      if (!count.hold(chunk.length)) fail(overloaded())
+      if (!memory.count(chunk.length)) fail(overloaded())
     })
     decoder.on('error', () =>
       fail(new GatewayError('invalid_request', `The request body is no valid ${coding} data`)),

@@ -61,7 +61,7 @@ export interface FrontHost {
    * Takes a request with its copied head. Never throws.
    * @param refusal of a handshake, told once the key is known; null for ordinary requests
    */
-  take(socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void
+  accept(socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void
   /** Called when a connection that was counted has closed. */
   closed(): void
 }

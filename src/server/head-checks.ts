@@ -226,11 +226,11 @@ function asksToClose(connection: string): boolean {
 const KEY_HEADERS = ['x-api-key', 'x-goog-api-key'] as const
 
 export function authorizationOf(headers: ReadonlyMap<string, string>): string | undefined {
-  const sent = headers.get('authorization')
-  if (sent !== undefined && sent !== '') return sent
+  const authorization = headers.get('authorization')
+  if (authorization !== undefined && authorization !== '') return authorization
   for (const name of KEY_HEADERS) {
     const key = headers.get(name)
     if (key !== undefined && key !== '') return `Bearer ${key}`
   }
-  return sent
+  return authorization
 }

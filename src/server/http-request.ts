@@ -225,7 +225,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   chunk(bytes: Uint8Array, isLast: boolean): void {
     this.#isSent ||= isLast
     if (!isLast && !this.#mayGoOn(bytes.length)) {
-      this.#cut()
+      this.#cutOff()
       return
     }
     this.#discarded?.push(bytes.length, isLast)
@@ -251,12 +251,12 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     return this.#pieces.add(bytes) && !(this.reply.ended && this.#pieces.bytes > LINGER_MAX_BYTES)
   }
 
-  #cut(): void {
+  #cutOff(): void {
     const fault = this.#refusal ?? new GatewayError('invalid_request', BODY_CUT_TOO_FINE)
     this.#discarded?.end()
     this.#body?.fail(fault)
     this.#fail(fault)
-    this.#socket.cut()
+    this.#socket.cutOff()
   }
 
   /** Nothing more of a long body is kept for a caller whose key is not valid. */
@@ -279,9 +279,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   }
 
   /** Aborts the request because its connection is gone. Runs inside the library's callback. */
-  override gone(): void {
+  override clientLeft(): void {
     this.#discarded?.end()
-    super.gone()
+    super.clientLeft()
   }
 
   protected onAbort(reason: GatewayError): void {
@@ -400,7 +400,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (!(body instanceof BodyBuffer)) return this.#read(operation, null, nowMs)
     if (this.#coding !== null) return this.#receiveCompressed(operation, body, this.#coding)
     // A short body has arrived together with its head.
-    if (body.whole) return this.#read(operation, body.take(), nowMs)
+    if (body.whole) return this.#read(operation, body.takeBytes(), nowMs)
     return body
       .collect(clock, this.#deps.uploadMs)
       .then(bytes => (this.#socket.dead ? undefined : this.#read(operation, bytes, clock.monotonicMs())))
@@ -408,7 +408,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   async #receiveCompressed(operation: BodyOperation, body: BodyBuffer, coding: string): Promise<void> {
     const { clock } = this.#deps.admissions.deps
-    const sent = body.whole ? body.take() : await body.collect(clock, this.#deps.uploadMs)
+    const sent = body.whole ? body.takeBytes() : await body.collect(clock, this.#deps.uploadMs)
     const bytes = await decoded(sent, coding, operation.bodyLimitBytes, this.held)
     this.#decodedBytes = bytes.length
     if (this.#socket.dead) return
@@ -456,9 +456,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       )
     }
     this.#body?.release()
-    if (this.#decodedBytes > 0) this.held.hold(-this.#decodedBytes)
+    if (this.#decodedBytes > 0) this.held.count(-this.#decodedBytes)
     this.#decodedBytes = 0
-    if (!this.held.hold(valueBytes)) throw overloaded()
+    if (!this.held.count(valueBytes)) throw overloaded()
   }
 
   /** The request as its handler sees it, which alone has the headers from here on. */

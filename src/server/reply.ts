@@ -104,8 +104,8 @@ export class HttpReply implements Reply {
 
   tellRate(kind: RateKind, room: RateRoom, nowMs: number): void {
     if (this.started) return
-    const told = (this.#owner.dialect?.rateHeaders ?? rateHeaders)(kind, room, nowMs)
-    for (const [name, value] of Object.entries(told)) this.header(name, value)
+    const headers = (this.#owner.dialect?.rateHeaders ?? rateHeaders)(kind, room, nowMs)
+    for (const [name, value] of Object.entries(headers)) this.header(name, value)
   }
 
   tellProviderRates(headers: Readonly<Record<string, string>>): void {
@@ -114,9 +114,9 @@ export class HttpReply implements Reply {
 
   /** Adds those headers that the answer does not have yet. */
   #addUntold(headers: Readonly<Record<string, string>>): void {
-    const told = new Set(this.#headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
+    const sentNames = new Set(this.#headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
     for (const [name, value] of Object.entries(headers)) {
-      if (!told.has(name.toLowerCase())) this.header(name, value)
+      if (!sentNames.has(name.toLowerCase())) this.header(name, value)
     }
   }
 

@@ -10,8 +10,8 @@ import type { PausableSocket } from './body.ts'
 export type StreamForm = 'events' | 'slices' | 'bytes'
 
 /**
- * Takes the answer to one request. Every call is safe after the client has left; it then does nothing. The caller must
- * have made header names and values, and the status line, safe.
+ * Receives the answer to one request. Every call is safe after the client has left; it then does nothing. The caller
+ * must have made header names and values, and the status line, safe.
  */
 export interface ResponseSocket extends PausableSocket {
   /** Address of the client's connection, as text. */
@@ -31,8 +31,8 @@ export interface ResponseSocket extends PausableSocket {
     form: StreamForm,
   ): boolean
   /**
-   * Writes one more chunk, whose bytes are copied. `endsFrame` matters only for slices. False if the reader is slow,
-   * but the chunk was taken.
+   * Writes one more chunk, whose bytes are copied. `endsFrame` matters only for slices. Returns false if the reader is
+   * slow; the chunk was accepted anyway.
    */
   write(chunk: string | Buffer, endsFrame?: boolean): boolean
   /**
@@ -41,9 +41,9 @@ export interface ResponseSocket extends PausableSocket {
    */
   end(chunk: string | Buffer, more?: MoreChunks): void
   /**
-   * Sets the function to call when a slow reader has taken something: with true if nothing is waiting any more,
-   * otherwise with false. One callback; a later call replaces it. `hasDeadline`: the caller aborts if a reader takes
-   * nothing for a long time; otherwise the front does, after about 10 s.
+   * Sets the callback for a slow reader that has read something: called with true if nothing is waiting any more,
+   * otherwise with false. A later call replaces it. `hasDeadline`: the caller aborts if a reader reads nothing for a
+   * long time; otherwise the front does, after about 10 s.
    */
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection immediately; the request then ends as if the client had left. */
@@ -52,17 +52,17 @@ export interface ResponseSocket extends PausableSocket {
    * Drops the connection, even after a complete answer. Called within the callback of a chunk, it is the only way to
    * end the callbacks for the chunks that the HTTP library has already read.
    */
-  cut(): void
+  cutOff(): void
 }
 
 /** Counts the streams and bytes that answers hold in their thread. */
 export interface SocketObserver {
   countStream(change: 1 | -1): void
   /**
-   * Bytes that are kept for a slow reader, even of a complete answer, or of a message that is no request yet; negative
-   * when they are released. `key`: the request's key; null if none is known.
+   * Bytes that are kept for a slow reader, even of a complete answer, or of a message that is not a request yet; a
+   * negative number frees them. `key`: the request's key; null if none is known.
    */
-  hold(bytes: number, key: Holder | null): void
+  countUnread(bytes: number, key: Holder | null): void
   /** Called when an answer is complete but has not left the process yet. */
   leaving(): void
 }

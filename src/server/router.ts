@@ -75,8 +75,8 @@ export function createRouter(operations: readonly Operation[]): Router {
   const find = (path: string): RouteMatch | null => {
     const match = fixed.get(path)
     if (match !== undefined) return match
-    const asked = findVerb(verbs, path)
-    if (asked !== null) return asked
+    const verbMatch = findVerb(verbs, path)
+    if (verbMatch !== null) return verbMatch
     const segments = path.split('/')
     for (const pattern of patterns) {
       const params = fit(pattern, segments)
@@ -89,7 +89,7 @@ export function createRouter(operations: readonly Operation[]): Router {
   }
   return {
     resources,
-    find: sent => fixed.get(sent) ?? find(sent.endsWith('/') ? sent.slice(0, -1) : sent),
+    find: path => fixed.get(path) ?? find(path.endsWith('/') ? path.slice(0, -1) : path),
     dialectAbove(path) {
       if (OF_GOOGLE.test(path)) return fixed.get('/v1beta/models')?.resource.dialect ?? null
       const [, base = '', below = ''] = BELOW_BASE.exec(path.replace(DOUBLED, '$1')) ?? []

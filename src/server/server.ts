@@ -74,7 +74,7 @@ export interface HttpServer {
    */
   renewCertificate(version: string): Promise<boolean>
   /**
-   * Takes no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
+   * Accepts no new connections, closes kept-alive ones after their next answer, waits for running requests, ends those
    * that still run after `graceMs`, and closes. A later call with less grace shortens the wait.
    */
   drain(graceMs: number): Promise<void>
@@ -145,18 +145,18 @@ class Server implements HttpServer {
       observer: this.#observer,
       connections: this.#connections,
       sockets: this.#sockets,
-      take: this.#take,
+      accept: this.#accept,
       closed: () => this.#connectionClosed(),
     })
   }
 
   /** See FrontHost. */
-  readonly #take = (socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void => {
+  readonly #accept = (socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void => {
     try {
       const adapter = refusal === null ? null : { addsBytes: 0, adapt: () => refuse(refusal) }
-      const taken = new HttpRequest(this.#deps, head, socket, adapter)
-      socket.attach(taken)
-      taken.begin()
+      const request = new HttpRequest(this.#deps, head, socket, adapter)
+      socket.attach(request)
+      request.begin()
     } catch (thrown) {
       this.#options.log.fault('server', 'cannot accept a request', thrown)
       setImmediate(() => socket.send('500 Internal Server Error', [], '', true))
@@ -231,7 +231,7 @@ class Server implements HttpServer {
 
   readonly #observer: SocketObserver = {
     countStream: change => this.#countStream(change),
-    hold: (bytes, key) => this.#admissions.holdUnread(bytes, key),
+    countUnread: (bytes, key) => this.#admissions.holdUnread(bytes, key),
     leaving: () => {
       this.#leavingUntilMs = this.#options.clock.monotonicMs() + LEAVING_MS
     },

@@ -108,7 +108,7 @@ function messageFor(path: string, router: Router): string {
 /** `POST /v1/responses` for a path below the base; null if there is no such path. */
 function known(below: string, router: Router): string | null {
   const match = router.find(`/v1${below}`)
-  return match === null ? null : written(match.resource)
+  return match === null ? null : pathText(match.resource)
 }
 
 /** Operations with varying parts in their path are never suggested, because their values are data. */
@@ -120,10 +120,10 @@ function near(below: string, { resources }: Router): string | null {
     fixed.map(resource => resource.template),
   )
   const resource = fixed.find(one => one.template === template)
-  return resource === undefined ? null : written(resource)
+  return resource === undefined ? null : pathText(resource)
 }
 
-function written({ template, operations }: Router['resources'][number]): string {
+function pathText({ template, operations }: Router['resources'][number]): string {
   const methods = [...operations.keys()].filter(method => method !== 'HEAD')
   return `${methods.join(' or ')} /v1${template}`
 }

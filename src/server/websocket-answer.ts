@@ -107,7 +107,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
     if (this.dead) return
     // The message was refused before it was read.
     this.lane ??= laneIn(this.message)
-    this.#tell([errorText(Number.parseInt(status, 10), body.toString())])
+    this.#sendTexts([errorText(Number.parseInt(status, 10), body.toString())])
     this.#complete(null)
     this.#session.refused()
   }
@@ -125,13 +125,13 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
 
   write(chunk: string | Buffer): boolean {
     if (this.dead) return true
-    this.#tell(this.#textsOf(chunk.toString()))
+    this.#sendTexts(this.#textsOf(chunk.toString()))
     return this.#isFlowing
   }
 
   end(chunk: string | Buffer, more: MoreChunks | null = null): void {
     if (this.dead) return
-    this.#tell(this.#textsOf(chunk.toString()))
+    this.#sendTexts(this.#textsOf(chunk.toString()))
     this.#complete(more)
   }
 
@@ -157,15 +157,15 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
     this.#session.drop()
   }
 
-  cut(): void {
+  cutOff(): void {
     this.#session.drop()
   }
 
   /** Called when the client has left. */
-  gone(): void {
+  clientLeft(): void {
     this.#endStreaming()
     this.#setMore(null)
-    if (!this.#isComplete) this.#request?.gone()
+    if (!this.#isComplete) this.#request?.clientLeft()
   }
 
   /** False if the reader is slow. */
@@ -187,7 +187,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
     while (this.#more !== null && this.#isFlowing && !this.#session.isClosed) {
       const next = this.#more.next()
       if (next === null) this.#setMore(null)
-      else this.#tell(this.#textsOf(next))
+      else this.#sendTexts(this.#textsOf(next))
     }
     if (this.#more !== null) return
     if (!this.#isSettled) {
@@ -200,7 +200,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
     setImmediate(() => this.#session.over(this))
   }
 
-  #tell(texts: readonly string[]): void {
+  #sendTexts(texts: readonly string[]): void {
     const last = texts.at(-1)
     if (last === undefined) return
     this.#last = last
@@ -210,7 +210,7 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
 
   #setMore(more: MoreChunks | null): void {
     const bytes = (more?.bytes ?? 0) - (this.#more?.bytes ?? 0)
-    if (bytes !== 0) this.#observer.hold(bytes, this.#session.key)
+    if (bytes !== 0) this.#observer.countUnread(bytes, this.#session.key)
     this.#more = more
   }
 

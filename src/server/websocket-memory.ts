@@ -184,10 +184,10 @@ export class SocketMemory {
  * part.
  */
 function partsOf({ earlier, message, end }: Remembered): readonly Uint8Array[] {
-  const asked = JSON.parse(Buffer.from(message).toString()) as { readonly input?: unknown }
-  const told = JSON.parse(end) as { readonly response?: { readonly output?: unknown } }
-  const output = told.response?.output
-  const items = [...itemsOf(asked.input), ...(Array.isArray(output) ? output : [])].filter(isSaid)
+  const request = JSON.parse(Buffer.from(message).toString()) as { readonly input?: unknown }
+  const response = JSON.parse(end) as { readonly response?: { readonly output?: unknown } }
+  const output = response.response?.output
+  const items = [...itemsOf(request.input), ...(Array.isArray(output) ? output : [])].filter(isSaid)
   return [...earlier, Buffer.from(JSON.stringify(items))]
 }
 

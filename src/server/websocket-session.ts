@@ -88,13 +88,13 @@ interface SocketSessionDeps {
 
 /** The head of a request in a message: that of the handshake, as a POST. */
 export function messageHead(head: RequestHead, bytes: number): RequestHead {
-  const kept: string[] = []
+  const lines: string[] = []
   for (let at = 0; at + 1 < head.headers.length; at += 2) {
     const name = head.headers[at] ?? ''
-    if (!OF_HANDSHAKE.test(name)) kept.push(name, head.headers[at + 1] ?? '')
+    if (!OF_HANDSHAKE.test(name)) lines.push(name, head.headers[at + 1] ?? '')
   }
-  kept.push('content-type', 'application/json', 'content-length', String(bytes))
-  return { method: 'POST', path: head.path, query: '', headers: kept }
+  lines.push('content-type', 'application/json', 'content-length', String(bytes))
+  return { method: 'POST', path: head.path, query: '', headers: lines }
 }
 
 /** One open socket. */
@@ -140,9 +140,9 @@ export class SocketSession implements AnsweringSocket {
     this.key = handshake.key
     this.#memory = deps.memories.open(handshake.key.hash)
     this.#heardMs = clock.monotonicMs()
-    this.#watch = clock.after(WATCH_MS, this.#look)
+    this.#watch = clock.after(WATCH_MS, this.#checkIdle)
     this.#lifetime = clock.after(LIFETIME_MS, () => {
-      this.#tell(
+      this.#sendError(
         400,
         new GatewayError(
           'invalid_request',
@@ -167,10 +167,10 @@ export class SocketSession implements AnsweringSocket {
   }
 
   /** Takes a message of the client; its memory is valid only during the call. Runs inside the library's callback. */
-  take(message: ArrayBuffer, isBinary: boolean): void {
+  receive(message: ArrayBuffer, isBinary: boolean): void {
     if (this.#isClosed) return
     this.#hasEnded = true
-    this.#heard()
+    this.#onActivity()
     if (isBinary) {
       this.#socket.end(NO_TEXT, 'Messages must be JSON text')
       return
@@ -205,7 +205,7 @@ export class SocketSession implements AnsweringSocket {
 
   #setArriving(bytes: number): void {
     if (bytes === this.#arrivingBytes) return
-    this.#deps.observer.hold(bytes - this.#arrivingBytes, this.key)
+    this.#deps.observer.countUnread(bytes - this.#arrivingBytes, this.key)
     this.#arrivingBytes = bytes
   }
 
@@ -220,21 +220,21 @@ export class SocketSession implements AnsweringSocket {
     }
     this.#waiting.push(message.slice(0))
     this.#waitingBytes += bytes
-    this.#deps.observer.hold(bytes, this.key)
+    this.#deps.observer.countUnread(bytes, this.key)
   }
 
   #nextWaiting(): ArrayBuffer | null {
     const message = this.#waiting.shift()
     if (message === undefined) return null
     this.#waitingBytes -= message.byteLength
-    this.#deps.observer.hold(-message.byteLength, this.key)
+    this.#deps.observer.countUnread(-message.byteLength, this.key)
     return message
   }
 
   #refuse(message: string, lane: string): void {
     const error = new GatewayError('conflict', message)
     if (!this.#countIdle()) return
-    this.#tell(error.status, error, 'response_in_flight', lane)
+    this.#sendError(error.status, error, 'response_in_flight', lane)
     this.#boundUnread()
   }
 
@@ -298,18 +298,18 @@ export class SocketSession implements AnsweringSocket {
     this.#countIdle()
   }
 
-  /** Called when the client has sent a ping with so many bytes, which the library has answered. */
+  /** Called when the client has sent a ping with this many bytes, which the library has answered. */
   pinged(bytes: number): void {
     this.#controlBytes += CONTROL_HEAD_BYTES + bytes
     if (!this.#countIdle()) return
-    this.#heard()
+    this.#onActivity()
     this.#boundUnread()
   }
 
   /** Called when the client has sent a pong. */
   ponged(bytes: number): void {
     this.#controlBytes += CONTROL_HEAD_BYTES + bytes
-    if (this.#countIdle()) this.#heard()
+    if (this.#countIdle()) this.#onActivity()
   }
 
   over(answer: MessageAnswer): void {
@@ -340,7 +340,7 @@ export class SocketSession implements AnsweringSocket {
 
   /** Closes the socket because its key is no longer valid; the response in flight reports that itself. */
   endKey(reason: GatewayError): void {
-    if (this.#running === null) this.#tell(reason.status, reason, reason.errorType)
+    if (this.#running === null) this.#sendError(reason.status, reason, reason.errorType)
     this.end()
   }
 
@@ -367,16 +367,16 @@ export class SocketSession implements AnsweringSocket {
     while (this.#nextWaiting() !== null);
     const running = this.#running
     this.#running = null
-    running?.gone()
+    running?.clientLeft()
   }
 
   /** Reports a failure outside of a response. */
-  #tell(status: number, { message }: GatewayError, code: string, lane = NO_LANE): void {
+  #sendError(status: number, { message }: GatewayError, code: string, lane = NO_LANE): void {
     const of = lane === NO_LANE ? {} : { stream_id: lane }
     this.send([JSON.stringify({ type: 'error', status, error: { code, message }, ...of })])
   }
 
-  #heard(): void {
+  #onActivity(): void {
     this.#heardMs = this.#deps.clock.monotonicMs()
     this.#isPinged = false
   }
@@ -395,11 +395,11 @@ export class SocketSession implements AnsweringSocket {
   #setUnsent(bytes: number): void {
     if (bytes === this.#unsentBytes) return
     if (this.#unsentBytes === 0) this.#stuckMs = this.#deps.clock.monotonicMs()
-    this.#deps.observer.hold(bytes - this.#unsentBytes, this.key)
+    this.#deps.observer.countUnread(bytes - this.#unsentBytes, this.key)
     this.#unsentBytes = bytes
   }
 
-  readonly #look = (): void => {
+  readonly #checkIdle = (): void => {
     const { clock, requests } = this.#deps
     const nowMs = clock.monotonicMs()
     this.#count()
@@ -415,7 +415,7 @@ export class SocketSession implements AnsweringSocket {
       this.#isPinged = true
       this.#socket.ping()
     }
-    this.#watch = clock.after(WATCH_MS, this.#look)
+    this.#watch = clock.after(WATCH_MS, this.#checkIdle)
   }
 }
 

@@ -222,9 +222,9 @@ t.test('large events that were held back reach a reader that is slow at first', 
     const answer = new Answer(sink, echoRequest(asked, { id: 'gen-1-x', createdAt: 1, model: '' }))
     answer.openTurn(true)
     answer.begin('acme/fast-1', null, [])
-    answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
+    answer.receive({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
     for (let count = 0; count < 3; count++) {
-      answer.take({ kind: 'text', item: 0, part: 0, text: 'x'.repeat(6 * MIB), logprobs: null })
+      answer.receive({ kind: 'text', item: 0, part: 0, text: 'x'.repeat(6 * MIB), logprobs: null })
     }
     const passed = answer.pass(signal)
     await turns(5)

@@ -325,7 +325,7 @@ t.test('after 60 minutes a socket says so and closes', async t => {
 t.test(
   'a short message that continues a long conversation waits for its turn as a large body does',
   async t => {
-    const turns = t.capture(LargeTurns.prototype, 'take', LargeTurns.prototype.take)
+    const turns = t.capture(LargeTurns.prototype, 'enter', LargeTurns.prototype.enter)
     const socket = await open(t)
     parrot.parts = speaking('noted')
     const first = await socket.ask({ model: MODEL, input: [user('x'.repeat(600_000))] })

@@ -45,7 +45,7 @@ export function answer(
   })
   told.openTurn(false)
   told.begin('acme/m', null, given.debug ?? [])
-  for (const delta of deltas) told.take(delta)
+  for (const delta of deltas) told.receive(delta)
   const ending = {
     completedAt: 2,
     usage: given.usage === undefined ? USAGE : given.usage,

@@ -59,7 +59,7 @@ function call(text: string): object {
 function decoderOf(format: FormatName): Decoder {
   const assembler = new Assembler(() => undefined)
   return FORMATS[format].decoder(delta => {
-    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') assembler.take(delta)
+    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') assembler.receive(delta)
   })
 }
 

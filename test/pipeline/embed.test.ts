@@ -62,7 +62,7 @@ async function start(t: Test) {
         get bytes() {
           return held
         },
-        hold(bytes) {
+        count(bytes) {
           held += bytes
           return true
         },

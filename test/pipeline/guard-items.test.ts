@@ -76,7 +76,7 @@ for (const [type, begun, done, clean] of CALLS) {
       const run = start({ output: outputOf('redact') })
       for (const delta of deltas) {
         t.same(run.delivered, [])
-        run.guard.take(delta)
+        run.guard.receive(delta)
       }
       await run.end()
       t.equal(kinds(run.delivered), '<open 0><close 0>')
@@ -87,7 +87,7 @@ for (const [type, begun, done, clean] of CALLS) {
       t.match(run.exchange.pipeline, [{ data: { action: 'redacted' } }])
     }
     const run = start({ output: outputOf('block') })
-    for (const delta of streamed) run.guard.take(delta)
+    for (const delta of streamed) run.guard.receive(delta)
     await run.end()
     t.same(run.delivered, [])
     t.equal(run.state.error?.code, 'permission_denied')
@@ -98,18 +98,18 @@ t.test('what began after an item that is withheld keeps its place behind it', as
   for (const closed of [true, false]) {
     const run = start({ output: outputOf('redact') })
     const { guard } = run
-    guard.take(open(0))
-    guard.take(text('before '))
-    guard.take(hosted(1, { type: 'shell_call', action: { commands: [MAIL] } }))
-    guard.take(open(2))
-    guard.take(text(`behind ${MAIL} `, 2))
-    guard.take(hosted(3, { type: 'apply_patch_call', operation: { diff: MAIL } }))
-    guard.take(text('more', 0))
-    guard.take(closing(0, null))
-    guard.take(text('end', 2))
-    guard.take(closing(2, null))
-    guard.take(closing(3, { operation: { diff: MAIL }, status: 'completed' }))
-    if (closed) guard.take(closing(1, { action: { commands: [MAIL] }, status: 'completed' }))
+    guard.receive(open(0))
+    guard.receive(text('before '))
+    guard.receive(hosted(1, { type: 'shell_call', action: { commands: [MAIL] } }))
+    guard.receive(open(2))
+    guard.receive(text(`behind ${MAIL} `, 2))
+    guard.receive(hosted(3, { type: 'apply_patch_call', operation: { diff: MAIL } }))
+    guard.receive(text('more', 0))
+    guard.receive(closing(0, null))
+    guard.receive(text('end', 2))
+    guard.receive(closing(2, null))
+    guard.receive(closing(3, { operation: { diff: MAIL }, status: 'completed' }))
+    if (closed) guard.receive(closing(1, { action: { commands: [MAIL] }, status: 'completed' }))
     await run.end()
     const close = closed ? '<close 1>' : ''
     t.equal(
@@ -124,7 +124,7 @@ t.test('what began after an item that is withheld keeps its place behind it', as
 t.test('items that are still open at the end leave in their order, looked at', async t => {
   const run = start({ output: outputOf('redact') })
   for (const item of [0, 1])
-    run.guard.take(hosted(item, { type: 'shell_call', action: { commands: [MAIL] } }))
+    run.guard.receive(hosted(item, { type: 'shell_call', action: { commands: [MAIL] } }))
   await run.end()
   t.equal(kinds(run.delivered), '<open 0><open 1>')
   t.match(run.delivered, [
@@ -141,7 +141,7 @@ t.test('what a provider ran itself goes on as it comes', async t => {
       { kind: 'progress', item: 0, name: 'web_search_call.searching', fields: {} },
       closing(0, { query: MAIL }),
     ]
-    for (const delta of deltas) run.guard.take(delta)
+    for (const delta of deltas) run.guard.receive(delta)
     t.same(run.delivered, deltas)
     await run.end()
     t.equal(run.state.error, null)
@@ -152,11 +152,13 @@ t.test('fields of items and annotations are looked at, and ids and signatures le
   const run = start({ output: outputOf('redact') })
   const { guard } = run
   const start0 = { type: 'function_call', id: null, callId: MAIL, name: 'f' } as const
-  guard.take({ kind: 'open', item: 0, start: { ...start0, extra: { caller: MAIL, signature: MAIL } } })
-  guard.take({ kind: 'arguments', item: 0, text: '{}' })
-  guard.take(closing(0, { parsed_arguments: { name: MAIL }, status: 'completed', logprobs: [token(MAIL)] }))
-  guard.take(open(1))
-  guard.take(text('see here', 1))
+  guard.receive({ kind: 'open', item: 0, start: { ...start0, extra: { caller: MAIL, signature: MAIL } } })
+  guard.receive({ kind: 'arguments', item: 0, text: '{}' })
+  guard.receive(
+    closing(0, { parsed_arguments: { name: MAIL }, status: 'completed', logprobs: [token(MAIL)] }),
+  )
+  guard.receive(open(1))
+  guard.receive(text('see here', 1))
   const note = {
     type: 'url_citation',
     url: `https://x/?to=${MAIL}`,
@@ -164,8 +166,8 @@ t.test('fields of items and annotations are looked at, and ids and signatures le
     start_index: 0,
     end_index: 3,
   }
-  guard.take({ kind: 'annotation', item: 1, part: 0, annotation: note as never })
-  guard.take({ kind: 'close', item: 1, fields: { encrypted_content: MAIL, phase: 'x' } })
+  guard.receive({ kind: 'annotation', item: 1, part: 0, annotation: note as never })
+  guard.receive({ kind: 'close', item: 1, fields: { encrypted_content: MAIL, phase: 'x' } })
   await run.end()
   t.equal(kinds(run.delivered), '<open 0>{}<close 0><open 1>see here<annotation 1><close 1>')
   const [first, , closed] = run.delivered
@@ -179,7 +181,7 @@ t.test('fields of items and annotations are looked at, and ids and signatures le
 async function told(frames: readonly object[]): Promise<readonly StreamEvent[]> {
   const run = start({ output: outputOf('redact') })
   const decoder = FORMATS['openai-responses'].decoder(delta => {
-    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') run.guard.take(delta)
+    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') run.guard.receive(delta)
   })
   for (const frame of frames) decoder.frame('', JSON.stringify(frame))
   decoder.end()
@@ -190,7 +192,7 @@ async function told(frames: readonly object[]): Promise<readonly StreamEvent[]> 
   const answer = new Answer(sink, response)
   answer.openTurn(false)
   answer.begin('m', null, [])
-  for (const delta of run.delivered) answer.take(delta)
+  for (const delta of run.delivered) answer.receive(delta)
   answer.finish('stop', { completedAt: 2, usage: null, serviceTier: null, metadata: null })
   return sink.events
 }

@@ -62,7 +62,7 @@ async function start(t: Test, ...replies: ScriptedReply[]) {
       id: 'gen-1-parent',
       caller: CALLER,
       signal: parent.signal,
-      held: { bytes: 0, hold: () => true },
+      held: { bytes: 0, count: () => true },
     },
     deadlineMs: 1_000,
   }

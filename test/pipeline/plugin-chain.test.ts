@@ -51,8 +51,8 @@ t.test('a request has the plugins that it names and that are on', async t => {
   t.equal(chainFor(plugins, { plugins: [] }), null)
   t.equal(chainFor(plugins, { plugins: [{ id: 'web' }] }), null)
   t.equal(chainFor(plugins, { plugins: [{ id: 'response-healing', enabled: false }] }), null)
-  t.equal(some(plugins, { plugins: [{ id: 'response-healing', enabled: true }] }).holds, true)
-  t.equal(some(plugins, { plugins: [{ id: 'context-compression' }] }).holds, false)
+  t.equal(some(plugins, { plugins: [{ id: 'response-healing', enabled: true }] }).holdsTurns, true)
+  t.equal(some(plugins, { plugins: [{ id: 'context-compression' }] }).holdsTurns, false)
   t.equal(chainFor([healing({}, { activate: () => null })], both), null)
 })
 
@@ -196,7 +196,7 @@ t.test('what a plugin brings into the prompt is looked at before the next one wo
   const chain = some([
     healing({ prepare: brings('read'), fitTo: brings('read again') }),
     compression({
-      look: (_, texts) => void told.push(`look ${texts.join()}`),
+      inspect: (_, texts) => void told.push(`look ${texts.join()}`),
       prepare: each => void told.push(`prepare ${JSON.stringify(each.prompt.input).includes('"read"')}`),
     }),
   ])
@@ -236,7 +236,7 @@ t.test('what was refused of a file is not told by the refusal', async t => {
     await t.rejects(work(refusing), refused)
     t.same(chain.failureFields(), { other: true }, 'the findings of other plugins are told')
   }
-  const looking = compression({ look: () => Promise.reject(refused) })
+  const looking = compression({ inspect: () => Promise.reject(refused) })
   const chain = some([healing({ prepare: rewrite, report }), looking])
   await t.rejects(chain.prepare(scriptedExchange({ input: 'asked' })), refused)
   t.same(chain.failureFields(), {}, 'nor where another plugin refused it')
@@ -288,7 +288,7 @@ t.test('a text from outside of the prompt is looked at before the plugin has it'
   const told: string[] = []
   const chain = some([
     healing({ skipsRescan: true, prepare: async (_, inspect) => void told.push(await inspect('rule')) }),
-    compression({ look: (seen, texts) => void told.push(`look ${texts.join()} ${seen === exchange}`) }),
+    compression({ inspect: (seen, texts) => void told.push(`look ${texts.join()} ${seen === exchange}`) }),
   ])
   await chain.prepare(exchange)
   t.same(told.splice(0), ['look rule true', 'rule'])
@@ -323,7 +323,7 @@ t.test('the time of a plugin is that of its verbs, without what others do within
         return output
       },
     }),
-    compression({ look: () => takes(500), order: candidates => candidates }),
+    compression({ inspect: () => takes(500), order: candidates => candidates }),
   ]
   const { request } = scriptedExchange()
   const chain = createPluginChains(plugins, clock).of({ ...request, ...both } as typeof request)

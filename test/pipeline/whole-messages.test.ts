@@ -43,7 +43,7 @@ function bodiesOf(format: FormatName, document: string, wholes: boolean) {
           nativeFinish: delta.native,
           stopSequence: delta.stopSequence ?? null,
         })
-      } else answer.take(delta)
+      } else answer.receive(delta)
     },
     endpointOf(format),
     wholes

@@ -14,14 +14,14 @@ const CODED: readonly (readonly [string, (bytes: Buffer) => Buffer])[] = [
 ]
 
 const counter = (roomBytes = Number.POSITIVE_INFINITY) => {
-  const count = {
+  const memory = {
     bytes: 0,
-    hold(more: number): boolean {
-      count.bytes += more
-      return count.bytes <= roomBytes
+    count(more: number): boolean {
+      memory.bytes += more
+      return memory.bytes <= roomBytes
     },
   }
-  return count
+  return memory
 }
 const codeOf = async (promise: Promise<unknown>): Promise<string> => {
   try {
@@ -35,19 +35,19 @@ const codeOf = async (promise: Promise<unknown>): Promise<string> => {
 t.test('each coding comes back as it was, and is counted', async t => {
   const text = Buffer.from(JSON.stringify({ texts: Array.from({ length: 5_000 }, (_, at) => `text ${at}`) }))
   for (const [coding, encode] of CODED) {
-    const count = counter()
-    const bytes = await decoded(encode(text), coding, 1_000_000, count)
+    const memory = counter()
+    const bytes = await decoded(encode(text), coding, 1_000_000, memory)
     t.ok(text.equals(bytes), coding)
-    t.equal(count.bytes, text.length)
+    t.equal(memory.bytes, text.length)
   }
 })
 
 t.test('a bomb, a cut body and a full memory end with their error, and nothing stays counted', async t => {
   const bomb = Buffer.alloc(50_000_000)
   for (const [coding, encode] of CODED) {
-    const count = counter()
-    t.equal(await codeOf(decoded(encode(bomb), coding, 100_000_000, count)), 'payload_too_large', coding)
-    t.equal(count.bytes, 0)
+    const memory = counter()
+    t.equal(await codeOf(decoded(encode(bomb), coding, 100_000_000, memory)), 'payload_too_large', coding)
+    t.equal(memory.bytes, 0)
     const full = counter(10)
     t.equal(await codeOf(decoded(encode(Buffer.alloc(60_000, 'a')), coding, 1_000_000, full)), 'overloaded')
     t.equal(full.bytes, 0)
@@ -61,9 +61,9 @@ t.test('a bomb, a cut body and a full memory end with their error, and nothing s
 })
 
 t.test('the operation limits what a compressed body becomes', async t => {
-  const count = counter()
+  const memory = counter()
   const bytes = gzipSync(Buffer.from('x'.repeat(2_000)))
-  t.equal(await codeOf(decoded(bytes, 'gzip', 1_000, count)), 'payload_too_large')
+  t.equal(await codeOf(decoded(bytes, 'gzip', 1_000, memory)), 'payload_too_large')
 })
 
 t.test('a client that compresses gets its answer, and others are told which codings there are', async t => {

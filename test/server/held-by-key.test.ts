@@ -31,7 +31,7 @@ function start() {
     hold(hash: string | null, bytes: number, organizationId?: string): HeldBytes | null {
       const held = new HeldBytes(control.load)
       if (hash !== null) held.belongTo(key(hash, organizationId))
-      return held.hold(bytes) ? held : null
+      return held.count(bytes) ? held : null
     },
     /** Opens a request. Returns why it is refused. */
     open(hash: string, organizationId?: string): string | null {
@@ -77,7 +77,7 @@ t.test('what a request held is given back to its key', async t => {
   const { control, hold, open } = start()
   const held = [1, 2, 3, 4, 5].map(() => hold('a', 24 * MIB))
   t.equal(open('a'), 'rate_limit_exceeded')
-  for (const each of held) each?.hold(-24 * MIB)
+  for (const each of held) each?.count(-24 * MIB)
   for (const each of held) each?.release()
   for (const each of held) each?.release()
   t.equal(control.load.byKey.keys, 1, 'the two that had no room are not over')

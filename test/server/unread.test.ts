@@ -71,18 +71,18 @@ t.test(
   async t => {
     const { control, codeOf } = start()
     for (const hash of ['a', 'b', 'c', 'd']) control.holdUnread(120, key(hash))
-    control.load.hold(600)
+    control.load.count(600)
     t.equal(control.shed(), null)
     t.equal(codeOf('a'), 'rate_limit_exceeded')
     t.equal(codeOf('e'), 'admitted')
-    control.load.hold(200)
+    control.load.count(200)
     t.match(control.shed(), { code: 'service_unavailable' })
   },
 )
 
 t.test('a room that is filled by nobody in particular is closed to all', async t => {
   const { control } = start()
-  control.load.hold(1_001)
+  control.load.count(1_001)
   t.match(control.shed(), { code: 'service_unavailable' })
 })
 

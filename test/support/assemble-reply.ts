@@ -58,7 +58,7 @@ export function eventsOfReply(
       over = true
       answer.finish(delta.reason, endingOf(format, usage ?? ESTIMATED, delta))
     } else {
-      answer.take(delta)
+      answer.receive(delta)
     }
   }
   const decoder = FORMATS[format].decoder(take)

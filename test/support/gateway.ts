@@ -75,7 +75,7 @@ function afterTurn(shipper: LedgerShipper): LedgerShipper {
       return shipper.refusal
     },
     watch: see => shipper.watch(see),
-    gone: writer => shipper.gone(writer),
+    writerEnded: writer => shipper.writerEnded(writer),
     waitingBytes: () => shipper.waitingBytes(),
     close: () => shipper.close(),
     async ship() {

@@ -43,7 +43,10 @@ export function chatCall(item: CallItem, index: number, argumentsText: string): 
     : { index, id, type: 'function', function: { name, arguments: argumentsText } }
 }
 
-/** Calls count whatever the provider said of its end: clients run tools for this reason alone. */
+/**
+ * An answer with calls always ends with `tool_calls`, whatever reason the provider gave: clients run tools only for
+ * this reason.
+ */
 export function finishOf(response: ResponseResource): ChatFinish {
   if (response.status === 'failed') return 'error'
   const reason = response.incomplete_details?.reason
@@ -80,7 +83,7 @@ export function detailOrigin(item: ReasoningItem): ChatFields {
   return { id: item.id, format: item.format ?? 'unknown' }
 }
 
-/** Entries of a finished item. Its signature is with its last text, which is not among them. */
+/** The `reasoning_details` of a finished item. Its signature is in the last text entry, so it is not repeated here. */
 export function reasoningSeals(item: ReasoningItem): {
   signature: ChatFields | null
   encrypted: ChatFields | null
@@ -92,7 +95,7 @@ export function reasoningSeals(item: ReasoningItem): {
   } = item as ReasoningItem & {
     detail_id?: unknown
   }
-  // The provider bound what it sealed to this id, which came too late to be the item's.
+  // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
   const origin = { ...detailOrigin(item), ...(typeof late === 'string' ? { id: late } : {}) }
   return {
     signature: signature === undefined ? null : { type: 'reasoning.text', text: '', signature, ...origin },
@@ -100,7 +103,7 @@ export function reasoningSeals(item: ReasoningItem): {
   }
 }
 
-/** Signature of a call, under the id of the call; null where it has none. */
+/** The signature of a call, with the id of the call; null if it has none. */
 export function callSignature(item: CallItem): ChatFields | null {
   const { signature } = item as { signature?: unknown }
   if (typeof signature !== 'string') return null
@@ -132,7 +135,7 @@ export function serverToolCall(item: HostedItem): ChatFields | null {
 
 // Images
 
-/** The image that an item holds; null where it holds none. */
+/** The image of an item; null if it has none. */
 export function chatImage(item: OutputItem): ChatFields | null {
   const image = drawnImage(item)
   if (image === null) return null

@@ -55,7 +55,7 @@ export type ChatTool = Static<typeof ChatTool>
 
 const named = Type.Object({ name: Type.String({ minLength: 1 }) })
 
-/** `{type}` of a tool that runs on our side. */
+/** `{type}` of a tool that the gateway runs. */
 const forcedGatewayTools = Object.fromEntries(
   Object.keys(gatewayTools).map(type => [type, kind(type)]),
 ) as unknown as Record<

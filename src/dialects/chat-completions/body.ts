@@ -17,7 +17,7 @@ import {
   serverToolCall,
 } from './answer.ts'
 
-/** `withReasoning`: false leaves out what the model thought, not what it needs again to go on. */
+/** `withReasoning`: false omits the reasoning text, but keeps what the model needs in later turns. */
 export function chatBody(response: ResponseResource, withReasoning: boolean): ChatFields {
   const message = new Message(withReasoning)
   for (const item of response.output) message.add(item)
@@ -88,7 +88,7 @@ export class Message {
     }
   }
 
-  /** Text is a string; null only beside calls or a refusal. */
+  /** `content` is a string; it is null only if there are calls or a refusal. */
   fields(): ChatFields {
     const nothing = this.#calls.length > 0 || this.#refusal !== null ? null : ''
     return {

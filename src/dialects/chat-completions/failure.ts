@@ -12,7 +12,7 @@ import { inChatNames } from './paths.ts'
 
 /** The public client reads `code`, `type` and `param`. */
 export interface ChatError extends ChatFields {
-  /** HTTP status, also where another one has left. */
+  /** The HTTP status of the error, even if another one has been sent already. */
   readonly code: number
   readonly message: string
   readonly type: string
@@ -40,7 +40,7 @@ export function chatError(
   }
 }
 
-/** Of a response that failed in mid-stream. */
+/** The error of a response that failed in mid-stream. */
 export function failureOf(response: ResponseResource, request: ResponsesRequest): ChatError {
   const { error, error_type: errorType } = response
   return chatError(
@@ -68,7 +68,7 @@ export function chatFailure(
   }
 }
 
-/** A reply that alignment withheld is told as the message that it would have been. */
+/** If alignment withheld a reply, the error shows it as the message it would have been. */
 function inChatForm(metadata: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { alignment } = metadata
   if (!isObject(alignment) || !Array.isArray(alignment['rejected'])) return metadata

@@ -39,9 +39,9 @@ export class ChatFrames implements FrameWriter {
   readonly #request: ResponsesRequest
   readonly #withReasoning: boolean
   readonly #reasoning = new ReasoningFrames()
-  /** The same in all chunks; null before the response began. */
+  /** The fields that all chunks share; null before the response has begun. */
   #common: ChatFields | null = null
-  /** All of a delta chunk before its delta. */
+  /** A delta chunk up to its delta. */
   #head = ''
   /** Goes with the first delta. */
   #role = '"role":"assistant",'
@@ -52,7 +52,9 @@ export class ChatFrames implements FrameWriter {
   readonly #calls = new Map<number, number>()
   #contentLength = 0
   #refused = false
-  /** By place of a text: characters of the content before it, and how many of its annotations were told. */
+  /**
+   * By place of a text: how many characters of the content come before it, and how many of its annotations were sent.
+   */
   readonly #texts = new Map<string, { offset: number; annotations: number }>()
   #finished = false
 
@@ -153,7 +155,7 @@ export class ChatFrames implements FrameWriter {
   #added(outputIndex: number, item: OutputItem): string {
     this.#items[outputIndex] = item
     if (!isCall(item)) return ''
-    // A name that comes late: clients need it first, so the call is told at its end.
+    // The name comes late. Clients need it first, so the whole call is written at its end.
     if (item.name === '') return ''
     return this.#open(outputIndex, item, '')
   }
@@ -198,7 +200,7 @@ export class ChatFrames implements FrameWriter {
     }
   }
 
-  /** Annotations that came too late for an event of their own. */
+  /** Annotations that arrived too late for an event of their own. */
   #annotations(outputIndex: number, index: number, all: Parameters<typeof chatAnnotation>[0][]): string {
     const text = this.#place(outputIndex, index)
     const late = all.slice(text.annotations)
@@ -235,7 +237,7 @@ export class ChatFrames implements FrameWriter {
     return failureChunks(this.#common ?? {}, error, this.#lastDelta(true), ending)
   }
 
-  /** An answer that said nothing has an empty text. */
+  /** An answer without content gets an empty text. */
   #lastDelta(withContent: boolean): ChatFields {
     const role = this.#once() === '' ? {} : { role: 'assistant' }
     return withContent ? { ...role, content: '' } : role
@@ -273,10 +275,10 @@ class ReasoningFrames {
   #entries = 0
   #spoke = false
   #current: Entry | null = null
-  /** The last text of each item: where its signature goes. */
+  /** The last text of each item: its signature belongs there. */
   readonly #lastText = new Map<OutputItem, number>()
 
-  /** Members of a delta as JSON, without braces. */
+  /** Members of a delta as JSON, without the braces. */
   piece(item: OutputItem | undefined, kind: Entry['kind'], part: number, delta: string): string {
     let entry = this.#current
     let text = delta
@@ -293,7 +295,9 @@ class ReasoningFrames {
     return { ...detail, index: this.#entries++ }
   }
 
-  /** Signature and encrypted part of a finished reasoning item. `firstForm`: the item as it was announced. */
+  /**
+   * The signature and the encrypted part of a finished reasoning item. `firstForm`: the item as it was first announced.
+   */
   seals(firstForm: OutputItem | undefined, item: ReasoningItem): ChatFields[] {
     const { signature, encrypted } = reasoningSeals(item)
     const details: ChatFields[] = []
@@ -324,7 +328,7 @@ class ReasoningFrames {
 
 // Other chunks: the end of a choice, usage, errors
 
-/** Known facts of an answer that failed. */
+/** Known facts of a failed answer. */
 type FailedEnding = Partial<Pick<ResponseResource, 'usage' | 'alignment' | 'gateway_metadata'>>
 
 /** Fields that all chunks of a stream share. */
@@ -343,7 +347,7 @@ function chunk(common: ChatFields, fields: ChatFields): string {
   return `data: ${JSON.stringify({ ...common, ...fields })}\n\n`
 }
 
-/** The finish of the choice, and usage with what else is known only at the end. */
+/** The finish of the choice, then usage and the other fields that are known only at the end. */
 function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFields): string {
   const { usage } = response
   const last = {
@@ -369,8 +373,8 @@ function endChunks(common: ChatFields, response: ResponseResource, delta: ChatFi
 }
 
 /**
- * An error that ends the choice. Usage of calls that count follows in a chunk of its own. Our own fault says nothing
- * of the routing.
+ * An error that ends the choice. A second chunk has the usage of calls that are billed. For a fault of the gateway
+ * itself, no routing is reported.
  */
 function failureChunks(
   common: ChatFields,

@@ -83,7 +83,7 @@ export type ChatToolCall = Static<typeof ToolCall>
 
 const common = { id: maybe(Type.String()), format: maybe(Type.String()), index: maybe(Type.Integer()) }
 
-/** Open: a kind that nobody here knows is left out. */
+/** Open: unknown kinds are ignored. */
 const ReasoningDetail = variants(
   {
     'reasoning.text': kind('reasoning.text', {
@@ -106,7 +106,7 @@ export type ReasoningDetail = Static<typeof ReasoningDetail>
 
 const place = maybe(Type.Integer({ minimum: 0 }))
 
-/** Open: other kinds are kept as they are. */
+/** Open: other kinds are passed on unchanged. */
 const ChatAnnotation = variants(
   {
     url_citation: kind('url_citation', {

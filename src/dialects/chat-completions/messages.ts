@@ -17,10 +17,10 @@ import { reasoningItems } from './reasoning-items.ts'
 
 type Item = Record<string, unknown>
 
-/** Turns checked messages into items; keeps what later messages need to know of earlier ones. */
+/** Turns checked messages into items; remembers what later messages need of earlier ones. */
 export class ChatConversation {
   readonly items: Item[] = []
-  /** Calls of custom tools: what they gave back has an item kind of its own. */
+  /** Ids of calls of custom tools: their outputs have an item kind of their own. */
   #custom: Set<string> | null = null
 
   /** @throws GatewayError `invalid_request` that names a field of the message. */
@@ -64,7 +64,7 @@ export class ChatConversation {
       if (signature !== null) item['signature'] = signature
       items.push(item)
     }
-    // A turn in which nothing was said still separates the two around it.
+    // An empty turn still separates the turns before and after it.
     if (items.length === before) items.push({ type: 'message', role: 'assistant', content: '' })
   }
 
@@ -177,7 +177,7 @@ function hubAnnotation(annotation: ChatAnnotation): Item {
     : { ...annotation }
 }
 
-/** Google's signature of a call, where a client replays it as Google sends it. */
+/** Google's signature of a call, if a client replays it in Google's own place. */
 function signatureOf(call: ChatToolCall): string | null {
   const google = call.type === 'custom' ? null : call.extra_content?.['google']
   if (typeof google !== 'object' || google === null) return null

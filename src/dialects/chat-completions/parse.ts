@@ -38,7 +38,10 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   'function_call',
 ])
 
-/** Fields of POST /responses alone, with what says the same here: taking one for unknown would lose it in silence. */
+/**
+ * Fields of POST /responses, with their equivalents in this API. Passing them on as unknown fields would lose them
+ * silently.
+ */
 const OF_RESPONSES: readonly ForeignField[] = [
   ['input', 'use messages'],
   ['prompt', 'use messages'],
@@ -122,7 +125,7 @@ function outputLimit({ max_tokens: older, max_completion_tokens: newer }: ChatBo
   return newer ?? older ?? null
 }
 
-/** Log probabilities without alternatives are asked for as none of them. */
+/** Log probabilities without alternatives are a request for 0 alternatives. */
 function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
   if (logprobs === false) {
     if (top != null && top > 0) throw refuseField('top_logprobs', 'must not be set if logprobs is false')
@@ -131,7 +134,7 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatBody): number | null {
   return top ?? (logprobs === true ? 0 : null)
 }
 
-/** `exclude` stays in the configuration: it is for the answer in this dialect. */
+/** `exclude` stays in the configuration, because it decides what the answer in this dialect contains. */
 function reasoningConfig(body: ChatBody): (ReasoningConfig & { exclude?: boolean | null }) | null {
   const { reasoning, reasoning_effort: effort, include_reasoning: include } = body
   if (effort != null && reasoning?.effort != null && reasoning.effort !== effort)
@@ -165,7 +168,10 @@ function textFormat(format: ResponseFormat): TextFormat {
   }
 }
 
-/** The older way to turn context compression on or, with an empty list, off; the plugin's own settings win. */
+/**
+ * The older way to turn context compression on or, with an empty list, off. Settings of the plugin itself take
+ * precedence.
+ */
 function withTransforms(
   transforms: readonly string[],
   plugins: NonNullable<ChatBody['plugins']>,

@@ -7,11 +7,11 @@ import { elementPath } from '../../protocol/json/schema.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { renamed } from '../translation.ts'
 
-/** Fields of a tool that a chat body has inside `function` or `custom`. */
+/** Fields of a tool that are inside `function` or `custom` in a chat body. */
 const TOOL_FIELDS = /^\.(?:name|description|parameters|strict|format)\b/
 const FORMAT_FIELDS = /^\.(?:name|description|schema|strict)\b/
 
-/** Fields of a content part by its type: where the chat body has them. */
+/** Paths of the fields of a content part in a chat body, by the type of the part. */
 const PART_FIELDS: Readonly<Record<string, readonly (readonly [RegExp, string])[]>> = {
   input_image: [
     [/^\.(?:image_url|file_id)/, '.image_url.url'],
@@ -85,7 +85,7 @@ function choicePath({ tool_choice: choice }: ResponsesRequest, rest: string): st
   }
 }
 
-/** The name of an allowed tool is inside `function` or `custom`. */
+/** In a chat body, the name of an allowed tool is inside `function` or `custom`. */
 function allowedPath(tools: readonly { readonly type?: unknown }[], rest: string): string {
   return rest.replace(
     /^(\.tools\[(\d{1,7})\])\.name$/,
@@ -97,7 +97,7 @@ function formatPath(rest: string): string {
   return FORMAT_FIELDS.test(rest) ? `response_format.json_schema${rest}` : `response_format${rest}`
 }
 
-/** An item that the caller did not send, because a plugin changed the prompt, has no place of its own. */
+/** The path of an item. An item that a plugin added has none. */
 function itemPath(input: ResponsesRequest['input'], index: number, rest: string): string {
   const item = typeof input === 'string' ? undefined : input[index]
   if (typeof input === 'string' || item === undefined) return 'messages'
@@ -105,7 +105,9 @@ function itemPath(input: ResponsesRequest['input'], index: number, rest: string)
   return elementPath('messages', message) + withinMessage(item, call, rest)
 }
 
-/** Order of the items that one assistant message makes; null: a message of its own. */
+/**
+ * The position of an item among those that one assistant message produces; null if the item is a message of its own.
+ */
 function rankOf(item: InputItem): number | null {
   switch (item.type) {
     case undefined:
@@ -124,7 +126,7 @@ function rankOf(item: InputItem): number | null {
   }
 }
 
-/** The message that an item is of, and the number of its call in there. */
+/** The message that an item comes from, and the index of its call in that message. */
 function placeOf(items: readonly InputItem[], index: number): { message: number; call: number } {
   let message = -1
   let call = -1

@@ -1,7 +1,7 @@
 /**
  * Translates reasoning that a client sends back with an assistant message to reasoning items. Pure. Entries of one item
- * are adjacent: they share an id, or precede the signature or encrypted part that ends the item. A client that only
- * collected the pieces of a stream sends one text as many entries; they are joined again.
+ * are adjacent: they share an id, or precede the signature or encrypted part that ends the item. Clients that only
+ * collect the pieces of a stream send one text as many entries, which are joined here.
  */
 import { parseJson, recordOrEmpty } from '../../base/json.ts'
 import { InputItem } from '../../protocol/items.ts'
@@ -111,7 +111,7 @@ class DetailReader {
     return this.#opened(detail, true)
   }
 
-  /** The open item where the detail can be of it, else the next one. */
+  /** The open item if the entry can belong to it, otherwise a new one. */
   #opened(detail: Origin, seals: boolean): Open {
     const id = detail.id ?? null
     const format = detail.format ?? null
@@ -148,7 +148,7 @@ class DetailReader {
     this.#found.push(item)
   }
 
-  /** The item that the entry was made of; an entry of which none can be made again is left out. */
+  /** The item that the entry was made from. Entries that cannot be turned back into items are omitted. */
   #serverTool(detail: Extract<ReasoningDetail, { type: 'reasoning.server_tool_call' }>): void {
     const { tool_name: name, tool_call_id: id, arguments: input, result } = detail
     if (name == null || !TOOL_NAME.test(name)) return

@@ -8,7 +8,7 @@ import type { EmbeddingItem, EmbeddingPart } from '../../protocol/embeddings.ts'
 import { elementPath, isObject } from '../../protocol/json/schema.ts'
 import { EMBEDDING_INPUTS_MAX, TOKEN_ID_MAX } from '../../protocol/limits.ts'
 
-/** Bounds of one body, in the words of its errors. */
+/** The limits of one body, as error messages state them. */
 const FORMS =
   'a string, or an array of strings, of token ids, of arrays of token ids, or of objects with content'
 const TOKEN = `must be a token id: an integer from 0 to ${TOKEN_ID_MAX}`

@@ -11,7 +11,7 @@ import { spellingCheck } from '../field-names.ts'
 import { EmbeddingsBody } from './body-schema.ts'
 import { readInput } from './input.ts'
 
-/** A body as the gateway takes it. */
+/** A parsed body. */
 export interface ParsedEmbeddings {
   readonly request: EmbeddingsRequest
   readonly settings: EmbeddingsSettings
@@ -26,13 +26,13 @@ const SAME_NAME: ReadonlySet<string> = new Set([
   'safety_identifier',
   'trace',
 ])
-/** All other fields that the gateway knows: settings, and what only a model that writes can be told. */
+/** The other known fields: settings, and fields that only apply to models that write. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...Object.keys(ResponsesRequest.properties),
   ...Object.keys(EmbeddingsBody.properties),
 ])
 
-/** Fields of other operations, with the way out: taking one for unknown would lose it in silence. */
+/** Fields of other operations, with advice. Passing them on as unknown fields would lose them silently. */
 const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
   ['models', 'must be left out: vectors of different models cannot be compared; name one model in model'],
   ['messages', 'is not a field of embeddings: use input'],
@@ -44,7 +44,7 @@ const OF_OTHERS: readonly (readonly [name: string, problem: string])[] = [
   ['task_type', 'is not a field of embeddings: use input_type'],
   ['embedding_types', 'is not a field of embeddings: use encoding_format'],
 ]
-/** They would change what the numbers of a vector are; only these values do not. */
+/** Other values would change the type of the numbers in a vector. */
 const PLAIN_TYPES: ReadonlySet<unknown> = new Set([undefined, null, 'float'])
 
 /** No plugin works on embeddings, so `:online` means nothing there. */

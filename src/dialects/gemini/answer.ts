@@ -20,16 +20,16 @@ import { callSignature, carriedItem, type PartItem, signatureFor } from './seals
 export type GeminiFields = Record<string, unknown>
 export type AnswerPart = Readonly<Record<string, unknown>>
 
-/** Stands between two pieces of one thought. */
+/** Separates two pieces of one thought. */
 export const THOUGHT_BREAK = '\n\n'
 
-/** True for a client who asked for thoughts: others are not shown any. */
+/** True if the client requested thoughts: others do not get any. */
 export function showsThoughts({ reasoning }: ResponsesRequest): boolean {
   const { thinking } = (reasoning ?? {}) as { thinking?: { includeThoughts?: unknown } }
   return thinking?.includeThoughts === true
 }
 
-/** Kept until a part comes that can carry it, because no part of its own has a place for it. */
+/** Holds a signature until a part arrives that can carry it, because this API has no separate part for signatures. */
 export class SealCarrier {
   #items: PartItem[] = []
 
@@ -50,13 +50,13 @@ export class SealCarrier {
     return { thoughtSignature }
   }
 
-  /** A part for what no other part took; none where all is told. */
+  /** A part for signatures that no other part carried; empty if there are none. */
   rest(): readonly AnswerPart[] {
     return this.isEmpty ? [] : [{ text: '', ...this.release() }]
   }
 }
 
-/** The parts of a finished item, but for what a stream has told of it. */
+/** The parts of a finished item, without those that a stream has sent already. */
 export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean): readonly AnswerPart[] {
   switch (item.type) {
     case 'message': {
@@ -78,14 +78,14 @@ export function partsOf(item: OutputItem, carrier: SealCarrier, shows: boolean):
   }
 }
 
-/** Parts of a thought after another one, which clients would run together. */
+/** Starts a thought on a new paragraph if it follows another one: clients would join them. */
 export function apart(parts: readonly AnswerPart[]): readonly AnswerPart[] {
   return parts.map(part =>
     part['thought'] === true ? { ...part, text: THOUGHT_BREAK + String(part['text']) } : part,
   )
 }
 
-/** The summary of a provider that says both only repeats the text. */
+/** If a provider sends both text and summary, the summary only repeats the text. */
 function thoughtText({ content, summary }: ReasoningItem): string {
   const joined = (parts: readonly { readonly text: string }[]): string =>
     parts
@@ -143,7 +143,7 @@ function codeParts(item: HostedItem, carrier: SealCarrier): readonly AnswerPart[
 
 // The end
 
-/** Words for the end that only this API has; a provider of it says them itself. */
+/** Finish reasons that only this API has; a provider of this API sends them itself. */
 const NATIVE_FILTERS: ReadonlySet<string> = new Set([
   'RECITATION',
   'BLOCKLIST',
@@ -184,7 +184,7 @@ function finishOf(reason: string | undefined, native: string, output: readonly O
   return { finishReason: NATIVE_ENDS.has(native) ? native : 'STOP' }
 }
 
-/** Log probabilities of a text, as the candidate has them; none where there are none. */
+/** Log probabilities of a text in the form of the candidate; undefined if there are none. */
 export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
   if (logprobs.length === 0) return {}
   const one = ({ token, logprob }: { token?: unknown; logprob?: unknown }): GeminiFields => ({
@@ -199,7 +199,9 @@ export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
   }
 }
 
-/** Counts as the API has them: what was said excludes thoughts. Those that are 0 are left out, as Google does it. */
+/**
+ * Counts in the form of this API: `candidatesTokenCount` excludes thoughts. Counts of 0 are omitted, as Google does.
+ */
 export function usageMetadata(usage: ResponseUsage): GeminiFields {
   const { input_tokens_details: read, output_tokens_details: written, cost, cost_details, is_byok } = usage
   const thoughts = written.reasoning_tokens
@@ -217,12 +219,12 @@ export function usageMetadata(usage: ResponseUsage): GeminiFields {
   }
 }
 
-/** Fields of the answer beside its candidate. */
+/** Fields of the answer outside its candidate. */
 export function headOf({ id, model, provider }: ResponseResource): GeminiFields {
   return { modelVersion: model, responseId: id, provider: provider ?? null }
 }
 
-/** Fields that only the end knows, beside the candidate. */
+/** Fields outside the candidate that are known only at the end. */
 export function reportsOf(response: ResponseResource): GeminiFields {
   const { usage, alignment, gateway_metadata: metadata } = response
   return {

@@ -3,7 +3,7 @@ import { type Static, Type } from '@sinclair/typebox'
 import { AnyObject, maybe, oneOf, orNull } from '../../protocol/json/schema.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
 
-/** More than any client sends, and each is looked for in every piece of a reply. */
+/** More than any client sends. Each one is searched for in every piece of a reply, so the number is limited. */
 const STOP_SEQUENCES_MAX = 64
 /** As long as the API allows; dots, colons and hyphens may be in it. */
 const FUNCTION_NAME = '^[a-zA-Z0-9_.:-]{1,128}$'

@@ -1,6 +1,6 @@
 /**
  * Translates `generationConfig` to request fields. Pure. Settings that no other API has stay in a field of this name:
- * providers of this API receive them, and others work without them, because they only tune the answer.
+ * providers of this API receive them. Other providers work without them, because they only tune the answer.
  */
 import { refuseField } from '../../base/errors.ts'
 import { isStrict } from '../strict-schema.ts'
@@ -52,7 +52,7 @@ const TIERS: ReadonlyMap<string, string> = new Map([
   ['priority', 'priority'],
 ])
 
-/** @throws GatewayError `invalid_request` for what nobody here can do */
+/** @throws GatewayError `invalid_request` for settings that no provider supports */
 export function setConfig(config: GenerationConfig, fields: Fields): void {
   if ((config.candidateCount ?? 1) > 1)
     throw refuseField('generationConfig.candidateCount', 'must be 1: only one answer is returned')
@@ -81,15 +81,15 @@ export function setConfig(config: GenerationConfig, fields: Fields): void {
 }
 
 /**
- * `thinkingConfig` stays in the configuration as the client sent it: a provider of this API takes it instead of what is
- * made of it for others.
+ * `thinkingConfig` also stays in the configuration as the client sent it: a provider of this API gets it instead of the
+ * translation for others.
  */
 function reasoningOf({ thinkingConfig: thinking }: GenerationConfig): Fields | null {
   if (thinking == null) return null
   const { includeThoughts, thinkingBudget: budget, thinkingLevel } = thinking
   if (budget === 0) return { enabled: false, thinking }
   const effort = EFFORTS.get((thinkingLevel ?? '').toLowerCase())
-  // To show thoughts asks for none.
+  // Showing thoughts does not turn reasoning on.
   const isAsked = effort !== undefined || budget != null
   return {
     ...(isAsked ? { enabled: true } : {}),
@@ -139,12 +139,12 @@ function formatOf(config: GenerationConfig): Fields | null {
   return type === JSON_TYPE ? { type: 'json_object' } : null
 }
 
-/** A type of answer that only this API has, such as one word of an enumeration. */
+/** An answer type that only this API has, such as one word of an enumeration. */
 function isOwnType({ responseMimeType: type }: GenerationConfig): boolean {
   return type != null && type !== JSON_TYPE && type !== 'text/plain'
 }
 
-/** The service tier; null: it is not said, or Google's alone. */
+/** The service tier; null if it is absent or exists only at Google. */
 export function tierOf({ serviceTier }: GeminiBody): string | null {
   return TIERS.get((serviceTier ?? '').toLowerCase().replace(/^service_tier_/, '')) ?? null
 }

@@ -15,7 +15,7 @@ export interface PartPlace {
   readonly content: number | null
   /** Index of its first part; null: it has none. */
   readonly part: number | null
-  /** Each part of the item is a part of its own. */
+  /** Each part of the item comes from a part of its own. */
   readonly isDivided: boolean
 }
 
@@ -26,7 +26,7 @@ interface Call {
 
 const ROLES: ReadonlySet<string> = new Set(['user', 'function', 'model', ''])
 
-/** Turns checked contents into items; keeps what later turns need to know of earlier ones. */
+/** Turns checked contents into items; remembers what later turns need of earlier ones. */
 export class GeminiConversation {
   readonly items: PartItem[] = []
   /** By item. */
@@ -34,7 +34,7 @@ export class GeminiConversation {
   /** Calls without a result. */
   readonly #open: Call[] = []
 
-  /** @throws GatewayError `invalid_request` for parts that are no text */
+  /** @throws GatewayError `invalid_request` for parts that are not text */
   system({ parts }: GeminiContent): void {
     const texts = (parts ?? []).map((part, at) => {
       if (part.text == null) throw refuseField(`systemInstruction.parts[${at}]`, 'must be text')
@@ -125,7 +125,7 @@ class ModelTurn {
   /** Code that the provider runs, before its result. */
   #code: PartItem | null = null
   #count = 0
-  /** Thoughts come back in a signature, their text included. */
+  /** True: thoughts come back inside a signature, with their text. */
   #carriesThoughts = false
 
   constructor(push: Push, open: Call[], index: number) {
@@ -147,7 +147,7 @@ class ModelTurn {
       if (part.thought === true) this.#thought(part, signature, at)
       else this.#part(part, signature, at)
     }
-    // A turn in which nothing was said still separates the two around it.
+    // An empty turn still separates the turns before and after it.
     if (this.#count === 0) this.#add({ type: 'message', role: 'assistant', content: '' }, null)
   }
 
@@ -176,7 +176,7 @@ class ModelTurn {
 
   #text(text: string, signature: string | null, at: number): void {
     if (signature !== null && signature !== FILLER) {
-      // It belongs to this part, and is told before it.
+      // The signature belongs to this part, and its item precedes it.
       this.#add(ownThought(signature), at)
     }
     if (text === '') return
@@ -245,10 +245,10 @@ function signedCall(signature: string): PartItem {
 /** Drawings of different turns have different ids. */
 const PARTS_APART = 10_000
 
-/** The result as a text: that of `output`, where there is nothing else, and the whole as JSON otherwise. */
+/** The result as a text: the text of `output` if it is the only field, otherwise the whole object as JSON. */
 function responseText(response: Readonly<Record<string, unknown>>): string {
   const { output, ...others } = response
   if (typeof output !== 'string' || Object.keys(others).length > 0) return JSON.stringify(response)
-  // A text that is an object as JSON would be read as the result itself.
+  // A text that is itself a JSON object would be read as the result object.
   return /^\s*\{/.test(output) ? JSON.stringify(response) : output
 }

@@ -72,7 +72,7 @@ function pathOf(field: string, index: number | null, isBatch: boolean): string |
   return isBatch ? `requests${index === null ? '' : `[${index}]`}.content` : 'content'
 }
 
-/** All vectors of an answer are of one kind. */
+/** All vectors of an answer have the same settings. */
 function settingsOf([first, ...others]: readonly Request[]): Record<string, unknown> {
   for (const [at, other] of others.entries()) {
     for (const name of ['taskType', 'outputDimensionality'] as const) {
@@ -90,7 +90,7 @@ function wordOf(taskType: string | null | undefined): string | null {
   return taskType == null || taskType === 'TASK_TYPE_UNSPECIFIED' ? null : taskType.toLowerCase()
 }
 
-/** Texts, where there is nothing else: every provider takes those. */
+/** Plain texts if there is nothing else, because every provider accepts them. */
 function inputOf(requests: readonly Request[], isBatch: boolean): unknown {
   const path = (at: number): string => (isBatch ? `requests[${at}].content` : 'content')
   const parts = requests.map(({ content }, at) => {

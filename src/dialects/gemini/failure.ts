@@ -9,7 +9,7 @@ import { inGeminiNames } from './paths.ts'
 
 const TYPE = 'type.googleapis.com/google.rpc.'
 
-/** Google's words by HTTP status; the rest are faults of the request, or of somebody who was asked. */
+/** Google's status words by HTTP status. Other statuses are faults of the request (4xx) or of the server (5xx). */
 const STATUSES: Readonly<Record<number, string>> = {
   401: 'UNAUTHENTICATED',
   402: 'PERMISSION_DENIED',
@@ -25,7 +25,7 @@ const STATUSES: Readonly<Record<number, string>> = {
   504: 'DEADLINE_EXCEEDED',
   524: 'DEADLINE_EXCEEDED',
 }
-/** Statuses after which a client may come again. */
+/** Statuses after which a client may retry. */
 const COME_AGAIN: ReadonlySet<number> = new Set([429, 503, 529])
 
 function wordOf(status: number): string {
@@ -36,7 +36,7 @@ interface Fault {
   readonly errorType: string
   readonly message: string
   readonly metadata: Readonly<Record<string, unknown>> | undefined
-  /** HTTP status, also where another one has left. */
+  /** The HTTP status of the error, even if another one has been sent already. */
   readonly status: number
   readonly retryAfterSeconds: number | undefined
 }
@@ -62,7 +62,7 @@ function detailsOf({ status, errorType, message, metadata = {}, retryAfterSecond
   const field = status === 400 || status === 422 ? fieldIn(message) : undefined
   if (field !== undefined)
     details.push({ '@type': `${TYPE}BadRequest`, fieldViolations: [{ field, description: message }] })
-  // Clients do not come again before tomorrow when the name of a limit says that it is one of a day.
+  // Clients wait until tomorrow if the name of the limit says that it is a daily one.
   if (metadata['limit_window'] === 'day')
     details.push({
       '@type': `${TYPE}QuotaFailure`,
@@ -86,13 +86,13 @@ export function geminiFailure(
       ...availabilityOf(error, metadata),
     },
     responseId: id,
-    // A fault of the gateway says nothing of the routing.
+    // For a fault of the gateway itself, no routing is reported.
     ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
     ...(usage === null ? {} : { usageMetadata: usageMetadata(usage) }),
   }
 }
 
-/** The last word of a response that failed in mid-stream. */
+/** The last chunk of a response that failed in mid-stream. */
 export function streamFailure(response: ResponseResource, request: ResponsesRequest): GeminiFields {
   const { id, error, error_type: errorType = FAILURES.internal.errorType, usage } = response
   const { gateway_metadata: metadata, alignment } = response
@@ -108,7 +108,7 @@ export function streamFailure(response: ResponseResource, request: ResponsesRequ
   }
 }
 
-/** Why a provider refused a prompt, in its own words where they are of this API. */
+/** Google's reasons for refusing a prompt, which are passed on. */
 const BLOCK_REASONS: ReadonlySet<unknown> = new Set([
   'SAFETY',
   'OTHER',
@@ -119,7 +119,7 @@ const BLOCK_REASONS: ReadonlySet<unknown> = new Set([
   'JAILBREAK',
 ])
 
-/** A prompt that a provider blocked is an answer without candidates here; null for any other failure. */
+/** In this API, a blocked prompt is an answer without candidates; null for any other failure. */
 export function blockedAnswer(
   error: GatewayError,
   { id, metadata, usage }: FailureDetails,

@@ -35,7 +35,7 @@ const HEAD = '{"candidates":[{"content":{"parts":[{"text":'
 const TAIL = '}],"role":"model"},"index":0}],'
 const THOUGHT_TAIL = `,"thought":true${TAIL}`
 
-/** The bytes around the chunks of a stream. */
+/** The bytes around the chunks of a stream, which depend on its form. */
 interface Form {
   readonly first: string
   readonly next: string
@@ -53,16 +53,16 @@ export class GeminiFrames implements FrameWriter {
   readonly #shows: boolean
   readonly #carrier = new SealCarrier()
   readonly #items: OutputItem[] = []
-  /** Fields of every chunk beside its candidate, with the brace that ends it. */
+  /** Fields of every chunk outside its candidate, with the closing brace. */
   #rest: string
   #isFirst = true
   #isOver = false
-  /** The last word. */
+  /** The failure that ends the stream; empty: none. */
   #failure = ''
-  /** Of the last thought: its item, and the form and number of its piece; empty: none. */
+  /** The item, form and piece number of the last thought; empty: none. */
   #thought = ''
   #thoughtItem = -1
-  /** Thoughts that were told, by output index: true for text, false for a summary. */
+  /** Thoughts that were sent, by output index: true as text, false as summary. */
   readonly #thoughts = new Map<number, boolean>()
 
   constructor(request: ResponsesRequest) {
@@ -74,14 +74,14 @@ export class GeminiFrames implements FrameWriter {
     this.contentType = isArray ? 'application/json' : undefined
   }
 
-  /** The last word of an event stream has to come alone. */
+  /** The failure of an event stream must be a write of its own. */
   get endsAlone(): boolean {
     return this.#failure !== '' && this.#form === EVENTS
   }
 
   /**
-   * White space may be anywhere between the elements of an array. In an event stream it is a chunk that says
-   * nothing: clients of this API read no comments, and some wait forever behind one.
+   * In an array, white space is allowed between elements. In an event stream, an empty chunk is sent: clients of this
+   * API do not understand comments, and some wait forever after one.
    */
   get heartbeat(): string {
     return this.#form === ARRAY ? '\n' : this.#chunk(`${HEAD}""${TAIL}${this.#rest}`)
@@ -145,7 +145,7 @@ export class GeminiFrames implements FrameWriter {
     if (delta === '' || !this.#shows) return ''
     let text = delta
     if (this.#thoughtItem !== item || this.#thought !== piece) {
-      // Some providers say the same as text and as summary: what came first is told.
+      // Some providers send the same thought as text and as summary. The form that arrives first is sent.
       const isText = piece.startsWith('text')
       if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
       this.#thoughts.set(item, isText)
@@ -204,7 +204,7 @@ export class GeminiFrames implements FrameWriter {
     return ''
   }
 
-  /** JSON escapes CR and LF, so no chunk can hold another. */
+  /** JSON escapes CR and LF, so the content of a chunk cannot start another chunk. */
   #chunk(json: string): string {
     const { first, next, after } = this.#form
     const before = this.#isFirst ? first : next

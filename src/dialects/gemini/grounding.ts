@@ -84,7 +84,7 @@ function sourceOf(annotation: Annotation): Fields | null {
   }
 }
 
-/** An annotation without a proper place belongs to the whole text. */
+/** An annotation without a valid range applies to the whole text. */
 function rangeOf(annotation: Annotation, length: number): readonly [from: number, to: number] {
   const { start_index: from, end_index: to } = annotation as { start_index?: unknown; end_index?: unknown }
   const isPlaced = Number.isInteger(from) && Number.isInteger(to) && Number(from) >= 0
@@ -98,7 +98,7 @@ function byteOffsets(text: string, places: readonly number[]): ReadonlyMap<numbe
   const offsets = new Map<number, number>()
   let [at, bytes] = [0, 0]
   for (const place of [...new Set(places)].sort((a, b) => a - b)) {
-    // Half a character has three bytes, and a whole one of two units has four.
+    // Half of a surrogate pair counts as three bytes, the whole pair as four.
     const isWithin = isPair(text.charCodeAt(place - 1), text.charCodeAt(place))
     const whole = isWithin ? place - 1 : place
     if (whole > at) bytes += Buffer.byteLength(text.slice(at, whole))

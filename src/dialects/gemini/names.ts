@@ -51,7 +51,7 @@ export function inUsualSpelling(body: unknown): unknown {
   return copy ?? body
 }
 
-/** A value below the body. A tool with a type is one of the gateway's. */
+/** A value below the body. Tools with a `type` are the gateway's own and stay unchanged. */
 export function spelled(value: unknown): unknown {
   if (Array.isArray(value)) return spelledList(value)
   if (!isObject(value) || typeof value['type'] === 'string') return value

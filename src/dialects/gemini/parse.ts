@@ -29,7 +29,9 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   'alt',
 ])
 
-/** Fields of other APIs, with what says the same here: taking one for unknown would lose it in silence. */
+/**
+ * Fields of other APIs, with their equivalents in this one. Passing them on as unknown fields would lose them silently.
+ */
 const FOREIGN: readonly ForeignField[] = [
   ['messages', 'use contents'],
   ['input', 'use contents'],
@@ -70,7 +72,7 @@ function parseGemini(value: unknown, offered: Offered): ResponsesRequest {
   const fields = fieldsBut(body, TRANSLATED)
   const conversation = new GeminiConversation()
   const instruction = body.systemInstruction?.parts ?? []
-  // One text is what other APIs have; several stay apart.
+  // A single text becomes `instructions`, as in other APIs; several stay separate.
   if (instruction.length === 1 && instruction[0]?.text != null) fields['instructions'] = instruction[0].text
   else if (body.systemInstruction != null) conversation.system(body.systemInstruction)
   for (const [index, content] of body.contents.entries()) conversation.add(content, index)
@@ -90,7 +92,7 @@ function parseGemini(value: unknown, offered: Offered): ResponsesRequest {
   return request
 }
 
-/** Settings that only this API has, beside those of the generation. */
+/** Settings that only this API has, other than those in `generationConfig`. */
 function setOwn(body: GeminiBody, fields: Record<string, unknown>): void {
   const tier = tierOf(body)
   if (tier !== null) fields['service_tier'] = tier

@@ -1,7 +1,7 @@
 /**
- * Translates the client's content parts to request parts. Pure. Content that only this API can express is kept in
+ * Translates the client's content parts to request parts. Pure. Content that only this API can express is stored in
  * `native`: `part` replaces the part that a provider of this API would otherwise get, `unknown` is a kind of part that
- * means nothing elsewhere, and other fields are added.
+ * other APIs do not have, and other fields are added.
  */
 import { isObject } from '../../protocol/json/schema.ts'
 import type { Part } from './body-schema.ts'
@@ -9,7 +9,7 @@ import type { PartItem } from './seals.ts'
 
 type Media = Pick<Part, 'inlineData' | 'fileData'>
 
-/** Formats of sound that requests have a word for. */
+/** Audio formats that requests can name. */
 const SOUNDS: ReadonlyMap<string, string> = new Map([
   ['mp3', 'mp3'],
   ['mpeg', 'mp3'],
@@ -17,10 +17,10 @@ const SOUNDS: ReadonlyMap<string, string> = new Map([
   ['x-wav', 'wav'],
   ['wave', 'wav'],
 ])
-/** Text in a document goes as text: most providers take no file of it. */
+/** Text documents are sent as text, because most providers do not accept them as files. */
 const TEXTS = /^(?:text\/|application\/(?:json|xml|x-javascript|x-python)\b)/i
 
-/** One part of a message; `text`: the type of those that are text. */
+/** One part of a message; `text`: the type for text parts. */
 export function messagePart(part: Part, text: 'input_text' | 'output_text'): PartItem {
   if (part.text != null) return { type: text, text: part.text }
   const media = mediaPart(part)
@@ -40,7 +40,7 @@ export function unknownPart(part: Part, text: 'input_text' | 'output_text'): Par
   return { type: text, text: JSON.stringify(part), native: { unknown: part } }
 }
 
-/** Null for a part without media, and for media that requests have no word for. */
+/** Null for a part without media, and for media that requests cannot express. */
 export function mediaPart({ inlineData, fileData }: Media): PartItem | null {
   if (inlineData != null) return inlinePart(inlineData)
   return fileData == null ? null : linkedPart(fileData)
@@ -71,7 +71,7 @@ function linkedPart(fileData: NonNullable<Part['fileData']>): PartItem | null {
   const { fileUri: uri, mimeType, displayName } = fileData
   const [kind] = (mimeType ?? '').toLowerCase().split('/')
   const isLink = /^(?:https?|gs):/i.test(uri)
-  // The type is not in the address, and Google wants both.
+  // The address does not contain the media type, and Google needs both.
   const native = isLink ? { native: { part: { fileData } } } : {}
   const at = isLink ? 'url' : 'id'
   if (kind === 'image')

@@ -57,7 +57,7 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 /** Settings without parts of the same name here. */
 const WHOLE: ReadonlySet<string> = new Set(['reasoning', 'text', 'image_config', 'tool_choice'])
 
-/** The name of the only function that may be called, or of one of several. */
+/** The name of the only allowed function, or of one of several. */
 const NAMED_CHOICE = /^tool_choice(?:\.tools\[(\d{1,7})\])?\.name$/
 
 /** Null where both bodies have the same name. */
@@ -77,7 +77,7 @@ function geminiPath(origin: PartOrigin, field: string, index: number | null, res
 
 const PART = /^\.(?:content|output)\[(\d{1,7})\](.*)$/
 
-/** An item that the caller did not send, because a plugin changed the prompt, has no place of its own. */
+/** The path of an item. An item that a plugin added has none. */
 function itemPath(place: PartPlace | undefined, rest: string): string {
   if (place === undefined) return 'contents'
   const base = place.content === null ? 'systemInstruction' : elementPath('contents', place.content)

@@ -40,7 +40,7 @@ export function jsonSchema(source: unknown): Schema {
     else if (COUNTS.has(name)) schema[name] = Number(value)
     else if (name === 'ref') schema['$ref'] = value
     else if (name === 'example') schema['examples'] = [value]
-    // An enumeration is one of texts; `format: enum` says nothing more.
+    // Enumerations are of strings, so `format: enum` is redundant.
     else if (name !== 'format' || value !== 'enum') schema[name] = value
   }
   return source['nullable'] === true ? orNull(schema) : schema

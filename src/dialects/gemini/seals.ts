@@ -13,16 +13,16 @@ import { gatewayToolOf } from '../hosted-items.ts'
 export type PartItem = Record<string, unknown>
 
 const MARK = 'gateway-items-v1.'
-/** Of the mark, as the beginning of a signature has it; a whole number of bytes is a whole number of letters. */
+/** Length of the mark in base64. It has a multiple of three bytes, so it ends at a whole letter. */
 const MARK_LETTERS = Buffer.from(MARK).toString('base64').slice(0, 22)
 const GOOGLE = 'google-gemini-v1'
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/
-/** A longer result of a tool is not carried: later turns go on without it. */
+/** Longer tool results are not carried: later turns work without them. */
 const CARRIED_MAX_CHARS = 64 * 1024
 
 /**
- * Google's documented word for a call of another model: its own provider takes it in place of a signature, and to all
- * others it says nothing.
+ * Google's documented placeholder for a call of another model: Google accepts it instead of a signature, and other
+ * providers ignore it.
  */
 export const FILLER = 'skip_thought_signature_validator'
 
@@ -39,7 +39,7 @@ export function carriedItem(item: OutputItem): PartItem | null {
 function carriedReasoning(item: ReasoningItem): PartItem | null {
   const { signature = '', encrypted_content: encrypted = '', format, summary, content } = item
   if (signature === '' && encrypted === '') return null
-  // The provider bound what it sealed to this id, which came too late to be the item's.
+  // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
   const { detail_id: late } = item as { detail_id?: unknown }
   return {
     type: 'reasoning',
@@ -52,7 +52,7 @@ function carriedReasoning(item: ReasoningItem): PartItem | null {
   }
 }
 
-/** The signature that stands for items: Google's own as it came, all others in our form. */
+/** The signature that carries items: Google's own unchanged, others in the gateway's form. */
 export function signatureFor(items: readonly PartItem[]): string {
   const [only, ...others] = items
   const own = only?.['format'] === GOOGLE && only['encrypted_content'] === undefined
@@ -61,12 +61,12 @@ export function signatureFor(items: readonly PartItem[]): string {
   return Buffer.from(MARK + JSON.stringify(items)).toString('base64')
 }
 
-/** True for a signature as Google's clients take it. */
+/** True for a signature in the form that Google's clients accept. */
 function isOwn(signature: string): boolean {
   return BASE64.test(signature)
 }
 
-/** The items that a signature stands for; null: it is a provider's own. */
+/** The items inside a signature; null: it is a provider's own signature. */
 export function itemsIn(signature: string): readonly PartItem[] | null {
   if (!signature.startsWith(MARK_LETTERS)) return null
   const text = Buffer.from(signature, 'base64').toString('utf8')
@@ -86,7 +86,7 @@ function isCarried(item: unknown): item is PartItem {
 const CALL_MARK = 'gateway-call-v1.'
 const CALL_LETTERS = Buffer.from(CALL_MARK).toString('base64').slice(0, 21)
 
-/** The signature that a provider gave to a call, code or an image, as Google's clients take it. */
+/** The signature of a call, code or an image, in the form that Google's clients accept. */
 export function callSignature(signature: string): string {
   return isOwn(signature) ? signature : Buffer.from(CALL_MARK + signature).toString('base64')
 }

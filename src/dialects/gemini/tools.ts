@@ -14,11 +14,11 @@ type Fields = Record<string, unknown>
 
 interface TranslatedTool {
   readonly tools: readonly Tool[]
-  /** The path of each in the body. */
+  /** Paths in the body, one per tool. */
   readonly paths: readonly string[]
 }
 
-/** Tools that a request has a word for. Of any other kind, nobody but Google knows what it does. */
+/** Google's tools that requests can express. Only Google can run the others. */
 const HOSTED: Readonly<Record<string, (settings: Fields) => Fields>> = {
   googleSearch: searchTool,
   googleSearchRetrieval: searchTool,
@@ -70,7 +70,7 @@ function searchTool({ excludeDomains }: Fields): Fields {
   return { type: 'web_search', ...(isLimited ? { filters: { blocked_domains: excludeDomains } } : {}) }
 }
 
-/** A function. What other providers have no word for goes along. */
+/** A function. Fields that other providers lack are added in `native`. */
 function functionTool(declaration: GeminiFunction): Fields {
   const { name, description, parameters, parametersJsonSchema, ...native } = declaration
   const schema = parametersJsonSchema ?? (parameters == null ? null : jsonSchema(parameters))
@@ -84,7 +84,7 @@ function functionTool(declaration: GeminiFunction): Fields {
   }
 }
 
-/** The choice; null: the client leaves it to the model. */
+/** The tool choice; null: the model decides. */
 export function hubToolChoice({ toolConfig }: GeminiBody): ToolChoice | null {
   const config = toolConfig?.functionCallingConfig
   const names = config?.allowedFunctionNames ?? []

@@ -74,7 +74,10 @@ interface Stop {
   } | null
 }
 
-/** Calls count whatever the provider said of its end: clients run tools for this reason alone. */
+/**
+ * An answer with calls always ends with `tool_use`, whatever reason the provider gave: clients run tools only for this
+ * reason.
+ */
 export function stopOf(response: ResponseResource): Stop {
   const { incomplete_details: incomplete, native_finish_reason: native, output } = response
   const refusal = refusalIn(output)
@@ -95,7 +98,7 @@ export function stopOf(response: ResponseResource): Stop {
   return { stop_reason: 'stop_sequence', stop_sequence: sequence, stop_details: null }
 }
 
-/** The container of code that Anthropic ran, which a later request may name; null: there was none. */
+/** The container of code that Anthropic ran, which a later request may name; null: none. */
 export function containerOf(output: readonly OutputItem[]): MessageFields | null {
   for (const item of output) {
     const id = (item as { container_id?: unknown }).container_id
@@ -106,11 +109,11 @@ export function containerOf(output: readonly OutputItem[]): MessageFields | null
 
 // Usage
 
-/** Service tiers by the names of a response. */
+/** Names of service tiers in this API, by their names in a response. */
 const TIERS: ReadonlyMap<string | null, string> = new Map([['default', 'standard']])
 
 const NOTHING_READ: ReadTokens = { input_tokens: 0, input_tokens_details: { cached_tokens: 0 } }
-/** For clients, which read these without a look whether they are there. */
+/** For clients, which read these fields without checking that they exist. */
 const NO_USAGE: ResponseUsage = {
   ...NOTHING_READ,
   output_tokens: 0,
@@ -118,7 +121,7 @@ const NO_USAGE: ResponseUsage = {
   total_tokens: 0,
 }
 
-/** Input without what the cache was asked for, as the API counts it. Counts that are not reported are 0. */
+/** Usage as this API counts it: input excludes cached tokens. Missing counts are 0. */
 export function messagesUsage(reported: ResponseUsage | null, serviceTier: string | null): MessageFields {
   const usage = reported ?? NO_USAGE
   const { cost, cost_details, is_byok, server_tool_use_details: tools } = usage
@@ -153,7 +156,7 @@ function inputUsage({ input_tokens: all, input_tokens_details: details }: ReadTo
 /** Fields that only the end knows. */
 const NOT_YET = { output_tokens_details: null, server_tool_use: null, service_tier: null, speed: null }
 
-/** The message as it is at the start of a stream. */
+/** The message at the start of a stream. */
 export function begunMessage(response: ResponseResource): MessageFields {
   return {
     ...messageHead(response),
@@ -175,7 +178,7 @@ export function messageHead({ id, model, provider }: ResponseResource): MessageF
   return { id, type: 'message', role: 'assistant', model, provider: provider ?? null, diagnostics: null }
 }
 
-/** Fields that only the end knows, beside the message itself. */
+/** Fields known only at the end, outside the message itself. */
 export function reportsOf({
   alignment,
   gateway_metadata: metadata,
@@ -186,7 +189,7 @@ export function reportsOf({
   }
 }
 
-/** Edits of the input are beside the end, where they were asked for. */
+/** Edits of the input are reported at the end, if they were requested. */
 export function editsOf({ context_management }: ResponseResource): MessageFields {
   return context_management === undefined ? {} : { context_management }
 }

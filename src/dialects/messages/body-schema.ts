@@ -6,9 +6,9 @@ import { CacheControl } from '../../protocol/parts.ts'
 import { hub, SAME_NAME } from '../hub-fields.ts'
 import { MessageInput, SystemPrompt } from './message-schema.ts'
 
-/** Other models to try: the API has room for three. */
+/** Fallback models: the API allows three. */
 const FALLBACKS_MAX = 3
-/** More than any client sends, and each is looked for in every piece of a reply. */
+/** More than any client sends. Each one is searched for in every piece of a reply, so the number is limited. */
 const STOP_SEQUENCES_MAX = 64
 /** As long as the API allows; a name that another provider finds too long is its own refusal. */
 const TOOL_NAME = '^[a-zA-Z0-9_-]{1,128}$'
@@ -41,7 +41,7 @@ export type MessagesTool = Static<typeof MessagesTool>
 
 const disable_parallel_tool_use = maybe(Type.Boolean())
 
-/** `{type}` of a tool that runs on our side. */
+/** `{type}` of a tool that the gateway runs. */
 const forcedGatewayTools = Object.fromEntries(
   Object.keys(gatewayTools).map(type => [type, kind(type, { disable_parallel_tool_use })]),
 ) as unknown as Record<
@@ -104,7 +104,7 @@ export const MessagesBody = Type.Object({
   speed: maybe(oneOf('standard', 'fast')),
   fallbacks: maybe(
     Type.Array(
-      // Closed: settings of an attempt would be ignored.
+      // Closed, because other settings of an attempt would be ignored.
       Type.Object({ model: Type.Optional(hub.model, false) }, { additionalProperties: false }),
       { maxItems: FALLBACKS_MAX },
     ),

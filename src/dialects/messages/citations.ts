@@ -8,13 +8,13 @@ import type { Annotation } from '../../protocol/parts.ts'
 
 type Citation = Readonly<Record<string, unknown>>
 
-/** A stretch of a text, with the citations that it has. */
+/** A stretch of a text, with its citations. */
 interface CitedText {
   readonly text: string
   readonly citations: readonly Citation[]
 }
 
-/** The citation for an annotation; null for a kind without one. `text`: the text that the annotation is of. */
+/** The citation for an annotation; null for kinds that have none. `text`: the text that the annotation belongs to. */
 export function citationOf(annotation: Annotation, text: string): Citation | null {
   const native = nativeOf(annotation)
   if (native !== null) return native
@@ -82,7 +82,7 @@ function isPlace(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
-/** The place itself, unless it is within a surrogate pair: half a character is no text. */
+/** The position, moved past a surrogate pair if it is inside one: half a character is not valid text. */
 function afterPair(text: string, at: number): number {
   const before = text.charCodeAt(at - 1)
   const after = text.charCodeAt(at)

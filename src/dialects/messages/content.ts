@@ -1,6 +1,6 @@
 /**
  * Translates the client's content blocks to request parts. Pure. Each block becomes one part, so that errors can name
- * the block. Content that only this API can express is kept in `native`: a text part made from a document or a search
+ * the block. Content that only this API can express is stored in `native`: a text part made from a document or a search
  * result has the whole block there.
  */
 import type { Annotation } from '../../protocol/parts.ts'
@@ -59,12 +59,12 @@ function imagePart({ source, transformations }: ImageBlock): Item {
   return part
 }
 
-/** The address of an image that is no file, or a data URL. */
+/** The address of an image, or its data URL; not a file id. */
 export function imageUrl(source: Exclude<ImageBlock['source'], { type: 'file' }>): string {
   return source.type === 'url' ? source.url : `data:${source.media_type};base64,${source.data}`
 }
 
-/** Text goes as text: most providers take no file of it. */
+/** Text documents are sent as text, because most providers do not accept them as files. */
 function documentPart(block: DocumentBlock, text: TextPart): Item {
   const { source, title, context, citations } = block
   const heads = [title, context]
@@ -95,7 +95,7 @@ function contentText(content: Divided): string {
   return content.flatMap(each => (each.type === 'text' ? [each.text] : [])).join('\n\n')
 }
 
-/** The parts of a document that has pictures, which no text can hold; null for any other block. */
+/** The parts of a document that contains pictures, which a text part cannot hold; null for any other block. */
 export function picturedParts(block: ContentBlock): readonly Item[] | null {
   if (block.type !== 'document' || block.source.type !== 'content') return null
   const { content } = block.source
@@ -105,7 +105,7 @@ export function picturedParts(block: ContentBlock): readonly Item[] | null {
   return head === '' ? parts : [{ type: 'input_text', text: head }, ...parts]
 }
 
-/** The same string where there is no head, so that a long text is held once. */
+/** Without a heading, the same string is returned, so that a long text is in memory only once. */
 function titled(heads: readonly (string | null | undefined)[], text: string): string {
   const filled = heads.filter(head => head != null && head !== '')
   return filled.length === 0 ? text : `${filled.join('\n')}\n\n${text}`

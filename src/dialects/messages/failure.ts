@@ -11,7 +11,7 @@ import { type MessageFields, messagesUsage } from './answer.ts'
 import { contentOf } from './body.ts'
 import { inMessagesNames } from './paths.ts'
 
-/** The types of the API by our error types; the rest follows from the status. */
+/** The error types of this API by ours; the rest follows from the status. */
 const TYPES: ReadonlyMap<string, string> = new Map([
   ['authentication', 'authentication_error'],
   ['payment_required', 'billing_error'],
@@ -26,7 +26,7 @@ function typeOf(errorType: string, status: number): string {
   return TYPES.get(errorType) ?? (status >= 400 && status < 500 ? 'invalid_request_error' : 'api_error')
 }
 
-/** The API's own types: a provider that speaks it says them itself. */
+/** This API's own error types, which a provider that speaks it sends itself. */
 const OWN_TYPES: ReadonlySet<unknown> = new Set([
   'invalid_request_error',
   'request_too_large',
@@ -36,7 +36,7 @@ const OWN_TYPES: ReadonlySet<unknown> = new Set([
   'api_error',
 ])
 
-/** The provider's own type, where it refused the request or failed; null: ours is told. */
+/** The provider's own type if it refused the request or failed; null: our type is sent. */
 function toldType({ provider_status: status, provider_code: code }: Metadata): string | null {
   const isTold = typeof status === 'number' && (TOLD.has(status) || status >= 500)
   return isTold && OWN_TYPES.has(code) ? String(code) : null
@@ -58,7 +58,7 @@ export function failureHeaders({
   return status === 429 && headers !== undefined ? refusedRates(headers) : NONE
 }
 
-/** The limit per minute that has refused a request, in the words of the API. */
+/** The limit per minute that refused a request, in the headers of this API. */
 function refusedRates(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
   const resetMs = Number(headers['X-RateLimit-Reset'])
   if (!Number.isSafeInteger(resetMs)) return NONE
@@ -71,7 +71,7 @@ function refusedRates(headers: Readonly<Record<string, string>>): Readonly<Recor
   return NONE
 }
 
-/** A limit per minute in the words of the API. */
+/** A limit per minute in the headers of this API. */
 export function rateHeaders(kind: RateKind, { limit, remaining, resetMs }: RateRoom) {
   return {
     [`anthropic-ratelimit-${kind}-limit`]: String(limit),
@@ -91,7 +91,7 @@ interface Fault {
   readonly errorType: string | null
   readonly message: string
   readonly metadata: Readonly<Record<string, unknown>> | undefined
-  /** HTTP status, also where another one has left. */
+  /** The HTTP status of the error, even if another one has been sent already. */
   readonly status: number
 }
 
@@ -129,13 +129,13 @@ export function messagesFailure(
     },
     request_id: id,
     user_id: null,
-    // A fault of the gateway says nothing of the routing.
+    // For a fault of the gateway itself, no routing is reported.
     ...(metadata === null || status === 500 ? {} : { gateway_metadata: metadata }),
     ...(usage === null ? {} : { usage: messagesUsage(usage, null) }),
   }
 }
 
-/** The event of a response that failed in mid-stream. */
+/** The `error` event of a response that failed in mid-stream. */
 export function failureEvent(response: ResponseResource, request: ResponsesRequest): MessageFields {
   const { id, error, error_type: errorType = null, usage, gateway_metadata: metadata, alignment } = response
   const status = statusOf(errorType)
@@ -150,7 +150,7 @@ export function failureEvent(response: ResponseResource, request: ResponsesReque
   }
 }
 
-/** A reply that alignment withheld is told as the content that it would have been. */
+/** If alignment withheld a reply, the error shows it as the content it would have been. */
 function inMessagesForm(metadata: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { alignment } = metadata
   if (!isObject(alignment) || !Array.isArray(alignment['rejected'])) return metadata
@@ -163,9 +163,9 @@ function inMessagesForm(metadata: Readonly<Record<string, unknown>>): Readonly<R
  * and retry. Pure.
  */
 
-/** The words of the API itself. The second form is about `max_tokens`, and clients read its numbers. */
+/** The API's own wording. The second form is about `max_tokens`, and clients read its numbers. */
 const OWN_WORDS = /prompt is too long: \d+ tokens > \d+ maximum|exceed context limit: \d+ \+ \d+ > \d+/
-/** A number behind words for a limit. */
+/** A number after a word for a limit. */
 const LIMIT =
   /(?:(?:context|prompt|model|input) (?:length|window|size)|limit|maximum|allowed|less than|max input tokens|model with)(?: is| of)?(?: only)?:? ?\(?(\d{3,9})\b/i
 const NUMBER = /\b\d{3,9}\b/g
@@ -174,7 +174,7 @@ const REJECTED = 'capability_rejected: prompt_too_long'
 /** The numbers are at the beginning. */
 const LOOKED_AT_CHARS = 2_000
 
-/** `words`: those of a provider or of the gateway. */
+/** `words`: the message of a provider or of the gateway. */
 function tooLongMessage(words: string): string {
   if (OWN_WORDS.test(words)) return words
   const text = words.slice(0, LOOKED_AT_CHARS)

@@ -32,9 +32,9 @@ import { callSeal, signatureOf, THOUGHT_BREAK, thinkingBlock } from './thinking.
 
 interface OpenBlock {
   readonly kind: 'text' | 'thinking' | 'tool_use'
-  /** Output index of its item. */
+  /** Output index of the block's item. */
   readonly item: number
-  /** Of a text: its place in the item. Of a thought: its last piece. */
+  /** For a text: its place in the item. For a thought: its last piece. */
   part: string
   /** A delta up to its text. */
   readonly head: string
@@ -43,10 +43,10 @@ interface OpenBlock {
 /** A delta after its text. */
 const TAIL = '}}\n\n'
 
-/** A text of the answer, as far as it is known. */
+/** A text of the answer, as far as it has arrived. */
 interface SaidText {
   text: string
-  /** Annotations that were told. */
+  /** How many annotations were sent. */
   annotations: number
 }
 
@@ -59,7 +59,7 @@ export class MessagesFrames implements FrameWriter {
   /** The texts of other items while a call was open, by output index. */
   readonly #waiting = new Map<number, StreamEvent[]>()
   readonly #texts = new Map<string, SaidText>()
-  /** Thoughts that were told, by output index: true for text, false for a summary. */
+  /** Thoughts that were sent, by output index: true as text, false as summary. */
   readonly #thoughts = new Map<number, boolean>()
   #begun = false
   #finished = false
@@ -132,7 +132,7 @@ export class MessagesFrames implements FrameWriter {
     return `${head}${this.#open?.head ?? ''}${JSON.stringify(delta)}${TAIL}`
   }
 
-  /** `cut`: the text goes on in a block of its own. */
+  /** `cut`: the text continues in a block of its own. */
   #openText(item: number, index: number, cut: boolean): string {
     const open = this.#open
     if (!cut && open?.kind === 'text' && open.item === item && open.part === String(index)) return ''
@@ -182,7 +182,7 @@ export class MessagesFrames implements FrameWriter {
     let text = delta
     const open = this.#open
     if (open?.kind !== 'thinking' || open.item !== item || open.part !== part) {
-      // Some providers say the same as text and as summary: what came first is told.
+      // Some providers send the same thought as text and as summary. The form that arrives first is sent.
       const isText = part.startsWith('text')
       if ((this.#thoughts.get(item) ?? isText) !== isText) return ''
       this.#thoughts.set(item, isText)
@@ -204,7 +204,7 @@ export class MessagesFrames implements FrameWriter {
 
   #added(index: number, item: OutputItem): string {
     this.#items[index] = item
-    // A name that comes late: clients need it first, so the call is told at its end.
+    // The name comes late. Clients need it first, so the whole call is written at its end.
     if (item.type !== 'function_call' || item.name === '') return ''
     return this.#start('tool_use', index, toolUse(item), '')
   }
@@ -224,7 +224,7 @@ export class MessagesFrames implements FrameWriter {
     }
   }
 
-  /** Annotations that came too late for an event of their own. */
+  /** Annotations that arrived too late for an event of their own. */
   #late(index: number, { content }: MessageItem): string {
     return content
       .map((part, at) => {
@@ -242,7 +242,7 @@ export class MessagesFrames implements FrameWriter {
       const seal = signature === '' ? '' : this.#delta({ type: 'signature_delta', signature })
       return seal + this.#stop()
     }
-    // Another item's block may have ended the thought: only what came with its end is left.
+    // The block of another item may have ended the thought: only what arrived with its end is left to send.
     const block = thinkingBlock(this.#thoughts.has(index) ? { ...item, content: [], summary: [] } : item)
     return block === null ? '' : this.#whole([block])
   }
@@ -254,7 +254,7 @@ export class MessagesFrames implements FrameWriter {
     return this.#stop() + (seal === null ? '' : this.#whole([seal]))
   }
 
-  /** Tells what waited for the end of a call, up to the next call that is not at its end. */
+  /** Writes the events that waited for the end of a call, up to the next unfinished call. */
   #goOn(): string {
     let frames = ''
     for (const [item, events] of this.#waiting) {
@@ -311,7 +311,7 @@ export class MessagesFrames implements FrameWriter {
     return this.#open?.item === item ? this.#stop() : ''
   }
 
-  /** Blocks that come all at once. The input of a call is a delta all the same, where clients look for it there. */
+  /** Blocks that arrive whole. The input of a call is still sent as a delta, because clients expect it there. */
   #whole(blocks: readonly OutputBlock[]): string {
     let frames = this.#stop()
     for (const block of blocks) {
@@ -336,7 +336,9 @@ const HEADS: Readonly<Record<OpenBlock['kind'], string>> = {
   tool_use: '{"type":"input_json_delta","partial_json":',
 }
 
-/** JSON escapes CR and LF, and the types are ours, so no frame can hold another. */
+/**
+ * JSON escapes CR and LF, and the types are the gateway's own, so the content of a frame cannot start another frame.
+ */
 function frame(type: string, fields: MessageFields): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`
 }

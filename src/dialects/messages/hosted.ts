@@ -14,7 +14,7 @@ export type OutputBlock = Readonly<Record<string, unknown>>
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The blocks of a finished item; none for a kind that says nothing here. */
+/** The blocks of a finished item; empty for kinds that this API cannot show. */
 export function hostedBlocks(item: HostedItem): readonly OutputBlock[] {
   const native = nativeOf(item)?.['blocks']
   if (Array.isArray(native)) return native.filter(isObject)
@@ -147,7 +147,7 @@ function gatewayBlocks(item: HostedItem, name: string): readonly OutputBlock[] {
   return [use(item, name, input), result(item, gatewayResultType(item.type), gave)]
 }
 
-/** The arguments of a call as an object, as this API has them; anything else under one key. */
+/** The arguments of a call as an object, which this API requires; other JSON is put under one key. */
 export function objectIn(json: unknown): Fields {
   const text = textOrEmpty(json)
   if (text.trim() === '') return {}

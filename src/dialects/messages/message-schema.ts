@@ -94,7 +94,7 @@ export type ToolResultBlock = Static<typeof ToolResultBlock>
 
 const ContainerUpload = kind('container_upload', { file_id: filled })
 
-/** Names that the chat API gives to the same kinds. */
+/** Names of the same kinds in the chat API, for advice in errors. */
 const CHAT_NAMES = { image_url: 'image', input_image: 'image', input_text: 'text', file: 'document' }
 
 const UserBlock = variants(
@@ -103,7 +103,7 @@ const UserBlock = variants(
 )
 export type UserBlock = Static<typeof UserBlock>
 
-/** A block that becomes one part of a message or of what a tool gave. */
+/** A block that becomes one part of a message or of a tool's output. */
 export type ContentBlock =
   | Exclude<UserBlock, ToolResultBlock>
   | Static<typeof ToolReference>

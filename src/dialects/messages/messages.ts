@@ -27,14 +27,14 @@ export interface BlockPlace {
   readonly message: number | null
   /** Index of its first block; null: its content is a string, or it has none. */
   readonly block: number | null
-  /** Each part of the item is a block of its own. */
+  /** Each part of the item comes from a block of its own. */
   readonly isDivided: boolean
 }
 
-/** Of a system message within the conversation: a provider of this API gets it where it stands. */
+/** Marks a system message within the conversation: a provider of this API gets it at the same position. */
 const IN_PLACE = { in_place: true }
 
-/** Turns checked messages into items; keeps what later messages need to know of earlier ones. */
+/** Turns checked messages into items; remembers what later messages need of earlier ones. */
 export class MessagesConversation {
   readonly items: Item[] = []
   /** By item. */
@@ -124,12 +124,12 @@ export class MessagesConversation {
       const signature = signatures.get(String(call['call_id']))
       if (signature !== undefined) call['signature'] = signature
     }
-    // A turn in which nothing was said still separates the two around it.
+    // An empty turn still separates the turns before and after it.
     if (this.items.length === before)
       this.#push({ type: 'message', role: 'assistant', content: '' }, index, null)
   }
 
-  /** The item of a block; null where it has none of its own. */
+  /** The item of a block; null if the block becomes no item of its own. */
   #said(block: Exclude<AssistantBlock, TextBlock>, signatures: Map<string, string>): Item | null {
     switch (block.type) {
       case 'thinking':

@@ -32,7 +32,9 @@ const TRANSLATED: ReadonlySet<string> = new Set([
   'fallbacks',
 ])
 
-/** Fields of other APIs, with what says the same here: taking one for unknown would lose it in silence. */
+/**
+ * Fields of other APIs, with their equivalents in this one. Passing them on as unknown fields would lose them silently.
+ */
 const FOREIGN: readonly ForeignField[] = [
   ['input', 'use messages'],
   ['instructions', 'use system'],
@@ -102,7 +104,7 @@ function parseMessages(
   return request
 }
 
-/** Flags for features that are not out yet, which go on to a provider of this API. */
+/** Flags for beta features, which are passed on to providers of this API. */
 const BETA_HEADER = 'anthropic-beta'
 const BETA = /^[\x21-\x2b\x2d-\x7e]{1,100}$/
 const BETAS_MAX = 64
@@ -122,7 +124,7 @@ function betasIn(header: string): readonly string[] {
 
 /** A workspace of an account at Anthropic, for requests with a BYOK credential. */
 const WORKSPACE_HEADER = 'anthropic-workspace-id'
-/** Only the header says it: a field of this name in the body is none. */
+/** Only the header sets it: a body field of this name is refused. */
 const WORKSPACE = 'anthropic_workspace_id'
 
 function workspaceIn(headers: ReadonlyMap<string, string>): string | undefined {
@@ -130,7 +132,10 @@ function workspaceIn(headers: ReadonlyMap<string, string>): string | undefined {
   return workspace !== undefined && /^[\x21-\x7e]{1,200}$/.test(workspace) ? workspace : undefined
 }
 
-/** Its client then sends the whole conversation; ignoring the field would lose the conversation in silence. */
+/**
+ * A client whose field is refused sends the whole conversation instead. Ignoring the field would lose the conversation
+ * silently.
+ */
 function refuseThread(value: unknown): void {
   if (typeof value !== 'object' || value === null || (value as { thread?: unknown }).thread == null) return
   throw new GatewayError(
@@ -142,7 +147,7 @@ function refuseThread(value: unknown): void {
   )
 }
 
-/** With this flag a budget is for all thoughts between calls together, and may be above the limit of one answer. */
+/** With this flag, the budget covers all thoughts between calls, so it may exceed the limit of one answer. */
 const INTERLEAVED = 'interleaved-thinking-'
 
 function translate(body: MessagesBody, fields: Record<string, unknown>): void {
@@ -177,8 +182,8 @@ function fallbackModels({ fallbacks, models }: MessagesBody): readonly string[] 
 }
 
 /**
- * `thinking` stays in the configuration as the client sent it, null where it did not: a provider of this API takes it
- * instead of what is made of it for others.
+ * `thinking` also stays in the configuration as the client sent it (null if absent): a provider of this API gets it
+ * instead of the translation for others.
  */
 function reasoningConfig(
   { thinking, output_config: output, max_tokens }: MessagesBody,
@@ -197,7 +202,7 @@ function hubThinking(thinking: Thinking): Record<string, unknown> {
   return {
     enabled: true,
     ...(thinking.type === 'enabled' ? { max_tokens: thinking.budget_tokens } : {}),
-    // Some providers tell nothing of their thinking unless they are asked to.
+    // Some providers report no thinking unless a summary is requested.
     ...(isShown ? { summary: 'auto' } : {}),
   }
 }

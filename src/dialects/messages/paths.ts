@@ -65,18 +65,18 @@ const NAMES: ReadonlyMap<string, string> = new Map([
   ['stop', 'stop_sequences'],
 ])
 
-/** The schema of a function has another name here; settings of a gateway tool have the same. */
+/** The schema of a function has another name in this API; so do settings of a gateway tool. */
 function toolPath({ tools }: ResponsesRequest, index: number | null, rest: string): string | null {
   if (index === null || tools?.[index]?.type !== 'function') return null
   return elementPath('tools', index) + rest.replace('.parameters', '.input_schema')
 }
 
-/** Names and strictness of a schema have no place in the body. */
+/** The name and `strict` of a schema are not in the body of this API. */
 function formatPath(rest: string): string {
   return rest.startsWith('.schema') || rest === '.type' ? rest : ''
 }
 
-/** An item that the caller did not send, because a plugin changed the prompt, has no place of its own. */
+/** The path of an item. An item that a plugin added has none. */
 function itemPath(
   { input }: ResponsesRequest,
   places: readonly BlockPlace[],
@@ -116,7 +116,7 @@ const CALL_FIELDS: Names = [
   [/^\.name$/, '.name'],
 ]
 
-/** Fields of a part: where the block has them. */
+/** Fields of a part: their paths in a block. */
 const PART_FIELDS: Names = [
   [/^\.text$/, '.text'],
   [/^\.(?:image_url|file_data)$/, '.source'],
@@ -132,7 +132,7 @@ function outputPath(rest: string): string {
   return elementPath('.content', Number(part[1])) + nameIn(PART_FIELDS, part[2] ?? '')
 }
 
-/** A field without a name here is told by what holds it. */
+/** A field without a name in this API is reported as the field that contains it. */
 function nameIn(names: Names, field: string): string {
   return names.find(([pattern]) => pattern.test(field))?.[1] ?? ''
 }

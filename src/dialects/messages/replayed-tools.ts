@@ -1,6 +1,6 @@
 /**
  * Translates server-tool blocks that a client sends back to items. Pure. A call and its result become one item, at the
- * position of the call; the result may come in a later message. Blocks that Anthropic made are kept unchanged, because
+ * position of the call; the result may come in a later message. Blocks that Anthropic made stay unchanged, because
  * Anthropic accepts them back.
  */
 import { recordOrEmpty, textOrEmpty } from '../../base/json.ts'
@@ -63,7 +63,7 @@ const BY_NAME: ReadonlyMap<string, Kind> = new Map([
   ['tool_search_tool_bm25', TOOL_SEARCH],
   ['advisor', ADVISOR],
 ])
-/** For a result whose call is in no message. */
+/** For a result whose call is missing from the messages. */
 const BY_RESULT: ReadonlyMap<string, Kind> = new Map([
   ['web_search_tool_result', SEARCH],
   ['web_fetch_tool_result', FETCH],
@@ -89,7 +89,7 @@ interface Replayed {
 export class ReplayedCalls {
   readonly #calls = new Map<string, Replayed>()
 
-  /** The item of a call, which is complete once its result has come; null: it has none yet. */
+  /** The item of a call, which is complete once its result has arrived; null: it has none yet. */
   call(block: ServerToolUseBlock): Item | null {
     const isKnown = block.type === 'mcp_tool_use' || BY_NAME.has(block.name)
     const item: Item | null = isKnown ? {} : null
@@ -113,7 +113,7 @@ export class ReplayedCalls {
   }
 }
 
-/** Writes the fields of the item: as it is without a result, and again with it. */
+/** Writes the fields of the item: first without a result, and again with it. */
 function fill(item: Item, call: ServerToolUseBlock | null, result: ServerToolResult | null): void {
   const id = call?.id ?? result?.tool_use_id ?? ''
   Object.assign(item, call?.type === 'mcp_tool_use' ? mcpFields(call, result) : toolFields(call, result), {
@@ -130,7 +130,7 @@ function toolFields(call: ServerToolUseBlock | null, result: ServerToolResult | 
   return { type: kind.type, status, ...kind.fields(call?.input ?? {}, result?.content) }
 }
 
-/** The item as the gateway gave it; null where its fields are not its own any more. */
+/** The item as the gateway sent it; null if the client has changed its fields. */
 function gatewayItem(
   type: string,
   input: Fields,

@@ -9,7 +9,7 @@ import type { ThoughtBlock } from './message-schema.ts'
 
 type Block = Record<string, unknown>
 
-/** Stands between two pieces of one thought. */
+/** Separates two pieces of one thought. */
 export const THOUGHT_BREAK = '\n\n'
 
 const CLAUDE = 'anthropic-claude-v1'
@@ -24,9 +24,9 @@ export function isSealedHere(seal: string): boolean {
   return seal.startsWith(REASONING_MARK) || seal.startsWith(CALL_MARK) || isMarked(seal)
 }
 
-/** The block of a finished item; null where there is nothing to tell. */
+/** The block of a finished item; null if it has no thinking. */
 export function thinkingBlock(item: ReasoningItem): Block | null {
-  // The summary of a provider that says both only repeats the text.
+  // If a provider sends both text and summary, the summary only repeats the text.
   const thinking = joined(item.content ?? []) || joined(item.summary)
   const signature = signatureOf(item)
   if (thinking === '' && signature === '') return null
@@ -42,7 +42,7 @@ function joined(parts: readonly { readonly text: string }[]): string {
     .join(THOUGHT_BREAK)
 }
 
-/** In the API's own forms. An item of both is none of its. */
+/** True for this API's own formats. An item with both a signature and encrypted content is from another API. */
 function isSigned({ format, encrypted_content: encrypted = '' }: ReasoningItem): boolean {
   return format === CLAUDE && encrypted === ''
 }
@@ -58,14 +58,14 @@ export function signatureOf(item: ReasoningItem): string {
   if (signature === '' && encrypted === '') return ''
   if (isSigned(item)) return signature
   if (isRedacted(item)) return encrypted
-  // The provider bound what it sealed to this id, which came too late to be the item's.
+  // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
   const { detail_id: late } = item as { detail_id?: unknown }
   const id = typeof late === 'string' ? late : item.id
   const form = (item.content ?? []).length > 0 ? 'text' : 'summary'
   return `${REASONING_MARK}${[form, packed(format), packed(id), packed(signature), encrypted].join('.')}`
 }
 
-/** A block with the signature that a provider gave to a call; null where it gave none. */
+/** A block with the signature that a provider gave to a call; null if there is none. */
 export function callSeal(item: FunctionCallItem | CustomToolCallItem): Block | null {
   const { signature } = item as { signature?: unknown }
   if (typeof signature !== 'string' || signature === '') return null

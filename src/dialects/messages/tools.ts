@@ -13,9 +13,9 @@ import type { CustomMessagesTool, MessagesTool, MessagesToolChoice } from './bod
 type Fields = Record<string, unknown>
 
 /**
- * Tools of the API, by their type without its date. The value makes the form that other providers know; null where none
- * has such a tool. Those that the client runs become functions there (formats/anthropic-messages/known-tools.ts); all
- * others of these are for providers of this API only.
+ * Tools of this API, by their type without its date. The value makes the form that other providers know; null: no other
+ * provider has such a tool. Tools that the client runs become functions there
+ * (formats/anthropic-messages/known-tools.ts); the others are for providers of this API only.
  */
 const FAMILIES: ReadonlyMap<string, ((tool: Fields, path: string) => Fields) | null> = new Map([
   ['web_search', searchTool],
@@ -54,7 +54,7 @@ export function hubTool(tool: MessagesTool, index: number): Tool {
   return { ...hub, native: tool } as unknown as Tool
 }
 
-/** A function. What other providers have no word for goes along. */
+/** A function. Fields that other providers lack are added in `native`. */
 function functionTool(tool: CustomMessagesTool): Fields {
   const { type: _, name, description, input_schema, strict, cache_control, ...native } = tool
   return {
@@ -108,7 +108,7 @@ function fetchTool(tool: Fields, path: string): Fields {
   return { type: 'gateway:web_fetch', ...(set.length === 0 ? {} : { parameters: Object.fromEntries(set) }) }
 }
 
-/** The choice and, where the client says it here, whether calls may be parallel. */
+/** The tool choice and, if the client set it here, whether calls may be parallel. */
 export function hubToolChoice(
   choice: MessagesToolChoice,
   tools: readonly Tool[],

@@ -11,7 +11,7 @@ const ID = /^[a-zA-Z0-9_-]+$/
 const WEB = /^https?:\/\//i
 const IMAGES: ReadonlySet<string> = new Set(['image/jpeg', 'image/png', 'image/gif', 'image/webp'])
 
-/** True if every block may leave as it came. */
+/** True if every block may be sent unchanged. */
 export function isPlainContent(content: readonly Block[]): boolean {
   return content.every(isPlain)
 }

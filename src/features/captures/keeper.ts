@@ -62,7 +62,7 @@ export class CaptureKeeper {
   #waiting: Waiting[] = []
   #writing: Promise<void> | null = null
   #looking: Promise<void> | null = null
-  #again = false
+  #checksAgain = false
   #timer: Timer | null = null
   /** Monotonic time of the next removal of expired files and rows. */
   #sweepMs = Number.NEGATIVE_INFINITY
@@ -75,7 +75,7 @@ export class CaptureKeeper {
 
   /** Reads the captures now, and then at intervals. */
   start(): void {
-    this.#look()
+    this.#check()
   }
 
   /** Reports the running captures now and on each change, until the returned function is called. */
@@ -88,7 +88,7 @@ export class CaptureKeeper {
   changed({ kind }: Invalidation): void {
     if (kind !== 'captures' && kind !== 'all') return
     this.#sweepMs = Number.NEGATIVE_INFINITY
-    this.#look()
+    this.#check()
   }
 
   /** Adds a record; `done` is called with its size when it no longer waits, written or not. */
@@ -114,10 +114,10 @@ export class CaptureKeeper {
     this.#files.clear()
   }
 
-  #look(): void {
+  #check(): void {
     if (this.#isClosed) return
     if (this.#looking !== null) {
-      this.#again = true
+      this.#checksAgain = true
       return
     }
     this.#timer?.cancel()
@@ -126,10 +126,10 @@ export class CaptureKeeper {
       if (this.#isClosed) return
       const { enabled, folder } = this.#options
       if (!enabled && captureIdsIn(folder).length === 0) return
-      if (this.#again) {
-        this.#again = false
-        this.#look()
-      } else this.#timer = this.#options.clock.after(this.#pauseMs(), () => this.#look())
+      if (this.#checksAgain) {
+        this.#checksAgain = false
+        this.#check()
+      } else this.#timer = this.#options.clock.after(this.#pauseMs(), () => this.#check())
     })
   }
 

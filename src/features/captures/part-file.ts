@@ -35,7 +35,7 @@ const END_BYTES = 128
 
 export class PartFile {
   readonly #deps: PartFileDeps
-  readonly #place: CapturePlace
+  readonly #target: CapturePlace
   readonly #sealer: FileSeal
   #handle: FileHandle | null = null
   /** Missing requests that the Store does not count yet. */
@@ -53,7 +53,7 @@ export class PartFile {
   constructor(deps: PartFileDeps, place: CapturePlace) {
     const { record, name } = place
     this.#deps = deps
-    this.#place = place
+    this.#target = place
     this.#sealer = new FileSeal(deps.keys, {
       captureId: record.id,
       organizationId: record.organizationId,
@@ -85,11 +85,11 @@ export class PartFile {
     if (this.#isOver) return false
     const texts = this.#isBroken ? [] : records.filter(record => record !== null)
     this.#leave(records.length - texts.length)
-    if (await this.#put(texts)) return true
+    if (await this.#append(texts)) return true
     // As many as fit.
     for (const text of texts) {
       const isAlone = texts.length === 1
-      if (isAlone || !(await this.#put([text]))) this.#leave(1)
+      if (isAlone || !(await this.#append([text]))) this.#leave(1)
     }
     await this.#count(0, 0)
     await this.#end()
@@ -102,7 +102,7 @@ export class PartFile {
   }
 
   /** Returns false if there is no space, or the capture does not exist any more. */
-  async #put(texts: readonly Uint8Array[]): Promise<boolean> {
+  async #append(texts: readonly Uint8Array[]): Promise<boolean> {
     const text = Buffer.concat(this.#untold > 0 ? [missing(this.#untold), ...texts] : texts)
     const header = this.#handle === null ? this.#sealer.header.length + END_BYTES : 0
     const bytes = texts.length === 0 ? 0 : header + FileSeal.sealedBytes(text.length)
@@ -134,7 +134,7 @@ export class PartFile {
   /** False: there is no space, or no such capture. Null: the Store is unavailable. */
   async #count(bytes: number, requests: number): Promise<boolean | null> {
     const { store, log } = this.#deps
-    const { record, name, node, host } = this.#place
+    const { record, name, node, host } = this.#target
     const leftOut = this.#uncounted
     try {
       const isCounted = await store.captures.grow(record.id, { name, node, host, bytes, requests, leftOut })
@@ -162,7 +162,7 @@ export class PartFile {
   }
 
   async #open(): Promise<FileHandle> {
-    const path = partPath(this.#deps.folder, this.#place.record.id, this.#place.name)
+    const path = partPath(this.#deps.folder, this.#target.record.id, this.#target.name)
     makeFolder(dirname(path))
     const { O_CREAT, O_EXCL, O_WRONLY, O_APPEND, O_NOFOLLOW } = constants
     const handle = await open(path, O_CREAT | O_EXCL | O_WRONLY | O_APPEND | O_NOFOLLOW, 0o600)

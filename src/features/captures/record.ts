@@ -65,22 +65,22 @@ export function recordOf(
   { isReplyGuarded, output }: ObservedReply,
 ): Uint8Array<ArrayBuffer> | null {
   const remover = new SecretScan(secretsOf(recording, exchange))
-  const { clientRequest: asked, calls, moreCalls, startedMs } = recording
+  const { clientRequest: request, calls, moreCalls, startedMs } = recording
   const started = exchange.attempts.filter(({ isStarted }) => isStarted)
   const fields: Readonly<Record<string, Raw | undefined>> = {
-    generation_id: raw(asked.context.id),
-    parent_id: asked.parent === undefined ? undefined : raw(asked.parent),
+    generation_id: raw(request.context.id),
+    parent_id: request.parent === undefined ? undefined : raw(request.parent),
     time: raw(isoInstant(startedMs)),
     duration_ms: raw(recording.durationMs),
-    key_hash: raw(asked.caller.keyHash),
-    workspace_id: raw(asked.caller.workspaceId),
-    dialect: raw(asked.dialect),
-    is_batched: raw(asked.batch !== undefined),
+    key_hash: raw(request.caller.keyHash),
+    workspace_id: raw(request.caller.workspaceId),
+    dialect: raw(request.dialect),
+    is_batched: raw(request.batch !== undefined),
     // For a refused request it may be anything that a client wrote there, even a key.
     model: raw(
       calls.length === 0
         ? null
-        : remover.text(String(asked.request.model ?? asked.request.models?.[0] ?? '')),
+        : remover.text(String(request.request.model ?? request.request.models?.[0] ?? '')),
     ),
     request: requestIn(remover, recording, exchange),
     calls: rawList(calls.map((call, at) => callIn(remover, call, started[at], isReplyGuarded))),
@@ -96,20 +96,20 @@ export function recordOf(
 
 /** All identifying values that were sent, and every part of a key, sent or not. */
 function* secretsOf(
-  { calls, clientRequest: asked }: RecordingFacts,
+  { calls, clientRequest }: RecordingFacts,
   { attempts, request }: Exchange,
 ): Generator<string> {
   for (const { secrets, sent } of calls) {
     yield* secrets
     yield* gatewayKeysIn(sent.beginning().toString('latin1'))
   }
-  yield* gatewayKeysIn(JSON.stringify(asked.request))
+  yield* gatewayKeysIn(JSON.stringify(clientRequest.request))
   for (const { providerKey, endpoint } of attempts) {
     if (providerKey !== null) yield* providerKey.secrets
     if (endpoint.provider.apiKey !== null) yield endpoint.provider.apiKey
   }
   yield* textsIn(toolSecrets(request))
-  yield* textsIn(toolSecrets(asked.request))
+  yield* textsIn(toolSecrets(clientRequest.request))
 }
 
 /** The secrets of MCP servers: all that `withoutSecrets` removes, at any depth. */
@@ -193,11 +193,11 @@ function headersIn(remover: SecretScan, headers: ShownHeaders): Raw {
 
 function bodyIn(remover: SecretScan, body: RecordedBody): Raw {
   const beginning = body.beginning()
-  const cut = beginning.length < body.bytes ? { cut_after: beginning.length } : {}
+  const cutNote = beginning.length < body.bytes ? { cut_after: beginning.length } : {}
   const clean = remover.bytes(beginning)
   const text = textOf(clean, beginning.length < body.bytes)
   const content = text === null ? { base64: clean.toString('base64') } : { text }
-  return raw({ bytes: body.bytes, ...content, ...cut })
+  return raw({ bytes: body.bytes, ...content, ...cutNote })
 }
 
 /** Null: not text. `isCut`: the last character may be incomplete. */

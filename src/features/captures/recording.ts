@@ -200,7 +200,7 @@ class RecordedCall implements UpstreamHandler, CallFacts {
 /** Keeps the beginning of a body, and counts the rest. */
 class BodyKeeper implements RecordedBody {
   bytes = 0
-  #kept: Buffer[] = []
+  #pieces: Buffer[] = []
   #keptBytes = 0
   #isFull = false
 
@@ -212,7 +212,7 @@ class BodyKeeper implements RecordedBody {
     if (room < chunk.length) this.#isFull = true
     if (room === 0) return
     if (recording.hold(room)) {
-      this.#kept.push(Buffer.from(chunk.subarray(0, room)))
+      this.#pieces.push(Buffer.from(chunk.subarray(0, room)))
       this.#keptBytes += room
     } else this.#isFull = true
   }
@@ -223,11 +223,11 @@ class BodyKeeper implements RecordedBody {
   }
 
   beginning(): Buffer {
-    return Buffer.concat(this.#kept, this.#keptBytes)
+    return Buffer.concat(this.#pieces, this.#keptBytes)
   }
 
   forget(): void {
-    this.#kept = []
+    this.#pieces = []
     this.#keptBytes = 0
     this.#isFull = true
   }

@@ -58,7 +58,7 @@ export class RunningCaptures implements Observer {
   }
 
   /** Called by the main thread: this many bytes of an organization's capture were written or dropped. */
-  kept(organizationId: string, bytes: number): void {
+  written(organizationId: string, bytes: number): void {
     this.#waiting.give(organizationId, bytes)
   }
 
@@ -82,7 +82,7 @@ export class RunningCaptures implements Observer {
     if (captures.length === 0 || forbids(request)) return null
     return new Recording(clientRequest, {
       clock: this.#deps.clock,
-      hold: bytes => this.#held.take(organizationId, bytes),
+      hold: bytes => this.#held.reserve(organizationId, bytes),
       release: bytes => this.#held.give(organizationId, bytes),
       keep: record => this.#send(captures, record),
     })
@@ -90,7 +90,7 @@ export class RunningCaptures implements Observer {
 
   #send(captures: readonly CaptureTerms[], record: Uint8Array<ArrayBuffer> | null): void {
     for (const { id: capture, organizationId } of captures) {
-      if (record === null || !this.#waiting.take(organizationId, record.length)) {
+      if (record === null || !this.#waiting.reserve(organizationId, record.length)) {
         this.#deps.send({ capture, organizationId, record: null }, [])
         continue
       }
@@ -112,7 +112,7 @@ class SharedRoom {
   }
 
   /** Returns false if there is not enough room. */
-  take(organizationId: string, bytes: number): boolean {
+  reserve(organizationId: string, bytes: number): boolean {
     const own = (this.#held.get(organizationId) ?? 0) + bytes
     if (own > this.#maxBytes / 2 || this.#bytes + bytes > this.#maxBytes) return false
     this.#held.set(organizationId, own)

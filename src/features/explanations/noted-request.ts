@@ -83,10 +83,10 @@ const PREFERENCES = [
 const SUMMARIZED: ReadonlySet<string> = new Set(['guardrail', 'context_compression', 'response_healing'])
 
 /** The explanation of a finished request. @param createdAt ISO 8601 UTC */
-export function explanationOf(noted: ExplainedRequest, createdAt: string): Explanation {
-  const { line, exchange, startedMs } = noted
+export function explanationOf(request: ExplainedRequest, createdAt: string): Explanation {
+  const { line, exchange, startedMs } = request
   const since = (ms: number): number => rounded(ms - startedMs)
-  const error = explainedError(noted)
+  const error = explainedError(request)
   return {
     source: 'whole',
     id: line.id,
@@ -96,7 +96,7 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
     organization_id: line.organization ?? null,
     workspace_id: line.workspace ?? null,
     key: line.key ?? null,
-    key_hash: noted.keyHash,
+    key_hash: request.keyHash,
     method: line.method,
     route: line.route,
     status: line.status,
@@ -115,7 +115,7 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
     cost: line.cost ?? null,
     finish: line.finish ?? null,
     error,
-    stages_ms: stagesOf(noted.spentMs),
+    stages_ms: stagesOf(request.spentMs),
     choice: exchange?.ranking.choice ?? null,
     first: exchange?.candidates[0] === undefined ? null : wayOf(exchange.candidates[0]),
     rather: exchange?.ranking.rather == null ? null : wayOf(exchange.ranking.rather),
@@ -147,7 +147,7 @@ export function explanationOf(noted: ExplainedRequest, createdAt: string): Expla
       error: call.error,
       cost: toUsd(call.cost),
     })),
-    unkept_before: noted.unkeptBefore,
+    unkept_before: request.unkeptBefore,
   }
 }
 

@@ -6,8 +6,8 @@ import type { ExplainedWay, Explanation } from './explanation.ts'
 /**
  * The outcome in one sentence, then one sentence per reason. No two sentences about an endpoint contradict each other.
  */
-export function reasonsOf(told: Explanation): string[] {
-  const explanation = consistent(told)
+export function reasonsOf(document: Explanation): string[] {
+  const explanation = consistent(document)
   return [
     ...outcomeOf(explanation),
     ...waits(explanation),

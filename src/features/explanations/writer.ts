@@ -37,7 +37,7 @@ const REFUSED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 1 }
 const SERVED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 5 }
 
 interface Bucket {
-  left: number
+  remaining: number
   atMs: number
   dropped: number
 }
@@ -54,7 +54,7 @@ export class ExplanationWriter {
   /** Separate from organizations, which cannot be invented: many addresses displace none of them. */
   readonly #ofCallers = new Map<string, Bucket>()
   readonly #ofOrganizations = new Map<string, Bucket>()
-  #noted: ExplainedRequest[] = []
+  #requests: ExplainedRequest[] = []
   #plainLeft = PLAIN_MAX
   /** By organization: plain requests of the current second. */
   readonly #plainOf = new Map<string, number>()
@@ -80,10 +80,10 @@ export class ExplanationWriter {
       !watch.hasWaited
     if (isPlain) {
       const organization = line.organization ?? ''
-      const written = this.#plainOf.get(organization) ?? 0
+      const storedPlain = this.#plainOf.get(organization) ?? 0
       // Not counted, because their usage records explain them.
-      if (written === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
-      this.#plainOf.set(organization, written + 1)
+      if (storedPlain === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
+      this.#plainOf.set(organization, storedPlain + 1)
       this.#plainLeft--
     } else {
       // A request without a model call is explained only if it was refused.
@@ -95,7 +95,7 @@ export class ExplanationWriter {
       this.#isDue = true
       this.#deps.clock.after(SEND_MS, this.#onDue)
     }
-    this.#noted.push({
+    this.#requests.push({
       line,
       startedMs: watch.startedMs,
       spentMs: spentMs.slice(),
@@ -133,15 +133,15 @@ export class ExplanationWriter {
 
   /** Sends the explanations so far. */
   flush(): void {
-    const noted = this.#noted
-    this.#noted = []
+    const requests = this.#requests
+    this.#requests = []
     this.#plainOf.clear()
     this.#plainLeft = PLAIN_MAX
-    if (noted.length === 0) return
+    if (requests.length === 0) return
     const { clock, send } = this.#deps
     const epochMs = clock.nowMs() - clock.monotonicMs()
     const made: NewExplanation[] = []
-    for (const each of noted) {
+    for (const each of requests) {
       const { line, startedMs, isPlain } = each
       const createdAt = isoInstant(epochMs + startedMs)
       const document = JSON.stringify(explanationOf(each, createdAt))
@@ -174,14 +174,14 @@ export class ExplanationWriter {
   ): number {
     const all = this.#ofOrganizations
     let dropped: number
-    if (attempts > 0) dropped = taken(all, `served ${organization}`, SERVED_OF_ORGANIZATION, nowMs)
+    if (attempts > 0) dropped = takeToken(all, `served ${organization}`, SERVED_OF_ORGANIZATION, nowMs)
     else {
       dropped =
         keyHash === null
-          ? taken(this.#ofCallers, `address ${client}`, REFUSED_OF_ADDRESS, nowMs)
-          : taken(this.#ofCallers, `key ${keyHash}`, REFUSED_OF_KEY, nowMs)
+          ? takeToken(this.#ofCallers, `address ${client}`, REFUSED_OF_ADDRESS, nowMs)
+          : takeToken(this.#ofCallers, `key ${keyHash}`, REFUSED_OF_KEY, nowMs)
       const isKept =
-        dropped >= 0 && taken(all, `refused ${organization}`, REFUSED_OF_ORGANIZATION, nowMs) >= 0
+        dropped >= 0 && takeToken(all, `refused ${organization}`, REFUSED_OF_ORGANIZATION, nowMs) >= 0
       if (!isKept) dropped = -1
     }
     this.#deps.count(dropped < 0 ? 'dropped' : 'kept')
@@ -190,13 +190,13 @@ export class ExplanationWriter {
 }
 
 /** Takes a place in a bucket. Returns the number of earlier requests without a place; -1: this one gets none either. */
-function taken(
+function takeToken(
   buckets: Map<string, Bucket>,
   name: string,
   { burst, perSecond }: Rate,
   nowMs: number,
 ): number {
-  const bucket = buckets.get(name) ?? { left: burst, atMs: nowMs, dropped: 0 }
+  const bucket = buckets.get(name) ?? { remaining: burst, atMs: nowMs, dropped: 0 }
   // Moves the bucket to the end of the map, because it was used last.
   buckets.delete(name)
   if (buckets.size === RATES_MAX) {
@@ -204,13 +204,13 @@ function taken(
     if (oldest !== undefined) buckets.delete(oldest)
   }
   buckets.set(name, bucket)
-  bucket.left = Math.min(burst, bucket.left + ((nowMs - bucket.atMs) / 1000) * perSecond)
+  bucket.remaining = Math.min(burst, bucket.remaining + ((nowMs - bucket.atMs) / 1000) * perSecond)
   bucket.atMs = nowMs
-  if (bucket.left < 1) {
+  if (bucket.remaining < 1) {
     bucket.dropped++
     return -1
   }
-  bucket.left--
+  bucket.remaining--
   const { dropped } = bucket
   bucket.dropped = 0
   return dropped

@@ -129,13 +129,14 @@ export class Files {
    * size.
    */
   async *read({ id, bytes }: FileRecord, keyHash: string): AsyncIterable<Uint8Array> {
-    let left = bytes
+    let remaining = bytes
     for await (const chunk of this.#deps.contents.read(id, keyHash)) {
-      left -= chunk.byteLength
-      if (left < 0) break
+      remaining -= chunk.byteLength
+      if (remaining < 0) break
       yield chunk
     }
-    if (left !== 0) throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
+    if (remaining !== 0)
+      throw serviceUnavailable(new Error('the stored file has a different number of bytes'))
   }
 
   /** All bytes at once. @throws GatewayError `payload_too_large` for more than `maxBytes` */

@@ -103,11 +103,11 @@ async function find(body: OpenBytes, delimiter: Buffer, from: number): Promise<n
 
 /** Returns fewer bytes only at the end of the body. */
 async function bytesAt({ descriptor, bytes }: OpenBytes, at: number, count: number): Promise<Buffer> {
-  const wanted = Math.max(0, Math.min(count, bytes - at))
-  const buffer = Buffer.allocUnsafe(wanted)
+  const byteCount = Math.max(0, Math.min(count, bytes - at))
+  const buffer = Buffer.allocUnsafe(byteCount)
   let length = 0
-  while (length < wanted) {
-    const { bytesRead } = await read(descriptor, buffer, length, wanted - length, at + length)
+  while (length < byteCount) {
+    const { bytesRead } = await read(descriptor, buffer, length, byteCount - length, at + length)
     if (bytesRead === 0) throw new TypeError('the body is shorter than it was')
     length += bytesRead
   }

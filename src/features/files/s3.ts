@@ -95,7 +95,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
         turns,
         silence.signal,
       )
-      silence.heard()
+      silence.restart()
       if (reply.statusCode >= 300) throw new BucketError(reply.statusCode, await textOf(reply, silence))
       return { reply, silence }
     } catch (thrown) {
@@ -105,7 +105,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
   }
 
   async function* readObject(id: string): AsyncIterable<Uint8Array> {
-    const { reply, silence } = await tried(() => ask('GET', id, NO_BYTES))
+    const { reply, silence } = await withRetry(() => ask('GET', id, NO_BYTES))
     const storedHash = reply.headers[KEPT_HASH]
     const hash = createHash('sha256')
     try {
@@ -129,7 +129,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
       const sha256 = await hashOf(source)
       const leave = await enter(keyHash)
       try {
-        await tried(async () => {
+        await withRetry(async () => {
           const { reply, silence } = await ask('PUT', id, sha256, source)
           await textOf(reply, silence)
         })
@@ -150,7 +150,7 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
       checkedId(id)
       const leave = await enter(keyHash)
       try {
-        await tried(async () => {
+        await withRetry(async () => {
           const { reply, silence } = await ask('DELETE', id, NO_BYTES)
           await textOf(reply, silence)
         })
@@ -194,7 +194,7 @@ function connect(base: URL, proxy: string | null): Dispatcher {
     requestTls: tls,
     proxyTls: tls,
     // The proxy only gets CONNECT, and must answer it within the time limit for connecting.
-    clientFactory: (origin, given) => new Pool(origin, { ...given, headersTimeout: CONNECT_MS }),
+    clientFactory: (origin, poolOptions) => new Pool(origin, { ...poolOptions, headersTimeout: CONNECT_MS }),
   })
 }
 
@@ -230,7 +230,7 @@ class Silence {
   }
 
   /** Restarts the time limit. */
-  heard(): void {
+  restart(): void {
     this.#timer.cancel()
     this.#timer = this.#wait()
   }
@@ -243,20 +243,20 @@ class Silence {
   async *watched(chunks: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
     try {
       for await (const chunk of chunks) {
-        this.heard()
+        this.restart()
         yield chunk
       }
     } catch (error) {
       this.broken = new BrokenSource(error)
       throw this.broken
     }
-    this.heard()
+    this.restart()
   }
 
   /** The bytes of the answer. */
   async *read({ body }: PartedReply): AsyncIterable<Uint8Array> {
     for (;;) {
-      this.heard()
+      this.restart()
       const part = await body.read()
       this.end()
       if (part === null) return
@@ -312,7 +312,7 @@ class BucketError extends Error {
   }
 }
 
-async function tried<T>(send: () => Promise<T>): Promise<T> {
+async function withRetry<T>(send: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await send()

@@ -39,7 +39,7 @@ export function plainForm(text: string): Folded | null {
   let length = 0
   let plain = ''
   // Most of a text stays: it is taken over in one piece.
-  let kept = 0
+  let copiedTo = 0
   for (let at = 0; at < text.length; ) {
     const place = at
     let code = text.charCodeAt(at)
@@ -49,22 +49,22 @@ export function plainForm(text: string): Folded | null {
     }
     code = text.codePointAt(at) ?? code
     at += code > 0xffff ? 2 : 1
-    let written = code === BACKSLASH ? '\\' : plainCharacter(code)
+    let plainText = code === BACKSLASH ? '\\' : plainCharacter(code)
     if (code === BACKSLASH) {
       ESCAPE.lastIndex = place
       const found = ESCAPE.exec(text)
       if (found !== null) {
         at = place + found[0].length
-        const meant = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
-        written = meant < 128 ? String.fromCharCode(meant) : plainCharacter(meant)
+        const codePoint = found[1] === undefined ? SLASH : Number.parseInt(found[1], 16)
+        plainText = codePoint < 128 ? String.fromCharCode(codePoint) : plainCharacter(codePoint)
       }
     }
-    plain += text.slice(kept, place) + written
-    kept = at
+    plain += text.slice(copiedTo, place) + plainText
+    copiedTo = at
     // One character may stand for up to 18.
-    for (let unit = 0; unit < written.length; unit++) places[length++] = place
+    for (let unit = 0; unit < plainText.length; unit++) places[length++] = place
   }
-  plain += text.slice(kept)
+  plain += text.slice(copiedTo)
   places.length = length
   places.push(text.length)
   return { text: plain, places: Uint32Array.from(places) }

@@ -194,8 +194,8 @@ class ActiveAlignment implements ActivePlugin {
 
 /** Checks the rules as one text, as a model reads them, so that nothing hides between two rules. */
 async function inspectRules(rules: readonly string[], inspect: Inspect): Promise<readonly string[]> {
-  const left = (await inspect(rules.join('\n'))).split('\n')
-  if (left.length === rules.length) return left
+  const lines = (await inspect(rules.join('\n'))).split('\n')
+  if (lines.length === rules.length) return lines
   throw new GatewayError(
     'permission_denied',
     "Alignment plugin: a guardrail's redaction spans more than one rule",

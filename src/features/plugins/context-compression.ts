@@ -53,7 +53,7 @@ class ActiveCompression implements ActivePlugin {
   readonly skipsRescan = true
   readonly isRepeatable = true
   readonly #deps: ContextCompressionDeps
-  readonly #wish: Wish
+  readonly #trigger: Wish
   /** The prompt that was measured last. */
   #measured: { readonly prompt: ResponsesRequest; readonly tokens: number } | null = null
   /** The last cut, which an attempt at another endpoint replaces. */
@@ -66,7 +66,7 @@ class ActiveCompression implements ActivePlugin {
 
   constructor(deps: ContextCompressionDeps, settings: Wish) {
     this.#deps = deps
-    this.#wish = settings
+    this.#trigger = settings
   }
 
   /** Puts candidates that fit half of the prompt first; if none does, orders them by context size. */
@@ -81,7 +81,7 @@ class ActiveCompression implements ActivePlugin {
 
   fitting(endpoint: Endpoint, prompt: ResponsesRequest): Fitting {
     const context = contextOf(endpoint)
-    const isAsked = this.#wish !== 'unasked'
+    const isAsked = this.#trigger !== 'unasked'
     if (!isAsked && context > SMALL_CONTEXT_TOKENS) return 'whole'
     if (isAsked && messagesOver(endpoint, prompt)) return 'cut'
     const room = roomFor(prompt, endpoint)
@@ -113,7 +113,7 @@ class ActiveCompression implements ActivePlugin {
       if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
       return undefined
     }
-    if (this.#wish === 'truncation' && this.#deps.truncates(endpoint.format)) return undefined
+    if (this.#trigger === 'truncation' && this.#deps.truncates(endpoint.format)) return undefined
     return this.#compress(exchange, endpoint)
   }
 
@@ -136,7 +136,7 @@ class ActiveCompression implements ActivePlugin {
     const before = this.#tokens(prompt)
     const cut = { ...prompt, input: [...compressed.items] }
     const tokens = this.#tokens(cut)
-    if (this.#wish === 'unasked' && tokens < before * UNASKED_SHARE) throw tooLong(endpoint, SHORTER)
+    if (this.#trigger === 'unasked' && tokens < before * UNASKED_SHARE) throw tooLong(endpoint, SHORTER)
     const isPrompt = typeof prompt.input === 'string'
     this.removedTokens += before - tokens
     this.#cut = { whole: prompt, prompt: cut, tokens: before - tokens }
@@ -208,8 +208,8 @@ function roomFor(prompt: ResponsesRequest, endpoint: Endpoint): number {
 
 /** Tokens reserved for the answer: at most half of the context, so that a prompt still fits. */
 function answerTokens(prompt: ResponsesRequest, { maxOutputTokens }: Endpoint, context: number): number {
-  const wanted = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
-  return Math.floor(Math.min(wanted, maxOutputTokens ?? wanted, context / 2))
+  const requested = prompt.max_output_tokens ?? Math.min(ORDINARY_OUTPUT_TOKENS, context / 4)
+  return Math.floor(Math.min(requested, maxOutputTokens ?? requested, context / 2))
 }
 
 /** Characters of a string prompt, which was converted to one item. */

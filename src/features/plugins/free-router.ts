@@ -49,10 +49,10 @@ function free(deps: FreeRouterDeps, slug: string, model: string): ActivePlugin {
 }
 
 function shuffled(models: readonly RoutableModel[], draw: () => number): readonly RoutableModel[] {
-  const left = [...models]
+  const candidates = [...models]
   const drawn: RoutableModel[] = []
-  while (left.length > 0 && drawn.length < CHOSEN_MAX) {
-    drawn.push(...left.splice(Math.floor(draw() * left.length), 1))
+  while (candidates.length > 0 && drawn.length < CHOSEN_MAX) {
+    drawn.push(...candidates.splice(Math.floor(draw() * candidates.length), 1))
   }
   return drawn
 }

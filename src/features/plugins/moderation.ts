@@ -57,7 +57,7 @@ class ActiveModeration implements ActivePlugin {
   }
 
   /** Moderates texts from files and plugin settings like the request itself. */
-  async look(exchange: Exchange, texts: readonly string[]): Promise<void> {
+  async inspect(exchange: Exchange, texts: readonly string[]): Promise<void> {
     const { moderation } = this.#deps.config
     if (moderation !== null) await this.#moderate(moderation.model, piecesOf(texts), exchange)
   }

@@ -124,10 +124,10 @@ function levelOf(score: number): Level {
 /** The models of a tier, or of the nearest tier that has any: cheapest first, or fastest first. */
 export function byTier(
   models: readonly ScoredModel[],
-  wanted: Level,
+  wantedTier: Level,
   fastest: boolean,
 ): { readonly tier: Level; readonly ids: readonly string[] } {
-  for (const tier of NEIGHBOURS[wanted]) {
+  for (const tier of NEIGHBOURS[wantedTier]) {
     const found = models.filter(({ score }) => levelOf(score) === tier)
     if (found.length === 0) continue
     const cheapest = found.toSorted((a, b) => compare(a.price, b.price) || b.score - a.score)
@@ -136,7 +136,7 @@ export function byTier(
       : cheapest
     return { tier, ids: ordered.map(({ id }) => id) }
   }
-  return { tier: wanted, ids: [] }
+  return { tier: wantedTier, ids: [] }
 }
 
 /**

@@ -113,14 +113,14 @@ class ActiveSwitchyard implements ActivePlugin {
     return found
   }
 
-  async #choice(exchange: Exchange, { byPrice, models: asked, degraded }: Tiers): Promise<Choice> {
-    if (degraded !== null) return { ids: asked, strategy: 'caller_order' }
+  async #choice(exchange: Exchange, { byPrice, models, degraded }: Tiers): Promise<Choice> {
+    if (degraded !== null) return { ids: models, strategy: 'caller_order' }
     const algorithm = this.#algorithm
-    if (algorithm === 'passthrough') return { ids: asked, strategy: algorithm }
+    if (algorithm === 'passthrough') return { ids: models, strategy: algorithm }
     const { lastModels, draw } = this.#deps
     const isTools = isToolTurn(exchange.prompt)
     const last = await lastModels.of(exchange, this.id)
-    const current = last !== null && asked.includes(last) ? last : null
+    const current = last !== null && models.includes(last) ? last : null
     const signal = isTools ? sideOf(recentResults(exchange.prompt)) : null
     // The choice applies to all tool turns of the user's turn.
     const remember = (id: string): void => lastModels.keep(exchange, this.id, id, IDLE_MS)

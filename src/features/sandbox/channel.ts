@@ -102,16 +102,16 @@ export class SandboxClient implements SandboxCalls {
   ): Promise<Awaited<ReturnType<SandboxCalls[Name]>>> {
     signal?.throwIfAborted()
     const number = ++this.#lastCall
-    const left = Promise.withResolvers<never>()
+    const aborted = Promise.withResolvers<never>()
     const abort = (): void => {
       this.#server.send('abort', [number])
-      left.reject(signal?.reason as Error)
+      aborted.reject(signal?.reason as Error)
     }
     signal?.addEventListener('abort', abort, { once: true })
     try {
       const answer = await Promise.race([
         this.#server.ask('call', [number, method, args], null),
-        left.promise,
+        aborted.promise,
       ])
       const { value, failure } = answer ?? { value: null, failure: null }
       if (failure === null) return value as Awaited<ReturnType<SandboxCalls[Name]>>

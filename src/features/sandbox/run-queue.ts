@@ -57,9 +57,9 @@ export class RunQueue {
       return await work()
     } finally {
       this.#count--
-      const left = (this.#running.get(workspace) ?? 1) - 1
-      if (left === 0) this.#running.delete(workspace)
-      else this.#running.set(workspace, left)
+      const stillRunning = (this.#running.get(workspace) ?? 1) - 1
+      if (stillRunning === 0) this.#running.delete(workspace)
+      else this.#running.set(workspace, stillRunning)
       this.#next()
     }
   }

@@ -77,8 +77,8 @@ export interface Sandbox {
 export function sandboxOf(calls: SandboxCalls): Sandbox {
   return {
     check: terms => calls.check(terms),
-    async open(owner, asked, terms) {
-      const { id, isNew } = await calls.open(owner, asked, terms)
+    async open(owner, requestedId, terms) {
+      const { id, isNew } = await calls.open(owner, requestedId, terms)
       return {
         id,
         isNew,

@@ -37,9 +37,9 @@ export function attributeFilter(
   filter: unknown,
   refuse: (member: string, why: string) => never,
 ): AttributeFilter {
-  let left = FILTERS_MAX
+  let remaining = FILTERS_MAX
   const read = (value: unknown, at: string, depth: number): AttributeFilter => {
-    if (--left < 0 || depth > DEPTH_MAX)
+    if (--remaining < 0 || depth > DEPTH_MAX)
       return refuse(at, `must have at most ${FILTERS_MAX} parts, nested at most ${DEPTH_MAX} deep`)
     const fields = recordOrEmpty(value)
     const { type, key } = fields

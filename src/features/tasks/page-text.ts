@@ -154,8 +154,8 @@ function markdown(html: string, url: string, maxChars: number): string {
     node.remove()
   for (const image of tree.querySelectorAll('img,picture')) image.replaceWith(image.getAttribute('alt') ?? '')
   for (const link of tree.querySelectorAll('a')) resolveLink(link, url)
-  const written = markdownOf(tree.body)
-  return written === '' ? plainHtml(html, maxChars + 1) : written
+  const markdownText = markdownOf(tree.body)
+  return markdownText === '' ? plainHtml(html, maxChars + 1) : markdownText
 }
 
 /** Links become absolute addresses; links that are not web addresses become their text. */

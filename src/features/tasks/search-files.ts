@@ -67,12 +67,12 @@ async function filteredIds(
   filter: AttributeFilter,
 ): Promise<readonly string[]> {
   const place = { organizationId, workspaceId }
-  const wanted = fileIds === null ? null : new Set(fileIds)
+  const requested = fileIds === null ? null : new Set(fileIds)
   const ids: string[] = []
   let page = await files.list(place, PAGE)
   while (page !== null) {
     for (const file of page.items) {
-      if (wanted?.has(file.id) !== false && hasAttributes(filter, file)) ids.push(file.id)
+      if (requested?.has(file.id) !== false && hasAttributes(filter, file)) ids.push(file.id)
     }
     const last = page.items.at(-1)
     page = page.hasMore && last !== undefined ? await files.list({ ...place, after: last.id }, PAGE) : null

@@ -228,7 +228,7 @@ async function analyse(
 
 /** The reason that a whole panel failed: the one that all members share, or a general one. */
 function reasonOf({ codes }: PanelOutcome): FailureReason {
-  const all = (...wanted: readonly string[]): boolean => codes.every(code => wanted.includes(code))
+  const all = (...expected: readonly string[]): boolean => codes.every(code => expected.includes(code))
   if (all('payment_required')) return 'insufficient_credits'
   if (all('rate_limit_exceeded')) return 'rate_limited'
   if (all('model_not_found', 'unknown_model')) return 'invalid_model'

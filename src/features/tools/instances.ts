@@ -12,8 +12,8 @@ const FUNCTION_NAME_MAX = 60
 export function instanceNames(tool: string, entries: readonly ToolEntry[]): readonly (string | null)[] {
   const seen = new Set<string | null>()
   return entries.map(({ tool: { parameters }, path }) => {
-    const given = parameters?.['name']
-    const name = typeof given === 'string' ? given.trim() : null
+    const givenName = parameters?.['name']
+    const name = typeof givenName === 'string' ? givenName.trim() : null
     if (name === '') throw refused(path, 'must not be blank')
     if (seen.has(name)) {
       throw refused(

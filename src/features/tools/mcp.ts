@@ -65,10 +65,16 @@ export function createMcp(deps: McpDeps): ServerTool {
   }
 }
 
-function sessionDeps({ clock, config, mcpLibrary: library, proxyOf, rules: given }: McpDeps): SessionDeps {
+function sessionDeps({
+  clock,
+  config,
+  mcpLibrary: library,
+  proxyOf,
+  rules: ruleOverrides,
+}: McpDeps): SessionDeps {
   const { allowPrivate } = config.tools.mcp
   const proxy = proxyOf === undefined ? {} : { proxyOf }
-  const rules: LinkRules = given ?? { allowHttp: false, allowPrivate, ...proxy }
+  const rules: LinkRules = ruleOverrides ?? { allowHttp: false, allowPrivate, ...proxy }
   return {
     clock,
     library,

@@ -106,6 +106,6 @@ function textOf(value: unknown): string {
 }
 
 function resultsOf({ parameters }: RequestedTool): number {
-  const wanted = parameters?.['max_results']
-  return typeof wanted === 'number' ? Math.min(wanted, RESULTS_MAX) : RESULTS_DEFAULT
+  const requested = parameters?.['max_results']
+  return typeof requested === 'number' ? Math.min(requested, RESULTS_MAX) : RESULTS_DEFAULT
 }

@@ -66,7 +66,7 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
   checkRequest(entries, exchange, tools)
   const max = resultsOf(entries[0]?.tool)
   const found = new Set<string>(namedIn(prompt.input))
-  const budget = { left: WORK_MAX }
+  const budget = { remaining: WORK_MAX }
   for (const query of earlierQueries(prompt.input)) {
     const again = searchTools(deferred, query, max, budget)
     if (typeof again !== 'string') for (const { name } of again) found.add(name)
@@ -103,12 +103,12 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
       ...(typeof query === 'string' ? { query: query.slice(0, PATTERN_MAX_CHARS) } : {}),
     }),
     run({ arguments: { query } }): ToolOutcome {
-      const result = searchTools(deferred, query, max, { left: WORK_MAX })
+      const result = searchTools(deferred, query, max, { remaining: WORK_MAX })
       if (typeof result === 'string')
         return { item: { status: 'incomplete' }, result: JSON.stringify({ error: result }) }
       for (const { name } of result) found.add(name)
-      const told = result.map(({ name, description, parameters }) => ({ name, description, parameters }))
-      return { item: {}, result: JSON.stringify({ tools: told }) }
+      const results = result.map(({ name, description, parameters }) => ({ name, description, parameters }))
+      return { item: {}, result: JSON.stringify({ tools: results }) }
     },
   }
 }
@@ -188,20 +188,20 @@ function searchTools(
   tools: readonly Deferred[],
   query: unknown,
   max: number,
-  work: { left: number },
+  work: { remaining: number },
 ): readonly Deferred[] | string {
   if (typeof query !== 'string' || query === '') return 'query: must be a regular expression'
   if (query.length > PATTERN_MAX_CHARS) return `query: must have at most ${PATTERN_MAX_CHARS} characters`
-  if (work.left < 0 || expandedChars(query) > EXPANDED_MAX_CHARS) return TOO_LONG
+  if (work.remaining < 0 || expandedChars(query) > EXPANDED_MAX_CHARS) return TOO_LONG
   const pattern = compiled(query)
   if (pattern === null) return 'query: is not a valid RE2 regular expression'
   const size = pattern.programSize()
-  work.left -= size * COMPILED_AS_CHARS
+  work.remaining -= size * COMPILED_AS_CHARS
   const found: Deferred[] = []
   for (const tool of tools) {
     for (const text of textsOf(tool)) {
-      work.left -= size * text.length
-      if (work.left < 0) return TOO_LONG
+      work.remaining -= size * text.length
+      if (work.remaining < 0) return TOO_LONG
       if (!pattern.matcher(text).find()) continue
       found.push(tool)
       break
@@ -272,6 +272,6 @@ function referenced(part: object): readonly string[] {
 }
 
 function resultsOf(tool: RequestedTool | undefined): number {
-  const wanted = tool?.parameters?.['max_results']
-  return typeof wanted === 'number' ? Math.min(wanted, RESULTS_MAX) : RESULTS_DEFAULT
+  const requested = tool?.parameters?.['max_results']
+  return typeof requested === 'number' ? Math.min(requested, RESULTS_MAX) : RESULTS_DEFAULT
 }

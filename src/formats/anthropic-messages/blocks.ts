@@ -20,11 +20,11 @@ export class Output {
   #hasText = false
   /** Null until a call has come. Written here alone. */
   calls: Calls | null = null
-  /** The next text begins a block of its own. */
+  /** True: the next text starts a block of its own. */
   #cut = false
   /** Written by the blocks alone. */
   readonly withheld = new Withheld()
-  /** The container in which code of this reply runs; null while unknown. */
+  /** The container that runs the code of this reply; null while unknown. */
   containerId: string | null = null
   /** The id of the reply, for items that need an id and have none. */
   replyId = ''
@@ -38,7 +38,7 @@ export class Output {
     return this.#hasText
   }
 
-  /** The open message item; null when the next text opens another one. */
+  /** The open message item; null if the next text starts a new one. */
   get message(): number | null {
     return this.#message
   }
@@ -150,7 +150,7 @@ const IMPLIED: ReadonlyMap<string, string> = new Map([
   ['thinking_delta', 'thinking'],
 ])
 
-/** Opens a block that the model wrote; null for other kinds. */
+/** Opens a block of the model; null for other kinds. */
 export function openBlock(output: Output, block: Json, index: number): Block | null {
   return OPENERS.get(textOrEmpty(block['type']))?.(output, block, index) ?? null
 }
@@ -180,7 +180,7 @@ class TextBlock implements Block {
     else if (type === 'citations_delta') this.#cite(delta['citation'])
   }
 
-  /** Citations come before their text, so their end is known only now. */
+  /** Citations arrive before their text, so where they end is known only now. */
   stop(): void {
     if (this.#citations.length === 0) return
     const item = this.#output.message
@@ -211,7 +211,7 @@ function annotationOf(citation: Json, start_index: number, end_index: number): A
     case 'char_location':
     case 'page_location':
     case 'content_block_location': {
-      // A place in a document that the caller sent: told by its number among the documents.
+      // A place in a document that the caller sent. The provider names the document by its number.
       const index = wholeNumber(citation['document_index']) ?? 0
       return {
         type: 'file_citation',
@@ -252,7 +252,7 @@ class ThinkingBlock implements Block {
 
   delta(type: string, delta: Json): void {
     if (type === 'thinking_delta') this.#think(textOrEmpty(delta['thinking']))
-    // A signature comes whole; a second one replaces the first.
+    // A signature arrives whole; a second one replaces the first.
     else if (type === 'signature_delta') {
       this.#signature = filled(delta['signature']) ?? this.#signature
       this.#output.withheld.add(this.#signature)
@@ -326,7 +326,7 @@ class CompactionBlock implements Block {
 
   stop(): void {
     const block = Object.fromEntries(this.#fields)
-    // Without content it has failed, and stands for nothing.
+    // A compaction without content has failed and is ignored.
     const sealed = block['content'] == null && block['encrypted_content'] == null ? '' : sealCompaction(block)
     const fields = withNative({ encrypted_content: sealed }, { blocks: [block] })
     this.#output.emit({ kind: 'close', item: this.#item, fields })
@@ -339,7 +339,7 @@ class CompactionBlock implements Block {
 /** Marks packed blocks; compactions of other providers lack it, and Anthropic cannot read them. */
 const MARK = 'anthropic-claude-v1:'
 
-/** The fields of a block that go back. */
+/** The fields of a block that are sent back. */
 const KEPT = ['content', 'encrypted_content', 'signature', 'tool_changes'] as const
 
 /** Packs a compaction block into one string. */

@@ -15,11 +15,11 @@ export interface CloudFormat {
   readonly version: string
   /** @throws GatewayError `unprocessable` for a name that cannot be part of a path */
   path(model: string, stream: boolean): string
-  /** Betas that it takes, by the beginnings of their names. It refuses all others. */
+  /** The beginnings of the names of supported betas. The cloud refuses all others. */
   readonly betas: readonly string[]
-  /** True: the betas are a list in the body, else a header. */
+  /** True: the betas are a list in the body; false: a header. */
   readonly betasInBody: boolean
-  /** Fields that it does not take, beside the model. */
+  /** Fields that the cloud does not accept, in addition to the model. */
   readonly without: readonly string[]
 }
 
@@ -63,7 +63,7 @@ export const VERTEX: CloudFormat = {
 /** The path that counts tokens at Vertex. */
 export const VERTEX_COUNTING = '/models/count-tokens:rawPredict'
 
-/** A version follows an at sign, which is no part of an encoded path. */
+/** A version follows an @ sign, which must stay outside the encoded part of the path. */
 function vertexModel(name: string): string {
   if (name === '' || name === '.' || name === '..' || !name.isWellFormed()) {
     throw inexpressible('model', 'the model name cannot be part of a URL')
@@ -76,7 +76,7 @@ export function encodeInCloud(cloud: CloudFormat, model: ModelRequest, endpoint:
   return inCloud(cloud, encodeMessages(model, endpoint), endpoint, model.stream)
 }
 
-/** A request of the Messages API as the cloud takes it. */
+/** A request of the Messages API in the form of the cloud. */
 export function inCloud(
   cloud: CloudFormat,
   { headers = {}, body, changes }: WireRequest,

@@ -12,7 +12,7 @@ import { COMPACTION_BETA, encodeMessages } from './encode.ts'
 const THRESHOLD_MIN = 50_000
 
 /**
- * @param threshold null: it is made now, and nothing else is answered
+ * @param threshold null: a summary now, without an answer
  * @throws GatewayError `unprocessable`
  */
 export function encodeCompacting(

@@ -9,7 +9,7 @@ export const COMPUTER = 'computer'
 
 export const COMPUTER_TYPES: ReadonlySet<string> = new Set(['computer_use_preview', 'computer'])
 
-/** Of a request that says none: the size that the provider advises. */
+/** The default screen size, which the provider recommends. */
 const WIDTH = 1024
 const HEIGHT = 768
 
@@ -28,7 +28,7 @@ export function computerVersion(upstreamModel: string): Version {
   return OLDER.test(upstreamModel) ? FIRST : LATEST
 }
 
-/** The tool without a version, which `ofVersion` sets. A tool of a client of this API has one already. */
+/** The tool without a version, which `ofVersion` sets. Tools of clients of this API already have one. */
 export function computerTool(tool: Json): Json {
   return {
     type: COMPUTER,
@@ -38,7 +38,7 @@ export function computerTool(tool: Json): Json {
   }
 }
 
-/** The tools for a model, and the feature that they need; null: none of them. */
+/** The tools for a model, and the beta feature that they need; null: none of the tools is a computer. */
 export function ofVersion(
   tools: readonly Json[],
   upstreamModel: string,
@@ -100,10 +100,10 @@ const BUTTONS: readonly (readonly [action: string, button: string])[] = [
 ]
 const BUTTON_OF: ReadonlyMap<unknown, string> = new Map(BUTTONS)
 const CLICK_OF: ReadonlyMap<unknown, string> = new Map(BUTTONS.map(([action, button]) => [button, action]))
-/** Pixels of one notch of a wheel. */
+/** Pixels per notch of a mouse wheel. */
 const NOTCH = 100
 
-/** The action of a call. `input`: the arguments as the model wrote them. */
+/** The action of a call. `input`: the arguments that the model wrote. */
 export function actionOf(input: Json): Json {
   const { action, coordinate, text, ...rest } = input
   const at = pointOf(coordinate)
@@ -195,7 +195,7 @@ function directionOf(action: Json): Json {
   return { scroll_direction: direction, scroll_amount: amount }
 }
 
-/** The actions of a replayed item: one, or the list of the newer spelling. */
+/** The actions of a replayed item: one, or a list in the newer spelling. */
 export function actionsIn(item: Json): readonly Json[] {
   const list = listOrEmpty(item['actions']).map(recordOrEmpty)
   const one = record(item['action'])

@@ -73,7 +73,7 @@ function markBlock(block: MessagesBlock, part: CacheMarks): MessagesBlock {
   return { ...block, cache_control: { type: 'ephemeral' } }
 }
 
-/** `cache_control` on the wire; null if there is none. */
+/** `cache_control` in the form of this API; null if there is none. */
 export function cacheControl(mark: CacheMarks['cache_control']): Record<string, unknown> | null {
   if (mark == null) return null
   return mark.ttl == null ? { type: 'ephemeral' } : { type: 'ephemeral', ttl: mark.ttl }
@@ -141,7 +141,7 @@ interface DataUrl {
   readonly data: string
 }
 
-/** The pieces of a data URL; null for anything else. Does not scan the data, which may have many megabytes. */
+/** The pieces of a data URL; null for any other URL. Does not scan the data, which may have many megabytes. */
 export function dataUrl(url: string): DataUrl | null {
   if (url.slice(0, 5).toLowerCase() !== 'data:') return null
   const comma = url.indexOf(',')
@@ -156,12 +156,12 @@ function webUrl(url: string, path: string): string {
   return url
 }
 
-/** Fields that only this API knows, of an item that came from a client of the same. */
+/** Fields that only this API has, of an item from a client of this API. */
 export function nativeFields(item: object): MessagesBlock {
   return recordOrEmpty((item as { readonly native?: unknown }).native)
 }
 
-/** The whole block where the client sent one that a part cannot say; null: the part says it. */
+/** The client's original block if a part cannot express it; null otherwise. */
 export function nativeBlock(item: object): MessagesBlock | null {
   const native = nativeFields(item)
   return typeof native['type'] === 'string' ? native : null

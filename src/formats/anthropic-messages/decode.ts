@@ -89,7 +89,7 @@ export class MessageDecoder implements Decoder {
       case 'error':
         throw errorMeaning(null, frame)
     }
-    // Providers behind other clouds leave the type of a JSON body, or of an error under 200, out.
+    // Some providers behind other clouds omit the type of a JSON body, or of an error with status 200.
     const error = bodyError(null, frame)
     if (error !== null) throw error
     if (Array.isArray(frame['content']) && frame['role'] === 'assistant') this.#whole(frame, data)
@@ -111,8 +111,8 @@ export class MessageDecoder implements Decoder {
   #start(message: Json, whole: string | null = null): void {
     const id = nameIn(message['id'])
     if (this.#started) {
-      // Some intermediaries repeat the frame. A different message is another generation, put behind a broken
-      // one by a retry in between: what was sent of the first cannot be taken back, nor the two be one reply.
+      // Some intermediaries repeat the frame. A different message means that an intermediary retried and appended a
+      // second reply to a broken one: the first part was already sent, and the two cannot become one reply.
       if (id === this.#messageId) return
       throw new GatewayError(
         'provider_unavailable',
@@ -170,7 +170,7 @@ export class MessageDecoder implements Decoder {
     this.#stopSequence = nameIn(fields['stop_sequence']) ?? this.#stopSequence
   }
 
-  /** `fields`: of the message, or of the event beside its delta. */
+  /** `fields`: those of the message, or those of the event outside its delta. */
   #edited(fields: Json): void {
     const edits = record(fields['context_management'])?.['applied_edits']
     if (Array.isArray(edits)) this.#edits = appliedEdits(edits)
@@ -193,7 +193,7 @@ export class MessageDecoder implements Decoder {
 
   #open(index: number, block: Json): void {
     this.#ensureStarted()
-    // A block whose stop was lost ends where the next one takes its place.
+    // If the stop of a block was lost, the block ends when the next one starts at its index.
     this.#blockStop(index)
     this.#lastIndex = index
     this.#begin(index, openBlock(this.#output, block, index) ?? this.#hosted.open(block) ?? IGNORED)
@@ -268,7 +268,7 @@ export class MessageDecoder implements Decoder {
   }
 }
 
-/** The text of a message that has nothing else; null for every other one. */
+/** The text of a message with nothing else; null for any other message. */
 function plainText({ content, stop_reason: reason }: Json): string | null {
   // The explanation of a refusal becomes a part of the message.
   if (!Array.isArray(content) || content.length !== 1 || reason === 'refusal') return null
@@ -282,20 +282,20 @@ function parseBody(data: string): Json {
   const value = parseFrame(data)
   const frame = record(value)
   if (frame !== null) return frame
-  // A list of errors is how Google's front ends answer; nothing else comes without an object around it.
+  // Google's front ends send errors as a list; all other lists are invalid.
   const error = bodyError(null, value)
   if (error !== null) throw error
   throw new GatewayError('provider_unavailable', 'The provider sent an event in an unknown format')
 }
 
-/** Objects and fields of an open block. */
+/** Memory of an open block, in objects and fields. */
 const BLOCK_PARTS = 3
 
 const EDITS_MAX = 64
 const COUNTS_MAX = 16
 const EDIT_TYPE = /^[a-z0-9_]{1,64}$/
 
-/** Types and counts alone: nothing else of them is for a caller. */
+/** Only types and counts: the other fields are not for callers. */
 function appliedEdits(edits: readonly unknown[]): readonly AppliedEdit[] {
   return edits.slice(0, EDITS_MAX).flatMap((edit): AppliedEdit[] => {
     const { type, ...counts } = recordOrEmpty(edit)

@@ -106,7 +106,7 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
 
 export const encodeMessages = prepares('anthropic-messages', writeMessages)
 
-/** Names that the encoder writes itself, if the request asks for them: an unknown field cannot replace them. */
+/** Fields that the encoder writes itself: unknown fields of a caller cannot replace them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([
   'messages',
   'max_tokens',
@@ -119,7 +119,7 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
   WORKSPACE,
 ])
 
-/** The features of the API that a client of its dialect asks for. */
+/** The betas that a client of this API's dialect requests. */
 function betasOf(request: ResponsesRequest): readonly string[] {
   return strings((request as { readonly [BETAS]?: unknown })[BETAS]).filter(beta => BETA.test(beta))
 }
@@ -166,8 +166,9 @@ export function stopSequences({ stop }: ResponsesRequest): readonly string[] | n
 }
 
 /**
- * True if the last turns lack a thinking block that the API demands. With a budget, a reply that continues after tool
- * results, or continues given words, must begin with its thought. Turns of another provider have none.
+ * True if the last turns lack a thinking block that the API requires. With a thinking budget, a reply that continues
+ * after tool results, or that was started by the caller, must begin with its thinking block. Turns from another
+ * provider have none.
  */
 function isThoughtMissing(all: readonly MessagesTurn[]): boolean {
   const turns = all.filter(turn => turn.role !== 'system')

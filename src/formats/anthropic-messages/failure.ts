@@ -31,7 +31,7 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
   })
 }
 
-/** The error in a JSON value; null if it holds none. */
+/** The error in a JSON value; null if there is none. */
 export function bodyError(status: number | null, value: unknown): GatewayError | null {
   const body = record(value) ?? record(listOrEmpty(value)[0])
   if (body === null) return null
@@ -47,7 +47,7 @@ export function messagesFailure(status: number, body: string): GatewayError {
   const fields = record(value)
   if (fields !== null) return errorMeaning(status, fields)
   const plain = value === null ? body.trim() : textOrEmpty(value)
-  // A page is for browsers and helps no caller.
+  // HTML pages are for browsers and do not help callers.
   const message = plain === '' || plain.startsWith('<') ? null : plain
   return providerFailure({ status, code: null, message })
 }

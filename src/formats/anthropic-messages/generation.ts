@@ -23,7 +23,7 @@ const TOP_P_MIN_WHEN_THINKING = 0.95
 /** The API's highest temperature; other providers accept 2. */
 const TEMPERATURE_MAX = 1
 
-/** From this version on: an effort instead of a budget, and no sampling parameters. */
+/** Models from this version on take an effort instead of a budget, and no sampling parameters. */
 const EFFORT_SINCE = 4.07
 /** From this version on, the model may decide by itself how much it thinks. */
 const ADAPTIVE_SINCE = 4.06
@@ -45,7 +45,7 @@ interface GenerationWishes {
   readonly request: ResponsesRequest
   readonly effort: NonNullable<ResponsesRequest['reasoning']>['effort'] | undefined
   readonly upstreamModel: string
-  /** Thoughts between calls count together, so a budget may exceed the limit of one reply. */
+  /** True: the thoughts between calls share one budget, so it may exceed the limit of one reply. */
   readonly isInterleaved: boolean
   readonly maxOutputTokens: number | null
   /** True if the last turns lack a thought that the API demands where a budget is set. */
@@ -54,7 +54,7 @@ interface GenerationWishes {
   readonly toolForced: boolean
 }
 
-/** How a model of this family is asked to think, how long its reply may be, and its sampling. */
+/** Thinking settings, output limit and sampling for a model of this family. */
 export function generation(wishes: GenerationWishes): Generation {
   const { request } = wishes
   const version = claudeVersion(wishes.upstreamModel)
@@ -65,7 +65,7 @@ export function generation(wishes: GenerationWishes): Generation {
   if (version !== null && version >= EFFORT_SINCE) {
     const max_tokens = maxTokens ?? DEFAULT_MAX_TOKENS
     const effort = wanted === null ? null : effortOf(wanted, max_tokens)
-    // Without the wish for a summary these models keep their thinking to themselves.
+    // These models do not show their thinking unless a summary is requested.
     const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
     return { max_tokens, thinking, effort, sampling: {} }
   }
@@ -79,8 +79,8 @@ export function generation(wishes: GenerationWishes): Generation {
 }
 
 /**
- * The setting as a client of this API's dialect sent it; null: it sent none. Undefined: the client speaks another
- * dialect, or the model is of a generation without this setting.
+ * The setting that a client of this API's dialect sent; null: it sent none. Undefined: the client uses another dialect,
+ * or the model has no such setting.
  */
 function ownThinking({ reasoning }: ResponsesRequest, version: number | null): Json | null | undefined {
   if (reasoning == null || !Object.hasOwn(reasoning, 'thinking')) return undefined
@@ -113,7 +113,7 @@ function ownGeneration(
   const isPossible = max_tokens > BUDGET_MIN && !isThoughtMissing()
   return {
     max_tokens,
-    // The limit may be lower than what the client asked for.
+    // The limit may be lower than the one that the client set.
     thinking: isPossible
       ? { ...own, budget_tokens: isInterleaved ? budget : Math.min(budget, max_tokens - 1) }
       : null,
@@ -122,7 +122,7 @@ function ownGeneration(
   }
 }
 
-/** The wanted thinking: an effort or a number of tokens; null for none. */
+/** The requested thinking: an effort or a number of tokens; null for none. */
 function wantedThinking({ request, effort }: GenerationWishes): Effort | number | null {
   const reasoning = request.reasoning
   const level = effort === undefined ? reasoning?.effort : effort

@@ -28,7 +28,7 @@ interface Call {
 
 interface Kind {
   readonly type: HostedItem['type']
-  /** Status of a failed call and of a call without a result in this reply; the words differ by kind. */
+  /** The status of a failed call and of a call without a result in this reply. It depends on the kind of call. */
   readonly wrong: 'failed' | 'incomplete'
   readonly pending: 'incomplete' | 'in_progress'
   /** Names of the progress events at the start of a call, after its input, and after its result. */
@@ -142,8 +142,8 @@ export class HostedCalls {
   }
 
   /**
-   * The call of a result. Some intermediaries write other ids: then it is the oldest of its kind. Where none of its
-   * kind runs, the call was part of an earlier reply, and the item begins and ends here.
+   * The call that a result belongs to. Some intermediaries change ids: then it is the oldest open call of the kind. If
+   * no call of the kind is open, the call was part of an earlier reply, and the item begins and ends here.
    */
   #calledFor(kind: Kind, id: string): readonly [id: string, call: HostedCall] {
     const own = this.#running.get(id)
@@ -152,7 +152,7 @@ export class HostedCalls {
     return [id, this.#begin(kind, id, {})]
   }
 
-  /** Call at the end of the reply. Calls without a result go on in the next turn. */
+  /** Call at the end of the reply. Calls without a result continue in the next turn. */
   end(): void {
     for (const call of this.#running.values()) call.finish(null)
     this.#running.clear()
@@ -218,7 +218,7 @@ class HostedCall implements Block {
     if (result !== null && !wrong) this.#progress(this.kind.done, {})
     const status = result === null ? this.kind.pending : wrong ? this.kind.wrong : 'completed'
     const fields = { status, ...this.kind.fields(this.#call(result)) }
-    // Both blocks are sealed in parts, and go back as they are.
+    // Both blocks have encrypted parts and are sent back unchanged.
     const use = this.#use['type'] === undefined ? [] : [{ ...this.#use, input: this.#input }]
     const blocks = result === null ? use : [...use, result]
     this.#output.emit({ kind: 'close', item: this.#item, fields: withNative(fields, { blocks }) })
@@ -252,7 +252,7 @@ function fetchedUrl(call: Call): string {
   return filled(call.input['url']) ?? textOrEmpty(record(call.result?.['content'])?.['url'])
 }
 
-/** The code of a call; a text editor's command has several fields and becomes JSON. */
+/** The code of a call; the several fields of a text editor's command become JSON. */
 function codeOf(input: Json): string {
   return (
     filled(input['code']) ?? (input['path'] === undefined ? textOrEmpty(input['command']) : jsonText(input))

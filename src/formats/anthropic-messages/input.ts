@@ -39,7 +39,7 @@ interface MessagesConversation {
   readonly turns: readonly MessagesTurn[]
   /** The last effort that the input sets; undefined if it sets none. */
   readonly effort: ReasoningEffort | undefined
-  /** True if a turn holds a compaction, which needs a beta flag. */
+  /** True if a turn contains a compaction, which needs a beta flag. */
   readonly compacted: boolean
 }
 
@@ -47,7 +47,7 @@ type ReasoningEffort = NonNullable<ResponsesRequest['reasoning']>['effort']
 
 /**
  * The system prompt and turns of a request.
- * @throws GatewayError `unprocessable` that names the item without a form in this API
+ * @throws GatewayError `unprocessable` that names an item that this API cannot express
  */
 export function conversation(request: ResponsesRequest): MessagesConversation {
   const writer = new Writer()
@@ -62,7 +62,7 @@ export function conversation(request: ResponsesRequest): MessagesConversation {
   return writer
 }
 
-/** A turn to which neighbours of its role are added. */
+/** A turn, to which consecutive items of its role are added. */
 class OpenTurn implements MessagesTurn {
   readonly role: MessagesTurn['role']
   readonly content: MessagesBlock[]
@@ -170,7 +170,7 @@ class Writer {
     this.add('assistant', [{ type: 'tool_use', id: callId, name, input, ...more }])
   }
 
-  /** The API takes one action a call; an item of another provider may have several. */
+  /** This API takes one action per call; an item of another provider may have several. */
   #computerCall(item: Extract<InputItem, { type: 'computer_call' }>): void {
     const actions = actionsIn(item)
     this.#actions.set(item.call_id, actions.length)
@@ -205,7 +205,7 @@ function partId(callId: string, at: number): string {
   return at === 0 ? callId : `${callId}_${at + 1}`
 }
 
-/** The blocks of a tool that Anthropic ran, where they came back as it made them; else the item is left out. */
+/** The original blocks of a tool that Anthropic ran; empty if the client did not send them back unchanged. */
 function ownBlocks(item: object): readonly MessagesBlock[] {
   return [...records(nativeFields(item)['blocks'])]
 }

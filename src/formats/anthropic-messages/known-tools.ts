@@ -12,7 +12,7 @@ interface KnownTool {
 }
 
 const DATE = /_(\d{8})$/
-/** As all APIs take names of functions. */
+/** Function names that all APIs accept. */
 const NAME = /^[A-Za-z0-9_-]{1,64}$/
 
 const text = (description: string): Json => ({ type: 'string', description })
@@ -38,7 +38,7 @@ const BASH: KnownTool = {
   required: [],
 }
 
-/** Since when the text of `insert` has a name of its own, and edits are not undone. */
+/** From this version on, the text of `insert` has its own field, and there is no undo command. */
 const NEWER_EDITOR = 20250429
 
 function editor(version: number): KnownTool {
@@ -132,7 +132,7 @@ const KNOWN: ReadonlyMap<string, (version: number, tool: Json) => KnownTool> = n
   ['computer', computer],
 ])
 
-/** The function that stands for a client tool of the Messages API; null: it is none that is known. */
+/** The function that replaces a client tool of the Messages API; null: not a known one. */
 export function knownFunction(native: Json): Json | null {
   const { type, name, cache_control: mark } = native
   if (typeof type !== 'string' || typeof name !== 'string' || !NAME.test(name)) return null
@@ -149,7 +149,7 @@ export function knownFunction(native: Json): Json | null {
   }
 }
 
-/** The choice of such a tool as that of its function; null: it is none. */
+/** The choice of such a tool as a choice of its function; null: not a known one. */
 export function knownChoice(choice: Json, tools: readonly unknown[]): Json | null {
   const { name } = recordOrEmpty(choice['native'])
   if (typeof name !== 'string') return null

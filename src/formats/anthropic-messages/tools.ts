@@ -69,7 +69,7 @@ export function toolbox(request: ResponsesRequest, strict: boolean): ToolSet {
 }
 
 function translate(tool: Tool, path: string, strict: boolean): Translated {
-  // Of a client of this API: a tool of the API itself as it came, or what only the API knows of a function.
+  // For clients of this API: a tool of the API itself unchanged, or the function fields that only this API has.
   const native = recordOrEmpty((tool as { readonly native?: unknown }).native)
   if (typeof native['type'] === 'string') return { wire: native }
   if (tool.type === 'function') return { wire: { ...functionTool(tool as FunctionTool, strict), ...native } }

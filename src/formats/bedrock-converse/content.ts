@@ -66,7 +66,7 @@ interface CacheMarks {
   readonly prompt_cache_breakpoint?: unknown
 }
 
-/** The cache point for what is marked; null: it is not. */
+/** The cache point for a marked part; null: not marked. */
 export function cachePoint({ cache_control, prompt_cache_breakpoint }: CacheMarks): ConverseBlock | null {
   if (cache_control == null) {
     return prompt_cache_breakpoint == null ? null : { cachePoint: { type: 'default' } }
@@ -147,7 +147,7 @@ function documentName(filename: string | null | undefined): string {
   return name === '' ? 'document' : name.slice(0, 100).trim()
 }
 
-/** The pieces of a data URL in base64; null for anything else. */
+/** The pieces of a base64 data URL; null for any other URL. */
 function base64Url(url: string): { readonly mediaType: string; readonly data: string } | null {
   const pieces = dataUrl(url)
   return pieces?.base64 === true ? pieces : null

@@ -28,7 +28,7 @@ import { converseFailure, streamFailure } from './failure.ts'
 import { familyOf } from './model.ts'
 import { serviceTierOf, usageOf } from './usage.ts'
 
-/** The item of an open block; a text has no item of its own. */
+/** An open block and its item; a text block shares the item of its message. */
 interface Block {
   readonly kind: 'text' | 'reasoning' | 'call'
   readonly item: number
@@ -39,16 +39,16 @@ interface Block {
   readonly call: Call | null
 }
 
-/** Begins the name of an exception, in the place of an event's type. */
+/** Prefix of an exception's name, which replaces the event type. */
 const EXCEPTION = 'exception:'
-/** Objects and fields of an open block. */
+/** Memory of an open block, in objects and fields. */
 const BLOCK_PARTS = 3
 
 export class ConverseDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #output: Output
   readonly #reasoningFormat: ReasoningFormat | null
-  /** Streams of OpenAI's models count the cache into the input, which their whole replies do not. */
+  /** Streams of OpenAI's models count cached tokens in the input; whole replies do not. */
   readonly #isOfOpenAI: boolean
   readonly #blocks = new Map<number, Block>()
   #started = false
@@ -62,7 +62,7 @@ export class ConverseDecoder implements Decoder {
   constructor(emit: (delta: Delta) => void, endpoint?: Endpoint) {
     this.#emit = emit
     this.#output = new Output(emit)
-    // Claude's signatures hold in every cloud.
+    // Claude's signatures are valid in every cloud.
     this.#reasoningFormat =
       endpoint !== undefined && familyOf(endpoint.upstreamModel) === 'claude' ? 'anthropic-claude-v1' : null
     this.#isOfOpenAI = endpoint !== undefined && /(?:^|[./])openai\./.test(endpoint.upstreamModel)
@@ -162,7 +162,7 @@ export class ConverseDecoder implements Decoder {
   #blockStart(index: number, start: Json): void {
     const call = record(start['toolUse'])
     if (call === null) return
-    // A block whose stop was lost ends where the next one takes its place.
+    // If the stop of a block was lost, the block ends when the next one starts at its index.
     this.#blockStop(index)
     this.#start()
     const opened = this.#output.call({

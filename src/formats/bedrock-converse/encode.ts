@@ -65,7 +65,7 @@ function addBetas(additional: ConverseBlock, betas: readonly string[] = []): voi
   if (taken.length > 0) additional['anthropic_beta'] = [...new Set(taken)]
 }
 
-/** The body with the cache points that Converse takes. */
+/** The body with only the cache points that Converse accepts. */
 function withTakenPoints(body: ConverseBlock): ConverseBlock {
   const config = recordOrEmpty(body['toolConfig'])
   const marks = lastMarks([config['tools'], body['system'], body['messages']], CACHE_POINT)
@@ -89,7 +89,7 @@ function withShortPoints(body: ConverseBlock): ConverseBlock {
   return { ...body, messages, ...(body['system'] === undefined ? {} : { system: short(body['system']) }) }
 }
 
-/** A cache mark on the whole request holds for everything up to its end. */
+/** A cache mark on the whole request applies to everything up to its end. */
 function marked(
   messages: readonly ConverseMessage[],
   request: ResponsesRequest,
@@ -150,7 +150,7 @@ function topK({ top_k }: ResponsesRequest, family: Family): ConverseBlock {
   return family === 'nova' ? { inferenceConfig: { topK: top_k } } : { top_k }
 }
 
-/** Nova takes no length and no sampling together with its highest effort. */
+/** With its highest effort, Nova accepts no output limit and no sampling parameters. */
 function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
   const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
   const { temperature: _temperature, topP: _topP, ...others } = inference
@@ -166,7 +166,7 @@ function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
   }
 }
 
-/** Settings of Anthropic's own API beside the messages; Converse passes them on. */
+/** Settings of Anthropic's own API, which Converse passes on. */
 function claudeSettings({ request, endpoint, talk, forced }: SettingsWishes): Settings {
   const { max_tokens, thinking, effort, sampling } = generation({
     request,
@@ -196,7 +196,7 @@ function isThoughtMissing(messages: readonly ConverseMessage[]): boolean {
   return first !== undefined && first.content[0]?.['reasoningContent'] === undefined
 }
 
-/** The wanted effort of thinking; null for none. */
+/** The requested thinking effort; null for none. */
 function effortOf({ request, endpoint, talk }: SettingsWishes): Effort | null {
   const { reasoning } = request
   const level = talk.effort === undefined ? reasoning?.effort : talk.effort

@@ -26,7 +26,7 @@ export function converseFailure(status: number, body: string): GatewayError {
   const fields = record(parseJson(body))
   if (fields !== null) return meaning(status, null, fields)
   const plain = body.trim()
-  // A page is for browsers and helps no caller.
+  // HTML pages are for browsers and do not help callers.
   return providerFailure({
     status,
     code: null,
@@ -46,7 +46,7 @@ function meaning(status: number | null, exception: string | null, fields: Json):
   // `ValidationException:http://internal.amazon.com/coral/…` in some replies.
   const code = exception ?? filled(fields['__type'])?.replace(/^.*#|:.*$/g, '') ?? null
   return providerFailure({
-    // The model failed, whatever was asked.
+    // The model failed, so the request is not at fault.
     status: status === MODEL_FAILED ? null : status,
     code,
     message,

@@ -121,7 +121,7 @@ class Writer {
     this.add('user', [{ toolResult: result }])
   }
 
-  /** Only Claude's thoughts have a signature; it holds at Anthropic and in every cloud. */
+  /** Only Claude signs its thoughts; the signatures are valid at Anthropic and in every cloud. */
   #reasoning(item: Extract<InputItem, { type: 'reasoning' }>): ConverseBlock[] {
     const thought = this.#family === 'claude' ? claudeThought(item) : null
     if (thought === null) return []
@@ -130,7 +130,7 @@ class Writer {
   }
 }
 
-/** The API wants a block with words in each result, also for a tool that said nothing. */
+/** The API requires a block with text in each result, even if the tool returned nothing. */
 function resultBlocks(content: readonly ConverseBlock[]): readonly ConverseBlock[] {
   return content.length === 0 ? [{ text: '(no output)' }] : content
 }

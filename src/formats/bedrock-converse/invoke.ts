@@ -23,7 +23,7 @@ const INVOKE: CloudFormat = {
   path: (model, stream) => `${modelPath(model)}/${stream ? 'invoke-with-response-stream' : 'invoke'}`,
   betas: BETAS_OF_BOTH,
   betasInBody: true,
-  // The path says whether it is a stream.
+  // The path decides whether the reply is streamed.
   without: [...FIELDS_OF_NEITHER, 'stream', 'metadata'],
 }
 
@@ -41,7 +41,7 @@ export function needsInvoke(
   return request.tools?.some(({ type }) => OWN_TOOL.test(type)) === true
 }
 
-/** Begins the name of an exception, in the place of an event's type. */
+/** Prefix of an exception's name, which replaces the event type. */
 const EXCEPTION = 'exception:'
 
 class InvokeDecoder implements Decoder {

@@ -1,7 +1,7 @@
 /** Properties that follow from the name of a Bedrock model: its path, its family, and what the family accepts. Pure. */
 import { inexpressible } from '../failure.ts'
 
-/** Families whose requests differ. Names may begin with the region of an inference profile, or be in an ARN. */
+/** Families whose requests differ. Names may begin with the region of an inference profile, or be part of an ARN. */
 export type Family = 'claude' | 'nova' | 'gpt-oss' | 'other'
 
 export function familyOf(model: string): Family {
@@ -22,7 +22,7 @@ export function takesAllPoints(family: Family): boolean {
 
 /**
  * The path of a model. Its name, or the ARN of a profile, is one segment.
- * @throws GatewayError `unprocessable` for a name that could leave it
+ * @throws GatewayError `unprocessable` for a name that could escape from its segment
  */
 export function modelPath(name: string): string {
   if (name === '' || name === '.' || name === '..' || !name.isWellFormed()) {

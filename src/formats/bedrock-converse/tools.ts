@@ -44,7 +44,7 @@ export function encodeTools(
   }
 }
 
-/** The functions that the conversation speaks of, without what a model would need to call them. */
+/** Declares the functions that the conversation mentions, with nothing that would let the model call them sensibly. */
 function declared(called: readonly string[]): readonly ConverseBlock[] {
   return called.map(name => ({
     toolSpec: {

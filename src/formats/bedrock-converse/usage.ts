@@ -6,12 +6,12 @@ import { countOrZero, type Json, record, records } from '../../base/json.ts'
 import type { Usage } from '../format.ts'
 import { nameIn } from '../withheld.ts'
 
-/** The service tier that a reply or its metadata tells; null if it tells none. */
+/** The service tier in a reply or its metadata; null if there is none. */
 export function serviceTierOf(fields: Json): string | null {
   return nameIn(record(fields['serviceTier'])?.['type'])
 }
 
-/** `isWhole`: the input has the cache reads and writes in it, as streams of OpenAI's models at Bedrock tell it. */
+/** `isWhole`: the input count includes cache reads and writes, as in streams of OpenAI's models at Bedrock. */
 export function usageOf(usage: Json, isWhole = false): Usage {
   const cachedTokens = countOrZero(usage['cacheReadInputTokens'])
   const cacheWriteTokens = countOrZero(usage['cacheWriteInputTokens'])
@@ -26,7 +26,7 @@ export function usageOf(usage: Json, isWhole = false): Usage {
     cacheWriteTokens,
     ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, cacheWriteTokens) }),
     outputTokens: countOrZero(usage['outputTokens']),
-    // The API does not tell the thoughts apart.
+    // The API does not count thoughts separately.
     reasoningTokens: 0,
     webSearchRequests: 0,
   }

@@ -40,7 +40,7 @@ function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireR
         : { inputs: encodeInputs(request, settings, contentPart).map(content => ({ content })) }),
       embedding_types: ['float'],
       ...(dimensions === null ? {} : { output_dimension: dimensions }),
-      // Others refuse a text that is too long, which is better than a vector of its beginning.
+      // Refuse a text that is too long, as other providers do, rather than embed only its beginning.
       truncate: 'NONE',
     },
   }

@@ -1,6 +1,6 @@
 /**
- * The contract of a wire format for embeddings: how the gateway asks one kind of provider for vectors. Pure: no I/O, no
- * clock, no config. A reply is one JSON document, from which `VectorBody` has removed the vectors.
+ * The contract of a wire format for embeddings: how to call one kind of provider. Pure: no I/O, no clock, no config. A
+ * reply is one JSON document, from which `VectorBody` has removed the vectors.
  */
 import type { GatewayError } from '../../base/errors.ts'
 import type { Json } from '../../base/json.ts'
@@ -9,7 +9,7 @@ import type { EmbeddingsFormatName, Endpoint } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { Usage, WireRequest } from '../format.ts'
 
-/** Inputs and settings that not every provider takes. */
+/** Inputs and settings that some providers do not support. */
 export type EmbeddingsNeed = 'tokens' | 'images' | 'dimensions' | 'input_type'
 
 /** A request as an encoder sees it: validated, guarded and routed. */
@@ -24,9 +24,9 @@ export interface EmbeddingsAsk {
 export interface EmbeddingsReply {
   /** The provider's own id of its reply. */
   readonly upstreamId: string | null
-  /** For each input in order, the value that stands for its vector; `VectorBody.vector` finds the vector. */
+  /** For each input, in order: the placeholder of its vector. `VectorBody.vector` returns the vector. */
   readonly vectors: readonly unknown[]
-  /** Null when the provider tells no tokens. */
+  /** Null if the provider reports no tokens. */
   readonly usage: Usage | null
 }
 
@@ -34,13 +34,13 @@ export interface EmbeddingsFormat {
   readonly name: EmbeddingsFormatName
   /** The client dialect whose unknown fields the encoder sends; null: none. */
   readonly dialect: DialectName | null
-  /** True if the endpoint can be told this. */
+  /** True if the endpoint supports this. */
   takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean
   /** @throws GatewayError `unprocessable` that names the field which this format cannot express. */
   encode(ask: EmbeddingsAsk, endpoint: Endpoint): WireRequest
   /**
-   * Reads a reply to so many inputs.
-   * @throws GatewayError when it reports a failure, has an unknown shape, or vectors for other inputs
+   * Reads the reply to a number of inputs.
+   * @throws GatewayError if the reply is a failure, has an unknown shape, or has vectors for other inputs
    */
   decode(reply: Json, inputs: number): EmbeddingsReply
   /** The error for a reply with a status other than 2xx, as `Format.failure`. */

@@ -17,8 +17,8 @@ import { bareErrorIn, errorIn } from '../openai-chat/failure.ts'
 type PartEncoder<Part> = (part: EmbeddingPart, path: string) => Part
 
 /**
- * The parts of each input as a format has them.
- * @throws GatewayError `unprocessable` for token ids, and what `encode` throws
+ * The parts of each input in the form of a format.
+ * @throws GatewayError `unprocessable` for token ids, and the errors of `encode`
  */
 export function encodeInputs<Part>(
   { input }: EmbeddingsRequest,
@@ -33,7 +33,7 @@ export function encodeInputs<Part>(
 }
 
 /**
- * Each input as one text; several text parts of an input are lines of it.
+ * Each input as one text; several text parts are joined as lines.
  * @throws GatewayError `unprocessable` for token ids and images
  */
 export function textInputs({ input }: EmbeddingsRequest, settings: EmbeddingsSettings): string[] {
@@ -57,7 +57,7 @@ function noTokens(path: string): GatewayError {
   return inexpressible(path, 'token ids cannot be sent to this provider: send the text')
 }
 
-/** Media type and base64 of a data URL; null for another address. */
+/** Media type and base64 of a data URL; null for any other URL. */
 export function dataUrl(url: string): { readonly mediaType: string; readonly data: string } | null {
   const comma = url.slice(0, DATA_HEAD_MAX_CHARS).indexOf(',')
   const head = /^data:([\w.+-]{1,64}\/[\w.+-]{1,64})(?:;[\w=.+-]{1,64})?;base64$/i.exec(url.slice(0, comma))
@@ -88,7 +88,7 @@ export function noVectors(reply: Json): GatewayError {
   return new GatewayError('provider_unavailable', 'The provider sent a reply without vectors')
 }
 
-/** The usage for so many tokens read; null for a count that says nothing, as no model reads 0. */
+/** The usage for a number of input tokens; null for 0 or an invalid count, because no model reads 0 tokens. */
 export function inputUsage(tokens: unknown): Usage | null {
   const inputTokens = count(tokens) ?? 0
   return inputTokens === 0 ? null : { ...ZERO_USAGE, inputTokens }

@@ -14,7 +14,7 @@ import type { EmbeddingsAsk, EmbeddingsFormat, EmbeddingsNeed, EmbeddingsReply }
 import { inputUsage, noVectors, oneForEach } from './inputs.ts'
 import { taskOf } from './tasks.ts'
 
-/** An unknown field of a caller cannot replace what the encoder writes. */
+/** Fields that the encoder writes itself: unknown fields of a caller cannot replace them. */
 const OWN_NAMES: ReadonlySet<string> = new Set([
   'dimensions',
   'output_dimension',
@@ -35,7 +35,7 @@ function takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean {
   return need !== 'input_type' || takesInputType(endpoint)
 }
 
-/** Not in OpenAI's own API, so the row has to say it, in one way or the other. */
+/** OpenAI's own API has no such field, so the provider's row must name the form that it uses. */
 function takesInputType({ provider, supportedParameters }: Endpoint): boolean {
   return provider.quirks.includes('input-type') || supportedParameters?.has('input_type') === true
 }
@@ -52,7 +52,7 @@ function encode({ request, settings, endUser }: EmbeddingsAsk, endpoint: Endpoin
     ['model', endpoint.upstreamModel],
     ['input', inputOf(request.input, settings)],
     [quirks.has('output-dimension') ? 'output_dimension' : 'dimensions', settings.dimensions],
-    // Numbers are what every provider sends unasked, and some refuse the word for them.
+    // All providers send numbers by default, and some refuse the explicit value.
     ['encoding_format', settings.encoding === 'base64' && takesEncoding(endpoint) ? 'base64' : null],
     ['input_type', takesInputType(endpoint) ? inputType(settings) : null],
     ['truncation', quirks.has('cuts-texts') ? false : null],
@@ -71,14 +71,14 @@ function inputOf(items: readonly EmbeddingItem[], { isList }: EmbeddingsSettings
   return isList ? inputs : inputs[0]
 }
 
-/** Parts as gateways of this kind take them. */
+/** Parts in the form that gateways of this kind accept. */
 function partOf(part: EmbeddingPart): object {
   return part.type === 'input_text'
     ? { type: 'text', text: part.text }
     : { type: 'image_url', image_url: { url: part.image_url } }
 }
 
-/** Two words for what all such providers know, the caller's own for the rest. */
+/** The two values that all these providers know; other values are sent as the caller wrote them. */
 function inputType({ inputType: type }: EmbeddingsSettings): string | null {
   if (type === null) return null
   const task = taskOf(type)

@@ -1,11 +1,11 @@
 /**
- * Provider names for the values of `input_type`, which says what a vector is for. A client may use the names of any
- * provider. Pure.
+ * Provider names for the values of `input_type`, the purpose of a vector. A client may use the names of any provider.
+ * Pure.
  */
 import type { EmbeddingsSettings } from '../../protocol/embeddings.ts'
 import { inexpressible } from '../failure.ts'
 
-/** Uses of a vector that some provider distinguishes. */
+/** Purposes of a vector that at least one provider distinguishes. */
 export type EmbeddingsTask =
   | 'query'
   | 'document'
@@ -17,7 +17,7 @@ export type EmbeddingsTask =
   | 'code_query'
   | 'image'
 
-/** All words for a use, in lower case. */
+/** All names of each purpose, in lower case. */
 const WORDS: Readonly<Record<EmbeddingsTask, readonly string[]>> = {
   query: ['query', 'search_query', 'retrieval_query'],
   document: ['document', 'search_document', 'retrieval_document', 'passage'],
@@ -36,14 +36,14 @@ const TASKS: ReadonlyMap<string, EmbeddingsTask> = new Map(
   ),
 )
 
-/** The use that a word stands for; null for a word that is no provider's. */
+/** The purpose with this name; null for a name that no provider has. */
 export function taskOf(word: string): EmbeddingsTask | null {
   return TASKS.get(word.toLowerCase()) ?? null
 }
 
 /**
- * The provider's word for what the caller said; null: nothing was said.
- * @throws GatewayError `unprocessable` if the provider has no such word
+ * The provider's name for the caller's value; null: the caller set none.
+ * @throws GatewayError `unprocessable` if the provider has no such name
  */
 export function providerWord(
   { inputType }: EmbeddingsSettings,

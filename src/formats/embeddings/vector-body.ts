@@ -1,8 +1,8 @@
 /**
- * Parses the body of a reply with vectors. As its bytes arrive, it cuts out all arrays of numbers and all long texts
- * that may be base64, and leaves a number in their place: `"embedding":[0.1,0.2]` becomes `"embedding":[0]`. So the
- * document to parse is short, however many vectors there are, and numbers that the client takes unchanged are never
- * parsed. Pure.
+ * Parses the body of a reply with vectors. As bytes arrive, it cuts out all arrays of numbers and all long texts that
+ * may be base64, and puts a number in their place: `"embedding":[0.1,0.2]` becomes `"embedding":[0]`. The document to
+ * parse is then short, whatever the number of vectors, and numbers that the client receives unchanged are never parsed.
+ * Pure.
  */
 import { GatewayError } from '../../base/errors.ts'
 import {
@@ -19,21 +19,21 @@ const [OPEN_BRACKET, CLOSE_BRACKET, MINUS, ZERO, NINE] = [0x5b, 0x5d, 0x2d, 0x30
 
 /** First size of the buffer: a reply without its vectors. */
 const START_BYTES = 2 * 1024
-/** A shorter text stays where it is. */
+/** Shorter texts stay in the document. */
 const LONG_TEXT_BYTES = 256
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 /** Beside the vectors a reply may have a few other lists of numbers. */
 const VECTORS_MAX = 2 * EMBEDDING_INPUTS_MAX
-/** Memory of a vector beside its bytes. */
+/** Memory of a vector in addition to its bytes. */
 const VECTOR_BYTES = 160
 /** Texts and lists, each of which costs a little: as many as other replies may have values. */
 const PIECES_MAX = REPLY_MAX_COMMAS
 
-/** The part of the document in which the next byte is. `opened`: behind a bracket, and blanks at most. */
+/** The part of the document that contains the next byte. `opened`: after a bracket, with only blanks in between. */
 type Place = 'outside' | 'opened' | 'numbers' | 'text'
 
 export class VectorBody {
-  /** The document without its vectors, and behind it the number or text that is being read. */
+  /** The document without its vectors, followed by the number or text that is being read. */
   #bytes: Buffer = Buffer.allocUnsafe(START_BYTES)
   #length = 0
   readonly #vectors: Vector[] = []
@@ -51,7 +51,7 @@ export class VectorBody {
     this.#limitBytes = limitBytes
   }
 
-  /** Bytes that are kept, the vectors included. */
+  /** Stored bytes, including the vectors. */
   get lengthBytes(): number {
     return this.#length + this.#vectorBytes + VECTOR_BYTES * this.#vectors.length
   }
@@ -67,7 +67,7 @@ export class VectorBody {
     if (this.#length > EMBEDDINGS_REST_MAX_BYTES) throw this.#tooLarge()
   }
 
-  /** Copies an error page as it is, up to `limitBytes`; false if it is larger. */
+  /** Copies an error page unchanged, up to `limitBytes`; false if it is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
     const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.#length))
     this.#append(chunk, 0, taken)
@@ -84,8 +84,8 @@ export class VectorBody {
   }
 
   /**
-   * The vector for a value of the document, which stands for it or, if it is short, is it.
-   * @throws GatewayError `provider_unavailable` if it is none
+   * The vector for a value of the document: a placeholder, or a short vector itself.
+   * @throws GatewayError `provider_unavailable` if the value is neither
    */
   vector(value: unknown): Vector {
     if (typeof value === 'string') return { form: 'text', bytes: Buffer.from(value, 'latin1') }
@@ -144,7 +144,7 @@ export class VectorBody {
     while (at < chunk.length && isBlank(chunk[at])) at++
     const next = chunk[at]
     if (next !== undefined) this.#place = startsNumber(next) ? 'numbers' : 'outside'
-    // Blanks are left out.
+    // Blanks are not copied.
     return at
   }
 
@@ -192,7 +192,7 @@ export class VectorBody {
     return BASE64.test(this.#bytes.toString('latin1', this.#from, this.#length))
   }
 
-  /** Keeps what is behind `from` as a vector; its number goes in place of it and of its opening quote or bracket. */
+  /** Stores the bytes after `from` as a vector; its number replaces them and their opening quote or bracket. */
   #cut(form: Vector['form'], from: number): void {
     if (this.#vectors.length === VECTORS_MAX) {
       throw new GatewayError('reply_too_large', 'The provider sent too many vectors')

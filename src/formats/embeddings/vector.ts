@@ -17,9 +17,9 @@ export interface Vector {
 /** How a vector is read and written. */
 export interface VectorTerms {
   readonly encoding: VectorEncoding
-  /** Numbers that it has to have; null: any. */
+  /** The required number of dimensions; null: any. */
   readonly dimensions: number | null
-  /** Texts hold signed bytes, not float32 numbers. */
+  /** True: texts contain signed bytes instead of float32 numbers. */
   readonly isInt8: boolean
 }
 
@@ -76,7 +76,8 @@ function fromText(bytes: Buffer, terms: VectorTerms): WrittenVector {
   const text = bytes.toString('latin1')
   if (!BASE64.test(text)) throw noVector()
   const raw = Buffer.from(text, 'base64')
-  // Some providers send bytes unasked. So many as the vector has numbers can be nothing else.
+  // Some providers send bytes without being asked. If there are as many bytes as dimensions, they cannot be float32
+  // numbers.
   const isInt8 = terms.isInt8 || raw.length === terms.dimensions
   const numbers = isInt8 ? int8(raw) : floats(raw, terms.dimensions)
   const dimensions = checkedLength(numbers.length)
@@ -119,12 +120,12 @@ function viewOf(raw: Buffer): DataView {
 
 /** No embedding has a number this large, and so has no vector that was read rightly. */
 const ODD_VALUE = 1e9
-/** So many numbers are no chance. */
+/** With this many numbers, the pattern cannot be chance. */
 const HALVES_MIN = 64
 
 /**
- * True for numbers that can only be the halves of doubles. The lower half has the last digits: all zero where the model
- * knew fewer digits, otherwise any bits, so that some of hundreds are huge or no numbers.
+ * True for numbers that must be halves of doubles. The lower half has the last digits: all zero if the model had fewer
+ * digits; otherwise arbitrary bits, so that among hundreds some are huge or not numbers.
  */
 function areHalves(singles: Float32Array): boolean {
   if (singles.length < HALVES_MIN || singles.length % 2 !== 0) return false
@@ -154,7 +155,7 @@ function quoted(bytes: Buffer): Buffer {
   return ascii(`"${bytes.toString('base64')}"`)
 }
 
-/** The shortest way for a text without other characters. */
+/** The fastest conversion for a text of ASCII characters. */
 function ascii(text: string): Buffer {
   return Buffer.from(text, 'latin1')
 }

@@ -83,7 +83,7 @@ export class GeminiCalls {
 
 /** More than any arguments need; a list is filled from its beginning, so an index may only be the next one. */
 const DEPTH_MAX = 64
-/** Memory of an object without a prototype and of its field, as parts of the usual kind. */
+/** Memory of an object without a prototype and of its field, in objects and fields of the usual kind. */
 const STEP_PARTS = 4
 
 type Container = Record<string, unknown> | unknown[]
@@ -96,7 +96,7 @@ export class PartialArguments {
     this.#withheld = withheld
   }
 
-  /** Takes arguments that came whole. */
+  /** Reads arguments that arrived whole. */
   whole(args: Json): void {
     for (const [key, value] of Object.entries(args)) this.#root[key] = value
   }
@@ -171,7 +171,7 @@ function read(at: Container, step: string | number): unknown {
 }
 
 function write(at: Container, step: string | number, value: unknown): void {
-  // Also for `__proto__`: an own property, whatever the container is.
+  // `defineProperty` makes an own property even of `__proto__`.
   Object.defineProperty(at, step, { value, writable: true, enumerable: true, configurable: true })
 }
 

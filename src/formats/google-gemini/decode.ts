@@ -36,7 +36,7 @@ export class GeminiDecoder implements Decoder {
   /** Signatures of the open message; they follow it as separate items, so as not to cut it. */
   #held: string[] = []
   #code: CodeRun | null = null
-  /** True if citations for earlier text may still come. */
+  /** True if citations for earlier text may still arrive. */
   #citing = false
   #finish: string | null = null
   /** What the provider says about its finish. */
@@ -125,7 +125,7 @@ export class GeminiDecoder implements Decoder {
   #candidate(candidate: Json): void {
     const { parts, finish, cites, logprobs } = readCandidate(candidate)
     if (cites) this.#citing = true
-    // The provider sends no bytes: as numbers they take more memory than their frame.
+    // Byte values of tokens are not sent by this provider: as numbers they would take more memory than their frame.
     for (const { bytes, top_logprobs: top } of logprobs ?? []) {
       this.#withheld.add(bytes)
       for (const each of top ?? []) this.#withheld.add(each.bytes)
@@ -167,7 +167,7 @@ export class GeminiDecoder implements Decoder {
   #nextItem(): number {
     const item = oneMore(this.#items, 'output items')
     this.#items++
-    // Content after a finish shows that the reply had not ended.
+    // Content after a finish reason shows that the reply had not ended.
     this.#finish = null
     return item
   }
@@ -230,7 +230,7 @@ export class GeminiDecoder implements Decoder {
       const finish = this.#finish
       this.#interrupt('reasoning')
       this.#reasoning = this.#open({ type: 'reasoning', id: null, format: 'google-gemini-v1' })
-      // A signature alone is no content that would take a finish back.
+      // A signature alone does not cancel a finish reason.
       this.#finish = finish
     }
     this.#closeReasoning(signature)
@@ -284,7 +284,7 @@ export class GeminiDecoder implements Decoder {
     if (by !== 'reasoning' && this.#reasoning !== null) this.#closeReasoning(null)
     const message = this.#message
     this.#message = null
-    // Metadata that cites this text may come later; then the message waits for the end.
+    // Metadata that cites this text may arrive later, so the message stays open until the end.
     if (message !== null && !this.#citing) this.#close(message)
     this.#releaseSignatures()
   }
@@ -375,7 +375,7 @@ function readCandidate(candidate: Json): Candidate {
   return { parts, logprobs, finish: finish === NOT_FINISHED ? null : finish, cites }
 }
 
-/** The candidate with index 0, which the protocol may omit. The gateway never asks for others. */
+/** The candidate with index 0, which the protocol may omit. The gateway never requests others. */
 function firstCandidate(candidates: unknown): Json | null {
   for (const element of listOrEmpty(candidates)) {
     const candidate = record(element)

@@ -40,7 +40,7 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
 
 export const encodeGemini = prepares('google-gemini', writeGemini)
 
-/** Fields of the body that are made of more than one field of a client of this API. */
+/** Fields of the body that combine several fields of a client of this API. */
 const MADE: ReadonlySet<string> = new Set([
   'contents',
   'generationConfig',

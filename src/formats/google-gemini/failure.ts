@@ -6,7 +6,7 @@ import { GatewayError, rewritten } from '../../base/errors.ts'
 import { count, filled, type Json, parseJson, record, records, textOrEmpty } from '../../base/json.ts'
 import { providerFailure, tidyMessage, waitIn } from '../failure.ts'
 
-/** The error in a parsed body; null if it holds none. */
+/** The error in a parsed body; null if there is none. */
 export function errorOf(body: unknown): Json | null {
   const holder = record(Array.isArray(body) ? body[0] : body)
   if (holder === null) return null
@@ -37,7 +37,7 @@ export function failureOf(error: Json, httpStatus: number | null): GatewayError 
     : failure
 }
 
-/** True where a limit of a day is used up, as its name says. */
+/** True if a daily limit is used up, according to its name. */
 function limitsDay(details: readonly Json[]): boolean {
   return details
     .flatMap(detail => records(detail['violations']))
@@ -47,7 +47,7 @@ function limitsDay(details: readonly Json[]): boolean {
 /** The error for a reply with a status other than 2xx; `body` may be anything. */
 export function geminiFailure(status: number, body: string): GatewayError {
   const parsed = parseJson(body)
-  // A page of HTML says nothing to a caller; a line of text may.
+  // HTML pages are for browsers and do not help callers; a line of text may.
   if (parsed === undefined)
     return providerFailure({ status, code: null, message: /^\s*</.test(body) ? null : body })
   const error = errorOf(parsed)

@@ -8,7 +8,7 @@ import type { Annotation } from '../../protocol/parts.ts'
 import type { Delta, HostedStart } from '../format.ts'
 import type { Withheld } from '../withheld.ts'
 
-/** A new code item. It keeps the provider's id, which a later turn repeats. */
+/** A new code item. It has the provider's id, which a later turn repeats. */
 export function codeItem(part: Json): HostedStart {
   const id = filled(part['id'])
   return {
@@ -38,7 +38,7 @@ export class CodeRun {
     this.#progress('code_interpreter_call.in_progress', {})
   }
 
-  /** True once the result has come. */
+  /** True once the result has arrived. */
   get ran(): boolean {
     return this.#status !== 'incomplete'
   }
@@ -115,11 +115,14 @@ export function tellSearch(emit: (delta: Delta) => void, item: number, succeeded
 
 /** Far more than any real reply has; bounds the work for a hostile one. */
 const CITATIONS_MAX = 512
-/** No address or name is longer. Each citation reads it once, and a chunk may have thousands of citations of one. */
+/**
+ * The maximum length of an address or name. Each citation reads it once, and a chunk may have thousands of citations of
+ * one source.
+ */
 const SOURCE_MAX_CHARS = 8 * 1024
 /**
- * Characters that are searched for quotations whose offsets are wrong, because each search blocks the thread: two such
- * quotations in the longest reply, eighty in one of 100,000 characters.
+ * How many characters are searched in all for quotations whose offsets are wrong, because each search blocks the
+ * thread. It allows two searches of the longest reply, or eighty of one with 100,000 characters.
  */
 const SEARCHED_MAX_CHARS = 8 * 1024 * 1024
 
@@ -247,7 +250,7 @@ export class Citations {
       const stretch = stretchOf(record(support['segment']))
       const indices = support['groundingChunkIndices']
       if (stretch === null || !Array.isArray(indices)) continue
-      // A repeated index would only cost time.
+      // Repeated indexes would only cost time.
       for (const index of new Set<unknown>(indices)) {
         const chunk = typeof index === 'number' ? record(chunks[index]) : null
         if (chunk !== null) this.#chunk(stretch, chunk)
@@ -285,7 +288,7 @@ export class Citations {
 
   #add(stretch: Stretch, source: string, title: string | null, annotate: Citation['annotate']): void {
     if (source.length > SOURCE_MAX_CHARS) return
-    // Streams repeat what they said in earlier chunks.
+    // Streams repeat the metadata of earlier chunks.
     const key = `${stretch.startByte} ${stretch.endByte} ${source}`
     if (this.#seen.has(key) || this.#citations.length >= CITATIONS_MAX) return
     this.#seen.add(key)

@@ -42,7 +42,7 @@ export function imageConfig({ image_config: settings }: ResponsesRequest): Json 
   return Object.keys(config).length === 0 ? null : config
 }
 
-/** Width and height as the nearest ratio of sides; anything else as it is. */
+/** Width and height become the nearest aspect ratio; other values stay unchanged. */
 function sized(size: string): Json {
   const [, width, height] = /^(\d{1,5})x(\d{1,5})$/.exec(size) ?? []
   if (width === undefined || height === undefined) return { imageSize: size }

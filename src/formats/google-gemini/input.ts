@@ -101,7 +101,7 @@ class Turns {
     return { contents, system: this.#system }
   }
 
-  /** A signature without a next part came on an empty text at the end of the turn. */
+  /** Attaches a signature without a next part to an empty text at the end of the turn, where it came from. */
   #settleSignature(): void {
     if (this.#signature === null) return
     const signature = this.#signature
@@ -145,7 +145,7 @@ class Turns {
     return [signed, ...rest]
   }
 
-  /** Gemini wants only the signature of its thoughts, not their text, and refuses foreign ones. */
+  /** Gemini needs only the signature of its thoughts, not their text, and refuses those of other providers. */
   #reasoning(item: Json): void {
     const signature = filled(item['signature'])
     if (item['format'] !== 'google-gemini-v1' || signature === null) return
@@ -165,7 +165,7 @@ class Turns {
       this.#settleSignature()
     }
     signature ??= filled(record(item['native'])?.['thoughtSignature'])
-    // Only the first call of a turn carries a signature.
+    // Only the first call of a turn has a signature.
     if (signature === null && this.#signing && !this.#hasCall()) signature = FOREIGN_CALL_SIGNATURE
     const part = { functionCall: { id, name, args } }
     this.add('model', [signature === null ? part : { ...part, thoughtSignature: signature }])
@@ -229,7 +229,9 @@ class Turns {
   }
 }
 
-/** A part of a message, including parts that only assistants write. A client of this API may have said more of it. */
+/**
+ * A part of a message, including parts that only assistants write. Clients of this API may add fields that only it has.
+ */
 function contentPart(part: Json, path: string): Json | null {
   const native = record(part['native'])
   if (native === null) return saidPart(part, path)

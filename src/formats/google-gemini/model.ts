@@ -60,8 +60,8 @@ export function thinkingOf(model: string): Thinking {
 }
 
 /**
- * True if the model demands signatures on function calls and can run its own tools beside functions. Both came with the
- * generation that has levels.
+ * True if the model requires signatures on function calls and can run its own tools together with functions. Both came
+ * with the generation that has thinking levels.
  */
 export function isSigning(model: string): boolean {
   return thinkingOf(model).by === 'level'
@@ -93,12 +93,12 @@ export function thinkingConfig(
 ): Readonly<Record<string, unknown>> | null {
   const reasoning = request.reasoning
   if (reasoning == null) return null
-  // As a client of this API has said it.
+  // The setting of a client of this API.
   const { thinking: own } = reasoning as { thinking?: Readonly<Record<string, unknown>> | null }
   if (own !== undefined) return own
   const maxTokens = reasoning.max_tokens ?? null
   const effort = reasoning.effort ?? (maxTokens === null && reasoning.enabled === true ? 'medium' : null)
-  // Models that cannot stop thinking refuse this themselves, with a message that says so.
+  // Models that cannot stop thinking refuse this themselves, with a clear message.
   if (effort === 'none' || reasoning.enabled === false || maxTokens === 0) return { thinkingBudget: 0 }
   if (effort === null && maxTokens === null)
     return reasoning.summary == null ? null : { includeThoughts: true }

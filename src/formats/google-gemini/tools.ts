@@ -77,7 +77,7 @@ function declaration(tool: Json): Json {
   const native = record(tool['native'])
   const named = { name: nameOf(tool), ...(description === null ? {} : { description }), ...native }
   if (parameters === null || Object.keys(parameters).length === 0) return named
-  // The dialect's address is refused by some versions of the API, and says nothing.
+  // Some API versions refuse the `$schema` address, which has no effect.
   const { $schema: _dialect, ...schema } = parameters
   return { ...named, parametersJsonSchema: schema }
 }

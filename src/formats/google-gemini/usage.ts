@@ -13,8 +13,8 @@ export function usageOf(metadata: Json, webSearchRequests: number): Usage | null
   const outputs = candidates ?? 0
   const inputs = prompt ?? 0
 
-  // Gemini counts tool prompts and thoughts beside prompt and candidates. Some resellers count them inside;
-  // the total gives that away.
+  // Gemini counts tool prompts and thoughts in addition to prompt and candidates. Some resellers include them; the
+  // total shows which.
   let inputTokens = inputs + tools
   let outputTokens = outputs + thoughts
   if (total !== null && total !== inputTokens + outputTokens) {

@@ -4,11 +4,11 @@
  */
 import { isRecord, type Json } from '../../base/json.ts'
 
-/** Marks that providers take in one request; they refuse the whole request if it has more. */
+/** The most marks that providers accept in one request; with more, they refuse the whole request. */
 const CACHE_MARKS_MAX = 4
-/** A block in the content of a tool's result in the content of a message. */
+/** The depth of a block in the content of a tool result in the content of a message. */
 const DEPTH_MAX = 3
-/** Members of a block or item that may have blocks of their own. */
+/** Members of a block or item that may contain blocks. */
 const NESTED = ['content', 'output'] as const
 const LONG = '1h'
 
@@ -16,7 +16,7 @@ const LONG = '1h'
 interface MarkForm {
   /** The member with the mark. */
   readonly name: 'cache_control' | 'prompt_cache_breakpoint' | 'cachePoint'
-  /** True: a mark is a block of its own, behind what it covers. */
+  /** True: a mark is a block of its own, after the blocks that it covers. */
   readonly isBlock: boolean
 }
 
@@ -27,7 +27,7 @@ export const CACHE_POINT: MarkForm = { name: 'cachePoint', isBlock: true }
 /** The parts of a body with blocks, in the order in which providers cache them. */
 const PARTS = ['tools', 'system', 'messages'] as const
 
-/** The body with the marks that its provider takes, `cache_control` of the whole request included. */
+/** The body with the marks that its provider accepts, including `cache_control` of the whole request. */
 export function withLastMarks<Body extends Json>(body: Body): Body {
   const closing = body['cache_control']
   const lists = PARTS.map(name => body[name])
@@ -44,9 +44,9 @@ export function withLastMarks<Body extends Json>(body: Body): Body {
 }
 
 /**
- * Lists of blocks with the marks that a provider takes: the last four, for each covers all that is before it; and of
- * these, none for an hour after one for five minutes. Such a mark is lowered to five minutes, because raising the
- * earlier one would cost the caller more than it asked for. Null: all may go out as they are.
+ * Lists of blocks with the marks that a provider accepts: the last four, because each covers everything before it. A
+ * one-hour mark after a five-minute mark is lowered to five minutes, because raising the earlier one would cost more
+ * than the caller requested. Null: no change is needed.
  */
 export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly unknown[] | null {
   const times: unknown[] = []
@@ -66,14 +66,14 @@ function timesIn(value: unknown, form: MarkForm, depth: number, times: unknown[]
   if (!Array.isArray(value) || depth === 0) return
   for (const block of value) {
     if (!isRecord(block)) continue
-    // The mark of a block is behind those of its content.
+    // The mark of a block comes after those of its content.
     for (const name of NESTED) timesIn(block[name], form, depth - 1, times)
     const mark = block[form.name]
     if (isMark(mark)) times.push(isRecord(mark) ? mark['ttl'] : undefined)
   }
 }
 
-/** Copies lists of blocks: without their first marks, and without a time in those after the first short one that stays. */
+/** Copies lists of blocks without their first marks, and lowers marks after the first five-minute mark that stays. */
 class Changes {
   readonly #form: MarkForm
   readonly #excess: number
@@ -116,10 +116,10 @@ class Changes {
 
 // Marks that a provider does not get
 
-/** Members of a request, or of the body of any format, that may lead to a mark. */
+/** Members of a request, or of a body of any format, that may contain a marked block. */
 const LEADING = [...NESTED, 'tools', 'system', 'messages', 'input', 'toolConfig', 'toolResult'] as const
 const MARKS: readonly string[] = ['cache_control', 'prompt_cache_breakpoint', 'cachePoint']
-/** Of a block in the content of a result in the content of a message in the body. */
+/** The depth of a block in the content of a result in the content of a message in the body. */
 const LEADING_DEPTH_MAX = 8
 
 /**
@@ -137,7 +137,7 @@ export function lostMarks(request: object, body: object): readonly string[] {
 
 class MarkCount {
   marks = 0
-  /** Without the mark of the whole request. */
+  /** The number of marks in blocks, without that of the whole request. */
   readonly inBlocks: number
   long = 0
   hasControl = false

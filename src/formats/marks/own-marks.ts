@@ -15,9 +15,9 @@ export const MARKED_FORMATS: ReadonlySet<AnyFormatName> = new Set<AnyFormatName>
 ])
 
 const MARK = { type: 'ephemeral' }
-/** User messages at the end that are marked: the last one, and the one that the call before has ended with. */
+/** User messages at the end that are marked: the last one, and the last one of the previous call. */
 const MESSAGES_MARKED = 2
-/** A block in the content of a tool's result in the content of a message. */
+/** The depth of a block in the content of a tool result in the content of a message. */
 const DEPTH_MAX = 3
 
 /** True where marks of our own are allowed, and reading from a cache costs less than the prompt. */
@@ -26,8 +26,8 @@ export function mayPay({ mayMark }: ModelRequest, { pricing }: Endpoint): boolea
 }
 
 /**
- * The body of a request to the Messages API with its marks, where they pay; else the body itself. `isSeen`: tells that
- * the prompt begins with one that was sent shortly before.
+ * The body of a request to the Messages API with the gateway's marks if they save money; otherwise the body itself.
+ * `isSeen`: true if the prompt begins with one that was sent shortly before.
  */
 export function withOwnMarks<Body extends Json>(body: Body, isSeen: () => boolean = never): Body {
   const messages = records(body['messages'])
@@ -59,7 +59,7 @@ function hasMark(list: unknown, depth: number): boolean {
   )
 }
 
-/** The last tool that the model sees from the start: a deferred one takes no mark. */
+/** Marks the last tool that the model sees from the start: a deferred tool cannot have a mark. */
 function markedTools(tools: readonly Json[]): readonly Json[] | null {
   const at = tools.findLastIndex(tool => tool['defer_loading'] !== true)
   return at === -1 ? null : tools.with(at, withMark(tools[at] ?? {}))
@@ -97,8 +97,8 @@ function never(): boolean {
 const POINT = { cachePoint: { type: 'default' } }
 
 /**
- * The same of a body for Converse: points of its own are behind what they cover. `onTools`: the model takes them
- * there too.
+ * The same for a body of Converse: its cache points are separate blocks after the blocks that they cover. `onTools`:
+ * the model also accepts them after tools.
  */
 export function withOwnPoints<Body extends Json>(
   body: Body,

@@ -29,7 +29,7 @@ export class ChatDecoder implements Decoder {
   #ended = false
   #upstreamId: string | null = null
 
-  /** True once reasoning has come. */
+  /** True once reasoning has arrived. */
   #thought = false
   /** The last lists, and their weights. */
   #citations: readonly unknown[] | null = null
@@ -118,7 +118,7 @@ export class ChatDecoder implements Decoder {
     throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a chat completion')
   }
 
-  /** Reads the fields beside the choices. Usage comes first: the provider may bill a failed reply. */
+  /** Reads the fields outside the choices. Usage comes first: the provider may bill a failed reply. */
   #common(body: Json, choices: readonly unknown[] | null): void {
     if (!this.#started) {
       const upstreamId = nameIn(body['id'])
@@ -168,7 +168,7 @@ export class ChatDecoder implements Decoder {
   #choice(choice: Json, body: Json, data: string): void {
     const delta = record(choice['delta'])
     const whole = record(choice['message'])
-    // Perplexity sends the message so far beside each delta, and in a whole reply an empty delta beside it.
+    // Perplexity sends the message so far next to each delta; in a whole reply, next to an empty delta.
     const useWhole = whole !== null && !this.#spokeAtAll() && (delta === null || !says(delta))
     const message = useWhole ? whole : delta
     if (useWhole && delta === null && body['object'] !== 'chat.completion.chunk') {
@@ -200,7 +200,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** The text of a message that has nothing else; null for every other one. */
+  /** The text of a message with nothing else; null for any other message. */
   #plainText(message: Json | null, choice: Json): string | null {
     if (message === null || this.#citations !== null || this.#searchResults !== null) return null
     if ((list(record(choice['logprobs'])?.['content'])?.length ?? 0) > 0) return null
@@ -299,10 +299,10 @@ export class ChatDecoder implements Decoder {
   #call(call: Json | null, isWhole: boolean): void {
     if (call === null) return
     this.#reasoning.close()
-    // The message stays open: some providers go on writing it, if only blanks, and it is one text.
+    // The message stays open: some providers continue it, even if only with blanks, and it is one text.
     const custom = record(call['custom'])
     const called = record(call['function'])
-    // The pieces after the first one of a stream have neither type nor name.
+    // After the first piece of a stream, pieces have neither type nor name.
     const isCustom =
       custom !== null && (call['type'] === 'custom' || filled(custom['name']) !== null || called === null)
     const body = isCustom ? custom : called
@@ -324,7 +324,7 @@ export class ChatDecoder implements Decoder {
     }
   }
 
-  /** Takes Google's signature of the whole message as reasoning without text. */
+  /** Reads Google's signature of the whole message as reasoning without text. */
   #takeSignature(message: Json): void {
     const google = record(record(message['extra_content'])?.['google'])
     const signature = filled(google?.['thought_signature'])

@@ -28,7 +28,7 @@ export function chatFailure(status: number, body: string): GatewayError {
   return providerFailure({ status, code: null, message: page ? null : text })
 }
 
-/** The error in a body or frame; null if it holds none. */
+/** The error in a body or frame; null if there is none. */
 export function errorIn(value: unknown): ProviderError | null {
   // One level only: a hostile body may be nested as deep as it is long.
   const body = record(Array.isArray(value) ? value[0] : value)
@@ -44,8 +44,8 @@ export function errorIn(value: unknown): ProviderError | null {
 }
 
 /**
- * The error in a body that is no reply and has no `error` field: it has a message, names itself an error, or is known
- * to be one (`certain`).
+ * The error in a body without an `error` field that is not a reply: it has a message, calls itself an error, or is
+ * known to be one (`certain`).
  */
 export function bareErrorIn(body: Json, certain = false): ProviderError | null {
   const message = body['message'] ?? body['detail'] ?? body['errors']
@@ -75,7 +75,7 @@ function readError(error: Json, message: unknown, body: Json): ProviderError {
   }
 }
 
-/** A code that is a word; a number, also as text, is a status. */
+/** A code that is a word; numbers, even as text, are statuses. */
 function word(value: unknown): string | null {
   const text = filled(value)
   return text === null || /^\d+$/.test(text) ? null : text

@@ -19,7 +19,7 @@ import type { Delta } from '../format.ts'
 export class ChatHosted {
   readonly #emit: (delta: Delta) => void
   readonly #nextItem: () => number
-  /** Executed tools by the provider's index; `done`: the result has come. Few replies have any. */
+  /** Executed tools by the provider's index; `done`: the result has arrived. Few replies have any. */
   #executed: Map<number, { item: number; done: boolean }> | null = null
   #any = false
 

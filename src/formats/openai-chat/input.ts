@@ -57,7 +57,7 @@ interface Turn {
   details: Record<string, unknown>[]
   calls: Record<string, unknown>[]
   signature: string | null
-  /** True if the items held an assistant message, even an empty one. */
+  /** True if the items contained an assistant message, even an empty one. */
   spoke: boolean
 }
 
@@ -121,7 +121,7 @@ class Conversation {
     }
     this.#endTurn()
     const role = item.role === 'developer' && this.#quirks.has('system-role') ? 'system' : item.role
-    // A field of the chat dialect, so it goes on only to a provider of this format.
+    // A field of the chat dialect, so it is sent only to a provider of this format.
     const { name } = item as { name?: unknown }
     this.#messages.push({
       role,
@@ -137,7 +137,7 @@ class Conversation {
   }
 
   #assistant(item: AssistantMessage, path: string): void {
-    // Two messages of the model in a row stay two, but what it said after its calls must stay before their outputs.
+    // Two consecutive messages of the model stay separate, but text after its calls must come before their outputs.
     if (this.#turn?.spoke === true && this.#turn.calls.length === 0) this.#endTurn()
     const turn = this.#begin()
     turn.spoke = true
@@ -159,7 +159,7 @@ class Conversation {
         ? (item.signature ?? null)
         : null
     if (details.length === 0 && !wantsText && signature === null) return
-    // Reasoning after calls is the next turn's, unless their outputs are still to come.
+    // Reasoning after calls belongs to the next turn, unless their outputs are still missing.
     if (this.#turn?.spoke === true && this.#turn.calls.length === 0 && wantsText) this.#endTurn()
     const turn = this.#begin()
     for (const detail of details) turn.details.push({ ...detail, index: turn.details.length })
@@ -226,7 +226,7 @@ function isMarked(part: ChatPart): boolean {
   return part['cache_control'] !== undefined || part['prompt_cache_breakpoint'] !== undefined
 }
 
-/** The details of one reasoning item; none for plain text, which no provider can verify. */
+/** The details of one reasoning item; empty for plain text, which no provider can verify. */
 function reasoningDetails(item: InputReasoning, text: string): Record<string, unknown>[] {
   const signature = item.signature ?? null
   const encrypted = item.encrypted_content ?? null
@@ -296,7 +296,7 @@ function chatPart(part: AssistantPart, path: string): ChatPart {
     case 'input_text':
     case 'output_text':
       return { type: 'text', text: part.text }
-    // A refusal is what the model said; as text every provider takes it back.
+    // A refusal is text of the model; every provider accepts it as text.
     case 'refusal':
       return { type: 'text', text: part.refusal }
     case 'input_image': {

@@ -64,7 +64,7 @@ export class ChatText {
       if (annotation !== null) this.#annotations.push(annotation)
     }
     if (this.#message !== null && this.#partKind === 'text') this.#flushAnnotations()
-    // They come with their frame, or wait for a text.
+    // Log probabilities arrive with their frame, or wait for a text.
     else this.#withheld.add(raw)
   }
 
@@ -75,7 +75,7 @@ export class ChatText {
     for (const token of content) if (isLogprob(token)) this.#logprobs.push(token)
   }
 
-  /** Call at the end of a frame: log probabilities that its text did not take have to wait. */
+  /** Call at the end of a frame: log probabilities that its text did not use wait for the next one. */
   weighLogprobs(logprobs: unknown): void {
     if (this.#logprobs !== null) this.#withheld.add(logprobs)
   }
@@ -123,7 +123,7 @@ export class ChatText {
   }
 }
 
-/** True if a delta holds any content of the reply. */
+/** True if a delta has any content of the reply. */
 export function says(delta: Json): boolean {
   return [
     'content',
@@ -139,18 +139,18 @@ export function says(delta: Json): boolean {
   })
 }
 
-// Reasoning. It comes under four names: `reasoning_content`, `reasoning`, `reasoning_details[]`, content parts of type
-// `thinking`. Several providers send the same text under two names; it counts once.
+// Reasoning. It arrives under four names: `reasoning_content`, `reasoning`, `reasoning_details[]`, content parts of
+// type `thinking`. Several providers send the same text under two names; it counts once.
 
 interface Open {
   readonly item: number
   readonly id: string | null
-  /** Next part of each form, and the provider's index of the part being written. */
+  /** The next part of each form, and the provider's index of the current part. */
   textPart: number
   textIndex: number | null
   summaryPart: number
   summaryIndex: number | null
-  /** Signed or encrypted: the item takes no more text. */
+  /** True: the item is signed or encrypted and can take no more text. */
   sealed: boolean
   fields: Record<string, unknown> | null
 }
@@ -164,7 +164,7 @@ export class ChatReasoning {
   #open: Open | null = null
   /** Of all items; few providers send any. */
   #ids: Set<string> | null = null
-  /** Of all that was said, to recognise the same text under another name. */
+  /** All reasoning text so far, to recognise the same text under another name. */
   readonly #text = new TextMark()
   #source: 'plain' | 'details' | null = null
 
@@ -180,7 +180,7 @@ export class ChatReasoning {
     this.#beforeWords = beforeWords
   }
 
-  /** Takes the reasoning fields of a delta or message. Returns true if they held any reasoning. */
+  /** Reads the reasoning fields of a delta or message. Returns true if there were any. */
   take(message: Json): boolean {
     const details = list(message['reasoning_details'])
     let found = false
@@ -206,7 +206,7 @@ export class ChatReasoning {
     return true
   }
 
-  /** Takes a signature from beside the content. */
+  /** Reads a signature outside the content. */
   signature(signature: string, format: ReasoningFormat): void {
     this.#source ??= 'plain'
     this.#seal(this.#openForSeal('signature', signature, null, format), 'signature', signature)
@@ -247,7 +247,7 @@ export class ChatReasoning {
     return text === null ? 'seal' : 'words'
   }
 
-  /** True if this text has already come under another name. */
+  /** True if this text has already arrived under another name. */
   #isKnown(text: string, source: 'plain' | 'details'): boolean {
     return this.#source !== null && this.#source !== source && this.#text.is(text)
   }
@@ -260,7 +260,7 @@ export class ChatReasoning {
     this.#emit({ kind: 'reasoning', item: open.item, form, part, text })
   }
 
-  /** The open item if it takes more text, else null. */
+  /** The open item if it can take more text, else null. */
   #openForWords(): Open | null {
     return this.#open === null || this.#open.sealed ? null : this.#open
   }
@@ -280,7 +280,7 @@ export class ChatReasoning {
 
   #begin(id: string | null, format: string | null): Open {
     this.close()
-    // An id said twice would make two items one.
+    // A repeated id would turn two items into one.
     const own = id === null || this.#ids?.has(id) === true ? null : id
     if (own !== null) {
       this.#ids ??= new Set()
@@ -310,7 +310,7 @@ export class ChatReasoning {
     const format = filled(detail?.['format'])
     if (format !== null) open.fields['format'] = format
     const id = filled(detail?.['id'])
-    // The encrypted part is bound to this id, which came too late to be the item's.
+    // The encrypted part is bound to this id, which arrived too late to become the id of the item.
     if (id !== null && id !== open.id) open.fields['detail_id'] = id
   }
 }

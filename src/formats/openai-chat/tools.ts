@@ -20,7 +20,7 @@ export function chatTools(request: ResponsesRequest, quirks: ReadonlySet<Quirk>)
     typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedNames(choice.tools) : null
   const tools = (request.tools ?? [])
     .map((tool, index) => ({ name: nameOf(tool), wire: chatTool(tool, index, quirks) }))
-    // The chat form of `allowed_tools` is OpenAI's alone; offering only those tools says the same everywhere.
+    // Only OpenAI has the chat form of `allowed_tools`; sending only those tools has the same effect everywhere.
     .filter(({ name }) => allowed === null || allowed.has(name))
     .map(({ wire }) => wire)
   return { tools, toolChoice: choice === undefined ? undefined : chatChoice(choice, quirks) }
@@ -44,7 +44,7 @@ function functionTool(tool: FunctionTool, quirks: ReadonlySet<Quirk>): Record<st
     function: {
       name: tool.name,
       ...(typeof tool.description === 'string' ? { description: tool.description } : {}),
-      // Several providers insist on a schema, also for functions that take nothing.
+      // Several providers require a schema even for functions without parameters.
       parameters: tool.parameters ?? { type: 'object', properties: {} },
       ...(typeof tool.strict === 'boolean' && !quirks.has('no-strict-tools') ? { strict: tool.strict } : {}),
     },

@@ -1,6 +1,6 @@
 /**
- * Token counts of a Chat Completions reply in the gateway's vocabulary. Pure.
- * The meaning of each count differs by vendor; `total_tokens` shows the right reading.
+ * Token counts of a Chat Completions reply in the gateway's vocabulary. Pure. The meaning of each count differs by
+ * vendor; `total_tokens` shows which one applies.
  */
 import { countOrZero, type Json, record } from '../../base/json.ts'
 import type { Usage } from '../format.ts'
@@ -20,7 +20,7 @@ const OUTPUT_DETAILS: ReadonlySet<string> = new Set([
   'rejected_prediction_tokens',
 ])
 
-/** As `chatUsage`, of usage in OpenAI's own words alone, whose counts are whole and agree; null: of any other. */
+/** Like `chatUsage`, but only for usage in OpenAI's own fields with valid counts that agree; null for any other. */
 function plainUsage(usage: Json): Usage | null {
   for (const name in usage) if (!NAMES.has(name)) return null
   const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usage
@@ -84,7 +84,7 @@ export function chatUsage(usage: Json): Usage {
   let output = firstCount(usage['completion_tokens'], usage['output_tokens'])
   let reasoning = toldReasoning
 
-  // A total above the sum is made of something counted apart; exact matches name it.
+  // A total above the sum includes something that was counted separately; an exact match shows what.
   const apart = countOrZero(usage['total_tokens']) - input - output
   if (apart > 0) {
     if (apart === toldReasoning) output += apart
@@ -96,7 +96,7 @@ export function chatUsage(usage: Json): Usage {
       if (toldReasoning === 0) reasoning = apart
     }
   }
-  // Counts of Anthropic's names are beside the prompt; others put them into it.
+  // Counts with Anthropic's names are not included in the prompt; others are.
   const beside =
     countOrZero(usage['cache_read_input_tokens']) + countOrZero(usage['cache_creation_input_tokens'])
   if (beside > input && beside === cached + written) input += beside
@@ -119,7 +119,7 @@ export function chatUsage(usage: Json): Usage {
   }
 }
 
-/** Of what was written, the tokens that stay for an hour, in the words of the gateways that tell them. */
+/** Cache-write tokens that stay for an hour, in the fields of the gateways that report them. */
 function hourOf(usage: Json, promptDetails: Json | null): number {
   const name = 'ephemeral_1h_input_tokens'
   return firstCount(

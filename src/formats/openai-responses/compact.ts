@@ -14,7 +14,7 @@ import { failureOf, tellsError } from './failure.ts'
 const FIELDS = ['model', 'input', 'instructions', 'prompt_cache_key', 'prompt_cache_options', 'service_tier']
 
 /**
- * The request for a summary now. The gateway's own wish for one, the last item, is left out.
+ * The request for a summary now. The last item, the gateway's own instruction, is left out.
  * @throws GatewayError `unprocessable`
  */
 export function encodeCompact(model: ModelRequest, endpoint: Endpoint): WireRequest {
@@ -34,7 +34,7 @@ export function encodeWithThreshold(model: ModelRequest, endpoint: Endpoint, thr
   return { ...wire, body: { ...wire.body, context_management: management } }
 }
 
-/** Decodes a reply to `encodeCompact`. Messages that the provider keeps beside its summary are those of the request. */
+/** Decodes a reply to `encodeCompact`. Messages that the provider returns with its summary are those of the request. */
 export class CompactDecoder implements Decoder {
   readonly #response: ResponsesDecoder
 

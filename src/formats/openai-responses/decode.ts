@@ -95,15 +95,15 @@ const RUNNING: ReadonlySet<unknown> = new Set(['queued', 'in_progress'])
 
 export class ResponsesDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
-  /** The provider whose own reasoning comes without a format; null: nobody's. */
+  /** The provider whose own reasoning has no format name; null: none. */
   readonly #maker: string | null
   /** Both are null until an item opens: a reply that is one message has none. */
   #slots: Slots | null = null
   #lookup: SlotLookup | null = null
   readonly #takeMessage: TakeMessage | null
-  /** The whole reply; null: none was read. */
+  /** The whole reply; null: it is streamed. */
   #whole: string | null = null
-  /** Messages that were told as a whole. */
+  /** How many messages were emitted whole. */
   #messages = 0
   #started = false
   #finished = false
@@ -127,7 +127,7 @@ export class ResponsesDecoder implements Decoder {
     if (handler !== undefined) handler(this, value)
     else if (type !== '' && isProgress(type)) this.#progress(type, value)
     else if (type === '' || value['object'] === 'response') this.#body(value, data)
-    // Events of other names are hints (keep-alives, rate limits, kinds nobody documented), unless one is an error.
+    // Events with other names are hints (keep-alives, rate limits, undocumented kinds), unless one is an error.
     else if (!type.startsWith('response.') && tellsError(value)) throw failureOf(value, null)
   }
 
@@ -164,7 +164,7 @@ export class ResponsesDecoder implements Decoder {
     if (slot !== null) this.#slots?.close(slot, item)
   }
 
-  /** Takes a piece of a part's text, or all of it. */
+  /** Reads a piece of a part's text, or all of it. */
   takeText(form: Form, event: Json, indexKey: string, text: unknown, piece: boolean): void {
     if (typeof text !== 'string') return
     const slot = this.#slotFor(form, event)
@@ -178,7 +178,7 @@ export class ResponsesDecoder implements Decoder {
     const part = recordOrEmpty(event['part'])
     const form = formOf(part)
     const text = form === 'refusal' ? part['refusal'] : part['text']
-    // An empty part is told with its item: until then it may still be filled.
+    // An empty part is emitted with its item: until then, text may still arrive.
     if (form === null || typeof text !== 'string' || text === '') return
     const slot = this.#slotFor(form, event)
     const index = wholeNumber(event[form === 'summary' ? 'summary_index' : 'content_index']) ?? 0
@@ -192,7 +192,7 @@ export class ResponsesDecoder implements Decoder {
       this.#slots?.annotate(slot, wholeNumber(event['content_index']) ?? 0, event['annotation'])
   }
 
-  /** Takes arguments of an open call; those of an unknown call come again with its item, which has the name. */
+  /** Reads arguments of an open call. Arguments of an unknown call arrive again with its item, which has the name. */
   input(event: Json, text: unknown, piece: boolean): void {
     const slot =
       this.#lookup?.find(event) ??
@@ -274,12 +274,12 @@ export class ResponsesDecoder implements Decoder {
       else if (slot.call !== null) this.#slots?.settle(slot, item)
     }
     const all = this.#slots?.all ?? NONE
-    // An item that is still open was never finished: its announcement may have all of its content.
+    // An item that is still open was never finished: all its content may be in its announcement.
     for (const slot of all) if (!slot.closed) this.#slots?.settle(slot, slot.form)
     if (all.length + this.#messages === 0) this.#textOnly(response)
   }
 
-  /** True for a message that was told as a whole. */
+  /** True for a message that was emitted whole. */
   #tookMessage(item: Json, finals: readonly Json[]): boolean {
     const plain = plainMessage(item)
     if (plain === null) return false
@@ -292,7 +292,7 @@ export class ResponsesDecoder implements Decoder {
     return true
   }
 
-  /** Takes `output_text` from servers that send no items. */
+  /** Reads `output_text` of servers that send no items. */
   #textOnly(response: Json): void {
     const text = filled(response['output_text'])
     const slot = text === null ? null : this.#open({ type: 'message' }, NO_INDEX)

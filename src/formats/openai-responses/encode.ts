@@ -55,7 +55,7 @@ const FIELDS: ReadonlyMap<string, Field> = new Map<string, Field>([
   ['modalities', value => (Array.isArray(value) && value.includes('image') ? value : undefined)],
   ['service_tier', value => TIERS.get(value) ?? value],
   ['stream_options', (value, model) => (model.stream ? value : undefined)],
-  // No provider of this format is known to take it; one that does says so.
+  // No provider of this format is known to support it; a row can say that one does.
   [
     'top_k',
     (value, _, endpoint) => (endpoint.supportedParameters?.has('top_k') === true ? value : undefined),
@@ -88,7 +88,7 @@ const NONE: ReadonlySet<string> = new Set()
 function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const body: Record<string, unknown> = { model: endpoint.upstreamModel }
   for (const [name, value] of Object.entries(model.request)) {
-    // Set by name, the last one would not be a field.
+    // An assignment to `__proto__` would not create a field.
     if (value == null || name === 'model' || name === 'stream' || name === '__proto__') continue
     const field = FIELDS.get(name) ?? (isUnknownField(name) ? copyField : undefined)
     const written = field?.(value, model, endpoint)

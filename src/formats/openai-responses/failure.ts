@@ -70,14 +70,14 @@ export function responsesFailure(status: number, body: string): GatewayError {
   const text = body.trim()
   const value = parseJson(text)
   if (value !== undefined) return failureOf(value, known)
-  // A page of markup is written for a browser and tells a caller nothing.
+  // HTML pages are for browsers and do not help callers.
   return providerFailure({ status: known, code: null, message: text.startsWith('<') ? null : text })
 }
 
 /** True for an error, whatever its HTTP status. */
 export function tellsError(body: Json): boolean {
   const { error, message } = body
-  // The form in which nearly all replies come.
+  // The form of nearly all replies.
   if (error == null && message == null && body['detail'] == null) return false
   return isRecord(error) || filled(error) !== null || detail(body) !== null || filled(message) !== null
 }

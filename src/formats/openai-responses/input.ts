@@ -93,7 +93,7 @@ function refuse(item: Json, _: Endpoint, path: string): never {
 
 function message(item: Json, endpoint: Endpoint): readonly Json[] {
   const content = item['content']
-  // A message without content says nothing, and most providers refuse it.
+  // A message without content has no meaning, and most providers refuse it.
   if (content == null) return []
   const role =
     item['role'] === 'developer' && endpoint.provider.quirks.includes('system-role') ? 'system' : item['role']
@@ -114,7 +114,7 @@ function parts(content: unknown, { provider }: Endpoint): unknown {
   return content.map(part => (isRecord(part) ? wirePart(part, marks) : part))
 }
 
-/** `marks`: the provider takes cache marks in its own form. */
+/** `marks`: the provider accepts cache marks in its own form. */
 function wirePart(part: Json, marks: boolean): Json {
   const rest = remainder(part, NOT_IN_PART) ?? {}
   const isMarked = marks && part['cache_control'] != null && part['prompt_cache_breakpoint'] == null

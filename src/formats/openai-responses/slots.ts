@@ -24,12 +24,12 @@ export interface Slot {
   readonly type: ItemStart['type']
   readonly id: string | null
   readonly callId: string | null
-  /** The provider's last whole form of the item: from its opening, then from its close. */
+  /** The provider's latest whole form of the item: first from its opening, then from its close. */
   form: Json
   readonly parts: Part[]
   /** Of a function call or a custom tool call; null: it is something else. */
   readonly call: Call | null
-  /** The last part with a delta; a delta for an earlier part would open it again. */
+  /** The last part with a delta; a delta for an earlier part would reopen it. */
   current: Part | null
   closed: boolean
 }
@@ -61,7 +61,7 @@ const TEXTS: ReadonlySet<string> = new Set([
   'status',
 ])
 
-/** The remainder of a message, reasoning or call; a field of a wrong type counts as missing. */
+/** The remainder of a message, reasoning or call; fields of a wrong type count as missing. */
 function shapedRemainder(item: Json, without: ReadonlySet<string>): Json | null {
   let left = without
   for (const name of TEXTS)
@@ -119,7 +119,7 @@ function hasElements(value: unknown): boolean {
 }
 
 const NOTHING: Json = {}
-/** Objects and fields of a part, here and in the answer. No delta opens it. */
+/** Memory of a part, in objects and fields, here and in the answer. No delta opens a part. */
 const PART_PARTS = 8
 
 /** The items of one reply. */
@@ -195,7 +195,7 @@ export class Slots {
     if (typeof whole === 'string') this.#complete(slot, this.part(slot, form, index), whole, logprobs)
   }
 
-  /** Lets go of what the provider said: after a long reply these objects are old, and keep alive what they hold. */
+  /** Releases the provider's texts: after a long reply, these objects are old and would keep others in memory. */
   forget(): void {
     for (const slot of this.all) {
       slot.form = NOTHING
@@ -229,7 +229,7 @@ export class Slots {
     } else this.#emit({ kind: 'close', item: slot.item, fields: this.#closing(slot, final) })
   }
 
-  /** Emits content of an item's form that no delta had. */
+  /** Emits content of an item's form that no delta contained. */
   settle(slot: Slot, form: Json): void {
     if (slot.call !== null) slot.call.complete(slot.call.isCustom ? form['input'] : form['arguments'])
     else if (slot.type === 'message') this.#settleParts(slot, partsOf(form['content'], 'output_text'), SPOKEN)
@@ -274,7 +274,7 @@ export class Slots {
     return isLate ? { ...fields, call_id: final['call_id'] } : fields
   }
 
-  /** `forms`: those that this type of item has; parts of other forms are left out. */
+  /** `forms`: those that this type of item has; parts of other forms are ignored. */
   #settleParts(slot: Slot, finals: readonly Json[], forms: ReadonlySet<Form>): void {
     // Null where nothing was streamed: then there is nothing to match.
     const taken = slot.parts.length === 0 ? null : new Set<Part>()

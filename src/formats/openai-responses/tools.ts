@@ -27,7 +27,7 @@ const NOT_IN_SEARCH: ReadonlySet<string> = new Set([
   'cache_control',
 ])
 
-/** Tools that providers of this format may run: which ones a provider really has, it says itself. */
+/** Tools that providers of this format may run. The provider's row names those that it has. */
 export const HOSTED_TOOLS: ReadonlySet<string> = new Set(
   Object.keys(hostedTools).filter(type => serverToolName(type) === null || type === 'tool_search'),
 )

@@ -16,7 +16,7 @@ export function usageOf(response: Json, searches: number): Usage | null {
   const hour = countOrZero(inputDetails['cache_write_1h_tokens'])
   const audio = countOrZero(inputDetails['audio_tokens'])
   const reasoning = countOrZero(outputDetails['reasoning_tokens'])
-  // More cached than read, or more thought than written, can only mean that the part is not in the whole.
+  // If more is cached than read, or more is thought than written, the whole cannot include the part.
   const apartInput = cached > input
   const apartOutput = reasoning > output || (reasoning > 0 && total === input + output + reasoning)
   return {
@@ -35,7 +35,7 @@ function webSearches(
   { tool_usage: tools }: Json,
   { server_side_tool_usage_details: atServer, server_tool_use_details: details }: Json,
 ): number | null {
-  // Most replies tell none of them.
+  // Most replies report neither.
   if (tools === undefined && atServer === undefined && details === undefined) return null
   const searches =
     recordOrEmpty(recordOrEmpty(tools)['web_search'])['num_requests'] ??

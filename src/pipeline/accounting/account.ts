@@ -63,8 +63,8 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
   try {
     const reserved = deps.quota.admit(caller, demand)
     exchange.reservation = isPending(reserved) ? await reserved : reserved
-  } catch (refused) {
-    exchange.reservation = await reserveLater(deps, exchange, demand, refused)
+  } catch (error) {
+    exchange.reservation = await reserveLater(deps, exchange, demand, error)
   }
   const { tokens } = exchange.reservation
   if (tokens != null) rates?.tellRate('tokens', tokens, deps.clock.nowMs())

@@ -39,14 +39,14 @@ export function demandOf(
   const offers = candidates.map(candidate => {
     const { perInputToken, ...offer } = offerOf(request, candidate, trust, inputTokens, factor)
     const outputTokens = ordinaryOutput(request, candidate.endpoint)
-    const again = (calls * (calls - 1)) / 2
-    tokens = Math.max(tokens, calls * (inputTokens + outputTokens) + again * outputTokens)
+    const rereads = (calls * (calls - 1)) / 2
+    tokens = Math.max(tokens, calls * (inputTokens + outputTokens) + rereads * outputTokens)
     if (calls === 1) return offer
     return {
       ...offer,
       base: calls * offer.base,
       ...(offer.fetched === undefined ? {} : { fetched: calls * offer.fetched }),
-      perToken: calls * offer.perToken + again * perInputToken,
+      perToken: calls * offer.perToken + rereads * perInputToken,
       first: offer.most,
     }
   })
@@ -106,14 +106,14 @@ export function admitCall(
 ): CallTerms | null | Promise<CallTerms | null> {
   const { bill } = exchange
   const spent = bill.closedCost
-  const wanted = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
+  const fullOffer = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
-  const rest = allowance.rest(wanted.isOwn) - spent - bill.inner.cost
-  const most = affordable(wanted, rest)
+  const rest = allowance.rest(fullOffer.isOwn) - spent - bill.inner.cost
+  const most = affordable(fullOffer, rest)
   if (most === 0) return null
-  const first = Math.min(wanted.first, most)
-  const fetched = reservedPrice(wanted, first, rest) - priceOf(wanted, first)
-  const offer = fetched === 0 ? wanted : { ...wanted, base: wanted.base + fetched }
+  const first = Math.min(fullOffer.first, most)
+  const fetched = reservedPrice(fullOffer, first, rest) - priceOf(fullOffer, first)
+  const offer = fetched === 0 ? fullOffer : { ...fullOffer, base: fullOffer.base + fetched }
   const cap = capOf(prompt, candidate, offer, most)
   const reserved = spent + priceOf(offer, first)
   const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)
@@ -189,24 +189,24 @@ export class Meter {
     if (this.#state === 'refused') return isOver ? 'stop' : 'go'
     if (this.#state === 'asking') return isOver ? 'wait' : 'go'
     const most = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
-    const wanted = Math.min(most, Math.max(tokens, this.#covered) + PIECE_TOKENS)
-    const covered = this.#allowance.cover(this.#spent + priceOf(this.#offer, wanted), this.#offer.isOwn)
+    const target = Math.min(most, Math.max(tokens, this.#covered) + PIECE_TOKENS)
+    const covered = this.#allowance.cover(this.#spent + priceOf(this.#offer, target), this.#offer.isOwn)
     if (!isPending(covered)) {
-      this.#note(covered, wanted)
+      this.#note(covered, target)
       return covered || !isOver ? 'go' : 'stop'
     }
     this.#state = 'asking'
     this.nextAt = this.#covered * QUARTERS
     void covered.then(is => {
-      this.#note(is, wanted)
+      this.#note(is, target)
       go()
     })
     return isOver ? 'wait' : 'go'
   }
 
-  #note(covered: boolean, wanted: number): void {
+  #note(covered: boolean, target: number): void {
     this.#state = covered ? 'free' : 'refused'
-    if (covered) this.#covered = wanted
+    if (covered) this.#covered = target
     this.nextAt = covered ? this.#aheadAt() : this.#covered * QUARTERS
   }
 

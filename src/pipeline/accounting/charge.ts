@@ -33,17 +33,17 @@ interface UsageCost {
 export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCost {
   const prices = pricing.overrides == null ? pricing : pricesFor(pricing, usage.inputTokens)
   const cached = Math.min(usage.cachedTokens, usage.inputTokens)
-  const written = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
-  const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, written)
+  const cacheWrites = Math.min(usage.cacheWriteTokens, usage.inputTokens - cached)
+  const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites)
   // Audio that was cached or written is charged at the cache prices.
-  const audio = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cached - written)
-  const plain = usage.inputTokens - cached - written - audio
+  const audio = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cached - cacheWrites)
+  const plain = usage.inputTokens - cached - cacheWrites - audio
   const writePrice = prices.inputCacheWrite ?? prices.prompt
   const input =
     plain * prices.prompt +
     audio * (prices.audio ?? prices.prompt) +
     cached * (prices.inputCacheRead ?? prices.prompt) +
-    (written - writtenForAnHour) * writePrice +
+    (cacheWrites - writtenForAnHour) * writePrice +
     writtenForAnHour * (prices.inputCacheWrite1h ?? writePrice) +
     images * (pricing.image ?? 0)
   const reasoning = Math.min(usage.reasoningTokens, usage.outputTokens)

@@ -124,8 +124,8 @@ export function ordinaryOutput(
   { max_output_tokens }: ResponsesRequest,
   { maxOutputTokens }: Endpoint,
 ): number {
-  const wanted = max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
-  return Math.min(wanted, maxOutputTokens ?? wanted)
+  const outputLimit = max_output_tokens ?? ORDINARY_OUTPUT_TOKENS
+  return Math.min(outputLimit, maxOutputTokens ?? outputLimit)
 }
 
 /** Input tokens of a request, including its schemas and the declarations that the model sees. */
@@ -152,28 +152,28 @@ export function isInputBelow(
   { instructions, input, tools, text }: ResponsesRequest,
   tokens: number,
 ): boolean {
-  let left = tokens - (instructions?.length ?? 0)
-  left = roomAfter(input, left)
-  if (tools != null) left = roomAfter(tools, left)
-  if (text?.format?.type === 'json_schema') left = roomAfter(text.format, left)
-  return left >= 0
+  let remaining = tokens - (instructions?.length ?? 0)
+  remaining = roomAfter(input, remaining)
+  if (tools != null) remaining = roomAfter(tools, remaining)
+  if (text?.format?.type === 'json_schema') remaining = roomAfter(text.format, remaining)
+  return remaining >= 0
 }
 
 /** The tokens left after a value: no character has more than one. Stops when none are left. */
 function roomAfter(value: unknown, room: number): number {
   if (typeof value === 'string') return room - value.length
   if (typeof value !== 'object' || value === null) return room - NUMBER_QUARTERS / QUARTERS
-  let left = room
+  let remaining = room
   if (Array.isArray(value)) {
-    for (let at = 0; at < value.length && left >= 0; at++) left = roomAfter(value[at], left)
-    return left
+    for (let at = 0; at < value.length && remaining >= 0; at++) remaining = roomAfter(value[at], remaining)
+    return remaining
   }
   for (const key in value) {
-    if (left < 0) break
-    if (ATTACHMENTS.has(key)) left -= ATTACHMENT_QUARTERS / QUARTERS
-    left = roomAfter((value as Record<string, unknown>)[key], left - key.length)
+    if (remaining < 0) break
+    if (ATTACHMENTS.has(key)) remaining -= ATTACHMENT_QUARTERS / QUARTERS
+    remaining = roomAfter((value as Record<string, unknown>)[key], remaining - key.length)
   }
-  return left
+  return remaining
 }
 
 /** Tokens of arbitrary values in a request. */

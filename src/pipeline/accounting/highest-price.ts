@@ -36,11 +36,11 @@ export function dearestPrices(
   const hasHourMark = pricesAnHour(pricing) && marksAnHour(request)
   const perInputToken = Math.max(inputPrice(near, hasHourMark), inputPrice(far, hasHourMark))
   const perAudioToken = Math.max(perInputToken, near.audio ?? 0, far.audio ?? 0)
-  const { counted, heard } = audioIn(request.input)
+  const { counted, charged } = audioIn(request.input)
   const images = imagesIn(pricing, request) * (pricing.image ?? 0)
   return {
     input:
-      Math.max(0, inputTokens - counted) * perInputToken + heard * perAudioToken + images + pricing.request,
+      Math.max(0, inputTokens - counted) * perInputToken + charged * perAudioToken + images + pricing.request,
     fetched: fetchedTokens(request, inputTokens, endpoint) * perAudioToken,
     perInputToken,
     perOutputToken: Math.max(outputPrice(near), outputPrice(far)),

@@ -20,10 +20,10 @@ interface Audio {
   /** The audio's tokens in the estimate of the input. */
   readonly counted: number
   /** The maximum number of tokens that the audio may have. */
-  readonly heard: number
+  readonly charged: number
 }
 
-const SILENCE: Audio = { counted: 0, heard: 0 }
+const SILENCE: Audio = { counted: 0, charged: 0 }
 /** Voice codecs use about this many base64 characters per counted token. */
 const VOICE_CHARS_PER_TOKEN = 32
 /** Audio without a codec uses at least this many. */
@@ -38,13 +38,13 @@ export function audioIn(value: unknown): Audio {
   if (typeof value !== 'object' || value === null) return SILENCE
   if (Array.isArray(value)) {
     let counted = 0
-    let heard = 0
+    let charged = 0
     for (const each of value) {
       const audio = audioIn(each)
       counted += audio.counted
-      heard += audio.heard
+      charged += audio.charged
     }
-    return { counted, heard }
+    return { counted, charged }
   }
   const part = value as Readonly<Record<string, unknown>>
   switch (part['type']) {
@@ -57,7 +57,7 @@ export function audioIn(value: unknown): Audio {
     default: {
       const content = audioIn(part['content'])
       const output = audioIn(part['output'])
-      return { counted: content.counted + output.counted, heard: content.heard + output.heard }
+      return { counted: content.counted + output.counted, charged: content.charged + output.charged }
     }
   }
 }
@@ -66,5 +66,5 @@ function audioOf(data: unknown): Audio {
   if (typeof data !== 'string' || SILENT.test(data)) return SILENCE
   const counted = attachmentTokens(data)
   const chars = WAV.test(data.slice(0, WAV_HEAD_CHARS)) ? WAV_CHARS_PER_TOKEN : VOICE_CHARS_PER_TOKEN
-  return { counted, heard: Math.max(counted, Math.ceil(data.length / chars)) }
+  return { counted, charged: Math.max(counted, Math.ceil(data.length / chars)) }
 }

@@ -83,14 +83,14 @@ export function plausibleUsage(usage: Usage, call: BoundedCall, reads: number): 
   const inputTokens = Math.min(usage.inputTokens, contextTokens, inputMost)
   const outputTokens = Math.min(usage.outputTokens, outputMost)
   const cachedTokens = Math.min(usage.cachedTokens, inputTokens)
-  const written = mayWrite(call) ? Math.min(cacheWriteTokens, inputTokens - cachedTokens) : 0
-  const hour = writesForAnHour(call) ? Math.min(usage.cacheWrite1hTokens ?? 0, written) : 0
-  const heardMost = audioTokens === undefined ? 0 : fetches ? inputTokens : audioIn(request.input).heard
+  const cacheWrites = mayWrite(call) ? Math.min(cacheWriteTokens, inputTokens - cachedTokens) : 0
+  const hour = writesForAnHour(call) ? Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites) : 0
+  const heardMost = audioTokens === undefined ? 0 : fetches ? inputTokens : audioIn(request.input).charged
   const audio = Math.min(audioTokens ?? 0, inputTokens, heardMost)
   const bounded: Usage = {
     inputTokens,
     cachedTokens,
-    cacheWriteTokens: written,
+    cacheWriteTokens: cacheWrites,
     ...(hour === 0 ? {} : { cacheWrite1hTokens: hour }),
     ...(audio === 0 ? {} : { audioTokens: audio }),
     ...(usage.toolPromptTokens === undefined

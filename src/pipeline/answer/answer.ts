@@ -118,7 +118,7 @@ export class Answer {
   dropTurn(): void {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
-    this.#draft?.take()
+    this.#draft?.drain()
     this.begun = this.#begunBefore
     this.#listener = null
     this.#waitingItems.unshift(...this.#shownItems)
@@ -180,8 +180,8 @@ export class Answer {
     for (const debug of facts) this.#deliver({ type: 'response.debug', sequence_number: 0, debug })
   }
 
-  take(delta: Content): void {
-    this.#assembler.take(delta)
+  receive(delta: Content): void {
+    this.#assembler.receive(delta)
   }
 
   /** Adds a message of the model. Only for readers who see no events, and only if nothing cites results. */
@@ -225,7 +225,7 @@ export class Answer {
     const draft = this.#draft
     if (draft === null) return
     this.#draft = null
-    for (const event of draft.take()) {
+    for (const event of draft.drain()) {
       this.sink.cork()
       if (!this.#write(event)) await readerGoesOn(signal, this.#wait)
     }
@@ -326,8 +326,8 @@ export class Answer {
   #tellRest(response: ResponseResource, debug: DebugNotes, isBatched: boolean): void {
     if (this.live) this.#debug(debug.rest())
     else {
-      const whole = debug.whole(isBatched)
-      if (whole !== undefined) response.debug = whole
+      const report = debug.report(isBatched)
+      if (report !== undefined) response.debug = report
     }
   }
 

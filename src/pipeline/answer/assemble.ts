@@ -99,7 +99,7 @@ export class Assembler {
     return this.#citable.add(results, ofWhole)
   }
 
-  take(delta: Content): void {
+  receive(delta: Content): void {
     switch (delta.kind) {
       case 'text':
         this.#item(delta.item).text(delta.part, delta.text, delta.logprobs, delta.cut === true)

@@ -47,7 +47,7 @@ export class DebugNotes {
    * For a whole reply. The body sent to the provider is included only in batch results. Undefined if nothing was
    * requested.
    */
-  whole(isBatched: boolean): DebugReport | undefined {
+  report(isBatched: boolean): DebugReport | undefined {
     const body = isBatched ? this.bodies.at(-1) : undefined
     if (body === undefined && this.#times === null) return undefined
     return {

@@ -41,7 +41,7 @@ export class Draft {
   }
 
   /** Removes all events from the draft and returns them. */
-  take(): readonly StreamEvent[] {
+  drain(): readonly StreamEvent[] {
     const events = this.#events
     this.#events = []
     this.#bytes = 0
@@ -52,7 +52,7 @@ export class Draft {
   #report(bytes: number): boolean {
     const more = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    return this.#held.hold(more)
+    return this.#held.count(more)
   }
 }
 

@@ -33,7 +33,7 @@ const RESPONSES_SLOTS: ReadonlyMap<string, FrameSlot> = new Map([
  * A single frame is proof enough: all its members are those of the event, so the next frame can differ only in its
  * slots.
  */
-function learnResponses({ event, data, last, written }: DecodedFrame): Lesson | null {
+function learnResponses({ event, data, last, ourFrame }: DecodedFrame): Lesson | null {
   const places = last.type === event ? placesIn(data) : null
   if (places === null) return null
   const frame = JSON.parse(data) as Members
@@ -44,7 +44,7 @@ function learnResponses({ event, data, last, written }: DecodedFrame): Lesson | 
   const ahead = number - last.sequence_number
   if (ahead === 0) return { pattern, template: null, ahead, isProven: true }
   // The provider numbers events that we leave out, or its numbers begin with 1.
-  const template = templateOf(written, path =>
+  const template = templateOf(ourFrame, path =>
     path === 'delta' ? 'delta' : path === 'sequence_number' ? 'number' : null,
   )
   return template === null ? null : { pattern, template, ahead, isProven: true }
@@ -167,7 +167,7 @@ const WRITTEN: Readonly<Record<Streamed, ReadonlySet<string>>> = {
  */
 function learnPair(
   source: Source,
-  written: ReadonlySet<string>,
+  frames: ReadonlySet<string>,
   frame: DecodedFrame,
   before: Lesson | null,
 ): Lesson | null {
@@ -185,17 +185,17 @@ function learnPair(
     if (slot !== undefined && place.isString === (slot === 'padding')) {
       if (slot === 'number') ahead = Number(data.slice(place.start, place.end)) - last.sequence_number
       slots.push({ ...place, slot })
-    } else if (source.texts.has(path) && holds(data, place, delta)) {
+    } else if (source.texts.has(path) && containsText(data, place, delta)) {
       slots.push({ ...place, slot: found ? 'copy' : 'delta' })
       found = true
     } else if (!source.texts.has(path) && !source.isInert(path, place, data)) return null
   }
   if (!found || !Number.isSafeInteger(ahead)) return null
   if (source.hasBlanks) slots.push({ ...blanksAtEnd(data), isString: false, slot: 'blank' })
-  const template = templateOf(frame.written, (path, place, json) => {
-    if (!written.has(path)) return null
+  const template = templateOf(frame.ourFrame, (path, place, json) => {
+    if (!frames.has(path)) return null
     if (path === NUMBER) return 'number'
-    return holds(json, place, delta) ? 'delta' : null
+    return containsText(json, place, delta) ? 'delta' : null
   })
   if (template === null) return null
   return { pattern: new FramePattern(event, data, slots, false), template, ahead, isProven: false }
@@ -203,14 +203,14 @@ function learnPair(
 
 /** True if the frame is of the lesson's kind, and the dialect wrote only the template around its text. */
 function confirms(
-  { event, data, events, last, written }: DecodedFrame,
+  { event, data, events, last, ourFrame }: DecodedFrame,
   delta: string,
   lesson: Lesson,
 ): boolean {
   const number = last.sequence_number
   const text = events === 1 ? lesson.pattern.deltaOf(event, data, number + lesson.ahead) : null
   if (text === null || JSON.parse(`"${text}"`) !== delta) return false
-  return lesson.template?.frame(JSON.stringify(delta).slice(1, -1), number) === written
+  return lesson.template?.frame(JSON.stringify(delta).slice(1, -1), number) === ourFrame
 }
 
 /** Members of a delta with its text, by the type of the delta. */
@@ -225,11 +225,11 @@ const MESSAGES_MEMBERS: ReadonlyMap<unknown, string> = new Map([
  * long as frames of this kind follow one another. The frame that begins a block produces more than one of ours and
  * teaches nothing. The provider hides the length of its texts with blanks before the last brace.
  */
-function learnMessages({ event, data, events, last, written }: DecodedFrame): Lesson | null {
+function learnMessages({ event, data, events, last, ourFrame }: DecodedFrame): Lesson | null {
   const delta = 'delta' in last ? last.delta : null
-  if (events !== 1 || typeof delta !== 'string' || !written.startsWith(`event: ${event}\n${DATA}`))
+  if (events !== 1 || typeof delta !== 'string' || !ourFrame.startsWith(`event: ${event}\n${DATA}`))
     return null
-  const json = written.slice(written.indexOf(DATA) + DATA.length, -2)
+  const json = ourFrame.slice(ourFrame.indexOf(DATA) + DATA.length, -2)
   const places = json.includes('\n') ? null : placesIn(data)
   if (places === null) return null
   const frame = JSON.parse(data) as Members
@@ -241,7 +241,7 @@ function learnMessages({ event, data, events, last, written }: DecodedFrame): Le
   const slots = [...text, { ...blanksAtEnd(data), isString: false, slot: 'blank' as const }]
   const pattern = new FramePattern(event, data, slots, false)
   if (frame['index'] === ours['index']) return { pattern, template: null, ahead: 0, isProven: true }
-  const template = templateOf(written, each => (each === path ? 'delta' : null))
+  const template = templateOf(ourFrame, each => (each === path ? 'delta' : null))
   return template === null ? null : { pattern, template, ahead: 0, isProven: true }
 }
 
@@ -268,7 +268,7 @@ function blanksAtEnd(data: string): { start: number; end: number } {
   return { start, end }
 }
 
-function holds(json: string, { start, end, isString }: Place, text: string): boolean {
+function containsText(json: string, { start, end, isString }: Place, text: string): boolean {
   return isString && JSON.parse(json.slice(start - 1, end + 1)) === text
 }
 
@@ -284,11 +284,11 @@ function slotsIn(
 
 /** The template of a frame of the gateway; null if it has no slot for the text. */
 function templateOf(
-  written: string,
+  frame: string,
   slotOf: (path: string, place: Place, json: string) => 'delta' | 'number' | null,
 ): FrameTemplate | null {
-  const from = written.indexOf(DATA) + DATA.length
-  const json = written.slice(from, -2)
+  const from = frame.indexOf(DATA) + DATA.length
+  const json = frame.slice(from, -2)
   const places = placesIn(json)
   if (places === null) return null
   const slots = [...places].flatMap(([path, place]) => {
@@ -296,7 +296,7 @@ function templateOf(
     return slot === null ? [] : [{ ...place, slot }]
   })
   if (!slots.some(({ slot }) => slot === 'delta')) return null
-  return new FrameTemplate(written.slice(0, from), json, slots)
+  return new FrameTemplate(frame.slice(0, from), json, slots)
 }
 
 function lessonsFrom(from: Streamed): Readonly<Record<Streamed, LearnFrame>> {

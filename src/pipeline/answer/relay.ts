@@ -40,7 +40,7 @@ export interface DecodedFrame {
   readonly events: number
   readonly last: StreamEvent
   /** The frame that the dialect wrote for the last event. */
-  readonly written: string
+  readonly ourFrame: string
 }
 
 /** How frames of one kind are relayed. */
@@ -135,7 +135,7 @@ export class Relay {
         if (end > at) {
           this.#lessonsLeft = LESSONS_MAX
           const isTheirs = this.#active.template === null
-          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : ours.take()
+          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : ours.drain()
           flowing = this.#deps.answer.sink.relay(frames, this.#relayed - before)
           at = end
           continue
@@ -165,7 +165,7 @@ export class Relay {
     const passed = this.#passed
     if (active === null || passed === 0) return
     const { pattern } = active
-    const data = pattern.frameWith(this.untold.take().toString())
+    const data = pattern.frameWith(this.untold.drain().toString())
     this.#passed = 0
     this.hasDecoded = true
     this.#deps.answer.overhear(passed, () => this.#deps.decode(pattern.event, data))
@@ -212,7 +212,7 @@ export class Relay {
     if (last === null || !last.type.endsWith('.delta')) return
     this.#lessonsLeft--
     const { learn, answer } = this.#deps
-    const frame = { event, data, last, events: this.#events, written: answer.lastFrames }
+    const frame = { event, data, last, events: this.#events, ourFrame: answer.lastFrames }
     this.#lesson = learn(frame, this.#lesson)
     if (this.#lesson?.isProven === true) this.#active = this.#lesson
   }
@@ -251,7 +251,7 @@ export class FrameTemplate {
         else for (let next = deltaStart; next < deltaEnd; next++) bytes[at++] = chunk[next] as number
       } else if (slot === 'number') {
         let rest = number
-        for (let left = number; left >= 10; left = Math.floor(left / 10)) at++
+        for (let digits = number; digits >= 10; digits = Math.floor(digits / 10)) at++
         for (let digit = at++; ; digit--) {
           bytes[digit] = DIGIT_0 + (rest % 10)
           rest = Math.floor(rest / 10)
@@ -305,7 +305,7 @@ class ByteList {
   }
 
   /** All bytes, valid until the next one is added. */
-  take(): Buffer {
+  drain(): Buffer {
     const bytes = this.#bytes.subarray(0, this.length)
     this.clear()
     return bytes

@@ -21,10 +21,13 @@ export interface Sink {
   reportCompression?(tokens: number): void
   /** Takes the number of changes that the request needed, before the first event that is sent. */
   reportChanges?(changes: number): void
-  /** Takes one event. False if the reader is slow: write no more until it has drained (the event itself was taken). */
+  /**
+   * Writes one event. Returns false if the reader is slow: write no more until it has drained (the event itself was
+   * accepted).
+   */
   write(event: StreamEvent): boolean
   /**
-   * Takes `events` whole frames of an event stream as bytes, which are valid only during the call; returns the same as
+   * Writes `events` whole frames of an event stream as bytes, which are valid only during the call; returns the same as
    * `write`. Never called if `relays` is null.
    */
   relay(frames: Buffer, events: number): boolean

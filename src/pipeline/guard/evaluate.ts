@@ -113,11 +113,11 @@ function evaluateInline(
   max: number,
 ): readonly (readonly Finding[])[] | null {
   const findings: (readonly Finding[])[] = []
-  let left = max
+  let remaining = max
   for (const { text, who } of texts) {
-    const found = scanner.scanUpTo(left, text, who)
+    const found = scanner.scanUpTo(remaining, text, who)
     if (found === null) return null
-    left -= found.length
+    remaining -= found.length
     findings.push(found)
   }
   return findings

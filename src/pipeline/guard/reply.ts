@@ -107,7 +107,7 @@ export class OutputGuard implements AttemptTarget {
     return this.#target.sink?.flush() ?? true
   }
 
-  take(delta: Content): void {
+  receive(delta: Content): void {
     if (!this.#isClosed) this.#queue.add({ kind: 'delta', delta, isAdded: false })
   }
 
@@ -167,7 +167,7 @@ export class OutputGuard implements AttemptTarget {
       opening = { ...delta, start: { ...start, extra } }
     }
     if (start.type !== 'hosted') this.#itemTypes.set(item, start.type)
-    if (this.#target.committed) this.#target.take(opening)
+    if (this.#target.committed) this.#target.receive(opening)
     else this.#openings.push(opening)
     return true
   }
@@ -315,10 +315,10 @@ export class OutputGuard implements AttemptTarget {
 
   #deliver(delta: Content): void {
     this.#deliverOpenings()
-    this.#target.take(delta)
+    this.#target.receive(delta)
   }
 
   #deliverOpenings(): void {
-    for (const delta of this.#openings.splice(0)) this.#target.take(delta)
+    for (const delta of this.#openings.splice(0)) this.#target.receive(delta)
   }
 }

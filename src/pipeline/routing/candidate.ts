@@ -29,19 +29,24 @@ export function makerOf({ endpoint, credential }: Pick<Candidate, 'endpoint' | '
  * full slug names one; display names are accepted too.
  */
 export function namesProvider(name: string, endpoint: NamedEndpoint): boolean {
-  return isAskedFor(name.toLowerCase(), endpoint)
+  return matchesName(name.toLowerCase(), endpoint)
 }
 
 /**
- * True if the lower-case name `asked` names this endpoint. The cheapest comparisons come first, because a request may
- * have many endpoints.
+ * True if this lower-case name names the endpoint. The cheapest comparisons come first, because a request may have many
+ * endpoints.
  */
-export function isAskedFor(asked: string, endpoint: NamedEndpoint): boolean {
+export function matchesName(requestedName: string, endpoint: NamedEndpoint): boolean {
   const { slug, name } = endpoint.provider
-  if (asked === slug) return true
-  if (slug.length > asked.length && slug[asked.length] === '/' && slug.startsWith(asked)) return true
-  if (name.length === asked.length && name.toLowerCase() === asked) return true
-  return endpoint.serviceTier !== undefined && asked === tierSlug(endpoint)
+  if (requestedName === slug) return true
+  if (
+    slug.length > requestedName.length &&
+    slug[requestedName.length] === '/' &&
+    slug.startsWith(requestedName)
+  )
+    return true
+  if (name.length === requestedName.length && name.toLowerCase() === requestedName) return true
+  return endpoint.serviceTier !== undefined && requestedName === tierSlug(endpoint)
 }
 
 type NamedEndpoint = Pick<Endpoint, 'provider' | 'serviceTier'>
@@ -72,7 +77,7 @@ export interface ModelCandidates {
   /** True if some provider accepts only a limited number of messages. */
   readonly capsMessages: boolean
   /** The kinds of input that the model states it accepts; null if it does not state them. */
-  readonly takes: readonly string[] | null
+  readonly acceptedInput: readonly string[] | null
 }
 
 export class SharedCandidates {
@@ -125,7 +130,7 @@ function candidatesOf(model: Model): ModelCandidates {
     leastContext: leastOf(endpoints.map(({ contextLength }) => contextLength)),
     leastOutput: leastOf(endpoints.map(({ maxOutputTokens }) => maxOutputTokens)),
     capsMessages: endpoints.some(({ provider }) => provider.messagesMax !== undefined),
-    takes: takenInput(model),
+    acceptedInput: takenInput(model),
   }
 }
 

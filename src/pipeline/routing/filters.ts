@@ -20,15 +20,15 @@ interface Wish {
   readonly input: RankInput
   readonly needs: Needs
   readonly candidates: ModelCandidates
-  /** True if the name of the model asks for endpoints that cost nothing. */
+  /** True if the name of the model requests endpoints that cost nothing. */
   readonly isFree: boolean
   readonly tiers: TierWish
 }
 
-/** A filter, if the wish asks for it. */
+/** A filter, if the request needs it. */
 interface Row {
   readonly excludedBy: string
-  readonly test: (wish: Wish) => Filter['admits'] | false
+  readonly test: (wishes: Wish) => Filter['admits'] | false
 }
 
 /** The filters that the errors for a request without candidates mention by name. */
@@ -39,7 +39,7 @@ export const INPUT_MODALITIES = 'input_modalities'
 export const MAX_OUTPUT_TOKENS = 'max_output_tokens'
 export const CONTEXT_LENGTH = 'context_length'
 
-/** One asked-for quantization may cover several stored names. */
+/** One requested quantization may cover several stored names. */
 const QUANTIZATION_FAMILIES: Readonly<Record<string, readonly string[]>> = {
   fp4: ['fp4', 'mxfp4', 'nvfp4'],
   fp8: ['fp8', 'mxfp8'],
@@ -64,7 +64,7 @@ const KEYS: readonly Row[] = [
       (({ endpoint, credential }) => credential !== null || hasSharedKey(endpoint.provider)),
   },
   {
-    // An endpoint of a service tier serves only requests that ask for the tier.
+    // An endpoint of a service tier serves only requests for that tier.
     excludedBy: 'service_tier',
     test: ({ candidates, tiers, input: { preferences } }) =>
       candidates.hasTiers &&
@@ -127,7 +127,7 @@ const PREFERENCES: readonly Row[] = [
       const { quantizations } = preferences
       if (quantizations == null || quantizations.length === 0) return false
       return ({ endpoint: { quantization } }) =>
-        quantizations.some(asked => (QUANTIZATION_FAMILIES[asked] ?? [asked]).includes(quantization))
+        quantizations.some(name => (QUANTIZATION_FAMILIES[name] ?? [name]).includes(quantization))
     },
   },
   {
@@ -147,7 +147,7 @@ const PREFERENCES: readonly Row[] = [
 
 const NEEDS: readonly Row[] = [
   {
-    // An unknown price cannot be compared with a limit. The provider of an own credential bills its owner.
+    // An unknown price cannot be compared with a limit. The provider of a caller's credential bills its owner.
     excludedBy: UNKNOWN_PRICE,
     test: ({ input }) =>
       input.isLimited &&
@@ -207,16 +207,16 @@ export function filtersFor(wish: Wish): readonly Filter[] {
   const { input, isFree, needs } = wish
   const { special } = needs
   const hasPreferences = input.request.provider != null || input.dataRegion !== null || isFree
-  const filters = asked(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
+  const filters = activeFilters(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
   return special.length === 0 ? filters : [...filters, ...special]
 }
 
 /** Filters that leave out candidates only if others remain. */
 export function preferredFor(wish: Wish): readonly Filter[] {
-  return asked(PREFERRED, wish)
+  return activeFilters(PREFERRED, wish)
 }
 
-function asked(rows: readonly Row[], wish: Wish): readonly Filter[] {
+function activeFilters(rows: readonly Row[], wish: Wish): readonly Filter[] {
   let filters: Filter[] | null = null
   for (let at = 0; at < rows.length; at++) {
     const { excludedBy, test } = rows[at] as Row

@@ -105,15 +105,15 @@ export function namedModel(
   const found = exactly(name, catalog, mode)
   if (found !== null) return found
   let base = name
-  let asked: Wish = {}
+  let variantTerms: Wish = {}
   for (let count = 0; count < VARIANTS_MAX; count++) {
     const at = base.lastIndexOf(':')
     const wish = at === -1 ? undefined : WISH_OF.get(base.slice(at + 1))
     if (wish === undefined) return null
     base = base.slice(0, at)
-    asked = { ...wish, ...asked }
+    variantTerms = { ...wish, ...variantTerms }
     const model = exactly(base, catalog, mode)
-    if (model !== null) return { ...model, ...asked }
+    if (model !== null) return { ...model, ...variantTerms }
   }
   return null
 }

@@ -82,9 +82,9 @@ export class Needs {
   }
 
   /** True if the request has a kind of input that the model does not state it accepts. */
-  hasOtherThan({ takes }: ModelCandidates): boolean {
-    if (typeof this.#input.request.input === 'string' || takes === null) return false
-    return this.modalities.some(each => !takes.includes(each))
+  hasOtherThan({ acceptedInput }: ModelCandidates): boolean {
+    if (typeof this.#input.request.input === 'string' || acceptedInput === null) return false
+    return this.modalities.some(each => !acceptedInput.includes(each))
   }
 
   /** True if the prompt may be too long for some endpoint of the model. */

@@ -128,8 +128,8 @@ export class Prefix implements PromptPrefix {
   /** True if the prompt begins with one that was sent recently enough to still be in a cache. */
   readonly isSeen = (): boolean => {
     if (this.#sent.length === 0) return false
-    const sent = this.#earlier(this.#now())
-    return sent !== null && this.#deps.clock.nowMs() - sent.atMs < CACHED_MS
+    const earlier = this.#earlier(this.#now())
+    return earlier !== null && this.#deps.clock.nowMs() - earlier.atMs < CACHED_MS
   }
 
   /** Notes the first model call of the exchange. `usage`: as reported by the provider. */
@@ -147,9 +147,9 @@ export class Prefix implements PromptPrefix {
       if (tokens > 0) this.miss = { reason: reasonOf(last, now, endpoint, atMs, earlier === null), tokens }
     }
     const { tools, system, items, hash } = now
-    const sent = { endpoint, atMs, cachedTokens, tools, system, items, hash }
+    const sentPrompt = { endpoint, atMs, cachedTokens, tools, system, items, hash }
     const others = this.#sent.filter(one => one !== earlier).slice(0, PROMPTS_MAX - 1)
-    this.#deps.pins.set(this.#key, written([sent, ...others]), KEPT_MS, this.#owner)
+    this.#deps.pins.set(this.#key, encodePrompts([sentPrompt, ...others]), KEPT_MS, this.#owner)
   }
 
   #found(pin: string | null): void {
@@ -227,7 +227,7 @@ function shortHash(text: string): string {
   return digest('sha256', text, 'base64url').slice(0, HASH_CHARS)
 }
 
-function written(prompts: readonly SentPrompt[]): string {
+function encodePrompts(prompts: readonly SentPrompt[]): string {
   return JSON.stringify(
     prompts.map(({ endpoint, atMs, cachedTokens, tools, system, items, hash }) => [
       endpoint,

@@ -88,7 +88,7 @@ export interface PlainRoute extends Listing {
 export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
   readonly candidates: Candidates
   /** Pins the candidate that succeeds; null if nothing is pinned. */
-  readonly stay: Stay | null
+  readonly affinity: Stay | null
 }
 
 /**
@@ -145,8 +145,8 @@ function rank(
   const found =
     exchange.batch === undefined
       ? deps.stickiness.order(exchange, ranked, terms.nowMs)
-      : { candidates: ranked, stay: null }
-  return whenReady(found, ({ candidates: stuck, stay }) => {
+      : { candidates: ranked, affinity: null }
+  return whenReady(found, ({ candidates: stuck, affinity }) => {
     const pinned = readersFirst(stuck, prompt)
     const candidates = plugins?.order(pinned, exchange) ?? pinned
     const [first] = candidates
@@ -159,7 +159,7 @@ function rank(
       deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice).inc()
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
-    return noted(exchange, { candidates, fallbacks, skipped, named, stay, choice, rather, exclusions })
+    return noted(exchange, { candidates, fallbacks, skipped, named, affinity, choice, rather, exclusions })
   })
 }
 
@@ -242,21 +242,21 @@ export function listModel(named: NamedModel, needs: Needs, input: RankInput): re
   const sort = (typeof preferences.sort === 'object' ? preferences.sort?.by : preferences.sort) ?? named.sort
   const wish = { input, needs, candidates, isFree: named.isFree, tiers }
   const filters = filtersFor(wish)
-  const wanted = { sort, tiers }
+  const orderTerms = { sort, tiers }
   // Those at hand all have shared keys.
   const isPlain =
     (filters.length === 0 || (filters.length === 1 && filters[0]?.excludedBy === NO_SHARED_KEY)) &&
     input.restrictions === null &&
     candidates.plain.length > 0
   let groups: readonly Group[] = isPlain
-    ? [{ kind: 'shared', candidates: candidates.plain, ...wanted }]
-    : filtered(candidates.all, filters, wanted, input)
+    ? [{ kind: 'shared', candidates: candidates.plain, ...orderTerms }]
+    : filtered(candidates.all, filters, orderTerms, input)
   for (const preferred of preferredFor(wish)) {
     const fitting = groups.map(group => fittingOf(group, preferred))
-    const left = fitting.filter(group => group.candidates.length > 0)
-    if (left.length === 0) continue
+    const nonEmpty = fitting.filter(group => group.candidates.length > 0)
+    if (nonEmpty.length === 0) continue
     for (const group of groups) if (!fitting.includes(group)) exclusions?.prefer(group.candidates, preferred)
-    groups = left
+    groups = nonEmpty
   }
   return groups
 }
@@ -271,7 +271,7 @@ function fittingOf(group: Group, { admits }: Filter): Group {
 function filtered(
   all: Candidates,
   filters: readonly Filter[],
-  wanted: Pick<Group, 'sort' | 'tiers'>,
+  orderTerms: Pick<Group, 'sort' | 'tiers'>,
   input: RankInput,
 ): readonly Group[] {
   const { caller, exclusions, ownKeys, request, restrictions } = input
@@ -289,7 +289,7 @@ function filtered(
   }
   const asker = { keyHash: caller.keyHash, user: request.user ?? null }
   // A list that is filtered in the order of prices need not be sorted. Own keys keep the order of the file.
-  const isByPrice = ownKeys.isEmpty && wantsPrice({ kind: 'shared', ...wanted }, input)
+  const isByPrice = ownKeys.isEmpty && wantsPrice({ kind: 'shared', ...orderTerms }, input)
   for (const candidate of isByPrice ? shared.allByPrice(all) : all) {
     const { endpoint } = candidate
     offer(candidate)
@@ -299,9 +299,9 @@ function filtered(
   }
   if (isByPrice) shared.noteSorted(open)
   const groups: readonly Group[] = [
-    { kind: 'own', candidates: own, ...wanted },
-    { kind: 'shared', candidates: open, ...wanted },
-    { kind: 'fallback', candidates: fallback, ...wanted },
+    { kind: 'own', candidates: own, ...orderTerms },
+    { kind: 'shared', candidates: open, ...orderTerms },
+    { kind: 'fallback', candidates: fallback, ...orderTerms },
   ]
   return groups.filter(group => group.candidates.length > 0)
 }
@@ -336,15 +336,15 @@ function readersFirst(candidates: Candidates, { input, provider }: ResponsesRequ
  */
 function readersOnly(candidates: Candidates, { input }: ResponsesRequest): Candidates {
   if (typeof input === 'string') return candidates
-  let left = candidates
+  let remaining = candidates
   for (let at = 0; at < input.length; at++) {
     const item = input[at] as InputItem & NotedItem
     const made = item.type === 'compaction' ? item[COMPACTED_BY] : undefined
     if (made === undefined) continue
-    left = left.filter(candidate => makerOf(candidate) === made.maker)
-    if (left.length === 0) throw noReader(at, made)
+    remaining = remaining.filter(candidate => makerOf(candidate) === made.maker)
+    if (remaining.length === 0) throw noReader(at, made)
   }
-  return left
+  return remaining
 }
 
 function noReader(at: number, { provider }: CompactedBy): GatewayError {

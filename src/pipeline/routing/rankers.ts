@@ -16,7 +16,7 @@ import {
   STEADY,
 } from '../../providers/health/endpoint-state.ts'
 import type { EndpointHealth } from '../../providers/health/health.ts'
-import { isAskedFor, priceOf, type RouteCandidate } from './candidate.ts'
+import { matchesName, priceOf, type RouteCandidate } from './candidate.ts'
 import type { SortBy } from './names.ts'
 import type { Preferences, RankTerms } from './rank-input.ts'
 import { type TierWish, tierRank } from './service-tiers.ts'
@@ -126,12 +126,12 @@ function byShares(
   terms: RankTerms,
 ): readonly RouteCandidate[] {
   if (!isDistributed(group, terms)) return candidates
-  const drawn = drawnOf(candidates, terms)
-  if (drawn <= 0) return candidates
+  const firstChoice = drawnOf(candidates, terms)
+  if (firstChoice <= 0) return candidates
   const ordered = [...candidates]
-  const first = candidates[drawn]
+  const first = candidates[firstChoice]
   if (first === undefined) return candidates
-  ordered.copyWithin(1, 0, drawn)
+  ordered.copyWithin(1, 0, firstChoice)
   ordered[0] = first
   return ordered
 }
@@ -163,14 +163,14 @@ function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): numbe
     total += weight
   }
   if (total === 0) return -1
-  let left = routing.random() * total
+  let threshold = routing.random() * total
   let last = -1
   for (let at = 0; at < known; at++) {
     const weight = weights[at] ?? 0
     if (weight === 0) continue
     last = at
-    left -= weight
-    if (left < 0) break
+    threshold -= weight
+    if (threshold < 0) break
   }
   return last
 }
@@ -248,7 +248,7 @@ function byOrder(
   if (!hasOrder(preferences)) return candidates
   const order = (preferences.order ?? []).map(name => name.toLowerCase())
   return groupedBy(candidates, ({ endpoint }) => {
-    for (let at = 0; at < order.length; at++) if (isAskedFor(order[at] as string, endpoint)) return at
+    for (let at = 0; at < order.length; at++) if (matchesName(order[at] as string, endpoint)) return at
     return order.length
   })
 }
@@ -332,5 +332,5 @@ function sortedBy(candidates: readonly RouteCandidate[], keys: Float64Array): re
     const than = keys[b] ?? 0
     return of === than ? a - b : of < than ? -1 : 1
   })
-  return places.map(place => candidates[place] as RouteCandidate)
+  return places.map(index => candidates[index] as RouteCandidate)
 }

@@ -108,13 +108,13 @@ function testsOf(rules: PolicyRestrictions): readonly Test[] {
     )
   }
   const free = rules.freeModelTraining === false || rules.freeModelPublication === false
-  const paid = rules.paidModelTraining === false
-  if (free || paid) {
+  const trainsOnPaid = rules.paidModelTraining === false
+  if (free || trainsOnPaid) {
     // Only zero retention rules out training and publication for certain.
     add(
       'guardrail:training',
       ({ endpoint, credential }) =>
-        !(isFree(endpoint) ? free : paid) || collectsNothing(endpoint, credential),
+        !(isFree(endpoint) ? free : trainsOnPaid) || collectsNothing(endpoint, credential),
     )
   }
   return tests

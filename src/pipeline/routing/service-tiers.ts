@@ -40,10 +40,10 @@ const BY_VARIANT = { priority: wishOf([], null, ['priority']), flex: wishOf([], 
 
 /** Reads the tiers that a request asks for. `variant`: the tier that the name of the model admits; null: none. */
 export function tierWish(
-  asked: ResponsesRequest['service_tier'],
+  requestedTier: ResponsesRequest['service_tier'],
   variant: 'priority' | 'flex' | null,
 ): TierWish {
-  switch (asked) {
+  switch (requestedTier) {
     case 'priority':
     case 'fast':
       return PRIORITY

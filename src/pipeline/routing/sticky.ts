@@ -39,7 +39,7 @@ interface Asked {
 export interface Found {
   readonly candidates: Candidates
   /** Pins the candidate that succeeds; null if nothing may be pinned. */
-  readonly stay: Stay | null
+  readonly affinity: Stay | null
 }
 
 export interface Stay {
@@ -59,11 +59,11 @@ export class Stickiness {
    * that must not be called now (`nowMs`: monotonic) is not moved.
    */
   order({ caller, request }: Asked, candidates: Candidates, nowMs = 0): Found | Promise<Found> {
-    if (candidates.length < 2 || !mayStick(request)) return { candidates, stay: null }
+    if (candidates.length < 2 || !mayStick(request)) return { candidates, affinity: null }
     const isNamed = request.session_id !== undefined || request.prompt_cache_key != null
     const models = choices(candidates, isNamed)
     const conversation = models.length === 0 ? null : conversationOf(request)
-    if (conversation === null) return { candidates, stay: null }
+    if (conversation === null) return { candidates, affinity: null }
     const ttlMs = ttlOf(request)
     const keys = new Map(models.map(id => [id, keyOf(caller.organizationId, id, conversation)]))
     const terms = { keys, ttlMs, nowMs, caller, isNamed }
@@ -122,7 +122,7 @@ export class Stickiness {
     }
     return {
       candidates: ordered,
-      stay: {
+      affinity: {
         succeeded: (candidate, usage) => {
           const { modelId } = candidate.endpoint
           const key = keys.get(modelId)
@@ -215,9 +215,9 @@ export function keyOf(organizationId: string, modelId: string, conversation: str
 
 /** The time for which a pin is kept after its last use: at least as long as the requested lifetime of the cache. */
 function ttlOf({ cache_control, prompt_cache_options, input }: ResponsesRequest): number {
-  const asked = spanOf(prompt_cache_options?.ttl)
+  const requestedMs = spanOf(prompt_cache_options?.ttl)
   const isLong = cache_control?.ttl === '1h' || (Array.isArray(input) && input.some(hasLongMark))
-  return Math.min(TTL_MAX_MS, Math.max(IDLE_MS, asked, isLong ? HOUR_MS : 0))
+  return Math.min(TTL_MAX_MS, Math.max(IDLE_MS, requestedMs, isLong ? HOUR_MS : 0))
 }
 
 function hasLongMark(item: object): boolean {

@@ -44,12 +44,12 @@ export function fitTools(
 ): FittedRequest | null {
   if (!isSpecial(request)) return null
   const takesCustom = customTools !== null && (provider.customTools ?? customTools)
-  const settled = settleControls(request, ability => takes(name, takesCustom, ability))
-  const searched = takes(name, takesCustom, 'tool_search')
+  const settled = settleControls(request, ability => accepts(name, takesCustom, ability))
+  const searched = accepts(name, takesCustom, 'tool_search')
     ? null
     : searchAsFunction(settled?.prompt ?? request, settled?.toolPaths ?? [])
   const plain = searched ?? settled
-  const flat = takes(name, takesCustom, 'namespace')
+  const flat = accepts(name, takesCustom, 'namespace')
     ? null
     : flattenNamespaces(plain?.prompt ?? request, plain?.toolPaths ?? [])
   const prompt = flat?.prompt ?? plain?.prompt ?? request
@@ -110,10 +110,10 @@ function callerNames(flat: ReadonlyMap<string, CallerName>, { own }: OutwardName
   return names
 }
 
-/** Abilities whose tools may be custom ones: a provider that takes no custom tools gets them as functions. */
+/** Abilities whose tools may be custom ones: a provider that does not accept custom tools gets them as functions. */
 const HOLDERS: ReadonlySet<Ability> = new Set(['namespace', 'additional_tools', 'tool_search'])
 
-function takes(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
+function accepts(format: FormatName, takesCustom: boolean, ability: Ability): boolean {
   return has(format, ability) && (takesCustom || !HOLDERS.has(ability))
 }
 
@@ -141,15 +141,15 @@ export class ClientCalls {
   /** `emit` receives the deltas that are emitted in another form. */
   constructor({ custom, names, items }: FittedRequest, emit: (delta: Content) => void) {
     this.#names = names
-    this.#emit = delta => emit(this.#named(delta))
+    this.#emit = delta => emit(this.#withToolName(delta))
     this.#items = items.size === 0 ? null : new ItemCalls(items, emit)
     this.#custom = custom.size === 0 ? null : new CustomCalls(custom, this.#emit)
   }
 
   /** True if the delta was emitted in another form. */
-  take(delta: Content): boolean {
-    if (this.#items?.take(delta) === true || this.#custom?.take(delta) === true) return true
-    if (this.#named(delta) === delta) return false
+  collect(delta: Content): boolean {
+    if (this.#items?.collect(delta) === true || this.#custom?.intercept(delta) === true) return true
+    if (this.#withToolName(delta) === delta) return false
     this.#emit(delta)
     return true
   }
@@ -160,7 +160,7 @@ export class ClientCalls {
     this.#custom?.end()
   }
 
-  #named(delta: Content): Content {
+  #withToolName(delta: Content): Content {
     if (delta.kind !== 'open') return delta
     const { start } = delta
     if (start.type !== 'function_call' && start.type !== 'custom_tool_call') return delta
@@ -228,7 +228,7 @@ class ItemCalls {
   }
 
   /** True if the delta belongs to such a call. */
-  take(delta: Content): boolean {
+  collect(delta: Content): boolean {
     if (delta.kind === 'open') {
       const { start } = delta
       const form = start.type === 'function_call' ? this.#forms.get(start.name) : undefined
@@ -433,7 +433,7 @@ class CustomCalls {
    * True if the delta belongs to a call of a custom tool: that call is emitted in its own form, with the input at the
    * end.
    */
-  take(delta: Content): boolean {
+  intercept(delta: Content): boolean {
     if (delta.kind === 'open') {
       if (delta.start.type !== 'function_call' || !this.#names.has(delta.start.name)) return false
       this.#open.set(delta.item, new LongText())

@@ -19,11 +19,11 @@ interface SettledRequest {
 /** Null if the provider accepts the request unchanged. `takes`: tells which kinds of control items it takes. */
 export function settleControls(
   prompt: ResponsesRequest,
-  takes: (ability: Ability) => boolean,
+  accepts: (ability: Ability) => boolean,
 ): SettledRequest | null {
   const { input } = prompt
-  if (typeof input === 'string' || !input.some(item => isControl(item) && !takes(item.type))) return null
-  return settled(prompt, input, type => !takes(type))
+  if (typeof input === 'string' || !input.some(item => isControl(item) && !accepts(item.type))) return null
+  return settled(prompt, input, type => !accepts(type))
 }
 
 /** Treats all tools that the input adds as tools of the request; null if it adds none that `isMeant`. */

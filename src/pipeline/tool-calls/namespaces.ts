@@ -38,8 +38,8 @@ export function flattenNamespaces(prompt: ResponsesRequest, places: readonly str
   const { tools = [], input, tool_choice: choice } = prompt
   const isSpoken = typeof input !== 'string' && input.some(item => namespaceOf(item) !== null)
   if (!isSpoken && !tools.some(isNamespace)) return null
-  const taken = new Set(tools.flatMap(tool => (isNamespace(tool) ? [] : plainName(tool))))
-  const names = new FlatNames(taken)
+  const usedNames = new Set(tools.flatMap(tool => (isNamespace(tool) ? [] : plainName(tool))))
+  const names = new FlatNames(usedNames)
   const inner = tools.reduce((count, tool) => count + (isNamespace(tool) ? tool.tools.length : 0), 0)
   const aboutMaxChars = Math.floor(DESCRIPTIONS_MAX_CHARS / Math.max(1, inner))
   const toolPlaces: string[] = []
@@ -85,17 +85,17 @@ function described(about: string, { description }: Namespace['tools'][number]) {
 /** The names of one request, each created once. */
 class FlatNames {
   readonly all = new Map<string, CallerName>()
-  readonly #taken: ReadonlySet<string>
+  readonly #usedNames: ReadonlySet<string>
 
-  constructor(taken: ReadonlySet<string>) {
-    this.#taken = taken
+  constructor(usedNames: ReadonlySet<string>) {
+    this.#usedNames = usedNames
   }
 
   of(namespace: string, name: string): string {
-    const whole = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`
-    const plain = whole.replace(FOREIGN, '_')
+    const flatName = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`
+    const plain = flatName.replace(FOREIGN, '_')
     const isFree =
-      plain.length <= NAME_MAX_CHARS && !this.#taken.has(plain) && this.#isOf(plain, namespace, name)
+      plain.length <= NAME_MAX_CHARS && !this.#usedNames.has(plain) && this.#isOf(plain, namespace, name)
     const flat = isFree ? plain : withHash(plain, JSON.stringify([namespace, name]), NAME_MAX_CHARS)
     this.all.set(flat, { namespace, name })
     return flat

@@ -51,7 +51,7 @@ interface ToolCallTerms {
   /** True if the caller has no functions, so that an undeclared name is a mistake by the model. */
   readonly takesUnknown?: boolean
   /** True if calls for the client wait for the server tools that the model called before them. */
-  readonly holds?: boolean
+  readonly holdsCalls?: boolean
 }
 
 export class ToolCalls {
@@ -81,7 +81,7 @@ export class ToolCalls {
   }
 
   /** True if the delta belongs to a server-tool call, or to a call that waits. */
-  take(delta: Content): boolean {
+  intercept(delta: Content): boolean {
     if (delta.kind === 'open') {
       const { type } = delta.start
       if (type !== 'function_call') return type === 'custom_tool_call' && this.#isHeld(delta)
@@ -116,7 +116,7 @@ export class ToolCalls {
 
   /** Holds a call for the client if it comes after a server-tool call, because items keep the model's order. */
   #isHeld(delta: Content & { readonly item: number }): boolean {
-    if (this.#terms.holds !== true || this.pending.length === 0) return false
+    if (this.#terms.holdsCalls !== true || this.pending.length === 0) return false
     this.#heldItems.add(delta.item)
     this.#held.push(delta)
     return true
@@ -171,7 +171,7 @@ export class ToolBudget {
 
   /** True if the next turn must be the last, without tools. Call it after the calls of a turn have run. */
   isSpent(turn: ToolTurn): boolean {
-    return this.#callsLeft <= 0 || this.#conditions.some(condition => holds(condition, turn))
+    return this.#callsLeft <= 0 || this.#conditions.some(condition => isMet(condition, turn))
   }
 }
 
@@ -181,7 +181,7 @@ export function budgetOf({ max_tool_calls, stop_server_tools_when: stop }: Respo
   return new ToolBudget(CONDITIONED_CALLS_MAX, Array.isArray(stop) ? stop : [stop])
 }
 
-function holds(condition: StopCondition, { bill, finish, called }: ToolTurn): boolean {
+function isMet(condition: StopCondition, { bill, finish, called }: ToolTurn): boolean {
   switch (condition.type) {
     case 'step_count_is':
       return bill.turns >= condition.step_count

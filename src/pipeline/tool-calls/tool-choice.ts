@@ -54,14 +54,14 @@ function allowedFunctions(
   functions: ReadonlyMap<string, DeclaredFunction>,
   serverOf: (type: string) => ServerTool | null,
 ): AllowedTools {
-  const meant = meantFunctions(functions)
+  const functionsOf = meantFunctions(functions)
   // Several entries may mean the same functions, and a server may have hundreds of them.
   const done = new Set<readonly string[]>()
   const allowed = new Set<string>()
   const tools = choice.tools.flatMap(tool => {
     const server = typeof tool['type'] === 'string' ? serverOf(tool['type']) : null
     const [label, name] = tool['type'] === 'mcp' ? [tool['server_label'], tool['name']] : [null, null]
-    const names = server === null ? undefined : meant.get(server)?.get(meaning(label, name))
+    const names = server === null ? undefined : functionsOf.get(server)?.get(meaning(label, name))
     // The client or the provider runs it.
     if (names === undefined) return [tool]
     if (done.has(names)) return []
@@ -77,10 +77,10 @@ function allowedFunctions(
 function meantFunctions(
   functions: ReadonlyMap<string, DeclaredFunction>,
 ): ReadonlyMap<ServerTool, ReadonlyMap<string, readonly string[]>> {
-  const meant = new Map<ServerTool, Map<string, string[]>>()
+  const byTool = new Map<ServerTool, Map<string, string[]>>()
   for (const [name, each] of functions) {
-    const ofServer = meant.get(each.server) ?? new Map<string, string[]>()
-    meant.set(each.server, ofServer)
+    const ofServer = byTool.get(each.server) ?? new Map<string, string[]>()
+    byTool.set(each.server, ofServer)
     const label = each.tool['server_label']
     const meanings = [meaning(), meaning(label), meaning(null, each.name), meaning(label, each.name)]
     for (const one of new Set(meanings)) {
@@ -89,7 +89,7 @@ function meantFunctions(
       else names.push(name)
     }
   }
-  return meant
+  return byTool
 }
 
 function meaning(label: unknown = null, name: unknown = null): string {

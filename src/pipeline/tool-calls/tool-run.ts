@@ -100,8 +100,8 @@ export class ToolRunner {
   }
 
   /** The result for the model: truncated, counted with the request, and checked by guardrails. */
-  async shown(exchange: ToolExchange, whole: string): Promise<string> {
-    const result = cutResult(whole)
+  async shown(exchange: ToolExchange, fullResult: string): Promise<string> {
+    const result = cutResult(fullResult)
     holdResult(exchange, result)
     const guard = exchange.guarding?.input ?? null
     return guard === null ? result : await guard.text(exchange, result)
@@ -324,7 +324,7 @@ function cutResult(result: string): string {
 /** Counts a result with the request, in the prompt and in its item. @throws GatewayError `overloaded` */
 function holdResult({ held }: Pick<Exchange, 'held'>, result: string): void {
   const isLatin = Buffer.byteLength(result) === result.length
-  if (!held.hold(2 * result.length * (isLatin ? 1 : 2))) throw overloaded()
+  if (!held.count(2 * result.length * (isLatin ? 1 : 2))) throw overloaded()
 }
 
 /** Rejects with the reason of the signal as soon as it fires, even if work is still running. */

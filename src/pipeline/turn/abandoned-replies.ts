@@ -54,7 +54,7 @@ export class AbandonedReplies {
   }
 
   /** Continues reading a reply whose caller has left; null if it is closed, with `giveUp`. */
-  take(
+  keepReading(
     name: AbortPolicy,
     hasSaid: boolean,
     key: Holder,
@@ -141,7 +141,7 @@ export class LeftTarget implements AttemptTarget {
     return this.#target.sink
   }
 
-  take(delta: Content): void {
+  receive(delta: Content): void {
     if ('text' in delta ? delta.text !== '' : delta.kind === 'open' || delta.kind === 'progress') this.#end()
   }
 

@@ -64,12 +64,12 @@ export class AnswerTarget implements AttemptTarget {
     this.#deps = deps
     this.#answer = answer
     this.#calls = calls
-    this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.take(delta))
+    this.#client = fitted === null ? null : new ClientCalls(fitted, delta => answer.receive(delta))
     // Nothing stands between the reads and the sink; if nobody sees events, nothing is sent during a read.
     this.sink = answer.live ? answer.sink : null
   }
 
-  take(content: Content): void {
+  receive(content: Content): void {
     if (!this.#hasContent) this.#begin()
     let delta = content
     // A plain reply has neither of them.
@@ -79,7 +79,8 @@ export class AnswerTarget implements AttemptTarget {
         : content.kind === 'open' && content.start.type !== 'message'
     )
       delta = this.#mark(content)
-    if (this.#calls?.take(delta) !== true && this.#client?.take(delta) !== true) this.#answer.take(delta)
+    if (this.#calls?.intercept(delta) !== true && this.#client?.collect(delta) !== true)
+      this.#answer.receive(delta)
   }
 
   /** Called only if no guard reads the reply, and no tool of the gateway or the client is called. */
@@ -96,7 +97,7 @@ export class AnswerTarget implements AttemptTarget {
   }
 
   close(): void {
-    // Nothing is held.
+    // There is nothing to release.
   }
 
   relay({ parser, decode }: Pick<RelayDeps, 'parser' | 'decode'>): Relay | null {
@@ -112,7 +113,7 @@ export class AnswerTarget implements AttemptTarget {
   /** Emits the calls that waited for server tools. */
   release(): void {
     for (const delta of this.#calls?.release() ?? []) {
-      if (this.#client?.take(delta) !== true) this.#answer.take(delta)
+      if (this.#client?.collect(delta) !== true) this.#answer.receive(delta)
     }
     this.#client?.end()
   }
@@ -124,12 +125,12 @@ export class AnswerTarget implements AttemptTarget {
       exchange,
       summaries === undefined ? null : summary => sealProviderSummary(summaries, exchange.caller, summary),
     )
-    if (delta.kind === 'open') return this.#seals.open(this.#named(delta)) as Content
+    if (delta.kind === 'open') return this.#seals.open(this.#withToolName(delta)) as Content
     return delta.kind === 'close' ? (this.#seals.close(delta) as Content) : delta
   }
 
   /** A call with an id of its own. */
-  #named(delta: Extract<Delta, { kind: 'open' }>): Extract<Delta, { kind: 'open' }> {
+  #withToolName(delta: Extract<Delta, { kind: 'open' }>): Extract<Delta, { kind: 'open' }> {
     const { start } = delta
     if ((start.type !== 'function_call' && start.type !== 'custom_tool_call') || start.callId === null)
       return delta

@@ -11,7 +11,7 @@ export interface AttemptTarget {
    * false, the reader is slow and the attempt pauses. Null: nothing is sent for now.
    */
   readonly sink: Pick<Sink, 'cork' | 'flush'> | null
-  take(delta: Content): void
+  receive(delta: Content): void
   /** Takes a message instead of its deltas; only if the terms of the attempt ask for it. */
   message?(message: WholeMessage): void
   /** The model has finished; `done` is called, now or later, once all output may be sent. */

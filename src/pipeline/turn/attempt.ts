@@ -101,8 +101,13 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#transport = terms.transport ?? deps.client
     this.#metered = meter === null ? null : new MeteredDeltas(meter, this)
     const takeMessage = terms.takesMessages === true ? this.#takeMessage : null
-    const take = this.#metered?.take ?? this.take
-    this.reader = new ReplyReading({ format, body, takeMessage, clock: deps.clock }, exchange, record, take)
+    const receive = this.#metered?.receive ?? this.receive
+    this.reader = new ReplyReading(
+      { format, body, takeMessage, clock: deps.clock },
+      exchange,
+      record,
+      receive,
+    )
   }
 
   /**
@@ -259,7 +264,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     else this.fail(error)
   }
 
-  readonly take = (delta: Delta): void => {
+  readonly receive = (delta: Delta): void => {
     const { figures } = this
     if (figures.isCut) return
     switch (delta.kind) {
@@ -277,7 +282,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
         return
     }
     if (!figures.add(delta)) this.reader.bounds.isRich = true
-    this.#target?.take(delta)
+    this.#target?.receive(delta)
   }
 
   readonly #takeMessage = (message: WholeMessage): void => {
@@ -319,7 +324,13 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
       const { onAbort } = this.#record.endpoint.provider
       const key = holderOf(this.#exchange.caller)
-      this.#abandoned = this.#deps.abandoned.take(onAbort, hasSaid, key, this.#deps.clock, this.#giveUp)
+      this.#abandoned = this.#deps.abandoned.keepReading(
+        onAbort,
+        hasSaid,
+        key,
+        this.#deps.clock,
+        this.#giveUp,
+      )
     }
     if (this.#abandoned === null) this.#giveUp()
     else {

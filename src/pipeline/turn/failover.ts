@@ -193,7 +193,7 @@ export class RetryBudget {
   }
 
   /** Takes a place for a second attempt. False if there is none. */
-  take(): boolean {
+  spend(): boolean {
     if (this.#retrying >= Math.max(RETRIES_MIN, this.#active * RETRIES_SHARE)) return false
     this.#retrying++
     return true

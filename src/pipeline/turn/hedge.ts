@@ -134,7 +134,7 @@ function hedge<Call extends HedgedCall>(
       routing.health.of(endpoint, null).standing(nowMs, caller) < PROBE_DUE,
   )
   if (second === undefined || signal.aborted) return null
-  call.isRetrying = retries.take()
+  call.isRetrying = retries.spend()
   if (call.isRetrying) return run(call, second, race)
   metrics.hedges.inc({ outcome: 'over_budget' })
   return null
@@ -261,8 +261,8 @@ class RacingTarget implements AttemptTarget {
     this.#open = open
   }
 
-  take(delta: Content): void {
-    this.#won()?.take(delta)
+  receive(delta: Content): void {
+    this.#won()?.receive(delta)
   }
 
   message(message: WholeMessage): void {
@@ -274,7 +274,7 @@ class RacingTarget implements AttemptTarget {
   }
 
   close(): void {
-    // Nothing is held.
+    // There is nothing to release.
   }
 
   /** The target that replaces this one; null if the other attempt was faster. */

@@ -14,7 +14,7 @@ export interface MeteredReply {
   /** True if the model has finished, or may write no more. */
   readonly isSaid: boolean
   readonly isOver: boolean
-  take(delta: Delta): void
+  receive(delta: Delta): void
   /** Pauses reading, until `goOn`. */
   halt(): void
   goOn(): void
@@ -44,13 +44,13 @@ export class MeteredDeltas {
     this.#watchFrom = meter.nextAt
   }
 
-  readonly take = (delta: Delta): void => {
+  readonly receive = (delta: Delta): void => {
     if (this.isHeld) {
       this.#heldBack.push(delta)
       return
     }
     const reply = this.#reply
-    reply.take(delta)
+    reply.receive(delta)
     // A relay passes on a whole read, and is checked after it.
     if (reply.figures.outputQuarters >= this.#watchFrom && !reply.reader.relays && 'text' in delta) {
       this.#reach()
@@ -100,7 +100,7 @@ export class MeteredDeltas {
     const reply = this.#reply
     if (reply.figures.outputQuarters >= this.#watchFrom) this.#reach()
     // One of them may have to wait again, and so do those behind it.
-    for (const delta of this.#heldBack.splice(0)) this.take(delta)
+    for (const delta of this.#heldBack.splice(0)) this.receive(delta)
     if (this.#endsLater && !this.isHeld && !reply.isOver && !reply.figures.isCut) reply.conclude()
   }
 }

@@ -230,7 +230,7 @@ function send<Terms>(
   const { record } = running
   if (signal.aborted) throw signal.reason
   // Nothing is encoded if the thread's memory is already full.
-  if (!held.hold(0)) throw overloaded()
+  if (!held.count(0)) throw overloaded()
   if (batch?.collected !== undefined) return receive(call, running, terms, NO_REQUEST)
   const wire = subject.encode(record, terms)
   if (batch !== undefined && subject.submits?.(record, terms, wire) === true) {
@@ -295,12 +295,12 @@ function failedResult<Terms>(
   thrown: unknown,
 ): Unanswered {
   const { deps, exchange, subject } = call
-  const { candidate: asked, figures, record } = running
+  const { candidate, figures, record } = running
   record.endedMs = deps.clock.monotonicMs()
   if (record.isOutrun === true) {
     record.health?.ended('none', record.endedMs)
     if (record.span !== undefined) exchange.spans?.outrun(record.span, record.endedMs)
-    return { candidate: asked, error: record.error, isOutrun: true }
+    return { candidate, error: record.error, isOutrun: true }
   }
   const error = withProvider(asGatewayError(deps, thrown), record)
   record.error = error
@@ -310,7 +310,7 @@ function failedResult<Terms>(
   exchange.finish = figures.finish
   settle(exchange, record, figures, subject.estimates, unseenTokensOf(call, running))
   if (record.span !== undefined) closeSpan(call, record, figures)
-  return hasAnother ? { candidate: asked, error, hasAnother } : { candidate: asked, error }
+  return hasAnother ? { candidate, error, hasAnother } : { candidate, error }
 }
 
 /** Tokens that the model may have written before the call was ended on this side; 0 if there was content. */
@@ -393,7 +393,7 @@ function candidateAfterResult<Terms>(
   const next = candidateAfter(candidates, called, error, progressOf(call))
   // A request that the model cannot serve does not add to the load of an outage.
   if (next === undefined || error.retry !== 'endpoint' || call.isRetrying) return next
-  call.isRetrying = deps.retries.take()
+  call.isRetrying = deps.retries.spend()
   deps.metrics.retries.inc({ outcome: call.isRetrying ? 'tried' : 'over_budget' })
   return call.isRetrying ? next : undefined
 }

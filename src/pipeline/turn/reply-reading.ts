@@ -40,7 +40,7 @@ export interface ReadingTerms {
   readonly format: Pick<Format, 'framing' | 'decoder' | 'failure'>
   /** Collects a reply that is one document; null: as text. */
   readonly body: ReplyBody | null
-  /** Takes messages of a whole reply as such; null: their deltas are used. */
+  /** Receives messages of a whole reply as such; null: their deltas are used. */
   readonly takeMessage: ((message: WholeMessage) => void) | null
   readonly clock: Clock
 }
@@ -64,13 +64,18 @@ export class ReplyReading {
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
 
   /** `take` receives the deltas. */
-  constructor(terms: ReadingTerms, exchange: Exchange, record: AttemptRecord, take: (delta: Delta) => void) {
+  constructor(
+    terms: ReadingTerms,
+    exchange: Exchange,
+    record: AttemptRecord,
+    onDelta: (delta: Delta) => void,
+  ) {
     const { format, body, takeMessage } = terms
     this.#terms = terms
     this.#record = record
     this.bounds = new ReplyBounds(exchange, record.endpoint)
     this.#body = body ?? new TextBody(this.bounds.jsonBytes)
-    this.decoder = format.decoder(take, record.endpoint, takeMessage)
+    this.decoder = format.decoder(onDelta, record.endpoint, takeMessage)
     this.#framing = format.framing(exchange.request.stream === true)
   }
 
@@ -93,8 +98,8 @@ export class ReplyReading {
   }
 
   /**
-   * Takes a read. False if the reader of the answer is slow. `target` may accept a relay. `stays`: it is the last read,
-   * and its bytes stay valid until the end.
+   * Reads the next bytes. Returns false if the reader of the answer is slow. `target` may accept a relay. `stays`: it
+   * is the last read, and its bytes stay valid until the end.
    * @throws the errors of decoding; and the refusal in an error reply that is too long to read on
    */
   push(chunk: Buffer, target: AttemptTarget | null, staysValid: boolean): boolean {
@@ -270,7 +275,7 @@ export class ReplyBounds {
     this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
     this.#repeatedBytes = this.#requestBytes
     this.#reportedBytes = this.#requestBytes
-    if (this.#held.hold(this.#reportedBytes)) return
+    if (this.#held.count(this.#reportedBytes)) return
     this.drop()
     throw overloaded()
   }
@@ -324,7 +329,7 @@ export class ReplyBounds {
   drop(): void {
     this.#requestBytes = 0
     this.#richBytes = 0
-    this.#held.hold(-this.#reportedBytes)
+    this.#held.count(-this.#reportedBytes)
     this.#reportedBytes = 0
   }
 
@@ -342,7 +347,7 @@ export class ReplyBounds {
   #report(bytes: number): void {
     const more = bytes - this.#reportedBytes
     this.#reportedBytes = bytes
-    if (!this.#held.hold(more)) throw overloaded()
+    if (!this.#held.count(more)) throw overloaded()
   }
 }
 

@@ -60,12 +60,12 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
       break
     }
     const pending = reply.calls?.pending ?? []
-    const again =
+    const nextTurn =
       exchange.plugins === null ? null : await judge(deps, exchange, exchange.plugins, reply, inserted)
-    if (again !== null) {
+    if (nextTurn !== null) {
       answer.dropTurn()
       bill.closeTurn()
-      exchange.prompt = again
+      exchange.prompt = nextTurn
       continue
     }
     if (tools === null || pending.length === 0 || last || reply.isCut) {
@@ -176,7 +176,7 @@ async function judge(
       // A judge that does not hold the turn back can no longer ask for another one.
       if (verdict.kind === 'again') throw new RefusedTurn(new GatewayError('internal', INTERNAL_MESSAGE))
     }
-    if (plugins.holds && answer.live) {
+    if (plugins.holdsTurns && answer.live) {
       // The client sees its first content only now.
       if (!answer.committed) exchange.firstTokenMs = deps.clock.monotonicMs()
       await answer.pass(signal)

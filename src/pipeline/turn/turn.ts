@@ -67,7 +67,7 @@ export function askModel<Then>(
   onward: (reply: TurnReply | null) => Then | Promise<Then>,
 ): Promise<Then> {
   const { answer, candidate, candidates, plugins } = exchange
-  answer.openTurn(plugins?.holds === true)
+  answer.openTurn(plugins?.holdsTurns === true)
   const call = new TurnCall(deps, exchange, declare)
   // Uses a callback, because it needs less memory than an async function that waits as long as the stream is open.
   const first = candidate === null ? candidates[0] : askedAgain(exchange, candidate)
@@ -75,7 +75,7 @@ export function askModel<Then>(
     if (reply === null) return onward(null)
     const { candidate: answering, record, figures, finish } = reply
     const { endpoint } = answering
-    exchange.ranking.stay?.succeeded(answering, figures.usage)
+    exchange.ranking.affinity?.succeeded(answering, figures.usage)
     exchange.prefix?.note(answering, figures.usage)
     if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
     plugins?.answered(exchange, endpoint.modelId)
@@ -240,8 +240,8 @@ class TurnCall implements CallSubject<TurnTerms> {
     const { functions, prompt, takesUnknown } = declared
     // Output that plugins judge or replace is reported in the order in which it arrives.
     const { plugins } = this.#exchange
-    const holds = plugins === null || !(plugins.judges || plugins.finishes)
-    const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holds })
+    const holdsCalls = plugins === null || !(plugins.judges || plugins.finishes)
+    const calls = functions.size === 0 ? null : new ToolCalls(functions, { takesUnknown, holdsCalls })
     return this.#admit(candidate, prompt, calls)
   }
 

@@ -14,13 +14,13 @@ export interface AlertObject {
   readonly workspaceId: string | null
 }
 
-/** An event of which somebody is to be told. */
+/** An event that may cause an alert. */
 export interface AlertEvent {
   readonly type: AlertType | 'test'
   readonly object: AlertObject
-  /** The time or state for which the event is told once, however often and wherever it is seen. */
+  /** The period or state that an event belongs to. It causes one alert, however often and wherever it is detected. */
   readonly window: string
-  /** Numbers, times and names of ours; never a key, a secret or words of a prompt. */
+  /** Numbers, times and names of the gateway; never a key, a secret or text of a prompt. */
   readonly data: Readonly<Record<string, string | number | boolean | null>>
 }
 
@@ -30,7 +30,7 @@ export function alertId({ type, object, window }: AlertEvent): string {
   return `alert_${hash.digest('hex').slice(0, 32)}`
 }
 
-/** The JSON of an alert. @param gateway where the gateway stands  @param created ISO 8601 UTC */
+/** The JSON of an alert. @param gateway public address of the gateway @param created ISO 8601 UTC */
 export function alertBody(event: AlertEvent, gateway: string, created: string): string {
   const { type, data } = event
   const { kind, id, name, workspaceId } = event.object
@@ -48,14 +48,14 @@ interface Body {
 /** Whatever ends a line, or moves what is shown. */
 const LINE_ENDS = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]+/gu
 
-/** The body in the format of a receiver; Slack reads `text` alone. */
+/** The body in a receiver's format; Slack reads only `text`. */
 export function bodyAs(format: AlertFormat, body: string): string {
   if (format === 'json') return body
   const { type, gateway, object, data } = JSON.parse(body) as Body
   const details = Object.entries(data).map(([name, value]) => `${name} ${String(value)}`)
   const text = [`Sluice ${gateway}: ${type}`, `${object.kind} ${object.name}`, ...details].join(', ')
   return JSON.stringify({
-    // Slack reads links and mentions between angle brackets, and a name could begin a line of its own.
+    // Escaped for Slack, which reads links and mentions between angle brackets; a name could also begin a new line.
     text: text
       .replace(LINE_ENDS, ' ')
       .replaceAll('&', '&amp;')

@@ -17,7 +17,7 @@ export interface UsedKey {
 
 interface BudgetWatchOptions {
   readonly store: Pick<Store, 'keys' | 'ledger' | 'alerts'>
-  /** True: it is new, and will be told. */
+  /** Returns true if the event is new and will cause an alert. */
   readonly raise: (event: AlertEvent) => boolean
   /** Name of this instance. */
   readonly node: string
@@ -25,12 +25,12 @@ interface BudgetWatchOptions {
   readonly clock: Clock
 }
 
-/** Keys of one look. */
+/** Maximum keys per check. */
 const KEYS_MAX = 200
-/** Keys that wait for a look; further ones are found by reading all that have a limit. */
+/** Maximum keys that wait for a check; further ones are found by reading all keys with a limit. */
 const WAITING_PER_ORGANIZATION = 1_000
 const WAITING_MAX = 20_000
-/** Alerts of one organization and hour: whoever makes thousands of tiny budgets floods no receiver. */
+/** Alerts per organization and hour, so that thousands of tiny budgets do not flood a receiver. */
 const TOLD_PER_HOUR = 20
 const STEPS = [
   { share: 80, type: 'budget.80' },
@@ -42,7 +42,7 @@ type BudgetType = (typeof STEPS)[number]['type']
 interface Told {
   /** Ids of alerts. */
   readonly raised: Set<string>
-  /** Hashes of the keys whose alerts had no room, by type. */
+  /** Hashes of the keys whose alerts exceeded the limit, by type. */
   readonly leftOut: Map<BudgetType, Set<string>>
 }
 
@@ -52,14 +52,14 @@ export class BudgetWatch {
   readonly #used = new Map<string, Set<string>>()
   #waiting = 0
   /**
-   * The last hash that was read from the Store; null: nothing is read. Begins with all: a process that ended may not
-   * have looked at what it had shipped, and a key that has spent all it may is used by nobody any more.
+   * The last hash that was read from the Store; null: nothing is being read. The first pass reads all keys: an ended
+   * process may not have checked the keys whose spending it shipped, and a used-up key is no longer used.
    */
   #readUpTo: string | null = ''
-  /** More keys had no room since the reading began. */
+  /** True if more keys did not fit since this pass began. */
   #readAgain = false
   #hour = ''
-  readonly #told = new Map<string, Told>()
+  readonly #raised = new Map<string, Told>()
 
   constructor(options: BudgetWatchOptions) {
     this.#options = options
@@ -80,8 +80,8 @@ export class BudgetWatch {
     }
   }
 
-  /** Looks at some keys. Rejects as the Store does: keys that were not looked at wait again. */
-  async look(): Promise<void> {
+  /** Checks some keys. Rejects if the Store does: the unchecked keys wait again. */
+  async check(): Promise<void> {
     this.#turnHour()
     const keys = this.#next()
     try {
@@ -145,17 +145,17 @@ export class BudgetWatch {
           limit_reset: key.limitReset,
         },
       }
-      // One that was told before takes no room of those of this hour.
+      // An alert that was already raised does not count in this hour.
       const id = alertId(event)
       if (!(await store.alerts.isKnown(id))) this.#announce(organizationId, type, event, id)
     }
   }
 
   #announce(organizationId: string, type: BudgetType, event: AlertEvent, id: string): void {
-    let announced = this.#told.get(organizationId)
+    let announced = this.#raised.get(organizationId)
     if (announced === undefined) {
       announced = { raised: new Set(), leftOut: new Map() }
-      this.#told.set(organizationId, announced)
+      this.#raised.set(organizationId, announced)
     }
     // It may not be in the Store yet.
     if (announced.raised.has(id)) return
@@ -168,23 +168,25 @@ export class BudgetWatch {
     announced.leftOut.set(type, hashes)
   }
 
-  /** With a new hour, tells how many alerts the last one had no room for, and looks at their keys again. */
+  /**
+   * When a new hour begins, reports how many alerts of the last one exceeded the limit, and checks their keys again.
+   */
   #turnHour(): void {
     const hour = isoInstant(this.#options.clock.nowMs()).slice(0, 13)
     if (hour === this.#hour) return
     const { raise, node } = this.#options
-    for (const [id, { leftOut }] of this.#told)
+    for (const [id, { leftOut }] of this.#raised)
       for (const [type, hashes] of leftOut) {
         raise({
           type,
           object: { kind: 'organization', id, name: id, workspaceId: null },
-          // Each instance has left out others.
+          // Each instance has its own left-out alerts.
           window: `${this.#hour} ${node}`,
           data: { left_out: hashes.size },
         })
         this.noteUsed([...hashes].map(hash => ({ hash, organizationId: id })))
       }
-    this.#told.clear()
+    this.#raised.clear()
     this.#hour = hour
   }
 }

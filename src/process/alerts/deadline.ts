@@ -1,7 +1,7 @@
 /** A deadline for work that cannot be cancelled, such as a query to a database that does not answer. Main thread. */
 import type { Clock } from '../../base/clock.ts'
 
-/** As the work does, or rejects after `ms`: the work may go on, but nobody waits for it. */
+/** Settles like the work, or rejects after `ms`. The work may continue, but its result is ignored. */
 export async function within<Result>(clock: Clock, ms: number, work: Promise<Result>): Promise<Result> {
   const late = Promise.withResolvers<never>()
   const timer = clock.after(ms, () => late.reject(new Error('no answer in time')))

@@ -19,11 +19,11 @@ interface OutboxOptions {
 }
 
 const LOOK_MS = 1_000
-/** Longer than a delivery takes: an instance that died leaves its deliveries to others. */
+/** Longer than a delivery takes. After this time other instances deliver for one that died. */
 const LEASE_MS = 60_000
 const FIRST_PAUSE_MS = 1_000
 const PAUSE_MAX_MS = 300_000
-/** By so much the clocks of instances may differ. */
+/** Maximum difference between the clocks of instances. */
 const CLOCKS_MS = 60_000
 /** For an answer of the Store. */
 const STORE_MS = 10_000
@@ -48,24 +48,24 @@ export class Outbox {
     this.#schedule()
   }
 
-  /** Takes an event, unless its alert is known. True: it is new, and somebody is to be told. */
+  /** Adds an event, unless its alert is known. Returns true if it is new and will be delivered. */
   raise(event: AlertEvent): boolean {
     const { receivers, gateway, clock } = this.#options
     const id = alertId(event)
-    // An alert without room counts as unknown, so that the next look can raise it.
+    // An alert that does not fit counts as unknown, so that the next check can raise it.
     if (this.#closed || this.#known.has(id) || this.#waiting.length >= WAITING_MAX) return false
     this.#known.add(id)
     if (this.#known.size > 10 * WAITING_MAX) this.#known.clear()
     const createdAt = isoInstant(clock.nowMs())
     const body = alertBody(event, gateway, createdAt)
     const object = `${event.object.kind} ${event.object.id}`
-    const wanting = receivers.filter(({ wants }) => wants(event.type))
-    for (const { id: receiver } of wanting)
+    const interested = receivers.filter(({ wants }) => wants(event.type))
+    for (const { id: receiver } of interested)
       this.#waiting.push({ alertId: id, receiver, type: event.type, object, body, createdAt })
-    return wanting.length > 0
+    return interested.length > 0
   }
 
-  /** Stores what waits, and delivers what is due. A receiver that is asked already is not asked again meanwhile. */
+  /** Stores waiting alerts, and delivers those that are due. A receiver with a running delivery is skipped. */
   async run(): Promise<void> {
     await this.#keep()
     await Promise.all(this.#begin())
@@ -78,7 +78,7 @@ export class Outbox {
     await Promise.all(this.#rounds.values())
   }
 
-  /** Stores what waits. Those who ask at once share one run. */
+  /** Stores waiting alerts. Concurrent calls share one run. */
   #keep(): Promise<void> {
     this.#keeping ??= this.#keepAll().finally(() => {
       this.#keeping = null
@@ -94,11 +94,11 @@ export class Outbox {
         this.#waiting.shift()
       }
     } catch {
-      // The Store is away, which its own watch tells: what waits is tried again.
+      // The Store is unavailable, which its own watch logs. Waiting alerts are tried again.
     }
   }
 
-  /** Each receiver has rounds of its own: one that is slow or away must not hold up the others. */
+  /** Each receiver is served separately, so that a slow or unreachable one does not delay the others. */
   #begin(): readonly Promise<void>[] {
     return this.#options.receivers.map(receiver => {
       const running = this.#rounds.get(receiver.id)
@@ -116,8 +116,8 @@ export class Outbox {
       const latestMs = nowMs + PAUSE_MAX_MS + CLOCKS_MS
       const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: TAKEN_MAX }
       const taking = store.alerts.claim([receiver.id], terms)
-      const taken = await within(clock, STORE_MS, taking)
-      await Promise.all(taken.map(each => this.#deliver(receiver, each)))
+      const claimed = await within(clock, STORE_MS, taking)
+      await Promise.all(claimed.map(each => this.#deliver(receiver, each)))
     } catch {
       // As above.
     }

@@ -22,13 +22,13 @@ export interface ReceiverRow {
   readonly allowPrivate?: boolean
 }
 
-/** The answer of a receiver, or why there is none; text of ours alone. */
+/** The answer of a receiver, or the reason why there is none, in the gateway's own words. */
 type Delivered = { readonly ok: true; readonly status: number } | { readonly ok: false; readonly why: string }
 
 export interface Receiver {
-  /** Name in the Store, which says nothing about the address. */
+  /** Name in the Store, which does not reveal the address. */
   readonly id: string
-  /** Host for logs: the rest of the address may be a secret. */
+  /** Host for logs, because the rest of the address may be a secret. */
   readonly host: string
   wants(type: string): boolean
   /** Never rejects. @param body JSON of the alert */
@@ -89,7 +89,7 @@ export function createReceiver(row: ReceiverRow, clock: Clock): Receiver {
 
 const ANY_PORT: ReadonlySet<string> = { has: () => true } as unknown as ReadonlySet<string>
 
-/** A receiver cannot be used; the message repeats no address. */
+/** A receiver cannot be used. The message does not contain its address. */
 export class ReceiverError extends Error {
   override readonly name = 'ReceiverError'
 }
@@ -112,7 +112,7 @@ function readLine(path: string, name: string): string {
   }
 }
 
-/** One a line: the second one is the one that is about to be, or was, replaced. */
+/** One per line: during a change, the second line is the previous or the next secret. */
 function secretsIn(path: string): readonly string[] {
   const lines = readLine(path, 'secretFile').split('\n')
   const secrets = lines.map(line => line.trim()).filter(line => line !== '')

@@ -13,20 +13,20 @@ import { within } from './deadline.ts'
 export interface RequestCounts {
   readonly all: number
   readonly failed: number
-  /** Refused for want of room, those of one key at its own limit left out. */
+  /** Requests refused because of overload, without those of keys at their own limit. */
   readonly shed: number
 }
 
 interface WatchesOptions {
   readonly store: Pick<Store, 'keys' | 'ledger' | 'credits' | 'alerts'>
-  /** True: it is new, and will be told. */
+  /** Returns true if the event is new and will cause an alert. */
   readonly raise: (event: AlertEvent) => boolean
   /** Name of this instance. */
   readonly node: string
   readonly byokFeePercent: number
-  /** USD below which the credits of an organization are low; null: never. */
+  /** The organization's credits in USD below which an alert is raised; null: never. */
   readonly creditsLowUsd: number | null
-  /** Slugs of providers none of whose endpoints may be asked, for all keys. */
+  /** Slugs of providers none of whose endpoints may be called, for all keys. */
   readonly downProviders: () => readonly string[]
   readonly counts: () => Promise<RequestCounts>
   readonly spoolBytes: () => number
@@ -36,19 +36,19 @@ interface WatchesOptions {
 }
 
 const LOOK_MS = 10_000
-/** A watch that takes longer is not waited for: the others go on. */
+/** A watch that takes longer is not waited for; the others continue. */
 const WATCH_MS = 30_000
 /** A watch that has not ended by then never will, and is begun again. */
 const GIVEN_UP_MS = 600_000
 const EXPIRY_LOOKS = 60
 const DAY_MS = 86_400_000
-/** Of keys that expire: whoever makes thousands of them leaves room for those of others. */
+/** Maximum expiring keys per organization, so that one with thousands does not displace others. */
 const EXPIRING_PER_ORGANIZATION = 50
 const EXPIRING_MAX = 1_000
 const CERTIFICATE_MS = 14 * DAY_MS
 const KEY_WARNINGS_DAYS = [7, 1] as const
 const BEHIND_BYTES = 64 * 1024 * 1024
-/** Fourteen and four tenths of the budget of one in a thousand, as in the alert rule. */
+/** 14.4 times the error budget of 0.1 %, as in the alert rule. */
 const BURNING = 0.0144
 const MINUTE_LOOKS = 6
 const HOUR_MINUTES = 60
@@ -61,7 +61,7 @@ export class AlertWatches {
   readonly #options: WatchesOptions
   readonly #budgets: BudgetWatch
   /** Watches that run, and when they began, in monotonic milliseconds. */
-  readonly #begun = new Map<string, number>()
+  readonly #runningSince = new Map<string, number>()
   readonly #organizations = new Set<string>()
   readonly #down = new Set<string>()
   /** One a minute, newest first. */
@@ -77,17 +77,17 @@ export class AlertWatches {
     this.#schedule()
   }
 
-  /** Keys that have spent since the last look. */
+  /** Receives keys with spending since the last check. */
   noteUsed(keys: readonly UsedKey[]): void {
     this.#budgets.noteUsed(keys)
     for (const { organizationId } of keys) this.#organizations.add(organizationId)
   }
 
-  /** Looks at everything once. Never rejects: what cannot be asked now is asked again. */
-  async look(): Promise<void> {
+  /** Runs all checks once. Never rejects: what cannot be read now is read next time. */
+  async check(): Promise<void> {
     const looks = this.#looks++
     const watches: Readonly<Record<string, () => Promise<void>>> = {
-      budgets: () => this.#budgets.look(),
+      budgets: () => this.#budgets.check(),
       credits: () => this.#credits(),
       providers: () => this.#providers(),
       load: () => this.#load(),
@@ -97,14 +97,14 @@ export class AlertWatches {
     await Promise.all(Object.entries(watches).map(([name, watch]) => this.#run(name, watch)))
   }
 
-  /** Runs a watch, unless it runs already. One that asks a database that hangs holds up no other. */
+  /** Starts a watch, unless it is still running. A watch with a hanging database does not delay the others. */
   async #run(name: string, watch: () => Promise<void>): Promise<void> {
     const { clock } = this.#options
     const nowMs = clock.monotonicMs()
-    if (nowMs - (this.#begun.get(name) ?? Number.NEGATIVE_INFINITY) < GIVEN_UP_MS) return
-    this.#begun.set(name, nowMs)
+    if (nowMs - (this.#runningSince.get(name) ?? Number.NEGATIVE_INFINITY) < GIVEN_UP_MS) return
+    this.#runningSince.set(name, nowMs)
     const ended = () => {
-      if (this.#begun.get(name) === nowMs) this.#begun.delete(name)
+      if (this.#runningSince.get(name) === nowMs) this.#runningSince.delete(name)
     }
     await within(clock, WATCH_MS, watch().then(ended, ended)).catch(() => undefined)
   }
@@ -121,7 +121,7 @@ export class AlertWatches {
     for (const organizationId of this.#organizations) {
       const total = await store.credits.total(organizationId)
       const sums = total === 0 ? null : await store.ledger.usageSince({ organizationId, since: '' })
-      // One that could not be asked about is asked about again.
+      // If this organization could not be read, it is checked again next time.
       this.#organizations.delete(organizationId)
       if (sums === null) continue
       const spent = limitUsageOf({ includeByokInLimit: false }, sums, byokFeePercent)
@@ -136,7 +136,7 @@ export class AlertWatches {
     }
   }
 
-  /** The Store knows the last state, so that instances and restarts tell each change once. */
+  /** The Store knows the last state, so that instances and restarts report each change once. */
   async #providers(): Promise<void> {
     const { store, raise, downProviders } = this.#options
     const down = new Set(downProviders())
@@ -239,7 +239,7 @@ export class AlertWatches {
 
   #schedule(): void {
     this.#timer = this.#options.clock.after(LOOK_MS, () => {
-      this.#running = this.look().then(() => {
+      this.#running = this.check().then(() => {
         if (!this.#closed) this.#schedule()
       })
     })

@@ -23,16 +23,17 @@ export function processEnvironment(): Environment {
   return process.env
 }
 
-/** A configuration as it was found, with all that is wrong with it. */
+/** A configuration with all its errors. */
 export interface FoundConfig {
   /**
-   * With faults: what is left without the faulty parts, for further checks only. Null if that is no configuration.
+   * If there are errors: the configuration without the invalid parts, only for further checks. Null if that is not
+   * possible.
    */
   readonly config: Config | null
   readonly faults: Faults
-  /** The path of the file; null without one. */
+  /** The path of the file; null: there is none. */
   readonly file: string | null
-  /** Variables that held secrets; see `forgetSecrets`. */
+  /** Variables that contained secrets; see `forgetSecrets`. */
   readonly secrets: readonly string[]
 }
 
@@ -43,11 +44,11 @@ export interface FoundConfig {
 export function loadConfig(argv: readonly string[], environment: Environment): Config {
   const { config, faults } = findConfig(argv, environment)
   faults.throwIfAny()
-  // Without faults nothing was left out.
+  // Without errors nothing was left out.
   return config as Config
 }
 
-/** Reads what `loadConfig` reads, and goes on after faults, so that later checks can add theirs. */
+/** Like `loadConfig`, but continues after errors, so that later checks can add theirs. */
 export function findConfig(argv: readonly string[], environment: Environment): FoundConfig {
   const faults = new Faults()
   const substituted = new Set<string>()
@@ -62,13 +63,13 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   checkBucket(file, faults)
   checkExports(file, faults)
   checkSignIn(file, faults)
-  for (const { path, value } of fromEnvironment) put(file, path, value)
-  for (const { path, value } of readOtelVariables(environment, faults)) put(file, path, value)
+  for (const { path, value } of fromEnvironment) set(file, path, value)
+  for (const { path, value } of readOtelVariables(environment, faults)) set(file, path, value)
   const keys = readProviderKeys(environment, faults)
-  put(file, ['providerKeys'], keys)
+  set(file, ['providerKeys'], keys)
   const config = withDefaults(file)
   return {
-    // Its parts were checked one by one, and a test holds that the defaults fit.
+    // Its parts were checked separately, and a test ensures that the defaults are valid.
     config: faults.isEmpty || Value.Check(Settings, config) ? freeze(config as Config) : null,
     faults,
     file: path,
@@ -76,7 +77,7 @@ export function findConfig(argv: readonly string[], environment: Environment): F
   }
 }
 
-/** Rows have no defaults, and there may be thousands: they are left as they are. */
+/** Rows have no defaults, and there may be thousands, so they are not processed. */
 function withDefaults({ providers, models, ...others }: Values): unknown {
   const complete = Value.Default(Settings, others) as Values
   if (providers !== undefined) complete['providers'] = providers
@@ -85,8 +86,8 @@ function withDefaults({ providers, models, ...others }: Values): unknown {
 }
 
 /**
- * Removes the variables of secrets from the environment of the process, so that neither its children nor a fault that
- * shows the environment has them. The system keeps its copy (`/proc/PID/environ`): a secret in a file has none.
+ * Removes the variables with secrets from the process's environment, so that neither its children nor an error that
+ * prints the environment can leak them. The system keeps its copy (`/proc/PID/environ`): use a file to avoid that.
  */
 export function forgetSecrets({ secrets }: FoundConfig): void {
   for (const name of secrets) delete process.env[name]
@@ -124,10 +125,10 @@ function readYaml(path: string): unknown {
   }
 }
 
-/** Smaller files take the parser of YAML no noticeable time; thousands of models take it seconds. */
+/** Smaller files are parsed as YAML in no noticeable time; for thousands of models that takes seconds. */
 const LARGE_CHARS = 262_144
 
-/** A large file that is JSON, which is YAML too; undefined for others, whose faults the parser of YAML tells. */
+/** Parses a large file that is JSON, which is also YAML; undefined for others, whose errors the YAML parser reports. */
 function readLargeJson(text: string): unknown {
   if (text.length < LARGE_CHARS || !/^\s*\{/.test(text)) return undefined
   try {
@@ -140,7 +141,7 @@ function readLargeJson(text: string): unknown {
 interface Substitution {
   readonly environment: Environment
   readonly faults: Faults
-  /** Takes the names of variables that stand for a secret. */
+  /** Receives the names of variables that are used for secrets. */
   readonly substituted: Set<string>
 }
 
@@ -186,17 +187,17 @@ function checkSettings(file: Values, environment: Environment, faults: Faults): 
   const placed: PlacedValue[] = []
   for (const setting of SETTINGS) {
     const { path, schema, notes } = setting
-    const given = faults.try(() => readSetting(environment, setting))
-    const value = given === null ? valueAt(file, path) : given.value
+    const settingValue = faults.try(() => readSetting(environment, setting))
+    const value = settingValue === null ? valueAt(file, path) : settingValue.value
     const isFaulty =
       notes.accepts !== undefined &&
       value !== undefined &&
       Value.Check(schema, value) &&
       !notes.accepts(value)
-    if (isFaulty) faults.add(given?.name ?? path.join('.'), `expected ${notes.expected}`)
+    if (isFaulty) faults.add(settingValue?.name ?? path.join('.'), `expected ${notes.expected}`)
     // Nothing follows from a faulty value: further checks get the default.
-    if (isFaulty && given === null) put(file, path, undefined)
-    if (given !== null && !isFaulty) placed.push({ path, value: given.value })
+    if (isFaulty && settingValue === null) set(file, path, undefined)
+    if (settingValue !== null && !isFaulty) placed.push({ path, value: settingValue.value })
   }
   return placed
 }
@@ -205,11 +206,11 @@ function valueAt(values: unknown, path: readonly string[]): unknown {
   return path.reduce((group, name) => (group as Values | null | undefined)?.[name], values)
 }
 
-function put(values: Values, [first = '', ...rest]: readonly string[], value: unknown): void {
+function set(values: Values, [first = '', ...rest]: readonly string[], value: unknown): void {
   if (rest.length === 0) values[first] = value
   else {
     values[first] ??= {}
-    put(values[first] as Values, rest, value)
+    set(values[first] as Values, rest, value)
   }
 }
 

@@ -23,7 +23,7 @@ export function variable(environment: Environment, name: string): string | null 
 
 /**
  * The value of a setting from its variable, or from the file that `NAME_FILE` names; null if neither is set.
- * @throws ConfigError that names the variable.
+ * @throws ConfigError with the name of the variable.
  */
 export function readSetting(environment: Environment, { schema, notes }: Setting): FromEnvironment | null {
   if (notes.env === undefined) return null
@@ -89,7 +89,7 @@ export function readProviderKeys(environment: Environment, faults: Faults): Read
   return keys
 }
 
-/** The variables that hold secrets of their own, not the name of a file with one. */
+/** The variables that contain secrets themselves, not the name of a file. */
 export function secretVariables(environment: Environment): readonly string[] {
   const names = SETTINGS.flatMap(({ notes: { env, secret } }) =>
     env !== undefined && secret === true ? [env] : [],

@@ -12,7 +12,7 @@ interface Placed {
   readonly value: unknown
 }
 
-/** Settings of a signal win over those of all signals. */
+/** Variables of one signal take precedence over those of all signals. */
 function ofTraces(environment: Environment, name: string): string | null {
   return (
     variable(environment, `OTEL_EXPORTER_OTLP_TRACES_${name}`) ??
@@ -20,7 +20,7 @@ function ofTraces(environment: Environment, name: string): string | null {
   )
 }
 
-/** Share of the requests by each sampler; null: the argument says it. */
+/** Share of the requests by sampler; null: it is in the argument. */
 const SAMPLERS: Readonly<Record<string, number | null>> = {
   always_on: 1,
   always_off: 0,
@@ -32,35 +32,35 @@ const SAMPLERS: Readonly<Record<string, number | null>> = {
 
 export function readOtelVariables(environment: Environment, faults: Faults): readonly Placed[] {
   const placed: Placed[] = []
-  const put = (name: string, value: unknown): void => void placed.push({ path: ['tracing', name], value })
+  const set = (name: string, value: unknown): void => void placed.push({ path: ['tracing', name], value })
   const isOff =
     variable(environment, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true' ||
     variable(environment, 'OTEL_TRACES_EXPORTER') === 'none' ||
     ofTraces(environment, 'PROTOCOL') === 'grpc'
   if (isOff) {
-    put('endpoint', null)
+    set('endpoint', null)
     return placed
   }
   for (const [name, variableName] of ADDRESSES) {
     const url = variable(environment, variableName)
     if (url === null) continue
     const fault = collectorFault(url)
-    if (fault === null) put(name, url)
+    if (fault === null) set(name, url)
     else faults.add(variableName, fault)
   }
   const protocol = ofTraces(environment, 'PROTOCOL')
   if (protocol !== null) {
-    if (OTLP_PROTOCOLS.some(name => name === protocol)) put('protocol', protocol)
+    if (OTLP_PROTOCOLS.some(name => name === protocol)) set('protocol', protocol)
     else faults.add('OTEL_EXPORTER_OTLP_PROTOCOL', `expected ${OTLP_PROTOCOLS.join(', ')} or grpc`)
   }
   const compression = ofTraces(environment, 'COMPRESSION')
-  if (compression !== null) put('compression', compression === 'gzip' ? 'gzip' : 'none')
+  if (compression !== null) set('compression', compression === 'gzip' ? 'gzip' : 'none')
   const timeoutMs = Number(ofTraces(environment, 'TIMEOUT') ?? 0)
-  if (Number.isInteger(timeoutMs) && timeoutMs > 0) put('timeoutMs', Math.min(timeoutMs, 86_400_000))
+  if (Number.isInteger(timeoutMs) && timeoutMs > 0) set('timeoutMs', Math.min(timeoutMs, 86_400_000))
   const headers = pairsIn(ofTraces(environment, 'HEADERS'))
-  if (headers !== null) put('headers', headers)
-  readService(environment, put)
-  readSampler(environment, put)
+  if (headers !== null) set('headers', headers)
+  readService(environment, set)
+  readSampler(environment, set)
   return placed
 }
 
@@ -87,7 +87,7 @@ function readSampler(environment: Environment, put: (name: string, value: unknow
   if (sampler.startsWith('parentbased_')) put('trust', 'always')
 }
 
-/** `a=1,b=2`, with escapes in values; null: nothing. */
+/** `a=1,b=2`, with escapes in values; null: empty. */
 function pairsIn(text: string | null): Record<string, string> | null {
   if (text === null) return null
   const pairs = text.split(',').flatMap(pair => {

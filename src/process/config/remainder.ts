@@ -8,7 +8,7 @@ import { ModelSchema, ProviderSchema } from '../../providers/row-schemas.ts'
 
 type Values = Record<string, unknown>
 
-/** A row that no further check objects to, in the place of one that does not fit: others keep their numbers. */
+/** Valid rows that replace invalid ones, so that the others keep their indexes. */
 const STAND_INS = {
   // Its format and address are there, so models of this provider have no fault of their own.
   providers: (row: unknown, at: number) => ({
@@ -38,7 +38,7 @@ export function withoutFaults(schema: TSchema, file: unknown): Values {
   for (const { path, type } of errors) {
     const [, list, at] = path.split('/')
     if (list === 'providers' && at !== undefined) faulty.providers.add(Number(at))
-    // Elements of lists of a model's row are not removed one by one: their numbers would change.
+    // Elements of a model row's lists are not removed one by one, because their indexes would change.
     else if (type !== ValueErrorType.ObjectRequiredProperty) removeAt(rest, path)
   }
   if (rest === null || typeof rest !== 'object' || Array.isArray(rest)) return {}
@@ -56,7 +56,7 @@ export function withoutFaults(schema: TSchema, file: unknown): Values {
   return values
 }
 
-/** Removes what a pointer such as `/listen/port` names; an element of a list stays. */
+/** Removes the value at a pointer such as `/listen/port`; list elements are kept. */
 function removeAt(value: unknown, pointer: string): void {
   const steps = pointer.split('/').slice(1)
   const last = steps.pop()

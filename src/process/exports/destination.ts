@@ -25,9 +25,9 @@ export interface ExportRow {
 }
 
 export interface Destination {
-  /** For the log: no path, no key. */
+  /** For the log: without path and key. */
   readonly place: string
-  /** Puts an object, in the place of an earlier one of the same name. Rejects if it may not be there. */
+  /** Stores an object, and replaces an earlier one with the same name. Rejects if it may not be stored. */
   put(name: string, body: Buffer): Promise<void>
 }
 

@@ -1,4 +1,4 @@
-/** Files of an export that wait for their destination: lists them with their owners and ages. */
+/** Files of an export that wait to be sent: lists them with their owners and ages. */
 import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -17,7 +17,7 @@ interface ListedFile {
   readonly restedMs: number
 }
 
-/** The file of another process that shares the folder is left alone until it has rested for so long. */
+/** The file of another process that shares the folder is left alone until it has been unchanged for this long. */
 const RESTED_MS = 60_000
 const RESTED_AT_START_MS = 1_000
 /** The first record is shorter. */
@@ -26,7 +26,7 @@ const HEAD_BYTES = 4_096
 /** @throws the error of the file system */
 export function listed(folder: string): readonly ListedFile[] {
   return readdirSync(folder).flatMap(name => {
-    // Another process may remove one meanwhile.
+    // Another process may remove the file in the meantime.
     const stats = statSync(join(folder, name), { throwIfNoEntry: false })
     return stats === undefined ? [] : [{ name, bytes: stats.size, restedMs: Date.now() - stats.mtimeMs }]
   })
@@ -37,13 +37,13 @@ export function isNameless(name: string): boolean {
   return name.startsWith('open-') || name.startsWith('full-')
 }
 
-/** True for a file that waits to be put, and that nobody else writes. */
+/** True for a file that can be sent, because no process writes to it. */
 export function isLeft({ name, restedMs }: ListedFile, isStart: boolean): boolean {
   if (!isNameless(name)) return name.endsWith('.jsonl')
   return restedMs >= (isStart ? RESTED_AT_START_MS : RESTED_MS)
 }
 
-/** When the first record of a file was made, in Unix milliseconds; null: that cannot be known. */
+/** Creation time of a file's first record, in Unix milliseconds; null: unknown. */
 export function firstRecordMs(path: string): number | null {
   try {
     const file = openSync(path, 'r')

@@ -26,13 +26,13 @@ export interface UsageExportOptions {
   readonly log: Pick<Log, 'fault' | 'notice'>
   /** Bytes that may wait on the disk; further records are lost. Default 4 GiB. */
   readonly maxWaitingBytes?: number
-  /** Bytes that may wait in memory while the disk takes none. Default 8 MiB. */
+  /** Maximum bytes in memory while the disk refuses writes. Default 8 MiB. */
   readonly maxHeldBytes?: number
 }
 
 /** A file is put before its interval is over when it is this large. */
 const FILE_MAX_BYTES = 16 * 1024 * 1024
-/** Some days of a busy instance; more would fill the disk on which the usage records themselves wait. */
+/** A few days of a busy instance. More would fill the disk that the usage records themselves need. */
 const WAITING_MAX_BYTES = 4 * 1024 * 1024 * 1024
 const HELD_MAX_BYTES = 8 * 1024 * 1024
 const NODE_CHARS = 8
@@ -47,11 +47,11 @@ export class UsageExport {
   /** Of the file that is written. */
   #openBytes = 0
   #openSinceMs: number | null = null
-  /** Lines that the disk has not taken yet. */
-  #held = ''
+  /** Lines that the disk has not accepted yet. */
+  #unwritten = ''
   #heldBytes = 0
   #heldSinceMs: number | null = null
-  #lost = 0
+  #lostRecords = 0
   #isLosing = false
   #isFailing = false
   #timer: Timer | null = null
@@ -83,12 +83,12 @@ export class UsageExport {
     return this.#filedBytes() + this.#heldBytes
   }
 
-  /** Records for which there was no room. */
+  /** Number of records that did not fit. */
   get lostRecords(): number {
-    return this.#lost
+    return this.#lostRecords
   }
 
-  /** Never throws: what the disk does not take waits in memory, up to a limit. */
+  /** Never throws: what the disk refuses waits in memory, up to a limit. */
   add(records: readonly UsageRecord[]): void {
     const [first] = records
     if (first === undefined) return
@@ -101,25 +101,25 @@ export class UsageExport {
       destination,
     } = this.#options
     if (this.#heldBytes + bytes > maxHeldBytes || this.waitingBytes + bytes > maxWaitingBytes) {
-      this.#lost += records.length
+      this.#lostRecords += records.length
       if (!this.#isLosing)
         log.notice('ledger', 'export buffer full; dropping usage records from this export', {
           to: destination.place,
           waitingBytes: this.waitingBytes,
         })
       this.#isLosing = true
-      // Nothing else would try the disk before the interval is over.
+      // Otherwise the disk would only be tried again after the interval.
       if (this.#heldBytes > 0) this.#write()
       return
     }
-    this.#held += lines
+    this.#unwritten += lines
     this.#heldBytes += bytes
     this.#heldSinceMs ??= Date.parse(first.createdAt)
     this.#write()
     if (this.#openBytes > FILE_MAX_BYTES) void this.run()
   }
 
-  /** Puts all that is there. Never rejects. Those who ask at once share one run. */
+  /** Sends all complete files. Never rejects. Concurrent calls share one run. */
   run(): Promise<void> {
     this.#running ??= this.#run().finally(() => {
       this.#running = null
@@ -137,21 +137,23 @@ export class UsageExport {
 
   #write(): void {
     try {
-      appendFileSync(this.#open, this.#held, { mode: 0o600 })
+      appendFileSync(this.#open, this.#unwritten, { mode: 0o600 })
     } catch (error) {
-      this.#cut()
+      this.#truncate()
       this.#fail(error)
       return
     }
     this.#openBytes += this.#heldBytes
     this.#openSinceMs ??= this.#heldSinceMs
-    this.#held = ''
+    this.#unwritten = ''
     this.#heldBytes = 0
     this.#heldSinceMs = null
   }
 
-  /** A disk that becomes full takes a part of what is written: a line that is not whole would spoil the next one. */
-  #cut(): void {
+  /**
+   * Removes an incomplete line: a disk that fills up accepts only a part of a write, which would spoil the next line.
+   */
+  #truncate(): void {
     try {
       if (statSync(this.#open).size > this.#openBytes) truncateSync(this.#open, this.#openBytes)
     } catch {
@@ -165,18 +167,18 @@ export class UsageExport {
 
   async #run(): Promise<void> {
     const { destination, log } = this.#options
-    if (this.#held !== '') this.#write()
+    if (this.#unwritten !== '') this.#write()
     try {
       this.#end()
       this.#find(false)
-      this.#files = await this.#named(this.#files)
+      this.#files = await this.#withNames(this.#files)
       for (let next = this.#files[0]; next !== undefined; next = this.#files[0]) {
         await this.#put(next)
         this.#files = this.#files.filter(each => each !== next)
       }
-      if (this.#isFailing && this.#held === '')
+      if (this.#isFailing && this.#unwritten === '')
         log.notice('ledger', 'exporting usage again', { to: destination.place })
-      this.#isFailing &&= this.#held !== ''
+      this.#isFailing &&= this.#unwritten !== ''
       this.#isLosing &&= this.#isFailing
     } catch (error) {
       this.#fail(error)
@@ -195,14 +197,14 @@ export class UsageExport {
       renameSync(this.#open, join(this.#options.folder, file.name))
       this.#files.push(file)
     } catch (error) {
-      // Another process of the folder may have taken it.
+      // Another process of the folder may have removed it.
       if (systemCode(error) !== 'ENOENT') throw error
     }
     this.#openBytes = 0
     this.#openSinceMs = null
   }
 
-  /** Finds files that an ended process left, or another one has named. */
+  /** Finds files of ended processes, and files that another process has named. */
   #find(isStart: boolean): void {
     const { folder } = this.#options
     const known = new Set(this.#files.map(({ name }) => name))
@@ -215,8 +217,8 @@ export class UsageExport {
     this.#files.sort((one, other) => one.sinceMs - other.sinceMs)
   }
 
-  /** Gives each file the name of its object, which stays: whoever puts it again replaces what was put before. */
-  async #named(files: readonly WaitingFile[]): Promise<WaitingFile[]> {
+  /** Gives each file the permanent name of its object, so that sending it again replaces the same object. */
+  async #withNames(files: readonly WaitingFile[]): Promise<WaitingFile[]> {
     const { folder } = this.#options
     const named: WaitingFile[] = []
     for (const file of files) {
@@ -237,8 +239,8 @@ export class UsageExport {
   }
 
   /**
-   * The name of an object: node, first record and content. Without the content a file of fewer records, shipped again
-   * after a kill, would replace an object of more. Null: there is no record in it.
+   * The name of an object: node, first record and content. Without the content, a file with fewer records that is
+   * shipped again after a kill would replace an object with more. Null: it contains no record.
    */
   async #nameOf(body: Buffer): Promise<string | null> {
     const first = firstId(body)
@@ -284,7 +286,7 @@ async function readIfThere(path: string): Promise<Buffer | null> {
   }
 }
 
-/** The name of this node in objects; it stays after a restart. */
+/** The name of this node in objects, which is kept across restarts. */
 function nodeOf(folder: string): string {
   const path = join(folder, 'node')
   try {
@@ -295,7 +297,7 @@ function nodeOf(folder: string): string {
   return readFileSync(path, 'utf8')
 }
 
-/** No words of callers but the model: no `trace`, no end user, no names of sessions, agents and apps. */
+/** Contains no text of callers except the model: no `trace`, no end user, no names of sessions, agents and apps. */
 function usageRow(record: UsageRecord): string {
   const row = {
     id: record.id,

@@ -11,7 +11,7 @@ interface BatchWatchOptions {
   readonly store: { readonly batches: { readonly work: Pick<Store['batches']['work'], 'open'> } }
   readonly clock: Clock
   readonly log: Pick<Log, 'fault'>
-  /** Starts the thread when there is an open batch. Another look follows if it rejects. */
+  /** Starts the thread if there is an open batch. If it rejects, the next check tries again. */
   readonly onFound: () => Promise<void>
 }
 
@@ -31,29 +31,29 @@ export class BatchWatch {
   }
 
   /** Looks now, and from then on at intervals. */
-  look(): void {
+  check(): void {
     if (this.#over) return
     if (this.#looking !== null) {
       this.#again = true
       return
     }
     this.#timer?.cancel()
-    this.#looking = this.#look().finally(() => {
+    this.#looking = this.#check().finally(() => {
       this.#looking = null
       if (this.#over) return
       if (this.#again) {
         this.#again = false
-        this.look()
-      } else this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.look())
+        this.check()
+      } else this.#timer = this.#options.clock.after(INTERVAL_MS, () => this.check())
     })
   }
 
   /** Looks if the change may be a batch that was accepted. */
   changed({ kind }: Invalidation): void {
-    if (kind === 'batches' || kind === 'all') this.look()
+    if (kind === 'batches' || kind === 'all') this.check()
   }
 
-  /** Resolves when it looks no more. */
+  /** Resolves when no check is running any more. */
   async close(): Promise<void> {
     this.#over = true
     this.#timer?.cancel()
@@ -61,7 +61,7 @@ export class BatchWatch {
   }
 
   /** Never rejects. */
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const { store, log, onFound } = this.#options
     try {
       const batches = await store.batches.work.open()

@@ -22,7 +22,7 @@ import type { Config } from '../config/settings.ts'
 export interface CatalogReading {
   /** The models of the file that `catalogue.import` names; none without one. @throws ConfigError */
   readonly importedFile: (config: Config) => readonly KnownModel[]
-  /** True if providers are asked for their models. */
+  /** True if providers are asked for their model lists. */
   readonly discovers: (config: Config) => boolean
   readonly askedProviders: (config: Config, providers: Iterable<Provider>) => readonly Provider[]
   /** @throws ConfigError */
@@ -31,7 +31,7 @@ export interface CatalogReading {
 }
 
 export interface CatalogFacts {
-  /** Address of the simulated provider; null where none listens. */
+  /** Address of the simulated provider; null if there is none. */
   readonly simUrl: string | null
   /** Imported and discovered models. Default: none. */
   readonly known?: KnownModels
@@ -44,7 +44,7 @@ interface CatalogueKeeperDeps {
   readonly config: Config
   readonly simUrl: string | null
   readonly store: Pick<Store, 'catalogue'>
-  /** Makes the client that asks providers; called before the first question. */
+  /** Creates the client for requests to providers; called before the first request. */
   readonly createClient: () => Transport
   readonly clock: Clock
   readonly log: Pick<Log, 'notice'>
@@ -55,18 +55,18 @@ interface CatalogueKeeperDeps {
 /** The source of `sluice models import`. */
 export const IMPORT_SOURCE = 'import'
 
-/** How long a start waits for providers that were never asked before. */
+/** How long a start waits for providers without a stored list. */
 const FIRST_ANSWER_MS = 2_000
 /** How often the keeper reads the Store for lists of other processes. */
 const LOOK_MS = 5_000
-/** A provider that gave no list is asked again after this, or sooner where lists are refreshed more often. */
+/** Delay after a provider gave no list, unless lists are refreshed more often. */
 const RETRY_MS = 30_000
 
 export function providerSource(slug: string): string {
   return `provider:${slug}`
 }
 
-/** A list as the Store keeps it. */
+/** A list in the form of the Store. */
 export function sourceOf(source: string, models: readonly KnownModel[], clock: Clock): CatalogueSource {
   const facts = JSON.stringify(models)
   const version = createHash('sha256').update(facts).digest('hex').slice(0, 32)
@@ -91,7 +91,7 @@ export class CatalogueKeeper {
   #parts: CatalogParts
   #packed: PackedCatalogue
   #client: Transport | null = null
-  #look: Timer | null = null
+  #timer: Timer | null = null
   #ask: Timer | null = null
   #looking: Promise<void> | null = null
   #asking: Promise<void> | null = null
@@ -117,12 +117,12 @@ export class CatalogueKeeper {
   }
 
   /**
-   * Reads the lists of the Store and asks providers for theirs. Waits at most 2 s, and only for providers whose list is
-   * not in the Store. Never rejects.
+   * Reads the lists in the Store and requests those of providers. Waits at most 2 s, and only for providers without a
+   * stored list. Never rejects.
    */
   async start(): Promise<void> {
     await this.#readStore()
-    const isNew = this.#asked().some(({ slug }) => !this.#lists.has(providerSource(slug)))
+    const isNew = this.#listingProviders().some(({ slug }) => !this.#lists.has(providerSource(slug)))
     const update = this.#askAll()
     if (isNew) await this.#briefly(update)
     this.#lookLater()
@@ -146,14 +146,14 @@ export class CatalogueKeeper {
 
   async close(): Promise<void> {
     this.#closing.abort(new Error('the gateway stops'))
-    this.#look?.cancel()
+    this.#timer?.cancel()
     this.#ask?.cancel()
     await this.#looking
     await this.#asking
     await this.#client?.close()
   }
 
-  #asked(): readonly Provider[] {
+  #listingProviders(): readonly Provider[] {
     return this.#deps.reading.askedProviders(this.#config, this.#parts.providers.values())
   }
 
@@ -179,7 +179,7 @@ export class CatalogueKeeper {
     try {
       this.#replace(this.#compose(this.#config, this.#file))
     } catch (error) {
-      // A list should never make a row of the configuration faulty. If it does, the old catalogue stays.
+      // A list should never make a row of the configuration invalid. If it does, the old catalogue stays.
       const reason = error instanceof ConfigError ? error.message : 'unknown'
       this.#deps.log.notice('catalog', 'catalogue not reloaded; still using the old one', { reason })
     }
@@ -191,7 +191,7 @@ export class CatalogueKeeper {
     this.#deps.onChange(this.#packed)
   }
 
-  /** Reads new lists from the Store. Never rejects: while the Store is away, the known lists stay. */
+  /** Reads new lists from the Store. Never rejects: while the Store is unavailable, the known lists stay. */
   #readStore(): Promise<void> {
     this.#looking ??= this.#readLists()
       .catch(() => undefined)
@@ -221,7 +221,7 @@ export class CatalogueKeeper {
 
   #lookLater(): void {
     if (this.#closing.signal.aborted) return
-    this.#look = this.#deps.clock.after(LOOK_MS, () => void this.#readStore().then(() => this.#lookLater()))
+    this.#timer = this.#deps.clock.after(LOOK_MS, () => void this.#readStore().then(() => this.#lookLater()))
   }
 
   /** Asks all providers at once. If it runs already, it joins that run. */
@@ -237,7 +237,7 @@ export class CatalogueKeeper {
 
   #askLater(): void {
     this.#ask?.cancel()
-    if (this.#asked().length === 0) return
+    if (this.#listingProviders().length === 0) return
     const { refreshMs } = this.#config.catalogue
     const delayMs = this.#failing.size === 0 ? refreshMs : Math.min(refreshMs, RETRY_MS)
     this.#ask = this.#deps.clock.after(delayMs, () => void this.#askAll())
@@ -245,7 +245,7 @@ export class CatalogueKeeper {
 
   async #askEach(): Promise<void> {
     this.#asksAgain = false
-    const answers = await Promise.all(this.#asked().map(provider => this.#askOne(provider)))
+    const answers = await Promise.all(this.#listingProviders().map(provider => this.#askOne(provider)))
     const changed = answers.filter(list => list !== null)
     if (changed.length === 0 || this.#closing.signal.aborted) return
     for (const list of changed) {
@@ -255,7 +255,7 @@ export class CatalogueKeeper {
     this.#recompose()
   }
 
-  /** The provider's list if it has changed, else null. Never rejects. */
+  /** The provider's list if it has changed, otherwise null. Never rejects. */
   async #askOne(provider: Provider): Promise<CatalogueSource | null> {
     const { clock, log } = this.#deps
     const source = providerSource(provider.slug)

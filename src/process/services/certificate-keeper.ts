@@ -26,9 +26,9 @@ type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number]
 
 /** Polling sees what notifications miss: files that are replaced, symbolic links, mounted volumes. */
 const POLL_MS = 1_000
-/** A refused pair is judged again: the clock was behind when a new one came, or a thread had no memory for it. */
+/** A refused pair is checked again: the clock may have been wrong, or a thread may have lacked memory. */
 const AGAIN_MS = 60_000
-/** Longest wait for a thread; one that hangs takes the certificate when it goes on. */
+/** Maximum wait for a thread. One that hangs switches to the certificate when it continues. */
 const THREADS_MS = 5_000
 const NOT_TAKEN =
   'listen.tls: the HTTP library cannot use these files, or they changed while it was reading them'
@@ -37,11 +37,11 @@ export class CertificateKeeper {
   readonly reloads: Record<ReloadOutcome, number> = { taken: 0, refused: 0 }
   readonly #deps: CertificateKeeperDeps
   #current: Certificate
-  /** The state of the files that was judged last; null: they have to be judged again. */
+  /** The state of the files at the last check; null: they must be checked again. */
   #judged: string | null
   /** A state of the files in which they were faulty once. */
   #suspect: string | null = null
-  /** The fault of `#judged` that was logged; null: it has none. */
+  /** The logged error for `#judged`; null: none. */
   #fault: string | null = null
   /** Monotonic: when a pair with a fault is judged again. */
   #againMs = 0
@@ -62,10 +62,10 @@ export class CertificateKeeper {
     return this.#current.expiresAtMs
   }
 
-  /** Reads the files now, and says at once what is wrong with them. Resolves when all threads have them. */
+  /** Reads the files now, and reports errors at once. Resolves when all threads have the certificate. */
   async reload(): Promise<void> {
     await this.#judging
-    await this.#look(true)
+    await this.#check(true)
   }
 
   async close(): Promise<void> {
@@ -77,10 +77,10 @@ export class CertificateKeeper {
   #lookLater(): void {
     if (this.#closed) return
     this.#timer?.cancel()
-    this.#timer = this.#deps.clock.after(POLL_MS, () => void this.#look(false))
+    this.#timer = this.#deps.clock.after(POLL_MS, () => void this.#check(false))
   }
 
-  #look(isRequested: boolean): Promise<void> {
+  #check(isRequested: boolean): Promise<void> {
     this.#judging ??= this.#judge(isRequested).finally(() => {
       this.#judging = null
       this.#lookLater()
@@ -107,7 +107,8 @@ export class CertificateKeeper {
     } catch (error) {
       fault = error instanceof ConfigError ? error.message : NOT_TAKEN
     }
-    // Half of a file, or one of the two, may be there: a fault counts if nothing has changed at the next look.
+    // A file may be half written, or only one of the two replaced: an error counts if nothing has changed at the next
+    // check.
     const isFirst = fault !== null && !isRequested && this.#suspect !== trace
     this.#suspect = fault === null ? null : trace
     this.#judged = isFirst ? null : trace

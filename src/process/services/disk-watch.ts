@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import type { ProcessLog } from '../../base/log/log.ts'
 
 export interface DiskWatch {
-  /** True if there is hardly any room left. */
+  /** True if there is hardly any space left. */
   readonly isFull: boolean
   close(): void
 }
@@ -17,7 +17,7 @@ interface DiskWatchOptions {
   readonly folder: string
   readonly clock: Clock
   readonly log: Pick<ProcessLog, 'notice' | 'error'>
-  /** Default: asks the file system. */
+  /** Default: reads it from the file system. */
   readonly freeBytes?: (folder: string) => Promise<number>
 }
 
@@ -33,12 +33,12 @@ async function freeBytesOf(folder: string): Promise<number> {
 export function watchDisk({ folder, clock, log, freeBytes = freeBytesOf }: DiskWatchOptions): DiskWatch {
   let isFull = false
   let closed = false
-  let timer: Timer = clock.after(0, look)
+  let timer: Timer = clock.after(0, check)
 
-  function look(): void {
+  function check(): void {
     void freeBytes(folder).then(
       free => note(free < ROOM_MIN_BYTES),
-      // The folder may be gone; then writing to it fails, and that is told.
+      // If the folder no longer exists, writing to it fails and is reported.
       () => note(false),
     )
   }
@@ -48,7 +48,7 @@ export function watchDisk({ folder, clock, log, freeBytes = freeBytesOf }: DiskW
     if (full && !isFull) log.error('disk', 'the disk is full', { folder })
     if (!full && isFull) log.notice('disk', 'the disk has free space again')
     isFull = full
-    timer = clock.after(INTERVAL_MS, look)
+    timer = clock.after(INTERVAL_MS, check)
   }
 
   return {

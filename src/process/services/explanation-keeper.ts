@@ -14,7 +14,7 @@ interface ExplanationKeeperOptions {
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
-/** People look for the request that went wrong just now. */
+/** Short, because people look for a request that has just failed. */
 const WRITE_MS = 500
 const WRITE_AFTER_FAILURE_MS = 5_000
 /** While the Store is away: some megabytes. */
@@ -22,11 +22,11 @@ const WAITING_MAX = 2_000
 /** In one transaction: some milliseconds of the disk. */
 const BATCH = 200
 const DAY_MS = 86_400_000
-/** Of each organization and kind: some megabytes. */
+/** Maximum per organization and kind: a few megabytes. */
 const KEPT_MAX = 5_000
-/** All threads together bring less of one organization in that time than is kept. */
+/** In this time all threads together add fewer explanations of one organization than are kept. */
 const PRUNE_MS = 60_000
-/** Between two batches that are removed, so that other work of the thread comes first. */
+/** Pause between two batches that are removed, so that other work of the thread comes first. */
 const PAUSE_MS = 100
 
 export class ExplanationKeeper {
@@ -43,7 +43,7 @@ export class ExplanationKeeper {
     this.#pruning = options.clock.after(PRUNE_MS, this.#prune)
   }
 
-  /** Takes explanations of a thread. */
+  /** Adds explanations of a thread. */
   add(explanations: readonly NewExplanation[]): void {
     this.#waiting.push(...explanations)
     const surplus = this.#waiting.length - WAITING_MAX
@@ -101,7 +101,7 @@ export class ExplanationKeeper {
       const surplus = await store.explanations.pruneBeyond(KEPT_MAX, BATCH)
       return old === BATCH || surplus === BATCH
     } catch {
-      // Writing tells of a Store that is away.
+      // Failed writes already report an unavailable Store.
       return false
     }
   }

@@ -20,36 +20,36 @@ import type { UsageRecord } from '../../storage/usage.ts'
 export interface LedgerShipper {
   /** Spool folder of the threads of this process. */
   readonly folder: string
-  /** Why the Store refuses records now; null when it took the last ones. */
+  /** The error with which the Store refuses records now; null if it accepted the last ones. */
   readonly refusal: unknown
   /** Bytes on disk of this process that are not shipped. */
   waitingBytes(): number
   /**
-   * Tells of the records as they are shipped, until the function that it returns is called. Records are read for it
-   * only while somebody watches. Those of other processes are not told.
+   * Calls `see` with records as they are shipped, until the returned function is called. Records are parsed for it only
+   * while somebody watches. Records of other processes are not included.
    */
   watch(see: (records: readonly UsageRecord[]) => void): () => void
   /** Call it when a writer has ended: its files are shipped and removed, the newest too. */
-  gone(writer: string): void
-  /** Ships all records that are on disk now, also those of dead processes. False: some are left. */
+  writerEnded(writer: string): void
+  /** Ships all records on disk, including those of dead processes. Returns false if some are left. */
   ship(): Promise<boolean>
-  /** Makes the last shipment; call it after all threads have ended. Refused records stay for the next start. */
+  /** Makes the last shipment. Call it after all threads have ended. Refused records stay for the next start. */
   close(): Promise<void>
 }
 
-/** Whoever wants to see records as they are shipped. */
+/** A receiver of shipped records. */
 export interface ShippedRecords {
   /** False: records are not even read. */
   readonly isWanted: boolean
   /** Must not throw. */
-  take(records: readonly UsageRecord[]): void
+  receive(records: readonly UsageRecord[]): void
 }
 
 interface ShipperOptions {
   readonly storageUrl: string
   readonly clock: Clock
   readonly log: Log
-  /** Takes records that the Store has; after a crash perhaps a second time. Absent: nobody wants them. */
+  /** Receives records that the Store has; after a crash perhaps a second time. Absent: not needed. */
   readonly shipped?: ShippedRecords
 }
 
@@ -60,7 +60,7 @@ const INTERVAL_AFTER_FAILURE_MS = 5_000
 /** Other processes rarely die; looking for their folders costs a lock for each. */
 const ABANDONED_INTERVAL_MS = 10_000
 
-/** A record that the Store refuses this often is not the fault of a moment. */
+/** If the Store refuses a record this often, the cause is not temporary. */
 const TRIES = 3
 
 const NOBODY: ReadonlySet<string> = new Set()
@@ -84,12 +84,12 @@ class SpoolShipper implements LedgerShipper {
   readonly #root: string
   readonly #own: SpoolFolder
   readonly #store: Store
-  /** By path: shipped bytes of each file of our own threads. */
+  /** By path: shipped bytes of each file of this process's threads. */
   readonly #offsets = new Map<string, number>()
   /** By path: how often the Store has refused the next records of the file. */
   readonly #tries = new Map<string, number>()
-  /** Writers that ended, until the files they left are removed. */
-  readonly #gone = new Set<string>()
+  /** Ended writers, until their files are removed. */
+  readonly #endedWriters = new Set<string>()
   readonly #watchers = new Set<{ see(records: readonly UsageRecord[]): void }>()
   #timer: Timer | null = null
   #running: Promise<void> | null = null
@@ -127,17 +127,17 @@ class SpoolShipper implements LedgerShipper {
     return () => void this.#watchers.delete(watcher)
   }
 
-  gone(writer: string): void {
-    this.#gone.add(writer)
+  writerEnded(writer: string): void {
+    this.#endedWriters.add(writer)
   }
 
   ship(): Promise<boolean> {
-    let whole = false
+    let isComplete = false
     // One that has begun may be past the newest records.
     this.#next ??= this.#exclusively(async () => {
       this.#next = null
-      whole = await this.#shipAll()
-    }).then(() => whole)
+      isComplete = await this.#shipAll()
+    }).then(() => isComplete)
     return this.#next
   }
 
@@ -189,9 +189,9 @@ class SpoolShipper implements LedgerShipper {
     return turn
   }
 
-  /** False: a folder of a dead process could not be shipped. */
+  /** Returns false if a folder of a dead process could not be shipped. */
   async #shipAll(): Promise<boolean> {
-    let whole = true
+    let isComplete = true
     this.#abandonedMs = this.#options.clock.monotonicMs()
     await this.#shipOwn(false)
     for (const folder of claimAbandoned(this.#root)) {
@@ -199,7 +199,7 @@ class SpoolShipper implements LedgerShipper {
         await this.#shipFolder(folder.path, true, NOBODY)
       } catch (error) {
         // Tried again later. Records of our own threads must not wait for it.
-        whole = false
+        isComplete = false
         this.#options.log.fault(
           'ledger',
           'cannot send usage records left by an earlier process to the store; they are kept on disk',
@@ -209,22 +209,22 @@ class SpoolShipper implements LedgerShipper {
         folder.release()
       }
     }
-    return whole
+    return isComplete
   }
 
   async #shipOwn(abandoned: boolean): Promise<void> {
     // A writer that ends during the shipment may have written after its file was read.
-    const gone = new Set(this.#gone)
-    await this.#shipFolder(this.#own.path, abandoned, gone)
-    for (const writer of gone) this.#gone.delete(writer)
+    const ended = new Set(this.#endedWriters)
+    await this.#shipFolder(this.#own.path, abandoned, ended)
+    for (const writer of ended) this.#endedWriters.delete(writer)
   }
 
-  /** Adds the records of a piece. Those that the Store never takes are set aside after some tries. */
+  /** Adds the records of a piece. Records that the Store never accepts are set aside after several tries. */
   async #add(path: string, lines: string): Promise<void> {
     try {
       const { spoilt } = await this.#store.ledger.addLines(lines)
       const { shipped } = this.#options
-      if (shipped?.isWanted === true) shipped.take(parseLines(lines).records.map(wholeRecord))
+      if (shipped?.isWanted === true) shipped.receive(parseLines(lines).records.map(wholeRecord))
       this.#tries.delete(path)
       if (spoilt > 0)
         this.#options.log.notice('ledger', 'skipped half-written usage records', { lines: spoilt })
@@ -237,7 +237,7 @@ class SpoolShipper implements LedgerShipper {
     for (const record of parseLines(lines).records) {
       try {
         await this.#store.ledger.add([record])
-        this.#options.shipped?.take([wholeRecord(record)])
+        this.#options.shipped?.receive([wholeRecord(record)])
       } catch (error) {
         if (!isUnfit(error)) throw error
         setAside(this.#root, record)
@@ -253,8 +253,8 @@ class SpoolShipper implements LedgerShipper {
     if (records.length > 0) for (const { see } of this.#watchers) see(records)
   }
 
-  /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of `gone` writers. */
-  async #shipFolder(folder: string, abandoned: boolean, gone: ReadonlySet<string>): Promise<void> {
+  /** Removes shipped files: all of an abandoned folder, otherwise complete ones and those of ended writers. */
+  async #shipFolder(folder: string, abandoned: boolean, ended: ReadonlySet<string>): Promise<void> {
     for (const { path, writer, complete } of spoolFiles(folder)) {
       let offset = this.#offsets.get(path) ?? 0
       for (let piece = readSpool(path, offset); piece !== null; piece = readSpool(path, offset)) {
@@ -264,7 +264,7 @@ class SpoolShipper implements LedgerShipper {
         if (folder === this.#own.path) this.#show(piece.lines)
         if (piece.last) break
       }
-      if (!abandoned && !complete && !gone.has(writer)) continue
+      if (!abandoned && !complete && !ended.has(writer)) continue
       const bytes = restBytes(path, offset)
       // An unfinished line: its caller never saw the end of that answer.
       if (bytes > 0) this.#options.log.notice('ledger', 'skipped a half-written usage record', { bytes })

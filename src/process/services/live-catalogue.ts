@@ -25,7 +25,9 @@ export class CatalogueHolder {
     this.#listeners.push(listener)
   }
 
-  /** Unpacks a new catalogue between running requests. If several arrive meanwhile, only the last one is unpacked. */
+  /**
+   * Unpacks a new catalogue between running requests. If several arrive in the meantime, only the last one is unpacked.
+   */
   receive(packed: PackedCatalogue): void {
     this.#waiting = packed
     if (!this.#working) void this.#work()

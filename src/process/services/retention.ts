@@ -18,8 +18,8 @@ interface RetentionOptions {
   readonly files: Pick<Files, 'sweep'>
   readonly retention: Config['retention']
   /**
-   * Resolves with true when no record that was stored already waits to be shipped again. A removed record that comes
-   * again would count twice.
+   * Resolves to true if no stored record waits to be shipped again. A removed record that is shipped again would be
+   * counted twice.
    */
   readonly shipped: () => Promise<boolean>
   readonly clock: Clock
@@ -40,9 +40,9 @@ interface Removal {
 }
 
 const DAY_MS = 86_400_000
-/** Records of one batch: some milliseconds of a disk. */
+/** Records per batch: a few milliseconds of disk time. */
 const BATCH = 200
-/** Between two batches, so that other writers and the thread come first. */
+/** Pause between two batches, so that other writers and the thread come first. */
 const PAUSE_MS = 100
 /** Soon after the start, when records of earlier processes are shipped. */
 const FIRST_MS = 60_000
@@ -62,7 +62,7 @@ export function startRetention(options: RetentionOptions): Retention {
         limit => store.audit.prune(before(retention.auditDays), limit),
         limit => store.alerts.prune(before(retention.auditDays), limit),
         limit => store.batches.work.prune(before(retention.batchDays), clock.nowMs(), limit),
-        // Last: a bucket that is away stops none of the others. No file takes a day to arrive.
+        // Last, so that an unreachable bucket blocks none of the others. No file takes a day to upload.
         limit => files.sweep(before(1), limit),
       ],
     }),
@@ -81,7 +81,7 @@ export function startRetention(options: RetentionOptions): Retention {
 
 function startRemoval(
   { clock, log, shipped }: RetentionOptions,
-  { everyMs, label: told, lists }: Removal,
+  { everyMs, label, lists }: Removal,
 ): Retention {
   let running: Promise<void> = Promise.resolve()
   let timer: Timer = clock.after(FIRST_MS, run)
@@ -93,7 +93,7 @@ function startRemoval(
     running = removeBatch().then(
       more => next(more ? PAUSE_MS : everyMs),
       (error: unknown) => {
-        if (!failing) log.fault('retention', `cannot delete ${told}`, error)
+        if (!failing) log.fault('retention', `cannot delete ${label}`, error)
         failing = true
         next(everyMs)
       },
@@ -111,7 +111,7 @@ function startRemoval(
     }
     failing = false
     if (!more) {
-      if (removed > 0) log.notice('retention', `deleted ${told}`, { records: removed })
+      if (removed > 0) log.notice('retention', `deleted ${label}`, { records: removed })
       removed = 0
     }
     return more

@@ -14,7 +14,7 @@ export interface StoreWatch<T> {
   readonly state: StoreState
   /** How long the last probe took, with or without an answer. 0 before the first. */
   readonly probeSeconds: number
-  /** The error of the preparation, where the Store itself was available; null otherwise. */
+  /** The error of the preparation if the Store itself was available; otherwise null. */
   readonly wrong: unknown
   /** The result of the preparation; never settles when the watch is closed before. */
   readonly prepared: Promise<T>
@@ -27,7 +27,7 @@ interface StoreWatchOptions<T> {
   readonly prepare: () => Promise<T>
   readonly clock: Clock
   readonly log: Pick<Log, 'fault' | 'notice'>
-  /** The place of the database, for the log: no user and no password. */
+  /** The address of the database for the log, without user and password. */
   readonly place?: string
 }
 
@@ -86,7 +86,7 @@ class Watch<T> implements StoreWatch<T> {
     const waited = Promise.withResolvers<void>()
     const timer = clock.after(FIRST_MS, () => waited.resolve())
     let started = false
-    const tried = first.then(
+    const firstTry = first.then(
       result => this.#succeed(result),
       (error: unknown) => {
         if (!started && !isAway(error)) throw error
@@ -94,7 +94,7 @@ class Watch<T> implements StoreWatch<T> {
       },
     )
     try {
-      await Promise.race([tried, waited.promise])
+      await Promise.race([firstTry, waited.promise])
       started = true
     } finally {
       timer.cancel()

@@ -1,6 +1,6 @@
 /**
  * Adds usage records of an older schema to the totals. Main thread, before the gateway accepts requests, because limits
- * and sums would otherwise be too low. Runs in bounded batches, so that the thread can do other work in between.
+ * and sums would otherwise be too low. Runs in small batches, so that the thread can do other work in between.
  */
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Clock } from '../../base/clock.ts'

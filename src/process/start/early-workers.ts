@@ -39,15 +39,15 @@ export class EarlyWorkers {
       const workerData: EarlyData = { thread, compileCache, later }
       // The HTTP library reads its header limit from the environment of the process, hence SHARE_ENV.
       const worker = new Worker(ENTRY, { workerData, transferList: [later], env: SHARE_ENV })
-      // One that cannot load is not taken; the thread that starts in its place tells why.
+      // A worker that cannot load is not used; the thread that starts instead reports the error.
       worker.on('error', () => this.#waiting.delete(thread))
       worker.on('exit', () => this.#waiting.delete(thread))
       this.#waiting.set(thread, { worker, port })
     }
   }
 
-  /** The worker of this thread, which continues with the settings; null if there is none, or none any more. */
-  take(settings: ThreadSettings): Worker | null {
+  /** Returns the worker for this thread, which continues with the settings; null if there is none (any more). */
+  claim(settings: ThreadSettings): Worker | null {
     const waiting = this.#waiting.get(settings.thread)
     if (waiting === undefined) return null
     this.#waiting.delete(settings.thread)
@@ -57,7 +57,7 @@ export class EarlyWorkers {
     return waiting.worker
   }
 
-  /** Ends the workers that were not taken. */
+  /** Ends the workers that were not used. */
   close(): void {
     for (const { worker } of this.#waiting.values()) void worker.terminate()
     this.#waiting.clear()

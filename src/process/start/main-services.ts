@@ -174,7 +174,7 @@ export async function startServices(
   })
   started.catalogue = catalogue
   await catalogue.start()
-  // A store that was away may have lists that nobody has read yet.
+  // While the store was unavailable, it may have got lists that were not read yet.
   void watch.prepared.then(() => catalogue.refresh())
   void watch.prepared.then(() => captures.start())
   const certificate =

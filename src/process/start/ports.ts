@@ -32,11 +32,11 @@ const WAYS_OUT = {
 
 function cannotListen(group: keyof typeof WAYS_OUT, host: string, port: number, error: unknown): StartError {
   const code = (error as NodeJS.ErrnoException).code ?? 'unknown'
-  const taken = code === 'EADDRINUSE'
-  const field = taken || code === 'EACCES' ? 'port' : 'host'
-  const reason = taken ? `: another program is using it (${code})` : ` (${code})`
+  const isTaken = code === 'EADDRINUSE'
+  const field = isTaken || code === 'EACCES' ? 'port' : 'host'
+  const reason = isTaken ? `: another program is using it (${code})` : ` (${code})`
   const way = `set ${group}.${field} or ${WAYS_OUT[group][field]}`
-  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, taken)
+  return new StartError(`${group}.${field}: cannot listen on ${host}:${port}${reason}; ${way}`, isTaken)
 }
 
 /** @throws StartError */

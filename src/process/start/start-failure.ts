@@ -24,9 +24,7 @@ interface StartFailure {
 
 const CONFIGURATION_ERRORS = [ConfigError, StoreError, VaultKeyError, BootstrapError]
 
-/**
- * Describes a failed start; null for a fault of our own, which no operator can have caused and which keeps its stack.
- */
+/** Describes a failed start; null for an internal error, which keeps its stack. */
 export function startFailure(error: unknown): StartFailure | null {
   if (error instanceof StartError) return { lines: [error.message], exitCode: error.portTaken ? 3 : 2 }
   if (!isError(error) || !CONFIGURATION_ERRORS.some(kind => error instanceof kind)) return null

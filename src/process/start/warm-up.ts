@@ -197,7 +197,7 @@ function send(agent: Agent, port: number, key: string, { path, body }: Ask): Pro
     'content-length': Buffer.byteLength(body),
   }
   return new Promise((resolve, reject) => {
-    const sent = request({ agent, host: HOST, port, path, method: 'POST', headers }, response => {
+    const clientRequest = request({ agent, host: HOST, port, path, method: 'POST', headers }, response => {
       response.resume()
       response.once('error', reject)
       response.once('end', () => {
@@ -205,7 +205,7 @@ function send(agent: Agent, port: number, key: string, { path, body }: Ask): Pro
         else reject(new Error(`status ${response.statusCode}`))
       })
     })
-    sent.once('error', reject)
-    sent.end(body)
+    clientRequest.once('error', reject)
+    clientRequest.end(body)
   })
 }

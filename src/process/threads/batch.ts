@@ -9,7 +9,7 @@ import { lowerThread } from '../../features/tasks/pool/priority.ts'
 import { buildBatching } from '../wiring/batch.ts'
 import { ThreadLoop } from './thread-loop.ts'
 
-/** The same as for documents: nobody waits for a batch line, and it gets all of an idle core. */
+/** The same as for documents: batch lines are not urgent, and on an idle core they get all of it. */
 const STEPS_DOWN = 10
 
 const loop = new ThreadLoop('batch', parentPort, workerData)
@@ -45,7 +45,7 @@ loop.follow({
     await batching.close()
   },
   abort() {
-    // There are no clients to tell; leases end by themselves.
+    // There are no clients to inform; leases end on their own.
   },
 })
 load.start()

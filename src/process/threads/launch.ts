@@ -87,11 +87,11 @@ export async function launch(
         get isWanted() {
           return exports.isWanted || workspaces !== null || alerts !== null || (page?.isWatched ?? false)
         },
-        take(records) {
+        receive(records) {
           if (page?.isWatched === true) page.record(records)
           workspaces?.count(records)
-          alerts?.take(records)
-          exports.take(records)
+          alerts?.receive(records)
+          exports.receive(records)
         },
       },
       onCertificate: version => supervisor?.renewCertificate(version) ?? Promise.resolve(false),
@@ -131,7 +131,7 @@ export async function launch(
     const onFound = () => running.begin('batch')
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
-    void watch.prepared.then(() => batchWatch.look())
+    void watch.prepared.then(() => batchWatch.check())
     const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
     return launchedOf(running, all, configReload)
   } catch (error) {
@@ -170,7 +170,7 @@ function supervisorOptions(
     endUserKey: keyObject(endUserKey(keys)),
     vaultKeys: keys,
     spoolFolder: shipper.folder,
-    writerGone: writer => shipper.gone(writer),
+    writerGone: writer => shipper.writerEnded(writer),
     log,
     counters,
     health,

@@ -263,7 +263,7 @@ export class Scraper {
   /** Last reported counts of each running thread. */
   readonly #counts = new Map<ScrapedThread, MetricSnapshot>()
   /** Sum of the counts of ended threads. */
-  #gone: MetricSnapshot = []
+  #endedThreads: MetricSnapshot = []
   #running: Promise<MetricSnapshot> | null = null
   readonly #pages = new Map<ExpositionForm, Promise<string>>()
 
@@ -323,16 +323,16 @@ export class Scraper {
     this.#process.threads.set({ state: 'up' }, up)
     this.#process.threads.set({ state: 'silent' }, threads.length - up)
     this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected() - threads.length))
-    return sumOf([this.#gone, ...this.#counts.values(), ...gauges])
+    return sumOf([this.#endedThreads, ...this.#counts.values(), ...gauges])
   }
 
   /** Adds the counts of ended threads to one sum. */
   #retire(): void {
-    const lost = [...this.#counts.keys()].filter(thread => !this.#threads.includes(thread))
-    if (lost.length === 0) return
-    const snapshots = lost.map(thread => this.#counts.get(thread) ?? [])
-    for (const thread of lost) this.#counts.delete(thread)
-    this.#gone = sumOf([this.#gone, ...snapshots])
+    const ended = [...this.#counts.keys()].filter(thread => !this.#threads.includes(thread))
+    if (ended.length === 0) return
+    const snapshots = ended.map(thread => this.#counts.get(thread) ?? [])
+    for (const thread of ended) this.#counts.delete(thread)
+    this.#endedThreads = sumOf([this.#endedThreads, ...snapshots])
   }
 }
 

@@ -62,7 +62,7 @@ export class SupervisedThread {
       captures: {
         captured: request => {
           const { organizationId } = request
-          this.#keeper?.store(request, bytes => captures.send('kept', [organizationId, bytes]))
+          this.#keeper?.store(request, bytes => captures.send('written', [organizationId, bytes]))
         },
       },
       supervisor: {

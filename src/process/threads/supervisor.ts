@@ -43,9 +43,9 @@ const STOP_MS = 5_000
 const FREE_PORT_TRIES = 5
 
 /** Starts the threads. @throws StartError; nothing is then left running. */
-export async function startSupervisor(given: SupervisorOptions): Promise<Supervisor> {
-  const { config, front } = await chooseFront(given.config, given.log)
-  const options = { ...given, config, front }
+export async function startSupervisor(startOptions: SupervisorOptions): Promise<Supervisor> {
+  const { config, front } = await chooseFront(startOptions.config, startOptions.log)
+  const options = { ...startOptions, config, front }
   const { host, port, tls } = config.listen
   const supervisor = await startOnPort(options, port === 0 ? FREE_PORT_TRIES : 1)
   return {
@@ -186,7 +186,7 @@ class ThreadSupervisor {
       this.#options.early?.close()
     }
     this.#pulses.begin()
-    this.#watch = setInterval(() => this.#pulses.look(), PULSE_MS).unref()
+    this.#watch = setInterval(() => this.#pulses.check(), PULSE_MS).unref()
   }
 
   async drain(graceMs: number): Promise<boolean> {
@@ -229,8 +229,8 @@ class ThreadSupervisor {
   }
 
   async renewCertificate(version: string): Promise<boolean> {
-    const taken = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
-    return taken.every(each => each)
+    const switched = await Promise.all([...this.#alive].map(thread => thread.renewCertificate(version)))
+    return switched.every(each => each)
   }
 
   /** Publishes a change of this instance: to all threads first, then to other instances. */
@@ -309,7 +309,7 @@ class ThreadSupervisor {
   #workerOf(kind: ThreadKind, settings: ThreadSettings): Worker {
     const { entries, early } = this.#options
     const entry = entries?.[kind.name]
-    return (entry === undefined ? early?.take(settings) : null) ?? startWorker(entry ?? kind.entry, settings)
+    return (entry === undefined ? early?.claim(settings) : null) ?? startWorker(entry ?? kind.entry, settings)
   }
 
   /** The console, if there is one. */

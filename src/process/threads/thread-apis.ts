@@ -80,6 +80,6 @@ export interface WorkerApi {
     drain(graceMs: number): void
   }
   readonly transcripts: TranscriptClient
-  readonly captures: Pick<RunningCaptures, 'set' | 'kept'>
+  readonly captures: Pick<RunningCaptures, 'set' | 'written'>
   readonly health: Pick<EndpointHealth, 'apply'>
 }

@@ -15,7 +15,7 @@ import type { Config } from '../config/settings.ts'
 
 export interface Alerts {
   /** Takes records that are in the Store. */
-  take(records: readonly UsageRecord[]): void
+  receive(records: readonly UsageRecord[]): void
   close(): Promise<void>
 }
 
@@ -52,7 +52,7 @@ export function startAlerts({ config, store, health, clock, log, ...sources }: A
     clock,
   })
   return {
-    take: records =>
+    receive: records =>
       watches.noteUsed(records.map(({ keyHash, organizationId }) => ({ hash: keyHash, organizationId }))),
     async close() {
       await watches.close()

@@ -100,7 +100,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     byokFeePercent: config.byok.feePercent,
     concurrency: config.batches.concurrency,
     hasRoom: () => load.overloadReason(0) === null,
-    countMemory: bytes => load.hold(bytes),
+    countMemory: bytes => load.count(bytes),
     random: options.random ?? Math.random,
     clock,
     log,

@@ -100,7 +100,7 @@ export function discovers({
   return discover ?? models.length === 0
 }
 
-/** The providers to ask for their model lists: the operator named them or gave them a key, and they have a list. */
+/** The providers whose model lists are requested: the operator named them or gave them a key, and they have a list. */
 function askedProviders(config: Config, providers: Iterable<Provider>): readonly Provider[] {
   if (!discovers(config)) return []
   const named = new Set(config.providers.map(({ slug }) => slug))

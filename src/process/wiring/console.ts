@@ -81,7 +81,7 @@ export function buildConsole(
   { store, watch, catalogue, health }: ConsoleServices,
   source: ProcessSource,
 ): Console {
-  // Unpacked for people who look: the threads have catalogues of their own.
+  // Unpacked only for viewers: the threads have catalogues of their own.
   let unpacked: { readonly from: PackedCatalogue; readonly holder: CatalogueHolder } | null = null
   return new Console({
     store,

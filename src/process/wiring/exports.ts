@@ -12,13 +12,13 @@ import { UsageExport } from '../exports/usage-export.ts'
 export interface Exports {
   /** False if there are none. */
   readonly isWanted: boolean
-  /** Lag of the export that is furthest behind. */
+  /** Lag of the slowest export. */
   readonly lagSeconds: number
   /** Bytes that are not yet at their destinations. */
   readonly waitingBytes: number
-  /** Records that an export had no room for. */
+  /** Number of records that did not fit. */
   readonly lostRecords: number
-  take(records: readonly UsageRecord[]): void
+  receive(records: readonly UsageRecord[]): void
   close(): Promise<void>
 }
 
@@ -27,7 +27,7 @@ const EVERY_MS = 60_000
 /** @throws the error of the file system */
 export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault' | 'notice'>): Exports {
   const running = config.export.map(row => {
-    // Another address begins anew, in a folder of its own.
+    // Another address starts again, in a folder of its own.
     const name = createHash('sha256').update(row.url).digest('hex').slice(0, 12)
     return new UsageExport({
       folder: join(dataFolder(config.storage.url), 'export', name),
@@ -49,7 +49,7 @@ export function startExports(config: Config, clock: Clock, log: Pick<Log, 'fault
     get lostRecords() {
       return sumOf(running, each => each.lostRecords)
     },
-    take(records) {
+    receive(records) {
       for (const each of running) each.add(records)
     },
     async close() {

@@ -177,7 +177,7 @@ export function capturesOf({ options, config, clock, log, store }: Base): Thread
   })
   const running: RunningCaptures = new RunningCaptures({
     clock,
-    send: request => keeper.store(request, bytes => running.kept(request.organizationId, bytes)),
+    send: request => keeper.store(request, bytes => running.written(request.organizationId, bytes)),
   })
   keeper.follow(each => running.set(each))
   keeper.start()

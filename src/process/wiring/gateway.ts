@@ -338,7 +338,7 @@ function offeredBy(
       'fusion',
       'fusion-flash',
     ]),
-    // Of the catalogue of now; task threads get a copy of its value.
+    // From the current catalogue; task threads get a copy of its value.
     get defaultModel() {
       return catalog.defaultModel
     },

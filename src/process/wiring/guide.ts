@@ -80,7 +80,7 @@ export class Guide {
       const body = isBare ? bytes.toString().replace(/ (href|src)="\.\//g, ' $1="./guide/') : bytes
       response.writeHead(200, { ...headers, 'content-type': type }).end(body)
     } catch {
-      // Built anew in the meantime.
+      // It was rebuilt in the meantime.
       this.#files = new Map()
       send(response, 503, TEXT, 'the guide is being built; try again\n')
     }

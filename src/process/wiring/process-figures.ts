@@ -82,7 +82,7 @@ export async function requestCounts(scraper: Scraper): Promise<RequestCounts> {
     scraper.values('gateway_shed_total'),
   ])
   const total = (values: readonly MetricSample[]) => values.reduce((sum, { value }) => sum + value, 0)
-  // As the alert rules: requests of batches are tried again, and a key at its own limit is no overload.
+  // As in the alert rules: batch requests are retried, and a key at its own limit is not an overload.
   const live = requests.filter(({ labels }) => !String(labels['route']).startsWith('batch/'))
   return {
     all: total(live),

@@ -32,7 +32,7 @@ export class PulseWatch {
    * A hung thread is reported, not terminated: terminating a worker with open sockets makes the HTTP library end the
    * whole process, and with it the streams of all other threads.
    */
-  look(): void {
+  check(): void {
     const nowMs = performance.now()
     const lateMs = nowMs - this.#watchedMs - PULSE_MS
     this.#watchedMs = nowMs

@@ -24,8 +24,8 @@ import {
 
 /**
  * Creates the check of one kind of body; call it once for each, because its first use compiles the schema. The check
- * returns the body unchanged, without a copy or defaults. It throws GatewayError `invalid_request`, which names the
- * field by its path, says what is expected there, and never repeats what the client sent.
+ * returns the body unchanged, without a copy or defaults. It throws GatewayError `invalid_request` with the path of the
+ * field and the expected value, and never repeats what the client sent.
  */
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const fits = compile(schema)
@@ -42,7 +42,7 @@ export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknow
   }
 }
 
-/** The first problem as `<path>: <what is expected>`; null: the value fits. */
+/** The first problem as `<path>: <what is expected>`; null: the value is valid. */
 export function explain(schema: TSchema, value: unknown, path = ''): string | null {
   if (isVariants(schema)) return explainVariants(schema, value, path)
   if (KindGuard.IsObject(schema)) return explainObject(schema, value, path)
@@ -69,10 +69,10 @@ function explainVariants(schema: VariantsSchema, value: unknown, path: string): 
   const rule = schema[Rule]
   if (!isObject(value)) return problem(path, `must be an object (${rule.noun})`)
   const variant = variantOf(rule, value)
-  // The compiled check first: of a long list, only the wrong element needs the slow explanation.
+  // The compiled check runs first, so that in a long list only the invalid element needs the slow explanation.
   if (variant !== undefined) {
     if (variant.check(value)) return null
-    // A thing without its kind that does not look like the usual kind either.
+    // An object without a kind that does not look like the default kind either.
     if (rule.absentNeeds !== null && value[rule.tag] === undefined && value[rule.absentNeeds] === undefined) {
       return problem(fieldPath(path, rule.tag), `is required and names the kind of ${rule.noun}`)
     }
@@ -213,7 +213,7 @@ function expectedText(schema: TextSchema): string {
   return `a string of ${length} characters; it must not contain ${[without.join(', '), last].filter(part => part !== '').join(' or ')}`
 }
 
-/** A pattern is said in the words of its `description`: nobody reads an expression in an error. */
+/** A pattern is described by its `description`, because nobody reads an expression in an error. */
 function expectedString(schema: TSchema): string {
   const { description } = schema
   if (description !== undefined) return description
@@ -237,12 +237,12 @@ function bounds(schema: TSchema): string {
 
 const FORBIDDEN: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** Fields that hold a JSON Schema, where clients choose the names of properties. */
+/** Fields with a JSON Schema, in which clients choose the names of properties. */
 const SCHEMA_FIELDS: ReadonlySet<string> = new Set(['schema', 'input_schema', 'output_schema'])
 
 /**
- * `parameters` is a JSON Schema in a function only, flat or, as the chat dialect has it, in an object of its own that
- * has a name and no type; elsewhere it holds settings.
+ * `parameters` is a JSON Schema only in a function, flat or, as in the chat dialect, in an object with a name and
+ * without a type; otherwise it contains settings.
  */
 function holdsSchema(parent: object, key: string): boolean {
   if (SCHEMA_FIELDS.has(key)) return true
@@ -260,17 +260,17 @@ interface Place {
 
 /**
  * Finds keys such as `__proto__`, which would change a prototype when an object is copied or merged. The first pass
- * only checks; a second pass finds the path where there is such a key.
+ * only checks; a second pass finds the path if there is such a key.
  *
  * The problem as `<path>: …` if an object anywhere in the value has the key `__proto__`, `constructor` or `prototype`,
- * or if the value is nested too deep; otherwise null. In a JSON Schema only `__proto__` is refused: an argument of a
- * function may have the name `constructor`.
+ * or if the value is nested too deeply; otherwise null. In a JSON Schema only `__proto__` is refused, because an
+ * argument of a function may be called `constructor`.
  */
 export function forbiddenKey(root: unknown): string | null {
   return isClean(root) ? null : locate(root)
 }
 
-/** Iterative, with one array per level and no other allocation. False for anything that `locate` has to check. */
+/** Iterative, with one array per level and no other allocation. Returns false for anything that `locate` must check. */
 function isClean(root: unknown): boolean {
   if (typeof root !== 'object' || root === null) return true
   let level: object[] = [root]

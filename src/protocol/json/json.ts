@@ -18,18 +18,18 @@ const TOO_MUCH: Readonly<Record<keyof JsonBounds, string>> = {
 
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
-/** Is told what a body will hold. */
+/** Receives the expected size of a body. */
 export interface JsonWeigher {
   /**
-   * Called before the body is parsed, with the bytes that its value will take, and those of its texts alone.
-   * @throws GatewayError when there is no room for them
+   * Called before the body is parsed, with the bytes that its value will need, and those of its texts alone.
+   * @throws GatewayError if there is no room for them
    */
   weigh(valueBytes: number, textBytes: number): void
 }
 
 /**
- * Makes JSON of a body. An object key `__proto__` becomes an own property, as JSON.parse does it.
- * @throws GatewayError `invalid_request`, and what `weigher` throws
+ * Parses the JSON of a body. An object key `__proto__` becomes an own property, as in JSON.parse.
+ * @throws GatewayError `invalid_request`, and errors of `weigher`
  */
 export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null): unknown {
   if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
@@ -57,7 +57,7 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
   }
 }
 
-/** Upper bounds of one document. */
+/** Limits of one document. */
 export interface JsonBounds {
   /** Levels of arrays and objects. */
   readonly depth: number
@@ -67,15 +67,15 @@ export interface JsonBounds {
   readonly commas: number
 }
 
-/** Counts of a document, up to the bound that it exceeds. */
+/** Counts of a document, up to the limit that it exceeds. */
 interface JsonCount {
-  /** The first bound that it exceeds; null: none. */
+  /** The first limit that it exceeds; null: none. */
   readonly excess: keyof JsonBounds | null
   readonly parts: number
   readonly commas: number
 }
 
-/** After this many bytes of a string the native search is faster, if what it finds is the end. */
+/** For strings longer than this the native search is faster. */
 const SHORT_STRING_BYTES = 64
 
 const QUOTE = 0x22
@@ -93,8 +93,8 @@ export function excessOf(document: Uint8Array, bounds: JsonBounds): JsonCount['e
 }
 
 /**
- * Counts what a document has. Every byte of a longer UTF-8 sequence is above 0x7f, so bytes are enough. `finder`: is
- * told of the fields of the document itself; null: nobody is.
+ * Counts the parts of a document. Every byte of a longer UTF-8 sequence is above 0x7f, so looking at bytes is enough.
+ * `finder` gets the top-level fields; null: not needed.
  */
 export function countJson(
   document: Uint8Array,
@@ -133,7 +133,7 @@ export function countJson(
 function closingQuote(bytes: Buffer, from: number): number {
   let at = from
   for (;;) {
-    // Escapes often follow each other, and each would cost a search.
+    // Several escapes often follow each other, and each would cost a search.
     const until = Math.min(bytes.length, at + SHORT_STRING_BYTES)
     while (at < until) {
       const byte = bytes[at]
@@ -150,11 +150,11 @@ function closingQuote(bytes: Buffer, from: number): number {
   }
 }
 
-/** Memory of an object, an array or a field, and of one more element; the dearest documents of each kind take that. */
+/** Memory of an object, an array or a field, and of one more element, for the most expensive documents of each kind. */
 const PART_BYTES = 64
 const COMMA_BYTES = 32
 
-/** Bytes of the texts in a document of so many characters: two each once one of them is above U+00FF. */
+/** Bytes of the texts in a document with this many characters: two per character once one of them is above U+00FF. */
 export function textBytes(document: Uint8Array, characters: number): number {
   const isNarrow =
     isAscii(document) &&
@@ -162,7 +162,7 @@ export function textBytes(document: Uint8Array, characters: number): number {
   return isNarrow ? characters : 2 * characters
 }
 
-/** Bytes of memory, at most, that the structure of a document takes once it is parsed, beside its texts. */
+/** Maximum memory of a parsed document's structure, in addition to its texts. */
 export function structureBytes({ parts, commas }: JsonCount): number {
   return parts * PART_BYTES + commas * COMMA_BYTES
 }

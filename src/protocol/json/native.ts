@@ -11,15 +11,15 @@ type Native = Readonly<Record<string, unknown>>
 
 const NATIVE = Symbol('native')
 
-/** In the usage of an answer, as Google counts it: the part of the input that was prompts of the provider's tools. */
+/** In the usage of an answer, as counted by Google: input tokens from prompts of the provider's tools. */
 export const TOOL_PROMPT = 'toolUsePromptTokenCount'
 
-/** The object with this in the provider's own words. */
+/** Adds the provider's own fields to the object. */
 export function withNative<Fields extends object>(fields: Fields, native: Native): Fields {
   return Object.assign(fields, { [NATIVE]: native })
 }
 
-/** The provider's own words; null where they are not known. */
+/** The provider's own fields; null if there are none. */
 export function nativeOf(fields: object): Native | null {
   return (fields as { readonly [NATIVE]?: Native })[NATIVE] ?? null
 }

@@ -1,16 +1,16 @@
 /**
- * JSON Schemas that the gateway itself writes: for function arguments and for answers that it asks models for. Pure.
+ * JSON Schemas that the gateway itself writes: for function arguments and for answers of models. Pure.
  */
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The schema of an object that has fields of these names, and no others. */
+/** The schema of an object with exactly these fields. */
 export function objectSchema(required: readonly string[], properties: Fields): Fields {
   const needed = required.length === 0 ? {} : { required }
   return { type: 'object', properties, ...needed, additionalProperties: false }
 }
 
-/** The setting `text` of a request whose answer is an object of all these fields. */
+/** The setting `text` for an answer that is an object with all these fields. */
 export function answerFormat(name: string, properties: Fields) {
   const schema = objectSchema(Object.keys(properties), properties)
   return { format: { type: 'json_schema', name, strict: true, schema } } as const

@@ -4,7 +4,7 @@
  */
 import type { ResponsesRequest } from '../request.ts'
 
-/** Fields that only the model, the usage record or the pin of a conversation reads. */
+/** Fields that only the model, the usage record or the pin of a conversation uses. */
 const ORDINARY: ReadonlySet<string> = new Set<keyof ResponsesRequest>([
   'model',
   'input',

@@ -1,6 +1,6 @@
 /**
- * The long list of a request body (`input` or `messages`) exactly as the client wrote it. It is sent to a provider in
- * these bytes if the encoded list has the same content, because writing a text takes some ten times as long as copying
+ * The long list of a request body (`input` or `messages`) exactly as the client wrote it. If the encoded list has the
+ * same content, these bytes are sent to the provider, because writing a text takes about ten times as long as copying
  * it. Two parsers must not read different lists, so the list may contain no duplicate member names, and no numbers,
  * which another parser may round differently. Pure.
  */
@@ -9,11 +9,11 @@ import { isObject } from './schema.ts'
 const NAMES = ['input', 'messages'] as const
 type RawListName = (typeof NAMES)[number]
 
-/** Shorter bodies are written faster than compared; longer ones would be held twice for too long. */
+/** Shorter bodies are written faster than compared; longer ones would be in memory twice for too long. */
 export const RAW_MIN_BYTES = 16 * 1024
 export const RAW_MAX_BYTES = 256 * 1024
 
-/** A request that holds less has no list here. Of texts in memory, two bytes are three of UTF-8 at most. */
+/** A request with less memory has no such list. Two bytes of a text in memory are at most three of UTF-8. */
 export const RAW_LEAST_HELD_BYTES = RAW_MIN_BYTES / 2
 
 interface RawList {
@@ -39,7 +39,7 @@ export class ListFinder {
   #isInside = false
   #isTwice = false
 
-  /** A text of the body itself: the name of a field, or its value. */
+  /** A top-level text of the body: the name of a field, or its value. */
   text(bytes: Buffer, from: number, to: number): void {
     const text = to - from > 'messages'.length ? '' : bytes.toString('latin1', from, to)
     this.#last = NAMES.find(name => name === text) ?? null
@@ -63,7 +63,7 @@ export class ListFinder {
     this.#parts += parts
   }
 
-  /** Bytes that are held for the list; 0: there is none. */
+  /** Bytes that are kept for the list; 0: there is none. */
   get listBytes(): number {
     return this.#isTwice ? 0 : this.#end - this.#start
   }
@@ -84,7 +84,7 @@ export function carryList(body: unknown, request: object): void {
   if (list !== undefined) lists.set(request, list)
 }
 
-/** The list as JSON in place of the one in an encoded body, once; null: it has to be written. */
+/** Replaces the list of an encoded body, once; null: it must be written. */
 export function takeList(
   request: object,
   encoded: Readonly<Record<string, unknown>>,

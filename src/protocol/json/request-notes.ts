@@ -3,17 +3,17 @@
  * send them, no encoder writes them, and copies of the object keep them. Pure.
  */
 
-/** Of a request over a WebSocket: the id of the response that it continues, as the client sent it. */
+/** For a request over a WebSocket: the id of the response that it continues, as sent by the client. */
 export const CONTINUES = Symbol('continues')
 
-/** Of a request that wants a summary of the conversation, from a provider that can make one itself. */
+/** For a request that wants a summary of the conversation from a provider that can create one itself. */
 export const COMPACTS = Symbol('compacts')
 
-/** Of an item of the input: the provider's own summary, which nobody else can read. */
+/** For an input item: the provider's own summary, which only that provider can read. */
 export const COMPACTED_BY = Symbol('compacted by')
 
 interface CompactionWish {
-  /** Input tokens from which on it is made; null: it is made now, and nothing else is asked. */
+  /** Input tokens from which a summary is created; null: it is created now, and nothing else is requested. */
   readonly threshold: number | null
 }
 

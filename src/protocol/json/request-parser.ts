@@ -21,8 +21,8 @@ import { isObject } from './schema.ts'
 type SearchTool = Extract<Tool, { type: 'web_search' | `web_search_${string}` }>
 
 /**
- * The optional features that this gateway runs itself. A request that asks for another one is refused by name, so that
- * the gateway never ignores in silence what a client relies on.
+ * The optional features that this gateway supports. A request for another one is refused by name, so that nothing that
+ * a client relies on is silently ignored.
  */
 export interface Offered {
   /** Ids of plugins. */
@@ -41,7 +41,7 @@ const SEARCH_ENGINES_OF_PROVIDERS: ReadonlySet<unknown> = new Set([undefined, nu
 
 const NOT_OFFERED = 'is not offered by this gateway yet'
 
-/** Fields whose type has no null: null means absent, for clients that serialise typed objects. */
+/** Fields whose type has no null: null means absent, for clients that serialize typed objects. */
 const ABSENT_BY_NULL = [
   'user',
   'session_id',
@@ -57,7 +57,7 @@ const ABSENT_BY_NULL = [
   'image_config',
 ] as const
 
-/** In this order. The first rule that objects gives the error. */
+/** Applied in this order. The first violated rule gives the error. */
 const RULES: readonly Rule[] = [
   modelPresent,
   models,
@@ -72,9 +72,9 @@ const RULES: readonly Rule[] = [
 const check = bodyCheck(ResponsesRequest)
 
 /**
- * Creates the parser of bodies of POST /responses. It returns a body as it is, without defaults; a copy only where
- * nulls are taken out of it. It throws GatewayError `invalid_request`, which names the field by its path, says what is
- * expected there, and never repeats what the client sent.
+ * Creates the parser for bodies of POST /responses. It returns a body unchanged, without defaults; it copies only if
+ * nulls must be removed. It throws GatewayError `invalid_request` with the path of the field and the expected value,
+ * and never repeats what the client sent.
  */
 export function createRequestParser(offered: Offered): (body: unknown) => ResponsesRequest {
   return body => {
@@ -89,7 +89,7 @@ export function createRequestParser(offered: Offered): (body: unknown) => Respon
 const CHAT_BODY =
   'input: is required and must be a string or an array; send a body with messages to POST /v1/chat/completions or POST /v1/messages'
 
-/** The body without nulls that stand for absent fields. @throws GatewayError for a body of another operation */
+/** The body without nulls that mean absent. @throws GatewayError for a body of another operation */
 function usable(body: Record<string, unknown>): unknown {
   if (body['input'] === undefined && Array.isArray(body['messages']))
     throw new GatewayError('invalid_request', CHAT_BODY)
@@ -103,14 +103,14 @@ function usable(body: Record<string, unknown>): unknown {
   return copy ?? body
 }
 
-/** True for the input of a client that opens a conversation before it has any. */
+/** True for the empty input of a client that opens a conversation. */
 function isNothing(input: unknown): boolean {
   return input == null || (Array.isArray(input) && input.length === 0)
 }
 
 /** The reason why a well-formed request cannot be served, as `<path>: …`; null: it can. */
 export function refusal(request: ResponsesRequest, offered: Offered): string | null {
-  // No rule is about anything else in a plain request.
+  // No rule concerns a plain request beyond these.
   if (isPlain(request)) return models(request, offered)
   for (const rule of RULES) {
     const found = rule(request, offered)
@@ -239,7 +239,7 @@ function namedRefusal(request: ResponsesRequest, list: readonly Tool[]): string 
   return `tool_choice${isList ? `.tools[${at}]` : ''}.name: must be the name of one of the tools`
 }
 
-/** The names of the tools of a request; null if it may have more of them, which only others know. */
+/** The names of a request's tools; null if it may have more that are unknown here. */
 function shownNames(request: ResponsesRequest, list: readonly Tool[]): ReadonlySet<string> | null {
   const { input, prompt, mcp_servers: servers } = request as ResponsesRequest & { mcp_servers?: unknown }
   if (prompt != null || servers != null) return null
@@ -251,7 +251,7 @@ function shownNames(request: ResponsesRequest, list: readonly Tool[]): ReadonlyS
   return names
 }
 
-/** False if there is a tool that may have any name: those of an MCP server, or of a provider. */
+/** Returns false if a tool may have any name: tools of an MCP server, or of a provider. */
 function addNames(list: readonly Tool[], names: Set<string>): boolean {
   for (const tool of list) {
     if (!isShownTool(tool)) return false

@@ -21,7 +21,7 @@ interface Checked {
   readonly check: (value: unknown) => boolean
 }
 
-/** The rule of a form defined here. A symbol, so that a schema written as JSON has JSON Schema alone. */
+/** The rule of a form that is defined here. A symbol, so that a serialized schema contains only JSON Schema. */
 export const Rule = Symbol('rule')
 
 export interface VariantsRule {
@@ -29,18 +29,18 @@ export interface VariantsRule {
   readonly tag: string
   /** The kind of an object without the field; null: the field is required. */
   readonly absent: string | null
-  /** True: an object of an unknown kind passes unchecked, for lists that providers extend. */
+  /** True: an object of an unknown kind is accepted unchecked, for lists that providers extend. */
   readonly open: boolean
-  /** The noun of errors for one of these, e.g. `input item`. */
+  /** The noun in errors for one of these, for example `input item`. */
   readonly noun: string
-  /** A field that an object without the tag has all the same; null: none. */
+  /** A field that an object without the tag must have; null: none. */
   readonly absentNeeds: string | null
   /** Kinds by the names that other APIs give them, for errors. */
   readonly otherNames: ReadonlyMap<string, string>
   readonly table: ReadonlyMap<string, Checked>
 }
 
-/** A union of objects whose kind is one field; its `anyOf` says the same as JSON Schema. */
+/** A union of objects whose kind is one field; its `anyOf` is the equivalent JSON Schema. */
 export interface VariantsSchema extends TSchema {
   readonly [Kind]: 'Variants'
   readonly [Rule]: VariantsRule
@@ -55,7 +55,7 @@ export interface MapSchema extends TSchema {
 interface TextRule {
   readonly min: number
   readonly max: number
-  /** Unpaired surrogates and NUL are refused: no database keeps them, and they do not survive hashing. */
+  /** Unpaired surrogates and NUL are refused, because databases do not store them and they do not survive hashing. */
   readonly storable: boolean
   readonly singleLine: boolean
   /** Control characters (C0, DEL, C1) and unpaired surrogates are refused. */
@@ -82,8 +82,8 @@ const NO_CONTROLS = '^[^\\u0000-\\u001f\\u007f-\\u009f]*$'
 const WITHOUT_CONTROLS = new RegExp(NO_CONTROLS)
 
 /**
- * A schema as a function. It is compiled when it is first used: a process has hundreds of them, most of its starts need
- * few, and all of them together are a good part of a start.
+ * A schema as a function. It is compiled on first use: a process has hundreds of them, most starts need few, and
+ * compiling all takes a large part of a start.
  */
 export function compile(schema: TSchema): (value: unknown) => boolean {
   let compiled: TypeCheck<TSchema> | null = null
@@ -170,7 +170,7 @@ export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
   return schema as unknown as TUnsafe<Static<Kinds[keyof Kinds]>>
 }
 
-/** An object whose field `type` says what it is, with its other fields. */
+/** An object whose field `type` is its kind, with its other fields. */
 export function kind<const Name extends string, Fields extends TProperties = Record<never, TSchema>>(
   type: Name,
   fields?: Fields,
@@ -198,7 +198,7 @@ export function text(options: Partial<TextRule> & Pick<TextRule, 'max'>): TUnsaf
   return schema as unknown as TUnsafe<string>
 }
 
-/** One of some words. */
+/** One of several words. */
 export function oneOf<const Words extends readonly string[]>(...words: Words): TUnsafe<Words[number]> {
   return Type.Union(words.map(word => Type.Literal(word))) as unknown as TUnsafe<Words[number]>
 }
@@ -212,7 +212,7 @@ export function maybe<Schema extends TSchema>(schema: Schema) {
   return Type.Optional(nullable(schema))
 }
 
-/** The schema of an optional field of another body, null allowed. */
+/** The schema of an optional field of another body; null is allowed. */
 export function orNull<Schema extends TSchema>(schema: Schema) {
   return maybe(Type.Optional(schema, false))
 }
@@ -235,7 +235,7 @@ export const facts = Type.Unsafe<Readonly<Record<string, unknown>>>(Type.Object(
 /** Keys that are safe to repeat. Other keys of clients may have any length and may even be secrets. */
 const SPEAKABLE = /^(?:[A-Za-z0-9_-]{1,19}|[A-Za-z_-]{20,64})$/
 
-/** The path of a field, with `*` in place of a key that is no plain word. */
+/** The path of a field, with `*` for a key that is not a plain word. */
 export function fieldPath(parent: string, key: string): string {
   const name = SPEAKABLE.test(key) ? key : '*'
   return parent === '' ? name : `${parent}.${name}`
@@ -249,7 +249,7 @@ const PAIRS = `must have at most ${METADATA_MAX_PAIRS} pairs`
 const KEY = `must have keys of at most ${METADATA_KEY_MAX_CHARS} characters without brackets`
 const VALUE = `must be a string of at most ${METADATA_VALUE_MAX_CHARS} characters`
 
-/** The problem of a metadata map; null: it has none. */
+/** The problem of a metadata map; null: none. */
 export function metadataProblem(value: unknown, path: string): string | null {
   if (!isObject(value)) return `${path}: must be an object of strings`
   const keys = Object.keys(value)

@@ -20,7 +20,7 @@ export function keepWritten(message: WrittenMessage): void {
   if (first !== undefined) messages.set(first, message)
 }
 
-/** The message whose items are at this place, all of them as they were; null: there is none. */
+/** The message whose items are at this position, complete and unchanged; null: there is none. */
 export function writtenAt(input: readonly object[], at: number): WrittenMessage | null {
   const first = input[at]
   const message = first === undefined ? undefined : messages.get(first)

@@ -47,7 +47,7 @@ export const checkBatchCreation = bodyCheck(BatchCreation)
 /** The names of all fields but `requests`. */
 export const BATCH_FIELDS: ReadonlySet<string> = new Set(Object.keys(BatchCreation.properties))
 
-/** The problem of one field's value as `<path>: …`; null: it fits. */
+/** The problem of one field's value as `<path>: …`; null: it is valid. */
 export function fieldProblem(name: string, value: unknown): string | null {
   const schema = BATCH_FIELDS.has(name) ? BatchCreation.properties[name as keyof BatchCreation] : undefined
   return schema === undefined ? null : explain(schema, value, name)

@@ -1,6 +1,6 @@
 /** Batches: the states, endpoints and counts that the interface and the store share. Pure. */
 
-/** All states of a batch, as clients see them. `batches/states.ts` has the moves between them. */
+/** All public states of a batch. `batches/states.ts` defines the moves between them. */
 export const BATCH_STATUSES = [
   'validating',
   'in_progress',
@@ -21,7 +21,7 @@ export const TERMINAL_STATUSES = [
   'cancelled',
 ] as const satisfies BatchStatus[]
 
-/** Why a batch in progress waits: see `BatchWait`. docs/batches.md explains each. */
+/** Reasons why a batch in progress waits: see `BatchWait`. docs/batches.md explains each. */
 export const BATCH_WAIT_REASONS = [
   'provider_unavailable',
   'provider_rate_limit',
@@ -30,14 +30,14 @@ export const BATCH_WAIT_REASONS = [
 ] as const
 export type BatchWaitReason = (typeof BATCH_WAIT_REASONS)[number]
 
-/** None of the requests of a batch has run since then. */
+/** No request of the batch has run since this time. */
 export interface BatchWait {
   readonly reason: BatchWaitReason
   /** ISO 8601 UTC; a change of the reason does not change it. */
   readonly since: string
 }
 
-/** Endpoints whose requests a batch may hold. */
+/** Endpoints whose requests a batch may contain. */
 export const BATCH_ENDPOINTS = [
   '/v1/responses',
   '/v1/chat/completions',
@@ -53,7 +53,7 @@ export interface BatchPreferences {
   readonly allowFallbacks: boolean
 }
 
-/** Usage of requests: of one line of a batch, or of all that have ended. Sums in texts stay exact. */
+/** Usage of one line of a batch, or of all finished ones. Sums as text stay exact. */
 export interface BatchUsage {
   readonly inputTokens: number
   readonly cachedTokens: number
@@ -69,7 +69,7 @@ export interface BatchUsage {
   readonly upstream: { readonly prompt: string; readonly completions: string }
   /** True if any of it ran on a BYOK credential. */
   readonly isByok: boolean
-  /** The tier that answered; null when unknown or when lines differ. */
+  /** The tier that answered; null if it is unknown or lines differ. */
   readonly serviceTier: string | null
 }
 

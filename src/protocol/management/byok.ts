@@ -9,7 +9,7 @@ import { IDENTIFIER_MAX_CHARS, MODEL_MAX_CHARS, RECORD_NAME_MAX_CHARS } from '..
 import { EndUserName } from './management.ts'
 import { Declaration, inBodies, type RecordOf } from './record.ts'
 
-/** Elements of each list of restrictions. */
+/** Maximum elements of each list of restrictions. */
 const RESTRICTION_MAX_ITEMS = 100
 /** `vendor/model`, `~` before the vendor of an alias; variants after colons. */
 const MODEL_SLUG_PATTERN =
@@ -25,7 +25,7 @@ export const KeyHash = Type.String({
   description: 'the hash of an API key: 64 lowercase hexadecimal digits',
 })
 
-/** Null: no restriction. An empty list is refused, since readers could take it for nobody or for everybody. */
+/** Null: no restriction. An empty list is refused, because it could mean nobody or everybody. */
 const restriction = <Item extends ReturnType<typeof Type.String> | typeof EndUserName>(item: Item) =>
   maybe(Type.Array(item, { minItems: 1, maxItems: RESTRICTION_MAX_ITEMS }))
 
@@ -102,7 +102,7 @@ export const CREDENTIAL = new Declaration(fields, [
   ...['key', 'provider', 'workspace_id', 'name', 'allowed_api_key_hashes', 'allowed_models'],
   ...['allowed_user_ids', 'declared_region', 'declared_zdr'],
 ])
-/** All of a credential but its sealed key. */
+/** All fields of a credential except its encrypted key. */
 export type Credential = RecordOf<typeof fields>
 
 export const CredentialCreation = CREDENTIAL.creation
@@ -118,7 +118,7 @@ export const ProviderCheck = Type.Object(
   { provider: text({ min: 1, max: IDENTIFIER_MAX_CHARS }), model },
   { additionalProperties: false },
 )
-/** A trial of a credential. */
+/** A test of a credential. */
 export const CredentialCheck = Type.Object({ model }, { additionalProperties: false })
 
 /** Each throws GatewayError `invalid_request` that names the field. */

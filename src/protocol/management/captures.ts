@@ -6,7 +6,7 @@ import { IDENTIFIER_MAX_CHARS } from '../limits.ts'
 import { KeyHash } from './byok.ts'
 import { computedFields, Declaration, type RecordOf } from './record.ts'
 
-/** Whoever wants to see one fault needs minutes; the docs promise that a forgotten capture ends. */
+/** Minutes are enough to record one problem, and the docs promise that a forgotten capture ends. */
 const CAPTURE_MINUTES_MAX = 60
 /** A few requests. */
 const CAPTURE_MIN_BYTES = 65_536
@@ -16,15 +16,15 @@ const counted = { schema: Type.Integer({ minimum: 0 }), column: 'big', initial: 
 const fields = {
   id: { schema: Type.String() },
   ...computedFields(oneOf('running', 'ending', 'ended'), 'status'),
-  /** Hash of the API key whose requests it has; null: those of a workspace. */
+  /** Hash of the API key whose requests it records; null: those of a workspace. */
   keyHash: { schema: nullable(Type.String()), initial: null, create: maybe(KeyHash) },
-  /** Null: those of an API key. */
+  /** Null: requests of an API key. */
   workspaceId: {
     schema: nullable(Type.String()),
     initial: null,
     create: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
   },
-  /** Label of the key that has asked for it. */
+  /** Label of the key that created it. */
   createdBy: { schema: Type.String() },
   maxBytes: {
     schema: Type.Integer({ minimum: 0 }),
@@ -35,14 +35,14 @@ const fields = {
   bytes: counted,
   /** Requests in it. */
   requests: counted,
-  /** Requests for which there was no room. */
+  /** Number of requests that did not fit. */
   leftOut: counted,
   createdAt: { schema: instant },
   /** Requests that begin later are not in it. */
   endsAt: { schema: instant },
   /** Before `endsAt`; null: it was not ended early. */
   endedAt: { schema: nullable(instant), initial: null },
-  /** Why it has ended before its time: it was full. */
+  /** The reason why it ended early: it was full. */
   endedBy: { schema: nullable(oneOf('size')), initial: null },
   /** Its files and rows are removed then. */
   expiresAt: { schema: instant },
@@ -66,7 +66,7 @@ const fields = {
   },
 } as const
 
-/** A body has one of `key_hash` and `workspace_id`. */
+/** A body has either `key_hash` or `workspace_id`. */
 export const CAPTURE = new Declaration(fields, ['key_hash', 'workspace_id', 'minutes'])
 export type CaptureRecord = RecordOf<typeof fields>
 export type CaptureCreation = Static<typeof CAPTURE.creation>

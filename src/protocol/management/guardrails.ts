@@ -1,7 +1,6 @@
 /**
  * Guardrails: stored rule sets for the requests of a workspace, a member or an API key. Their records and bodies, and
- * the rules across fields. Pure. features/guardrails/custom.ts checks
- * whether a pattern can be run.
+ * the rules across fields. Pure. features/guardrails/custom.ts checks if a pattern can be run.
  */
 import { type Static, type TSchema, Type } from '@sinclair/typebox'
 import { refuseField } from '../../base/errors.ts'
@@ -49,7 +48,7 @@ export type ScanScope = 'user_only' | 'all_messages'
 export type ResetInterval = 'daily' | 'weekly' | 'monthly'
 /** A region in which data can be required to stay. */
 export type DataRegion = 'europe' | 'us'
-/** A region that a guardrail can allow; `global` stands for hosts that promise none. */
+/** A region that a guardrail can allow; `global` means hosts without a promise. */
 export type AllowedRegion = 'global' | DataRegion
 export type FailMode = 'open' | 'closed'
 
@@ -139,7 +138,7 @@ const filtersAnswer = nullable(
   Type.Array(Type.Object({ pattern: Type.String(), action, label: nullable(Type.String()) })),
 )
 
-/** Null: no restriction. An empty list is refused, since readers could take it for nothing or for everything. */
+/** Null: no restriction. An empty list is refused, because it could mean nothing or everything. */
 const restriction = <Item extends typeof ModelSlug | ReturnType<typeof text>>(item: Item) => ({
   schema: nullable(Type.Array(Type.String())),
   ...rule(maybe(Type.Array(item, { minItems: 1, maxItems: GUARDRAIL_LIST_MAX_ITEMS }))),
@@ -235,7 +234,7 @@ const fields = {
     initial: null,
     ...inBodies(maybe(text({ max: GUARDRAIL_DESCRIPTION_MAX_CHARS, storable: true }))),
   },
-  /** Null: of the whole organization. */
+  /** Null: the whole organization. */
   workspaceId: {
     schema: nullable(Type.String()),
     initial: null,
@@ -243,7 +242,7 @@ const fields = {
   },
   /** True if it applies to its whole workspace, without assignment, as long as the workspace exists. */
   isWorkspaceDefault: { schema: Type.Boolean(), column: 'flag', initial: false },
-  /** Spending limit of each assignee within `resetInterval`; both or neither is null. */
+  /** Spending limit of each assignee per `resetInterval`; both or neither is null. */
   limit: {
     schema: nullable(usd),
     column: 'big',
@@ -274,7 +273,7 @@ export type GuardrailRecord = RecordOf<typeof fields>
 export type GuardrailRules = RecordOf<typeof ruleFields>
 /** Rules that restrict nothing. */
 export const NO_RULES: GuardrailRules = new Declaration(ruleFields).initial
-/** Changes to a guardrail; absent fields stay. */
+/** Changes to a guardrail; absent fields keep their value. */
 export type GuardrailChange = ChangeOf<typeof fields> & Partial<Pick<GuardrailRules, 'enforceZdr'>>
 
 export const GuardrailCreation = GUARDRAIL.creation
@@ -343,7 +342,7 @@ function writeOutput(output: OutputRules | null) {
   )
 }
 
-/** A text to look at: as a request of a user, or as a reply. */
+/** A text to check: as a user's request, or as a reply. */
 export const GuardrailCheck = Type.Object(
   {
     text: text({ min: 1, max: GUARDRAIL_CHECK_MAX_CHARS }),
@@ -371,14 +370,14 @@ export const checkGuardrailCheck = bodyCheck(GuardrailCheck)
 export const checkKeyAssignees = bodyCheck(KeyAssignees)
 export const checkMemberAssignees = bodyCheck(MemberAssignees)
 
-/** The reason why a limit and its interval do not fit, with the field to correct; null: they fit. */
+/** The reason why a limit and its interval do not match, with the field to correct; null: they match. */
 export function budgetRefusal(limit: number | null, interval: ResetInterval | null): string | null {
   if (limit !== null && interval === null) return 'reset_interval: is required together with limit_usd'
   if (limit === null && interval !== null) return 'limit_usd: is required together with reset_interval'
   return null
 }
 
-/** The reason why the filters of one body do not fit, with the field; null: they fit. */
+/** The reason why the filters of one body are invalid, with the field; null: they are valid. */
 export function filtersRefusal(body: GuardrailUpdate): string | null {
   for (const [at, { slug, scan_scope: scope }] of (body.content_filter_builtins ?? []).entries()) {
     if (slug !== INJECTION_SLUG && scope === 'user_only') {
@@ -392,7 +391,7 @@ export function filtersRefusal(body: GuardrailUpdate): string | null {
   )
 }
 
-/** The reason why the patterns are too long together, with the field; null: they are not. */
+/** The reason why the patterns together are too long, with the field; null: they are not. */
 export function patternsRefusal(
   input: readonly { readonly pattern: string }[],
   output: readonly { readonly pattern: string }[],
@@ -410,7 +409,7 @@ export function patternsRefusal(
   return null
 }
 
-/** Half of a window at most: otherwise most of the work would be done twice. */
+/** At most half of a window: otherwise most of the work would be done twice. */
 export function defaultOverlapBytes(windowBytes: number): number {
   return Math.min(OUTPUT_OVERLAP_DEFAULT_BYTES, Math.floor(windowBytes / 2))
 }

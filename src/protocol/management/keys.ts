@@ -26,7 +26,7 @@ export type KeyRole = Static<typeof role>
 export type LimitReset = Static<typeof limitReset>
 
 const fields = {
-  /** SHA-256 of its first secret, 64 lowercase hexadecimal characters. It names the key for good. */
+  /** SHA-256 of its first secret, 64 lowercase hexadecimal characters. The key's permanent id. */
   hash: { schema: Type.String() },
   /** Masked form for display, e.g. `sk-gw-v1-abc...123`. */
   label: { schema: Type.String() },
@@ -35,13 +35,13 @@ const fields = {
   organizationId: { schema: Type.String(), only: 'stored' },
   disabled: { schema: Type.Boolean(), column: 'flag', initial: false, change: Type.Boolean() },
   isManagementKey: { schema: Type.Boolean(), only: 'answer' },
-  /** Of a management key; null: `admin`. A body that has one creates a management key. */
+  /** For a management key; null: `admin`. A body with a role creates a management key. */
   role: { schema: nullable(role), initial: null, create: maybe(role), change: role },
   /** Spending limit for each period of `limitReset`, or in total; null: no limit. */
   limit: {
     schema: nullable(usd),
     column: 'big',
-    // `limit` is a word of SQL.
+    // `limit` is an SQL keyword.
     as: 'spendLimit',
     initial: null,
     create: maybe(limit),
@@ -67,7 +67,7 @@ const fields = {
   ...computedFields(usd, 'byokUsage', 'byokUsageDaily', 'byokUsageWeekly', 'byokUsageMonthly'),
   createdAt: { schema: instant },
   updatedAt: { schema: instant },
-  /** When its newest secret was made; null: it has its first one. */
+  /** Creation time of its newest secret; null: it has its first one. */
   rotatedAt: { schema: nullable(instant), initial: null },
   /** ISO 8601 UTC; null: never. */
   expiresAt: {
@@ -88,7 +88,7 @@ const fields = {
     initial: null,
     create: maybe(text({ min: 1, max: IDENTIFIER_MAX_CHARS, storable: true })),
   },
-  /** True if the sampled flag of its requests decides on their traces. */
+  /** True if the sampled flag of its requests decides about their traces. */
   traceTrusted: {
     schema: Type.Boolean(),
     column: 'flag',
@@ -96,7 +96,7 @@ const fields = {
     create: maybe(Type.Boolean()),
     change: Type.Boolean(),
   },
-  /** Issuer and subject, with a space between, of who signed in to the console; null: somebody holds the key. */
+  /** Issuer and subject, separated by a space, of the user who signed in to the console; null: not a session key. */
   identity: { schema: nullable(Type.String()), only: 'stored', initial: null },
   /** Known, so that its refusal can name it. */
   external: { schema: Type.Null(), only: 'body', create: maybe(AnyObject) },
@@ -109,18 +109,18 @@ export const KEY = new Declaration(fields, [
 
 /** A stored API key: hashes of its secrets, never a secret itself. */
 export interface KeyRecord extends RecordOf<typeof fields> {
-  /** When the secret ends by which the key was found; null: with the key. */
+  /** Expiry of the secret with which the key was found; null: it expires with the key. */
   readonly secretExpiresAt: string | null
 }
 
-/** Changes to a key; absent fields stay. */
+/** Changes to a key; absent fields keep their value. */
 export type KeyChange = ChangeOf<typeof fields>
 
 /** The workspace of a key never changes. */
 export const KeyCreation = KEY.creation
 export const KeyUpdate = KEY.update
 
-/** The old secrets of the key go on for the overlap. */
+/** The old secrets of the key stay valid for the overlap. */
 export const KeyRotation = Type.Object(
   { overlap_seconds: Type.Integer({ minimum: 0, maximum: KEY_OVERLAP_MAX_SECONDS }) },
   { additionalProperties: false },

@@ -43,7 +43,7 @@ const workspaceFields = {
   slug: {
     schema: Type.String(),
     ...inBodies(slug),
-    // One of the form of an id could name two workspaces.
+    // A slug in the form of an id could name two workspaces.
     read(slug: string, { field }: ReadingPlace): string {
       if (UUID.test(slug)) throw refuseField(field, 'must not look like an id')
       return slug
@@ -57,9 +57,9 @@ const workspaceFields = {
   ...computedFields(Type.Boolean(), 'isDefault'),
   ...fixedFields(Type.Null(), null, 'createdBy'),
   ...computedFields(Type.String(), 'defaultGuardrailId'),
-  // Settings that this version does not have are told as unset, because clients of the interface expect the fields.
+  // Settings that this version does not have are shown as unset, because clients of the interface expect the fields.
   ...fixedFields(Type.Null(), null, 'defaultTextModel', 'defaultImageModel', 'defaultProviderSort'),
-  /** Names of server tools without a prefix that its requests cannot use; null: none. */
+  /** Names of server tools, without a prefix, that its requests cannot use; null: none. */
   disabledTools: {
     schema: nullable(Type.Array(Type.String())),
     column: 'json',
@@ -107,7 +107,7 @@ const weight = Type.Integer({ minimum: END_USER_WEIGHT_DEFAULT, maximum: END_USE
 const endUserFields = {
   user: { schema: Type.String(), as: 'endUser', create: EndUserName },
   isActive: { schema: Type.Boolean(), column: 'flag', initial: true, change: Type.Boolean() },
-  /** Shares of an API key at its limit. */
+  /** Its share of an API key at its limit. */
   weight: {
     schema: Type.Integer(),
     initial: END_USER_WEIGHT_DEFAULT,
@@ -135,7 +135,7 @@ export const isEndUserName = compile(EndUserName)
 
 export const CreditCreation = Type.Object(
   {
-    /** US dollars; negative to take back. */
+    /** US dollars; negative to withdraw. */
     amount: Type.Number({ minimum: -AMOUNT_MAX_USD, maximum: AMOUNT_MAX_USD }),
     note: maybe(text({ max: CREDIT_NOTE_MAX_CHARS, storable: true })),
     /** The client's own name for the entry. A second entry with the same name adds nothing. */
@@ -150,10 +150,10 @@ export type CreditCreation = Static<typeof CreditCreation>
 const INSTANT = /^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})$/
 const DAY = /^\d{4}-\d{2}-\d{2}$/
 
-/** Unix milliseconds of an ISO 8601 time with seconds and `Z` or an offset; null: it is no such time. */
+/** Unix milliseconds of an ISO 8601 time with seconds and `Z` or an offset; null: another format. */
 export function parseInstant(text: string): number | null {
   const [, local] = INSTANT.exec(text) ?? []
-  // The runtime takes the 30th of February for the 2nd of March, and 24:00 for the next day.
+  // The runtime reads 30 February as 2 March, and 24:00 as the next day.
   if (local === undefined || !exists(`${local}.000Z`)) return null
   const ms = Date.parse(text)
   return Number.isNaN(ms) ? null : ms

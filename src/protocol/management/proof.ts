@@ -6,7 +6,7 @@ import { hash } from 'node:crypto'
 import { isObject } from '../json/schema.ts'
 import type { DataRegion } from './guardrails.ts'
 
-/** Type of the JWS, in its header: a signature for another purpose is no proof. */
+/** Type of the JWS, in its header: a signature for another purpose is not a proof. */
 export const PROOF_TYPE = 'sluice-proof+jwt'
 export const PROOF_ALGORITHM = 'EdDSA'
 export const PROOF_ISSUER = 'sluice'
@@ -14,26 +14,26 @@ export const PROOF_ISSUER = 'sluice'
 /** The credential of a call on the gateway's own key. */
 export const SHARED_CREDENTIAL = 'shared'
 
-/** One call of a model: its data was handed to this provider. */
+/** One model call, which sent data to this provider. */
 export interface ProofCall {
-  /** Generation id: that of the answer, or of a call that the gateway made for it. */
+  /** Generation id of the answer, or of a call that the gateway made for it. */
   id: string
   model: string
   /** Display name. */
   provider: string
   /** The region that the provider, or the declaration of the BYOK credential, promises; null: none. */
   region: DataRegion | null
-  /** The provider keeps no data. */
+  /** True if the provider keeps no data. */
   zdr: boolean
   /** The provider may train on what it is sent. */
   trains: boolean
   /** Masked label of a BYOK credential, or `shared`. */
   credential: string
-  /** HTTP status of the provider; null: none arrived. */
+  /** HTTP status of the provider; null: no reply. */
   status: number | null
 }
 
-/** The wishes of the request, by which its calls were placed. */
+/** The placement settings of the request. */
 export interface ProofWish {
   data_region: DataRegion | null
   zdr: boolean
@@ -41,7 +41,7 @@ export interface ProofWish {
 }
 
 /**
- * The bytes behind the digest of the answer. `reply`: the canonical JSON of the object that has `gateway_metadata`.
+ * The bytes behind the digest of the answer. `reply`: the canonical JSON of the object with `gateway_metadata`.
  * `events`: that of each event of the stream in order, each with a line feed. Both without the proof itself.
  */
 export type ProofScope = 'reply' | 'events'
@@ -54,11 +54,11 @@ export interface ProofStatement {
   jti: string
   model: string
   provider: string
-  /** Setting `region`: where the gateway stands. */
+  /** Setting `region`: the gateway's location. */
   gateway_region: string
   asked: ProofWish
   calls: ProofCall[]
-  /** SHA-256 of the body as it arrived, in hex. */
+  /** SHA-256 of the received body, in hex. */
   request: { sha256: string }
   answer: { sha256: string; of: ProofScope }
 }

@@ -57,13 +57,13 @@ export class AdmissionControl implements KeyedRequests {
   }
 
   /**
-   * Counts bytes of answers that wait for their readers, and of messages that are not requests yet; negative when they
-   * have left. Without a key only documents are long, and all who ask for one share its bytes: they are no load.
+   * Counts bytes of answers that wait for their readers, and of messages that are not requests yet; a negative number
+   * frees them. Without a key only documents are long, and all requests for one share its bytes, so they are no load.
    */
   holdUnread(bytes: number, key: Holder | null): void {
     this.deps.metrics.unreadBytes.inc(bytes)
     if (key === null) return
-    this.load.hold(bytes)
+    this.load.count(bytes)
     this.#unread.add(key, bytes)
     this.load.byKey.add(key, bytes)
   }

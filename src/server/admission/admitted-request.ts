@@ -161,7 +161,7 @@ export abstract class AdmittedRequest implements RequestContext {
   }
 
   /** Aborts because the client has disconnected, or was dropped by the gateway. */
-  gone(): void {
+  clientLeft(): void {
     this.#left = !this.signal.aborted && this.reply.error === null
     if (this.#onLeft !== null) {
       this.#onLeft()
@@ -197,10 +197,10 @@ export abstract class AdmittedRequest implements RequestContext {
     const durationMs = endedMs - this.watch.startedMs
     const { method, route, reply, key, isAwaited } = this
     const trace = this.trace?.request ?? null
-    const { summary, error, status: sent } = reply
+    const { summary, error, status: sentStatus } = reply
     const reason = this.signal.aborted ? (this.signal.reason as GatewayError) : null
-    const outcome = this.#outcome(reply, sent)
-    const status = outcome === 'aborted' ? 499 : sent || (reason?.status ?? 500)
+    const outcome = this.#outcome(reply, sentStatus)
+    const status = outcome === 'aborted' ? 499 : sentStatus || (reason?.status ?? 500)
     metrics.requests.of(route, STATUS_CLASSES[Math.floor(status / 100)], outcome).inc()
     metrics.requestDuration.of(route).observe(durationMs / 1000)
     const { durations, spentMs } = metrics.stages

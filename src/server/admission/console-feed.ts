@@ -23,7 +23,7 @@ export class ConsoleFeed {
     this.#send = send
   }
 
-  /** Takes a request of a known key. Only POST requests call models. */
+  /** Adds a request of a known key. Only POST requests call models. */
   add({ line, watch, endedMs }: Pick<RequestEnd, 'line' | 'watch' | 'endedMs'>): void {
     const { organization } = line
     if (organization === undefined || line.method !== 'POST' || this.#ended.length >= ENDED_MAX) return

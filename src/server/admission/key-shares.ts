@@ -204,7 +204,7 @@ export class KeyShares {
   /** Resolves when a large body of the key may be handled. */
   beginTurn(share: KeyShare): Promise<void> {
     share.large ??= { waiting: [], restedMs: 0, alone: () => this.#alone(share) }
-    return this.#turns.take(share.large)
+    return this.#turns.enter(share.large)
   }
 
   endTurn({ large }: KeyShare): void {

@@ -31,8 +31,8 @@ export class LargeTurns {
     this.#clock = clock
   }
 
-  /** Resolves when it is the turn of another of the bodies; every turn has to be ended. */
-  take(bodies: LargeBodies): Promise<void> {
+  /** Resolves when it is the turn of another of the bodies; every turn must be ended. */
+  enter(bodies: LargeBodies): Promise<void> {
     return new Promise(resolve => {
       bodies.waiting.push(resolve)
       this.#waiting.add(bodies)

@@ -179,7 +179,7 @@ export class Load {
   }
 
   /** Adds to the held bytes; negative when bytes are released. */
-  hold(bytes: number): void {
+  count(bytes: number): void {
     this.bufferedBytes += bytes
   }
 
@@ -224,7 +224,7 @@ export class HeldBytes {
   }
 
   /** Counts more bytes, or fewer. False if there is no room for what the request now holds; it should then end. */
-  hold(bytes: number): boolean {
+  count(bytes: number): boolean {
     if (this.#over) return true
     const load = this.#load
     this.bytes += bytes

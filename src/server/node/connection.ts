@@ -15,7 +15,7 @@ export interface RunningAnswer {
   /** Called when the connection cannot be read any more. */
   break(): void
   /** Called when the connection is gone. */
-  gone(): void
+  clientLeft(): void
   /** True if all of it has been sent, and the connection stays open. */
   hasLeft(): boolean
 }
@@ -56,7 +56,7 @@ export class NodeConnection implements RemoteEnd {
   }
 
   /** Reserves the connection for one request. */
-  take(answer: RunningAnswer): void {
+  start(answer: RunningAnswer): void {
     this.#answer = answer
     this.#hadRequest = true
     this.#idle?.cancel()
@@ -79,7 +79,7 @@ export class NodeConnection implements RemoteEnd {
   /** Drops the connection; its request ends immediately. */
   drop(): void {
     this.#raw.destroy()
-    this.#answer?.gone()
+    this.#answer?.clientLeft()
   }
 
   /** Called when the connection has closed. */

@@ -64,8 +64,8 @@ class NodeFront implements Front {
     })
     // Otherwise further headers would be silently dropped; their bytes are bounded.
     this.#http.maxHeadersCount = 0
-    this.#http.on('request', this.#take)
-    this.#http.on('checkExpectation', this.#take)
+    this.#http.on('request', this.#onRequest)
+    this.#http.on('checkExpectation', this.#onRequest)
     this.#http.on('connect', (incoming, socket) => this.#answerAlone(incoming, socket))
     this.#http.on('upgrade', (incoming, socket, first) => this.#upgrade(incoming, socket, first))
     this.#http.on('clientError', (error, socket) => this.#refuse(error, socket))
@@ -158,12 +158,12 @@ class NodeFront implements Front {
     return null
   }
 
-  readonly #take = (incoming: IncomingMessage, response: ServerResponse): void => {
+  readonly #onRequest = (incoming: IncomingMessage, response: ServerResponse): void => {
     this.#guard(incoming.socket, () => {
       const connection = this.#free(incoming.socket)
       if (connection === null) return
       const socket = new NodeSocket(incoming, response, this.#host, connection)
-      this.#host.take(socket, headOf(incoming), null)
+      this.#host.accept(socket, headOf(incoming), null)
     })
   }
 

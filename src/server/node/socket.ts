@@ -13,7 +13,7 @@ const NOTHING = new Uint8Array()
 const COMMENT = ':\n\n'
 
 /**
- * A reader that takes nothing for this time, or up to twice as long, is cut off, unless the writer of a stream does
+ * A reader that reads nothing for this time, or up to twice as long, is cut off, unless the writer of a stream does
  * that.
  */
 const STALL_MS = 10_000
@@ -44,7 +44,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   #more: MoreChunks | null = null
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** True if the caller drops a reader that takes nothing. */
+  /** True if the caller drops a reader that reads nothing. */
   #hasDeadline = false
   /** Runs after an answer whose client is still sending its body. */
   #lingering: Timer | null = null
@@ -60,13 +60,13 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#host = host
     this.#connection = connection
     this.#peer = host.connections.begin(connection)
-    connection.take(this)
+    connection.start(this)
     this.address = connection.address
     // Every error is also reported by the end of the connection.
     incoming.on('error', ignore)
     response.on('error', ignore)
     response.once('finish', () => this.#guard(() => this.#finished()))
-    response.once('close', () => this.#guard(() => this.gone()))
+    response.once('close', () => this.#guard(() => this.clientLeft()))
   }
 
   get dead(): boolean {
@@ -80,7 +80,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
       try {
         if (!this.#dead) request.chunk(bytes, false)
       } catch (thrown) {
-        this.#broken(thrown)
+        this.#onBroken(thrown)
       }
     })
     this.#incoming.once('end', () =>
@@ -134,7 +134,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#guard(() => {
       this.#writeHead(status, headers, close, null)
       // The head is sent at once, because the stream may be silent for a long time.
-      if (chunk.length > 0 || form === 'slices') this.#put(chunk.length > 0 ? chunk : COMMENT)
+      if (chunk.length > 0 || form === 'slices') this.#buffer(chunk.length > 0 ? chunk : COMMENT)
       else this.#response.flushHeaders()
     })
     return this.#flowing
@@ -142,7 +142,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
 
   write(chunk: string | Buffer): boolean {
     if (this.dead || chunk.length === 0) return this.#flowing
-    this.#guard(() => this.#put(chunk))
+    this.#guard(() => this.#buffer(chunk))
     return this.#flowing
   }
 
@@ -153,10 +153,10 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#countStreamOut()
     this.#more = more
     this.#guard(() => {
-      if (chunk.length > 0) this.#put(chunk)
+      if (chunk.length > 0) this.#buffer(chunk)
       this.#endStream()
     })
-    if (this.#more !== null && !this.#dead) this.#hold(this.#heldBytes + this.#more.bytes)
+    if (this.#more !== null && !this.#dead) this.#countUnread(this.#heldBytes + this.#more.bytes)
     this.#leaving(this.#response.writableLength)
   }
 
@@ -177,7 +177,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     if (!this.dead) this.#connection.drop()
   }
 
-  cut(): void {
+  cutOff(): void {
     if (!this.#dead) this.#connection.drop()
   }
 
@@ -191,19 +191,19 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   /** The caller may reuse the memory of the bytes. */
-  #put(chunk: string | Buffer): void {
+  #buffer(chunk: string | Buffer): void {
     this.#putBytes(typeof chunk === 'string' ? Buffer.from(chunk) : Buffer.copyBytesFrom(chunk))
   }
 
   #putBytes(bytes: Buffer): void {
     const { socket } = this.#incoming
-    // Written immediately, to find out how much the system has not taken.
+    // Written immediately, to find out how much the system has not accepted.
     socket.cork()
     this.#response.write(bytes, this.#onSent)
     socket.uncork()
     this.#flowing = this.#response.writableLength === 0
     if (this.#flowing) return
-    this.#hold(this.#heldBytes + bytes.length)
+    this.#countUnread(this.#heldBytes + bytes.length)
     if (!this.#hasDeadline) socket.setTimeout(STALL_MS)
   }
 
@@ -211,7 +211,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   readonly #onSent = (): void => {
     if (this.#flowing || this.#dead || this.#response.writableLength > 0) return
     this.#flowing = true
-    this.#hold(0)
+    this.#countUnread(0)
     this.#guard(() => {
       if (!this.#complete) {
         this.#incoming.socket.setTimeout(0)
@@ -225,12 +225,12 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
       if (this.#dead || !this.#flowing) return
       const chunk = this.#more.next()
       if (chunk === null) this.#more = null
-      else this.#put(chunk)
+      else this.#buffer(chunk)
     }
     this.#response.end()
   }
 
-  /** Called when the answer is complete. A reader that does not take it is cut off. */
+  /** Called when the answer is complete. A reader that does not read it is cut off. */
   #leaving(bytes: number): void {
     if (!this.#dead) this.#incoming.socket.setTimeout(STALL_MS)
     if (!this.#dead && bytes > PROMPT_MAX_BYTES) this.#host.observer.leaving()
@@ -243,10 +243,10 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   /** Sets the number of bytes that wait for a slow reader. */
-  #hold(bytes: number): void {
+  #countUnread(bytes: number): void {
     if (bytes === this.#heldBytes) return
     if (this.#heldBytes === 0) this.#holder = this.#request?.key ?? null
-    this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
+    this.#host.observer.countUnread(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }
 
@@ -274,11 +274,11 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
   }
 
   /** Called when the connection has closed, possibly after the end of the answer. */
-  gone(): void {
+  clientLeft(): void {
     if (this.#dead) return
     this.#over(true)
     this.#countStreamOut()
-    if (!this.#complete) this.#request?.gone()
+    if (!this.#complete) this.#request?.clientLeft()
   }
 
   /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
@@ -286,7 +286,7 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     this.#dead = true
     this.#lingering?.cancel()
     this.#more = null
-    this.#hold(0)
+    this.#countUnread(0)
     this.#peer?.ended(closed)
     this.#peer = null
   }
@@ -300,12 +300,12 @@ export class NodeSocket implements FrontSocket, RunningAnswer {
     try {
       action()
     } catch (thrown) {
-      this.#broken(thrown)
+      this.#onBroken(thrown)
     }
   }
 
   /** Handles an exception of the gateway itself, which would end the thread. */
-  #broken(thrown: unknown): void {
+  #onBroken(thrown: unknown): void {
     this.#host.log.fault('server', 'cannot send an answer', thrown)
     this.#connection.drop()
   }

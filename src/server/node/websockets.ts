@@ -75,7 +75,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     this.#socket = socket
     this.#first = first
     this.#connection = connection
-    connection.take(this)
+    connection.start(this)
   }
 
   break(): void {
@@ -86,7 +86,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     return false
   }
 
-  gone(): void {
+  clientLeft(): void {
     // An open socket has its own events.
   }
 
@@ -98,7 +98,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     let isOpen = false
     this.#server.handleUpgrade(this.#incoming, this.#socket, this.#first, socket => {
       isOpen = true
-      this.#opened(socket, key)
+      this.#onOpen(socket, key)
     })
     return isOpen
   }
@@ -111,7 +111,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     this.#socket.destroy()
   }
 
-  #opened(socket: WebSocket, key: Holder): void {
+  #onOpen(socket: WebSocket, key: Holder): void {
     const { sockets, connections } = this.#host
     const { path, headers } = this.head
     const { address } = this.#connection
@@ -123,7 +123,7 @@ export class NodeHandshake implements WaitingHandshake, RunningAnswer {
     const guard = (action: (session: SocketSession) => void): void => {
       if (messages.accepts()) sockets.guard(session, action)
     }
-    socket.on('message', (data, isBinary) => guard(open => open.take(memoryOf(data), isBinary)))
+    socket.on('message', (data, isBinary) => guard(open => open.receive(memoryOf(data), isBinary)))
     socket.on('ping', ({ length }) => guard(open => open.pinged(length)))
     socket.on('pong', ({ length }) => guard(open => open.ponged(length)))
     // After the package's own listener: the frames of the read have been handled.
@@ -201,7 +201,7 @@ export function answerAlone(
 ): void {
   const response = new ServerResponse(incoming)
   response.assignSocket(socket)
-  host.take(new NodeSocket(incoming, response, host, connection), head, refusal)
+  host.accept(new NodeSocket(incoming, response, host, connection), head, refusal)
 }
 
 /** Copies a message into its own memory. */

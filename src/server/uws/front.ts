@@ -143,7 +143,7 @@ class UwsFront implements Front {
     app.filter((response, change) => this.#countConnection(response, change))
     app.any('/*', (response, request) => {
       const socket = new UwsSocket(response, host, host.connections.begin(response))
-      host.take(socket, copyHead(request), null)
+      host.accept(socket, copyHead(request), null)
     })
     return listener
   }

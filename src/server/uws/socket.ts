@@ -72,7 +72,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
   #endsFrame = false
   #flowing = true
   #progress: ((drained: boolean) => void) | null = null
-  /** True if the caller drops a reader that takes nothing, so that the library must not. */
+  /** True if the caller drops a reader that reads nothing, so that the library must not. */
   #hasDeadline = false
   #extending: Timer | null = null
   /** Runs after an answer whose client is still sending its body. */
@@ -99,9 +99,9 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#isTaking = true
       try {
         request.chunk(new Uint8Array(chunk), isLast)
-        if (isLast && this.#lingering !== null) this.cut()
+        if (isLast && this.#lingering !== null) this.cutOff()
       } catch (thrown) {
-        this.#broken(thrown)
+        this.#onBroken(thrown)
       }
       this.#isTaking = false
     })
@@ -126,7 +126,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
         this.#response.end(body, close)
       })
     } catch (thrown) {
-      this.#broken(thrown)
+      this.#onBroken(thrown)
     }
   }
 
@@ -188,7 +188,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
     try {
       this.#response.cork(this.#writeChunk)
     } catch (thrown) {
-      this.#broken(thrown)
+      this.#onBroken(thrown)
     }
     // The caller reuses the bytes, and a stream may be silent for a long time.
     this.#chunk = ''
@@ -206,7 +206,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       if (chunk.length > 0 || !this.#flowing) this.#writeMore(chunk)
     } else this.#last = chunk
     if (this.#flowing && !this.#dead) this.#endStream()
-    else if (more !== null && !this.#dead) this.#hold(this.#heldBytes + more.bytes)
+    else if (more !== null && !this.#dead) this.#countUnread(this.#heldBytes + more.bytes)
     if (!this.#dead) this.#host.observer.leaving()
   }
 
@@ -225,10 +225,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
 
   abort(): void {
     // Calls back into #aborted.
-    if (!this.dead) this.cut()
+    if (!this.dead) this.cutOff()
   }
 
-  cut(): void {
+  cutOff(): void {
     if (!this.#dead) this.#guard(() => this.#response.close())
   }
 
@@ -243,14 +243,14 @@ export class UwsSocket implements FrontSocket, LoopWork {
         this.#flowing = this.#response.write(COMMENT)
         this.#endsFrame = !this.#flowing
       }
-      this.#hold(this.#pieces.waitingBytes)
+      this.#countUnread(this.#pieces.waitingBytes)
     } else {
       // Bytes that wait in the library are sent only with another write, and there may be nothing else to write.
       const isEmpty = this.#chunk.length === 0
       this.#flowing = this.#response.write(isEmpty ? COMMENT : this.#chunk)
       if (this.#host.chunkFlush && !isEmpty) this.#flowing = this.#response.write(COMMENT) && this.#flowing
-      if (!this.#flowing) this.#hold(this.#heldBytes + Buffer.byteLength(this.#chunk))
-      else if (this.#heldBytes > 0) this.#hold(0)
+      if (!this.#flowing) this.#countUnread(this.#heldBytes + Buffer.byteLength(this.#chunk))
+      else if (this.#heldBytes > 0) this.#countUnread(0)
     }
     if (!this.#flowing) this.#extend()
   }
@@ -268,10 +268,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
   }
 
   /** Sets the number of bytes that wait for a slow reader. */
-  #hold(bytes: number): void {
+  #countUnread(bytes: number): void {
     if (bytes === this.#heldBytes) return
     if (this.#heldBytes === 0) this.#holder = this.#request?.key ?? null
-    this.#host.observer.hold(bytes - this.#heldBytes, this.#holder)
+    this.#host.observer.countUnread(bytes - this.#heldBytes, this.#holder)
     this.#heldBytes = bytes
   }
 
@@ -284,7 +284,7 @@ export class UwsSocket implements FrontSocket, LoopWork {
       if (this.#complete && this.#flowing) this.#endStream()
       else this.#progress?.(this.#flowing)
     } catch (thrown) {
-      this.#broken(thrown)
+      this.#onBroken(thrown)
     }
     return this.#flowing
   }
@@ -336,18 +336,18 @@ export class UwsSocket implements FrontSocket, LoopWork {
       })
       this.#sendRest(body, endsAt)
     })
-    if (!this.#dead && this.#lingering === null) this.#hold(body.length)
+    if (!this.#dead && this.#lingering === null) this.#countUnread(body.length)
     if (!this.#dead) this.#host.observer.leaving()
   }
 
   #sendRest(rest: Buffer, endsAt: number): boolean {
     if (this.#dead) return true
     try {
-      const taken = this.#tryEnd(rest, endsAt)
+      const accepted = this.#tryEnd(rest, endsAt)
       // A small rest that still waits in the library counts as taken; then even an empty piece is refused.
-      if (taken && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#closeAfterBody()
+      if (accepted && !this.#dead && this.#tryEnd(NOTHING, endsAt)) this.#closeAfterBody()
     } catch (thrown) {
-      this.#broken(thrown)
+      this.#onBroken(thrown)
     }
     return this.#dead
   }
@@ -358,22 +358,22 @@ export class UwsSocket implements FrontSocket, LoopWork {
       this.#response.close()
       return
     }
-    this.#hold(0)
+    this.#countUnread(0)
     this.#lingering ??= this.#host.clock.after(LINGER_MS, () => {
       if (!this.#dead) this.#guard(() => this.#response.close())
     })
   }
 
   #tryEnd(rest: Buffer, endsAt: number): boolean {
-    let taken = false
+    let accepted = false
     this.#response.cork(() => {
       const [isTaken, isOver] = this.#response.tryEnd(rest, endsAt)
-      taken = isTaken
+      accepted = isTaken
       if (!isOver) return
       this.#over(false)
-      this.#hold(0)
+      this.#countUnread(0)
     })
-    return taken
+    return accepted
   }
 
   #writeHead(status: string, headers: readonly string[]): void {
@@ -388,10 +388,10 @@ export class UwsSocket implements FrontSocket, LoopWork {
     this.#lingering?.cancel()
     this.#over(true)
     this.#countStreamOut()
-    this.#hold(0)
+    this.#countUnread(0)
     this.#last = ''
     this.#more = null
-    if (!this.#complete) this.#request?.gone()
+    if (!this.#complete) this.#request?.clientLeft()
   }
 
   /** Nothing is written or reported after this. `closed`: the connection ends with this request. */
@@ -412,12 +412,12 @@ export class UwsSocket implements FrontSocket, LoopWork {
     try {
       action()
     } catch (thrown) {
-      this.#broken(thrown)
+      this.#onBroken(thrown)
     }
   }
 
   /** Handles an exception of the gateway itself, which would end the process if it reached the library. */
-  #broken(thrown: unknown): void {
+  #onBroken(thrown: unknown): void {
     this.#host.log.fault('server', 'cannot send an answer', thrown)
     if (this.#dead) return
     try {

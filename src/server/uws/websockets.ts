@@ -41,7 +41,7 @@ export function socketBehavior(host: FrontHost): WebSocketBehavior<Upgraded> {
       const handshake = socket.getUserData()
       handshake.session = sockets.opened(socket, handshake)
     },
-    message: (socket, message, isBinary) => guard(socket, session => session.take(message, isBinary)),
+    message: (socket, message, isBinary) => guard(socket, session => session.receive(message, isBinary)),
     ping: (socket, { byteLength }) => guard(socket, session => session.pinged(byteLength)),
     pong: (socket, { byteLength }) => guard(socket, session => session.ponged(byteLength)),
     drain: socket => guard(socket, session => session.drained()),
@@ -94,8 +94,8 @@ class UwsHandshake implements WaitingHandshake {
   }
 
   refuse(head: RequestHead, refusal: GatewayError): void {
-    const { connections, take } = this.#host
-    take(new UwsSocket(this.#response, this.#host, connections.begin(this.#response)), head, refusal)
+    const { connections, accept } = this.#host
+    accept(new UwsSocket(this.#response, this.#host, connections.begin(this.#response)), head, refusal)
   }
 
   drop(): void {

@@ -214,7 +214,7 @@ t.test('goes on from any place between two values', async t => {
   const bytes = Buffer.from('\n["a", {"b":1},\n 2.5, "c"]')
   const source = memorySource(bytes)
   const first = new JsonScanner(source)
-  first.take(0x5b)
+  first.expect(0x5b)
   let place = first.place
   const values: unknown[] = []
   for (let more = true; more; ) {

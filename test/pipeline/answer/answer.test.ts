@@ -63,8 +63,8 @@ function answerTo(reader: Reader): Answer {
 /** A turn that says these texts in one message: two opening events, one of the item, two a text, two of its end. */
 function say(answer: Answer, ...texts: readonly string[]): void {
   if (!answer.begun) answer.begin('acme/fast-1', null, [])
-  answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
-  for (const text of texts) answer.take({ kind: 'text', item: 0, part: 0, text, logprobs: null })
+  answer.receive({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
+  for (const text of texts) answer.receive({ kind: 'text', item: 0, part: 0, text, logprobs: null })
 }
 
 const types = (reader: Reader) => reader.events.map(event => event.type.replace('response.', ''))
@@ -86,7 +86,7 @@ t.test('nothing is seen before it was passed, and nothing counts as seen', async
   t.match(answer, { committed: true, turnSeen: true, relays: 'responses' })
   t.same(texts(reader), ['a', 'b'])
   t.equal(reader.said.at(-1), 'flush')
-  answer.take({ kind: 'text', item: 0, part: 0, text: 'c', logprobs: null })
+  answer.receive({ kind: 'text', item: 0, part: 0, text: 'c', logprobs: null })
   t.same(texts(reader), ['a', 'b', 'c'])
   answer.finish('stop', ENDING)
   t.equal(reader.said.at(-1), 'end')
@@ -353,7 +353,7 @@ t.test('what is held has a bound, and empty events count too', async t => {
   }
   const few = fill(() => delta('x'.repeat(10_000)))
   t.ok(few < 10, `${few} long ones`)
-  t.same(draft.take(), [], 'of what is too much nothing is kept')
+  t.same(draft.drain(), [], 'of what is too much nothing is kept')
   const empty = new Draft(undefined, 100_000)
   t.throws(() => {
     for (let at = 0; at < 1_000; at++) empty.add(delta(''))
@@ -375,7 +375,7 @@ t.test('what is held has a bound, and empty events count too', async t => {
   const again = new Draft(undefined, 1_000)
   for (let turn = 0; turn < 10; turn++) {
     again.add(delta('x'.repeat(700)))
-    t.equal(again.take().length, 1, 'what was taken no longer counts')
+    t.equal(again.drain().length, 1, 'what was taken no longer counts')
   }
 })
 
@@ -387,7 +387,7 @@ t.test('a draft of an answer has a bound too', async t => {
   t.throws(
     () => {
       for (let mebibytes = 0; mebibytes < 65; mebibytes++)
-        answer.take({ kind: 'text', item: 0, part: 0, text, logprobs: null })
+        answer.receive({ kind: 'text', item: 0, part: 0, text, logprobs: null })
     },
     { code: 'provider_unavailable' },
   )

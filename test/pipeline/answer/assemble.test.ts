@@ -18,7 +18,7 @@ function assemble(deltas: readonly Content[], end: (answer: Answer) => void): St
   const answer = new Answer(sink, response)
   answer.openTurn(false)
   answer.begin('acme/fast-1', null, [])
-  for (const delta of deltas) answer.take(delta)
+  for (const delta of deltas) answer.receive(delta)
   end(answer)
   return sink.events
 }

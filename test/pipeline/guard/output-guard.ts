@@ -94,7 +94,7 @@ export function start({ output, tasks = POOL, failMode = 'closed', live = true }
     get committed() {
       return live && delivered.length > 0
     },
-    take: delta => void delivered.push(delta),
+    receive: delta => void delivered.push(delta),
     end: done => done(),
     close: () => undefined,
   })

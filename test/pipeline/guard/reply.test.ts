@@ -25,8 +25,8 @@ import {
 
 async function read(options: Options, pieces: readonly string[]) {
   const run = start(options)
-  run.guard.take(open(0))
-  for (const piece of pieces) run.guard.take(text(piece))
+  run.guard.receive(open(0))
+  for (const piece of pieces) run.guard.receive(text(piece))
   await run.end()
   const { error } = run.state
   return {
@@ -83,20 +83,20 @@ t.test('however a reply is cut, verdict, report and text are those of the whole'
 t.test('everything keeps its place among held text', async t => {
   const run = start({ output: outputOf('redact') })
   const { guard, delivered } = run
-  guard.take(open(0))
+  guard.receive(open(0))
   t.same(delivered, [], 'nothing has been said yet, so nothing commits the attempt')
-  guard.take(text('Mail anna.'))
-  guard.take({
+  guard.receive(text('Mail anna.'))
+  guard.receive({
     kind: 'annotation',
     item: 0,
     part: 0,
     annotation: { type: 'url_citation', url: 'https://x', title: '', start_index: 0, end_index: 1 },
   })
-  guard.take(text('schmidt@example.com now'))
-  guard.take(text('second part', 0, 1))
-  guard.take({ kind: 'close', item: 0, fields: null })
-  guard.take(open(1))
-  guard.take(text('end', 1))
+  guard.receive(text('schmidt@example.com now'))
+  guard.receive(text('second part', 0, 1))
+  guard.receive({ kind: 'close', item: 0, fields: null })
+  guard.receive(open(1))
+  guard.receive(text('end', 1))
   await run.end()
   t.equal(kinds(delivered), '<open 0>Mail [EMAIL] now<annotation 0>second part<close 0><open 1>end')
 })
@@ -104,14 +104,14 @@ t.test('everything keeps its place among held text', async t => {
 t.test('items said side by side are each looked at by themselves', async t => {
   const run = start({ output: outputOf('redact') })
   const call = (item: number, args: string): Content => ({ kind: 'arguments', item, text: args })
-  for (const item of [0, 1]) run.guard.take(open(item))
+  for (const item of [0, 1]) run.guard.receive(open(item))
   for (const [item, args] of [
     [0, '"anna@ex'],
     [1, '"bert@ex'],
     [0, 'ample.com"'],
     [1, 'ample.com"'],
   ] as const)
-    run.guard.take(call(item, args))
+    run.guard.receive(call(item, args))
   await run.end()
   const of = (item: number) => said(run.delivered.filter(delta => delta.item === item))
   t.same([of(0), of(1)], ['"[EMAIL]"', '"[EMAIL]"'])
@@ -119,13 +119,13 @@ t.test('items said side by side are each looked at by themselves', async t => {
 
 t.test('log probabilities of what was redacted go nowhere', async t => {
   const run = start({ output: outputOf('redact') })
-  run.guard.take(open(0))
+  run.guard.receive(open(0))
   for (const words of [
     ['Mail ', 'anna@'],
     ['example', '.com', ' now'],
     [' or', ' later'],
   ]) {
-    run.guard.take({ kind: 'text', item: 0, part: 0, text: words.join(''), logprobs: words.map(token) })
+    run.guard.receive({ kind: 'text', item: 0, part: 0, text: words.join(''), logprobs: words.map(token) })
   }
   await run.end()
   t.equal(said(run.delivered), 'Mail [EMAIL] now or later')
@@ -152,12 +152,12 @@ t.test('log probabilities of a whole text that come at its end go with it, or no
     for (const before of ['', 'word '.repeat(200)]) {
       for (const overlapBytes of [64, 0]) {
         const run = start({ output: outputOf('redact', { overlapBytes }) })
-        run.guard.take(open(0))
-        run.guard.take(text(`${before}Mail ${secret} now`))
-        run.guard.take(
+        run.guard.receive(open(0))
+        run.guard.receive(text(`${before}Mail ${secret} now`))
+        run.guard.receive(
           text('.'.repeat(overlapBytes === 0 ? 256 - ((before.length + 9 + secret.length) % 256) : 0)),
         )
-        run.guard.take(scored(['Mail ', secret, ' now'], ''))
+        run.guard.receive(scored(['Mail ', secret, ' now'], ''))
         await run.end()
         t.same(tokensIn(run.delivered), shown, `${secret} after ${before.length}, overlap ${overlapBytes}`)
       }
@@ -167,10 +167,10 @@ t.test('log probabilities of a whole text that come at its end go with it, or no
 
 t.test('tokens of the same length as a text are not taken for it', async t => {
   const run = start({ output: outputOf('redact') })
-  run.guard.take(open(0))
-  run.guard.take(text('Mail anna@example.com now'))
-  run.guard.take(scored(['anna@example.com'], ', or else later.'))
-  run.guard.take(scored([' fine'], ' fine'))
+  run.guard.receive(open(0))
+  run.guard.receive(text('Mail anna@example.com now'))
+  run.guard.receive(scored(['anna@example.com'], ', or else later.'))
+  run.guard.receive(scored([' fine'], ' fine'))
   await run.end()
   t.same(tokensIn(run.delivered), [' fine'])
 })
@@ -179,10 +179,10 @@ t.test(
   'log probabilities of a part that goes on after another one tell nothing of its beginning',
   async t => {
     const run = start({ output: outputOf('redact') })
-    run.guard.take(open(0))
-    run.guard.take(text('Mail anna@example.com'))
-    run.guard.take(text('second part', 0, 1))
-    run.guard.take(scored(['Mail ', 'anna@example.com', '!'], '!'))
+    run.guard.receive(open(0))
+    run.guard.receive(text('Mail anna@example.com'))
+    run.guard.receive(text('second part', 0, 1))
+    run.guard.receive(scored(['Mail ', 'anna@example.com', '!'], '!'))
     await run.end()
     t.same(tokensIn(run.delivered), [])
   },
@@ -192,12 +192,12 @@ t.test('no more than a window is held', async t => {
   const { guard, delivered } = start({ output: outputOf('redact') })
   let sent = 0
   let most = 0
-  guard.take(open(0))
+  guard.receive(open(0))
   for (let n = 0; n < 500; n++) {
     const piece = `word ${n} `
     sent += piece.length
     guard.cork()
-    guard.take(text(piece))
+    guard.receive(text(piece))
     most = Math.max(most, sent - said(delivered).length)
   }
   t.ok(most < 256 + 10, `${most} characters`)
@@ -207,8 +207,8 @@ for (const outcome of ['overloaded', 'timeout', 'crashed', 'failed'] as const) {
   const output = outputOf('redact', { contentFilters: LONG })
   t.test(`where the pool is ${outcome}, an open guardrail lets the text go on and says so`, async t => {
     const run = start({ output, tasks: failing(outcome), failMode: 'open' })
-    run.guard.take(open(0))
-    run.guard.take(text('word '.repeat(100)))
+    run.guard.receive(open(0))
+    run.guard.receive(text('word '.repeat(100)))
     await run.end()
     t.equal(said(run.delivered), 'word '.repeat(100))
     t.match(run.exchange.pipeline, [{ guardrail_scope: 'workspace', data: { detected: false } }])
@@ -218,8 +218,8 @@ for (const outcome of ['overloaded', 'timeout', 'crashed', 'failed'] as const) {
   })
   t.test(`where the pool is ${outcome}, a closed guardrail refuses`, async t => {
     const run = start({ output, tasks: failing(outcome) })
-    run.guard.take(open(0))
-    run.guard.take(text('word '.repeat(100)))
+    run.guard.receive(open(0))
+    run.guard.receive(text('word '.repeat(100)))
     await run.end()
     t.same(run.delivered, [])
     t.equal(run.state.error?.code, 'guardrail_unavailable')
@@ -238,9 +238,9 @@ for (const outcome of ['overloaded', 'failed'] as const) {
   t.test(`where the pool is ${outcome}, an open guardrail still does what it found by itself`, async t => {
     const output = outputOf('redact', { contentFilters: LONG })
     const run = start({ output, tasks, failMode: 'open' })
-    run.guard.take(open(0))
-    run.guard.take(text(`${'word '.repeat(100)}${MAIL} end`))
-    run.guard.take(call)
+    run.guard.receive(open(0))
+    run.guard.receive(text(`${'word '.repeat(100)}${MAIL} end`))
+    run.guard.receive(call)
     await run.end()
     t.equal(said(run.delivered), `${'word '.repeat(100)}[EMAIL] end`)
     t.notMatch(JSON.stringify(run.delivered), 'anna')
@@ -256,8 +256,8 @@ for (const outcome of ['overloaded', 'failed'] as const) {
       failMode: 'open',
       live: false,
     })
-    blocking.guard.take(open(0))
-    blocking.guard.take(text(`${'word '.repeat(100)}${MAIL} end`))
+    blocking.guard.receive(open(0))
+    blocking.guard.receive(text(`${'word '.repeat(100)}${MAIL} end`))
     await blocking.end()
     t.equal(blocking.state.error?.code, 'permission_denied')
   })
@@ -272,9 +272,9 @@ t.test('while a verdict is awaited the provider is held up, beyond a bound', asy
     }) as GuardTasks['run'],
   }
   const run = start({ output: outputOf('redact', { contentFilters: LONG }), tasks })
-  run.guard.take(open(0))
+  run.guard.receive(open(0))
   const whole = 'word '.repeat(20_000)
-  for (let at = 0; at < whole.length; at += 1000) run.guard.take(text(whole.slice(at, at + 1000)))
+  for (let at = 0; at < whole.length; at += 1000) run.guard.receive(text(whole.slice(at, at + 1000)))
   t.ok(run.state.pauses > 0)
   t.equal(run.state.resumes, 0)
   const over = run.end()
@@ -289,10 +289,10 @@ t.test('while a verdict is awaited the provider is held up, beyond a bound', asy
 
 t.test('an attempt that is over waits for nobody', async t => {
   const run = start({ output: outputOf('redact', { contentFilters: LONG }), tasks: NEVER })
-  run.guard.take(open(0))
-  run.guard.take(text('word '.repeat(100)))
+  run.guard.receive(open(0))
+  run.guard.receive(text('word '.repeat(100)))
   run.guard.close()
-  run.guard.take(text('more'))
+  run.guard.receive(text('more'))
   t.same([run.delivered, run.exchange.pipeline], [[], []])
 })
 
@@ -325,14 +325,14 @@ t.test('what is split over texts that clients read as one is found in the later 
     ],
   })) {
     const run = start({ output: outputOf('redact') })
-    for (const delta of deltas) run.guard.take(delta)
+    for (const delta of deltas) run.guard.receive(delta)
     await run.end()
     t.notMatch(said(run.delivered).replace('Hm.', ''), MAIL, name)
     t.match(said(run.delivered), /\[EMAIL\].* please$/, name)
     t.equal(run.exchange.pipeline.length, 1, name)
 
     const refused = start({ output: outputOf('block') })
-    for (const delta of deltas) refused.guard.take(delta)
+    for (const delta of deltas) refused.guard.receive(delta)
     await refused.end()
     t.match(refused.state.error, { code: 'content_policy_violation' }, name)
   }
@@ -347,8 +347,8 @@ t.test('a long answer leaves turns to others', async t => {
     if (!run.state.finished) setImmediate(count)
   }
   setImmediate(count)
-  run.guard.take(open(0))
-  run.guard.take(text(whole))
+  run.guard.receive(open(0))
+  run.guard.receive(text(whole))
   t.ok(said(run.delivered).length < whole.length / 10)
   await run.end()
   t.equal(said(run.delivered), whole)

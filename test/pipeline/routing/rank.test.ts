@@ -107,10 +107,10 @@ t.test('each step outweighs the ones before it, and the last that chose is the r
   t.equal(said({ provider: { order: ['c'] } }, { ownKeys }), 'own-b c a b: own_key', 'even before an order')
 
   const session = { session_id: 's' }
-  const { stay } = ranked(session).rank()
+  const { affinity } = ranked(session).rank()
   const [, , last] = ranked({}).rank().candidates
-  if (stay === null || last === undefined) throw new Error('a session is pinned')
-  stay.succeeded(last, null)
+  if (affinity === null || last === undefined) throw new Error('a session is pinned')
+  affinity.succeeded(last, null)
   t.equal(said(session), 'c a b: pinned, rather than a')
   const order = (candidates: readonly RouteCandidate[]) => candidates.toReversed()
   t.equal(said(session, { order }), 'b a c: plugin, rather than a', 'plugins see the pinned ones first')

@@ -99,7 +99,7 @@ function setup(pins?: Pins, ownKeys = new WorkspaceCredentials([])) {
       answers(wanted, usage = USAGE) {
         const candidate = found.candidates.find(each => name(each) === wanted)
         if (candidate === undefined) throw new Error(`${wanted} is no candidate`)
-        found.stay?.succeeded(candidate, usage)
+        found.affinity?.succeeded(candidate, usage)
       },
     }
   }
@@ -213,8 +213,8 @@ t.test('its opening messages pin it only where the cache is cheaper than the pro
     t.equal((await turn({})).order, 'a b c d', slug)
   }
   const before = asked()
-  t.equal((await turn({ model: 'm/dear' })).found.stay, null)
-  t.equal((await turn({ session_id: 's', model: 'm/alone' })).found.stay, null)
+  t.equal((await turn({ model: 'm/dear' })).found.affinity, null)
+  t.equal((await turn({ session_id: 's', model: 'm/alone' })).found.affinity, null)
   t.equal(asked(), before, 'nothing is looked up where there is no choice')
 })
 

@@ -84,9 +84,9 @@ async function start({
     const calls = new ToolCalls((await tools.declare(exchange, NOWHERE, false)).functions)
     for (const [item, text] of texts.entries()) {
       const start = { type: 'function_call', id: null, callId: `call_${item}`, name: 'datetime' } as const
-      calls.take({ kind: 'open', item, start: { ...start, extra: {} } })
-      calls.take({ kind: 'arguments', item, text })
-      calls.take({ kind: 'close', item, fields: null })
+      calls.intercept({ kind: 'open', item, start: { ...start, extra: {} } })
+      calls.intercept({ kind: 'arguments', item, text })
+      calls.intercept({ kind: 'close', item, fields: null })
     }
     return calls.pending
   }
@@ -294,9 +294,9 @@ t.test('a session shows items of its own, and annotations that go with the next 
   ])
   t.match(done(sink), [{ type: 'mcp_list_tools', server_label: 's', status: 'completed' }])
   answer.openTurn(false)
-  answer.take({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
-  answer.take({ kind: 'text', item: 0, part: 0, text: 'a', logprobs: null })
-  answer.take({ kind: 'text', item: 0, part: 0, text: 'b', logprobs: null })
+  answer.receive({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
+  answer.receive({ kind: 'text', item: 0, part: 0, text: 'a', logprobs: null })
+  answer.receive({ kind: 'text', item: 0, part: 0, text: 'b', logprobs: null })
   t.match(answer.closeTurn('stop'), [
     { content: [{ text: 'ab', annotations: [{ url: 'https://a.example' }] }] },
   ])
@@ -327,7 +327,7 @@ t.test('results count with what the request holds, and end it where there is no 
     get bytes() {
       return bytes
     },
-    hold(more) {
+    count(more) {
       bytes += more
       return bytes <= 3_000
     },

@@ -85,11 +85,11 @@ t.test('a reply that is read on to its end leaves its place, and nothing waits f
 t.test('of a reply that nobody reads the next word is the last, and an empty one is none', t => {
   let ends = 0
   const nothing = () => undefined
-  const target = { sink: null, take: nothing, message: nothing, end: nothing, close: nothing }
+  const target = { sink: null, receive: nothing, message: nothing, end: nothing, close: nothing }
   const left = new LeftTarget(target, () => void ends++)
-  left.take({ kind: 'text', item: 0, part: 0, text: '', logprobs: null })
+  left.receive({ kind: 'text', item: 0, part: 0, text: '', logprobs: null })
   t.equal(ends, 0)
-  left.take({ kind: 'text', item: 0, part: 0, text: ' ', logprobs: null })
+  left.receive({ kind: 'text', item: 0, part: 0, text: ' ', logprobs: null })
   t.equal(ends, 1)
   t.end()
 })

@@ -148,7 +148,7 @@ t.test('a fifth of the running calls may be at a second attempt, and three in an
     const budget = new RetryBudget()
     for (let call = 0; call < calls; call++) budget.enter()
     let count = 0
-    while (budget.take()) count++
+    while (budget.spend()) count++
     return count
   }
   t.equal(taken(1), 3)
@@ -157,11 +157,11 @@ t.test('a fifth of the running calls may be at a second attempt, and three in an
   const budget = new RetryBudget()
   for (let call = 0; call < 3; call++) {
     budget.enter()
-    t.ok(budget.take())
+    t.ok(budget.spend())
   }
-  t.notOk(budget.take())
+  t.notOk(budget.spend())
   budget.leave(true)
-  t.ok(budget.take(), 'a place that is given back')
+  t.ok(budget.spend(), 'a place that is given back')
 })
 
 t.test('where nobody may be asked, the answer names the shortest wait', async t => {

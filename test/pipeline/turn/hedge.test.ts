@@ -24,7 +24,7 @@ function setup() {
     const says = (what: string) => () => void told.push(`${name} ${what}`)
     const target = {
       sink: { cork: says('hold'), flush: () => true },
-      take: says('take'),
+      receive: says('take'),
       message: says('message'),
       end: says('end'),
       close: says('close'),
@@ -45,9 +45,9 @@ t.test(
     const second = enter('second')
     t.equal(second.sink, null)
     t.same(told, [])
-    second.take(TEXT)
+    second.receive(TEXT)
     t.same(told, ['second won', 'first closed: outrun', 'second leads', 'second hold', 'second take'])
-    first.take(TEXT)
+    first.receive(TEXT)
     first.end(() => t.fail('it has lost'))
     first.close()
     t.equal(told.length, 5)
@@ -63,7 +63,7 @@ t.test(
     const { clock, race, enter, told, records } = setup()
     const first = enter('first')
     clock.advance(100)
-    first.take(TEXT)
+    first.receive(TEXT)
     t.equal(await race.end(), null)
     t.ok(race.isDecided)
     t.notOk(race.hasEntered(records.second))

@@ -197,9 +197,9 @@ t.test('a place in the retry budget is returned however the call ends', async t 
   ] satisfies Script[]) {
     const { call, retries } = start(script)
     await call().catch(() => undefined)
-    const places = [0, 1, 2].map(() => retries.take())
+    const places = [0, 1, 2].map(() => retries.spend())
     t.same(places, [true, true, true])
-    t.equal(retries.take(), false)
+    t.equal(retries.spend(), false)
   }
 })
 

@@ -15,7 +15,7 @@ function counter(room = Number.POSITIVE_INFINITY) {
   return {
     bytes: 0,
     most: 0,
-    hold(more: number) {
+    count(more: number) {
       this.bytes += more
       this.most = Math.max(this.most, this.bytes)
       return more < 0 || this.bytes <= room

@@ -424,7 +424,7 @@ async function attack(
 ) {
   const held = {
     bytes: 0,
-    hold(more: number) {
+    count(more: number) {
       this.bytes += more
       return true
     },

@@ -57,7 +57,7 @@ async function world(t: Test, url = `sqlite:${join(t.testdir({}), 'gateway.db')}
     return raised.filter(event => event.type === type && own.has(event.object.id))
   }
   const look = async (budgets: BudgetWatch) => {
-    await budgets.look()
+    await budgets.check()
     await outbox.run()
   }
   return { store, clock, raised, watch, spend, told, look }
@@ -196,7 +196,7 @@ async function onceOnAllNodes(t: Test, url = `sqlite:${join(t.testdir({}), 'gate
   const keys = await spend('org', 8)
   const look = async ({ budgets, outbox }: Awaited<ReturnType<typeof start>>) => {
     budgets.noteUsed(keys)
-    await budgets.look()
+    await budgets.check()
     await outbox.run()
   }
   const nodes = await Promise.all(['a', 'b', 'c'].map(start))

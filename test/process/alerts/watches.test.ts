@@ -32,7 +32,7 @@ async function hidesNone(t: Test, url: string): Promise<void> {
     await store.keys.add(someKey({ organizationId: 'org_loud', expiresAt: inHours(30), name: 'loud' }))
   await store.keys.add(someKey({ organizationId: 'org_quiet', expiresAt: inHours(40), name: 'quiet' }))
   await store.keys.add(someKey({ organizationId: 'org_quiet', expiresAt: inHours(400), name: 'late' }))
-  await watches.look()
+  await watches.check()
   const names = raised.map(({ type, object }) => `${type} ${object.name}`)
   t.equal(names.filter(name => name === 'key.expiring loud').length, 50)
   t.equal(names.filter(name => name === 'key.expiring quiet').length, 1)
@@ -76,7 +76,7 @@ t.test('a question that has no answer holds up no other watch', async t => {
   })
   watches.noteUsed([{ hash: 'a'.repeat(64), organizationId: 'org' }])
   const look = async () => {
-    const done = watches.look()
+    const done = watches.check()
     await new Promise(resolve => setImmediate(resolve))
     clock.advance(30_000)
     await done

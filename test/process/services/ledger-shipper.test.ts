@@ -33,7 +33,7 @@ async function setUp(t: Test) {
       storageUrl,
       clock,
       log,
-      shipped: { isWanted: true, take: records => void shipped.push(...records.map(({ id }) => id)) },
+      shipped: { isWanted: true, receive: records => void shipped.push(...records.map(({ id }) => id)) },
     })
   const spool = (folder: string, fileMaxBytes?: number, writer?: string) =>
     openSpool(folder, {
@@ -238,9 +238,9 @@ t.test('what a writer left that is gone is shipped and removed, and the others g
   await keep(dead, someUsage())
   const newest = spoolFiles(shipper.folder).findLast(({ path }) => path.includes('dead.'))
   appendFileSync(newest?.path ?? '', '{"id":"gen-torn')
-  shipper.gone('dead')
-  shipper.gone('empty')
-  shipper.gone('unheard')
+  shipper.writerEnded('dead')
+  shipper.writerEnded('empty')
+  shipper.writerEnded('unheard')
   await shipper.ship()
   t.equal(await requests(store), 9)
   t.same(names(), ['living'])
@@ -262,7 +262,7 @@ t.test('what a gone writer left stays until the storage takes it', async t => {
   database.exec('ALTER TABLE usage RENAME TO elsewhere')
   await keep(writer, someUsage())
   writer.close()
-  shipper.gone('dead')
+  shipper.writerEnded('dead')
   await shipper.ship()
   t.equal(spoolFiles(shipper.folder).length, 1)
   database.exec('ALTER TABLE elsewhere RENAME TO usage')
@@ -342,7 +342,7 @@ t.test('a writer that is gone is forgotten with its files', async t => {
   const { start, spool } = await setUp(t)
   const shipper = await start()
   spool(shipper.folder, undefined, 'one').close()
-  shipper.gone('one')
+  shipper.writerEnded('one')
   t.equal(await shipper.ship(), true)
   t.same(spoolFiles(shipper.folder), [])
   const again = spool(shipper.folder, undefined, 'one')

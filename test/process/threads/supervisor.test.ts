@@ -259,7 +259,7 @@ t.test('a thread that dies again and again leaves no files, and all it recorded 
   const { order, stream, supervisor } = await start(
     t,
     { threads: 1 },
-    { spoolFolder: shipper.folder, writerGone: writer => shipper.gone(writer) },
+    { spoolFolder: shipper.folder, writerGone: writer => shipper.writerEnded(writer) },
   )
   const ids: string[] = []
   const ask = async () => {

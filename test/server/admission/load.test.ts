@@ -98,13 +98,13 @@ t.test('requests in flight are counted exactly', async t => {
 
 t.test('bytes that are held are overload until a fifth of them is gone', async t => {
   const load = new Load(LIMITS, slowClock().clock)
-  load.hold(1000)
+  load.count(1000)
   t.equal(load.overloadReason(0), null)
-  load.hold(1)
+  load.count(1)
   t.equal(load.overloadReason(0), 'buffered')
-  load.hold(-200)
+  load.count(-200)
   t.equal(load.overloadReason(0), 'buffered')
-  load.hold(-1)
+  load.count(-1)
   t.equal(load.overloadReason(0), null)
   t.equal(load.bufferedBytes, 800)
 })

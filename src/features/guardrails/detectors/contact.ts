@@ -185,8 +185,8 @@ const v4 = shapeOf(
 
 const V6_CANDIDATE = /(?<![\w:.-])(?:[0-9a-f]{1,4})?:[0-9a-f:]{1,38}(?:\.\d{1,3}){0,3}/gi
 
-function isV6(written: string): boolean {
-  const halves = written.split('::')
+function isV6(text: string): boolean {
+  const halves = text.split('::')
   if (halves.length > 2) return false
   let groups = 0
   let hexDigits = 0
@@ -200,7 +200,7 @@ function isV6(written: string): boolean {
   }
   if (halves.length === 1) return groups === 8
   // `a::b` is how programs write a path, `::1` and `fe80::1` are addresses.
-  return groups <= 7 && (written === '::1' || (hexDigits >= 4 && groups >= 2 && /\d/.test(written)))
+  return groups <= 7 && (text === '::1' || (hexDigits >= 4 && groups >= 2 && /\d/.test(text)))
 }
 
 const v6: Shape = {
@@ -211,10 +211,10 @@ const v6: Shape = {
       if (match === null) return null
       const start = match.index
       // A colon of the sentence may follow, but not half a word.
-      const written = /[^:]:$/.test(match[0]) ? match[0].slice(0, -1) : match[0]
-      const end = start + written.length
+      const address = /[^:]:$/.test(match[0]) ? match[0].slice(0, -1) : match[0]
+      const end = start + address.length
       if (!/[\w.]/.test(text.charAt(end)) || /^\.(?:\s|$)/.test(text.slice(end, end + 2))) {
-        if (isV6(written)) return { start, end, name: 'ipv6' }
+        if (isV6(address)) return { start, end, name: 'ipv6' }
       }
       V6_CANDIDATE.lastIndex = start + Math.max(1, match[0].indexOf(':'))
     }

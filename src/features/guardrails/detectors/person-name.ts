@@ -58,20 +58,20 @@ function givenNames(text: string): Given[] {
 
 /** The first name that starts at `from` or later and for which the test returns an end. */
 function firstOf(
-  given: readonly Given[],
+  names: readonly Given[],
   from: number,
   name: string,
   endOf: (one: Given) => number | null,
 ): Hit | null {
   let low = 0
-  let high = given.length
+  let high = names.length
   while (low < high) {
     const middle = (low + high) >> 1
-    if ((given[middle]?.start ?? 0) < from) low = middle + 1
+    if ((names[middle]?.start ?? 0) < from) low = middle + 1
     else high = middle
   }
-  for (let at = low; at < given.length; at++) {
-    const one = given[at]
+  for (let at = low; at < names.length; at++) {
+    const one = names[at]
     const end = one === undefined ? null : endOf(one)
     if (one !== undefined && end !== null) return { start: one.start, end, name }
   }

@@ -139,9 +139,9 @@ function group(node: Node, unicode: boolean): string {
 /** The longest text of consecutive single characters that every match has; empty if there is none. */
 function literalOf(node: Node): string {
   let [best, now] = ['', '']
-  const take = (each: Node): void => {
+  const visit = (each: Node): void => {
     if (each.kind === 'sequence') {
-      for (const inner of each.nodes) take(inner)
+      for (const inner of each.nodes) visit(inner)
       return
     }
     const one = each.kind === 'set' ? onlyOne(each.set) : null
@@ -150,6 +150,6 @@ function literalOf(node: Node): string {
     else if (each.kind !== 'assertion') now = ''
     if (now.length > best.length) best = now
   }
-  take(node)
+  visit(node)
   return best
 }

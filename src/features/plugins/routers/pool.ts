@@ -41,12 +41,12 @@ export async function poolOf(
   const hasPatterns = include !== null || exclude !== null
   const isRanked = (id: string): boolean => include !== null || rankings.modelIds.has(id)
   const ids = models.ids().filter(isRanked)
-  const wanted = hasPatterns ? await filtered(ids, isWanted) : ids
-  const pool = await models.of(exchange, wanted.slice(0, POOL_MAX), variants)
+  const matching = hasPatterns ? await filtered(ids, isWanted) : ids
+  const pool = await models.of(exchange, matching.slice(0, POOL_MAX), variants)
   if (pool.length > 0 || include !== null) return fitting(pool)
   const others = models.ids().filter(id => !rankings.modelIds.has(id))
-  const left = hasPatterns ? await filtered(others, isWanted) : others
-  return fitting(await models.of(exchange, left.slice(0, POOL_MAX), variants))
+  const remaining = hasPatterns ? await filtered(others, isWanted) : others
+  return fitting(await models.of(exchange, remaining.slice(0, POOL_MAX), variants))
 }
 
 async function filtered(

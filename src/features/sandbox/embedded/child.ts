@@ -28,8 +28,8 @@ async function main(): Promise<void> {
     outputs.push(output)
     if (output.timedOut) break
   }
-  const kept = await takeEntries(bash.fs, request)
-  for (const piece of writeFrame({ outputs }, kept)) process.stdout.write(piece)
+  const files = await takeEntries(bash.fs, request)
+  for (const piece of writeFrame({ outputs }, files)) process.stdout.write(piece)
 }
 
 async function standardInput(): Promise<Buffer> {

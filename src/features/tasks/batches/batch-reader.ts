@@ -269,10 +269,12 @@ export class BatchReader {
 
   /** For a line: its method, and its url, which is the endpoint of the batch. */
   #checkField(name: string): void {
-    const wanted = name === 'method' ? 'POST' : this.#fields.get('endpoint')
+    const expected = name === 'method' ? 'POST' : this.#fields.get('endpoint')
     // When the file is read again, the fields of the batch are missing, but all lines were checked before.
-    if (this.#scanner.value(FIELD_MAX_BYTES) === wanted || wanted === undefined) return
-    throw this.#problem(`must be ${String(wanted)}${name === 'method' ? '' : ', the endpoint of the batch'}`)
+    if (this.#scanner.value(FIELD_MAX_BYTES) === expected || expected === undefined) return
+    throw this.#problem(
+      `must be ${String(expected)}${name === 'method' ? '' : ', the endpoint of the batch'}`,
+    )
   }
 
   #readCustomId(): string {
@@ -296,7 +298,7 @@ export class BatchReader {
     if (scanner.peek() !== CLOSE_BRACE) {
       do {
         const name = scanner.text(NAME_MAX_BYTES)
-        scanner.take(COLON)
+        scanner.expect(COLON)
         // If there are two, parsers use the last one.
         if (name === 'model') model = this.#readModel()
         else scanner.skip()
@@ -331,7 +333,7 @@ export class BatchReader {
   /** The name of a field, up to its value. @throws JsonFault, BatchFault */
   #name(): string {
     const name = this.#scanner.text(NAME_MAX_BYTES)
-    this.#scanner.take(COLON)
+    this.#scanner.expect(COLON)
     if (name === null) throw this.#problem('must not have a field with such a long name')
     return name
   }
@@ -339,7 +341,7 @@ export class BatchReader {
   /** Skips a comma. Returns true if the bracket comes instead, which stays the next byte. @throws JsonFault */
   #isLast(bracket: number): boolean {
     if (this.#scanner.peek() === bracket) return true
-    this.#scanner.take(COMMA)
+    this.#scanner.expect(COMMA)
     return false
   }
 

@@ -112,7 +112,7 @@ export class JsonScanner {
   }
 
   /** Skips white space and this byte. @throws JsonFault */
-  take(expected: number): void {
+  expect(expected: number): void {
     if (this.peek() !== expected) throw this.#fault()
     this.#at++
   }
@@ -191,7 +191,7 @@ export class JsonScanner {
   #skipName(): void {
     if (this.peek() !== QUOTE) throw this.#fault()
     this.#skipString()
-    this.take(COLON)
+    this.expect(COLON)
   }
 
   /** Hot: most bytes of a document are in strings. Returns true if the string contains escapes. */

@@ -191,7 +191,7 @@ export class TaskQueue {
   #dispatch(): void {
     while (this.waiting > 0) {
       const worker = this.#freeWorker()
-      const job = worker === null ? null : this.#waiting.take(this.#mayRun)
+      const job = worker === null ? null : this.#waiting.next(this.#mayRun)
       if (worker === null || job === null) break
       void this.#send(job, worker)
     }

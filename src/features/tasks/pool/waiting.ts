@@ -42,7 +42,7 @@ export class WaitingJobs<Job extends Keyed> {
   }
 
   /** Removes the next job that may run. A key whose first job may not run now keeps its turn. */
-  take(mayRun: (job: Job) => boolean): Job | null {
+  next(mayRun: (job: Job) => boolean): Job | null {
     for (const [key, list] of this.#lists) {
       const [job] = list
       if (job === undefined || !mayRun(job)) continue

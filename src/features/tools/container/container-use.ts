@@ -127,7 +127,7 @@ export function allowedDomains(policy: unknown, path: string): readonly string[]
 export function useContainer(
   { sandbox, files, config }: ContainerDeps,
   exchange: Exchange,
-  wanted: WantedContainer,
+  terms: WantedContainer,
 ): ContainerUse {
   const place = placeOf(exchange)
   const { organizationId, workspaceId, keyHash } = exchange.caller
@@ -138,7 +138,7 @@ export function useContainer(
   let bringing: Promise<void> | null = null
 
   function open(): Promise<Container> {
-    opening ??= sandbox.open(owner, wanted.id, wanted.terms)
+    opening ??= sandbox.open(owner, terms.id, terms.terms)
     return opening
   }
 
@@ -156,8 +156,8 @@ export function useContainer(
   async function findFiles(): Promise<ReadonlyMap<string, FileRecord>> {
     const found = new Map<string, FileRecord>()
     let bytes = 0
-    for (const [at, id] of wanted.fileIds.entries()) {
-      const path = `${wanted.filesPath}[${at}]`
+    for (const [at, id] of terms.fileIds.entries()) {
+      const path = `${terms.filesPath}[${at}]`
       const file = isFileId(id) ? await files.find(place, id) : null
       if (file === null)
         throw refuseField(path, 'must be the id of a file in this workspace (POST /v1/files)')
@@ -176,18 +176,17 @@ export function useContainer(
     async check() {
       brought = await findFiles()
       try {
-        if (wanted.id === null) await sandbox.check(wanted.terms)
+        if (terms.id === null) await sandbox.check(terms.terms)
         else await open()
       } catch (thrown) {
         opening = null
         const { code, message, retryAfterSeconds } = toGatewayError(thrown)
         const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
-        throw new GatewayError(code, `${wanted.path}: ${message}`, { ...retry, cause: thrown })
+        throw new GatewayError(code, `${terms.path}: ${message}`, { ...retry, cause: thrown })
       }
     },
     async missing() {
-      const isPlain =
-        wanted.id === null && wanted.terms.allowedDomains === null && wanted.fileIds.length === 0
+      const isPlain = terms.id === null && terms.terms.allowedDomains === null && terms.fileIds.length === 0
       try {
         await this.check()
         return null
@@ -198,7 +197,7 @@ export function useContainer(
       }
     },
     describe() {
-      const { allowedDomains: domains } = wanted.terms
+      const { allowedDomains: domains } = terms.terms
       const network =
         domains === null
           ? 'It has no network.'

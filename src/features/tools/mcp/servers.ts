@@ -123,10 +123,13 @@ function checkedUrl(address: string, path: string, rules: LinkRules): URL {
 }
 
 /** By names in lower case. */
-function checkedHeaders(given: Readonly<Record<string, string>>, path: string): Record<string, string> {
+function checkedHeaders(
+  entryHeaders: Readonly<Record<string, string>>,
+  path: string,
+): Record<string, string> {
   const headers: Record<string, string> = {}
   let chars = 0
-  const all = Object.entries(given)
+  const all = Object.entries(entryHeaders)
   if (all.length > HEADERS_MAX) throw refuseField(path, `must have at most ${HEADERS_MAX} fields`)
   for (const [name, value] of all) {
     const lower = name.toLowerCase()

@@ -220,10 +220,10 @@ function replayed({ prompt: { input } }: Exchange, name: string | null): Advisor
 
 /** The latest ones that fit. */
 function remembered(memory: Advisor['memory']): readonly InputItem[] {
-  let left = MEMORY_MAX_CHARS
+  let remaining = MEMORY_MAX_CHARS
   const recent = memory.toReversed().filter(({ prompt, advice }) => {
-    left -= prompt.length + advice.length
-    return left >= 0
+    remaining -= prompt.length + advice.length
+    return remaining >= 0
   })
   return recent.toReversed().flatMap(({ prompt, advice }): InputItem[] => [
     { type: 'message', role: 'user', content: prompt },

@@ -51,7 +51,7 @@ export class PieceWriter {
   readonly #send: (piece: string) => void
   readonly #maxChars: number
   #waiting = ''
-  #said = 0
+  #reported = 0
 
   constructor(maxChars: number, send: (piece: string) => void) {
     this.#maxChars = maxChars
@@ -60,12 +60,12 @@ export class PieceWriter {
 
   /** True once text was added. */
   get any(): boolean {
-    return this.#said > 0
+    return this.#reported > 0
   }
 
   add(text: string): void {
-    const piece = text.slice(0, this.#maxChars - this.#said)
-    this.#said += piece.length
+    const piece = text.slice(0, this.#maxChars - this.#reported)
+    this.#reported += piece.length
     this.#waiting += piece
     if (this.#waiting.length >= PIECE_CHARS) this.end()
   }

@@ -162,14 +162,14 @@ function configured({ name, kind, baseUrl, apiKey, searchPrice, pagePrice }: Sea
 /** Results with a web address that the lists allow, each address once. */
 function admitted(results: readonly SearchResult[], query: SearchQuery, admits: Admits): SearchResult[] {
   const seen = new Set<string>()
-  const left: SearchResult[] = []
+  const accepted: SearchResult[] = []
   for (const { title, url: address, text, publishedAt } of results) {
-    if (left.length === query.maxResults) break
+    if (accepted.length === query.maxResults) break
     const url = webUrl(address)
     if (url === null || seen.has(url.href) || !admits(url)) continue
     seen.add(url.href)
     const date = publishedAt === undefined ? '' : shownTitle(publishedAt, 40)
-    left.push({
+    accepted.push({
       title: shownTitle(title, TITLE_MAX_CHARS) || url.hostname,
       url: url.href,
       // Twice as many characters are processed, because hidden ones do not count.
@@ -177,7 +177,7 @@ function admitted(results: readonly SearchResult[], query: SearchQuery, admits: 
       ...(date === '' ? {} : { publishedAt: date }),
     })
   }
-  return left
+  return accepted
 }
 
 /** Null if it is not a web address, or contains a user name or a password. */

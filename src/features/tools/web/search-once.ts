@@ -31,16 +31,16 @@ export async function searchOnce(
 ): Promise<{ text: string; results: readonly Citable[]; engine: string }> {
   const settings = searchSettings(parameters, path)
   const engine = engineFor(settings, engines.servingModel(isSimulated))
-  const wanted = searchQuery(settings, engine, {
+  const searchTerms = searchQuery(settings, engine, {
     query,
     maxResults: Math.min(settings.maxResults, settings.maxTotalResults),
     publishedAfter: null,
     publishedBefore: null,
   })
-  const fee = engines.searchFee(engine, wanted.query)
+  const fee = engines.searchFee(engine, searchTerms.query)
   bill.holdFee(fee)
   try {
-    const { results, cost } = await engines.search(engine, wanted.query, wanted.admits, {
+    const { results, cost } = await engines.search(engine, searchTerms.query, searchTerms.admits, {
       keyHash,
       signal,
     })

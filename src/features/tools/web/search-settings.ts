@@ -116,12 +116,12 @@ export function engineFor(
 export function searchQuery(
   settings: SearchSettings,
   { kind }: WebEngine,
-  wanted: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
+  terms: Pick<SearchQuery, 'query' | 'maxResults' | 'publishedAfter' | 'publishedBefore'>,
 ): { query: SearchQuery; admits: Admits } {
   const { mode, maxChars, allowedDomains, location } = settings
   // Perplexity accepts one list: the allowed domains take precedence.
   const excludedDomains = kind === 'perplexity' && allowedDomains.length > 0 ? [] : settings.excludedDomains
-  const query = { ...wanted, mode, maxChars, allowedDomains, excludedDomains, location }
+  const query = { ...terms, mode, maxChars, allowedDomains, excludedDomains, location }
   if (settings.xSearch !== null) return xQuery(settings.xSearch, query)
   return { query, admits: createAdmits(allowedDomains, excludedDomains) }
 }

@@ -128,7 +128,7 @@ export class CitationScanner {
       this.#before = character
       this.#at++
     }
-    return this.#taken()
+    return this.#drain()
   }
 
   end(): readonly UrlCitationAnnotation[] {
@@ -138,10 +138,10 @@ export class CitationScanner {
     this.#link = null
     this.#leaveLabel()
     for (const citation of this.#results.citeWhole(this.#at)) this.#found.push(citation)
-    return this.#taken()
+    return this.#drain()
   }
 
-  #taken(): readonly UrlCitationAnnotation[] {
+  #drain(): readonly UrlCitationAnnotation[] {
     if (this.#found.length === 0) return NONE
     const found = this.#found
     this.#found = []

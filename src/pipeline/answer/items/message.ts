@@ -39,7 +39,7 @@ export class MessageBuilder extends ItemBuilder {
     return this.#item('in_progress', [])
   }
 
-  override text(key: number, text: string, logprobs: readonly Logprob[] | null, cut = false): void {
+  override text(key: number, text: string, logprobs: readonly Logprob[] | null, isCut = false): void {
     const part = this.#part(key, 'output_text')
     part.text.add(text)
     if (logprobs !== null && logprobs.length > 0) {
@@ -57,7 +57,7 @@ export class MessageBuilder extends ItemBuilder {
       delta: text,
       logprobs: logprobs === null ? [] : [...logprobs],
     }
-    if (cut) event.cut = true
+    if (isCut) event.cut = true
     this.emit(event)
   }
 
