@@ -7,6 +7,7 @@ import { isAscii } from 'node:buffer'
 import { GatewayError } from '../../base/errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../limits.ts'
 import { ListFinder, RAW_MAX_BYTES, RAW_MIN_BYTES } from './raw-list.ts'
+import { mayBeBroken, repairTexts } from './well-formed.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
 
@@ -48,13 +49,15 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
     const texts = textBytes(bytes, text.length)
     weigher.weigh(texts + structureBytes(count) + (finder?.listBytes ?? 0), texts)
   }
+  let value: unknown
   try {
-    const value: unknown = JSON.parse(text)
-    finder?.keep(value, bytes)
-    return value
+    value = JSON.parse(text)
   } catch {
     throw new GatewayError('invalid_request', 'The request body is not valid JSON')
   }
+  // The bytes of a list go out only where they say what its value says.
+  if (!mayBeBroken(text) || !repairTexts(value)) finder?.keep(value, bytes)
+  return value
 }
 
 /** Limits of one document. */

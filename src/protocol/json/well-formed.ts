@@ -1,0 +1,91 @@
+/**
+ * Half characters and NUL in request bodies. JSON can write half of a surrogate pair (`\ud800`), which no UTF-8 has, and
+ * NUL, which PostgreSQL cannot store. In texts, half characters become U+FFFD, and NUL stays. In names, ids and whatever
+ * is stored, both are refused. Pure.
+ */
+import { GatewayError } from '../../base/errors.ts'
+import { elementPath } from './schema.ts'
+
+/** Fields whose text names something, or is stored. */
+const NAMING: ReadonlySet<string> = new Set([
+  'call_id',
+  'custom_id',
+  'id',
+  'model',
+  'name',
+  'namespace',
+  'prompt_cache_key',
+  'safety_identifier',
+  'session_id',
+  'tool_call_id',
+  'tool_use_id',
+  'user',
+])
+/** Fields of which every text is stored. */
+const STORED: ReadonlySet<string> = new Set(['metadata', 'trace'])
+/** Objects with names of the caller's own: arguments, results and schemas. */
+const FOREIGN: ReadonlySet<string> = new Set([
+  'args',
+  'arguments',
+  'input',
+  'input_schema',
+  'parameters',
+  'parametersJsonSchema',
+  'response',
+  'responseJsonSchema',
+  'responseSchema',
+  'schema',
+])
+/** What may be half a character, or NUL. */
+const HARD_ESCAPE = /\\u(?:[dD][89a-fA-F]|0000)/
+
+type Rule = 'text' | 'stored' | 'foreign'
+
+interface Place {
+  readonly value: object
+  readonly path: string
+  readonly rule: Rule
+}
+
+/** True if the JSON may hold such a character. Two searches; most bodies have no escape of this kind. */
+export function mayBeBroken(json: string): boolean {
+  return json.includes('\\u') && HARD_ESCAPE.test(json)
+}
+
+/**
+ * Makes the texts of a body well-formed, in place. True if one was not.
+ * @throws GatewayError `invalid_request` for a name, an id or a stored text with half a character or NUL
+ */
+export function repairTexts(root: unknown): boolean {
+  if (typeof root !== 'object' || root === null) return false
+  let isRepaired = false
+  const places: Place[] = [{ value: root, path: '', rule: 'text' }]
+  for (let place = places.pop(); place !== undefined; place = places.pop()) {
+    const { value, path, rule } = place
+    const fields = value as Record<string, unknown>
+    for (const key of Object.keys(value)) {
+      const field = fields[key]
+      const at = Array.isArray(value) ? elementPath(path, Number(key)) : path === '' ? key : `${path}.${key}`
+      if (typeof field === 'string') {
+        if (rule === 'stored' || (rule === 'text' && NAMING.has(key))) refuseBroken(field, at)
+        else if (!field.isWellFormed()) {
+          fields[key] = field.toWellFormed()
+          isRepaired = true
+        }
+      } else if (typeof field === 'object' && field !== null)
+        places.push({ value: field, path: at, rule: ruleOf(rule, key, field) })
+    }
+  }
+  return isRepaired
+}
+
+function ruleOf(rule: Rule, key: string, field: object): Rule {
+  if (rule !== 'text') return rule
+  if (STORED.has(key)) return 'stored'
+  return FOREIGN.has(key) && !Array.isArray(field) ? 'foreign' : 'text'
+}
+
+function refuseBroken(text: string, path: string): void {
+  if (text.isWellFormed() && !text.includes('\0')) return
+  throw new GatewayError('invalid_request', `${path}: must have no NUL and no half of a surrogate pair`)
+}
