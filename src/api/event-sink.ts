@@ -44,7 +44,7 @@ export class EventSink implements Sink {
   readonly #deps: StreamDeps
   readonly #reader: StreamReader
   readonly #frames: FrameWriter
-  /** Of a sink around this one, which reads `lastFrames` after every event; null: there is none. */
+  /** The callback of a sink around this one that reads `lastFrames` after every event; null: there is none. */
   readonly #onOpen: (() => void) | null
   #resume: (() => void) | null = null
   #isOver = false

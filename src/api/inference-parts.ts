@@ -1,4 +1,4 @@
-/** What the handlers of model requests work with: live, as a summary, counted, and read again. Types only. */
+/** The parts that handlers of model requests use: live, as a summary, counted, and read again. Types only. */
 import type { Gateway } from '../pipeline/respond.ts'
 import type { Summaries } from '../pipeline/summaries.ts'
 import type { Transcripts } from '../storage/transcripts/transcripts.ts'

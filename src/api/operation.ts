@@ -28,7 +28,7 @@ export interface ApiContext extends RequestContext {
 /** An admitted request with an accepted key. `Body` follows from the row's `accept`. */
 export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly context: ApiContext
-  /** By lower-case name; repeated ones are joined by a comma. */
+  /** Keyed by lower-case name; repeated ones are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
   /** The Host header, including the port. */
   readonly host: string

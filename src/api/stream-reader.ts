@@ -1,14 +1,14 @@
 /**
- * The reader of one event stream: sends it bytes, notices that it is slow, keeps the connection of a silent stream open
- * with heartbeats, and drops a reader that takes nothing (`timeouts.stallMs`). Hot path: one write for each call, no
- * closure and no timer. The single timer checks the clock when it fires, and is set again for the remaining time.
+ * The reader of one event stream: sends bytes, notices a slow client, keeps the connection of a silent stream open with
+ * heartbeats, and drops a client that reads nothing (`timeouts.stallMs`). Hot path: one write for each call, no closure
+ * and no timer. The single timer checks the clock when it fires, and is set again for the remaining time.
  */
 import type { Clock, Timer } from '../base/clock.ts'
 import type { FrameWriter } from '../dialects/dialect.ts'
 import type { Reply } from './operation.ts'
 
 export interface StreamTimes {
-  /** After this long without a write a comment is sent, so that no proxy closes a silent connection. */
+  /** After this time without a write, a comment is sent, so that no proxy closes a silent connection. */
   readonly heartbeatMs: number
   /** A reader that reads no bytes for this long is dropped. */
   readonly stallMs: number
@@ -17,7 +17,7 @@ export interface StreamTimes {
 
 /** The sink whose frames the reader gets. */
 interface StreamOwner {
-  /** Called before the head of the stream leaves. */
+  /** Called before the head of the stream is sent. */
   opens(): void
   /** Called when a slow reader has caught up, in a later turn: not within a write, because this may write at once. */
   goOn(): void
@@ -25,16 +25,16 @@ interface StreamOwner {
 
 const HEARTBEAT = ': GATEWAY PROCESSING\n\n'
 /**
- * Most bytes that may pile up for a slow reader in turns of the event loop after the one in which a write found no room.
- * Callers stop after that turn; this limits those that do not. A turn is never cut in the middle, because one event may
- * be an image of many megabytes, and the last one repeats the whole answer. So the turn in which the reader became slow
- * does not count, and a later one is only refused when earlier ones have filled this. The reader of the provider's reply
- * limits the bytes of one turn.
+ * The most bytes that may be queued for a slow reader in later turns of the event loop than the one in which a write
+ * found no room. Callers stop after that turn; this limits those that do not. A turn is never cut in the middle,
+ * because one event may be an image of many megabytes, and the last one repeats the whole answer. So the turn in which
+ * the reader became slow does not count, and a later one is only refused when earlier ones have filled this. The reader
+ * of the provider's reply limits the bytes of one turn.
  */
 const BACKLOG_MAX_BYTES = 4 * 1024 * 1024
 
 export class StreamReader {
-  /** True once the head of the stream has left. Written only here. */
+  /** True once the head of the stream has been sent. Written only here. */
   isOpen = false
   /** True while bytes wait for the reader. Written only here. */
   isSlow = false
@@ -48,11 +48,11 @@ export class StreamReader {
   readonly #owner: StreamOwner
   #timer: Timer
   #isOver = false
-  /** Written to a slow reader since the turn in which it became slow. */
+  /** Bytes written to a slow reader since the turn in which it became slow. */
   #backlogBytes = 0
   /** True if this turn may write to a slow reader. */
   #isAdmitted = false
-  /** Monotonic milliseconds of the last write or, while the reader is slow, of its last sign of life. */
+  /** Monotonic milliseconds of the last write or, while the reader is slow, of the last bytes that it read. */
   #activeMs: number
 
   constructor(

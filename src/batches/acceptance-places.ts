@@ -8,7 +8,7 @@ import { GatewayError, RETRY_AFTER_SECONDS } from '../base/errors.ts'
 const PER_KEY = 4
 
 export class AcceptancePlaces {
-  /** By hash of the key. */
+  /** Keyed by hash of the key. */
   readonly #counts = new Map<string, number>()
   readonly #idempotencyKeys = new Set<string>()
 

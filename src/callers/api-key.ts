@@ -49,9 +49,9 @@ interface ApiKeyOptions {
   readonly workspaceId?: string | null
   /** ISO 8601 UTC. */
   readonly expiresAt?: string | null
-  /** Of a management key. */
+  /** Only for management keys. */
   readonly role?: KeyRole | null
-  /** Of a console session; see KeyRecord. */
+  /** Only for keys of console sessions; see KeyRecord. */
   readonly identity?: string | null
 }
 

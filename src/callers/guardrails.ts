@@ -37,9 +37,9 @@ interface CallerGuardrails<Prepared> {
 export class Guardrails<Prepared extends object> {
   readonly #store: GuardrailsOptions<Prepared>['store']
   readonly #prepare: GuardrailsOptions<Prepared>['prepare']
-  /** By the hash of the API key, which decides organization, workspace and member. */
+  /** Keyed by the hash of the API key, which decides organization, workspace and member. */
   readonly #callers: StoreCache<readonly AppliedGuardrail[], CallerGuardrails<Prepared>>
-  /** By the revisions of the guardrails that apply. */
+  /** Keyed by the revisions of the guardrails that apply. */
   readonly #prepared: LRUCache<string, Prepared>
 
   constructor(options: GuardrailsOptions<Prepared>) {

@@ -49,7 +49,7 @@ export class ApiKeys {
   readonly #keys: Store['keys']
   readonly #clock: Clock
   readonly #unknownMs: number
-  /** By the hash of a secret; the hash of the first secret identifies the key. */
+  /** Keyed by the hash of a secret; the hash of the first secret identifies the key. */
   readonly #known: StoreCache<KeyRecord | null, Known | null>
   /** Hash to the monotonic time until which the key is unknown. */
   readonly #unknown: LRUCache<string, number>

@@ -66,7 +66,7 @@ const UNDECLARED = [
 
 /** The names that one object may have. */
 class Names {
-  /** By exact name: the names inside its value, if its schema has any. */
+  /** Keyed by exact name: the names inside its value, if its schema has any. */
   readonly fields = new Map<string, Place | null>()
   readonly #byFold = new Map<string, string>()
 
@@ -90,7 +90,7 @@ interface Place {
 }
 
 interface ObjectPlace {
-  /** Those of all kinds of this object: a lenient parser may read it into one structure. */
+  /** The names of all kinds of this object: a lenient parser may read it into one structure. */
   readonly names: Names
   /** The kinds by the value of their tag field; null: there is only one kind. */
   readonly kinds: { readonly tag: string; readonly places: ReadonlyMap<string, Place> } | null

@@ -10,7 +10,7 @@ export function gatewayToolOf(type: string): { readonly prefix: string; readonly
 }
 
 /** Fields of an item that are the tool's input; all others are its result. */
-const ASKED: ReadonlySet<string> = new Set([
+const INPUT_FIELDS: ReadonlySet<string> = new Set([
   'action',
   'query',
   'queries',
@@ -45,15 +45,15 @@ const NEITHER: ReadonlySet<string> = new Set([
 type Fields = Record<string, unknown>
 
 /** The input and the result of a tool, from the fields of its item. */
-export function askedAndGave(item: HostedItem): { readonly asked: Fields; readonly gave: Fields } {
-  const asked: Fields = {}
-  const gave: Fields = {}
+export function inputAndResult(item: HostedItem): { readonly input: Fields; readonly result: Fields } {
+  const input: Fields = {}
+  const result: Fields = {}
   for (const [name, value] of Object.entries(item)) {
     if (NEITHER.has(name) || value === undefined || value === null) continue
-    if (ASKED.has(name)) asked[name] = value
-    else gave[name] = value
+    if (INPUT_FIELDS.has(name)) input[name] = value
+    else result[name] = value
   }
-  return { asked, gave }
+  return { input, result }
 }
 
 /** The first base64 letters of an image, by its format. */

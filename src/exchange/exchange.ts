@@ -114,18 +114,18 @@ export interface RequestContext {
   readonly trace: TraceParent | null
 }
 
-/** The end of a request, made once. Its line in the log, in the console and in its explanation are made of it. */
+/** The end of a request, made once. Log line, console row and explanation are made from it. */
 export interface RequestEnd {
   readonly line: ExchangeLine
   readonly watch: Stopwatch
   /** Monotonic milliseconds. */
   readonly endedMs: number
-  /** Of each stage, as `Stopwatch.read` writes them. Valid only during the call. */
+  /** The milliseconds of each stage, as `Stopwatch.read` writes them. Valid only during the call. */
   readonly spentMs: Float64Array
-  /** Null: its key is not known. */
+  /** Null: the key is unknown. */
   readonly keyHash: string | null
   readonly error: GatewayError | null
-  /** Absent: it was refused before there was one. */
+  /** Absent: the request was refused before it had one. */
   readonly exchange: Exchange | undefined
 }
 
@@ -148,7 +148,7 @@ export interface ClientRequest {
   readonly witness?: Witness | undefined
   /** Absent if the client states nothing, or there is no client. */
   readonly client?: ClientFacts | undefined
-  /** Absent if nobody needs to know the limits. */
+  /** Absent if the limits need not be reported. */
   readonly rates?: RateSink | undefined
   /** Gives a text that begins with the path of a field the client's own name of it. Absent: both have the same. */
   readonly inOwnNames?: ((text: string, request: ResponsesRequest) => string) | undefined
@@ -282,11 +282,11 @@ function openSpans(exchange: Exchange, { request, parentId }: TraceParent): Exch
 }
 
 /**
- * One client request from admission to account. Its fields are in parts, and each part has an owner: others read it, and
- * `test/exchange/owners.test.ts` holds who writes it.
+ * One client request from admission to account. Its fields are in parts, and each part has an owner: only the owner
+ * writes it, which `test/exchange/owners.test.ts` checks.
  */
 export class Exchange {
-  // The request: nobody changes it.
+  // The request: never changed.
 
   /** The request before any change. */
   readonly clientRequest: ClientRequest
@@ -318,7 +318,7 @@ export class Exchange {
   /**
    * For a plugin that calls other models before routing: resolves if some endpoint may serve the request and the
    * caller's limits allow it, so that nothing is spent on a request that would be refused. Rejects with the reason.
-   * `prompt`: the one to be served; default: that of the exchange.
+   * `prompt`: the request to check; default: that of the exchange.
    */
   admitEarly: ((prompt?: ResponsesRequest) => Promise<void>) | null = null
 
@@ -326,7 +326,7 @@ export class Exchange {
 
   /** How the model was chosen. */
   strategy: RoutingStrategy
-  /** The router that the request names, in our spelling; null: it names models. */
+  /** The router that the request names, in its usual spelling; null: it names models. */
   router: string | null = null
   /** All candidates, in the order in which they are tried. */
   candidates: readonly Candidate[] = []
@@ -355,7 +355,7 @@ export class Exchange {
   /** The end of the last turn; null if it failed. */
   finish: Finish | null = null
 
-  // Notes: whoever does something that people ask about later.
+  // Notes for reports: written by each part that acts on the request.
 
   /** Actions of guardrails and plugins, in order. */
   readonly pipeline: PipelineStage[] = []
@@ -388,8 +388,8 @@ export class Exchange {
 }
 
 /**
- * The end of an exchange, made once when nothing of it can change any more. Usage record, metrics, last event, log line
- * and explanation are functions of it.
+ * The end of an exchange, made once when nothing can change any more. Usage record, metrics, last event, log line and
+ * explanation are computed from it.
  */
 export interface EndedExchange<Each extends Exchange = Exchange> {
   readonly exchange: Each
@@ -397,7 +397,7 @@ export interface EndedExchange<Each extends Exchange = Exchange> {
   readonly error: GatewayError | null
   /** Monotonic milliseconds. */
   readonly endedMs: number
-  /** The attempt that answered, or the last one that failed; undefined: nobody was called. */
+  /** The attempt that answered, or the last one that failed; undefined: no provider was called. */
   readonly last: AttemptRecord | undefined
   /** True if the caller's own credential was used, so that the provider bills the caller. */
   readonly isByok: boolean
@@ -408,7 +408,7 @@ export interface EndedExchange<Each extends Exchange = Exchange> {
   /**
    * The service tier that was charged, `default` for the standard one. It is the tier of the endpoint, whose prices
    * apply; with an own credential it is the tier that the provider reports, because the provider sends the bill. Null
-   * if nothing was answered, or the answer had no tier.
+   * if there was no answer, or the answer had no tier.
    */
   readonly serviceTier: string | null
 }

@@ -18,7 +18,7 @@ type PluginId = PluginSettings['id']
 /** A model that may serve a request, with the figures that routers compare. */
 export interface RoutableModel {
   readonly id: string
-  /** Of the cheapest endpoint that may serve it, in 1e-12 USD; null if no price is known. */
+  /** The prices of the cheapest endpoint that may serve it, in 1e-12 USD; null if no price is known. */
   readonly prices: {
     readonly prompt: PicoUsd
     readonly completion: PicoUsd
@@ -137,10 +137,10 @@ export interface RouterChoice {
 /** A plugin at work on one exchange; it may keep state from turn to turn. All verbs are optional. */
 export interface ActivePlugin {
   readonly id: AnyPlugin['id']
-  /** Of a plugin that chooses the model: the name of its way to choose. */
+  /** For a plugin that chooses the model: the name of its method. */
   readonly strategy?: RoutingStrategy
   /**
-   * Of a router, before all other work: returns its choice. It may add to `exchange.pipeline`. A GatewayError refuses
+   * For a router: returns its choice, before all other work. It may add to `exchange.pipeline`. A GatewayError refuses
    * the request.
    */
   route?(exchange: Exchange): RouterChoice | Promise<RouterChoice>

@@ -3,8 +3,8 @@
  * the same index for all, or none; an id in the first piece, in each, as the word `null`, or never; a repeated name;
  * arguments as text, as an object, all at once, in pieces, or in pieces and once more as a whole. Pure. Hot path.
  *
- * A call that is cut is never told as finished: it is complete where its arguments are a complete object, or where the
- * reply goes on behind it.
+ * A call that was cut off is never reported as finished: it is complete if its arguments are a complete object, or if
+ * the reply continues after it.
  */
 import { GatewayError } from '../base/errors.ts'
 import { filled, type Json, jsonText } from '../base/json.ts'
@@ -13,41 +13,41 @@ import { JsonExtent } from './json-extent.ts'
 import { TextMark } from './text-mark.ts'
 import type { Withheld } from './withheld.ts'
 
-/** Most calls in one reply whose pieces have to find them: each piece looks at them all. */
+/** The most calls in one reply whose pieces must be matched with them: each piece is compared with all of them. */
 const CALLS_MAX = 1024
 
 /** The beginning of a call. */
 export interface CallStart {
   readonly isCustom: boolean
-  /** Of the item. */
+  /** The id of the item. */
   readonly id: string | null
   readonly callId: string | null
-  /** Null: not known yet; the call is told once it is. */
+  /** Null: not known yet; the call is emitted once the name is known. */
   readonly name: string | null
-  /** Fields that pass unchanged. */
+  /** Fields that are passed on unchanged. */
   readonly extra: Json | null
 }
 
-/** A piece of a call where each piece has to find its call. */
+/** A piece of a call that must be matched with its call. */
 export interface CallPiece extends Omit<CallStart, 'id'> {
   readonly index: number | null
   readonly input: string
 }
 
-/** Words that some servers send where there are no arguments yet, or none at all. */
+/** Words that some servers send in place of empty or missing arguments. */
 const EMPTY = '{}'
 const NOTHING: ReadonlySet<string> = new Set(['', EMPTY, '""', 'null', 'undefined'])
-/** Their beginnings, as far as no arguments begin like that. */
+/** Beginnings of these words. No arguments begin like them. */
 const NOTHING_YET = /^\s*(?:n(?:u(?:ll?)?)?|u(?:n(?:d(?:e(?:f(?:i(?:n(?:ed?)?)?)?)?)?)?)?)\s*$/
 
-/** The first piece of arguments; the empty piece is one too. */
+/** The first piece of arguments, which may be empty. */
 const BEGINS = /^\s*(?:\{|$)/
 
 function saysNothing(input: string): boolean {
   return input.length < 16 && (NOTHING.has(input.trim()) || NOTHING_YET.test(input))
 }
 
-/** An id of a call; null for a word that stands for none. */
+/** The id of a call; null for a word that means "no id". */
 export function callIdIn(value: unknown): string | null {
   const id = filled(value)
   return id === 'null' || id === 'undefined' || id === 'None' ? null : id
@@ -64,19 +64,19 @@ export class Call {
   readonly item: number
   readonly isCustom: boolean
   readonly index: number | null
-  /** Written here alone, as are the next ones. */
+  /** Written only here, as are the next fields. */
   callId: string | null
   name: string | null
   isClosed = false
   readonly #id: string | null
   readonly #emit: (delta: Delta) => void
   readonly #withheld: Withheld
-  /** Calls that have ended and are not closed. */
+  /** Calls that have ended but are not closed. */
   readonly #ended: Call[]
-  /** Of the input so far. */
+  /** The extent of the input so far. */
   readonly #extent = new JsonExtent()
   readonly #mark = new TextMark()
-  /** Input that was not told: the name is missing, or it says nothing. */
+  /** Input that was not emitted, because the name is missing or the input may mean "no arguments". */
   #waiting = ''
   #extra: Json | null
   #lateExtra: Json | null = null
@@ -105,7 +105,7 @@ export class Call {
     if (start.name !== null) this.#tell(start.name)
   }
 
-  /** True before any input that says something. */
+  /** True until there is input with content. */
   get isBlank(): boolean {
     return this.#extent.isBlank
   }
@@ -114,7 +114,7 @@ export class Call {
     return this.#extent.isComplete
   }
 
-  /** The name, the id and other fields, where they come after the first piece. */
+  /** Sets the name, the id and other fields if they arrive after the first piece. */
   supply({ name, callId, extra }: Pick<CallStart, 'name' | 'callId' | 'extra'>): void {
     if (this.callId === null && callId !== null) {
       this.callId = callId
@@ -131,19 +131,22 @@ export class Call {
     }
   }
 
-  /** A piece of the input. */
+  /** Adds a piece of the input. */
   add(text: string): void {
     if (text === '' || this.isClosed) return
     if (!this.#isTold || (!this.isCustom && this.#extent.isBlank)) this.#addFirst(text)
     else this.#say(text)
   }
 
-  /** All of the input, as text or as the value itself; adds what no piece had. Input that contradicts is ignored. */
+  /**
+   * Adds the part of the whole input (text, or the value itself) that no piece had. A whole that contradicts the pieces
+   * is ignored.
+   */
   complete(whole: unknown): void {
     if (this.isClosed) return
     const text = typeof whole === 'string' ? whole : inputText(whole)
     const { length } = this.#mark
-    // Only a beginning says nothing with an empty object.
+    // If only a beginning has arrived, an empty object adds nothing.
     if (!this.isCustom && text.trim() !== EMPTY && saysNothing(text)) return
     if (text.length <= length || !this.#mark.begins(text)) return
     this.#waiting = ''
@@ -151,14 +154,14 @@ export class Call {
     else this.#addFirst(text)
   }
 
-  /** True if a piece says the whole call once more. */
+  /** True if a piece repeats the whole call. */
   repeats(input: string): boolean {
     return this.isComplete && this.#mark.is(input)
   }
 
   /**
-   * The provider says that the call is over. One whose arguments are incomplete waits for what comes next: the end of a
-   * reply that was cut is told only after it. `fields`: for the close; with a status, they are told at once.
+   * Ends the call, as the provider reports it. A call with incomplete arguments waits for what follows: in a reply that
+   * was cut off, its end is emitted only then. `fields`: for the close; fields with a status are emitted at once.
    */
   end(fields: Json | null): void {
     if (this.isClosed || this.#ending !== null) return
@@ -171,7 +174,7 @@ export class Call {
     }
   }
 
-  /** @throws GatewayError `provider_unavailable` for a call without a name, unless it was cut */
+  /** @throws GatewayError `provider_unavailable` for a call without a name, unless the reply was cut off */
   close(isCut: boolean, isComplete = this.isCustom || this.#extent.isComplete): void {
     if (this.isClosed) return
     this.isClosed = true
@@ -207,10 +210,10 @@ export class Call {
     if (input !== '') this.add(input)
   }
 
-  /** Input before the name is known, or that may say nothing. */
+  /** Stores input that arrives before the name, or that may mean "no arguments". */
   #addFirst(text: string): void {
     const before = this.#waiting
-    // A whole word for nothing is no part of the input that follows.
+    // A complete word for "no arguments" is not part of the input that follows.
     const input = !this.isCustom && NOTHING.has(before.trim()) ? text : before + text
     if (!this.#isTold || (!this.isCustom && saysNothing(input))) {
       this.#waiting = input.trim() === '' && before !== '' ? before : input
@@ -233,7 +236,7 @@ export class Calls {
   readonly #emit: (delta: Delta) => void
   readonly #withheld: Withheld
   readonly #calls: Call[] = []
-  /** Those among them that have ended and are not closed. */
+  /** The calls that have ended but are not closed. */
   readonly #ended: Call[] = []
 
   constructor(emit: (delta: Delta) => void, withheld: Withheld) {
@@ -248,8 +251,8 @@ export class Calls {
   }
 
   /**
-   * Adds a piece to the call that it continues, or begins one. `nextItem`: numbers the item of a new call. A piece that
-   * says nothing at all is no call.
+   * Adds a piece to the call that it continues, or starts a new call. `nextItem`: numbers the item of a new call. An
+   * empty piece starts no call.
    * @throws GatewayError `provider_unavailable` for too many calls
    */
   piece(piece: CallPiece, nextItem: () => number): void {
@@ -268,7 +271,7 @@ export class Calls {
     }
   }
 
-  /** The reply goes on behind the calls so far. */
+  /** Call if the reply continues after the calls so far. */
   settle(): void {
     if (this.#ended.length > 0) for (const call of this.#ended.splice(0)) call.close(false)
   }
@@ -278,7 +281,7 @@ export class Calls {
     for (const call of this.#calls) if (!call.isClosed) call.close(isCut)
   }
 
-  /** The call that a piece continues; null if it begins one. */
+  /** The call that a piece continues; null if it starts a new one. */
   #continued({ callId, index, name, input }: CallPiece): Call | null {
     const calls = this.#calls
     if (callId !== null) {
@@ -286,15 +289,15 @@ export class Calls {
         call => call.callId === callId && (index === null || call.index === null || call.index === index),
       )
       if (same !== undefined) {
-        // Another whole call under the same id is one that was numbered badly.
+        // Another whole call with the same id is a new call with a wrong id.
         return name !== null && input !== '' && same.isComplete && !same.repeats(input) ? null : same
       }
     }
     const last = index === null ? calls.at(-1) : calls.findLast(call => call.index === index)
-    // A piece without a name for an index that was never opened can only belong to the call that is open.
+    // A piece without a name, with an index that was never opened, can only belong to the open call.
     if (last === undefined) return name === null && callId === null ? this.#onlyOpen() : null
     if (callId !== null && last.callId !== null) {
-      // Another id. The index decides, unless this is the beginning of another call.
+      // The id is different. The index decides, unless this is the beginning of another call.
       const isBeginning =
         name !== null && (name !== last.name || last.isBlank || last.isComplete || BEGINS.test(input))
       return index === null || isBeginning ? null : last

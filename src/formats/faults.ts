@@ -1,7 +1,7 @@
 /**
- * Whose fault a provider's error is: the prompt's length, its content, the account behind the key, the caller's, or a
- * busy or broken provider's. The provider's words and codes decide first, its status second, because providers use 400
- * and 403 for all of them. One table for all formats. Pure.
+ * The party at fault for a provider's error: a prompt that is too long, refused content, the account behind the key,
+ * the caller, or a busy or broken provider. The provider's words and codes decide first, its status second, because
+ * providers use 400 and 403 for all of them. One table for all formats. Pure.
  */
 import { type FailureCode, PROVIDER_STATUSES } from '../base/errors.ts'
 
@@ -12,7 +12,7 @@ export interface ProviderError {
   /** The provider's own code or type, e.g. `context_length_exceeded`, `overloaded_error`. */
   readonly code: string | null
   readonly message: string | null
-  /** The time to wait that its body names, in seconds. Absent: it names none. */
+  /** The time to wait in seconds, from the body. Absent: the body has none. */
   readonly waitSeconds?: number | null
   /** True: clients of its API parse the message, so it stays unchanged. Absent: it becomes one line. */
   readonly isQuoted?: boolean
@@ -94,7 +94,7 @@ const OVERFLOW_WORDS: readonly RegExp[] = [
   /too many tokens: (?:size limit|(?:the )?total number)/,
 ]
 
-/** An output that is too long, and limits by time, speak of tokens and lengths too. */
+/** Errors about an output that is too long, and about limits by time, mention tokens and lengths too. */
 const NO_OVERFLOW =
   /max_(?:completion_|output_|new_)?tokens['"`]?(?: is)? too large|rate.?limit|tokens per (?:minute|hour|day)|quota|throttl/
 
@@ -103,7 +103,7 @@ const OVERFLOW_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 413, 4
 /** The words are at the beginning of a message. */
 const WORDS_MAX_CHARS = 2_000
 
-/** Codes of refused content, under whatever status. */
+/** Codes of refused content, with any status. */
 const CONTENT_CODES: ReadonlySet<string> = new Set([
   'bio_policy',
   'content_filter',
@@ -131,7 +131,7 @@ const CONTENT_WORDS: readonly RegExp[] = [
   /(?:may contain|contains) inappropriate content/,
 ]
 
-/** Codes of a refused account, under whatever status: its key, its credit, its billing, its country. */
+/** Codes of a refused account, with any status: its key, its credit, its billing, its country. */
 const ACCOUNT_CODES: ReadonlySet<string> = new Set([
   'access_terminated',
   'account_deactivated',
@@ -150,7 +150,7 @@ const ACCOUNT_CODES: ReadonlySet<string> = new Set([
   'unsupported_country_region_territory',
 ])
 
-/** Words of a refused account, under statuses that providers also use for faults of a request. */
+/** Words of a refused account, for statuses that providers also use for faults of a request. */
 const ACCOUNT_WORDS: readonly RegExp[] = [
   // Anthropic, xAI, OpenAI, Gemini, DeepSeek, Moonshot, Alibaba.
   /credit balance is too low/,
@@ -161,17 +161,19 @@ const ACCOUNT_WORDS: readonly RegExp[] = [
   /(?:reached|exceeded) (?:your |the )?(?:specified )?(?:monthly|api) (?:spend(?:ing)?|usage|billing) limits?/,
   /(?:country|region|territory|user location)[^.]{0,40}(?:is )?not supported/,
 ]
-/** A refused account has its own statuses too; with these, a provider may mean anything. */
+/** Statuses that providers also use for errors other than a refused account, which has statuses of its own. */
 const ACCOUNT_STATUSES: ReadonlySet<number | null> = new Set([null, 400, 403, 404, 422])
 
-/** An error with its words in lower case, and short: a provider that repeats the prompt must not cost time. */
+/**
+ * An error with its message in lower case. The message is shortened, because a provider may repeat the prompt in it.
+ */
 interface Words {
   readonly status: number | null
   readonly code: string
   readonly words: string
 }
 
-/** What recognizes a fault by its words, in the order in which they are tried. */
+/** The tests that recognize a fault by its words, in the order in which they are tried. */
 const RECOGNIZED: readonly (readonly [FailureCode, (error: Words) => boolean])[] = [
   [
     'context_length_exceeded',
@@ -205,7 +207,7 @@ export function faultOf({ status, code, message }: ProviderError): FailureCode {
   const byCode = BY_CODE.get(error.code)
   if (status === null) return byCode ?? 'provider_unavailable'
   const byStatus = PROVIDER_STATUSES[status]
-  // Providers use 400 for everything; the code is more exact.
+  // Providers use 400 for everything, so the code is more exact.
   if (byStatus !== undefined && status !== 400) return byStatus.code
   if (status >= 400 && status < 500) return byCode ?? 'invalid_request'
   return 'provider_unavailable'

@@ -28,7 +28,7 @@ export interface ModelRequest {
   readonly betas?: readonly string[]
 }
 
-/** What a request lost, or had changed, on its way to a provider. */
+/** A field that a request lost, or had changed, on its way to a provider. */
 export interface Change {
   /** The path in the request, as encoders name it in errors; `header:NAME` for a header. */
   readonly field: string
@@ -69,9 +69,9 @@ export interface Usage {
   readonly cacheWriteTokens: number
   /** Cache-write tokens that stay for an hour; absent: none. */
   readonly cacheWrite1hTokens?: number
-  /** Of the input, those of audio; absent: none. */
+  /** The audio part of the input; absent: none. */
   readonly audioTokens?: number
-  /** Of the input, prompts of tools that the provider ran; absent: none, or it does not say. */
+  /** The part of the input that is prompts of tools which the provider ran; absent: none, or unknown. */
   readonly toolPromptTokens?: number
   /** All tokens that the model wrote, including reasoning. */
   readonly outputTokens: number

@@ -30,7 +30,7 @@ const LEFT: ReadonlyMap<unknown, Left> = new Map(
 
 const NO_OUTPUT = 'The client has sent no output of this call'
 
-/** By the index of a call that was left open: the items that stand in its place. */
+/** Keyed by the index of a call that was left open: the items that replace it. */
 export function answersOfOpen(input: readonly InputItem[]): ReadonlyMap<number, readonly InputItem[]> {
   const answers = new Map<number, readonly InputItem[]>()
   if (!input.some(isOpen)) return answers

@@ -110,7 +110,7 @@ export function unknownFields(request: object, own: ReadonlySet<string>): Record
  * @throws GatewayError `unprocessable` for a tool that only the caller's own API knows, at a provider of another one
  */
 export function outgoingRequest(
-  given: ResponsesRequest,
+  all: ResponsesRequest,
   format: Pick<Format, 'dialect'>,
   callerDialect: DialectName,
 ): ResponsesRequest {
@@ -119,7 +119,7 @@ export function outgoingRequest(
     format.dialect !== callerDialect &&
     (DIALECT_ABILITIES[callerDialect].nativeFields ||
       (format.dialect !== null && DIALECT_ABILITIES[format.dialect].nativeFields))
-  const request = isForeign ? withoutNative(given) : given
+  const request = isForeign ? withoutNative(all) : all
   const fields = request as ResponsesRequest & Readonly<Record<string, unknown>>
   for (const name in fields) {
     // Encoders skip nulls.

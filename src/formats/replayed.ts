@@ -70,19 +70,19 @@ interface Replayed {
 
 /** Fields of the item that were the arguments of its call, and those that were its result. */
 const REPLAYED: {
-  readonly [name in string]?: { readonly said: readonly string[]; readonly got: readonly string[] }
+  readonly [name in string]?: { readonly input: readonly string[]; readonly result: readonly string[] }
 } = {
-  datetime: { said: ['timezone'], got: ['datetime', 'timezone'] },
-  bash: { said: ['command'], got: ['stdout', 'stderr', 'exitCode', 'error'] },
-  shell: { said: ['action'], got: ['output', 'error'] },
-  code_interpreter: { said: ['code'], got: ['stdout', 'stderr', 'exitCode'] },
-  web_search: { said: ['action'], got: ['sources'] },
-  web_fetch: { said: ['url'], got: ['title', 'content', 'error'] },
-  files: { said: ['operation', 'file_id', 'filename'], got: ['result', 'error'] },
-  memory: { said: ['action', 'key'], got: ['value'] },
-  advisor: { said: ['prompt'], got: ['advice', 'error'] },
-  subagent: { said: ['task_name', 'task_description'], got: ['outcome', 'error'] },
-  fusion: { said: [], got: ['analysis', 'responses', 'error'] },
+  datetime: { input: ['timezone'], result: ['datetime', 'timezone'] },
+  bash: { input: ['command'], result: ['stdout', 'stderr', 'exitCode', 'error'] },
+  shell: { input: ['action'], result: ['output', 'error'] },
+  code_interpreter: { input: ['code'], result: ['stdout', 'stderr', 'exitCode'] },
+  web_search: { input: ['action'], result: ['sources'] },
+  web_fetch: { input: ['url'], result: ['title', 'content', 'error'] },
+  files: { input: ['operation', 'file_id', 'filename'], result: ['result', 'error'] },
+  memory: { input: ['action', 'key'], result: ['value'] },
+  advisor: { input: ['prompt'], result: ['advice', 'error'] },
+  subagent: { input: ['task_name', 'task_description'], result: ['outcome', 'error'] },
+  fusion: { input: [], result: ['analysis', 'responses', 'error'] },
 }
 
 const UNFINISHED: ReadonlySet<unknown> = new Set(['incomplete', 'in_progress'])
@@ -106,8 +106,8 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   const call_id = callIdOf(item, index)
   const { sources, ...action } = isRecord(item.action) ? item.action : {}
   const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
-  const sent = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.said)
-  const got = pick({ ...item, sources }, fields.got)
+  const sent = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.input)
+  const got = pick({ ...item, sources }, fields.result)
   // An item without a result has nothing that a later turn could need.
   if (Object.keys(got).length === 0) return null
   return [
@@ -128,7 +128,7 @@ function replayMcpCall({
   output,
   error,
 }: Fields): readonly [Call, Output] | null {
-  // Those of providers have other ids, and forms of their own where the format has one.
+  // Calls of providers have other ids, and their own form if the format has one.
   if (!isIdOfOurs(id)) return null
   const text = typeof callArguments === 'string' && isRecord(parseJson(callArguments)) ? callArguments : '{}'
   const result = filled(output) ?? (error == null ? '' : JSON.stringify({ error }))

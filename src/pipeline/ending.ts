@@ -74,7 +74,7 @@ export function tellEnd(
       answer.openTurn(false)
     }
     answer.hold()
-    if (!answer.begun) {
+    if (!answer.hasBegun) {
       const endpoint = end.last?.endpoint
       answer.begin(endpoint?.modelId ?? '', endpoint?.provider.name ?? null, exchange.debug.opening())
     }

@@ -32,7 +32,7 @@ export interface Plan {
   readonly readsUser: boolean
   /** True if guardrails apply to the caller, which check each request. */
   readonly isGuarded: boolean
-  /** Of those guardrails; null: every candidate is allowed. */
+  /** The restrictions of those guardrails; null: every candidate is allowed. */
   readonly restrictions: Restrictions | null
   /** True if the caller has a limit, so that each request makes a reservation. */
   readonly isLimited: boolean

@@ -47,7 +47,7 @@ export class ClientConnections {
   readonly #limits: ClientConnectionLimits
   readonly #deps: ClientConnectionsDeps
   readonly #trusted = new BlockList()
-  /** By address, or by network of an IPv6 address; empty without a limit. */
+  /** Keyed by address, or by network of an IPv6 address; empty without a limit. */
   readonly #peers = new Map<string, Peer>()
   #open = 0
   #came = 0

@@ -14,12 +14,12 @@ import {
 import { GatewayError, overloaded } from '../base/errors.ts'
 import type { Held } from '../exchange/exchange.ts'
 
-/** JSON seldom becomes a twentieth. */
+/** JSON is seldom compressed to less than a twentieth. */
 const RATIO_MAX = 100
-/** A body of a few bytes may be a long one of blanks. */
+/** A few bytes may stand for a long text of blanks. */
 const LEAST_BYTES = 64 * 1024
 const CHUNK_BYTES = 64 * 1024
-/** 8 MiB: what zstd uses at its usual levels. The library allocates as much as the sender names. */
+/** 8 MiB, which zstd uses at its usual levels. The library would allocate as much as the sender names. */
 const ZSTD_WINDOW_LOG_MAX = 23
 
 const CODINGS: ReadonlyMap<string, (bytes: Uint8Array) => Transform> = new Map<
@@ -27,7 +27,7 @@ const CODINGS: ReadonlyMap<string, (bytes: Uint8Array) => Transform> = new Map<
   (bytes: Uint8Array) => Transform
 >([
   ['gzip', () => createGunzip({ chunkSize: CHUNK_BYTES })],
-  // Some clients leave out the two bytes around it that the standard wants.
+  // Some clients leave out the two bytes around it that the standard requires.
   [
     'deflate',
     bytes =>
@@ -49,7 +49,7 @@ const CODINGS: ReadonlyMap<string, (bytes: Uint8Array) => Transform> = new Map<
 /** The names of the codings, for errors. */
 export const CODING_NAMES = [...CODINGS.keys()].join(', ')
 
-/** The value of the header as a coding; null: it is none that can be undone. */
+/** The coding that the header names; null: not a supported one. */
 export function codingIn(header: string): string | null {
   const name = header.trim().toLowerCase()
   return CODINGS.has(name) ? name : null

@@ -30,7 +30,7 @@ export class Drain {
   readonly #server: Drainable
   readonly #clock: Clock
   /** Written only here. */
-  begun = false
+  hasBegun = false
   #running: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
   /** Ends the current wait if its condition holds. */
@@ -47,7 +47,7 @@ export class Drain {
   begin(graceMs: number): Promise<void> {
     this.#graceEndsMs = Math.min(this.#graceEndsMs, this.#clock.monotonicMs() + graceMs)
     this.#shorten?.()
-    this.begun = true
+    this.hasBegun = true
     this.#running ??= this.#run()
     return this.#running
   }

@@ -53,13 +53,13 @@ export interface FrontHost {
   readonly log: Log
   readonly loopShare: LoopShare
   readonly observer: SocketObserver
-  /** The front asks it about each new connection. */
+  /** Checked for each new connection. */
   readonly connections: ClientConnections
   /** Decides on handshakes and keeps the open sockets. */
   readonly sockets: WebSockets
   /**
-   * Takes a request with its copied head. Never throws.
-   * @param refusal of a handshake, told once the key is known; null for ordinary requests
+   * Receives a request with a copy of its head. Never throws.
+   * @param refusal of a handshake, sent once the key is known; null for ordinary requests
    */
   accept(socket: FrontSocket, head: RequestHead, refusal: GatewayError | null): void
   /** Called when a connection that was counted has closed. */

@@ -23,7 +23,7 @@ export interface RequestHead {
 }
 
 export interface AcceptedHead {
-  /** By lower-case name. Repeated headers are joined by a comma. */
+  /** Keyed by lower-case name. Repeated headers are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
   /** Announced bytes; null if the body is chunked or there is none. */
   readonly contentLength: number | null

@@ -56,7 +56,7 @@ const OK = statusLine(200)
 /** The request that a reply belongs to. */
 export interface ReplyOwner {
   readonly id: string
-  /** As sent by the caller; undefined if there is none, or an unsuitable one. */
+  /** The id that the caller sent; undefined if there is none, or an invalid one. */
   readonly requestId?: string | undefined
   /** Null or absent while tracing is off. */
   readonly trace?: TraceParent | null

@@ -10,7 +10,7 @@ const DOUBLED = /^((?:\/api)?\/v1)(?:\/api)?\/v1(?=\/)/
 interface Resource {
   /** The template that these operations share; the label of metrics and logs. */
   readonly template: string
-  /** By method; the operation of GET also answers HEAD. */
+  /** Keyed by method; the operation of GET also answers HEAD. */
   readonly operations: ReadonlyMap<string, Operation>
   /** Value of the `Allow` header. */
   readonly allow: string

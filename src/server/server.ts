@@ -129,7 +129,7 @@ class Server implements HttpServer {
       loopShare,
       allowChunked: options.allowChunked,
       uploadMs: options.uploadMs,
-      closing: () => this.#drain.begun || options.closeAfterReply,
+      closing: () => this.#drain.hasBegun || options.closeAfterReply,
     }
     const { clock, log, keys } = options
     this.#sockets = new WebSockets(
@@ -192,7 +192,7 @@ class Server implements HttpServer {
   }
 
   async renewCertificate(version: string): Promise<boolean> {
-    if (this.#options.tls === null || this.#drain.begun) return true
+    if (this.#options.tls === null || this.#drain.hasBegun) return true
     return await this.#front.renewCertificate(version)
   }
 

@@ -109,7 +109,7 @@ function dropOldest({ responses }: KeyMemory): void {
 export class SocketMemory {
   readonly #all: SocketMemories
   readonly #keyHash: string
-  /** By lane, the least recently used first. */
+  /** Keyed by lane, the least recently used first. */
   readonly #lanes = new Map<string, Remembered>()
   #bytes = 0
 

@@ -39,7 +39,7 @@ export interface BatchRecord {
   /** Lines with a response. A response of a provider counts with any status: see `LineResult.outcome`. */
   readonly completed: number
   readonly failed: number
-  /** Of all lines with a result. */
+  /** The usage of all lines with a result. */
   readonly usage: BatchUsage
   /** The reason why the whole batch failed; null: it did not. */
   readonly error: string | null

@@ -20,7 +20,7 @@ export interface BudgetOwner {
   readonly kind: AssigneeKind
   /** Hash of the API key, or id of the member. */
   readonly id: string
-  /** Of the API key; null for members. */
+  /** The name of the API key; null for members. */
   readonly name: string | null
 }
 
@@ -31,7 +31,7 @@ export interface GuardrailAssignment {
   readonly guardrailId: string
   /** Hash of the API key, or id of the member. */
   readonly assignee: string
-  /** Of the API key; null for members. */
+  /** The name of the API key; null for members. */
   readonly keyName: string | null
   readonly keyLabel: string | null
   /** Id of the member whose management key made the assignment; null if that key belongs to no member. */

@@ -203,7 +203,7 @@ export interface DimensionFilter extends Omit<ActivityFilter, 'byWorkspace'> {
 
 /** Usage for one combination of values. */
 export interface DimensionRow extends Omit<ActivityRow, 'date' | 'model' | 'provider' | 'workspaceId'> {
-  /** By dimension of the filter; null: the records have no value. */
+  /** Keyed by dimension of the filter; null: the records have no value. */
   readonly values: { readonly [Dimension in UsageDimension]?: string | null }
 }
 

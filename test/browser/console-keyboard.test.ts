@@ -19,7 +19,7 @@ async function frame(t: Test, walk: Walk): Promise<void> {
     models: page.getByRole('table', { name: 'Wildcards' }),
     guardrails: page.getByLabel('Text', { exact: true }),
     batches: page.getByRole('table', { name: 'Batches, newest first' }),
-    playground: page.getByRole('heading', { name: 'The same as code' }),
+    playground: page.getByRole('heading', { name: 'As code' }),
     changes: page.getByRole('button', { name: 'More' }),
   }
   for (const [path, name] of VIEWS) {
@@ -56,7 +56,7 @@ async function home(t: Test, { visit: { page }, keys, button, view, look }: Walk
   await keys.press('Tab')
   await chart.locator('time').waitFor({ state: 'detached' })
 
-  const problem = page.getByRole('list', { name: 'What is wrong now' }).getByRole('listitem').first()
+  const problem = page.getByRole('list', { name: 'Current problems' }).getByRole('listitem').first()
   await keys.use(problem.getByRole('link', { name: 'Look' }))
   await page.getByRole('table', { name: 'Latest requests' }).waitFor({ state: 'detached' })
   await view('home')
@@ -110,11 +110,11 @@ async function requests(t: Test, { visit: { page }, keys, button, view, look }: 
   const found = page.getByRole('table', { name: 'Found requests, newest first' })
   await found.waitFor()
   await keys.use(button('Search older records'))
-  await page.getByText(/^\d{2} requests, all that fit$/).waitFor()
+  await page.getByText(/^\d{2} requests, no others match$/).waitFor()
   await look('search')
   await keys.type(page.getByLabel('Session'), 'session-7')
   await keys.press('Enter')
-  await page.getByText('1 requests, all that fit').waitFor()
+  await page.getByText('1 requests, no others match').waitFor()
   await keys.use(found.getByRole('button').first())
   await detail.getByText('session-7').waitFor()
   await look('details of a found request')
@@ -123,10 +123,10 @@ async function requests(t: Test, { visit: { page }, keys, button, view, look }: 
   await keys.use(button('Clear'))
   await keys.choose(page.getByLabel('Outcome'), 'failed')
   await keys.use(button('Search'))
-  await page.getByText(/^\d requests, all that fit$/).waitFor()
+  await page.getByText(/^\d requests, no others match$/).waitFor()
   await keys.type(page.getByLabel('Model', { exact: true }), 'test/none')
   await keys.press('Enter')
-  await page.getByText('No record fits').waitFor()
+  await page.getByText('No record matches').waitFor()
   for (const [label, text] of [
     ['Id', 'gen'],
     ['Provider', 'sim'],
@@ -165,7 +165,7 @@ async function usage(t: Test, { visit: { page }, keys, button, view, look, world
   await keys.reach(button('Download CSV'))
   const [download] = await Promise.all([page.waitForEvent('download'), keys.press('Enter')])
   t.match(download.suggestedFilename(), /^usage-.*\.csv$/)
-  await keys.reach(button('Read again'))
+  await keys.reach(button('Refresh'))
   const isAsked = page.waitForResponse(reply => reply.url().includes('/activity?'))
   await Promise.all([isAsked, keys.press('Enter')])
   await keys.choose(page.getByLabel('Chart by'), 'provider')
@@ -178,7 +178,7 @@ async function usage(t: Test, { visit: { page }, keys, button, view, look, world
   const { list } = await world.manage('GET', '/keys')
   const hash = String(list.find(({ name }) => name === 'Website')?.['hash'])
   await keys.choose(page.getByRole('combobox', { name: 'Key', exact: true }), hash)
-  await page.getByText('Nothing was used in these days').waitFor()
+  await page.getByText('No usage in these days').waitFor()
   await look('usage of nothing')
   await keys.choose(page.getByRole('combobox', { name: 'Key', exact: true }), '')
   await keys.reach(page.getByRole('combobox', { name: 'Workspace', exact: true }))
@@ -268,7 +268,7 @@ async function playground(t: Test, walk: Walk): Promise<void> {
   }
   await keys.use(button('Copy the code'))
   await page.getByText(/^Copied$|select the text$/).waitFor()
-  await keys.use(button('One model less'))
+  await keys.use(button('Remove a model'))
   await keys.type(page.getByLabel('Model', { exact: true }), 'test/slow')
   await keys.use(button('Send'))
   await lanes.first().locator('output').filter({ hasText: /.{20}/ }).waitFor()

@@ -84,7 +84,7 @@ const PICTURES: readonly Picture[] = [
         .selectOption({ label: 'Support desk' })
       await page.getByLabel('Text', { exact: true }).fill('Please answer ada@example.com about ACME-123456.')
       await page.getByRole('button', { name: 'Check' }).click()
-      await page.getByLabel('The text as it goes on').waitFor()
+      await page.getByLabel('The text that would be sent').waitFor()
       await page.getByRole('table', { name: 'Budgets of Support desk' }).waitFor()
     },
   },

@@ -22,7 +22,7 @@ t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
     await manage('POST', '/keys', { name: MARKUP, limit: 0 })
     const visit = await open('home')
     const { page } = visit
-    const health = page.getByRole('list', { name: 'What is wrong now' })
+    const health = page.getByRole('list', { name: 'Current problems' })
     await health.getByText(/^\d of the last \d+ requests failed/).waitFor()
     await health.getByText(`Key ${MARKUP} has a limit of $0.`).waitFor()
     t.equal(await page.locator('img').count(), 0)
@@ -49,7 +49,7 @@ t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
     const count = async () => await found.locator('tbody tr').count()
     t.equal(await count(), 50, 'a page')
     await page.getByRole('button', { name: 'Search older records' }).click()
-    await page.getByText(/^6\d requests, all that fit/).waitFor()
+    await page.getByText(/^6\d requests, no others match/).waitFor()
     const search = async (label: string, value: string, told: RegExp) => {
       await page.getByRole('button', { name: 'Clear' }).click()
       if (label === 'Outcome') await page.getByRole('combobox', { name: label }).selectOption(value)
@@ -63,7 +63,7 @@ t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
     await search('Session', 'session-7', /^1 requests/)
     await search('Model', 'test/down', /^[4-6] requests/)
     await search('Outcome', 'failed', /^[56] requests/)
-    await search('Cost from, USD', '1000', /^0 requests|No record fits/)
+    await search('Cost from, USD', '1000', /^0 requests|No record matches/)
     t.same(await visit.faults(), [])
     await search('Id', 'gen-unknown', /Generation not found/)
     t.ok((await visit.faults()).every(fault => /status of 404/.test(fault)))

@@ -113,6 +113,6 @@ t.test('usage by day, model and key', { skip: WITHOUT_BROWSER }, async t => {
   await page.getByLabel('Range').selectOption('own')
   await page.getByLabel('First day').fill('2020-01-01')
   await page.getByLabel('Last day').fill('2020-12-31')
-  await page.getByText('Nothing was used in these days').waitFor()
+  await page.getByText('No usage in these days').waitFor()
   t.same(await visit.faults(), [])
 })

@@ -44,7 +44,7 @@ export function eventsOfReply(
   let over = false
   let usage: Usage | null = null
   const begin = () => {
-    if (!answer.begun) answer.begin('acme/recorded', null, [], usage === null ? null : inputOf(usage))
+    if (!answer.hasBegun) answer.begin('acme/recorded', null, [], usage === null ? null : inputOf(usage))
   }
   const take = (delta: Delta) => {
     if (over) return

@@ -17,7 +17,7 @@ import { hashParameter, parameter, textParameter } from './paging.ts'
 import type { ManagementParts } from './parts.ts'
 
 const DAY_MS = 86_400_000
-/** What the sums of usage are made of. */
+/** The parts that sums of usage need. */
 export type ActivityParts = Pick<ManagementParts, 'store' | 'clock' | 'byokFeePercent' | 'providerName'>
 
 /** Days before today if there is no `start_date`, as in GET /activity without dimensions. */

@@ -1,4 +1,4 @@
-/** What the handlers of management operations work with. They get all of it, and each takes what it uses. Types only. */
+/** The parts that handlers of management operations use. Each handler gets all of them. Types only. */
 import type { Clock } from '../../base/clock.ts'
 import type { RunningCaptures } from '../../features/captures/running.ts'
 import type { CheckText } from '../../pipeline/guard/guard.ts'

@@ -70,7 +70,7 @@ export interface OperationDescription {
   readonly text?: string
   readonly parameters?: readonly ParameterDescription[]
   readonly body?: ContentDescription
-  /** By status. */
+  /** Keyed by status. */
   readonly answers: Readonly<Record<number, AnswerDescription>>
   /** Failures specific to the operation; document.ts adds those that follow from its row. */
   readonly failures?: readonly FailureCode[]

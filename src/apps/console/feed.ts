@@ -62,7 +62,7 @@ export interface FeedSummary {
 
 /** Kept while it has viewers, about 500 KB. */
 interface Organization {
-  /** By id, oldest first. */
+  /** Keyed by id, oldest first. */
   rows: Map<string, RequestRow>
   readonly series: Series
   readonly models: FiguresByModel

@@ -36,7 +36,7 @@ interface Sums {
 }
 
 export class FiguresByModel {
-  /** By minute, then by model; '' stands for null. */
+  /** Keyed by minute, then by model; '' stands for null. */
   readonly #minutes = new Map<number, Map<string, Sums>>()
 
   /** Counts a request in the minute in which it ended. */

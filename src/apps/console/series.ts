@@ -32,7 +32,7 @@ interface Span {
 }
 
 export class Series {
-  /** By start. */
+  /** Keyed by start. */
   readonly #spans = new Map<number, Span>()
 
   /** Counts a request in the interval in which it ended; older ones are ignored. */
@@ -90,7 +90,7 @@ function figuresOf({ from, requests, failed, cost, firstTokenMs }: Span): SpanFi
   return { from, requests, failed, cost, p50: percentile(sorted, 0.5), p95: percentile(sorted, 0.95) }
 }
 
-/** By nearest rank. */
+/** Keyed by nearest rank. */
 export function percentile(sorted: readonly number[], share: number): number | null {
   return sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? null
 }

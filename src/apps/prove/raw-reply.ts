@@ -10,7 +10,7 @@ type BodyEnd = 'whole' | 'cut' | 'reset' | 'silent' | 'too large' | 'left'
 
 export interface SeenReply {
   readonly status: number
-  /** By lower-case name; repeated ones are joined by a comma. */
+  /** Keyed by lower-case name; repeated ones are joined by a comma. */
   readonly headers: ReadonlyMap<string, string>
   /** Interim statuses before it, such as 100. */
   readonly interim: readonly number[]

@@ -79,7 +79,7 @@ interface SimBatchesOptions {
 }
 
 export class SimBatches {
-  /** By id, oldest first. */
+  /** Keyed by id, oldest first. */
   readonly jobs = new Map<string, SimJob>()
   readonly files = new Map<string, SimFile>()
   /** Ids of removed results. */

@@ -48,7 +48,7 @@ export interface PairLabels {
 export class PairLookup<One> {
   readonly #labels: PairLabels
   readonly #make: (provider: string, model: string) => One
-  /** By slug, then by model id. */
+  /** Keyed by slug, then by model id. */
   readonly #known = new Map<string, Map<string, One>>()
   #size = 0
   #others: One | null = null

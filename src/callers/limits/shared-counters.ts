@@ -44,7 +44,7 @@ export class SharedCounters implements Counters {
   readonly #local: LocalCounters
   readonly #redis: RedisCounters | null
   readonly #counters: Counters
-  /** By organization. */
+  /** Keyed by organization. */
   readonly #credits = new Map<string, Credits>()
   readonly #creditReads = new SingleFlight<void>()
   #timer: Timer

@@ -10,7 +10,7 @@ import type {
 import type { Annotation, Logprob } from '../../protocol/parts.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { ResponseResource, ResponseUsage } from '../../protocol/response.ts'
-import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'
+import { drawnImage, gatewayToolOf, inputAndResult } from '../hosted-items.ts'
 
 export type ChatFields = Record<string, unknown>
 
@@ -78,7 +78,7 @@ export function chatAnnotation(annotation: Annotation, offset: number): ChatFiel
 
 // Reasoning
 
-/** Of which item an entry is. */
+/** The id of the item that an entry belongs to, and its format. */
 export function detailOrigin(item: ReasoningItem): ChatFields {
   return { id: item.id, format: item.format ?? 'unknown' }
 }
@@ -120,15 +120,15 @@ export function serverToolCall(item: HostedItem): ChatFields | null {
   const ours = gatewayToolOf(item.type)
   if (ours === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
   if (ours?.name === 'image_generation') return null
-  const { asked, gave } = askedAndGave(item)
+  const { input, result } = inputAndResult(item)
   const argumentsText = item['arguments']
   const id = item['call_id']
   const mcp = item.type === 'mcp_call' ? item['name'] : null
   return {
     type: 'reasoning.server_tool_call',
     tool_name: typeof mcp === 'string' ? mcp : (ours?.name ?? item.type.replace(/_call$/, '')),
-    arguments: typeof argumentsText === 'string' ? argumentsText : JSON.stringify(asked),
-    result: JSON.stringify(typeof argumentsText === 'string' ? { ...asked, ...gave } : gave),
+    arguments: typeof argumentsText === 'string' ? argumentsText : JSON.stringify(input),
+    result: JSON.stringify(typeof argumentsText === 'string' ? { ...input, ...result } : result),
     tool_call_id: typeof id === 'string' ? id : item.id,
   }
 }

@@ -32,7 +32,7 @@ import {
 import { type ChatError, chatError, failureOf } from './failure.ts'
 import { inChatNames } from './paths.ts'
 
-/** Of every delta chunk after its delta. */
+/** The rest of every delta chunk after its delta. */
 const TAIL = '},"finish_reason":null,"native_finish_reason":null,"logprobs":null}]}\n\n'
 
 export class ChatFrames implements FrameWriter {
@@ -53,7 +53,8 @@ export class ChatFrames implements FrameWriter {
   #contentLength = 0
   #refused = false
   /**
-   * By place of a text: how many characters of the content come before it, and how many of its annotations were sent.
+   * Keyed by place of a text: how many characters of the content come before it, and how many of its annotations were
+   * sent.
    */
   readonly #texts = new Map<string, { offset: number; annotations: number }>()
   #finished = false

@@ -177,7 +177,7 @@ function hubAnnotation(annotation: ChatAnnotation): Item {
     : { ...annotation }
 }
 
-/** Google's signature of a call, if a client replays it in Google's own place. */
+/** Google's signature of a call, if a client sends it back in the field that Google uses. */
 function signatureOf(call: ChatToolCall): string | null {
   const google = call.type === 'custom' ? null : call.extra_content?.['google']
   if (typeof google !== 'object' || google === null) return null

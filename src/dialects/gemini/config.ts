@@ -102,9 +102,9 @@ function reasoningOf({ thinkingConfig: thinking }: GenerationConfig): Fields | n
 }
 
 /** Text alone is what every model answers with. */
-function modalitiesOf({ responseModalities: given }: GenerationConfig): readonly string[] | null {
-  if (given == null || given.length === 0) return null
-  const modalities = given.map((each, at) => {
+function modalitiesOf({ responseModalities: requested }: GenerationConfig): readonly string[] | null {
+  if (requested == null || requested.length === 0) return null
+  const modalities = requested.map((each, at) => {
     const modality = MODALITIES.get(each.toUpperCase())
     if (modality !== undefined) return modality
     throw refuseField(

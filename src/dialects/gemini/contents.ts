@@ -29,7 +29,7 @@ const ROLES: ReadonlySet<string> = new Set(['user', 'function', 'model', ''])
 /** Turns checked contents into items; remembers what later turns need of earlier ones. */
 export class GeminiConversation {
   readonly items: PartItem[] = []
-  /** By item. */
+  /** Keyed by item. */
   readonly places: PartPlace[] = []
   /** Calls without a result. */
   readonly #open: Call[] = []
@@ -53,11 +53,11 @@ export class GeminiConversation {
       this.#push({ type: 'message', role: itemRole, content: '' }, index, null)
     } else if (parts.length === 1 && role !== 'model' && isPlainText(parts[0])) {
       this.#push({ type: 'message', role: 'user', content: parts[0]?.text }, index, 0)
-    } else if (role === 'model') new ModelTurn(this.#said(index), this.#open, index).add(parts)
+    } else if (role === 'model') new ModelTurn(this.#modelPush(index), this.#open, index).add(parts)
     else this.#user(parts, index)
   }
 
-  #said(index: number): Push {
+  #modelPush(index: number): Push {
     return (item, part, isDivided) => this.#push(item, index, part, isDivided)
   }
 

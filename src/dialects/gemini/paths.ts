@@ -9,9 +9,9 @@ import type { PartPlace } from './contents.ts'
 
 /** How a body was translated. */
 interface PartOrigin {
-  /** By item of the input. */
+  /** Keyed by item of the input. */
   readonly places: readonly PartPlace[]
-  /** By tool of the request. */
+  /** Keyed by tool of the request. */
   readonly tools: readonly string[]
   /** The stream is one JSON array rather than events. */
   readonly isArray: boolean

@@ -44,7 +44,7 @@ interface OpenBlock {
 const TAIL = '}}\n\n'
 
 /** A text of the answer, as far as it has arrived. */
-interface SaidText {
+interface TextState {
   text: string
   /** How many annotations were sent. */
   annotations: number
@@ -58,10 +58,10 @@ export class MessagesFrames implements FrameWriter {
   #next = 0
   /** The texts of other items while a call was open, by output index. */
   readonly #waiting = new Map<number, StreamEvent[]>()
-  readonly #texts = new Map<string, SaidText>()
+  readonly #texts = new Map<string, TextState>()
   /** Thoughts that were sent, by output index: true as text, false as summary. */
   readonly #thoughts = new Map<number, boolean>()
-  #begun = false
+  #hasBegun = false
   #finished = false
 
   constructor(request: ResponsesRequest) {
@@ -119,7 +119,7 @@ export class MessagesFrames implements FrameWriter {
   }
 
   #begin(response: ResponseResource): string {
-    this.#begun = true
+    this.#hasBegun = true
     return frame('message_start', { message: begunMessage(response) }) + frame('ping', {})
   }
 
@@ -139,7 +139,7 @@ export class MessagesFrames implements FrameWriter {
     return this.#start('text', item, textBlock('', []), String(index))
   }
 
-  #textAt(item: number, index: number): SaidText {
+  #textAt(item: number, index: number): TextState {
     const key = `${item}:${index}`
     let text = this.#texts.get(key)
     if (text === undefined) {
@@ -163,12 +163,12 @@ export class MessagesFrames implements FrameWriter {
   #cite(
     item: number,
     index: number,
-    { text: said }: SaidText,
+    { text }: TextState,
     annotations: readonly AnnotationAddedEvent['annotation'][],
   ) {
     let frames = ''
     for (const annotation of annotations) {
-      const citation = citationOf(annotation, said)
+      const citation = citationOf(annotation, text)
       if (citation === null) continue
       frames += this.#openText(item, index, false)
       frames += this.#delta({ type: 'citations_delta', citation })
@@ -266,7 +266,7 @@ export class MessagesFrames implements FrameWriter {
   }
 
   #end(response: ResponseResource): string {
-    if (this.#finished || !this.#begun) return ''
+    if (this.#finished || !this.#hasBegun) return ''
     this.#finished = true
     const { usage, output } = response
     const delta = { ...stopOf(response), container: containerOf(output) }

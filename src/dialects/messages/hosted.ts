@@ -7,7 +7,7 @@ import { listOrEmpty, parseJson, record, recordOrEmpty, records, textOrEmpty } f
 import type { HostedItem } from '../../protocol/items.ts'
 import { nativeOf } from '../../protocol/json/native.ts'
 import { isObject } from '../../protocol/json/schema.ts'
-import { askedAndGave, drawnImage, gatewayToolOf } from '../hosted-items.ts'
+import { drawnImage, gatewayToolOf, inputAndResult } from '../hosted-items.ts'
 import { gatewayResultType } from './message-schema.ts'
 
 export type OutputBlock = Readonly<Record<string, unknown>>
@@ -33,7 +33,7 @@ function imageSource(image: NonNullable<ReturnType<typeof drawnImage>>): OutputB
   return { type: 'base64', media_type: inline[1] ?? '', data: image.url.slice(inline[0].length) }
 }
 
-/** By the name of a tool of the gateway, or the type of a provider's item. */
+/** Keyed by the name of a tool of the gateway, or the type of a provider's item. */
 const MAKERS: Readonly<Record<string, (item: HostedItem) => readonly OutputBlock[]>> = {
   web_search_call: searchBlocks,
   web_search: searchBlocks,
@@ -133,18 +133,18 @@ function mcpBlocks(item: HostedItem): readonly OutputBlock[] {
 }
 
 function adviceBlocks(item: HostedItem): readonly OutputBlock[] {
-  const { asked, gave } = askedAndGave(item)
+  const { input, result: fields } = inputAndResult(item)
   const content =
     typeof item['advice'] === 'string'
       ? { type: 'advisor_result', text: item['advice'] }
-      : { type: 'advisor_tool_result_error', error_code: 'unavailable', ...gave }
-  return [use(item, 'advisor', asked), result(item, 'advisor_tool_result', content)]
+      : { type: 'advisor_tool_result_error', error_code: 'unavailable', ...fields }
+  return [use(item, 'advisor', input), result(item, 'advisor_tool_result', content)]
 }
 
 function gatewayBlocks(item: HostedItem, name: string): readonly OutputBlock[] {
-  const { asked, gave } = askedAndGave(item)
-  const input = typeof item['arguments'] === 'string' ? objectIn(item['arguments']) : asked
-  return [use(item, name, input), result(item, gatewayResultType(item.type), gave)]
+  const { input: ownInput, result: fields } = inputAndResult(item)
+  const input = typeof item['arguments'] === 'string' ? objectIn(item['arguments']) : ownInput
+  return [use(item, name, input), result(item, gatewayResultType(item.type), fields)]
 }
 
 /** The arguments of a call as an object, which this API requires; other JSON is put under one key. */

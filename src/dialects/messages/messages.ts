@@ -37,7 +37,7 @@ const IN_PLACE = { in_place: true }
 /** Turns checked messages into items; remembers what later messages need of earlier ones. */
 export class MessagesConversation {
   readonly items: Item[] = []
-  /** By item. */
+  /** Keyed by item. */
   readonly places: BlockPlace[] = []
   readonly #tools = new ReplayedCalls()
 
@@ -115,7 +115,7 @@ export class MessagesConversation {
         continue
       }
       run = null
-      const item = isServerToolResult(block) ? this.#tools.result(block) : this.#said(block, signatures)
+      const item = isServerToolResult(block) ? this.#tools.result(block) : this.#modelItem(block, signatures)
       if (item === null) continue
       if (item['type'] === 'function_call') calls.push(item)
       this.#push(item, index, at)
@@ -130,7 +130,7 @@ export class MessagesConversation {
   }
 
   /** The item of a block; null if the block becomes no item of its own. */
-  #said(block: Exclude<AssistantBlock, TextBlock>, signatures: Map<string, string>): Item | null {
+  #modelItem(block: Exclude<AssistantBlock, TextBlock>, signatures: Map<string, string>): Item | null {
     switch (block.type) {
       case 'thinking':
       case 'redacted_thinking': {

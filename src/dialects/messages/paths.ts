@@ -9,7 +9,7 @@ import type { BlockPlace } from './messages.ts'
 
 /** How a body was translated. */
 export interface FieldOrigin {
-  /** By item of the input. */
+  /** Keyed by item of the input. */
   readonly places: readonly BlockPlace[]
   readonly format: 'output_config.format' | 'output_format'
   readonly models: 'models' | 'fallbacks'

@@ -56,7 +56,7 @@ export class ExplanationWriter {
   readonly #ofOrganizations = new Map<string, Bucket>()
   #requests: ExplainedRequest[] = []
   #plainLeft = PLAIN_MAX
-  /** By organization: plain requests of the current second. */
+  /** Keyed by organization: plain requests of the current second. */
   readonly #plainOf = new Map<string, number>()
   #isDue = false
 

@@ -76,7 +76,7 @@ const USUAL_PER_PLACE = 0.002
 type ScanPlace = 'inline' | 'offload'
 
 interface PatternCost {
-  /** Of the automaton; 0 for a literal and for V8. */
+  /** The places of the automaton; 0 for a literal and for V8. */
   readonly places: number
   /** Proved steps in V8 for each unit; 0 for a literal and for the automaton. */
   readonly steps: number

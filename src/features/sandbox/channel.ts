@@ -22,7 +22,7 @@ interface SandboxAnswer {
 export class SandboxServer {
   readonly #calls: SandboxCalls
   readonly #log: Pick<Log, 'fault'>
-  /** By the thread's numbers of its calls. */
+  /** Keyed by the thread's numbers of its calls. */
   readonly #running = new Map<number, AbortController>()
 
   constructor(calls: SandboxCalls, log: Pick<Log, 'fault'>) {

@@ -28,7 +28,7 @@ export function markdownOf(root: MarkdownNode): string {
 const BLOCKS =
   'ADDRESS ARTICLE ASIDE BODY CAPTION CENTER DD DETAILS DIALOG DIR DIV DL DT FIELDSET FIGCAPTION FIGURE FOOTER HEADER HGROUP HTML LI MAIN MENU P SEARCH SECTION SUMMARY TBODY TD TFOOT TH THEAD TR'
 
-/** By element name; of other elements only the content is written. */
+/** Keyed by element name; of other elements only the content is written. */
 const WRITERS: ReadonlyMap<string, Write> = new Map<string, Write>([
   ...BLOCKS.split(' ').map(name => [name, blocks] as const),
   ...[1, 2, 3, 4, 5, 6].map(

@@ -34,7 +34,7 @@ export class Output {
   }
 
   /** True once the model has produced any output, including reasoning. */
-  get said(): boolean {
+  get hasContent(): boolean {
     return this.#hasText
   }
 

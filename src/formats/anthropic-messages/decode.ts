@@ -230,8 +230,8 @@ export class MessageDecoder implements Decoder {
 
   #finish(isWhole = false): void {
     const native = this.#stopReason
-    // A reply without a stop reason is complete with its closing mark and its usage, or as one document.
-    const hasSaid = this.#toldMessage || this.#output.said
+    // A reply without a stop reason is complete if it has content, and its usage or the form of one document.
+    const hasSaid = this.#toldMessage || this.#output.hasContent
     if (native === null && !((isWhole || this.#hasUsage) && hasSaid)) return
     this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
@@ -255,7 +255,7 @@ export class MessageDecoder implements Decoder {
   /** A refusal without output means a blocked prompt; after output, the reply ends with the reason. */
   #refuse(): void {
     const explanation = this.#explanation
-    if (this.#output.said) {
+    if (this.#output.hasContent) {
       if (explanation !== null) this.#output.refuse(tidyMessage(explanation))
       return
     }

@@ -35,7 +35,7 @@ interface Translated {
 
 type Translator = (tool: Json, path: string) => Translated
 
-/** By tool type without the gateway's prefix. */
+/** Keyed by tool type without the gateway's prefix. */
 const HOSTED: ReadonlyMap<string, Translator> = new Map([
   ['web_search', webSearch],
   ['web_search_2025_08_26', webSearch],

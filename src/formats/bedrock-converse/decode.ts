@@ -246,9 +246,9 @@ export class ConverseDecoder implements Decoder {
     this.#emit({ kind: 'close', item, fields: Object.keys(fields).length === 0 ? null : fields })
   }
 
-  /** A reply without a stop reason is complete with its closing mark and its usage, if it says anything. */
+  /** A reply without a stop reason is complete if it has its closing mark, its usage and any content. */
   #isComplete(): boolean {
-    return this.#stopReason !== null || (this.#hasStop && this.#hasUsage && this.#output.said)
+    return this.#stopReason !== null || (this.#hasStop && this.#hasUsage && this.#output.hasContent)
   }
 
   #stop(fields: Json): void {
@@ -270,9 +270,10 @@ export class ConverseDecoder implements Decoder {
     const native = this.#stopReason
     this.#start()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
-    const { calls, said } = this.#output
-    const reason = native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, said)
-    if (reason === 'content_filter' && !said) {
+    const { calls, hasContent } = this.#output
+    const reason =
+      native === null ? (calls === null ? 'stop' : 'tool_calls') : finishReason(native, hasContent)
+    if (reason === 'content_filter' && !hasContent) {
       throw new GatewayError('content_policy_violation', 'The provider blocked the request', {
         metadata: { provider_code: native },
       })

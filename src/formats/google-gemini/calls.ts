@@ -38,7 +38,7 @@ export class GeminiCalls {
     const item = this.#nextItem()
     this.#calls.settle()
     const extra = signature === null ? null : { signature }
-    const begun = this.#calls.begin(item, {
+    const newCall = this.#calls.begin(item, {
       isCustom: false,
       id: null,
       callId: callIdIn(call['id']),
@@ -48,13 +48,13 @@ export class GeminiCalls {
     this.#any = true
     if (call['willContinue'] === true || Array.isArray(call['partialArgs'])) {
       const args = new PartialArguments(this.#withheld)
-      this.#partial = { call: begun, args }
+      this.#partial = { call: newCall, args }
       args.whole(record(call['args']) ?? {})
       this.#pieces(args, call)
       return
     }
-    begun.complete(call['args'])
-    begun.end(null)
+    newCall.complete(call['args'])
+    newCall.end(null)
   }
 
   /** Ends a call with incomplete arguments. */

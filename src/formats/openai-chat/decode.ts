@@ -365,7 +365,7 @@ export class ChatDecoder implements Decoder {
     this.#message.cite(this.#searchResults, this.#citations)
     this.#reasoning.close()
     if (this.#calls !== null) {
-      // What was cut is the call, not the text before it.
+      // Only the call was cut off, not the text before it.
       this.#message.close()
       this.#calls.finish(isCut(reason))
     }

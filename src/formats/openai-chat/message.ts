@@ -162,7 +162,7 @@ export class ChatReasoning {
   /** Ends the open message before reasoning begins. */
   readonly #beforeWords: () => void
   #open: Open | null = null
-  /** Of all items; few providers send any. */
+  /** The ids of all items; few providers send any. */
   #ids: Set<string> | null = null
   /** All reasoning text so far, to recognise the same text under another name. */
   readonly #text = new TextMark()

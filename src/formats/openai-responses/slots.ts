@@ -27,7 +27,7 @@ export interface Slot {
   /** The provider's latest whole form of the item: first from its opening, then from its close. */
   form: Json
   readonly parts: Part[]
-  /** Of a function call or a custom tool call; null: it is something else. */
+  /** The call of a function or a custom tool; null for other items. */
   readonly call: Call | null
   /** The last part with a delta; a delta for an earlier part would reopen it. */
   current: Part | null

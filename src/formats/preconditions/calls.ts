@@ -1,6 +1,6 @@
 /**
- * Calls of earlier turns and their outputs: which output belongs to which call, where it stands, and by which id they
- * know each other. Pure.
+ * Calls of earlier turns and their outputs: which output belongs to which call, its position, and the id that connects
+ * them. Pure.
  */
 import { hash } from 'node:crypto'
 import type { InputItem } from '../../protocol/items.ts'
@@ -12,18 +12,18 @@ export function isOutput({ type }: InputItem): boolean {
   return type?.endsWith('_output') === true
 }
 
-/** A call, the turn that it is in, and the item that made it. */
+/** A call, as its turn and its item. */
 interface Call {
   readonly turn: number
   readonly at: number
 }
 
 export interface Pairs {
-  /** By item: of a call itself; of an output the call that it answers; undefined for other items. */
+  /** For each item: the call itself; for an output, the call that it answers; undefined for other items. */
   readonly calls: readonly (Call | undefined)[]
-  /** By turn of the model: the index of its last item. */
+  /** For each turn of the model: the index of its last item. */
   readonly ends: readonly number[]
-  /** True if each output stands directly after the turn that it answers, or after another output of it. */
+  /** True if each output directly follows the turn that it answers, or another output of that turn. */
   readonly isInOrder: boolean
 }
 
@@ -56,7 +56,7 @@ export function pairsOf(items: readonly InputItem[]): Pairs {
     if (!answers) answerable = isInTurn ? turn : -1
     if (id !== null && answers) {
       const waiting = open.get(id)
-      // One more output than calls belongs to the last of them.
+      // If there are more outputs than calls, the extra ones belong to the last call.
       if (waiting !== undefined) call = waiting.calls[Math.min(waiting.next++, waiting.calls.length - 1)]
       if (call !== undefined && call.turn !== answerable) isInOrder = false
     } else if (id !== null) {
@@ -70,7 +70,7 @@ export function pairsOf(items: readonly InputItem[]): Pairs {
   return { calls, ends, isInOrder }
 }
 
-/** The order in which outputs stand directly after the turns of their calls; null: they do already. */
+/** The items in an order in which outputs directly follow the turns of their calls; null if they already do. */
 export function outputsAfterCalls({ calls, ends, isInOrder }: Pairs): readonly number[] | null {
   if (isInOrder) return null
   const outputs = new Map<number, number[]>()
@@ -90,7 +90,7 @@ export function outputsAfterCalls({ calls, ends, isInOrder }: Pairs): readonly n
   return order
 }
 
-/** By item: the id that goes out in place of the caller's; null if all go out as they are. */
+/** For each item, the id that replaces the caller's; null if all ids stay unchanged. */
 export function outwardIds(
   items: readonly InputItem[],
   { calls }: Pairs,
@@ -120,12 +120,12 @@ export function outwardIds(
   return changed.size === 0 ? null : changed
 }
 
-/** Each id depends on what stands before it alone, so that a conversation keeps its ids while it grows. */
+/** Each id depends only on the items before it, so that a conversation keeps its ids while it grows. */
 class CallIds {
   readonly #rule: CallIdRule
-  /** Of each id that went out: the caller's. */
+  /** The caller's id for each id that is sent. */
   readonly #taken = new Map<string, string>()
-  /** How often each of the caller's ids was there. */
+  /** How often each of the caller's ids has occurred. */
   readonly #times = new Map<string, number>()
 
   constructor(rule: CallIdRule) {
@@ -139,7 +139,7 @@ class CallIds {
     return this.#of(id, times)
   }
 
-  /** Of an output without a call. */
+  /** The id for an output without a call. */
   plain(id: string): string {
     return this.#of(id, 1)
   }
@@ -164,7 +164,7 @@ class CallIds {
 const HASH_CHARS = 8
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
 
-/** An id of the alphabet: the readable part of the caller's with a hash of `whole`, or a hash alone. */
+/** An id in the allowed alphabet: the readable part of the caller's id with a hash of `whole`, or only a hash. */
 function made({ foreign, maxChars, hashed }: CallIdRule, id: string, whole: string): string {
   if (hashed === true) {
     const bytes = hash('sha256', whole, 'buffer')

@@ -1,6 +1,6 @@
 /**
- * Names that a receiver does not take, as others: the readable part, and a hash of the name alone, so that no other
- * tool ever changes the name of one. Pure.
+ * Replaces tool names that a receiver does not accept: with the readable part and a hash of the name. The hash depends
+ * only on the name, so no other tool ever changes it. Pure.
  */
 import { hash } from 'node:crypto'
 import { recordOrEmpty } from '../../base/json.ts'
@@ -9,19 +9,19 @@ import type { NameRule } from './table.ts'
 
 const HASH_CHARS = 8
 
-/** `text` cut to the length, with a hash of `whole` at its end. `text` has only characters that may go out. */
+/** `text` shortened to the length, with a hash of `whole` at its end. `text` has only allowed characters. */
 export function withHash(text: string, whole: string, maxChars: number): string {
   const digest = hash('sha256', whole, 'hex').slice(0, HASH_CHARS)
   return `${text.slice(0, Math.max(0, maxChars - HASH_CHARS - 1))}_${digest}`
 }
 
-/** The names of one request, as the receiver takes them. */
+/** The names of one request, in the form that the receiver accepts. */
 export class OutwardNames {
-  /** The caller's name by the one that goes out, of names that differ. */
+  /** The caller's name by the sent name, for names that differ. */
   readonly own = new Map<string, string>()
   readonly #rule: NameRule
   readonly #outward = new Map<string, string>()
-  /** Names of tools that go out as they are. */
+  /** Names of tools that are sent unchanged. */
   readonly #taken: ReadonlySet<string>
 
   constructor(rule: NameRule, tools: readonly Tool[]) {
@@ -48,13 +48,13 @@ export class OutwardNames {
   }
 }
 
-/** The name by which the model calls the tool; null: it is none of the client's functions. */
+/** The name that the model uses to call the tool; null: not one of the client's functions. */
 function nameOf(tool: Tool): string | null {
   const { name, type } = recordOrEmpty(tool)
   return typeof name === 'string' && (type === 'function' || type === 'custom') ? name : null
 }
 
-/** Null if all names of tools may go out as they are. */
+/** Null if all tool names can be sent unchanged. */
 export function outwardNames(rule: NameRule, tools: readonly Tool[]): OutwardNames | null {
   const isForeign = (tool: Tool): boolean => {
     const name = nameOf(tool)

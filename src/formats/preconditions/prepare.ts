@@ -1,7 +1,8 @@
 /**
- * Makes a request fit what its receiver demands: the rules below in their order, each on the items, tools and schemas
- * that it is about, the same way on every call, so that prompts stay in the providers' caches. What a rule changes is
- * told with the caller's paths. Pure. Hot path: a request without tools, schemas and calls costs one pass over its items.
+ * Makes a request meet the requirements of its receiver: applies the rules below in their order, each to the items,
+ * tools and schemas that it concerns. A request is always changed in the same way, so that prompts stay in the
+ * providers' caches. Changes by a rule are reported with the caller's paths. Pure. Hot path: a request without tools,
+ * schemas and calls costs one pass over its items.
  */
 import { GatewayError, rewritten } from '../../base/errors.ts'
 import type { Json } from '../../base/json.ts'
@@ -18,29 +19,29 @@ import { type OutwardNames, outwardNames } from './names.ts'
 import { closedSchema, hasUnion, JSON_HINT, objectRoot, objectText } from './schemas.ts'
 import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf } from './table.ts'
 
-/** What writes a request in a format. */
+/** Writes a request in a format. */
 export type Encode = (model: ModelRequest, endpoint: Endpoint) => WireRequest
 
-/** Where an item of the prepared input comes from. */
+/** The origin of an item of the prepared input. */
 interface Place {
   /** Its index in the caller's input. */
   readonly at: number
-  /** For a message with parts of an output: their indexes there. */
+  /** For a message with parts of an output: the indexes of these parts in the output. */
   readonly parts?: readonly number[]
 }
 
-/** What a request has that rules are about. */
+/** The parts of a request that rules concern. */
 interface Survey {
   hasCalls: boolean
   hasSystem: boolean
-  /** Items of tools, mostly, for which a format may have no form. */
+  /** True if there are items, mostly of tools, that a format may be unable to express. */
   hasOthers: boolean
   hasFailures: boolean
-  /** Results that are more than a text. */
+  /** True if there are results with parts other than text. */
   hasParts: boolean
 }
 
-/** Null if the request goes out as it is. */
+/** Null if the request needs no change. */
 export function prepared(
   model: ModelRequest,
   format: FormatName,
@@ -59,7 +60,7 @@ export function prepared(
   let prompt: Prompt | null = null
   if (survey !== null) {
     prompt = new Prompt(model, demands)
-    // In this order: a rule sees what the rules before it made.
+    // The order matters: each rule sees the result of the rules before it.
     if (survey.hasOthers) itemsAsCalls(prompt)
     if (survey.hasCalls || survey.hasOthers) {
       pairCalls(prompt)
@@ -72,7 +73,7 @@ export function prepared(
       textResults(prompt, isFailure)
     if (survey.hasSystem && demands.system !== 'anywhere') joinSystem(prompt)
   }
-  // A caller who speaks the provider's API writes its schemas.
+  // A caller who uses the provider's own API is responsible for its schemas.
   const isJudged = model.isOwnApi !== true
   const schema = text?.format
   const isEnforced = isJudged && demands.schemas === 'closed' && schema?.type === 'json_schema'
@@ -91,7 +92,7 @@ export function prepared(
   return prompt?.isChanged === true ? prompt : null
 }
 
-/** Null if no rule is about an item. */
+/** Null if no rule concerns an item. */
 function surveyed(input: readonly InputItem[]): Survey | null {
   let survey: Survey | null = null
   for (let at = 0; at < input.length; at++) {
@@ -119,7 +120,7 @@ function surveyed(input: readonly InputItem[]): Survey | null {
         break
       default:
         survey ??= { ...NOTHING }
-        // A patch that was not applied becomes a failure.
+        // Marks a patch that was not applied as a failure.
         survey.hasOthers = true
         survey.hasFailures = true
     }
@@ -135,10 +136,10 @@ const NOTHING: Survey = {
   hasParts: false,
 }
 
-/** A name that every receiver takes. */
+/** A name that every receiver accepts. */
 const PLAIN_NAME = /^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$/
 
-/** True if some receiver may not take the name of one of the tools. */
+/** True if a receiver might not accept the name of one of the tools. */
 export function hasSpecialName(tools: readonly Tool[]): boolean {
   for (let at = 0; at < tools.length; at++) {
     const { name } = (tools[at] ?? {}) as { readonly name?: unknown }
@@ -147,7 +148,7 @@ export function hasSpecialName(tools: readonly Tool[]): boolean {
   return false
 }
 
-/** A conversation may have thousands of calls. */
+/** The limit on reported changes, because a conversation may have thousands of calls. */
 const CHANGES_MAX = 100
 
 /** A request while the rules change it. */
@@ -156,7 +157,7 @@ export class Prompt {
   readonly isOwnApi: boolean
   request: ResponsesRequest
   items: readonly InputItem[]
-  /** By item; null: each is where the caller has it. */
+  /** For each item, its place; null: each is where the caller has it. */
   places: readonly Place[] | null = null
   isChanged = false
   readonly changes: Change[] = []
@@ -173,14 +174,14 @@ export class Prompt {
     this.isChanged = true
   }
 
-  /** Puts items in the place of all. Without `places`, each is where the one before it was. */
+  /** Replaces all items. Without `places`, each has the place of the previous item at its index. */
   setItems(items: readonly InputItem[], places = this.places): void {
     this.items = items
     this.places = places
     this.isChanged = true
   }
 
-  /** Gives each item to `map`, which returns the same one where nothing changes. */
+  /** Calls `map` for each item. `map` returns the same item if nothing changes. */
   mapItems(map: (item: InputItem, at: number) => InputItem): void {
     const items = this.items.map(map)
     if (items.some((item, at) => item !== this.items[at])) this.setItems(items)
@@ -195,13 +196,13 @@ export class Prompt {
     this.changes.push({ field: `input[${this.placeOf(at).at}]${rest}`, action, reason })
   }
 
-  /** The request as the receiver takes it. */
+  /** The request in the form that the receiver accepts. */
   get prompt(): ResponsesRequest {
     const { items, request } = this
     return typeof request.input === 'string' ? request : { ...request, input: [...items] }
   }
 
-  /** @throws what the encoder throws, with the caller's places of items */
+  /** @throws the errors of the encoder, with the caller's places of items */
   encoded(model: ModelRequest, endpoint: Endpoint, encode: Encode): WireRequest {
     let wire: WireRequest
     try {
@@ -229,7 +230,7 @@ function placed(message: string, places: readonly Place[]): string {
   })
 }
 
-/** Answers calls that were left open, and makes calls of items that the format has no form for. */
+/** Adds outputs to calls that were left open, and turns items that the format cannot express into calls. */
 function itemsAsCalls(prompt: Prompt): void {
   const { demands, items: before } = prompt
   const answers = answersOfOpen(before)
@@ -248,7 +249,7 @@ function itemsAsCalls(prompt: Prompt): void {
     prompt.setItems(items, places)
 }
 
-/** Outputs behind their calls, then ids that are each other's alone. */
+/** Moves outputs after their calls, then makes ids unique. */
 function pairCalls(prompt: Prompt): void {
   let pairs = pairsOf(prompt.items)
   const order = prompt.demands.outputs === 'after-calls' ? outputsAfterCalls(pairs) : null
@@ -330,11 +331,11 @@ function failuresInWords(prompt: Prompt): void {
     if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return item
     if (item.is_error !== true) return item
     const { output } = item
-    const told =
+    const labelled =
       typeof output === 'string'
         ? `${FAILED}${output}`
         : [{ type: 'input_text' as const, text: FAILED }, ...output]
-    return { ...item, output: told }
+    return { ...item, output: labelled }
   })
 }
 
@@ -342,7 +343,7 @@ function isFailure(item: InputItem): boolean {
   return isOutput(item) && (item as { readonly is_error?: unknown }).is_error === true
 }
 
-/** What is no text in a result follows all results of the turn, because no message may be between them. */
+/** Parts of a result that are not text follow all results of the turn, because no message may be between them. */
 function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void {
   const items: InputItem[] = []
   const places: Place[] = []
@@ -371,11 +372,11 @@ function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void
 interface Attached {
   readonly result: InputItem
   readonly message: InputItem
-  /** By part of the message: its index in the result. */
+  /** For each part of the message, its index in the result. */
   readonly parts: readonly number[]
 }
 
-/** Null if the item is no result, or one of text alone. */
+/** Null if the item is not a result, or has only text. */
 function attachedTo(item: InputItem): Attached | null {
   if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return null
   const { call_id: id, output } = item
@@ -394,7 +395,7 @@ function attachedTo(item: InputItem): Attached | null {
   }
 }
 
-/** Joins system messages with the instructions; where only the first place is left to them, all of them. */
+/** Joins system messages with the instructions; if they are allowed only at the beginning, all of them. */
 function joinSystem(prompt: Prompt): void {
   const { demands, isOwnApi, items, request } = prompt
   const isStrict = demands.system === 'first'
@@ -437,7 +438,7 @@ function isSystem(item: InputItem): boolean {
   )
 }
 
-/** A thought before each message of the model that makes calls and has none. */
+/** Adds a thought before each message of the model that makes calls and has none. */
 function fillThoughts(prompt: Prompt, text: string): void {
   const items: InputItem[] = []
   const places: Place[] = []
@@ -445,10 +446,10 @@ function fillThoughts(prompt: Prompt, text: string): void {
   for (const [at, item] of prompt.items.entries()) {
     const isCall = item.type === 'function_call' || item.type === 'custom_tool_call'
     if (isCall && !isInCalls) {
-      const said = isAssistant(items.at(-1)) ? 1 : 0
-      if (items.at(-1 - said)?.type !== 'reasoning') {
-        items.splice(items.length - said, 0, thoughtOf(text))
-        places.splice(places.length - said, 0, prompt.placeOf(at))
+      const trailing = isAssistant(items.at(-1)) ? 1 : 0
+      if (items.at(-1 - trailing)?.type !== 'reasoning') {
+        items.splice(items.length - trailing, 0, thoughtOf(text))
+        places.splice(places.length - trailing, 0, prompt.placeOf(at))
       }
     }
     isInCalls = isCall

@@ -1,11 +1,11 @@
 /**
- * Schemas that a receiver enforces, in the subset that it knows: objects are closed, and what a keyword cannot say
- * stands in the description, where the model reads it. Pure.
- * Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations".
+ * Reduces schemas to the subset that a receiver can enforce: objects are closed, and unsupported keywords move to the
+ * description, where the model reads them. Pure. Source:
+ * https://platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations".
  */
 import { isRecord, type Json, parseJson } from '../../base/json.ts'
 
-/** Keywords that stay as they are. */
+/** Keywords that stay unchanged. */
 const KEPT: ReadonlySet<string> = new Set([
   'type',
   'enum',
@@ -15,7 +15,7 @@ const KEPT: ReadonlySet<string> = new Set([
   'default',
   'required',
 ])
-/** A schema, several, or several by name, which may stay. */
+/** Keywords with a schema, a list of them, or a map of them, which may stay. */
 const LISTS: ReadonlySet<string> = new Set(['anyOf', 'allOf'])
 const NAMED: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions'])
 const FORMATS: ReadonlySet<unknown> = new Set([
@@ -30,9 +30,9 @@ const FORMATS: ReadonlySet<unknown> = new Set([
   'ipv6',
   'uuid',
 ])
-/** Look-around, back references, borders of words: its regular expressions have none. */
+/** Look-around, back references and word borders, which the API's regular expressions do not support. */
 const HARD_PATTERN = /\(\?[=!<]|\\[1-9bBk]/
-/** Says nothing that a model or a validator of this API needs. */
+/** Keywords that neither a model nor a validator of this API needs. */
 const SILENT: ReadonlySet<string> = new Set([
   '$schema',
   '$id',
@@ -42,17 +42,17 @@ const SILENT: ReadonlySet<string> = new Set([
   'readOnly',
   'writeOnly',
 ])
-/** Deeper schemas go out as they came: no known one is half as deep. */
+/** Schemas at a greater depth are sent unchanged: no known schema is half as deep. */
 const DEPTH_MAX = 64
 
-/** The schema in the subset; the same object where it is in it already. */
+/** The schema in the subset; the same object if it needs no change. */
 export function closedSchema(schema: Json): Json {
   return closed(schema, 0)
 }
 
 function closed(schema: Json, depth: number): Json {
   if (depth === DEPTH_MAX) return schema
-  // Beside a reference no other keyword may stand.
+  // No other keyword is allowed next to a reference.
   if (typeof schema['$ref'] === 'string')
     return Object.keys(schema).length === 1 ? schema : { $ref: schema['$ref'] }
   const entries: [string, unknown][] = []
@@ -122,17 +122,17 @@ function described(description: unknown, words: readonly (readonly [string, unkn
   return typeof description === 'string' && description !== '' ? `${description}\n\n${rest}` : rest
 }
 
-/** Asks for JSON in words, where a format has no mode for it without a schema. */
+/** Asks for JSON in plain words, for formats that have no JSON mode without a schema. */
 export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
 
-/** Keywords that no schema of a function may have at its root. */
+/** Keywords that are not allowed at the root of a function's schema. */
 const UNIONS = ['anyOf', 'oneOf', 'allOf', 'not', 'enum'] as const
 
 export function hasUnion(schema: Json): boolean {
   return UNIONS.some(name => schema[name] !== undefined)
 }
 
-/** The schema as an object with properties; its union, if it has one, stands in the description. */
+/** The schema as an object with properties. A union at its root moves to the description. */
 export function objectRoot(schema: Json): Json {
   const rest = Object.entries(schema).filter(([name]) => !(UNIONS as readonly string[]).includes(name))
   const words = UNIONS.flatMap(name => (schema[name] === undefined ? [] : [[name, schema[name]] as const]))
@@ -144,7 +144,10 @@ export function objectRoot(schema: Json): Json {
   }
 }
 
-/** Arguments of a call as the text of an object; others stand in an object, because a conversation must go on. */
+/**
+ * Arguments of a call as the text of an object. Other values are put into an object, so that the conversation can
+ * continue.
+ */
 export function objectText(text: string): string {
   if (text.trim() === '') return '{}'
   return isRecord(parseJson(text)) ? text : JSON.stringify({ arguments: text })

@@ -1,14 +1,14 @@
 /**
- * What a receiver demands of a request, beyond the grammar of its format: one row for each format, and what quirks of a
- * provider's row change in it. `prepare.ts` applies it to each prompt. Data.
+ * The requirements of a receiver, beyond the grammar of its format: one row for each format, and the changes that
+ * quirks of a provider's row make to it. `prepare.ts` applies it to each prompt. Data.
  */
 import type { FormatName, Provider, Quirk } from '../../protocol/provider.ts'
 
-/** Texts of which a name or an id must be one. */
+/** The texts that are allowed as a name or an id. */
 interface Alphabet {
-  /** Matches a text that may go out. */
+  /** Matches an allowed text. */
   readonly fits: RegExp
-  /** Matches each character that may not. */
+  /** Matches each character that is not allowed. */
   readonly foreign: RegExp
   readonly maxChars: number
 }
@@ -16,43 +16,46 @@ interface Alphabet {
 export interface NameRule extends Alphabet {}
 
 export interface CallIdRule extends Alphabet {
-  /** Where an id may stand for one call only. */
+  /** The scope in which an id may be used for only one call. */
   readonly unique: 'request' | 'turn'
-  /** True: an id of another form becomes a hash of the longest length, without a readable beginning. */
+  /** True: an id in another form becomes a hash of the maximum length, without a readable beginning. */
   readonly hashed?: true
 }
 
 export interface Preconditions {
-  /** `calls`: items of tools that the provider has no form for go as calls of functions and their outputs. */
+  /** `calls`: items of tools that the provider cannot express are sent as function calls and their outputs. */
   readonly items: 'own' | 'calls'
   readonly names: NameRule
   readonly callIds: CallIdRule
-  /** `after-calls`: the outputs of a turn's calls stand directly after them. */
+  /** `after-calls`: the outputs of a turn's calls directly follow them. */
   readonly outputs: 'anywhere' | 'after-calls'
   /** `object`: arguments are the text of a JSON object. */
   readonly arguments: 'text' | 'object'
-  /** `field`: the format has a mark for failed results; `text-field`: which are text. `words`: the result says it. */
+  /**
+   * `field`: the format has a field that marks failed results; `text-field`: the field exists only for results that are
+   * text. `words`: the text of the result says it.
+   */
   readonly failures: 'field' | 'text-field' | 'words'
-  /** `text`: a result is text, and what else it holds follows in a message. */
+  /** `text`: a result is only text; its other parts follow in a message. */
   readonly results: 'parts' | 'text'
   /**
-   * `joined`: system messages at the beginning are one, unless the caller speaks the provider's API. `first`: there is
-   * only one, at the beginning, whatever the caller speaks.
+   * `joined`: system messages at the beginning are joined into one, unless the caller uses the provider's API. `first`:
+   * there is only one, at the beginning, for all callers.
    */
   readonly system: 'anywhere' | 'joined' | 'first'
   /** `closed`: schemas of answers have closed objects and few keywords. */
   readonly schemas: 'any' | 'closed'
-  /** The same, of strict functions. */
+  /** The same for strict functions. */
   readonly toolSchemas: 'any' | 'closed'
-  /** `object`: the schema of a function is an object with properties at its root. `no-union`: or anything but a union. */
+  /** `object`: a function's schema has an object with properties at its root. `no-union`: anything but a union. */
   readonly toolRoots: 'any' | 'no-union' | 'object'
-  /** True: a request for a JSON object says "JSON" in its messages too. */
+  /** True: a request for a JSON object must also say "JSON" in its messages. */
   readonly jsonWord: boolean
-  /** Most stop sequences; null: any number. */
+  /** The most stop sequences; null: any number. */
   readonly stops: number | null
   /** The smallest limit for output tokens. */
   readonly minOutput: number
-  /** What stands in the place of a thought that a turn with calls lacks; null: nothing. */
+  /** The text that replaces a missing thought in a turn with calls; null: none. */
   readonly thought: string | null
 }
 
@@ -64,10 +67,10 @@ const GOOGLE_NAMES = {
   foreign: /^[^a-zA-Z_]|[^a-zA-Z0-9_.:-]/g,
   maxChars: 128,
 }
-/** No receiver demands more than this as the smallest limit for output tokens. */
+/** The largest minimum that any receiver has for the limit of output tokens. */
 export const MIN_OUTPUT_MAX = 16
 
-/** Any text of so many characters. */
+/** Any text up to this length. */
 const upTo = (maxChars: number) => ({
   fits: new RegExp(`^[^]{1,${maxChars}}$`),
   foreign: /[^\x21-\x7e]/g,
@@ -77,7 +80,7 @@ const upTo = (maxChars: number) => ({
 const CHAT: Preconditions = {
   items: 'calls',
   names: WORDS,
-  // Servers have ids of their own forms, and take them back.
+  // Servers use ids in their own forms and accept them back.
   callIds: { ...upTo(1_024), unique: 'turn' },
   outputs: 'after-calls',
   arguments: 'text',
@@ -114,7 +117,7 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
     arguments: 'object',
     failures: 'text-field',
     results: 'parts',
-    // The format has a place of its own for them.
+    // The format has a separate field for system messages.
     system: 'anywhere',
     schemas: 'closed',
     toolSchemas: 'closed',
@@ -151,7 +154,7 @@ const OF_FORMAT: Readonly<Record<FormatName, Preconditions>> = {
   },
 }
 
-/** By quirk: what it changes in the row of which format. */
+/** For each quirk: the changes to the row of a format. */
 const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?: Partial<Preconditions> }>>> =
   {
     'openai-limits': {
@@ -179,7 +182,7 @@ const OF_QUIRK: Readonly<Partial<Record<Quirk, { readonly [name in FormatName]?:
     'no-strict-tools': { 'anthropic-messages': { toolSchemas: 'any' } },
   }
 
-/** By provider: what it demands in each format. */
+/** For each provider: its requirements in each format. */
 const known = new WeakMap<Provider, Map<FormatName, Preconditions>>()
 
 export function preconditionsOf(format: FormatName, provider: Provider): Preconditions {

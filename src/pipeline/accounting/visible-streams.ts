@@ -34,7 +34,7 @@ interface Shown {
    * followed.
    */
   hasHidden: boolean
-  /** By short hash of a key: the number of its last visible reply, oldest first. */
+  /** Keyed by short hash of a key: the number of its last visible reply, oldest first. */
   readonly keys: Map<string, number>
 }
 
@@ -49,7 +49,7 @@ export interface ShownReply extends Said {
 }
 
 export class VisibleStreams {
-  /** By effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
+  /** Keyed by effort. Bounded by the catalogue: the replies of an endpoint are forgotten with it. */
   readonly #shown = new WeakMap<Endpoint, Map<string, Shown>>()
   /** Hashes of the keys of which a stream relies on observed replies. */
   readonly #relying = new Set<string>()

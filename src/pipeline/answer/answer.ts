@@ -40,10 +40,10 @@ export class Answer {
   /** True if the client sees written events at once. */
   readonly live: boolean
   /** True if the opening events were written and not dropped again. Written only here. */
-  begun = false
+  hasBegun = false
   /** True if its items are read at the end, so no copies of its texts are kept. */
   isRead = false
-  #begunBefore = false
+  #hadBegun = false
   #turnSeen = false
   /** True if events reach the client in another way; see `overhear`. */
   #silent = false
@@ -107,7 +107,7 @@ export class Answer {
   openTurn(held: boolean): void {
     this.#assembler.openTurn()
     this.#draft = held && this.live ? new Draft(this.#held) : null
-    this.#begunBefore = this.begun
+    this.#hadBegun = this.hasBegun
     this.#turnSeen = false
     this.#listener = null
     this.#shownItems = []
@@ -119,11 +119,11 @@ export class Answer {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
     this.#assembler.dropTurn()
     this.#draft?.drain()
-    this.begun = this.#begunBefore
+    this.hasBegun = this.#hadBegun
     this.#listener = null
     this.#waitingItems.unshift(...this.#shownItems)
     this.#shownItems = []
-    if (!this.begun) this.next = 0
+    if (!this.hasBegun) this.next = 0
   }
 
   /** Adds these annotations to the first text of the answer. Call it before the turn has any content. */
@@ -156,7 +156,7 @@ export class Answer {
     debug: readonly DebugFacts[],
     read: ResponseResource['prompt_usage'] | null = null,
   ): void {
-    this.begun = true
+    this.hasBegun = true
     this.#response.model = model
     if (provider !== null) this.#response.provider = provider
     if (!this.live) return
@@ -193,7 +193,7 @@ export class Answer {
   /** Adds a finished item of our own: immediately between two turns, otherwise before the model's first content. */
   show(item: HostedStart): void {
     this.#waitingItems.push(item)
-    if (this.begun && !this.#inTurn) this.showWaiting()
+    if (this.hasBegun && !this.#inTurn) this.showWaiting()
   }
 
   /** Adds the waiting items. Call it when the model's content begins. */

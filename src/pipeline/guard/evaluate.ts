@@ -28,7 +28,7 @@ interface EvaluationFailure {
 }
 
 export interface TextsResult {
-  /** Of each text, in the order of the texts. */
+  /** The findings of each text, in the order of the texts. */
   readonly findings: readonly (readonly Finding[])[]
   /** Null: every rule was evaluated. */
   readonly failure: EvaluationFailure | null
@@ -169,7 +169,7 @@ class SplitEvaluator implements WindowEvaluator {
   readonly #tasks: GuardTasks
   readonly #rules: GuardRules
   readonly #builtin: InlineEvaluator
-  /** By rule: the end of its last finding. */
+  /** Keyed by rule: the end of its last finding. */
   readonly #ends = new Map<number, number>()
 
   constructor(tasks: GuardTasks, rules: GuardRules) {
@@ -230,7 +230,7 @@ export interface TextScan {
 }
 
 interface ScannedTexts {
-  /** Of every window of every text, in their order. */
+  /** The result of every window of every text, in their order. */
   readonly results: readonly WindowResult[]
   /** The texts, redacted. */
   readonly texts: readonly string[]

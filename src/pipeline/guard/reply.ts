@@ -62,13 +62,13 @@ export class OutputGuard implements AttemptTarget {
   readonly #exchange: Exchange
   readonly #attempt: GuardedAttempt
   readonly #target: GuardedTarget
-  /** By item: the text that is being written. */
+  /** Keyed by item: the text that is being written. */
   readonly #texts = new Map<number, ReplyText>()
   /** The end of the text so far, over all items, because clients read it as one text. */
   #text = ''
   /** Texts that have begun, by item and name. */
   readonly #begunTexts = new Set<string>()
-  /** By item that has begun: its type. */
+  /** Keyed by item that has begun: its type. */
   readonly #itemTypes = new Map<number, string>()
   /** Openings of items without content: they are sent with the item's first delta that is sent. */
   readonly #openings: Content[] = []

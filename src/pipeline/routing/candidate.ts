@@ -63,7 +63,7 @@ export interface ModelCandidates {
   readonly model: Model
   /** All endpoints, in the order of the catalogue. */
   readonly all: readonly RouteCandidate[]
-  /** Those that serve a request without special needs. */
+  /** The candidates that serve a request without special needs. */
   readonly plain: readonly RouteCandidate[]
   /** True if some providers are called with own keys only. */
   readonly lacksKeys: boolean

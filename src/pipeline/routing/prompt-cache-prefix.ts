@@ -45,7 +45,7 @@ interface Hashed {
   readonly system: string
   readonly items: number
   readonly hash: string
-  /** By number of items. */
+  /** Keyed by number of items. */
   readonly beginnings: ReadonlyMap<number, string>
 }
 

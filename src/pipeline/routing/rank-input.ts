@@ -73,7 +73,7 @@ export interface RankTerms {
   readonly routing: RankFacts
   /** In its current form. */
   readonly request: ResponsesRequest
-  /** Those of the request. */
+  /** The preferences of the request. */
   readonly preferences: Preferences
   readonly caller: HealthCaller
   /** Monotonic. */
@@ -99,7 +99,7 @@ export interface RankInput extends RankTerms {
   readonly restrictions: Restrictions | null
   /** Null: no plugin applies to the request. */
   readonly plugins: FittingPlugins | null
-  /** Those of the caller's workspace. */
+  /** The credentials of the caller's workspace. */
   readonly ownKeys: WorkspaceCredentials
   /** True if the caller has spending limits. */
   readonly isLimited: boolean

@@ -243,7 +243,7 @@ export function listModel(named: NamedModel, needs: Needs, input: RankInput): re
   const wish = { input, needs, candidates, isFree: named.isFree, tiers }
   const filters = filtersFor(wish)
   const orderTerms = { sort, tiers }
-  // Those at hand all have shared keys.
+  // All candidates at hand have shared keys.
   const isPlain =
     (filters.length === 0 || (filters.length === 1 && filters[0]?.excludedBy === NO_SHARED_KEY)) &&
     input.restrictions === null &&

@@ -18,7 +18,7 @@ export interface CallerName {
 
 interface Flattened {
   readonly prompt: ResponsesRequest
-  /** By the names that the model sees. */
+  /** Keyed by the names that the model sees. */
   readonly names: ReadonlyMap<string, CallerName>
   /** The caller's path of each tool in the flat list. */
   readonly toolPlaces: readonly string[]

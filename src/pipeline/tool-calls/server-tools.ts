@@ -32,14 +32,14 @@ import {
 } from './tool-run.ts'
 
 export interface ServerToolDeps extends ToolRunDeps {
-  /** By name, e.g. `datetime`. */
+  /** Keyed by name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
 }
 
 /** The prompt of a turn, with its server tools as functions. */
 interface Declared {
   readonly prompt: ResponsesRequest
-  /** By the name that the model sees. */
+  /** Keyed by the name that the model sees. */
   readonly functions: ReadonlyMap<string, DeclaredFunction>
   /** True if the caller declared no function, so that an unknown name is a mistake by the model. */
   readonly takesUnknown: boolean

@@ -96,7 +96,7 @@ export class ToolRunner {
       ({ callId }, at) =>
         ({ type: 'function_call_output', call_id: callId, output: outcomes[at] ?? '' }) as InputItem,
     )
-    return { items: [...items, ...results], said: shownItems, endsTurn }
+    return { items: [...items, ...results], shownItems, endsTurn }
   }
 
   /** The result for the model: truncated, counted with the request, and checked by guardrails. */
@@ -291,7 +291,7 @@ export interface ToolRun {
   /** For the prompt of the next turn. */
   readonly items: readonly InputItem[]
   /** Items with the output of other models. */
-  readonly said: readonly OutputItem[]
+  readonly shownItems: readonly OutputItem[]
   /** True if a tool leaves the next step to the client. */
   readonly endsTurn: boolean
 }

@@ -14,7 +14,7 @@ import type { ResponsesRequest } from '../../protocol/request.ts'
 import { isClientSearch } from '../../protocol/tools.ts'
 
 export interface ToolWaysDeps {
-  /** By name, e.g. `datetime`. */
+  /** Keyed by name, e.g. `datetime`. */
   readonly tools: ReadonlyMap<string, ServerTool>
   readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
 }

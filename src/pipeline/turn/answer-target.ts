@@ -148,7 +148,7 @@ export class AnswerTarget implements AttemptTarget {
     record.health?.answered(nowMs)
     watch.enter('stream', nowMs)
     if (request.debug != null) exchange.debug.note('first_token_received', clock, watch.startedMs)
-    if (!answer.begun) {
+    if (!answer.hasBegun) {
       exchange.firstTokenMs = nowMs
       const { removedTokens = 0 } = exchange.plugins ?? {}
       if (removedTokens > 0) answer.cut(removedTokens)

@@ -46,7 +46,7 @@ export class ProviderRequests {
   readonly #deps: ProviderRequestDeps
   /** Headers with the shared key, by endpoint. */
   readonly #headers = new WeakMap<Endpoint, UpstreamRequest['headers']>()
-  /** By endpoint and path; each format has at most two paths. */
+  /** Keyed by endpoint and path; each format has at most two paths. */
   readonly #urls = new WeakMap<Endpoint, Map<string, URL>>()
 
   constructor(deps: ProviderRequestDeps) {

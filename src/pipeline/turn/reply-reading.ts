@@ -351,7 +351,7 @@ export class ReplyBounds {
   }
 }
 
-/** What the model has said in one reply so far, and how its attempt is going. */
+/** The output of the model in one reply so far, and the state of its attempt. */
 export class ReplyFigures implements CallFigures {
   usage: Usage | null = null
   finish: Finish | null = null

@@ -77,7 +77,7 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
     exchange.watch.enter('tools', deps.clock.monotonicMs())
     if (pending.some(({ declared }) => declared?.server.asksModels === true)) releaseRest(exchange)
     const run = await tools.run(pending, exchange)
-    inserted = run.said
+    inserted = run.shownItems
     exchange.turn = null
     const later = releaseHeld(exchange, reply)
     if (run.endsTurn || output.some(isClientCall) || later.length > 0) break
@@ -151,7 +151,7 @@ function releaseRest({ attempts, bill, reservation }: RunningExchange): void {
 /** Ends an answer for which the caller's limits allow no further call, as if it had reached its output limit. */
 function endUnpaid(exchange: RunningExchange): void {
   if (exchange.isSubmitted) return
-  if (!exchange.answer.begun) throw unpaidError(exchange)
+  if (!exchange.answer.hasBegun) throw unpaidError(exchange)
   exchange.turn = null
   exchange.finish = { reason: 'length', native: null, serviceTier: null }
 }

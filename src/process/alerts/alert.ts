@@ -9,7 +9,7 @@ export type AlertFormat = (typeof ALERT_FORMATS)[number]
 export interface AlertObject {
   readonly kind: 'key' | 'organization' | 'certificate' | 'provider' | 'gateway'
   readonly id: string
-  /** As people know it. */
+  /** The name that people know it by. */
   readonly name: string
   readonly workspaceId: string | null
 }

@@ -23,7 +23,7 @@ const STAND_INS = {
     endpoints: Value.Check(ModelSchema.properties.endpoints, valueIn(row, 'endpoints'))
       ? valueIn(row, 'endpoints')
       : [{ provider: 'ollama' }],
-    // By them a format fits the model or not.
+    // These fields decide whether a format fits the model.
     ...(Value.Check(ModelSchema.properties.outputModalities, valueIn(row, 'outputModalities'))
       ? { outputModalities: valueIn(row, 'outputModalities') }
       : {}),

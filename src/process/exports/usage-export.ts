@@ -44,7 +44,7 @@ export class UsageExport {
   readonly #open: string
   /** Files that wait, oldest records first. */
   #files: WaitingFile[] = []
-  /** Of the file that is written. */
+  /** Bytes in the file that is open. */
   #openBytes = 0
   #openSinceMs: number | null = null
   /** Lines that the disk has not accepted yet. */

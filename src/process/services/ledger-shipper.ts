@@ -84,9 +84,9 @@ class SpoolShipper implements LedgerShipper {
   readonly #root: string
   readonly #own: SpoolFolder
   readonly #store: Store
-  /** By path: shipped bytes of each file of this process's threads. */
+  /** Keyed by path: shipped bytes of each file of this process's threads. */
   readonly #offsets = new Map<string, number>()
-  /** By path: how often the Store has refused the next records of the file. */
+  /** Keyed by path: how often the Store has refused the next records of the file. */
   readonly #tries = new Map<string, number>()
   /** Ended writers, until their files are removed. */
   readonly #endedWriters = new Set<string>()

@@ -49,7 +49,7 @@ const NOT_BUILT = `<!doctype html>
 
 export class Guide {
   readonly #folder: string
-  /** By path below `/guide/`, so that no request path reaches the disk. Empty until there are pages. */
+  /** Keyed by path below `/guide/`, so that no request path reaches the disk. Empty until there are pages. */
   #files: ReadonlyMap<string, GuideFile> = new Map()
 
   constructor(folder = BUILT) {

@@ -24,7 +24,7 @@ interface RawList {
   readonly parts: number
 }
 
-/** By the body, later by the request that was made of it. */
+/** Keyed by the body, later by the request that was made of it. */
 const lists = new WeakMap<object, RawList>()
 
 /** Finds the list while the parts of a body are counted. */

@@ -135,11 +135,11 @@ function modelPresent(request: ResponsesRequest): string | null {
 }
 
 function models(request: ResponsesRequest, offered: Offered): string | null {
-  const { model: asked, models: others } = request
-  const found = asked === undefined ? null : modelRefusal(asked, 'model', offered)
+  const { model: firstModel, models: others } = request
+  const found = firstModel === undefined ? null : modelRefusal(firstModel, 'model', offered)
   if (found !== null) return found
   if (others === undefined && request.preset == null) return null
-  let named = asked === undefined ? null : routerSlug(asked)
+  let named = firstModel === undefined ? null : routerSlug(firstModel)
   for (const [index, model] of (others ?? []).entries()) {
     const refused = modelRefusal(model, `models[${index}]`, offered)
     if (refused !== null) return refused

@@ -12,7 +12,7 @@ interface WrittenMessage {
   readonly items: readonly object[]
 }
 
-/** By the first item. */
+/** Keyed by the first item. */
 const messages = new WeakMap<object, WrittenMessage>()
 
 export function keepWritten(message: WrittenMessage): void {

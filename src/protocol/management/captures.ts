@@ -31,7 +31,7 @@ const fields = {
     column: 'big',
     create: maybe(Type.Integer({ minimum: CAPTURE_MIN_BYTES, maximum: Number.MAX_SAFE_INTEGER })),
   },
-  /** Of all files together. */
+  /** The bytes of all files together. */
   bytes: counted,
   /** Requests in it. */
   requests: counted,

@@ -76,7 +76,7 @@ const workspaceFields = {
         ),
       ),
     ),
-    /** By `gateway:<name>`, `openrouter:<name>` or their bare name. */
+    /** Keyed by `gateway:<name>`, `openrouter:<name>` or their bare name. */
     read: (tools: readonly string[]): readonly string[] | null =>
       tools.length === 0
         ? null

@@ -221,8 +221,8 @@ export class Declaration<Of extends Fields> {
   }
 
   /** An example of the document: fields that are not given have the value of a new record. */
-  toExample(given: Values): Values {
-    return this.toDocument(this.initial as unknown as RecordOf<Of>, given)
+  toExample(values: Values): Values {
+    return this.toDocument(this.initial as unknown as RecordOf<Of>, values)
   }
 }
 

@@ -120,7 +120,7 @@ const NOTHING: readonly Restricted[] = []
 
 /** The credentials of one workspace. Pure. Built once per load of the workspace, then only lookups. */
 export class WorkspaceCredentials {
-  /** By slug of the provider, in the order in which they are tried. */
+  /** Keyed by slug of the provider, in the order in which they are tried. */
   readonly #byProvider = new Map<string, Restricted[]>()
   /** Providers whose shared endpoints are excluded for every model. */
   readonly #required = new Set<string>()

@@ -110,7 +110,7 @@ export class CallerState extends Breaker {
     this.window.advance(nowMs)
     const { ok, failed, limited } = this.window
     if (ok < Math.max(SERVED_LEAST, SERVED_RATIO * (failed + limited))) return false
-    // Of the unnamed keys, some may have failed in this row while others are served.
+    // For unnamed keys: some may have failed in this row while others are served.
     return this.inRow(row, cause) < (this.name === '' ? SERVED_LEAST : 1)
   }
 

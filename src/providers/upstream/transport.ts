@@ -132,7 +132,7 @@ type TransportReason =
   | 'timeout'
   | 'tls_failure'
 
-/** By codes of Node, of its resolver and of undici. TLS codes are recognized by their form. */
+/** Keyed by codes of Node, of its resolver and of undici. TLS codes are recognized by their form. */
 const REASONS: ReadonlyMap<string, TransportReason> = new Map([
   ['ECONNREFUSED', 'connection_refused'],
   ['ENOTFOUND', 'dns_failure'],

@@ -89,7 +89,7 @@ export abstract class AdmittedRequest implements RequestContext {
   abstract readonly path: string | undefined
   /** Address of the client's connection; undefined where there is none. */
   abstract readonly address: string | undefined
-  /** As the caller gave it; undefined if there is none, or none that is acceptable. */
+  /** The id that the caller sent; undefined if there is none, or an invalid one. */
   abstract readonly requestId: string | undefined
   /** The header that names the client program. */
   abstract readonly userAgent: string | undefined

@@ -97,13 +97,13 @@ export class KeyShares {
   readonly #turns: LargeTurns
   /** Requests that wait for a place. */
   readonly queue: KeyQueue
-  /** By hash of the key. */
+  /** Keyed by hash of the key. */
   readonly #shares = new Map<string, KeyShare>()
-  /** By id; those of the shares. */
+  /** Keyed by id; those of the shares. */
   readonly #organizations = new Map<string, OrganizationShare>()
   #entered = 0
   #meanMs = 0
-  /** The largest numbers of open requests, as of a moment ago. */
+  /** The largest numbers of open requests, as last counted. */
   #mostOfKey = 0
   #mostOfOrganization = 0
   #meanAtMs = Number.NEGATIVE_INFINITY

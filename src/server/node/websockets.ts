@@ -12,7 +12,7 @@ import type { NodeConnection, RunningAnswer } from './connection.ts'
 import { headOf } from './head.ts'
 import { NodeSocket } from './socket.ts'
 
-/** Of one message. No client cuts a message into frames of less than a kilobyte. */
+/** The most frames of one message. No client cuts a message into frames of less than a kilobyte. */
 const FRAGMENTS_MAX = MESSAGE_MAX_BYTES / 1024
 /** Maximum number of frames that a client sends before it sees the close frame; what follows is discarded unread. */
 const LATE_MAX = 200

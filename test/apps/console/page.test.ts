@@ -232,9 +232,9 @@ t.test('the page of the console', { skip: WITHOUT_BROWSER }, async t => {
     await page.getByLabel('Management key').fill(empty.managementKey)
     await page.keyboard.press('Enter')
     for (const [key, told] of [
-      ['1', 'All is well.'],
+      ['1', 'No problems.'],
       ['2', 'No requests yet'],
-      ['3', 'Nothing was used in these days'],
+      ['3', 'No usage in these days'],
       ['4', 'No end users yet'],
       ['6', 'No guardrail has found anything yet'],
       ['7', 'No batches yet'],

@@ -62,7 +62,7 @@ function answerTo(reader: Reader): Answer {
 
 /** A turn that says these texts in one message: two opening events, one of the item, two a text, two of its end. */
 function say(answer: Answer, ...texts: readonly string[]): void {
-  if (!answer.begun) answer.begin('acme/fast-1', null, [])
+  if (!answer.hasBegun) answer.begin('acme/fast-1', null, [])
   answer.receive({ kind: 'open', item: 0, start: { type: 'message', id: null, phase: null } })
   for (const text of texts) answer.receive({ kind: 'text', item: 0, part: 0, text, logprobs: null })
 }
@@ -226,7 +226,7 @@ t.test(
     answer.openTurn(true)
     answer.begin('acme/slow-1', null, [{ echo_upstream_body: { a: 1 } }])
     answer.dropTurn()
-    t.equal(answer.begun, false)
+    t.equal(answer.hasBegun, false)
     answer.begin('acme/fast-1', null, [{ echo_upstream_body: { b: 1 } }])
     await answer.pass(never)
     t.match(reader.events, [

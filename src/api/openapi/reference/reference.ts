@@ -30,7 +30,7 @@ interface Page {
 }
 
 export class Reference {
-  /** By URL. */
+  /** Keyed by URL. */
   readonly #pages = new Map<string, Page>()
   /** The URL goes between two parts. */
   readonly #parts: readonly Buffer[]

@@ -44,7 +44,7 @@ export function Batches({ calls }) {
       <h2 id="batches-heading">Batches</h2>
       ${
         data.length === 0
-          ? html`<${Empty}>No batches yet. POST /v1/batches, or "sluice batches run", begins one.<//>`
+          ? html`<${Empty}>No batches yet. POST /v1/batches, or "sluice batches run", starts one.<//>`
           : html`<${Table} label="Batches, newest first" columns=${COLUMNS}>
               ${data.map(batch => html`<${Row} key=${batch.id} batch=${batch} onCancel=${setAsked} />`)}
             <//>`
@@ -54,7 +54,7 @@ export function Batches({ calls }) {
         asked !== null &&
         html`
           <${Confirm} title="Stop the batch?" send="Stop the batch" onSend=${cancel} onClose=${() => setAsked(null)}>
-            ${asked.id} ends for good: requests that run are cut off, those that wait are never sent, and
+            ${asked.id} cannot be resumed: running requests are aborted, waiting ones are never sent, and
             ${' '}${count(asked.request_counts.completed + asked.request_counts.failed)} finished results stay.
           <//>
         `

@@ -18,13 +18,13 @@ export function Changes({ calls }) {
       <h2 id="changes-heading">Changes</h2>
       ${
         data.length === 0
-          ? html`<${Empty}>Nothing was changed yet.<//>`
+          ? html`<${Empty}>No changes yet.<//>`
           : html`<${Table} label="Changes, newest first" columns=${COLUMNS}>
               ${data.map(change => html`<${Row} key=${change.id} change=${change} names=${names} />`)}
             <//>`
       }
       <${Pages} label="changes" offset=${offset} total=${total} onOffset=${setOffset} />
-      <p class="dim">Changes of the configuration file are not among them.</p>
+      <p class="dim">Changes of the configuration file are not listed.</p>
     </section>
   `
 }

@@ -11,18 +11,18 @@ import { Chip } from './parts.js'
 /** Names and descriptions of stages, in order. */
 const STAGES = {
   parse: 'head and body are read',
-  auth: 'the key is checked',
+  auth: 'the API key is checked',
   upload: 'the body arrives',
-  queue: 'it waits for a place among the requests of its key',
-  guard: 'guardrails look at the request',
+  queue: 'the request waits, because its key has too many open requests',
+  guard: 'guardrails check the request',
   route: 'endpoints are chosen',
   admit: 'limits reserve the possible cost',
   failover: 'attempts that failed',
-  encode: 'the request of the provider is written',
+  encode: 'the request to the provider is written',
   upstream_first_byte: 'until the provider answers',
   first_token: 'until its first content',
   stream: 'the answer arrives',
-  judge: 'plugins judge the answer',
+  judge: 'plugins check the answer',
   tools: 'tools of the gateway run',
   flush: 'the end is written',
   waiting: 'until the first content',
@@ -80,13 +80,13 @@ export function Detail({ calls, row, onClose }) {
       <h3>Stages</h3>
       <${Stages} row=${row.stages === null && isWhole ? { ...row, stages: why.stages_ms } : row} />
       <h3>Attempts</h3>
-      ${row.attempts.length === 0 ? html`<p class="dim">No provider was asked.</p>` : html`<${Tries} row=${row} />`}
+      ${row.attempts.length === 0 ? html`<p class="dim">No provider was called.</p>` : html`<${Tries} row=${row} />`}
       ${why !== null && html`<h3>Why</h3><ul class="why">${why.reasons.map(reason => html`<li key=${reason}>${reason}</li>`)}</ul>`}
       <h3>Metadata</h3>
       <dl class="facts">
         ${factsOf(row, record, names).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${text(value)}</dd>`)}
       </dl>
-      ${missing && record === null && html`<p class="dim">It has no usage record: it was refused before its work.</p>`}
+      ${missing && record === null && html`<p class="dim">There is no usage record: the request was refused early.</p>`}
     </section>
   `
 }

@@ -6,13 +6,13 @@ import { Chip, Empty, Filter, RowButton, Table, useView, Waiting } from './parts
 
 /** Conditions of an endpoint with one key, the shared one or a BYOK credential: the tone, and the meaning. */
 const CONDITIONS = {
-  steady: ['good', 'It answers'],
+  steady: ['good', 'Works normally'],
   shaky: ['warn', '5 to 20 % of its attempts fail: others are called first'],
   failing: ['bad', 'More than 20 % of its attempts fail: others are called first'],
-  probing: ['warn', 'Its breaker is open, and the next request finds out whether it works again'],
-  limited: ['warn', 'Not asked now: the provider limits the rate, or asked to wait'],
-  blocked: ['bad', 'Not asked now: its breaker is open'],
-  untried: ['plain', 'Nobody has asked it since the start'],
+  probing: ['warn', 'Circuit breaker open: the next request tests it'],
+  limited: ['warn', 'Not used now: rate limit of the provider'],
+  blocked: ['bad', 'Not used now: circuit breaker open'],
+  untried: ['plain', 'Not called since the start'],
 }
 
 const FILTER_WAIT_MS = 250
@@ -34,7 +34,7 @@ const COLUMNS = [
 
 /** The reason why an endpoint has no value. */
 const NO_UPTIME = 'Shown from 100 attempts in 30 minutes on'
-const NO_SPEED = 'Nothing was measured in the last 30 minutes'
+const NO_SPEED = 'No data in the last 30 minutes'
 
 /** @param asked the filter in the URL, as linked from other views */
 export function Models({ calls, asked: begin = '' }) {
@@ -70,8 +70,8 @@ export function Models({ calls, asked: begin = '' }) {
 function Wildcards({ wildcards, onTry }) {
   return html`
     <h2>Wildcards</h2>
-    <p class="dim">Each covers every id that begins with the text before the star, and that has no row of its own.</p>
-    <${Table} label="Wildcards" columns=${['Ids', 'Endpoint', 'Asked for as', { name: '$/M input', number: true }, { name: '$/M output', number: true }, '']}>
+    <p class="dim">Each covers all ids that begin with the text before the star and have no row of their own.</p>
+    <${Table} label="Wildcards" columns=${['Ids', 'Endpoint', 'Name at the provider', { name: '$/M input', number: true }, { name: '$/M output', number: true }, '']}>
       ${wildcards.flatMap(({ id, endpoints }) =>
         endpoints.map(
           ({ provider, upstream_model: model, prices }, at) => html`
@@ -102,7 +102,7 @@ function Listed({ document: { data, wildcards }, asked, onTry }) {
       ${
         asked === ''
           ? 'The catalogue is empty. Add rows under "models" in the configuration file, or let a provider list its own.'
-          : 'No model fits the filter.'
+          : 'No model matches the filter.'
       }
     <//>`
   }

@@ -129,13 +129,13 @@ export function Secret({ title, secret, onClose }) {
     } catch {
       // Pages from another machine without TLS have no clipboard access.
       getSelection().selectAllChildren(dialog.current.querySelector('output'))
-      setCopied('Selected: copy it by the keyboard')
+      setCopied('Selected: press Ctrl-C to copy')
     }
   }
   return html`
     <dialog ref=${dialog} class="form" aria-label=${title} onClose=${onClose}>
       <h2>${title}</h2>
-      <p>Copy the key now. It is shown this once, and only its hash is kept.</p>
+      <p>Copy the key now. It is shown only once; only its hash is stored.</p>
       <output class="secret mono">${secret}</output>
       <p role="status" class="dim">${copied}</p>
       <p class="buttons">

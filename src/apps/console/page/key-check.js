@@ -47,8 +47,7 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
       onClose=${onClose}
     >
       <p>
-        One real call goes to the provider: its list of models where that needs a key, otherwise a completion of a few
-        tokens. It takes at most 20 seconds, and is noted among the changes.
+        This sends one real request to the provider: for its list of models if that needs a key, otherwise for a few tokens. It takes at most 20 seconds and is listed under Changes.
       </p>
       ${
         credential === undefined &&
@@ -74,7 +73,7 @@ export function KeyCheck({ calls, provider, model, credential, onClose }) {
           <//>
         `
       }
-      ${isNone && html`<p class="dim" role="status">${isAsking ? 'Reading …' : `No BYOK credential for ${provider} there.`}</p>`}
+      ${isNone && html`<p class="dim" role="status">${isAsking ? 'Loading …' : `No BYOK credential for ${provider} there.`}</p>`}
       ${
         model !== undefined &&
         html`

@@ -33,7 +33,7 @@ const MOVED = { try: 'playground' }
 const SHORTCUTS = [
   ['1 … 9', 'views'],
   ['j, ↓', 'next request'],
-  ['k, ↑', 'request before'],
+  ['k, ↑', 'previous request'],
   ['←, →', 'values of a chart that has the focus'],
   ['Enter', 'details'],
   ['Esc', 'close details, leave the filter'],
@@ -45,7 +45,7 @@ function App() {
   const [calls, setCalls] = useState(null)
   const [told, setTold] = useState('')
   const refuse = () => {
-    setTold(calls?.isSession ? 'The session is over. Sign in again.' : 'The key is no longer valid.')
+    setTold(calls?.isSession ? 'Your session has expired. Sign in again.' : 'The key is no longer valid.')
     setCalls(null)
   }
   const leave = async () => {

@@ -93,8 +93,8 @@ export function Share({ limit, left, reset, label }) {
 
 /** Shows the reason why a view has no data, or that it is loading. */
 export function Waiting({ error, once = false }) {
-  if (error === null) return html`<p class="empty" role="status">Reading …</p>`
-  return html`<p class="fault" role="alert">${error.message}${once ? '' : '. The page tries again by itself.'}</p>`
+  if (error === null) return html`<p class="empty" role="status">Loading …</p>`
+  return html`<p class="fault" role="alert">${error.message}${once ? '' : '. The page keeps trying.'}</p>`
 }
 
 /**

@@ -39,7 +39,7 @@ const SESSIONS_OF_ONE_MAX = 8
 
 export class ConsoleSessions {
   readonly #deps: SessionsDeps
-  /** By the hash of the cookie, oldest first. */
+  /** Keyed by the hash of the cookie, oldest first. */
   readonly #open = new Map<string, ConsoleSession>()
 
   constructor(deps: SessionsDeps) {

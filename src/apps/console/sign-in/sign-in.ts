@@ -51,7 +51,7 @@ export class SignInPages {
   readonly #isSecure: boolean
   readonly #client: OidcClient
   readonly #sessions: ConsoleSessions
-  /** By state, oldest first. */
+  /** Keyed by state, oldest first. */
   readonly #pending = new Map<string, PendingSignIn>()
   #beginnings = 0
 

@@ -7,7 +7,9 @@
 
 export interface Folded {
   readonly text: string
-  /** By unit of the folded text: its position in the original, and one more for the end; null if both are equal. */
+  /**
+   * Keyed by unit of the folded text: its position in the original, and one more for the end; null if both are equal.
+   */
   readonly places: Uint32Array | null
 }
 

@@ -16,7 +16,7 @@ import {
 import { INJECTION_PATTERNS } from './injection-patterns.ts'
 
 interface Survey {
-  /** 1 for each of the surveyor's starts that begins a word of the text, by index. */
+  /** 1 for each word start of the survey that occurs in the text, by index. */
   readonly present: Uint8Array
   /** True if there is a run of sixteen or more base64 characters, or many pairs in a row. */
   readonly mayEncode: boolean

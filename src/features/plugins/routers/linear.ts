@@ -9,7 +9,7 @@ import type { TaskType } from './task-types.ts'
 /** The file of the weights. */
 interface WeightsFile {
   readonly types: readonly TaskType[]
-  /** By feature: alternating type numbers and their weights in hundredths. */
+  /** Keyed by feature: alternating type numbers and their weights in hundredths. */
   readonly weights: Readonly<Record<string, readonly number[]>>
 }
 

@@ -122,7 +122,7 @@ function checkedUrl(address: string, path: string, rules: LinkRules): URL {
   }
 }
 
-/** By names in lower case. */
+/** Keyed by names in lower case. */
 function checkedHeaders(
   entryHeaders: Readonly<Record<string, string>>,
   path: string,

@@ -23,7 +23,7 @@ interface Named {
 }
 
 interface Found {
-  /** By the call of the outer model. */
+  /** Keyed by the call of the outer model. */
   readonly resumptions: ReadonlyMap<string, Resumption>
   /** The prompt for the outer model. */
   readonly prompt: ResponsesRequest

@@ -156,7 +156,7 @@ export class UndiciPool {
   }
 
   /** Called when the request of the seeker is written to a connection. */
-  begun(seeker: UndiciSeeker): void {
+  onBegun(seeker: UndiciSeeker): void {
     this.#unwritten.delete(seeker)
   }
 

@@ -135,7 +135,7 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   onRequestStart(controller: UndiciController): void {
     if (this.isOver) throw LEFT
     this.#controller = controller
-    this.#pool?.begun(this)
+    this.#pool?.onBegun(this)
   }
 
   onRequestSent(): void {

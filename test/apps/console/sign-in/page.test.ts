@@ -52,7 +52,7 @@ t.test('a person signs in, changes something, and signs out', { skip: WITHOUT_BR
   const { list } = await world.manage('GET', '/keys')
   const session = list.find(({ name }) => name === 'console: ann-1')
   t.equal((await world.manage('DELETE', `/keys/${session?.['hash']}`)).status, 200)
-  await page.getByText('The session is over. Sign in again.').waitFor()
+  await page.getByText('Your session has expired. Sign in again.').waitFor()
 
   const own = (await visit.faults()).filter(fault => !/status of 40[13]|localhost/.test(fault))
   t.same(own, [])

@@ -45,12 +45,12 @@ function Credits({ calls }) {
       <dl class="figures">
         <${Figure} name="Spent today" value=${usd(today.usage)} />
         <${Figure} name="Requests today" value=${count(today.requests)} />
-        <${Figure} name="Used in all" value=${usd(used)} />
+        <${Figure} name="Total used" value=${usd(used)} />
         ${
           total !== 0 &&
           html`
             <${Figure} name="Credits" value=${usd(total)} />
-            <${Figure} name="Left" value=${usd(total - used)} title="Counts only where credits.enforced is true" />
+            <${Figure} name="Left" value=${usd(total - used)} title="Applies only if credits.enforced is true" />
           `
         }
       </dl>
@@ -58,7 +58,7 @@ function Credits({ calls }) {
         isOpen &&
         html`
           <${FormDialog} title="Add credits" send="Add" onSend=${add} onClose=${() => setOpen(false)}>
-            <${Field} label="Amount in USD" name="amount" type="number" step="0.000001" required hint="Negative takes back" />
+            <${Field} label="Amount in USD" name="amount" type="number" step="0.000001" required hint="A negative amount deducts credits" />
             <${Field} label="Note" name="note" maxlength="1000" />
           <//>
         `

@@ -75,7 +75,7 @@ export function Credentials({ calls, names, version, onChanged }) {
 
 function CredentialTable({ credentials, onOpen }) {
   if (credentials.length === 0) {
-    return html`<${Empty}>No credentials of your own here: requests use those of the gateway, and it bills them.<//>`
+    return html`<${Empty}>No credentials yet: requests use those of the gateway, which bills them.<//>`
   }
   return html`
     <${Table} label="Provider credentials (BYOK)" columns=${COLUMNS}>
@@ -157,18 +157,18 @@ function CredentialForm({ calls, workspace, record, onDone, onClose }) {
         name="key"
         type="password"
         required=${isNew}
-        hint=${isNew ? 'It is sealed, and never shown again' : 'Empty: the key stays'}
+        hint=${isNew ? 'Stored encrypted, and never shown again' : 'Empty: keep the current key'}
       />
       <${Field} label="Name" name="name" maxlength="200" value=${record?.name ?? ''} />
       <${Field}
         label="Only for these models"
         name="allowed_models"
         value=${(record?.allowed_models ?? []).join(', ')}
-        hint="With commas. Empty: for all"
+        hint="Separated by commas. Empty: all models"
       />
       <${Check} label="Required: no other credential is used" name="is_required" checked=${record?.is_required ?? false} />
-      <${Check} label="Fallback: only when others fail" name="is_fallback" checked=${record?.is_fallback ?? false} />
-      <${Check} label="Own only: never those of the gateway" name="is_byok_only" checked=${record?.is_byok_only ?? false} />
+      <${Check} label="Fallback: used only if others fail" name="is_fallback" checked=${record?.is_fallback ?? false} />
+      <${Check} label="Own only: never use those of the gateway" name="is_byok_only" checked=${record?.is_byok_only ?? false} />
       <${Check} label="Disabled" name="disabled" checked=${record?.disabled ?? false} />
     <//>
   `

@@ -67,7 +67,7 @@ export function EndUsers({ calls, version, onChanged }) {
               max="100"
               required
               value=${record?.weight ?? 1}
-              hint="Shares of an API key at its limit"
+              hint="Its share of an API key that is at its limit"
             />
           <//>
         `
@@ -78,7 +78,7 @@ export function EndUsers({ calls, version, onChanged }) {
 
 function UserTable({ users, onOpen }) {
   if (users.length === 0) {
-    return html`<${Empty}>No end users yet. Register one by the "user" of your requests.<//>`
+    return html`<${Empty}>No end users yet. Register one with the value of "user" in your requests.<//>`
   }
   return html`
     <${Table} label="End users" columns=${COLUMNS}>

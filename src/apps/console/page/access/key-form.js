@@ -89,7 +89,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
           <//>
         `
       }
-      ${isNew && html`<${Field} label="Member" name="creator_user_id" maxlength="256" hint="Whose key it is: for budgets of members" />`}
+      ${isNew && html`<${Field} label="Member" name="creator_user_id" maxlength="256" hint="The owner of the key, for budgets of members" />`}
     <//>
   `
 }
@@ -106,14 +106,14 @@ function ApiKeyFields({ record }) {
       value=${record?.limit ?? ''}
       hint="Empty: no limit"
     />
-    <${Field} label="Limit holds"><${Select} name="limit_reset" value=${record?.limit_reset ?? ''} options=${RESETS} /><//>
+    <${Field} label="Limit period"><${Select} name="limit_reset" value=${record?.limit_reset ?? ''} options=${RESETS} /><//>
     <${Check}
       label="Requests on BYOK credentials count too"
       name="include_byok_in_limit"
       checked=${record?.include_byok_in_limit ?? false}
     />
     <${Check}
-      label="The sampled flag of its traceparent decides which traces are kept"
+      label="The sampled flag of the traceparent header decides which traces are kept"
       name="trace_trusted"
       checked=${record?.trace_trusted ?? false}
     />

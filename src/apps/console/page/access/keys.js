@@ -22,7 +22,7 @@ const COLUMNS = [
   'Limit',
   { name: 'Today', number: true },
   { name: 'This month', number: true },
-  { name: 'In all', number: true },
+  { name: 'Total', number: true },
   'Workspace',
   'Key',
   'Expires',
@@ -68,7 +68,7 @@ export function Keys({ calls, names, version, onChanged }) {
         html`
           <${FormDialog} title=${`Rotate ${open.key.name}`} send="Rotate" onSend=${rotate(open.key)} onClose=${close}>
             <p>The key gets a new secret, and keeps its name, limits and spending.</p>
-            <${Field} label="The secrets of today work for">
+            <${Field} label="The current secrets keep working for">
               <${Select} name="overlap_seconds" value="86400" options=${OVERLAPS} />
             <//>
           <//>
@@ -96,7 +96,7 @@ export function Keys({ calls, names, version, onChanged }) {
             onSend=${act('PATCH', open.key, { disabled: false })}
             onClose=${close}
           >
-            Its holder can send requests again at once.
+            It works again at once.
           <//>
         `
       }
@@ -109,7 +109,7 @@ export function Keys({ calls, names, version, onChanged }) {
             onSend=${act('DELETE', open.key)}
             onClose=${close}
           >
-            The key never works again. What it used stays in the ledger.
+            The key never works again. Its usage stays in the ledger.
           <//>
         `
       }

@@ -80,7 +80,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
               label="Server tools that are off"
               name="disabled_server_tools"
               value=${(workspace?.disabled_server_tools ?? []).join(', ')}
-              hint="With commas, for example gateway:web_search"
+              hint="Separated by commas, for example gateway:web_search"
             />
           <//>
         `

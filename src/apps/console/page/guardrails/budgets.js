@@ -6,11 +6,11 @@ import { Empty, PAGE, Paged, Share, Table, useApi } from '../parts.js'
 
 const EVERY_MS = 10_000
 const COLUMNS = [
-  'Whose',
+  'Owner',
   { name: 'Spent', number: true },
   'Of the budget',
   { name: 'Left', number: true },
-  'Begins again',
+  'Resets',
 ]
 
 /** @param guardrails with a budget */
@@ -41,7 +41,7 @@ function Budget({ calls, record, name }) {
         onOffset=${setOffset}
         draw=${({ data, total_count: total }) =>
           total === 0
-            ? html`<${Empty}>Nobody has this budget yet: assign the guardrail to a key or a member.<//>`
+            ? html`<${Empty}>No keys have this budget yet: assign the guardrail to a key or a member.<//>`
             : html`
                 <${Table} label=${`Budgets of ${name}`} columns=${COLUMNS}>
                   ${data.map(budget => html`<${Row} key=${budget.key_hash ?? `user ${budget.user_id}`} budget=${budget} />`)}

@@ -28,7 +28,7 @@ const RESETS = [
 ]
 const FAIL_MODES = [
   ['closed', 'refuse the request'],
-  ['open', 'let it pass'],
+  ['open', 'allow the request'],
 ]
 
 export function GuardrailForm({ calls, names, record, onDone, onClose }) {
@@ -92,7 +92,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
           </tbody>
         </table>
       </fieldset>
-      <${Field} label="Custom patterns in requests" hint="One a line: flag, redact or block, a space, and a pattern in RE2 syntax">
+      <${Field} label="Custom patterns in requests" hint="One per line: flag, redact or block, a space, and a pattern in RE2 syntax">
         <textarea
           name="patterns"
           rows="3"
@@ -110,15 +110,15 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
         ></textarea>
       <//>
       <${Field} label="Budget of each key in USD" name="limit_usd" type="number" min="0" step="0.000001" value=${record?.limit_usd ?? ''} />
-      <${Field} label="Budget holds"><${Select} name="reset_interval" value=${record?.reset_interval ?? ''} options=${RESETS} /><//>
+      <${Field} label="Budget period"><${Select} name="reset_interval" value=${record?.reset_interval ?? ''} options=${RESETS} /><//>
       <${Field}
         label="Allowed models"
         name="allowed_models"
         value=${(record?.allowed_models ?? []).join(', ')}
-        hint="With commas. Empty: all"
+        hint="Separated by commas. Empty: all"
       />
       <${Field}
-        label="Providers that are left out"
+        label="Excluded providers"
         name="ignored_providers"
         value=${(record?.ignored_providers ?? []).join(', ')}
       />

@@ -73,7 +73,7 @@ export function Guardrails({ calls }) {
       open?.what === 'delete' &&
       html`
         <${Confirm} title=${`Delete ${open.record.name}?`} send="Delete" onSend=${remove} onClose=${close}>
-          Keys and members that have it go on without its rules.
+          Its rules no longer apply to keys and members.
         <//>
       `
     }
@@ -82,7 +82,7 @@ export function Guardrails({ calls }) {
 
 function Hits({ decisions }) {
   if (decisions.length === 0) {
-    return html`<${Empty}>No guardrail has found anything yet. "Change" below sets what they look for.<//>`
+    return html`<${Empty}>No guardrail has found anything yet. Use "Change" below to edit their rules.<//>`
   }
   const byDetector = new Map()
   for (const { guardrail, action, count: hits } of decisions) {

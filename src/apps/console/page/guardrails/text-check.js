@@ -60,11 +60,11 @@ export function TextCheck({ calls, guardrails, names }) {
 }
 
 function Found({ found: { text, action, redacted, findings } }) {
-  if (action === null) return html`<p role="status">Nothing was found: the text passes as it is.</p>`
+  if (action === null) return html`<p role="status">Nothing was found: the text would not be changed.</p>`
   return html`
     <p role="status">
       <${Chip} tone=${TONES[action]}>${action}<//>
-      ${action === 'block' ? ' The request would be refused.' : action === 'redact' ? ' It would go on as below.' : ' It would go on unchanged.'}
+      ${action === 'block' ? ' The request would be refused.' : action === 'redact' ? ' The text below would be sent.' : ' It would be sent unchanged.'}
     </p>
     <p class="reply text" aria-label="The text with what was found">
       ${marked(text, findings).map(({ part, finding }, at) =>
@@ -73,7 +73,7 @@ function Found({ found: { text, action, redacted, findings } }) {
           : html`<mark key=${at} class=${TONES[finding.action]} title=${`${finding.detector}: ${finding.action}`}>${part}</mark>`,
       )}
     </p>
-    ${action === 'redact' && html`<p class="reply text" aria-label="The text as it goes on">${redacted}</p>`}
+    ${action === 'redact' && html`<p class="reply text" aria-label="The text that would be sent">${redacted}</p>`}
     <ul>
       ${findings.slice(0, 50).map(
         ({ detector, pattern, action: own, start, end }, at) => html`

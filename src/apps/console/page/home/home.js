@@ -63,7 +63,7 @@ export function Home({ calls, live, memory }) {
 }
 
 function ModelTable({ models }) {
-  if (models.length === 0) return html`<${Empty}>Nothing was asked in the last 15 minutes.<//>`
+  if (models.length === 0) return html`<${Empty}>No requests in the last 15 minutes.<//>`
   const columns = [
     'Model',
     { name: 'Requests', number: true },
@@ -77,7 +77,7 @@ function ModelTable({ models }) {
       ${models.map(
         ({ model, requests, failed, cost, first_token_ms: first }) => html`
           <tr key=${model}>
-            <th scope="row">${model ?? 'no model, or others'}</th>
+            <th scope="row">${model ?? 'others, or no model'}</th>
             <td class="number">${count(requests)}</td>
             <td class=${`number ${failed > 0 ? 'bad' : ''}`}>${failed === 0 ? '0' : `${count(failed)} (${percent(failed / requests)})`}</td>
             <td class="number">${duration(first.p50)}</td>

@@ -10,14 +10,14 @@ const NAMED_MAX = 3
 export function Health({ problems, keys, live, error }) {
   const all = [...ofThisPage(live, error), ...problems, ...ofLimits(keys)]
   if (all.length === 0)
-    return html`<p class="health good" role="status"><b>All is well.</b> Nothing is wrong now.</p>`
+    return html`<p class="health good" role="status"><b>No problems.</b> No problems now.</p>`
   const isBad = all.some(({ is_serious: isSerious }) => isSerious)
   return html`
     <div class=${`health ${isBad ? 'bad' : 'warn'}`} role="status">
-      <ul aria-label="What is wrong now">
+      <ul aria-label="Current problems">
         ${all.map(
           ({ text, view }) => html`
-            <li key=${text}>${text}${' '}${view !== 'home' && html`<a href=${`#/${view}`}>Look</a>`}</li>
+            <li key=${text}>${text}${' '}${view !== 'home' && html`<a href=${`#/${view}`}>Show</a>`}</li>
           `,
         )}
       </ul>
@@ -29,7 +29,7 @@ function ofThisPage(live, error) {
   if (error !== null || live.state === 'lost') {
     return [
       {
-        text: 'The gateway does not answer this page. The page tries again by itself.',
+        text: 'The gateway does not answer this page. The page keeps trying.',
         view: 'home',
         is_serious: true,
       },

@@ -68,8 +68,7 @@ export function Playground({ calls, memory }) {
     <section class="playground" aria-labelledby="playground-heading">
       <h2 id="playground-heading">Playground</h2>
       <p class="dim">
-        Requests to the public port, like any others: they have limits, guardrails and a cost. They need an API key,
-        which this tab keeps until it is closed or loaded again.
+        Requests to the public port, like any others: they have limits, guardrails and a cost. They need an API key, which stays in this tab until you close or reload it.
       </p>
       <form onSubmit=${send}>
         <div class="controls">
@@ -133,7 +132,7 @@ export function Playground({ calls, memory }) {
             fields.models.length > 1 &&
             html`
               <button type="button" disabled=${isRunning} onClick=${() => resize(fields.models.slice(0, -1))}>
-                One model less
+                Remove a model
               </button>
             `
           }

@@ -48,13 +48,13 @@ export function Snippets({ body }) {
       await navigator.clipboard.writeText(code)
       setTold('Copied')
     } catch {
-      setTold('The browser allows no copying here: select the text')
+      setTold('The browser does not allow copying here: select the text')
     }
   }
   return html`
     <section aria-labelledby="code-heading">
       <div class="bar">
-        <h3 id="code-heading">The same as code</h3>
+        <h3 id="code-heading">As code</h3>
         <span class="choice" role="group" aria-label="Language">
           ${Object.keys(LANGUAGES).map(
             name => html`

@@ -100,8 +100,8 @@ function LiveRequests({ calls, live, memory, asked }) {
 }
 
 function Nothing({ live, isFiltered }) {
-  if (isFiltered) return html`<${Empty}>No request fits the filter.<//>`
-  if (live.state === 'connecting') return html`<${Empty}>Reading …<//>`
+  if (isFiltered) return html`<${Empty}>No request matches the filter.<//>`
+  if (live.state === 'connecting') return html`<${Empty}>Loading …<//>`
   return html`<${Empty}>
     No requests yet. Send one to the public port, or open the <a href="#/playground">playground</a>: it is listed here within a second.
   <//>`
@@ -110,7 +110,7 @@ function Nothing({ live, isFiltered }) {
 function told(shown, rows, live) {
   const listed = Math.min(shown.length, SHOWN_MAX)
   const parts = [listed === rows.length ? `${listed} requests` : `${listed} of ${rows.length} requests`]
-  if (live.unlisted > 0) parts.push(`${count(live.unlisted)} more came too fast to list`)
+  if (live.unlisted > 0) parts.push(`${count(live.unlisted)} more are not listed (too many per second)`)
   return parts.join(', ')
 }
 

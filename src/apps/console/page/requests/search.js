@@ -17,8 +17,8 @@ const OUTCOMES = [
   ['failed,aborted,incomplete', 'not completed'],
   ['completed', 'completed'],
   ['failed', 'failed'],
-  ['aborted', 'left by the client'],
-  ['incomplete', 'cut short'],
+  ['aborted', 'client disconnected'],
+  ['incomplete', 'incomplete'],
 ]
 
 /** Hours before now. */
@@ -115,7 +115,7 @@ export function Search({ calls, memory }) {
         ${
           found.rows !== null &&
           (found.rows.length === 0
-            ? html`<${Empty}>No record fits${found.lastId === null ? '' : ' so far'}.<//>`
+            ? html`<${Empty}>No record matches${found.lastId === null ? '' : ' so far'}.<//>`
             : html`<${List}
                 label="Found requests, newest first"
                 list=${list}
@@ -165,7 +165,7 @@ async function ask(
 function told({ rows, lastId, isAsking }) {
   if (isAsking) return 'Searching …'
   if (rows === null) return ''
-  if (lastId === null) return `${rows.length} requests, all that fit`
+  if (lastId === null) return `${rows.length} requests, no others match`
   const oldest = rows.at(-1)
   return oldest === undefined ? 'None yet' : `${rows.length} requests, back to ${dateTime(oldest.at)}`
 }

@@ -11,7 +11,7 @@ const RANGES = [
   ['90', 'Last 90 days'],
   ['365', 'Last 365 days'],
   ['month', 'This month'],
-  ['own', 'Other days'],
+  ['own', 'Custom range'],
 ]
 
 const STACKED = ['model', 'key', 'workspace', 'provider', 'user', 'session', 'agent']
@@ -77,7 +77,7 @@ export function UsageControls({ chosen, names, days, onChange, onAgain }) {
           `,
         )}
       </fieldset>
-      <button type="button" onClick=${onAgain}>Read again</button>
+      <button type="button" onClick=${onAgain}>Refresh</button>
     </div>
   `
 }

@@ -14,7 +14,7 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
   const [order, setOrder] = useState(null)
   if (rows.length === 0) {
     return html`<${Empty}>
-      Nothing was used in these days${CALLER_NAMES.some(name => columns.includes(name)) ? ' with a name of that kind' : ''}.
+      No usage in these days${CALLER_NAMES.some(name => columns.includes(name)) ? ' with a name of that kind' : ''}.
       Requests are here a second after their answer.
     <//>`
   }
@@ -28,7 +28,7 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
       <span class="dim" role="status">${told(rows)}</span>
       ${
         (columns.includes('session') || columns.includes('agent')) &&
-        html`<span class="dim">Only requests that name one, and whose records are still kept.</span>`
+        html`<span class="dim">Only requests that name one and still have their records.</span>`
       }
       ${columns.includes('user') && html`<span class="dim">Only requests that name an end user.</span>`}
     </div>
