@@ -5,8 +5,7 @@
 
 import { AUTH_OF_FORMAT, type KeyForm, type Provider } from '../protocol/provider.ts'
 import type { ProviderSlug } from '../protocol/provider-slugs.ts'
-import { CHAT_ROWS } from './rows/chat.ts'
-import { OWN_ROWS } from './rows/own.ts'
+import { OFFERED_ROWS } from './rows/offered.ts'
 import type { Row, ServingRow } from './rows/row.ts'
 import { UNOFFERED_ROWS } from './rows/unoffered.ts'
 
@@ -14,8 +13,7 @@ import { UNOFFERED_ROWS } from './rows/unoffered.ts'
 type LocalSlug = 'llamacpp' | 'vllm'
 
 const ROWS: Readonly<Record<ProviderSlug | LocalSlug, Row>> = {
-  ...CHAT_ROWS,
-  ...OWN_ROWS,
+  ...OFFERED_ROWS,
   ...UNOFFERED_ROWS,
 }
 
