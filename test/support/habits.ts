@@ -29,6 +29,8 @@ export interface Habit {
   readonly name: string
   readonly format: Exclude<FormatName, `${string}embeddings`>
   readonly isStream: boolean
+  /** The frames of a stream, or the one document. */
+  readonly frames: readonly unknown[]
   readonly bytes: Buffer
   readonly expect: Expected
 }
@@ -56,25 +58,29 @@ export function habits(): readonly Habit[] {
         name: `${file.replace('.json', '')} ${at}, ${reply.format}${reply.stream === undefined ? '' : ', streamed'}`,
         format: reply.format,
         isStream: reply.stream !== undefined,
-        bytes: bytesOf(reply),
+        frames: reply.stream ?? [reply.whole],
+        bytes: bytesOf(reply.format, reply.stream !== undefined, reply.stream ?? [reply.whole]),
         expect: { ...expect, ...reply.expect },
       }))
     })
 }
 
-function bytesOf({ format, stream, whole }: Reply): Buffer {
-  if (stream === undefined) return Buffer.from(JSON.stringify(whole))
-  if (format === 'bedrock-converse') {
-    const events = stream as readonly (readonly [string, unknown])[]
-    return Buffer.concat(events.map(([type, fields]) => awsMessage(type, JSON.stringify(fields))))
-  }
-  return Buffer.from(stream.map(frame).join(''))
+/** As the provider sends them. */
+export function bytesOf(format: Habit['format'], isStream: boolean, frames: readonly unknown[]): Buffer {
+  if (!isStream) return Buffer.from(JSON.stringify(frames[0]) ?? 'null')
+  if (format !== 'bedrock-converse') return Buffer.from(frames.map(frame).join(''))
+  return Buffer.concat(
+    frames.map(event => {
+      const [type, fields] = Array.isArray(event) ? (event as unknown[]) : ['metadata', event]
+      return awsMessage(String(type), JSON.stringify(fields) ?? 'null')
+    }),
+  )
 }
 
 /** A text stands as it is; an event has its name where the format gives it one. */
 function frame(event: unknown): string {
   if (typeof event === 'string') return event.includes(':') ? event : `data: ${event}\n\n`
-  const { type } = event as { type?: unknown }
+  const { type } = (event ?? {}) as { type?: unknown }
   const name = typeof type === 'string' ? `event: ${type}\n` : ''
   return `${name}data: ${JSON.stringify(event)}\n\n`
 }
