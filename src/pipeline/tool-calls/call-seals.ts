@@ -1,17 +1,20 @@
 /**
- * Signatures of calls that clients do not send back: stored by call id for a while, and restored in later prompts. They
- * carry the mark of their maker, so that no other provider gets them. Serve threads; used only for replies and prompts
- * in Gemini's format.
+ * Signatures of calls, and thoughts before calls, that clients do not send back: stored by call id for a while, and
+ * restored in later prompts. They carry the mark of their maker, so that no other provider gets them; thoughts are
+ * sealed too, because they are content. Serve threads; signatures are those of Gemini's format, thoughts those of
+ * providers that want them back as text.
  */
 import { hash } from 'node:crypto'
+import { records, textOrEmpty } from '../../base/json.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
 import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import type { FormatName } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
-import { isMarked } from '../../protocol/sealed-content.ts'
+import { isMarked, wholeSeal } from '../../protocol/sealed-content.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
+import type { SummarySeal } from '../compaction.ts'
 
 /** The format whose models refuse calls of the running turn without the signature that they issued. */
 export const SIGNING: FormatName = 'google-gemini'
@@ -26,11 +29,71 @@ type Fields = Readonly<Record<string, unknown>>
 
 export class CallSeals {
   readonly #pins: Pins
+  readonly #seal: SummarySeal | null
   /** Prompts whose known signatures have been restored. */
   readonly #done = new WeakSet<object>()
+  /** Prompts whose known thoughts have been restored. */
+  readonly #thought = new WeakSet<object>()
 
-  constructor(pins: Pins) {
+  /** @param seal null: thoughts are not stored */
+  constructor(pins: Pins, seal: SummarySeal | null = null) {
     this.#pins = pins
+    this.#seal = seal
+  }
+
+  /** Stores the thoughts before the calls in a reply, sealed, for providers that want them back as text. */
+  keepThoughts(
+    { caller, request, zeroRetention }: Exchange,
+    output: readonly OutputItem[],
+    maker: string,
+  ): void {
+    const { data_collection: collection, zdr } = request.provider ?? {}
+    if (this.#seal === null || zeroRetention || zdr === true || collection === 'deny') return
+    let text = ''
+    for (const item of output) {
+      if (item.type === 'reasoning') text += thoughtIn(item)
+      if (item.type !== 'function_call') continue
+      const { call_id: id } = item as Fields
+      if (text === '' || typeof id !== 'string') return
+      const thought = wholeSeal({ format: 'unknown', signature: 'none', text }, maker)
+      const sealed = this.#seal.seal(thought, ownerOf(caller))
+      if (sealed.length <= SEAL_MAX_CHARS)
+        this.#pins.set(thoughtKeyOf(caller, id), sealed, KEPT_MS, caller.keyHash)
+      // The calls of a turn have one thought, which stands before the first of them.
+      return
+    }
+  }
+
+  /** The prompt with the thoughts that are stored for it, once; a promise only if they have to be waited for. */
+  recallThoughts({ caller, prompt }: Exchange): ResponsesRequest | Promise<ResponsesRequest> {
+    const { input } = prompt
+    if (this.#seal === null || typeof input === 'string' || this.#thought.has(input)) return prompt
+    this.#thought.add(input)
+    const places = thoughtlessTurns(input).slice(-CALLS_MAX)
+    if (places.length === 0) return prompt
+    const stored = places.map(({ id }) => this.#pins.get(thoughtKeyOf(caller, id)))
+    const insert = (sealed: readonly (string | null)[]): ResponsesRequest => {
+      const thoughts = new Map<number, InputItem>()
+      for (const [at, { before }] of places.entries()) {
+        const text = this.#opened(sealed[at] ?? null, caller)
+        if (text !== null) thoughts.set(before, { type: 'reasoning', summary: [], encrypted_content: text })
+      }
+      if (thoughts.size === 0) return prompt
+      const filled = input.flatMap((item, at) => {
+        const thought = thoughts.get(at)
+        return thought === undefined ? [item] : [thought, item]
+      })
+      this.#thought.add(filled)
+      return { ...prompt, input: filled }
+    }
+    return stored.some(isPending)
+      ? Promise.all(stored).then(insert)
+      : insert(stored as readonly (string | null)[])
+  }
+
+  #opened(sealed: string | null, caller: Caller): string | null {
+    const text = sealed === null ? null : (this.#seal?.open(sealed, ownerOf(caller)) ?? null)
+    return text !== null && isMarked(text) ? text : null
   }
 
   /** Stores the signatures of the calls in a reply. */
@@ -79,6 +142,47 @@ export class CallSeals {
     this.#done.add(filled)
     return { ...prompt, input: filled }
   }
+}
+
+function ownerOf({ organizationId, workspaceId }: Caller): readonly string[] {
+  return [organizationId, workspaceId ?? '']
+}
+
+function thoughtIn(item: Fields): string {
+  const { content, summary } = item as { readonly content?: unknown; readonly summary?: unknown }
+  const text = records(content)
+    .map(part => textOrEmpty(part['text']))
+    .join('')
+  return text === ''
+    ? records(summary)
+        .map(part => textOrEmpty(part['text']))
+        .join('\n')
+    : text
+}
+
+interface ThoughtlessTurn {
+  /** Of its first call. */
+  readonly id: string
+  /** The index of the item that its thought belongs before. */
+  readonly before: number
+}
+
+/** The turns of the model that make calls and have no thought. */
+function thoughtlessTurns(input: readonly InputItem[]): readonly ThoughtlessTurn[] {
+  const turns: ThoughtlessTurn[] = []
+  for (let at = 0; at < input.length; at++) {
+    const item = input[at] as InputItem
+    const previous = input[at - 1]
+    if (item.type !== 'function_call' || previous?.type === 'function_call') continue
+    const isSaid = previous !== undefined && 'role' in previous && previous.role === 'assistant'
+    const before = isSaid ? at - 1 : at
+    if (input[before - 1]?.type !== 'reasoning') turns.push({ id: item.call_id, before })
+  }
+  return turns
+}
+
+function thoughtKeyOf({ organizationId, workspaceId }: Caller, callId: string): string {
+  return hash('sha256', JSON.stringify(['thought', organizationId, workspaceId, callId]), 'base64')
 }
 
 /** The id of a call without a signature; null for anything else. */

@@ -16,7 +16,7 @@ import { lessonsFor } from '../answer/relay-patterns.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
 import { OutputGuard } from '../guard/reply.ts'
 import type { PluginChain } from '../plugin-chain.ts'
-import type { RouteCandidate } from '../routing/candidate.ts'
+import { makerOf, type RouteCandidate } from '../routing/candidate.ts'
 import { compactsItself, type Summaries } from '../summaries.ts'
 import { type CallSeals, SIGNING } from '../tool-calls/call-seals.ts'
 import { type FittedRequest, fitTools, withClientPaths } from '../tool-calls/client-tools.ts'
@@ -78,6 +78,8 @@ export function askModel<Then>(
     exchange.ranking.affinity?.succeeded(answering, figures.usage)
     exchange.prefix?.note(answering, figures.usage)
     if (endpoint.format === SIGNING) deps.callSeals?.keep(exchange, answer.output)
+    else if (endpoint.provider.quirks.includes('replay-reasoning'))
+      deps.callSeals?.keepThoughts(exchange, answer.output, makerOf(record))
     plugins?.answered(exchange, endpoint.modelId)
     exchange.candidate = answering
     return onward({
@@ -145,8 +147,11 @@ class TurnCall implements CallSubject<TurnTerms> {
     const exchange = this.#exchange
     const deps = this.#deps
     const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
-    const signs = candidate.endpoint.format === SIGNING
-    const recalled = signs ? (deps.callSeals?.recall(exchange) ?? exchange.prompt) : exchange.prompt
+    const { format, provider } = candidate.endpoint
+    let recalled: ResponsesRequest | Promise<ResponsesRequest> | undefined
+    if (format === SIGNING) recalled = deps.callSeals?.recall(exchange)
+    else if (provider.quirks.includes('replay-reasoning')) recalled = deps.callSeals?.recallThoughts(exchange)
+    recalled ??= exchange.prompt
     if (looking !== null || recalled instanceof Promise)
       return Promise.all([recalled, looking]).then(([prompt]) => {
         exchange.prompt = prompt

@@ -272,7 +272,7 @@ function sharedDeps(
     byokFeePercent: config.byok.feePercent,
     region: config.region,
     stickiness: new Stickiness(pins),
-    callSeals: new CallSeals(pins),
+    callSeals: new CallSeals(pins, createTextSeal(base.options.vaultKeys, 'thoughts')),
     reservationWait: new ReservationQueue(clock),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
     routing: routingOf(base),

@@ -7,7 +7,7 @@ import { isAscii } from 'node:buffer'
 import { GatewayError } from '../../base/errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../limits.ts'
 import { ListFinder, RAW_MAX_BYTES, RAW_MIN_BYTES } from './raw-list.ts'
-import { mayBeBroken, repairTexts } from './well-formed.ts'
+import { repairTexts } from './well-formed.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
 
@@ -16,6 +16,9 @@ const TOO_MUCH: Readonly<Record<keyof JsonBounds, string>> = {
   parts: `has more than ${JSON_MAX_PARTS} objects, arrays and fields`,
   commas: `has more than ${JSON_MAX_COMMAS} values`,
 }
+
+/** What may be half a character, or NUL. */
+const HARD_ESCAPE = /\\u(?:[dD][89a-fA-F]|0000)/
 
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
@@ -56,7 +59,8 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
     throw new GatewayError('invalid_request', 'The request body is not valid JSON')
   }
   // The bytes of a list go out only where they say what its value says.
-  if (!mayBeBroken(text) || !repairTexts(value)) finder?.keep(value, bytes)
+  const mayBeBroken = text.includes('\\u') && HARD_ESCAPE.test(text)
+  if (!mayBeBroken || !repairTexts(value)) finder?.keep(value, bytes)
   return value
 }
 

@@ -36,20 +36,12 @@ const FOREIGN: ReadonlySet<string> = new Set([
   'responseSchema',
   'schema',
 ])
-/** What may be half a character, or NUL. */
-const HARD_ESCAPE = /\\u(?:[dD][89a-fA-F]|0000)/
-
 type Rule = 'text' | 'stored' | 'foreign'
 
 interface Place {
   readonly value: object
   readonly path: string
   readonly rule: Rule
-}
-
-/** True if the JSON may hold such a character. Two searches; most bodies have no escape of this kind. */
-export function mayBeBroken(json: string): boolean {
-  return json.includes('\\u') && HARD_ESCAPE.test(json)
 }
 
 /**
