@@ -116,7 +116,7 @@ export interface ToolOutcome {
   readonly next?: 'ask-model' | 'end-turn'
 }
 
-/** The calls that run before the model is asked. */
+/** The calls that run before the model is called. */
 export interface DueCalls {
   readonly calls: readonly DueCall[]
   /** The prompt without what only the gateway understands; absent: as it is. */

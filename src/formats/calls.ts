@@ -102,7 +102,7 @@ export class Call {
     this.#id = start.id
     this.name = start.name
     this.#extra = start.extra
-    if (start.name !== null) this.#tell(start.name)
+    if (start.name !== null) this.#announce(start.name)
   }
 
   /** True until there is input with content. */
@@ -127,7 +127,7 @@ export class Call {
     }
     if (name !== null && this.name === null) {
       this.name = name
-      this.#tell(name)
+      this.#announce(name)
     }
   }
 
@@ -192,7 +192,7 @@ export class Call {
     this.#emit({ kind: 'close', item: this.item, fields: Object.keys(fields).length === 0 ? null : fields })
   }
 
-  #tell(name: string): void {
+  #announce(name: string): void {
     this.#isTold = true
     this.#emit({
       kind: 'open',

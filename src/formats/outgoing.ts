@@ -125,10 +125,10 @@ export function outgoingRequest(
     // Encoders skip nulls.
     if (fields[name] == null || (FATE_OF.get(name) === 'encoded' && name !== 'max_tool_calls')) continue
     if (goesOut(name, request, format.dialect, callerDialect)) continue
-    const kept = Object.entries(request).filter(([each]) =>
+    const entries = Object.entries(request).filter(([each]) =>
       goesOut(each, request, format.dialect, callerDialect),
     )
-    return Object.fromEntries(kept) as unknown as ResponsesRequest
+    return Object.fromEntries(entries) as unknown as ResponsesRequest
   }
   return request
 }

@@ -197,14 +197,17 @@ function pipelineOf({ attempts, clientRequest, pipeline }: Exchange): Pick<Gatew
   const changes = attempts.at(-1)?.changes
   if (changes === undefined) return pipeline.length === 0 ? {} : { pipeline }
   const { inOwnNames, request } = clientRequest
-  const told = changes.map(({ field, action, reason }) => ({
+  const reported = changes.map(({ field, action, reason }) => ({
     field: inOwnNames === undefined ? field : inOwnNames(`${field}: `, request).slice(0, -2),
     action,
     reason,
   }))
-  const summary = `${told.length} ${told.length === 1 ? 'change' : 'changes'} of the request for this provider`
+  const summary = `${reported.length} ${reported.length === 1 ? 'change' : 'changes'} of the request for this provider`
   return {
-    pipeline: [...pipeline, { type: 'translation', name: 'translation', summary, data: { changes: told } }],
+    pipeline: [
+      ...pipeline,
+      { type: 'translation', name: 'translation', summary, data: { changes: reported } },
+    ],
   }
 }
 

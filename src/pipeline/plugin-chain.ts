@@ -191,7 +191,7 @@ export class PluginChain {
     return this.#plugins.reduce((tokens, plugin) => tokens + (plugin.removedTokens ?? 0), 0)
   }
 
-  /** The first verdict other than a pass counts; later plugins are not asked. */
+  /** The first verdict other than a pass counts; later plugins are not called. */
   async judge(turn: Turn, exchange: Exchange): Promise<Verdict> {
     for (const plugin of this.#plugins) {
       const verdict = await this.#times.run(

@@ -34,7 +34,7 @@ export class Drain {
   #running: Promise<void> | null = null
   #graceEndsMs = Number.POSITIVE_INFINITY
   /** Ends the current wait if its condition holds. */
-  #look: (() => void) | null = null
+  #onChange: (() => void) | null = null
   /** Makes the wait for running requests check the grace time again. */
   #shorten: (() => void) | null = null
 
@@ -54,7 +54,7 @@ export class Drain {
 
   /** Call it when a request is over or a connection has closed. */
   notice(): void {
-    this.#look?.()
+    this.#onChange?.()
   }
 
   async #run(): Promise<void> {
@@ -99,11 +99,11 @@ export class Drain {
     return new Promise(resolve => {
       const end = (): void => {
         timer.cancel()
-        this.#look = null
+        this.#onChange = null
         resolve()
       }
       const timer = this.#clock.after(limitMs, end)
-      this.#look = () => {
+      this.#onChange = () => {
         if (done()) end()
       }
       onWait?.(end)

@@ -53,7 +53,7 @@ export type Authenticator = Pick<ApiKeys, 'authenticate'>
 export interface RequestCounter {
   /**
    * Counts one inference request of the key, and returns the rest of its limit; undefined if it has none. A promise
-   * only if counters have to be asked.
+   * only if counters must be read first.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable`
    */
   enter(key: KeyRecord): RateRoom | undefined | Promise<RateRoom | undefined>
@@ -385,7 +385,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
       : this.#receive(operation, room)
   }
 
-  /** Body: goes on when all of it has arrived. A handler that reads it as it arrives gets it at once. */
+  /** The body: the next step waits until all of it has arrived, unless the handler reads it in pieces. */
   #receive(operation: KeyedOperation, room: RateRoom | undefined): void | Promise<void> {
     const { clock } = this.#deps.admissions.deps
     if (room !== undefined) this.reply.tellRate('requests', room, clock.nowMs())

@@ -119,7 +119,7 @@ export class SocketSession implements AnsweringSocket {
   #stuckMs = 0
   /** See UNREAD_MAX. */
   #unread = 0
-  /** Memory of the message that has begun, as far as the front tells of its reads; null: none has begun. */
+  /** Memory of the message that has begun, as far as the front reports its reads; null: no message has begun. */
   #arriving: PieceCount | null = null
   #arrivingBytes = 0
   /** A message has ended in the read that is being processed. */

@@ -167,12 +167,12 @@ export class WebSockets implements KeyedRequests {
 
   /** The reason to refuse another socket of a key; null if it has its place. */
   #takePlace(key: Holder): GatewayError | null {
-    const taken = this.#places.reserve(key, 1)
-    if (taken === 'taken') return null
-    if (taken === 'room-full') return NO_SOCKET
+    const outcome = this.#places.reserve(key, 1)
+    if (outcome === 'taken') return null
+    if (outcome === 'room-full') return NO_SOCKET
     this.#deps.requests.admissions.deps.metrics.shed.inc({ reason: 'key_sockets' })
     const [full, limit] =
-      taken === 'key-full'
+      outcome === 'key-full'
         ? [
             `This API key has reached its limit of ${this.#places.amountOf(key)} open WebSockets`,
             'limits.socketsPerKey',

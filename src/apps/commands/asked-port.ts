@@ -5,7 +5,7 @@ import type { Config } from '../../process/config/settings.ts'
 import { CommandError, type OptionValues, UsageError } from './command.ts'
 import { configWords } from './outcome.ts'
 
-/** A port that is asked, and the key for it. */
+/** A port of the gateway that a command calls, and the key for it. */
 export interface PortAddress {
   readonly url: string
   readonly key: string

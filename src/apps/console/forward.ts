@@ -82,7 +82,7 @@ export function forward(
   })
 }
 
-/** Its own certificate, whatever name is in it: the port is asked by its address. Read anew, since it is renewed. */
+/** Its own certificate, whatever name is in it: the port is called by its address. Read anew, since it is renewed. */
 function trustOnly(certificateFile: string) {
   return {
     ca: readFileSync(certificateFile),

@@ -57,7 +57,7 @@ export class SharedCache<Value> {
     if (keys.size === 0) this.#keys.delete(owner)
   }
 
-  /** Of those that hold most, nobody holds twice as much as another: which one of them it is does not matter. */
+  /** None of the largest owners holds twice as much as another, so any of them can be chosen. */
   #makeRoom(): void {
     // Groups that were never used are holes in the array.
     const largest = this.#bySize.findLast(owners => owners !== undefined && owners.size > 0)

@@ -13,7 +13,7 @@ export interface Offer {
    * money is unspent.
    */
   readonly fetched?: PicoUsd
-  /** Per token that is written. */
+  /** The price per output token. */
   readonly perToken: PicoUsd
   /** True for an offer on a BYOK credential, which some limits do not count. */
   readonly isOwn: boolean

@@ -28,7 +28,7 @@ export class RequestRate {
   }
 
   /**
-   * Counts one request of the caller, and returns what is left of the limit; undefined if there is no limit. A promise
+   * Counts one request of the caller, and returns the remainder of the limit; undefined if there is no limit. A promise
    * only if the counters are in another thread.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` if the counters do not
    * answer.

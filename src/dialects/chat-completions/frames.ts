@@ -85,10 +85,10 @@ export class ChatFrames implements FrameWriter {
       case 'response.output_item.done':
         return this.#done(event.output_index, event.item)
       case 'response.content_part.added':
-        if (event.part.type === 'output_text') this.#place(event.output_index, event.content_index)
+        if (event.part.type === 'output_text') this.#textState(event.output_index, event.content_index)
         return ''
       case 'response.output_text.annotation.added': {
-        const text = this.#place(event.output_index, event.content_index)
+        const text = this.#textState(event.output_index, event.content_index)
         text.annotations = Math.max(text.annotations, event.annotation_index + 1)
         return this.#fields({ annotations: [chatAnnotation(event.annotation, text.offset)] })
       }
@@ -203,7 +203,7 @@ export class ChatFrames implements FrameWriter {
 
   /** Annotations that arrived too late for an event of their own. */
   #annotations(outputIndex: number, index: number, all: Parameters<typeof chatAnnotation>[0][]): string {
-    const text = this.#place(outputIndex, index)
+    const text = this.#textState(outputIndex, index)
     const late = all.slice(text.annotations)
     text.annotations = all.length
     return late.length === 0
@@ -211,7 +211,7 @@ export class ChatFrames implements FrameWriter {
       : this.#fields({ annotations: late.map(each => chatAnnotation(each, text.offset)) })
   }
 
-  #place(outputIndex: number, index: number): { offset: number; annotations: number } {
+  #textState(outputIndex: number, index: number): { offset: number; annotations: number } {
     const key = `${outputIndex}:${index}`
     let text = this.#texts.get(key)
     if (text === undefined) {

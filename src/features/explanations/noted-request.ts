@@ -216,7 +216,7 @@ function rest({ candidates, attempts, passedOver }: ExplainedExchange): Explanat
     .map(candidate => ({ ...wayOf(candidate), breaker_open: candidate.state?.isOpen === true }))
 }
 
-/** Failures with words of the gateway alone, also after somebody was asked. */
+/** Failures with a message of the gateway itself, even after a provider was called. */
 const OWN_CODES: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'permission_denied',
   'credential_unreadable',

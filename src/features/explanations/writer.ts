@@ -65,7 +65,7 @@ export class ExplanationWriter {
   }
 
   /** Takes a request that is over. */
-  take({ line, watch, endedMs, spentMs, keyHash, error, exchange }: RequestEnd): void {
+  write({ line, watch, endedMs, spentMs, keyHash, error, exchange }: RequestEnd): void {
     let unkeptBefore = 0
     const isPlain =
       exchange !== undefined &&

@@ -45,7 +45,7 @@ function namesSmall(
 /** The reason the plugin is active: its name, `truncation: auto`, or a model with a small context. */
 type Wish = 'named' | 'truncation' | 'unasked'
 
-/** The share of a prompt that is always kept if nobody asked for a cut. */
+/** The share of a prompt that is always kept if compression was not requested. */
 const UNASKED_SHARE = 0.5
 
 class ActiveCompression implements ActivePlugin {

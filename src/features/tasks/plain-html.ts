@@ -60,7 +60,7 @@ export function plainHtml(html: string, maxChars: number): string {
   return tidy(decoded(parts.join('')))
 }
 
-/** The text in place of the tag, and the index at which the text goes on. */
+/** The text that replaces the tag, and the index after the tag. */
 function afterTag(tags: string, open: number): { text: string; at: number } {
   if (tags.startsWith('<!--', open)) return { text: '', at: endOf(tags, '-->', open + 4) }
   const name = nameAt(tags, open + 1)

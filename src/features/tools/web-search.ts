@@ -101,7 +101,7 @@ class WebSearchSession implements ToolSession {
       if (chosen.native) return { native: nativeTool(each.tool) as Tool }
       each.engine = chosen.engine
       if (chosen.engine === null && isProviders(each.tool)) return { tool: each.tool, missing: NO_ENGINE }
-      // If only the simulator can search, a real model is told so.
+      // If only the simulator can search, a real model gets this as an error.
       if (chosen.engine === null && webEngines.byDefault === null) engineFor(each.settings, engines)
       return declaration(each.tool)
     })

@@ -55,7 +55,7 @@ export class Output {
     return item
   }
 
-  /** Opens a call, which it ends by itself where the reply goes on behind its end. */
+  /** Opens a call. The call ends by itself if the reply continues after it. */
   call(start: CallStart): Call {
     this.calls ??= new Calls(this.#emit, this.withheld)
     return this.calls.begin(this.#begin(), start)

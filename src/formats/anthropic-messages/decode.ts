@@ -179,7 +179,7 @@ export class MessageDecoder implements Decoder {
   #count(usage: unknown): void {
     const found = record(usage)
     if (found === null) return
-    this.#emit({ kind: 'usage', usage: this.#usage.take(found) })
+    this.#emit({ kind: 'usage', usage: this.#usage.merge(found) })
     this.#usageBytes = this.#output.withheld.replace(this.#usageBytes, this.#usage.raw)
   }
 
@@ -230,7 +230,7 @@ export class MessageDecoder implements Decoder {
 
   #finish(isWhole = false): void {
     const native = this.#stopReason
-    // A reply without a stop reason is complete if it has content, and its usage or the form of one document.
+    // A reply without a stop reason is complete if it has content, and either its usage or one whole document.
     const hasSaid = this.#toldMessage || this.#output.hasContent
     if (native === null && !((isWhole || this.#hasUsage) && hasSaid)) return
     this.#ensureStarted()

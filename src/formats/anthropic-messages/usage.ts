@@ -40,7 +40,7 @@ export class UsageCount {
   raw: Json = {}
 
   /** Takes one usage object of the stream; returns the merged counts. */
-  take(usage: Json): Usage {
+  merge(usage: Json): Usage {
     const raw: Record<string, unknown> = { ...this.raw }
     // With iterations, a zero says that all of it happened there.
     const isWhole = listOrEmpty(usage['iterations']).length > 0

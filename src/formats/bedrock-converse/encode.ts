@@ -51,8 +51,8 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const tier = TIERS.get(request.service_tier ?? '')
   put('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
-  const taken = withTakenPoints(body)
-  const pointed = takesAllPoints(family) ? taken : withShortPoints(taken)
+  const accepted = withAcceptedPoints(body)
+  const pointed = takesAllPoints(family) ? accepted : withShortPoints(accepted)
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
   return { path, body: isMarked ? withOwnPoints(pointed, takesAllPoints(family), model.isSeen) : pointed }
 }
@@ -61,12 +61,12 @@ export const encodeConverse = prepares('bedrock-converse', writeConverse)
 
 /** Adds the features of the Messages API that Bedrock has too. */
 function addBetas(additional: ConverseBlock, betas: readonly string[] = []): void {
-  const taken = betas.filter(beta => BETAS_OF_CLOUDS.some(beginning => beta.startsWith(beginning)))
-  if (taken.length > 0) additional['anthropic_beta'] = [...new Set(taken)]
+  const accepted = betas.filter(beta => BETAS_OF_CLOUDS.some(beginning => beta.startsWith(beginning)))
+  if (accepted.length > 0) additional['anthropic_beta'] = [...new Set(accepted)]
 }
 
 /** The body with only the cache points that Converse accepts. */
-function withTakenPoints(body: ConverseBlock): ConverseBlock {
+function withAcceptedPoints(body: ConverseBlock): ConverseBlock {
   const config = recordOrEmpty(body['toolConfig'])
   const marks = lastMarks([config['tools'], body['system'], body['messages']], CACHE_POINT)
   if (marks === null) return body

@@ -25,13 +25,13 @@ const OWN_NAMES: ReadonlySet<string> = new Set([
 export const openaiEmbeddings: EmbeddingsFormat = {
   name: 'openai-embeddings',
   dialect: 'embeddings',
-  takes,
+  takes: supports,
   encode,
   decode,
   failure: chatFailure,
 }
 
-function takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean {
+function supports(need: EmbeddingsNeed, endpoint: Endpoint): boolean {
   return need !== 'input_type' || takesInputType(endpoint)
 }
 

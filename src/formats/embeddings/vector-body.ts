@@ -69,9 +69,9 @@ export class VectorBody {
 
   /** Copies an error page unchanged, up to `limitBytes`; false if it is larger. */
   tryPush(chunk: Buffer, limitBytes: number): boolean {
-    const taken = Math.min(chunk.length, Math.max(0, limitBytes - this.#length))
-    this.#append(chunk, 0, taken)
-    return taken === chunk.length
+    const copiedBytes = Math.min(chunk.length, Math.max(0, limitBytes - this.#length))
+    this.#append(chunk, 0, copiedBytes)
+    return copiedBytes === chunk.length
   }
 
   /** The document without its vectors. Valid until the next push. */

@@ -28,7 +28,7 @@ export class GeminiCalls {
     return this.#any
   }
 
-  take(call: Json, signature: string | null): void {
+  read(call: Json, signature: string | null): void {
     const name = filled(call['name'])
     if (name === null) {
       // A piece of the call before; without one it names nothing that could be called.
@@ -105,7 +105,7 @@ export class PartialArguments {
   pieces(partialArgs: unknown): void {
     for (const piece of records(partialArgs)) {
       const path = pathOf(filled(piece['jsonPath']))
-      if (path === null || !this.#place(path, piece)) {
+      if (path === null || !this.#writePiece(path, piece)) {
         throw new GatewayError(
           'provider_unavailable',
           'The provider sent a function call that cannot be read',
@@ -119,7 +119,7 @@ export class PartialArguments {
   }
 
   /** Writes a piece to its place; false if the path does not fit the arguments so far. */
-  #place(path: readonly (string | number)[], piece: Json): boolean {
+  #writePiece(path: readonly (string | number)[], piece: Json): boolean {
     let at: Container = this.#root
     for (const [depth, step] of path.entries()) {
       if (!fits(at, step)) return false

@@ -155,7 +155,7 @@ export class GeminiDecoder implements Decoder {
     const result = record(part['codeExecutionResult'])
     const data = record(part['inlineData'])
     const tool = record(part['toolCall'])
-    if (call !== null) this.#calls.take(call, signature)
+    if (call !== null) this.#calls.read(call, signature)
     else if (code !== null) this.#executableCode(code, signature)
     else if (result !== null) this.#codeResult(result)
     else if (data !== null) this.#inlineData(data, part['thought'] === true, signature)
@@ -309,7 +309,7 @@ export class GeminiDecoder implements Decoder {
   #cite(): void {
     const open = new Set(this.#messages.filter(message => message.open).map(message => message.item))
     const texts = this.#messages.map(message => ({ item: message.item, text: message.text.toString() }))
-    for (const { item, annotation } of this.#citations.place(texts)) {
+    for (const { item, annotation } of this.#citations.annotationsOf(texts)) {
       if (open.has(item)) this.#emit({ kind: 'annotation', item, part: 0, annotation })
     }
   }

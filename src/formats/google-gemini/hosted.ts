@@ -127,7 +127,7 @@ const SOURCE_MAX_CHARS = 8 * 1024
 const SEARCHED_MAX_CHARS = 8 * 1024 * 1024
 
 /** A message of the reply, in order of appearance. */
-export interface SaidText {
+export interface ReplyText {
   readonly item: number
   text: string
 }
@@ -209,7 +209,7 @@ export class Citations {
   }
 
   /** All citations with their places. A stretch over two messages belongs to the one where it begins. */
-  place(messages: readonly SaidText[]): readonly PlacedAnnotation[] {
+  annotationsOf(messages: readonly ReplyText[]): readonly PlacedAnnotation[] {
     if (this.#citations.length === 0 || messages.length === 0) return []
     const whole = messages.map(message => message.text).join('')
     const bytes = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
@@ -309,9 +309,9 @@ function stretchOf(segment: Json | null): Stretch | null {
   return { startByte: count(segment['startIndex']) ?? 0, endByte, quote }
 }
 
-function homeOf(messages: readonly SaidText[], offset: number): { message: SaidText; from: number } {
+function homeOf(messages: readonly ReplyText[], offset: number): { message: ReplyText; from: number } {
   let from = 0
-  let home: { message: SaidText; from: number } | null = null
+  let home: { message: ReplyText; from: number } | null = null
   for (const message of messages) {
     home = { message, from }
     if (offset < from + message.text.length) break

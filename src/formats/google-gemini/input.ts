@@ -248,7 +248,7 @@ function saidPart(part: Json, path: string): Json | null {
   return encodePart(part as InputPart, path)
 }
 
-/** A failure is told under the name that the API has for it. */
+/** A failure is sent under the API's name for it. */
 function responseObject(output: string, isError: boolean): unknown {
   const response = parsedObject(output)
   if (!isError) return response ?? { output }

@@ -229,7 +229,7 @@ export class ChatDecoder implements Decoder {
 
   #beforeContent(message: Json): void {
     this.#takeSignature(message)
-    if (this.#reasoning.take(message)) this.#thought = true
+    if (this.#reasoning.read(message)) this.#thought = true
     const executed = list(message['executed_tools'])
     if (executed !== null && executed.length > 0) {
       this.#reasoning.close()

@@ -181,7 +181,7 @@ export class ChatReasoning {
   }
 
   /** Reads the reasoning fields of a delta or message. Returns true if there were any. */
-  take(message: Json): boolean {
+  read(message: Json): boolean {
     const details = list(message['reasoning_details'])
     let found = false
     let worded = false
@@ -189,9 +189,9 @@ export class ChatReasoning {
       for (let at = 0; at < details.length; at++) {
         const detail = record(details[at])
         if (detail === null) continue
-        const taken = this.#detail(detail, details, at)
-        if (taken !== 'nothing') found = true
-        if (taken === 'words') worded = true
+        const content = this.#detail(detail, details, at)
+        if (content !== 'nothing') found = true
+        if (content === 'words') worded = true
       }
     }
     if (worded) return true

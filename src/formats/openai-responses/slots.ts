@@ -277,7 +277,7 @@ export class Slots {
   /** `forms`: those that this type of item has; parts of other forms are ignored. */
   #settleParts(slot: Slot, finals: readonly Json[], forms: ReadonlySet<Form>): void {
     // Null where nothing was streamed: then there is nothing to match.
-    const taken = slot.parts.length === 0 ? null : new Set<Part>()
+    const matched = slot.parts.length === 0 ? null : new Set<Part>()
     for (let at = 0; at < finals.length; at++) {
       const final = finals[at] as Json
       const form = formOf(final)
@@ -285,7 +285,7 @@ export class Slots {
       const whole = form === 'refusal' ? final['refusal'] : final['text']
       if (typeof whole !== 'string') continue
       const part =
-        taken === null ? this.part(slot, form, at) : this.#partFor(slot, form, at, whole, finals, taken)
+        matched === null ? this.part(slot, form, at) : this.#partFor(slot, form, at, whole, finals, matched)
       this.#complete(slot, part, whole, final['logprobs'])
       if (form === 'text') this.#completeAnnotations(slot, part, records(final['annotations']))
     }

@@ -124,7 +124,7 @@ export function outwardIds(
 class CallIds {
   readonly #rule: CallIdRule
   /** The caller's id for each id that is sent. */
-  readonly #taken = new Map<string, string>()
+  readonly #callerIds = new Map<string, string>()
   /** How often each of the caller's ids has occurred. */
   readonly #times = new Map<string, number>()
 
@@ -148,9 +148,9 @@ class CallIds {
     const whole = times === 1 ? id : `${id} ${times}`
     for (let salt = 0; ; salt++) {
       const outward = salt === 0 ? this.#first(id, times) : made(this.#rule, id, `${salt} ${whole}`)
-      const owner = this.#taken.get(outward)
+      const owner = this.#callerIds.get(outward)
       if (owner !== undefined && owner !== whole) continue
-      this.#taken.set(outward, whole)
+      this.#callerIds.set(outward, whole)
       return outward
     }
   }

@@ -22,11 +22,11 @@ export class OutwardNames {
   readonly #rule: NameRule
   readonly #outward = new Map<string, string>()
   /** Names of tools that are sent unchanged. */
-  readonly #taken: ReadonlySet<string>
+  readonly #plainNames: ReadonlySet<string>
 
   constructor(rule: NameRule, tools: readonly Tool[]) {
     this.#rule = rule
-    this.#taken = new Set(tools.flatMap(tool => nameOf(tool) ?? []).filter(name => rule.fits.test(name)))
+    this.#plainNames = new Set(tools.flatMap(tool => nameOf(tool) ?? []).filter(name => rule.fits.test(name)))
     for (const tool of tools) {
       const name = nameOf(tool)
       if (name !== null) this.of(name)
@@ -40,7 +40,7 @@ export class OutwardNames {
     if (known !== undefined) return known
     const text = name.replace(foreign, '_')
     let outward = withHash(text, name, maxChars)
-    for (let salt = 1; this.#taken.has(outward) || this.own.has(outward); salt++)
+    for (let salt = 1; this.#plainNames.has(outward) || this.own.has(outward); salt++)
       outward = withHash(text, `${salt} ${name}`, maxChars)
     this.#outward.set(name, outward)
     this.own.set(outward, name)

@@ -191,7 +191,7 @@ export class Prompt {
     return this.places?.[at] ?? { at }
   }
 
-  tell(at: number, rest: string, action: Change['action'], reason: string): void {
+  report(at: number, rest: string, action: Change['action'], reason: string): void {
     if (this.changes.length === CHANGES_MAX) return
     this.changes.push({ field: `input[${this.placeOf(at).at}]${rest}`, action, reason })
   }
@@ -258,7 +258,7 @@ function pairCalls(prompt: Prompt): void {
     for (const [index, at] of order.entries()) {
       const before = order[index - 1]
       if (before !== undefined && before > at)
-        prompt.tell(at, '', 'moved', 'the output of a call stands directly after the call')
+        prompt.report(at, '', 'moved', 'the output of a call stands directly after the call')
     }
     prompt.setItems(
       order.map(at => items[at] as InputItem),
@@ -271,7 +271,7 @@ function pairCalls(prompt: Prompt): void {
   prompt.mapItems((item, at) => {
     const id = ids.get(at)
     if (id === undefined) return item
-    prompt.tell(at, '.call_id', 'changed', 'the provider does not take this id')
+    prompt.report(at, '.call_id', 'changed', 'the provider does not take this id')
     return { ...item, call_id: id } as InputItem
   })
 }
@@ -319,7 +319,7 @@ function objectArguments(prompt: Prompt): void {
     const text = objectText(item.arguments)
     if (text === item.arguments) return item
     if (item.arguments.trim() !== '')
-      prompt.tell(at, '.arguments', 'changed', 'the provider takes arguments only as a JSON object')
+      prompt.report(at, '.arguments', 'changed', 'the provider takes arguments only as a JSON object')
     return { ...item, arguments: text }
   })
 }
@@ -362,7 +362,7 @@ function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void
     items.push(attached?.result ?? item)
     places.push(place)
     if (attached === null) continue
-    prompt.tell(at, '.output', 'moved', 'the provider takes only text in results')
+    prompt.report(at, '.output', 'moved', 'the provider takes only text in results')
     waiting.push({ item: attached.message, place: { ...place, parts: attached.parts } })
   }
   settle()
@@ -409,7 +409,7 @@ function joinSystem(prompt: Prompt): void {
       continue
     }
     joined.push(at)
-    if (!isLeading) prompt.tell(at, '', 'moved', 'the provider takes one system message, at the beginning')
+    if (!isLeading) prompt.report(at, '', 'moved', 'the provider takes one system message, at the beginning')
   }
   const hasInstructions = typeof request.instructions === 'string' && request.instructions !== ''
   const [first] = joined

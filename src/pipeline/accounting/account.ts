@@ -252,7 +252,7 @@ export function usageRecord({
 }
 
 /**
- * Longer names are not kept of a request for which nobody was asked, nor is anything else that its client says of itself:
+ * Without a model call, longer names are not stored, nor are other facts that the client states about itself:
  * it costs the client nothing, and its record stays for as long as others.
  */
 const SHORT_NAME_CHARS = 64

@@ -20,7 +20,7 @@ interface DearestPrices {
   readonly fetched: PicoUsd
   /** Per token of text that is read. */
   readonly perInputToken: PicoUsd
-  /** Per token that is written: thinking cannot be told apart from text in advance. */
+  /** The price per output token: thinking cannot be distinguished from text in advance. */
   readonly perOutputToken: PicoUsd
 }
 

@@ -180,7 +180,7 @@ export class ServerTools {
   async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
     const { prompt } = exchange
     const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
-    const taken = new Set(others.map(nameOf))
+    const usedNames = new Set(others.map(nameOf))
     const used = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
@@ -196,8 +196,8 @@ export class ServerTools {
           continue
         }
         const { name, tool, description, parameters } = declaration
-        const free = freeName(name, taken, used)
-        taken.add(free)
+        const free = freeName(name, usedNames, used)
+        usedNames.add(free)
         functions.set(free, { server, session, tool, name })
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
@@ -300,10 +300,10 @@ function nameOf(tool: Tool): string {
 }
 
 /** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
-function freeName(name: string, taken: ReadonlySet<string>, used: Map<string, number>): string {
+function freeName(name: string, usedNames: ReadonlySet<string>, used: Map<string, number>): string {
   let count = used.get(name) ?? 1
   let free = count === 1 ? name : numbered(name, count)
-  while (taken.has(free)) free = numbered(name, ++count)
+  while (usedNames.has(free)) free = numbered(name, ++count)
   used.set(name, count)
   return free
 }

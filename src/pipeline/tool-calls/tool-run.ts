@@ -162,7 +162,7 @@ export class ToolRunner {
     return outcome
   }
 
-  /** Handles an undeclared name: the model is told, and the call counts. */
+  /** Handles an undeclared name: the model gets an error, and the call counts. */
   #refuseUnknown({ start }: PendingCall, { bill }: ToolExchange): ToolOutcome {
     bill.addToolCall(false)
     const isLeft = this.budget.takeCall()

@@ -1,6 +1,6 @@
 /**
  * Reads one reply: from bytes to deltas, through frames or as one document, within bounds, because no byte of it is
- * trusted. Its memory counts as held bytes of the request; its figures are what the model has said. In a relay, frames
+ * trusted. Its memory counts as held bytes of the request; its figures count the output of the model. In a relay, frames
  * may bypass the decoder if the target of the attempt accepts them. Hot path.
  */
 import type { Clock } from '../../base/clock.ts'

@@ -70,7 +70,7 @@ export function askModel<Then>(
   answer.openTurn(plugins?.holdsTurns === true)
   const call = new TurnCall(deps, exchange, declare)
   // Uses a callback, because it needs less memory than an async function that waits as long as the stream is open.
-  const first = candidate === null ? candidates[0] : askedAgain(exchange, candidate)
+  const first = candidate === null ? candidates[0] : candidateOfNextTurn(exchange, candidate)
   return callModel(deps, exchange, call, first, reply => {
     if (reply === null) return onward(null)
     const { candidate: answering, record, figures, finish } = reply
@@ -96,7 +96,7 @@ export function askModel<Then>(
  * The candidate that answered last, or another one if the prompt has grown so that the last one would take only part of
  * it.
  */
-function askedAgain(
+function candidateOfNextTurn(
   { candidates, plugins, prompt }: RunningExchange,
   candidate: RouteCandidate,
 ): RouteCandidate | undefined {

@@ -38,7 +38,7 @@ interface WatchesOptions {
 const LOOK_MS = 10_000
 /** A watch that takes longer is not waited for; the others continue. */
 const WATCH_MS = 30_000
-/** A watch that has not ended by then never will, and is begun again. */
+/** A watch that is still running after this time hangs, so a new one is started. */
 const GIVEN_UP_MS = 600_000
 const EXPIRY_LOOKS = 60
 const DAY_MS = 86_400_000

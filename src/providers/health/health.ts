@@ -372,7 +372,7 @@ export class EndpointHealth {
     return state
   }
 
-  /** Reports changes of the breaker for all; those of single keys concern nobody else. */
+  /** Reports changes of the shared breaker only: changes for single keys do not concern other instances. */
   #changed(state: EndpointState, scope: BreakerScope, change: BreakerChange): void {
     if (scope === 'all') this.onChange?.(state.provider, change)
     this.#plan(state)

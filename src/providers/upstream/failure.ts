@@ -79,7 +79,7 @@ function refusesKey({ status }: Refusal, fault: FailureCode): boolean {
 const OPERATOR_IDS =
   /\b(team|account|organization|project|workspace|api[ _-]key)((?:[ _-]id)?(?: ?[:=] ?| (?=[a-z]+[-_]\w*\d)))[\w.*-]+/gi
 
-/** The words without ids of the operator, which are nobody else's business. */
+/** The message without ids of the operator, which others must not see. */
 function withoutIds(text: string): string {
   return text.replace(OPERATOR_IDS, '$1$2[redacted]')
 }

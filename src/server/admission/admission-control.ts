@@ -104,10 +104,10 @@ export class AdmissionControl implements KeyedRequests {
 
   /** @throws GatewayError `rate_limit_exceeded` if clients of the key have left too much unread */
   #refuseUnread(key: Holder): void {
-    const taken = this.#unread.reserve(key, 0)
-    if (taken !== 'key-full' && taken !== 'organization-full') return
+    const outcome = this.#unread.reserve(key, 0)
+    if (outcome !== 'key-full' && outcome !== 'organization-full') return
     const unread =
-      taken === 'key-full'
+      outcome === 'key-full'
         ? `this API key have not read ${this.#unread.amountOf(key)} bytes of their answers, or not ended their messages`
         : "this API key's organization have left most of the answers unread, or messages without an end, that wait in the gateway"
     throw this.#shares.refusal(

@@ -255,7 +255,7 @@ export abstract class AdmittedRequest implements RequestContext {
       exchange: summary?.exchange,
     }
     if (consoleFeed?.isWatched === true) consoleFeed.add(end)
-    explanations?.take(end)
+    explanations?.write(end)
     if (trace !== null && tracing?.ended(trace, line, this.watch as TracedStopwatch, endedMs) === true)
       exemplify(metrics, trace, line, isAwaited, clock.nowMs())
     this.#control.open.remove(this)

@@ -24,7 +24,7 @@ function setUp() {
   const line = (fields: Partial<ExchangeLine>): ExchangeLine => ({ ...EXCHANGE_LINE, ...fields })
   let id = 0
   const take = (end: Pick<RequestEnd, 'line' | 'keyHash' | 'error' | 'exchange'>): void =>
-    writer.take({
+    writer.write({
       ...end,
       watch: new Stopwatch(0),
       endedMs: clock.monotonicMs(),

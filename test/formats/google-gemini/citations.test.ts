@@ -37,7 +37,7 @@ function cite(segment: object, text: string): unknown {
       groundingSupports: [{ segment, groundingChunkIndices: [0] }],
     },
   })
-  return citations.place([{ item: 4, text }])[0]
+  return citations.annotationsOf([{ item: 4, text }])[0]
 }
 
 t.test('a stretch is where its quotation is, whatever its offsets say', async t => {
@@ -68,7 +68,7 @@ t.test('a long reply is not searched for every quotation with wrong offsets', as
     },
   })
   const text = `first${'x'.repeat(1_000_000)}last`
-  const placed = citations.place([{ item: 4, text }])
+  const placed = citations.annotationsOf([{ item: 4, text }])
   t.equal(placed.length, 102, 'each is placed')
   const at = (start_index: number, end_index: number) => ({ annotation: { start_index, end_index } })
   t.match(placed[0], at(0, 5), 'by its text')
@@ -86,7 +86,7 @@ t.test('an index that is repeated cites once, and an address that is none not at
         groundingSupports: [{ segment: { endIndex: 1 }, groundingChunkIndices: Array(100_000).fill(0) }],
       },
     })
-    return citations.place([{ item: 0, text: 'text' }]).length
+    return citations.annotationsOf([{ item: 0, text: 'text' }]).length
   }
   t.equal(place('https://a.example'), 1)
   t.equal(place('x'.repeat(500_000)), 0)
@@ -95,5 +95,5 @@ t.test('an index that is repeated cites once, and an address that is none not at
 t.test('without any text there is nothing to cite', async t => {
   const citations = new Citations(new Withheld())
   citations.read({ citationMetadata: { citations: [{ uri: 'u', endIndex: 3 }] } })
-  t.same(citations.place([]), [])
+  t.same(citations.annotationsOf([]), [])
 })

@@ -61,7 +61,7 @@ function cardAt(text: string, start: number): Hit | null {
     for (const length of lengths) {
       const end = ends[length - 1]
       if (end === undefined || isDigit(text.charCodeAt(end))) continue
-      // A fraction or a name goes on after it.
+      // A fraction or a name continues after it.
       if (/^(?:[.,-][\dA-Fa-f]|[A-Za-z_])/.test(text.slice(end, end + 2))) continue
       if (passesLuhn(digits.slice(0, length))) return { start, end, name: `card_${name}` }
     }

@@ -184,7 +184,7 @@ export function checkUrl(
   return url
 }
 
-/** @throws PageError, the same for an unknown name and for a private address, so that the two cannot be told apart */
+/** @throws PageError, the same for an unknown name and for a private address, so that callers cannot distinguish the two */
 export async function addressesOf(
   { allowPrivate, isPublic = isPublicAddress }: LinkRules,
   resolve: ResolveName,
