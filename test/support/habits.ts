@@ -72,7 +72,8 @@ export function bytesOf(format: Habit['format'], isStream: boolean, frames: read
   return Buffer.concat(
     frames.map(event => {
       const [type, fields] = Array.isArray(event) ? (event as unknown[]) : ['metadata', event]
-      return awsMessage(String(type), JSON.stringify(fields) ?? 'null')
+      // A header of AWS holds no more.
+      return awsMessage(String(type).slice(0, 10_000), JSON.stringify(fields) ?? 'null')
     }),
   )
 }
