@@ -59,7 +59,7 @@ export interface Dialect {
   frames(request: ResponsesRequest): FrameWriter
   /** The body of a whole reply. */
   body(response: ResponseResource, request: ResponsesRequest): unknown
-  /** The text, which begins with the path of a field, with the client's own name of it; absent: both have the same. */
+  /** Replaces the path at the beginning of a text by the client's own field name; absent: both are equal. */
   inOwnNames?(text: string, request: ResponsesRequest): string
   /** The error envelope that clients of this dialect expect. */
   failure(error: GatewayError, details: FailureDetails): unknown

@@ -150,7 +150,7 @@ export interface ClientRequest {
   readonly client?: ClientFacts | undefined
   /** Absent if the limits need not be reported. */
   readonly rates?: RateSink | undefined
-  /** Gives a text that begins with the path of a field the client's own name of it. Absent: both have the same. */
+  /** Replaces the path at the beginning of a text by the client's own field name. Absent: both are equal. */
   readonly inOwnNames?: ((text: string, request: ResponsesRequest) => string) | undefined
 }
 
@@ -247,7 +247,7 @@ export interface AttemptRecord extends Candidate, AttemptFigures {
   span?: AttemptNotes
   /** Receives the outcome; absent for a stored reply. */
   health?: HealthEntry
-  /** What the request lost, or had changed, on its way; absent: nothing. */
+  /** Fields that the request lost, or had changed, on its way to the provider; absent: none. */
   changes?: readonly Change[]
 }
 

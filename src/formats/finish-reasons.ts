@@ -1,14 +1,14 @@
 /**
- * Ends of replies: each word with which a provider, a relay or a compatible server ends a reply, in the gateway's
- * vocabulary. One table for all formats, because servers of one API repeat the words of another. Pure.
+ * Finish reasons: each reason of a provider, a relay or a compatible server, in the gateway's vocabulary. One table for
+ * all formats, because servers of one API use the reasons of another. Pure.
  */
 import { providerFailure } from './failure.ts'
 import type { FinishReason } from './format.ts'
 
-/** `failed`: the generation failed. `doubtful`: it did if the model said nothing. */
+/** `failed`: the generation failed. `doubtful`: it failed if there is no output. */
 type Ending = FinishReason | 'failed' | 'doubtful'
 
-/** In lower case. `other`: a known word for an end without a meaning of its own here. */
+/** In lower case. `other`: a known reason that has no equivalent here. */
 const WORDS: Readonly<Record<Ending, string>> = {
   stop: 'stop stop_sequence stop_token end_turn eos eos_token complete completed done finish finished',
   tool_calls: 'tool_calls tool_call tool_use function_call function_calls',
@@ -35,13 +35,13 @@ const ENDINGS: ReadonlyMap<string, Ending> = new Map(
   ),
 )
 
-/** Error codes that `providerFailure` knows, by words that say why a generation failed. */
+/** Error codes that `providerFailure` knows, by the provider's reason for a failed generation. */
 const FAILURE_CODES: ReadonlyMap<string, string> = new Map([
   ['insufficient_system_resource', 'overloaded_error'],
   ['timeout', 'timeout_error'],
 ])
 
-/** The word alone: some relays add what it is about, as in `content_filter: hate`. */
+/** The reason alone: some relays append the subject, as in `content_filter: hate`. */
 const WORD = /^[a-z0-9_]*/
 
 function wordIn(native: string): string {
@@ -50,9 +50,9 @@ function wordIn(native: string): string {
 }
 
 /**
- * The reason of a finish; an unknown word is `other`. `hasSaid`: the model has said something.
- * @param message what the provider says about it
- * @throws GatewayError for the word of a failed generation
+ * The gateway's reason for a provider's; unknown ones become `other`. `hasSaid`: the model has produced output.
+ * @param message the provider's explanation
+ * @throws GatewayError for a failed generation
  */
 export function finishReason(native: string, hasSaid: boolean, message: string | null = null): FinishReason {
   const ending = ENDINGS.get(native) ?? ENDINGS.get(wordIn(native)) ?? 'other'
@@ -66,12 +66,12 @@ export function finishReason(native: string, hasSaid: boolean, message: string |
   return ending === 'doubtful' ? 'other' : ending
 }
 
-/** False for a word that no known provider has. */
+/** False for a reason that no known provider uses. */
 export function isKnownFinish(native: string): boolean {
   return ENDINGS.has(wordIn(native))
 }
 
-/** True for a reason that leaves what came last incomplete. */
+/** True for a reason that leaves the last item incomplete. */
 export function isCut(reason: FinishReason): boolean {
   return reason === 'length' || reason === 'content_filter'
 }

@@ -199,8 +199,8 @@ export interface Decoder {
    */
   frame(event: string, data: string, isWhole?: boolean): void
   /**
-   * True once the reply has told both its finish and its usage, so that nothing can follow that matters. Written by the
-   * decoder alone. Absent: such a reply ends by itself.
+   * True once the reply has reported both finish and usage, so that nothing important can follow. Written only by the
+   * decoder. Absent: such a reply ends by itself.
    */
   readonly isSettled?: boolean
   /** At most this many bytes of memory are used by what the decoder will emit later; see `Withheld`. */

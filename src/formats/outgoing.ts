@@ -142,7 +142,7 @@ const TUNING = [
 ] as const satisfies readonly (keyof ResponsesRequest)[]
 const OF_CLAUDE = [...TUNING, 'frequency_penalty', 'presence_penalty', 'top_logprobs', 'seed'] as const
 
-/** Fields that only tune a reply, and that the encoder of a format drops because its API has none. */
+/** Fields that only tune a reply, and that an encoder drops because the API has none like them. */
 export const FIELDS_WITHOUT_FORM: Readonly<Record<FormatName, readonly (keyof ResponsesRequest)[]>> = {
   'openai-chat': [],
   'openai-responses': [],

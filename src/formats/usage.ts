@@ -1,9 +1,9 @@
-/** Merges what a reply says of its usage, in one message or in several. Pure. */
+/** Merges the usage reports of a reply, which come in one message or several. Pure. */
 import type { Usage } from './format.ts'
 
 /**
- * Counts of a reply are cumulative: the last complete set counts. An absent count, or a zero, replaces nothing, and a
- * poorer set (with fewer kinds of tokens told apart) replaces no richer one that has more.
+ * Counts of a reply are cumulative: the last complete set counts. A missing or zero count replaces nothing, and a set
+ * with fewer kinds of tokens does not replace one with more.
  */
 export function mergedUsage(before: Usage, usage: Usage): Usage {
   const input = mergedInput(before, usage)

@@ -192,7 +192,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
   }
 }
 
-/** What guardrails and plugins did, and what the request lost or had changed on its way to the last provider. */
+/** Actions of guardrails and plugins, and changes of the request for the last provider. */
 function pipelineOf({ attempts, clientRequest, pipeline }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
   const changes = attempts.at(-1)?.changes
   if (changes === undefined) return pipeline.length === 0 ? {} : { pipeline }

@@ -27,7 +27,7 @@ export interface UnderstoodCall {
 /** The content of a reply that a client reads. */
 export interface Understood {
   readonly text: string
-  /** In their order. */
+  /** In the order of the reply. */
   readonly calls: readonly UnderstoodCall[]
   /** `ended`: a complete answer; `failed`: an error was reported; `open`: neither. */
   readonly end: 'ended' | 'failed' | 'open'
@@ -231,12 +231,12 @@ const chat: Proved = {
 
 export const PROVED: readonly Proved[] = [responses, chat]
 
-/** A call as Responses says it. */
+/** A call in the form of Responses. */
 function callOf(item: Readonly<Record<string, unknown>>): UnderstoodCall {
   return { id: string(item['call_id']), name: string(item['name']), arguments: string(item['arguments']) }
 }
 
-/** The pieces of calls as OpenAI's client joins them: by their index. */
+/** The pieces of calls, joined by their index as OpenAI's client does it. */
 function callsOfChunks(pieces: readonly Readonly<Record<string, unknown>>[]): readonly UnderstoodCall[] {
   const indexes = [...new Set(pieces.map(({ index }) => index))]
   return indexes.map(index => {

@@ -1,15 +1,15 @@
 /**
- * Habits of real providers that their references do not mention, with what a client has to see of each: every row is
- * taken from public reports about providers, local servers and relays. The scripted provider replays them. Pure.
+ * Habits of real providers that their references do not mention, with the result that a client must see. Every row
+ * comes from public reports about providers, local servers and relays. The scripted provider replays them. Pure.
  */
 import { FUNCTION_NAME } from './dialects.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** One event of a stream: fields to which the provider adds its envelope, or the line as it is sent. */
+/** One event of a stream: fields to which the provider adds its envelope, or the complete line. */
 type HabitEvent = Fields | string
 
-/** What the provider sends in one wire format. */
+/** The provider's output in one wire format. */
 export interface HabitReply {
   readonly events?: readonly HabitEvent[]
   /** A reply that is not streamed. */
@@ -18,7 +18,7 @@ export interface HabitReply {
   readonly staysOpen?: true
 }
 
-/** What the client must have understood; a field that is absent is not looked at. */
+/** The result that the client must see; absent fields are not checked. */
 interface Expected {
   readonly text?: string
   /** The arguments of the calls, in their order. */
@@ -40,7 +40,7 @@ export interface Habit {
 const MANGLED = 'the tool runs with the wrong arguments, or the call cannot be parsed'
 const LOST = 'a client takes a broken answer for a finished one'
 const UNPAID = 'callers are billed, and set limits, by these numbers'
-/** More than a mebibyte, and little enough that an answer which repeats it five times can be read. */
+/** More than a mebibyte, but small enough to read an answer that repeats it five times. */
 const BIG_CHARS = 1_300_000
 const BIG_TEXT = 'x'.repeat(BIG_CHARS)
 

@@ -134,7 +134,7 @@ export class FaultProvider {
     return this.#gates.get(id)?.late ?? null
   }
 
-  /** The wire format in which the gateway asked for the habit with this id. */
+  /** The wire format of the gateway's request for the habit with this id. */
   formatOf(id: string): ProvedName | undefined {
     return this.#formats.get(id)
   }
@@ -211,7 +211,7 @@ export class FaultProvider {
     else response.end()
   }
 
-  /** Sends a habit as its row has it, in the envelope of the format. */
+  /** Sends a habit in the envelope of the format. */
   async #habit(
     id: string,
     { events, document, staysOpen }: HabitReply,
@@ -253,7 +253,7 @@ export class FaultProvider {
     response.end()
   }
 
-  /** Waits until the reader has gone, and notes when it does not go in time. */
+  /** Waits until the reader has disconnected, and notes if it does not in time. */
   async #stayOpen(id: string, response: ServerResponse): Promise<void> {
     const gate = new Gate()
     this.#gates.set(id, gate)

@@ -1,18 +1,21 @@
-/** What strict providers refuse in requests that looser ones take, in both wire formats. Pure. */
+/** Rules of strict providers for requests that others accept, in both wire formats. Pure. */
 import { fields, list, string } from './sse.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Alphabet and length of names of functions, as OpenAI and Anthropic have them. */
+/** The allowed alphabet and length of function names at OpenAI and Anthropic. */
 const NAME = /^[a-zA-Z0-9_-]{1,64}$/
 
 interface Step {
   readonly kind: 'call' | 'output' | 'message'
-  /** Of a call and its output. */
+  /** The shared id of a call and its output. */
   readonly id: string
 }
 
-/** The first reason to refuse a request; null: there is none. @param text the body as it came */
+/**
+ * The first reason to refuse a request; null: none.
+ * @param text the unchanged body
+ */
 export function strictFault(body: Fields, text: string, isChat: boolean): string | null {
   const tools = list(body['tools']).map(tool => fields(isChat ? fields(tool)['function'] : tool))
   const names = tools.map(({ name }) => string(name))
@@ -36,7 +39,7 @@ function uniqueFault(history: readonly Step[]): string | null {
   return new Set(ids).size === ids.length ? null : 'Ids of tool calls must be unique'
 }
 
-/** Outputs have to follow their calls before anything else is said. */
+/** Outputs must directly follow their calls. */
 function orderFault(history: readonly Step[]): string | null {
   const open = new Set<string>()
   for (const { kind, id } of history) {

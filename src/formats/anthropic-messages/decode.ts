@@ -33,9 +33,9 @@ export class MessageDecoder implements Decoder {
   readonly #blocks = new Map<number, Block>()
   readonly #usage = new UsageCount()
   #usageBytes = 0
-  /** The usage of the end has come. */
+  /** True once the final usage has arrived. */
   #hasUsage = false
-  /** A message was told as a whole, past the output. */
+  /** True if a message was emitted whole, without `#output`. */
   #toldMessage = false
   isSettled = false
   #lastIndex = -1
@@ -96,7 +96,7 @@ export class MessageDecoder implements Decoder {
   }
 
   end(): void {
-    // What is missing after the finish and the usage is only the closing mark.
+    // After the finish and the usage, only the closing mark can be missing.
     if (!this.#finished && this.isSettled) this.#finish()
     if (!this.#finished)
       throw new GatewayError('provider_unavailable', 'The provider ended the reply before it was complete')

@@ -158,7 +158,7 @@ function outputConfig(request: ResponsesRequest, effort: string | null): Message
   return effort === null ? schema : { ...schema, effort }
 }
 
-/** Skips empty and blank sequences, which the API refuses. */
+/** Omits empty and blank stop sequences, which the API refuses. */
 export function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const stops = typeof stop === 'string' ? [stop] : (stop ?? [])
   const sequences = stops.filter(one => one.trim() !== '')

@@ -42,7 +42,7 @@ export class UsageCount {
   /** Takes one usage object of the stream; returns the merged counts. */
   merge(usage: Json): Usage {
     const raw: Record<string, unknown> = { ...this.raw }
-    // With iterations, a zero says that all of it happened there.
+    // With iterations, zero means that all tokens are counted there.
     const isWhole = listOrEmpty(usage['iterations']).length > 0
     for (const name in usage) {
       if (READ.has(name))

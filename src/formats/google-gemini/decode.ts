@@ -39,13 +39,13 @@ export class GeminiDecoder implements Decoder {
   /** True if citations for earlier text may still arrive. */
   #citing = false
   #finish: string | null = null
-  /** What the provider says about its finish. */
+  /** The provider's explanation of its finish reason. */
   #finishMessage: string | null = null
-  /** The reply is one document, which was not cut. */
+  /** True if the reply is one document, which cannot be cut off. */
   #isWhole = false
   #hasUsage = false
   isSettled = false
-  /** It runs code: after each finish it may go on. */
+  /** True if the reply runs code: it may continue after each finish reason. */
   #runsCode = false
   #serviceTier: string | null = null
 

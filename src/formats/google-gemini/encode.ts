@@ -64,7 +64,7 @@ function generationConfig(request: ResponsesRequest, endpoint: Endpoint): Json {
   const { stop } = request
   const stops = strings(typeof stop === 'string' ? [stop] : stop)
   if (stops.length > 0) config['stopSequences'] = stops
-  // Its seeds have 32 bits.
+  // Google accepts only seeds of 32 bits.
   if (Number.isSafeInteger(request.seed)) config['seed'] = Number(request.seed) % 2 ** 31
   if (request.top_logprobs != null && request.top_logprobs > 0) {
     config['responseLogprobs'] = true

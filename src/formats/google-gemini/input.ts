@@ -95,7 +95,7 @@ class Turns {
       role: turn === 'model' ? 'model' : 'user',
       parts,
     }))
-    // A call has to follow a turn of the user.
+    // The API accepts calls only after a turn of the user.
     if (contents[0]?.role === 'model' && contents[0].parts.some(part => part['functionCall'] !== undefined))
       contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
     return { contents, system: this.#system }
@@ -332,7 +332,7 @@ function fromUrl(url: string | null, fallbackType: string | null, path: string):
   return { fileData: { ...(mimeType === null ? {} : { mimeType }), fileUri: url } }
 }
 
-/** Pictures that its models read: https://ai.google.dev/gemini-api/docs/image-understanding */
+/** Image types that Gemini models read: https://ai.google.dev/gemini-api/docs/image-understanding */
 const IMAGE_TYPES: ReadonlySet<string> = new Set([
   'image/png',
   'image/jpeg',

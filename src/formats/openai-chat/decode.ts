@@ -41,7 +41,7 @@ export class ChatDecoder implements Decoder {
   #native: string | null = null
   #stopSequence: string | null = null
   #serviceTier: string | null = null
-  /** True for a whole reply: it was not cut, and some servers send no finish reason, or '' for calls. */
+  /** True for a whole reply, which cannot be cut off. Some servers send no finish reason in it, or '' for calls. */
   #whole = false
   #hasUsage = false
   #sentinel = false
@@ -105,7 +105,7 @@ export class ChatDecoder implements Decoder {
 
   #certain(): boolean {
     if (this.#finish !== null) return true
-    // Without a finish reason, a stream is over only with its usage and its closing mark.
+    // Without a finish reason, a stream is complete only with its usage and its closing mark.
     return this.#whole ? this.#spokeAtAll() : this.#sentinel && this.#hasUsage
   }
 
@@ -148,7 +148,7 @@ export class ChatDecoder implements Decoder {
           this.#resultBytes = this.#withheld.replace(this.#resultBytes, this.#searchResults)
           break
         default:
-          // Members of one vendor, such as `x_groq`.
+          // Fields of single vendors, such as `x_groq`.
           if (key.startsWith('x_')) usage ??= record(record(body[key])?.['usage'])
       }
     }

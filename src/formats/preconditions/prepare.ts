@@ -500,7 +500,7 @@ function closeToolSchemas(prompt: Prompt): void {
   if (tools !== undefined) prompt.set({ tools })
 }
 
-/** A schema of a function that some receiver refuses at its root. */
+/** A function's schema that some receiver refuses because of its root. */
 function isOddRoot(tool: Tool): boolean {
   if (tool.type !== 'function' || tool.parameters == null) return false
   return tool.parameters['properties'] === undefined || hasUnion(tool.parameters)
@@ -519,7 +519,7 @@ function objectRoots(prompt: Prompt): void {
   if (tools !== undefined) prompt.set({ tools })
 }
 
-/** A message that says JSON, unless one does already. */
+/** Adds a message with the word JSON, unless one has it already. */
 function jsonInWords(prompt: Prompt): void {
   const { input } = prompt.request
   const items: readonly InputItem[] =

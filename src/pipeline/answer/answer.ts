@@ -171,7 +171,7 @@ export class Answer {
     this.sink.reportCompression?.(tokens)
   }
 
-  /** Reports how many changes the request needed on its way to the provider that answers. */
+  /** Reports the number of changes that the request needed for the provider that answers. */
   reportChanges(changes: number): void {
     this.sink.reportChanges?.(changes)
   }

@@ -19,7 +19,7 @@ export interface Sink {
   readonly tellsOverflow?: boolean
   /** Takes the number of tokens that were cut from the prompt, before the first event that is sent. */
   reportCompression?(tokens: number): void
-  /** Takes the number of changes that the request needed, before the first event that is sent. */
+  /** Called with the number of changes that the request needed, before the first event that is sent. */
   reportChanges?(changes: number): void
   /**
    * Writes one event. Returns false if the reader is slow: write no more until it has drained (the event itself was
@@ -70,7 +70,7 @@ export class FinalSink implements Sink {
   response: ResponseResource | null = null
   /** Tokens that were cut from the prompt. */
   removedTokens = 0
-  /** Changes that the request needed on its way. */
+  /** The number of changes that the request needed for its provider. */
   changes = 0
   /** Also set for a failed reply. */
   usage: ResponseUsage | null = null

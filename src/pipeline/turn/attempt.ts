@@ -38,9 +38,9 @@ import {
   ReplyReading,
 } from './reply-reading.ts'
 
-/** The time that the provider has to end its body after the finish, so that the connection can be reused. */
+/** The time in which the provider must end its reply after it has sent finish and usage. */
 const TRAILING_MS = 1_000
-/** The time that the provider has to end its reply once it has told its finish and its usage. */
+/** The time in which the provider must end its reply after it has sent finish and usage. */
 const SETTLED_MS = 250
 
 export interface AttemptDeps {
@@ -89,7 +89,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
   /** Null while the caller is connected. */
   #abandoned: AbandonedReply | null = null
   #trailing: Timer | null = null
-  /** Runs once the reply has told all that matters. */
+  /** Runs once the reply has sent finish and usage. */
   #settling: Timer | null = null
 
   constructor(deps: AttemptDeps, exchange: Exchange, record: AttemptRecord, terms: AttemptTerms) {
@@ -299,7 +299,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     this.#target?.end(() => this.#complete({ reason: 'length', native: null, serviceTier: null }))
   }
 
-  /** Ends a reply that has told all that matters, and whose provider does not end it. */
+  /** Ends a reply that has sent finish and usage but is not ended by its provider. */
   readonly #endSettled = (): void => {
     this.#settling = null
     const { decoder } = this.reader

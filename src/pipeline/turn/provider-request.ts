@@ -175,11 +175,11 @@ type Field = keyof ResponsesRequest
 interface Sending {
   readonly outgoing: ResponsesRequest
   readonly wire: WireRequest
-  /** Fields that the format has no form for. */
+  /** Fields that the format cannot express. */
   readonly absent: readonly Field[]
 }
 
-/** Notes what the request loses, or has changed, on its way to this provider. */
+/** Notes the fields that the request loses, or has changed, for this provider. */
 function noteChanges(
   { withMetadata }: Exchange,
   attempt: AttemptRecord,
@@ -190,7 +190,7 @@ function noteChanges(
   const changes: Change[] = [
     ...leftOutFields(prompt, outgoing).map(dropped),
     ...absent.filter(name => outgoing[name] != null).map(dropped),
-    // To find marks, the whole body has to be read.
+    // The whole body must be read to find marks.
     ...(withMetadata ? lostMarks(prompt, wire.body) : []).map(
       (field): Change => ({
         field,

@@ -56,14 +56,14 @@ export class ReplyReading {
   readonly #terms: ReadingTerms
   readonly #record: AttemptRecord
   readonly #body: ReplyBody
-  /** For what it says of itself. */
+  /** The decoder, whose state is read too. */
   readonly decoder: Decoder
   readonly #framing: ReturnType<Format['framing']>
   /** Null until a stream begins. */
   #parser: SseParser | AwsEventParser | null = null
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
 
-  /** `take` receives the deltas. */
+  /** `onDelta` receives the deltas. */
   constructor(
     terms: ReadingTerms,
     exchange: Exchange,

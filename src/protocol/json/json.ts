@@ -58,7 +58,7 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
   } catch {
     throw new GatewayError('invalid_request', 'The request body is not valid JSON')
   }
-  // The bytes of a list go out only where they say what its value says.
+  // The bytes of a list are sent only if they mean the same as its value.
   const mayBeBroken = text.includes('\\u') && HARD_ESCAPE.test(text)
   if (!mayBeBroken || !repairTexts(value)) finder?.keep(value, bytes)
   return value

@@ -1,12 +1,12 @@
 /**
- * Half characters and NUL in request bodies. JSON can write half of a surrogate pair (`\ud800`), which no UTF-8 has, and
- * NUL, which PostgreSQL cannot store. In texts, half characters become U+FFFD, and NUL stays. In names, ids and whatever
- * is stored, both are refused. Pure.
+ * Half characters and NUL in request bodies. JSON can contain half of a surrogate pair (`\ud800`), which UTF-8 cannot
+ * express, and NUL, which PostgreSQL cannot store. In texts, half characters become U+FFFD, and NUL stays. In names,
+ * ids and stored values, both are refused. Pure.
  */
 import { GatewayError } from '../../base/errors.ts'
 import { elementPath } from './schema.ts'
 
-/** Fields whose text names something, or is stored. */
+/** Fields whose text is a name, or is stored. */
 const NAMING: ReadonlySet<string> = new Set([
   'call_id',
   'custom_id',
@@ -21,9 +21,9 @@ const NAMING: ReadonlySet<string> = new Set([
   'tool_use_id',
   'user',
 ])
-/** Fields of which every text is stored. */
+/** Fields whose texts are all stored. */
 const STORED: ReadonlySet<string> = new Set(['metadata', 'trace'])
-/** Objects with names of the caller's own: arguments, results and schemas. */
+/** Objects whose keys are chosen by the caller: arguments, results and schemas. */
 const FOREIGN: ReadonlySet<string> = new Set([
   'args',
   'arguments',
@@ -45,7 +45,7 @@ interface Place {
 }
 
 /**
- * Makes the texts of a body well-formed, in place. True if one was not.
+ * Makes the texts of a body well-formed, in place. Returns true if one was not.
  * @throws GatewayError `invalid_request` for a name, an id or a stored text with half a character or NUL
  */
 export function repairTexts(root: unknown): boolean {

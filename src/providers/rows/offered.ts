@@ -1,6 +1,6 @@
 /**
- * The built-in providers by slug, in alphabetical order. A row that fits on a few lines uses `chat`: OpenAI's chat
- * completions with a key. Ways in which a provider departs from its format are its quirks. Data.
+ * The built-in providers by slug, in alphabetical order. A row of few lines uses `chat`: OpenAI's chat completions with
+ * a key. Deviations of a provider from its format are its quirks. Data.
  */
 import {
   COMPATIBLE,

@@ -1,6 +1,6 @@
 /**
- * Checks of what a gateway makes of the habits of real providers, and of requests that a strict provider refuses. They
- * need the scripted provider.
+ * Checks how a gateway handles habits of real providers, and requests that a strict provider refuses. They need the
+ * scripted provider.
  */
 import { BOTH, type Check, type CheckVerdict, checksOf, fail, pass, skip, statusOf } from '../check.ts'
 import type { Proved } from '../dialects.ts'

@@ -1,6 +1,6 @@
 /**
- * Checks of requests that clients send and strict providers refuse: a gateway can say the same in a form that the
- * provider takes. They need the scripted provider.
+ * Checks of requests that clients send and strict providers refuse, although a gateway can write them in an accepted
+ * form. They need the scripted provider.
  */
 import { BOTH, type Check, type CheckVerdict, checksOf, fail, pass, statusOf } from '../check.ts'
 import type { Proved } from '../dialects.ts'
