@@ -2,7 +2,8 @@
  * Decides what happens to a line whose request failed: it fails, it is retried, or it waits without using up a retry.
  * The field `line` of an error's row in `base/errors.ts` says which errors wait or are retried. Pure.
  */
-import { type FailureCode, type GatewayError, isError, PROVIDER_STATUSES } from '../base/errors.ts'
+import { type FailureCode, type GatewayError, isError } from '../base/errors.ts'
+import { PROVIDER_STATUSES } from '../base/provider-statuses.ts'
 import type { AttemptRecord } from '../exchange/exchange.ts'
 import type { BatchWaitReason } from '../protocol/management/batches.ts'
 

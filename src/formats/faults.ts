@@ -3,7 +3,8 @@
  * the caller, or a busy or broken provider. The provider's words and codes decide first, its status second, because
  * providers use 400 and 403 for all of them. One table for all formats. Pure.
  */
-import { type FailureCode, PROVIDER_STATUSES } from '../base/errors.ts'
+import type { FailureCode } from '../base/errors.ts'
+import { PROVIDER_STATUSES } from '../base/provider-statuses.ts'
 
 /** An error as a provider reports it. */
 export interface ProviderError {

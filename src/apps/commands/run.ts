@@ -41,7 +41,7 @@ export async function run(words: readonly string[]): Promise<number> {
 
 /** For a start, no other commands are loaded. */
 async function commandsFor([first]: readonly string[]): Promise<readonly Command[]> {
-  return first === start.name ? [start] : (await import('./terminal/table.ts')).COMMANDS
+  return first === start.name ? [start] : (await import('./table.ts')).COMMANDS
 }
 
 /** With `npm start --config FILE`, npm consumes the option, and passes on only the file name. */

@@ -11,9 +11,9 @@ import type { RateRoom } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
 import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
+import { BusyError, rateError, spentError } from './limit-errors.ts'
 import {
   amountOf,
-  BusyError,
   budgetEntry,
   counts,
   creditEntry,
@@ -24,10 +24,8 @@ import {
   minuteEndMs,
   minuteEntry,
   type ReservedOf,
-  rateError,
   restOf,
   spenderOf,
-  spentError,
 } from './quota-entries.ts'
 import { CounterReservation } from './reservation.ts'
 

@@ -8,7 +8,8 @@ import { isPending, whenReady } from '../../base/maybe-promise.ts'
 import type { RateRoom } from '../../protocol/rate-headers.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { CounterRoom, Counters } from './counters.ts'
-import { minuteEndMs, minuteEntry, rateError } from './quota-entries.ts'
+import { rateError } from './limit-errors.ts'
+import { minuteEndMs, minuteEntry } from './quota-entries.ts'
 
 interface RequestRateOptions {
   readonly counters: Counters

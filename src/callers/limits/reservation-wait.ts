@@ -6,7 +6,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { RequestSignal } from '../../base/signal.ts'
 import type { Caller, Reservation } from '../../protocol/records.ts'
-import { BusyError } from './quota-entries.ts'
+import { BusyError } from './limit-errors.ts'
 
 /** Short, because clients prefer an error to a longer wait. */
 const WAIT_MS = 5_000

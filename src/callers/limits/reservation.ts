@@ -5,15 +5,8 @@ import type { PicoUsd } from '../../base/money.ts'
 import type { RateRoom } from '../../protocol/rate-headers.ts'
 import type { Allowance, Reservation, Spent } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
-import {
-  BusyError,
-  counts,
-  type EntryLimit,
-  type RateRule,
-  restOf,
-  spentError,
-  usedAmount,
-} from './quota-entries.ts'
+import { BusyError, spentError } from './limit-errors.ts'
+import { counts, type EntryLimit, type RateRule, restOf, usedAmount } from './quota-entries.ts'
 import { picoToNano } from './spending.ts'
 
 export class CounterReservation implements Reservation, Allowance {

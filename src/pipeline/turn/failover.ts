@@ -2,8 +2,9 @@
  * Retry rules: the next candidate after a failure, what the failure means for the endpoint, the limit of concurrent
  * retries, and the error when no candidate is left. Hot path.
  */
-import { GatewayError, INTERNAL_MESSAGE, PROVIDER_STATUSES } from '../../base/errors.ts'
+import { GatewayError, INTERNAL_MESSAGE } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
+import { PROVIDER_STATUSES } from '../../base/provider-statuses.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import { isUnknownField } from '../../formats/outgoing.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'

@@ -9,7 +9,7 @@ import { isError } from '../../base/errors.ts'
 import type { Serialize } from '../engine.ts'
 import { StoreError } from '../store-error.ts'
 import { schema as firstSchema } from './0001-schema.ts'
-import { upgradeUnreleased } from './upgrade-unreleased.ts'
+import { upgradeUnreleased } from './before-first-release.ts'
 
 /** All migrations by name. They run in the order of their names, which the database stores. */
 export const MIGRATIONS: Readonly<Record<string, Migration>> = {

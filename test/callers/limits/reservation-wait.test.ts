@@ -2,8 +2,8 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { RequestAbort } from '../../../src/base/signal.ts'
+import { BusyError } from '../../../src/callers/limits/limit-errors.ts'
 import { FREE } from '../../../src/callers/limits/quota.ts'
-import { BusyError } from '../../../src/callers/limits/quota-entries.ts'
 import { ReservationQueue, WAITING_PER_KEY } from '../../../src/callers/limits/reservation-wait.ts'
 import { TestClock } from '../../support/test-clock.ts'
 

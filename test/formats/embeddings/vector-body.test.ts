@@ -141,7 +141,7 @@ t.test('everything has a bound', async t => {
   t.throws(() => pour('[', '[],'.repeat(10_000), 200), { message: /too many elements/ })
   t.throws(() => pour('[', '"",'.repeat(10_000), 200), { message: /too many elements/ })
   t.throws(() => pour('{"a":"', 'x y'.repeat(MIB / 3), EMBEDDINGS_REST_MAX_BYTES / MIB + 1), {
-    code: 'provider_unavailable',
+    code: 'reply_too_large',
     message: /too large/,
   })
   const large = `"${LONG.repeat(3_000).slice(0, 480 * 1024)}",`

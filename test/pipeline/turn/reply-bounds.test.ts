@@ -55,8 +55,8 @@ const END =
 
 const nested = (levels: number) => '['.repeat(levels) + ']'.repeat(levels)
 const many = (parts: number) => `[${'{},'.repeat(parts - 1)}{}]`
-const DEEP = { code: 'provider_unavailable', message: 'The provider sent a value that is nested too deeply' }
-const MANY = { code: 'provider_unavailable', message: 'The provider sent a value with too many elements' }
+const DEEP = { code: 'reply_too_large', message: 'The provider sent a value that is nested too deeply' }
+const MANY = { code: 'reply_too_large', message: 'The provider sent a value with too many elements' }
 
 t.test(
   'a whole reply that is nested too deeply or has too many parts is the fault of its provider',
@@ -88,7 +88,7 @@ t.test('log probabilities, of which there are many, have bounds of their own', a
 t.test('only a model that draws may answer with many megabytes', async t => {
   const reply = whole(`"${'x'.repeat(5_000_000)}"`)
   t.match((await read(reply, {})).error, {
-    code: 'provider_unavailable',
+    code: 'reply_too_large',
     message: 'The provider sent a reply that is too large',
   })
   t.equal((await read(reply, { endpoint: IMAGE_MODEL })).error, null)

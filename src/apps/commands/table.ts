@@ -1,0 +1,42 @@
+/** The table of all commands and their dependencies, loaded only for commands other than `start`. */
+import { alertsTest } from './alerts.ts'
+import { batchesCancel, batchesList, batchesWatch } from './batches.ts'
+import { capturesDelete, capturesList, capturesShow } from './captures/captures.ts'
+import { check } from './check.ts'
+import type { Command } from './command.ts'
+import { connect } from './connect.ts'
+import { doctor } from './doctor/doctor.ts'
+import { keysCreate, keysList, keysRotate } from './keys.ts'
+import { modelsImport, modelsSources } from './models.ts'
+import { prove } from './prove.ts'
+import { start } from './start.ts'
+import { why } from './terminal/why.ts'
+import { top } from './top/top.ts'
+import { vaultRotate, vaultStatus } from './vault.ts'
+import { verify } from './verify.ts'
+
+/** In the order of the usage text. */
+export const COMMANDS: readonly Command[] = [
+  start,
+  check,
+  connect,
+  keysCreate,
+  keysList,
+  keysRotate,
+  modelsImport,
+  modelsSources,
+  vaultStatus,
+  vaultRotate,
+  batchesList,
+  batchesWatch,
+  batchesCancel,
+  top,
+  capturesList,
+  capturesShow,
+  capturesDelete,
+  alertsTest,
+  doctor,
+  prove,
+  verify,
+  why,
+]
