@@ -441,7 +441,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (bytes !== null) {
       this.watch.enter('parse', nowMs)
       if (this.#headers.has(PROOF_HEADER)) digest = sha256(bytes)
-      body = parseJson(bytes, this)
+      // What has no dialect is a record, which the database keeps.
+      body = parseJson(bytes, this, this.#operation?.dialect == null ? 'stored' : 'text')
     }
     if (this.#adapter !== null) body = this.#adapter.adapt(body, this)
     return this.#requestOf(body, digest)

@@ -165,12 +165,11 @@ t.test('with the transcript it sees the conversation, and needs no question', as
   ]
   const outer = [calling('advisor'), saying('So.')]
   await whole({ outer, a: [saying('Go on.')] }, { tools: [tool], input, instructions: 'Be kind' })
+  const [head, ...rest] = messagesTo(provider, 'a')
+  t.match(head?.content, /Be kind$/, 'the instructions stand behind those of the advisor')
   t.same(
-    messagesTo(provider, 'a')
-      .slice(1)
-      .map(({ role, content }) => `${role}: ${content}`),
+    rest.map(({ role, content }) => `${role}: ${content}`),
     [
-      'developer: Be kind',
       'user: Find it',
       'assistant: [Calls find with {"q":1}]',
       'user: [The call gave: found]',

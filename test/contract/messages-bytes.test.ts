@@ -213,8 +213,14 @@ t.test('refusals have the words and the type of the provider', async t => {
 t.test(
   'what the provider refuses the gateway is no fault of the caller, and not to be tried again',
   async t => {
-    for (const status of [401, 402, 403, 404]) {
-      answer = { status, body: { type: 'error', error: { type: 'authentication_error', message: 'No' } } }
+    const refusals = [
+      [401, 'authentication_error'],
+      [402, 'billing_error'],
+      [403, 'permission_error'],
+      [404, 'not_found_error'],
+    ] as const
+    for (const [status, type] of refusals) {
+      answer = { status, body: { type: 'error', error: { type, message: 'No' } } }
       const refused = await send({ messages: TURNS[0] })
       t.equal(refused.status, 502, JSON.stringify(refused.body).slice(0, 300))
       t.equal(refused.headers.get('x-should-retry'), 'false')

@@ -22,7 +22,8 @@ t.test('what ended the answer is told: a stop sequence, a refusal, the length', 
   ] as const
   for (const [format, golden, told] of cases) {
     replay.next.push(goldenReply(format, golden))
-    t.match(await client.complete(gateway, { model: `replay/${format}`, stream: true }), told, format)
+    const body = { model: `replay/${format}`, stop_sequences: ['Two'], stream: true }
+    t.match(await client.complete(gateway, body), told, format)
   }
 })
 

@@ -109,6 +109,7 @@ function add(block: Loose, delta: Loose): void {
 
 /** As a whole message has it. */
 function inputOf(text: string): unknown {
+  if (text.trim() === '') return {}
   try {
     const value: unknown = JSON.parse(text)
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value

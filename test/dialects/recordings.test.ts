@@ -82,6 +82,20 @@ function toldIn(
   return [streamed, { status: 200, body: JSON.stringify(dialect.body(response, request)), streamed: false }]
 }
 
+/**
+ * Messages and Gemini, whose arguments are objects, leave out a call that was cut: the first in whole answers, the
+ * second also in streams, because it has each call in one piece.
+ */
+function withoutCut({ name }: Dialect, said: Said, events: readonly StreamEvent[]): Said {
+  if (name === 'chat-completions') return said
+  const cut = new Set(
+    finalOf(events).output.flatMap(item =>
+      item.type === 'function_call' && item.status === 'incomplete' ? [item.arguments] : [],
+    ),
+  )
+  return { ...said, calls: said.calls.filter(({ text }) => !cut.has(text)) }
+}
+
 for (const format of Object.keys(FORMATS) as FormatName[]) {
   t.test(`recorded replies of ${format}`, { skip: withoutRecordings }, async t => {
     const replies = recordings(format).filter(({ httpStatus }) => httpStatus === 200 || httpStatus === null)
@@ -89,7 +103,10 @@ for (const format of Object.keys(FORMATS) as FormatName[]) {
       let equal = 0
       for (const recording of replies) {
         const events = eventsOf(format, recording.bytes(), recording.streamed)
-        const expected = toldIn(responsesDialect, RESPONSES, events).map(saidInResponses)
+        const all = toldIn(responsesDialect, RESPONSES, events).map(saidInResponses)
+        const expected = all.map((said, at) =>
+          at === 0 && dialect.name !== 'gemini' ? said : withoutCut(dialect, said, events),
+        )
         const told = toldIn(dialect, request, events)
         const differences = told.flatMap((one, at) => [
           ...unlike(inItsWords(expected[at] as Said), inItsWords(read(one))),

@@ -78,6 +78,8 @@ export function statusOf(
   format: (typeof SIM_FORMATS)[number],
 ): number | null {
   if (expected === 'ok') return null
+  // A whole reply with content was not cut, unless its own status says so.
+  if (kind === 'no-finish' && format !== 'openai-responses') return null
   if (kind === 'error-in-stream' || kind === 'error-first') return IN_BAND[format] ?? null
   return typeof expected === 'number' ? expected : expected[0]
 }

@@ -69,7 +69,7 @@ export function prepared(
     }
     if (survey.hasFailures && demands.failures === 'words') failuresInWords(prompt)
     if (survey.hasParts && demands.results === 'text') textResults(prompt, isOutput)
-    else if (survey.hasParts && survey.hasFailures && demands.failures === 'text-field')
+    else if (survey.hasParts && survey.hasFailures && demands.failures === 'text-field' && !prompt.isOwnApi)
       textResults(prompt, isFailure)
     if (survey.hasSystem && demands.system !== 'anywhere') joinSystem(prompt)
   }

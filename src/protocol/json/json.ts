@@ -7,7 +7,7 @@ import { isAscii } from 'node:buffer'
 import { GatewayError } from '../../base/errors.ts'
 import { JSON_MAX_COMMAS, JSON_MAX_DEPTH, JSON_MAX_PARTS } from '../limits.ts'
 import { ListFinder, RAW_MAX_BYTES, RAW_MIN_BYTES } from './raw-list.ts'
-import { repairTexts } from './well-formed.ts'
+import { repairTexts, type TextRule } from './well-formed.ts'
 
 const BODY_BOUNDS: JsonBounds = { depth: JSON_MAX_DEPTH, parts: JSON_MAX_PARTS, commas: JSON_MAX_COMMAS }
 
@@ -35,7 +35,11 @@ export interface JsonWeigher {
  * Parses the JSON of a body. An object key `__proto__` becomes an own property, as in JSON.parse.
  * @throws GatewayError `invalid_request`, and errors of `weigher`
  */
-export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null): unknown {
+export function parseJson(
+  bytes: Uint8Array,
+  weigher: JsonWeigher | null = null,
+  texts: TextRule = 'text',
+): unknown {
   if (bytes.byteLength === 0) throw new GatewayError('invalid_request', 'The request body is empty')
   const { byteLength } = bytes
   const finder = byteLength < RAW_MIN_BYTES || byteLength > RAW_MAX_BYTES ? null : new ListFinder()
@@ -60,7 +64,7 @@ export function parseJson(bytes: Uint8Array, weigher: JsonWeigher | null = null)
   }
   // The bytes of a list are sent only if they mean the same as its value.
   const mayBeBroken = text.includes('\\u') && HARD_ESCAPE.test(text)
-  if (!mayBeBroken || !repairTexts(value)) finder?.keep(value, bytes)
+  if (!mayBeBroken || !repairTexts(value, texts)) finder?.keep(value, bytes)
   return value
 }
 

@@ -36,7 +36,9 @@ const FOREIGN: ReadonlySet<string> = new Set([
   'responseSchema',
   'schema',
 ])
-type Rule = 'text' | 'stored' | 'foreign'
+/** `text`: half characters are replaced, but in names and ids. `stored`: they and NUL are refused everywhere. */
+export type TextRule = 'text' | 'stored'
+type Rule = TextRule | 'foreign'
 
 interface Place {
   readonly value: object
@@ -48,10 +50,10 @@ interface Place {
  * Makes the texts of a body well-formed, in place. Returns true if one was not.
  * @throws GatewayError `invalid_request` for a name, an id or a stored text with half a character or NUL
  */
-export function repairTexts(root: unknown): boolean {
+export function repairTexts(root: unknown, texts: TextRule): boolean {
   if (typeof root !== 'object' || root === null) return false
   let isRepaired = false
-  const places: Place[] = [{ value: root, path: '', rule: 'text' }]
+  const places: Place[] = [{ value: root, path: '', rule: texts }]
   for (let place = places.pop(); place !== undefined; place = places.pop()) {
     const { value, path, rule } = place
     const fields = value as Record<string, unknown>

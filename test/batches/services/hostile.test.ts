@@ -134,7 +134,7 @@ for (const format of BATCH_FORMATS) {
       const { service, calls } = await serve(t, format, (_, response) =>
         response.end(' '.repeat(9 * 1024 * 1024)),
       )
-      t.equal((await failure(service.state(calls, name))).code, 'provider_unavailable')
+      t.equal((await failure(service.state(calls, name))).code, 'reply_too_large')
     })
 
     t.test('lines of any shape are left out, and the others come', async t => {

@@ -14,7 +14,7 @@ type Json = Record<string, unknown>
 
 const SAY = [{ role: 'user', content: 'Hi' }]
 
-function wire(sent: Json, headers: Readonly<Record<string, string>> = {}): WireRequest {
+function wire(sent: Json, headers: Readonly<Record<string, string>> = {}, isOwnApi = false): WireRequest {
   const given: Json = { model: 'claude-sonnet-4-5', max_tokens: 2000, messages: SAY, ...sent }
   const request = outgoingRequest(
     dialect.parse(plain(given), new Map(Object.entries(headers))),
@@ -23,7 +23,7 @@ function wire(sent: Json, headers: Readonly<Record<string, string>> = {}): WireR
   )
   const upstreamModel = String(given['model'])
   return anthropicMessages.encode(
-    { request, stream: given['stream'] === true, endUser: null },
+    { request, stream: given['stream'] === true, endUser: null, isOwnApi },
     endpointOf('anthropic-messages', { upstreamModel, maxOutputTokens: 64_000 }),
   )
 }
@@ -128,7 +128,7 @@ t.test('a conversation with every kind of block arrives as it was sent', async t
     { type: 'text', text: 'Be brief' },
     { type: 'text', text: 'Be kind' },
   ]
-  const sent = body({ messages, system })
+  const sent = plain(wire({ messages, system }, {}, true).body)
   t.strictSame(sent['messages'], messages)
   t.strictSame(sent['system'], system)
 })
