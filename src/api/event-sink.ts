@@ -24,7 +24,8 @@ export const CHANGED_HEADER = 'X-Gateway-Changed'
 const REPEATS = /\.(?:done|completed|incomplete|failed)$/
 
 /**
- * In streams longer than this, the frames of such events are written one at a time, because each takes milliseconds.
+ * In streams longer than this, the frames of events that match REPEATS are written one at a time, because each takes
+ * milliseconds.
  */
 const LONG_STREAM_BYTES = 256 * 1024
 

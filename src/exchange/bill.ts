@@ -126,12 +126,12 @@ export class Bill {
   }
 
   /** Adds one call of a server tool. `cost` is its fee, 0 for most tools; `searches` is how often it searched. */
-  addToolCall(executed: boolean, cost: PicoUsd = 0, searches = 0): void {
+  addToolCall(isExecuted: boolean, cost: PicoUsd = 0, searches = 0): void {
     const { requested, executed: before, cost: costBefore } = this.tools
-    this.tools = executed
+    this.tools = isExecuted
       ? { requested: requested + 1, executed: before + 1, cost: costBefore + cost }
       : { requested: requested + 1, executed: before, cost: costBefore }
-    if (executed) this.searches += searches
+    if (isExecuted) this.searches += searches
   }
 
   /** Adds the fee of a call that begins: it is owed even if nobody waits for the result. Drop it when the call ends. */

@@ -92,5 +92,5 @@ export const ITEMS_MAX = 4_096
  */
 export function oneMore(count: number, things: string): number {
   if (count < ITEMS_MAX) return count
-  throw new GatewayError('reply_too_large', `The provider sent too many ${things}`)
+  throw new GatewayError('reply_too_large', `The provider sent more than ${ITEMS_MAX} ${things} in one reply`)
 }

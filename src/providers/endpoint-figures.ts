@@ -19,7 +19,7 @@ export interface EndpointFigures {
   readonly throughputLast30m: Percentiles | null
 }
 
-/** Measured statistics of all endpoints. */
+/** Uptime, latency and throughput of each endpoint, as this gateway measured them. */
 export interface MeasuredEndpoints {
   /** Null: nothing was measured. */
   of(endpoint: Endpoint): EndpointFigures | null

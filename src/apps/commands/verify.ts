@@ -105,7 +105,7 @@ function sentences({ statement, kid }: CheckedProof, isStream: boolean, hasReque
     hasRequest
       ? '  request  as it was signed'
       : `  request  not checked (use --request FILE); its SHA-256 is ${plain(request.sha256)}`,
-    `  asked    ${wishes(statement)}`,
+    `  terms    ${wishes(statement)}`,
     `  gateway  in region ${plain(region)}`,
     `  sent to  ${counted(calls.length, 'model call')}:`,
     ...calls.map(call => `    ${sentenceOf(call)}`),

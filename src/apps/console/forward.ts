@@ -61,7 +61,13 @@ export function forward(
     })
     request.on('error', () => {
       if (response.headersSent) response.destroy()
-      else reject(new GatewayError('service_unavailable', 'The public port does not answer'))
+      else
+        reject(
+          new GatewayError(
+            'service_unavailable',
+            "The public port does not answer: see /readyz on the admin port, and the gateway's log",
+          ),
+        )
     })
     request.on('response', answer => {
       const headers = PASSED.flatMap(name => {

@@ -181,7 +181,8 @@ function problemsOf(
     add(`${model} at ${endpoint.provider.slug} ${why}`, `models?${encodeURIComponent(model)}`, false)
   }
   if (endpoints.length > NAMED_MAX) {
-    add(`${endpoints.length - NAMED_MAX} more endpoints have problems`, 'models', false)
+    const more = endpoints.length - NAMED_MAX
+    add(`${more} more ${more === 1 ? 'endpoint has' : 'endpoints have'} problems`, 'models', false)
   }
   for (const [provider, count] of failingProviders(rows, isoInstant(nowMs - windowSeconds * 1000))) {
     if (!endpoints.some(({ endpoint }) => endpoint.provider.slug === provider))

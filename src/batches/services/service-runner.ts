@@ -47,7 +47,7 @@ export class ServiceRunner {
   readonly #visiting = new Map<JobWork, Promise<void>>()
   /** Drafts that are being stored and submitted. */
   readonly #submitting = new Map<JobDraft, Promise<void>>()
-  /** Monotonic times until which batches create no job, by batch id. */
+  /** Monotonic milliseconds until which a batch creates no job, by batch id. */
   readonly #pauses = new Map<string, number>()
   /** Number of jobs that the service did not receive, by batch. */
   readonly #lost = new Map<string, number>()

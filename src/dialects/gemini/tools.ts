@@ -58,7 +58,11 @@ export function hubTools(entries: readonly GeminiTool[]): TranslatedTool {
 }
 
 function hostedTool(kind: string, settings: unknown, path: string): Fields {
-  if (!KIND.test(kind)) throw refuseField(path, 'has a field whose name is not a valid tool name')
+  if (!KIND.test(kind))
+    throw refuseField(
+      path,
+      'has a field that cannot name a tool: a name starts with a letter and has at most 64 letters, digits and underscores',
+    )
   const native = { [kind]: settings }
   const form = Object.hasOwn(HOSTED, kind) ? HOSTED[kind] : undefined
   if (form === undefined) return { type: `google_${kind}`, native }

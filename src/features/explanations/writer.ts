@@ -81,7 +81,7 @@ export class ExplanationWriter {
     if (isPlain) {
       const organization = line.organization ?? ''
       const storedPlain = this.#plainOf.get(organization) ?? 0
-      // Not counted, because their usage records explain them.
+      // A plain request without room is dropped and not counted: its usage record explains it.
       if (storedPlain === PLAIN_OF_ONE_MAX || this.#plainLeft === 0) return
       this.#plainOf.set(organization, storedPlain + 1)
       this.#plainLeft--

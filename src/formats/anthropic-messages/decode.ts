@@ -177,9 +177,9 @@ export class MessageDecoder implements Decoder {
   }
 
   #count(usage: unknown): void {
-    const found = record(usage)
-    if (found === null) return
-    this.#emit({ kind: 'usage', usage: this.#usage.merge(found) })
+    const fields = record(usage)
+    if (fields === null) return
+    this.#emit({ kind: 'usage', usage: this.#usage.merge(fields) })
     this.#usageBytes = this.#output.withheld.replace(this.#usageBytes, this.#usage.raw)
   }
 

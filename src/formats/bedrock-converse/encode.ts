@@ -154,13 +154,13 @@ function topK({ top_k }: ResponsesRequest, family: Family): ConverseBlock {
 function novaSettings(inference: ConverseBlock, effort: Effort): Settings {
   const nearest = nearestEffort(EFFORT_SHARES[effort], ['low', 'medium', 'high'])
   const { temperature: _temperature, topP: _topP, ...others } = inference
-  const isLimited = others['maxTokens'] !== undefined
+  const hasOutputLimit = others['maxTokens'] !== undefined
   return {
     inference: others,
     additional: {
       reasoningConfig: {
         type: 'enabled',
-        maxReasoningEffort: nearest === 'high' && isLimited ? 'medium' : nearest,
+        maxReasoningEffort: nearest === 'high' && hasOutputLimit ? 'medium' : nearest,
       },
     },
   }

@@ -36,7 +36,7 @@ export class DebugNotes {
     return [...bodies, ...this.rest()]
   }
 
-  /** Times that were not sent yet. */
+  /** Returns the timings that were not sent yet, and counts them as sent. */
   rest(): readonly DebugFacts[] {
     const rest = this.#times?.slice(this.#sent) ?? []
     this.#sent += rest.length

@@ -190,7 +190,10 @@ class SplitEvaluator implements WindowEvaluator {
     const builtin = this.#builtin.evaluate(window)
     if (this.#rules.custom.set.custom.length === 0) return builtin
     return this.#evaluateCustom(window, signal).then(
-      custom => ({ ...builtin, findings: [...builtin.findings, ...custom].sort(compareFindings) }),
+      customFindings => ({
+        ...builtin,
+        findings: [...builtin.findings, ...customFindings].sort(compareFindings),
+      }),
       cause => ({ ...builtin, failure: { cause } }),
     )
   }

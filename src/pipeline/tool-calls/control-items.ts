@@ -16,7 +16,7 @@ interface SettledRequest {
   readonly toolPaths: readonly string[]
 }
 
-/** Null if the provider accepts the request unchanged. `takes`: tells which kinds of control items it takes. */
+/** Null if the provider accepts the request unchanged. `accepts`: says which kinds of control items it takes. */
 export function settleControls(
   prompt: ResponsesRequest,
   accepts: (ability: Ability) => boolean,

@@ -74,7 +74,10 @@ export function progressOf({ exchange: { attempts, bill }, from, passed }: Hedge
   return { attempts: attempts.slice(from), passed, hasCharge: bill.closed !== null }
 }
 
-/** Once a second attempt has been answered, it is a request like any other, however long its answer is. */
+/**
+ * Releases the call's place in the retry budget as soon as the second attempt is answered: the length of its answer does
+ * not matter.
+ */
 export function endRetry(call: HedgedCall): void {
   if (!call.isRetrying) return
   call.isRetrying = false

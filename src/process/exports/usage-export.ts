@@ -286,7 +286,7 @@ async function readIfThere(path: string): Promise<Buffer | null> {
   }
 }
 
-/** The name of this node in objects, which is kept across restarts. */
+/** This instance's part of the names of exported objects. It stays the same across restarts. */
 function nodeOf(folder: string): string {
   const path = join(folder, 'node')
   try {

@@ -91,9 +91,13 @@ export function readShared(provider: Provider): ProviderKey | null {
   try {
     key = looksLikeJson(apiKey) ? parseKey(keyForm, apiKey) : parsePlainKey(apiKey)
   } catch (cause) {
-    throw new GatewayError('provider_unavailable', `The gateway's key for ${provider.name} cannot be read`, {
-      cause,
-    })
+    throw new GatewayError(
+      'provider_unavailable',
+      `The gateway's key for ${provider.name} is malformed; sluice check says how to mend it`,
+      {
+        cause,
+      },
+    )
   }
   const isBare = key.kind === 'plain' && key.apiKey === apiKey && gapsOf(baseUrl ?? '').length === 0
   return isBare ? null : key

@@ -255,7 +255,10 @@ export class EndpointBreakers {
     return key !== '' && this.#alone.split(' ').some(name => name !== '' && key.startsWith(name))
   }
 
-  /** True if the caller failed last, and another key made a request recently: its request is the better probe. */
+  /**
+   * True if the last failure was this caller's and another key made a request recently: that key's request is the better
+   * probe.
+   */
   #leavesProbe(nowMs: number, caller: HealthCaller | null): boolean {
     if (caller === null || this.#failedLast === '' || !caller.keyHash.startsWith(this.#failedLast))
       return false

@@ -40,7 +40,7 @@ export class LargeTurns {
     })
   }
 
-  /** Ends the turn of a body after the loop has turned once: work that follows immediately belongs to the turn. */
+  /** Ends the slot of a body after one more pass of the event loop, so that work which follows immediately is counted too. */
   end(bodies: LargeBodies): void {
     setImmediate(() => {
       const nowMs = this.#clock.monotonicMs()

@@ -50,7 +50,9 @@ export async function checkProof(
   if (reply.digest(answer.of) !== answer.sha256)
     throw new ProofFault('the answer is not the one that was signed')
   if (reply.later > 0) {
-    throw new ProofFault(`the proof does not cover the ${reply.later} event(s) after it`)
+    throw new ProofFault(
+      `events that no proof covers follow the one with the proof: ${reply.later}; do not rely on them`,
+    )
   }
   if (body !== null && sha256(body) !== request.sha256) {
     throw new ProofFault(

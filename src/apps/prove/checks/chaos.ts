@@ -77,9 +77,9 @@ export const CHAOS_CHECKS: readonly Check[] = checksOf('chaos', COMMON, [
       for (let at = 0; at < OTHERS; at++) {
         const answer = await tester.ask(proved, { stream: true })
         if (answer.understood.end !== 'ended')
-          return fail(`request ${at + 1} alongside it: ${statusOf(answer)}`)
+          return fail(`request ${at + 1} beside the slow reader: ${statusOf(answer)}`)
       }
-      return pass(`${OTHERS} streams alongside it`)
+      return pass(`${OTHERS} streams beside the slow reader`)
     },
   },
   {

@@ -39,7 +39,7 @@ const POOL_SETTINGS: Readonly<Record<PoolName, PoolSettings>> = {
     endCancelled: false,
     heapMb: 192,
   },
-  // Each holds a document in memory.
+  // Each job holds a whole document in memory.
   bulk: { waitingMax: 64, waitingPerKey: 16, runningPerKey: 1, endCancelled: true, heapMb: 384 },
 }
 
