@@ -80,17 +80,3 @@ export function providerFailure(error: ProviderError): GatewayError {
 export function inexpressible(path: string, why: string): GatewayError {
   return new GatewayError('unprocessable', `${path}: ${why}`)
 }
-
-// Limits on a reply
-
-/** Most items in one reply, and most parts in all its messages. The longest known replies have some hundreds. */
-export const ITEMS_MAX = 4_096
-
-/**
- * Returns `count` if a reply may hold one more thing. A loop in a model, or a hostile provider, must not use up memory.
- * @throws GatewayError `reply_too_large`
- */
-export function oneMore(count: number, things: string): number {
-  if (count < ITEMS_MAX) return count
-  throw new GatewayError('reply_too_large', `The provider sent more than ${ITEMS_MAX} ${things} in one reply`)
-}

@@ -1,7 +1,21 @@
 /**
- * The memory of what a decoder stores to emit later. No delta counts it, so each decoder reports it here. Pure. Hot
- * path.
+ * What a decoder stores: the memory of what it emits later, which no delta counts, and the limit of the number of items.
+ * Pure. Hot path.
  */
+import { GatewayError } from '../base/errors.ts'
+
+/** Most items in one reply, and most parts in all its messages. The longest known replies have some hundreds. */
+export const ITEMS_MAX = 4_096
+
+/**
+ * Returns `count` if a reply may hold one more thing. A loop in a model, or a hostile provider, must not use up memory.
+ * @throws GatewayError `reply_too_large`
+ */
+export function oneMore(count: number, things: string): number {
+  if (count < ITEMS_MAX) return count
+  throw new GatewayError('reply_too_large', `The provider sent more than ${ITEMS_MAX} ${things} in one reply`)
+}
+
 /** Memory per character: the text is stored as it was sent, and again when it is sealed or joined at the end. */
 const CHAR_BYTES = 3
 /** An object, a list or a field; see `structureBytes`. */

@@ -2,11 +2,11 @@
 import t from 'tap'
 import { GatewayError } from '../../src/base/errors.ts'
 import { anthropicMessages } from '../../src/formats/anthropic-messages.ts'
-import { ITEMS_MAX } from '../../src/formats/failure.ts'
 import type { Delta, Format } from '../../src/formats/format.ts'
 import { googleGemini } from '../../src/formats/google-gemini.ts'
 import { openaiChat } from '../../src/formats/openai-chat.ts'
 import { openaiResponses } from '../../src/formats/openai-responses.ts'
+import { ITEMS_MAX } from '../../src/formats/withheld.ts'
 import { endpointOf } from '../support/endpoint.ts'
 import { lookedAt, walked } from '../support/walked.ts'
 

@@ -8,9 +8,8 @@ import { filled, type Json, jsonText, parseJson, record, textOrEmpty, wholeNumbe
 import { withNative } from '../../protocol/json/native.ts'
 import type { Annotation } from '../../protocol/parts.ts'
 import { type Call, type CallStart, Calls, callIdIn } from '../calls.ts'
-import { oneMore } from '../failure.ts'
 import type { Delta, ItemStart } from '../format.ts'
-import { Withheld } from '../withheld.ts'
+import { oneMore, Withheld } from '../withheld.ts'
 
 export class Output {
   readonly #emit: (delta: Delta) => void

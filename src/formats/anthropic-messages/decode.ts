@@ -16,11 +16,11 @@ import {
   textOrEmpty,
   wholeNumber,
 } from '../../base/json.ts'
-import { oneMore, tidyMessage } from '../failure.ts'
+import { tidyMessage } from '../failure.ts'
 import { finishReason, isCut } from '../finish-reasons.ts'
 import type { AppliedEdit, Decoder, Delta } from '../format.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
-import { nameIn } from '../withheld.ts'
+import { nameIn, oneMore } from '../withheld.ts'
 import { type Block, IGNORED, impliedBlock, Output, openBlock } from './blocks.ts'
 import { bodyError, errorMeaning } from './failure.ts'
 import { HostedCalls } from './hosted.ts'

@@ -13,12 +13,12 @@ import {
   records,
   wholeNumber,
 } from '../../base/json.ts'
-import { oneMore, providerFailure } from '../failure.ts'
+import { providerFailure } from '../failure.ts'
 import { finishReason } from '../finish-reasons.ts'
 import type { Decoder, Delta } from '../format.ts'
 import { ownReasoning } from '../reasoning.ts'
 import { jsonOf, type TakeMessage } from '../whole-message.ts'
-import { nameIn } from '../withheld.ts'
+import { nameIn, oneMore } from '../withheld.ts'
 import { failureOf, tellsError } from './failure.ts'
 import { isProgress, isSearch, progressFields } from './hosted.ts'
 import { type Form, formOf, plainMessage, type Slot, Slots, startType } from './slots.ts'

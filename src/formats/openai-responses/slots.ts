@@ -10,13 +10,12 @@ import { filled, isRecord, type Json, records, remainder } from '../../base/json
 import { shortList } from '../../base/lists.ts'
 import { isAnnotation } from '../annotations.ts'
 import { type Call, Calls, callIdIn } from '../calls.ts'
-import { oneMore } from '../failure.ts'
 import type { Delta, HostedStart, ItemStart } from '../format.ts'
 import { isLogprob } from '../logprobs.ts'
 import { type ReasoningFormat, reasoningFormat } from '../reasoning.ts'
 import { TextMark } from '../text-mark.ts'
 import type { WholeMessage } from '../whole-message.ts'
-import { Withheld } from '../withheld.ts'
+import { oneMore, Withheld } from '../withheld.ts'
 
 /** One output item. It emits no deltas after `closed`. */
 export interface Slot {

@@ -16,8 +16,8 @@ import { answersOfOpen } from '../open-calls.ts'
 import { nativeAsCall, replayAsCall } from '../replayed.ts'
 import { isOutput, outputsAfterCalls, outwardIds, pairsOf } from './calls.ts'
 import { type OutwardNames, outwardNames } from './names.ts'
-import { closedSchema, hasUnion, JSON_HINT, objectRoot, objectText } from './schemas.ts'
-import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf } from './table.ts'
+import { closedSchema, JSON_HINT, objectRoot, objectText } from './schemas.ts'
+import { MIN_OUTPUT_MAX, type Preconditions, preconditionsOf, ROOT_UNIONS } from './table.ts'
 
 /** Writes a request in a format. */
 export type Encode = (model: ModelRequest, endpoint: Endpoint) => WireRequest
@@ -498,6 +498,11 @@ function closeToolSchemas(prompt: Prompt): void {
     return { ...tool, parameters }
   })
   if (tools !== undefined) prompt.set({ tools })
+}
+
+function hasUnion(schema: Json): boolean {
+  for (const name of ROOT_UNIONS) if (schema[name] !== undefined) return true
+  return false
 }
 
 /** A function's schema that some receiver refuses because of its root. */

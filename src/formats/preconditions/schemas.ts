@@ -4,6 +4,7 @@
  * https://platform.claude.com/docs/en/build-with-claude/structured-outputs, "JSON Schema limitations".
  */
 import { isRecord, type Json, parseJson } from '../../base/json.ts'
+import { ROOT_UNIONS } from './table.ts'
 
 /** Keywords that stay unchanged. */
 const KEPT: ReadonlySet<string> = new Set([
@@ -125,17 +126,12 @@ function described(description: unknown, words: readonly (readonly [string, unkn
 /** Asks for JSON in plain words, for formats that have no JSON mode without a schema. */
 export const JSON_HINT = 'Reply with one JSON object and nothing else: no text around it, no code fence.'
 
-/** Keywords that are not allowed at the root of a function's schema. */
-const UNIONS = ['anyOf', 'oneOf', 'allOf', 'not', 'enum'] as const
-
-export function hasUnion(schema: Json): boolean {
-  return UNIONS.some(name => schema[name] !== undefined)
-}
-
 /** The schema as an object with properties. A union at its root moves to the description. */
 export function objectRoot(schema: Json): Json {
-  const rest = Object.entries(schema).filter(([name]) => !(UNIONS as readonly string[]).includes(name))
-  const words = UNIONS.flatMap(name => (schema[name] === undefined ? [] : [[name, schema[name]] as const]))
+  const rest = Object.entries(schema).filter(([name]) => !ROOT_UNIONS.has(name))
+  const words = [...ROOT_UNIONS].flatMap(name =>
+    schema[name] === undefined ? [] : [[name, schema[name]] as const],
+  )
   return {
     ...Object.fromEntries(rest),
     type: 'object',

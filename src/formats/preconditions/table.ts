@@ -67,6 +67,9 @@ const GOOGLE_NAMES = {
   foreign: /^[^a-zA-Z_]|[^a-zA-Z0-9_.:-]/g,
   maxChars: 128,
 }
+/** Keywords that the schema of a function may not have at its root, where `toolRoots` forbids unions. */
+export const ROOT_UNIONS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf', 'not', 'enum'])
+
 /** The largest minimum that any receiver has for the limit of output tokens. */
 export const MIN_OUTPUT_MAX = 16
 
