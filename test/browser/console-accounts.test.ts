@@ -176,7 +176,7 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await table.getByText('disabled', { exact: true }).waitFor()
     await table.getByRole('button', { name: 'Delete credential Team' }).click()
     await dialog.getByRole('button', { name: 'Delete' }).click()
-    await page.getByText('No credentials of your own here').waitFor()
+    await page.getByText('No credentials yet').waitFor()
   })
 
   await t.test('end users and credits', async t => {

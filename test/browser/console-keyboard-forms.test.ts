@@ -142,7 +142,7 @@ async function credentials(_: Test, walk: Walk): Promise<void> {
   await peek(button('Delete credential Team'), 'a credential to delete')
   await keys.press('Enter')
   await send('Delete', null)
-  await page.getByText('No credentials of your own here').waitFor()
+  await page.getByText('No credentials yet').waitFor()
   await peek(button('Delete workspace Research'), 'a workspace to delete')
   await keys.press('Enter')
   await send('Delete', null)

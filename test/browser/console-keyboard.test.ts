@@ -57,7 +57,7 @@ async function home(t: Test, { visit: { page }, keys, button, view, look }: Walk
   await chart.locator('time').waitFor({ state: 'detached' })
 
   const problem = page.getByRole('list', { name: 'Current problems' }).getByRole('listitem').first()
-  await keys.use(problem.getByRole('link', { name: 'Look' }))
+  await keys.use(problem.getByRole('link', { name: 'Show' }))
   await page.getByRole('table', { name: 'Latest requests' }).waitFor({ state: 'detached' })
   await view('home')
   const latest = page.getByRole('table', { name: 'Latest requests' }).getByRole('button').first()

@@ -35,7 +35,7 @@ t.test('home and search', { skip: WITHOUT_BROWSER }, async t => {
     for (const name of ['Today (UTC)', 'This month', 'First token', 'Running now'])
       t.equal(await page.locator('.figure', { hasText: name }).count(), 1, name)
     await page.getByRole('button', { name: '5 min', exact: true }).click()
-    await health.locator('li', { hasText: 'requests failed' }).getByRole('link', { name: 'Look' }).click()
+    await health.locator('li', { hasText: 'requests failed' }).getByRole('link', { name: 'Show' }).click()
     await page.getByRole('table', { name: 'Last requests, newest first' }).waitFor()
     t.same(await visit.faults(), [])
   })

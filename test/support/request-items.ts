@@ -73,7 +73,7 @@ export const ITEMS: Readonly<Record<string, Fields>> = {
     subagent_id: X,
     subagent_items: [{ type: 'message', role: 'user', content: `${T}of a subagent` }],
   },
-  function_call_output: { call_id: X, output: PARTS, id: X, status: 'completed' },
+  function_call_output: { call_id: X, output: PARTS, id: X, status: 'completed', is_error: true },
   custom_tool_call: {
     call_id: X,
     name: X,
@@ -83,7 +83,21 @@ export const ITEMS: Readonly<Record<string, Fields>> = {
     namespace: X,
     async: true,
   },
-  custom_tool_call_output: { call_id: X, output: `${T}output`, id: X, status: 'completed' },
+  custom_tool_call_output: { call_id: X, output: `${T}output`, id: X, status: 'completed', is_error: true },
+  tool_search_call: {
+    call_id: X,
+    execution: 'client',
+    arguments: { query: `${T}query` },
+    id: X,
+    status: 'completed',
+  },
+  tool_search_output: {
+    call_id: X,
+    execution: 'client',
+    tools: [{ type: 'function', name: X, description: `${T}description`, parameters: null }],
+    id: X,
+    status: 'completed',
+  },
   apply_patch_call: {
     call_id: X,
     operation: { type: 'create_file', path: `${T}path`, diff: `${T}diff` },

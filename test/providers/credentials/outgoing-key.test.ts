@@ -225,6 +225,9 @@ t.test("the service's own key is opened only where the row cannot carry it as it
   t.match(shared('amazon-bedrock', SECRET), { baseUrl: 'https://bedrock-runtime.us-east-1.amazonaws.com' })
   t.match(shared('amazon-bedrock', JSON.stringify({ ...AWS, region: 'us-west-2' })), { text: null })
   const broken = refused(() => shared('azure', JSON.stringify([{ api_key: SECRET }])))
-  t.match(broken, "provider_unavailable: The gateway's key for Azure is malformed; sluice check says how to mend it")
+  t.match(
+    broken,
+    "provider_unavailable: The gateway's key for Azure is malformed; sluice check says how to mend it",
+  )
   t.notMatch(broken, SECRET)
 })

@@ -22,7 +22,7 @@ t.test('the limit may be reached and not passed', t => {
   body.push(Buffer.alloc(6, 98))
   t.equal(body.lengthBytes, 10)
   t.throws(() => body.push(Buffer.from('x')), {
-    code: 'provider_unavailable',
+    code: 'reply_too_large',
     message: 'The provider sent a reply that is too large',
   })
   t.end()

@@ -21,7 +21,7 @@ const COLUMNS = [
   'State',
   'Limit',
   { name: 'Today', number: true },
-  { name: 'This month', number: true },
+  { name: 'Month', number: true },
   { name: 'Total', number: true },
   'Workspace',
   'Key',

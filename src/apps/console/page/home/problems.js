@@ -10,7 +10,7 @@ const NAMED_MAX = 3
 export function Health({ problems, keys, live, error }) {
   const all = [...ofThisPage(live, error), ...problems, ...ofLimits(keys)]
   if (all.length === 0)
-    return html`<p class="health good" role="status"><b>No problems.</b> No problems now.</p>`
+    return html`<p class="health good" role="status"><b>No problems.</b> Nothing needs your attention now.</p>`
   const isBad = all.some(({ is_serious: isSerious }) => isSerious)
   return html`
     <div class=${`health ${isBad ? 'bad' : 'warn'}`} role="status">
