@@ -53,8 +53,8 @@ export function prepared(
   const mayRename = tools != null && hasSpecialName(tools)
   const hasOddRoot = tools?.some(isOddRoot) === true
   const hasLimits = stop != null || (most != null && most < MIN_OUTPUT_MAX)
-  const isPlainTools = !mayRename && !hasOddRoot && !hasStrictTool(tools)
-  if (survey === null && text == null && !hasLimits && isPlainTools) return null
+  const isPlain = survey === null && text == null && !hasLimits && !mayRename && !hasOddRoot
+  if (isPlain && !hasStrictTool(tools)) return null
   const demands = preconditionsOf(format, provider)
   const names = mayRename ? outwardNames(demands.names, tools) : null
   let prompt: Prompt | null = null
@@ -506,8 +506,9 @@ function hasUnion(schema: Json): boolean {
 }
 
 /** A function's schema that some receiver refuses because of its root. */
-function isOddRoot(tool: Tool): boolean {
-  if (tool.type !== 'function' || tool.parameters == null) return false
+function isOddRoot(tool: Tool | null): boolean {
+  // Validation lets only objects pass; other callers may have anything.
+  if (tool?.type !== 'function' || tool.parameters == null) return false
   return tool.parameters['properties'] === undefined || hasUnion(tool.parameters)
 }
 

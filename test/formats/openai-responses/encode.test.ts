@@ -33,6 +33,7 @@ function encode(request: Json, setting: Setting = {}): Json {
     request: request as unknown as ResponsesRequest,
     stream: setting.stream ?? false,
     endUser: setting.endUser ?? null,
+    isOwnApi: true,
   }
   const before = structuredClone(request)
   const wire = openaiResponses.encode(model, endpoint(setting))
