@@ -3,6 +3,8 @@
  * waits briefly and then rejects; the next call connects again.
  */
 import {
+  type DatabaseIntrospector,
+  type Kysely,
   PostgresAdapter,
   type PostgresCursor,
   PostgresDialect,
@@ -10,7 +12,9 @@ import {
   type PostgresPoolClient,
   type PostgresQueryResult,
   type QueryExecutorProvider,
+  type SchemaMetadata,
   sql,
+  type TableMetadata,
 } from 'kysely'
 import pg, { type PoolClient, type PoolConfig } from 'pg'
 import type { Engine, Serialize } from './engine.ts'
@@ -266,6 +270,39 @@ class Lease implements PostgresPoolClient {
 class MigrationDialect extends PostgresDialect {
   override createAdapter(): PostgresAdapter {
     return new UnlockedAdapter()
+  }
+
+  override createIntrospector(db: Kysely<unknown>): DatabaseIntrospector {
+    return new OwnSchema(db)
+  }
+}
+
+/**
+ * Looks at the current schema alone. Kysely's own introspector reads all schemas of the database, and fails if one of
+ * them is dropped meanwhile (3F000).
+ */
+class OwnSchema implements DatabaseIntrospector {
+  readonly #db: Kysely<unknown>
+
+  constructor(db: Kysely<unknown>) {
+    this.#db = db
+  }
+
+  async getSchemas(): Promise<SchemaMetadata[]> {
+    const { rows } = await sql<SchemaMetadata>`select current_schema() as name`.execute(this.#db)
+    return rows
+  }
+
+  async getTables(): Promise<TableMetadata[]> {
+    const { rows } = await sql<{ name: string; schema: string }>`
+      select relname as name, current_schema() as schema from pg_catalog.pg_class
+      where relnamespace = to_regnamespace(quote_ident(current_schema())) and relkind in ('r', 'p')
+    `.execute(this.#db)
+    return rows.map(row => ({ ...row, isView: false, isForeign: false, columns: [] }))
+  }
+
+  async getMetadata(): Promise<{ tables: TableMetadata[] }> {
+    return { tables: await this.getTables() }
   }
 }
 

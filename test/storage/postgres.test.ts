@@ -11,6 +11,7 @@ import { openPostgres } from '../../src/storage/postgres.ts'
 import { spoolRoot } from '../../src/storage/spool/spool-folder.ts'
 import { DEFAULT_ORGANIZATION_ID, DEFAULT_WORKSPACE_ID, type Store } from '../../src/storage/store.ts'
 import {
+  POSTGRES_SERVER,
   PostgresLink,
   type PostgresSchema,
   postgresSchema,
@@ -60,6 +61,29 @@ t.test('the contract holds on PostgreSQL', { skip }, async t => {
     await schema.reset()
     return await openStore(schema.url)
   })
+})
+
+t.test('schemas of others that come and go do not disturb a start', { skip }, async t => {
+  const { url } = await postgresSchema(t)
+  await (await openStore(url)).close()
+  const other = new pg.Client({ connectionString: POSTGRES_SERVER })
+  await other.connect()
+  t.teardown(() => other.end())
+  let isOver = false
+  const coming = (async () => {
+    const name = `${new URL(url).searchParams.get('application_name')}_other`
+    while (!isOver)
+      await other.query(`create schema ${name} create table one (id int); drop schema ${name} cascade`)
+  })()
+  try {
+    for (let times = 0; times < 20; times++) await (await openStore(url)).close()
+  } finally {
+    isOver = true
+    await coming
+  }
+  const store = await openStore(url)
+  t.equal(await store.keys.count(), 0, 'the schema is as it was')
+  await store.close()
 })
 
 t.test('what was added is there after reopening, and for others at once', { skip }, async t => {
