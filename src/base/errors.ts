@@ -3,7 +3,7 @@
  */
 import { types } from 'node:util'
 
-/** Where a failed attempt may be retried: at another endpoint of the model, with another model, or not at all. */
+/** The scope in which a failed attempt may be retried: at another endpoint of the model, with another model, or not at all. */
 export type Retry = 'endpoint' | 'model' | 'never'
 
 /** One kind of failure, and everything that follows from it. */

@@ -174,6 +174,17 @@ interface Words {
   readonly words: string
 }
 
+/** Words of the provider are at the beginning of a message. */
+const OWN_WORDS_CHARS = 160
+
+/**
+ * The words of the provider itself, without what it quotes of the request: a caller who names a tool after an empty
+ * account must not rest the endpoint.
+ */
+function ownWords(words: string): string {
+  return words.replace(/'[^']*'|"[^"]*"|`[^`]*`/g, '').slice(0, OWN_WORDS_CHARS)
+}
+
 /** The tests that recognize a fault by its words, in the order in which they are tried. */
 const RECOGNIZED: readonly (readonly [FailureCode, (error: Words) => boolean])[] = [
   [
@@ -192,7 +203,7 @@ const RECOGNIZED: readonly (readonly [FailureCode, (error: Words) => boolean])[]
     'account_refused',
     ({ status, code, words }) =>
       ACCOUNT_CODES.has(code) ||
-      (ACCOUNT_STATUSES.has(status) && ACCOUNT_WORDS.some(each => each.test(words))),
+      (ACCOUNT_STATUSES.has(status) && ACCOUNT_WORDS.some(each => each.test(ownWords(words)))),
   ],
 ]
 

@@ -1,5 +1,5 @@
 /**
- * What a decoder stores: the memory of what it emits later, which no delta counts, and the limit of the number of items.
+ * The store of a decoder: the memory of content that it emits later, which no delta counts, and the limit of items.
  * Pure. Hot path.
  */
 import { GatewayError } from '../base/errors.ts'

@@ -441,7 +441,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (bytes !== null) {
       this.watch.enter('parse', nowMs)
       if (this.#headers.has(PROOF_HEADER)) digest = sha256(bytes)
-      // What has no dialect is a record, which the database keeps.
+      // An operation without a dialect stores its body, and the database cannot keep half characters and NUL.
       body = parseJson(bytes, this, this.#operation?.dialect == null ? 'stored' : 'text')
     }
     if (this.#adapter !== null) body = this.#adapter.adapt(body, this)

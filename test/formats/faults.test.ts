@@ -62,6 +62,8 @@ const ERRORS = [
     "tools[0].function.name: the name 'billing' is not valid",
     'invalid_request',
   ],
+  [400, null, "tools[0].name: 'credit balance is too low' is no valid name", 'invalid_request'],
+  [400, null, `messages[0]: ${'x'.repeat(200)} incorrect api key`, 'invalid_request'],
   [400, null, 'messages: the role "moderation" is unknown', 'invalid_request'],
   [404, null, 'The model does not exist', 'provider_unavailable'],
 ] as const

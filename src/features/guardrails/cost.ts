@@ -164,7 +164,7 @@ export class ScanCost {
     return micros + (each === 0 ? 0 : most * each)
   }
 
-  /** Where to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
+  /** The place to scan texts with this total length in UTF-16 units; `most` findings stop an inline scan. */
   where(textChars: number, texts = 1, most = Number.POSITIVE_INFINITY): ScanPlace {
     if (!this.#mayInline || this.micros(textChars) > INLINE_MAX_MICROS) return 'offload'
     return this.#worst(textChars, texts, most) <= this.#worstMicros ? 'inline' : 'offload'

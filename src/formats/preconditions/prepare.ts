@@ -515,14 +515,15 @@ function isOddRoot(tool: Tool | null): boolean {
 function objectRoots(prompt: Prompt): void {
   const reason = 'the provider takes only objects as the schema of a function; the rest is in its description'
   const mayLackProperties = prompt.demands.toolRoots === 'no-union'
-  const tools = prompt.request.tools?.map((tool, at) => {
+  const before = prompt.request.tools
+  const tools = before?.map((tool, at) => {
     if (!isOddRoot(tool)) return tool
     const { parameters } = tool as { readonly parameters: Json }
     if (mayLackProperties && !hasUnion(parameters)) return tool
     prompt.changes.push({ field: `tools[${at}].parameters`, action: 'changed', reason })
     return { ...tool, parameters: objectRoot(parameters) } as Tool
   })
-  if (tools !== undefined) prompt.set({ tools })
+  if (tools?.some((tool, at) => tool !== before?.[at]) === true) prompt.set({ tools })
 }
 
 /** Adds a message with the word JSON, unless one has it already. */
@@ -530,13 +531,27 @@ function jsonInWords(prompt: Prompt): void {
   const { input } = prompt.request
   const items: readonly InputItem[] =
     typeof input === 'string' ? [{ role: 'user', content: input }] : prompt.items
-  if (/json/i.test(JSON.stringify(items))) return
+  if (items.some(saysJson)) return
   const hint: InputItem = { role: 'developer', content: JSON_HINT }
   const places = items.map((_, at) => prompt.placeOf(at))
   prompt.set({ input: [] })
   prompt.setItems([hint, ...items], [{ at: 0 }, ...places])
   const reason = 'the provider wants JSON asked for in words too'
   prompt.changes.push({ field: 'text.format', action: 'changed', reason })
+}
+
+const JSON_WORD = /json/i
+
+/** True if a text of the item has the word. Pictures and files are not searched: they are long, and no words. */
+function saysJson(item: InputItem): boolean {
+  const { content, output } = item as { readonly content?: unknown; readonly output?: unknown }
+  return hasJsonWord(content) || hasJsonWord(output)
+}
+
+function hasJsonWord(texts: unknown): boolean {
+  if (typeof texts === 'string') return JSON_WORD.test(texts)
+  if (!Array.isArray(texts)) return false
+  return texts.some(part => typeof part?.text === 'string' && JSON_WORD.test(part.text))
 }
 
 function limitFields(prompt: Prompt): void {

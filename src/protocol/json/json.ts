@@ -17,7 +17,7 @@ const TOO_MUCH: Readonly<Record<keyof JsonBounds, string>> = {
   commas: `has more than ${JSON_MAX_COMMAS} values`,
 }
 
-/** What may be half a character, or NUL. */
+/** An escape that may be half a character, or NUL. */
 const HARD_ESCAPE = /\\u(?:[dD][89a-fA-F]|0000)/
 
 const decoder = new TextDecoder('utf-8', { fatal: true })

@@ -22,7 +22,7 @@ export interface Client {
   readonly title: string
   /** The API that it calls. */
   readonly api: string
-  /** Where the lines belong: a shell, or a file. */
+  /** The place for the lines: a shell, or a file. */
   readonly place: string
   lines(facts: ConnectFacts): readonly string[]
   /** Facts that the client cannot discover; empty: none. */

@@ -26,7 +26,7 @@ export interface SearchSettings {
   readonly xSearch: XSearch | null
 }
 
-/** Where a search runs: at the provider, or with a search engine. */
+/** The place in which a search runs: at the provider, or with a search engine. */
 type SearchPlace =
   | { readonly native: true }
   /** Null: no engine is configured. */
