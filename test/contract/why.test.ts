@@ -256,7 +256,7 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   ])
   b.script('refused-own', [{ status: 401 }, OK])
   note('a BYOK credential that its provider refuses', await ask({ model: 'm/refused-own' }), [
-    /Attempt 1 at openai m\/refused-own \(own credential .*\) failed \(401 provider_unavailable/,
+    /Attempt 1 at openai m\/refused-own \(own credential .*\) failed \(401 account_refused/,
     /Next: openai m\/refused-own \(shared key\)\./,
   ])
   await manage('DELETE', `/byok/${String(credential.data['id'])}`)
