@@ -121,7 +121,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
     const record = this.#record
     if (signal.aborted) throw signal.reason
     this.#target = target
-    if (request.body.length >= LONG_REQUEST_CHARS) this.reader.bounds.encoded(request.body)
+    if (request.body.length >= LONG_REQUEST_CHARS) this.reader.encoded(request.body)
     signal.addEventListener('abort', this.#onAbort, { once: true })
     record.isStarted = true
     this.figures.sentBytes = request.body.length
@@ -236,8 +236,8 @@ export class Attempt implements UpstreamHandler, MeteredReply {
       figures.quartersBefore = quarters
       this.#metered?.passed(quarters)
       if (!this.isOver && reader.relay?.hasDecoded !== false) {
-        reader.bounds.count(reader.waitingBytes, figures.outputCharacters)
-        if (figures.outputCharacters > reader.bounds.textChars && !this.isSaid) this.endHere()
+        reader.count(figures.outputCharacters)
+        if (figures.outputCharacters > reader.textChars && !this.isSaid) this.endHere()
         if (reader.decoder.isSettled === true && this.#settling === null && !this.isSaid)
           this.#settling = this.#deps.clock.after(SETTLED_MS, this.#endSettled)
       }
@@ -281,7 +281,7 @@ export class Attempt implements UpstreamHandler, MeteredReply {
         this.#target?.end(() => this.#complete(finishOf(delta, this.#record)))
         return
     }
-    if (!figures.add(delta)) this.reader.bounds.isRich = true
+    if (!figures.add(delta)) this.reader.isRich = true
     this.#target?.receive(delta)
   }
 

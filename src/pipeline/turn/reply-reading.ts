@@ -17,7 +17,6 @@ import {
   REPLY_MAX_DEPTH,
   REPLY_MAX_PARTS,
 } from '../../protocol/limits.ts'
-import type { Endpoint } from '../../protocol/provider.ts'
 import { AwsEventParser } from '../../providers/upstream/aws-events.ts'
 import { type ReplyBody, TextBody } from '../../providers/upstream/body.ts'
 import { SseParser } from '../../providers/upstream/sse.ts'
@@ -33,6 +32,7 @@ import { harmless } from './provider-request.ts'
 /** An error page is read only for its message. */
 const ERROR_MAX_BYTES = 64 * 1024
 
+const NOTHING = Buffer.alloc(0)
 const [SPACE, TAB, LF, CR, OPEN_BRACE, OPEN_BRACKET] = [32, 9, 10, 13, 123, 91]
 
 /** The way a reply is read. */
@@ -46,37 +46,66 @@ export interface ReadingTerms {
 }
 
 export class ReplyReading {
-  readonly bounds: ReplyBounds
   /** Null: frames are decoded. */
   relay: Relay | null = null
   /** False if every frame has to be decoded from here on. */
   relays = true
   /** The head of the reply; null until it has arrived. */
   answered: UpstreamHead | null = null
-  readonly #terms: ReadingTerms
-  readonly #record: AttemptRecord
-  readonly #body: ReplyBody
   /** The decoder, whose state is read too. */
   readonly decoder: Decoder
+  /** Characters that the model may write in a stream. */
+  readonly textChars: number
+  /** True if the current frame contained more than text. */
+  isRich = false
+  readonly #terms: ReadingTerms
+  readonly #record: AttemptRecord
+  readonly #held: Held
   readonly #framing: ReturnType<Format['framing']>
+  /** Limit of a whole reply. */
+  readonly #jsonBytes: number
+  readonly #json: JsonBounds
   /** Null until a stream begins. */
   #parser: SseParser | AwsEventParser | null = null
   #kind: 'undecided' | 'frames' | 'document' | 'refusal' = 'undecided'
+  /** A document that came in one read, as most do; it stays valid until the end. */
+  #document: Buffer | null = null
+  /** Collects any other document, and an error page. Null until there is one. */
+  #body: ReplyBody | null
+  /** Bytes that are currently reported to the request's count. */
+  #reportedBytes = 0
+  #requestBytes = 0
+  /** Bytes of the request that a provider may repeat in an event: its instructions and tools. */
+  #repeatedBytes = 0
+  /** Bytes of frames with more than text, and of a parsed reply. */
+  #richBytes = 0
 
   /** `onDelta` receives the deltas. */
   constructor(
     terms: ReadingTerms,
-    exchange: Exchange,
+    exchange: Pick<Exchange, 'held' | 'request'>,
     record: AttemptRecord,
     onDelta: (delta: Delta) => void,
   ) {
     const { format, body, takeMessage } = terms
+    const { held, request } = exchange
+    const { endpoint } = record
     this.#terms = terms
     this.#record = record
-    this.bounds = new ReplyBounds(exchange, record.endpoint)
-    this.#body = body ?? new TextBody(this.bounds.jsonBytes)
-    this.decoder = format.decoder(onDelta, record.endpoint, takeMessage)
-    this.#framing = format.framing(exchange.request.stream === true)
+    this.#held = held
+    this.#body = body
+    this.decoder = format.decoder(onDelta, endpoint, takeMessage)
+    this.#framing = format.framing(request.stream === true)
+    const draws =
+      endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
+    const hasLogprobs = request.top_logprobs != null
+    this.#jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
+    const tokens = Math.min(
+      request.max_output_tokens ?? Number.POSITIVE_INFINITY,
+      endpoint.maxOutputTokens ?? Number.POSITIVE_INFINITY,
+    )
+    this.textChars = Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
+    this.#json = hasLogprobs ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
   }
 
   /** True once a stream of frames has begun. */
@@ -84,14 +113,26 @@ export class ReplyReading {
     return this.#kind === 'frames'
   }
 
-  /** Memory of what waits: for the rest of its frame or document, or in the decoder. */
-  get waitingBytes(): number {
-    const arriving = this.#parser === null ? this.#body.lengthBytes : this.#parser.waitingBytes
-    return arriving + this.decoder.withheld
+  /** Limit of one event: as much as a whole reply may have, and what it repeats of the request. */
+  get frameBytes(): number {
+    return this.#jsonBytes + this.#repeatedBytes
+  }
+
+  /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
+  encoded(body: string): void {
+    this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
+    this.#repeatedBytes = this.#requestBytes
+    this.#reportedBytes = this.#requestBytes
+    if (this.#held.count(this.#reportedBytes)) return
+    this.#release()
+    throw overloaded()
   }
 
   head(head: UpstreamHead): void {
-    this.bounds.answered()
+    if (this.#requestBytes > 0) {
+      this.#report(this.#reportedBytes - this.#requestBytes)
+      this.#requestBytes = 0
+    }
     this.answered = head
     if (head.status < 200 || head.status > 299) this.#kind = 'refusal'
     else if (this.#framing === 'json') this.#kind = 'document'
@@ -109,9 +150,16 @@ export class ReplyReading {
       if (this.relays && this.relay === null) this.#openRelay(this.#parser, target)
       if (this.relay !== null) return this.relay.push(chunk)
       this.#parser.push(chunk)
-    } else if (this.#kind === 'document') this.#body.push(chunk, staysValid)
-    else if (this.#kind === 'refusal' && !this.#body.tryPush(chunk, ERROR_MAX_BYTES))
-      throw new ErrorReply(this.#refusal())
+    } else if (this.#kind === 'document') {
+      if (staysValid && this.#body === null && chunk.length <= this.#jsonBytes) this.#document = chunk
+      else {
+        this.#body ??= new TextBody(this.#jsonBytes)
+        this.#body.push(chunk)
+      }
+    } else if (this.#kind === 'refusal') {
+      this.#body ??= new TextBody(this.#jsonBytes)
+      if (!this.#body.tryPush(chunk, ERROR_MAX_BYTES)) throw new ErrorReply(this.#refusal())
+    }
     return true
   }
 
@@ -119,11 +167,12 @@ export class ReplyReading {
   end(): void {
     if (this.#kind === 'refusal') throw new ErrorReply(this.#refusal())
     if (this.#kind === 'document') {
-      const { lengthBytes } = this.#body
-      const isLong = lengthBytes > SHORT_FRAME_CHARS
-      if (isLong) this.bounds.checkBody(this.#body.bytes(), lengthBytes)
-      this.decoder.frame('', this.#body.text(), true)
-      if (isLong) this.bounds.count(this.waitingBytes, 0)
+      const bytes = this.#document ?? this.#body?.bytes() ?? NOTHING
+      const keptBytes = this.#body?.lengthBytes ?? bytes.length
+      const isLong = keptBytes > SHORT_FRAME_CHARS
+      if (isLong) this.#checkBody(bytes, keptBytes)
+      this.decoder.frame('', this.#body?.text() ?? bytes.toString(), true)
+      if (isLong) this.count(0)
     } else {
       this.#parser ??= this.#openParser()
       this.#parser.end()
@@ -139,6 +188,21 @@ export class ReplyReading {
     this.relay = null
   }
 
+  /**
+   * Counts the memory of the reply: what waits for the rest of its frame or document, or in the decoder, and characters
+   * of output.
+   * @throws GatewayError `overloaded`
+   */
+  count(saidChars: number): void {
+    const arriving =
+      this.#parser === null
+        ? (this.#document?.length ?? this.#body?.lengthBytes ?? 0)
+        : this.#parser.waitingBytes
+    const waiting = arriving + this.decoder.withheld
+    const bytes = this.#requestBytes + waiting + this.#richBytes + CHAR_BYTES * saidChars
+    if (Math.abs(bytes - this.#reportedBytes) >= TOLD_BYTES) this.#report(bytes)
+  }
+
   /** Called when the attempt has failed: relayed texts are passed on, and nothing is kept. */
   drop(log: Pick<Log, 'fault'>): void {
     try {
@@ -146,11 +210,11 @@ export class ReplyReading {
     } catch (thrown) {
       log.fault('gateway', 'cannot parse the events of a relayed stream', thrown)
     }
-    this.bounds.drop()
+    this.#release()
   }
 
   #openParser(): SseParser | AwsEventParser {
-    const { frameBytes } = this.bounds
+    const { frameBytes } = this
     return this.#framing === 'aws-events'
       ? new AwsEventParser(this.#frame, frameBytes)
       : new SseParser(this.#frame, frameBytes)
@@ -164,18 +228,56 @@ export class ReplyReading {
   }
 
   #refusal(): GatewayError {
-    return refusalIn(this.#body.text(), this.answered, this.#terms, this.#record)
+    return refusalIn(this.#body?.text() ?? '', this.answered, this.#terms, this.#record)
   }
 
   readonly #decode = (event: string, data: string): void => this.decoder.frame(event, data)
 
   readonly #frame = (event: string, data: string): void => {
-    const { bounds } = this
-    if (data.length > SHORT_FRAME_CHARS) bounds.checkFrame(data)
-    bounds.isRich = false
+    if (data.length > SHORT_FRAME_CHARS) this.#check(Buffer.from(data))
+    this.isRich = false
     if (this.relay === null) this.decoder.frame(event, data)
     else this.relay.frame(event, data)
-    if (bounds.isRich) bounds.addRich(data)
+    // The answer may keep everything of a frame with more than text.
+    if (this.isRich)
+      this.#richBytes += RICH_BYTES * data.length + structureBytes(countJson(Buffer.from(data), this.#json))
+  }
+
+  /**
+   * Checks a whole reply that is not short, before it is parsed. `keptBytes`: those of the document and of the parts cut
+   * out of it.
+   * @throws GatewayError as `#check`, or `overloaded`
+   */
+  #checkBody(bytes: Buffer, keptBytes: number): void {
+    const count = this.#check(bytes)
+    this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
+    this.#report(keptBytes + this.#richBytes)
+  }
+
+  /** @throws GatewayError `reply_too_large` for a value that is nested too deeply or has too many parts */
+  #check(bytes: Buffer) {
+    const count = countJson(bytes, this.#json)
+    if (count.excess === null) return count
+    throw new GatewayError(
+      'reply_too_large',
+      count.excess === 'depth'
+        ? 'The provider sent a value that is nested too deeply'
+        : 'The provider sent a value with too many elements',
+    )
+  }
+
+  #report(bytes: number): void {
+    const more = bytes - this.#reportedBytes
+    this.#reportedBytes = bytes
+    if (!this.#held.count(more)) throw overloaded()
+  }
+
+  /** Releases everything that the reply holds. */
+  #release(): void {
+    this.#requestBytes = 0
+    this.#richBytes = 0
+    this.#held.count(-this.#reportedBytes)
+    this.#reportedBytes = 0
   }
 }
 
@@ -236,120 +338,6 @@ const RICH_BYTES = 3
 const TOLD_BYTES = 16 * 1024
 /** From this length on, the encoded text of a request counts as held until the provider has answered. */
 export const LONG_REQUEST_CHARS = 16 * 1024
-
-/** The bounds of one reply, and the bytes that it holds. */
-export class ReplyBounds {
-  /** Limit of a whole reply. */
-  readonly jsonBytes: number
-  /** Characters that the model may write in a stream. */
-  readonly textChars: number
-  /** True if the current frame contained more than text. */
-  isRich = false
-  readonly #json: JsonBounds
-  readonly #held: Held
-  /** Bytes that are currently reported to the request's count. */
-  #reportedBytes = 0
-  #requestBytes = 0
-  /** Bytes of the request that a provider may repeat in an event: its instructions and tools. */
-  #repeatedBytes = 0
-  /** Bytes of frames with more than text, and of a parsed reply. */
-  #richBytes = 0
-
-  constructor(exchange: Exchange, endpoint: Endpoint) {
-    const { request } = exchange
-    const draws =
-      endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
-    const hasLogprobs = request.top_logprobs != null
-    this.jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
-    const tokens = Math.min(
-      request.max_output_tokens ?? Number.POSITIVE_INFINITY,
-      endpoint.maxOutputTokens ?? Number.POSITIVE_INFINITY,
-    )
-    this.textChars = Math.min(TEXT_MAX_CHARS, Math.max(TEXT_MIN_CHARS, tokens * TOKEN_MAX_CHARS))
-    this.#json = hasLogprobs ? LOGPROBS_BOUNDS : PLAIN_BOUNDS
-    this.#held = exchange.held
-  }
-
-  /** Counts the text of a long request until the provider answers. @throws GatewayError `overloaded` */
-  encoded(body: string): void {
-    this.#requestBytes = Buffer.byteLength(body) === body.length ? body.length : 2 * body.length
-    this.#repeatedBytes = this.#requestBytes
-    this.#reportedBytes = this.#requestBytes
-    if (this.#held.count(this.#reportedBytes)) return
-    this.drop()
-    throw overloaded()
-  }
-
-  /** Limit of one event: as much as a whole reply may have, and what it repeats of the request. */
-  get frameBytes(): number {
-    return this.jsonBytes + this.#repeatedBytes
-  }
-
-  /** Called when the request has been sent. */
-  answered(): void {
-    if (this.#requestBytes === 0) return
-    this.#report(this.#reportedBytes - this.#requestBytes)
-    this.#requestBytes = 0
-  }
-
-  /**
-   * Call it before parsing a frame that is not short.
-   * @throws GatewayError `reply_too_large` if it is nested too deeply or has too many parts
-   */
-  checkFrame(data: string): void {
-    this.#check(Buffer.from(data))
-  }
-
-  /**
-   * Call it before parsing a whole reply that is not short. `keptBytes`: those of the document and of the parts cut out
-   * of it.
-   * @throws GatewayError as `checkFrame`, or `overloaded`
-   */
-  checkBody(bytes: Buffer, keptBytes: number): void {
-    const count = this.#check(bytes)
-    this.#richBytes = textBytes(bytes, bytes.length) + structureBytes(count)
-    this.#report(keptBytes + this.#richBytes)
-  }
-
-  /** Counts a frame with more than text, of which the answer may keep everything. */
-  addRich(data: string): void {
-    this.#richBytes += RICH_BYTES * data.length + structureBytes(countJson(Buffer.from(data), this.#json))
-  }
-
-  /**
-   * Counts the memory of the reply: what waits, and characters of output.
-   * @throws GatewayError `overloaded`
-   */
-  count(waitingBytes: number, saidChars: number): void {
-    const bytes = this.#requestBytes + waitingBytes + this.#richBytes + CHAR_BYTES * saidChars
-    if (Math.abs(bytes - this.#reportedBytes) >= TOLD_BYTES) this.#report(bytes)
-  }
-
-  /** Releases everything that the reply holds. */
-  drop(): void {
-    this.#requestBytes = 0
-    this.#richBytes = 0
-    this.#held.count(-this.#reportedBytes)
-    this.#reportedBytes = 0
-  }
-
-  #check(bytes: Buffer) {
-    const count = countJson(bytes, this.#json)
-    if (count.excess === null) return count
-    throw new GatewayError(
-      'reply_too_large',
-      count.excess === 'depth'
-        ? 'The provider sent a value that is nested too deeply'
-        : 'The provider sent a value with too many elements',
-    )
-  }
-
-  #report(bytes: number): void {
-    const more = bytes - this.#reportedBytes
-    this.#reportedBytes = bytes
-    if (!this.#held.count(more)) throw overloaded()
-  }
-}
 
 /** The output of the model in one reply so far, and the state of its attempt. */
 export class ReplyFigures implements CallFigures {

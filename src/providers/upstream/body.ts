@@ -14,10 +14,10 @@ export interface ReplyBody {
   /** Number of bytes that are kept. */
   readonly lengthBytes: number
   /**
-   * Copies the chunk. `isLast`: it is the last chunk, and stays valid for as long as the body is read.
+   * Copies the chunk.
    * @throws GatewayError if the body exceeds its bounds
    */
-  push(chunk: Buffer, isLast?: boolean): void
+  push(chunk: Buffer): void
   /**
    * Copies the part that fits within `limitBytes`, for example of an error page. Returns false if the body is larger.
    */
@@ -39,12 +39,9 @@ export class TextBody implements ReplyBody {
     this.#limitBytes = limitBytes
   }
 
-  /** A body of one chunk is not copied. @throws GatewayError `reply_too_large` if the body exceeds the limit. */
-  push(chunk: Buffer, isLast = false): void {
-    if (isLast && this.lengthBytes === 0 && chunk.length <= this.#limitBytes) {
-      this.#bytes = chunk
-      this.lengthBytes = chunk.length
-    } else if (!this.tryPush(chunk, this.#limitBytes)) {
+  /** @throws GatewayError `reply_too_large` if the body exceeds the limit. */
+  push(chunk: Buffer): void {
+    if (!this.tryPush(chunk, this.#limitBytes)) {
       throw new GatewayError('reply_too_large', 'The provider sent a reply that is too large')
     }
   }

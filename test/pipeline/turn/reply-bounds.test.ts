@@ -1,10 +1,17 @@
 /** Replies of hostile or broken providers: how large, how deep and how long they may be, and what they count. */
 import t from 'tap'
+import { systemClock } from '../../../src/base/clock.ts'
 import { GatewayError } from '../../../src/base/errors.ts'
-import { ReplyBounds } from '../../../src/pipeline/turn/reply-reading.ts'
+import { FORMATS } from '../../../src/formats/table.ts'
+import { ReplyReading } from '../../../src/pipeline/turn/reply-reading.ts'
 import type { Endpoint } from '../../../src/protocol/provider.ts'
 import { EventCollector } from '../../support/event-collector.ts'
-import { scriptedEndpoint, scriptedExchange, startScripted } from '../../support/scripted-attempt.ts'
+import {
+  scriptedEndpoint,
+  scriptedExchange,
+  scriptedRecord,
+  startScripted,
+} from '../../support/scripted-attempt.ts'
 import { play } from '../answer/relayed-play.ts'
 
 const TEXT_MODEL: Endpoint = { ...scriptedEndpoint('openai-chat'), drawsImages: false }
@@ -211,14 +218,20 @@ t.test('a reply for which there is no room ends, and not by its provider', async
 })
 
 t.test('an event may be as large as a whole reply, and repeat the request', t => {
-  const exchange = scriptedExchange()
-  const bounds = new ReplyBounds(exchange, TEXT_MODEL)
-  t.equal(bounds.frameBytes, bounds.jsonBytes)
-  t.ok(new ReplyBounds(exchange, IMAGE_MODEL).frameBytes > bounds.frameBytes, 'with an image')
-  bounds.encoded('x'.repeat(100_000))
-  t.equal(bounds.frameBytes, bounds.jsonBytes + 100_000)
-  bounds.answered()
-  t.equal(bounds.frameBytes, bounds.jsonBytes + 100_000, 'also once the provider answers')
-  bounds.drop()
+  const reading = (endpoint: Endpoint) =>
+    new ReplyReading(
+      { format: FORMATS['openai-chat'], body: null, takeMessage: null, clock: systemClock },
+      scriptedExchange(),
+      scriptedRecord({ endpoint }),
+      () => undefined,
+    )
+  const reader = reading(TEXT_MODEL)
+  const plainBytes = reader.frameBytes
+  t.ok(reading(IMAGE_MODEL).frameBytes > plainBytes, 'with an image')
+  reader.encoded('x'.repeat(100_000))
+  t.equal(reader.frameBytes, plainBytes + 100_000)
+  reader.head({ status: 200, headers: {} })
+  t.equal(reader.frameBytes, plainBytes + 100_000, 'also once the provider answers')
+  reader.drop({ fault: () => undefined })
   t.end()
 })
