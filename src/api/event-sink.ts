@@ -117,8 +117,8 @@ export class EventSink implements Sink {
     if (this.#late !== null) this.#tellLate(this.#late)
     this.#events += events
     // Pieces of one read are sent in two writes: the first at once, then the others together.
-    const gathers = this.#isHolding && this.#hasWritten && !this.#reader.isSlow
-    if (this.#pending === '' && !gathers) {
+    const mustGather = this.#isHolding && this.#hasWritten && !this.#reader.isSlow
+    if (this.#pending === '' && !mustGather) {
       this.#hasWritten = true
       return this.#reader.send(frames)
     }
@@ -252,21 +252,21 @@ export class EventSink implements Sink {
   }
 
   /** Ends the stream with frames that are created one by one, each after the previous one was sent. */
-  #endSlowly(late: readonly StreamEvent[]): void {
+  #endSlowly(lateEvents: readonly StreamEvent[]): void {
     const frames = this.#frames
     const { streamBytes, streamChunks } = this.#deps.metrics
     const pending = this.#pending
     this.#reader.bytes += Buffer.byteLength(pending)
     let at = 0
     const next = (): string | null => {
-      if (at > late.length) return null
+      if (at > lateEvents.length) return null
       let text = ''
-      while (at < late.length && text.length < HELD_MAX_CHARACTERS) {
-        const one = frames.write(late[at++] as StreamEvent)
-        if (one !== '') streamChunks.inc()
-        text += one
+      while (at < lateEvents.length && text.length < HELD_MAX_CHARACTERS) {
+        const frame = frames.write(lateEvents[at++] as StreamEvent)
+        if (frame !== '') streamChunks.inc()
+        text += frame
       }
-      const isLast = at === late.length && text.length < HELD_MAX_CHARACTERS
+      const isLast = at === lateEvents.length && text.length < HELD_MAX_CHARACTERS
       if (isLast && (text === '' || frames.endsAlone !== true)) {
         text += frames.end()
         at++
@@ -274,14 +274,14 @@ export class EventSink implements Sink {
       streamBytes.inc(Buffer.byteLength(text))
       return text
     }
-    const bytes = late.reduce((most, event) => Math.max(most, longestText(event)), 0)
+    const bytes = lateEvents.reduce((most, event) => Math.max(most, longestText(event)), 0)
     this.#reply.endStream(pending, { bytes, next })
   }
 
   /** Called when another event follows, or the reader is no longer slow. */
-  #tellLate(late: readonly StreamEvent[]): void {
+  #tellLate(lateEvents: readonly StreamEvent[]): void {
     this.#late = null
-    for (const event of late) {
+    for (const event of lateEvents) {
       const frames = this.#frames.write(event)
       if (frames === '') continue
       this.#events++

@@ -171,10 +171,10 @@ function searchFilter(query: URLSearchParams, organizationId: string): SearchFil
 /** One value, or several separated by commas. */
 function outcomesOf(query: URLSearchParams): readonly UsageOutcome[] | undefined {
   const value = parameter(query, 'outcome')?.split(',')
-  const known = value?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
-  if (known?.length !== value?.length)
+  const outcomes = value?.flatMap(each => OUTCOMES.find(outcome => outcome === each) ?? [])
+  if (outcomes?.length !== value?.length)
     throw refuseField('outcome', `must be one or more of ${OUTCOMES.join(', ')}`)
-  return known
+  return outcomes
 }
 
 function minCostOf(query: URLSearchParams): number | undefined {

@@ -24,7 +24,7 @@ interface GoogleDeps extends InferenceParts, ListingDeps {
 export function googleRows(deps: GoogleDeps): Operation[] {
   const { offered } = deps
   const gemini = createGemini(offered)
-  const asking = (verb: string, summary: string, handler: Handler): Operation => ({
+  const post = (verb: string, summary: string, handler: Handler): Operation => ({
     id: verb,
     summary,
     method: 'POST',
@@ -40,14 +40,14 @@ export function googleRows(deps: GoogleDeps): Operation[] {
   })
   const counting = countTokens(gemini, deps, { bodyOf: countedBody, answer: countedTokens })
   return [
-    asking('generateContent', 'Generate content', createInference(gemini, deps, wholeBody)),
-    asking('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamed)),
+    post('generateContent', 'Generate content', createInference(gemini, deps, wholeBody)),
+    post('streamGenerateContent', 'Generate content as a stream', createInference(gemini, deps, streamed)),
     {
-      ...asking('countTokens', 'Count the input tokens of contents', counting),
+      ...post('countTokens', 'Count the input tokens of contents', counting),
       generates: false,
     },
-    asking('embedContent', 'Create one embedding', embedding(deps, false)),
-    asking('batchEmbedContents', 'Create embeddings', embedding(deps, true)),
+    post('embedContent', 'Create one embedding', embedding(deps, false)),
+    post('batchEmbedContents', 'Create embeddings', embedding(deps, true)),
     reading('GET /v1beta/models', 'listGoogleModels', 'List models, for Google clients', listModels(deps)),
     {
       ...reading(

@@ -96,8 +96,8 @@ export function parseBody<Parsed>(
     // Invalid values from vendors' clients are ignored instead of refused.
     if (session !== undefined) session = keptName(session)
   }
-  const named = session === undefined ? body : withSession(body, session)
-  return dialect.parse(named, headers)
+  const withName = session === undefined ? body : withSession(body, session)
+  return dialect.parse(withName, headers)
 }
 
 /** Puts the session from the header into a body without one, so that the same rules check it. */

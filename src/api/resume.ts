@@ -42,9 +42,9 @@ export function resumeStream(dialect: Dialect, what: string, deps: InferencePart
       )
     }
     const id = request.params.get('id') ?? ''
-    const question = questionOf(request, transcriptId(dialect.name, id))
+    const transcript = questionOf(request, transcriptId(dialect.name, id))
     if (!ID.test(id)) throw unknownStream(deps)
-    return new ResumedStream(deps, dialect, question, request.context.signal, reply).run()
+    return new ResumedStream(deps, dialect, transcript, request.context.signal, reply).run()
   }
 }
 

@@ -41,8 +41,8 @@ export function answersOfOpen(input: readonly InputItem[]): ReadonlyMap<number, 
   for (const [at, item] of input.entries()) {
     if (!isOpen(item)) continue
     const callId = callIdOf(item as Fields, at)
-    const made = LEFT.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
-    if (made !== undefined) answers.set(at, made as readonly InputItem[])
+    const missingItems = LEFT.get(item.type)?.missing(item as Fields, callId, answered.has(callId))
+    if (missingItems !== undefined) answers.set(at, missingItems as readonly InputItem[])
   }
   return answers
 }

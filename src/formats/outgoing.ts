@@ -165,7 +165,7 @@ const NONE: readonly string[] = []
 function goesOut(
   name: string,
   request: ResponsesRequest,
-  spoken: DialectName | null,
+  spokenDialect: DialectName | null,
   callerDialect: DialectName,
 ): boolean {
   switch (FATE_OF.get(name)) {
@@ -175,9 +175,13 @@ function goesOut(
     case 'gateway':
       return false
     case 'chat':
-      return spoken === null || spoken === callerDialect || DIALECT_ABILITIES[spoken].takesChatFields
+      return (
+        spokenDialect === null ||
+        spokenDialect === callerDialect ||
+        DIALECT_ABILITIES[spokenDialect].takesChatFields
+      )
     case undefined:
-      return spoken === callerDialect
+      return spokenDialect === callerDialect
   }
 }
 

@@ -106,13 +106,13 @@ export function replayAsCall(item: Replayed, index: number): readonly (Call | Ou
   const call_id = callIdOf(item, index)
   const { sources, ...action } = isRecord(item.action) ? item.action : {}
   const whole = typeof item.arguments === 'string' ? parseJson(item.arguments) : undefined
-  const sent = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.input)
-  const got = pick({ ...item, sources }, fields.result)
+  const input = isRecord(whole) ? whole : isRecord(item.action) ? action : pick(item, fields.input)
+  const output = pick({ ...item, sources }, fields.result)
   // An item without a result has nothing that a later turn could need.
-  if (Object.keys(got).length === 0) return null
+  if (Object.keys(output).length === 0) return null
   return [
-    { type: 'function_call', call_id, name, arguments: JSON.stringify(sent) },
-    { type: 'function_call_output', call_id, output: JSON.stringify(got) },
+    { type: 'function_call', call_id, name, arguments: JSON.stringify(input) },
+    { type: 'function_call_output', call_id, output: JSON.stringify(output) },
   ]
 }
 

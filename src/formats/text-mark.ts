@@ -61,15 +61,15 @@ export class TextMark {
   }
 
   #add(text: string, length: number): void {
-    let a = this.#a
-    let b = this.#b
+    let hashA = this.#a
+    let hashB = this.#b
     for (let at = 0; at < length; at++) {
       const unit = text.charCodeAt(at)
-      a = Math.imul(a ^ unit, FACTOR_A)
-      b = Math.imul(b ^ unit ^ (b >>> 15), FACTOR_B)
+      hashA = Math.imul(hashA ^ unit, FACTOR_A)
+      hashB = Math.imul(hashB ^ unit ^ (hashB >>> 15), FACTOR_B)
     }
-    this.#a = a
-    this.#b = b
+    this.#a = hashA
+    this.#b = hashB
     this.#length += length
   }
 }

@@ -25,16 +25,16 @@ function mergedInput(before: Usage, usage: Usage): InputCounts {
     (before.cachedTokens > 0 && usage.cachedTokens === 0) ||
     (before.cacheWriteTokens > 0 && usage.cacheWriteTokens === 0)
   const isBefore = usage.inputTokens === 0 || (isPoorer && usage.inputTokens < before.inputTokens)
-  const [one, other] = isBefore ? [before, usage] : [usage, before]
-  const { inputTokens } = one
-  const cachedTokens = Math.min(one.cachedTokens || other.cachedTokens, inputTokens)
+  const [main, other] = isBefore ? [before, usage] : [usage, before]
+  const { inputTokens } = main
+  const cachedTokens = Math.min(main.cachedTokens || other.cachedTokens, inputTokens)
   const cacheWriteTokens = Math.min(
-    one.cacheWriteTokens || other.cacheWriteTokens,
+    main.cacheWriteTokens || other.cacheWriteTokens,
     inputTokens - cachedTokens,
   )
-  const hour = Math.min(one.cacheWrite1hTokens || other.cacheWrite1hTokens || 0, cacheWriteTokens)
-  const audio = Math.min(one.audioTokens || other.audioTokens || 0, inputTokens)
-  const tools = Math.min(one.toolPromptTokens || other.toolPromptTokens || 0, inputTokens)
+  const hour = Math.min(main.cacheWrite1hTokens || other.cacheWrite1hTokens || 0, cacheWriteTokens)
+  const audio = Math.min(main.audioTokens || other.audioTokens || 0, inputTokens)
+  const tools = Math.min(main.toolPromptTokens || other.toolPromptTokens || 0, inputTokens)
   return {
     inputTokens,
     cachedTokens,

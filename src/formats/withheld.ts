@@ -11,9 +11,9 @@ export const ITEMS_MAX = 4_096
  * Returns `count` if a reply may hold one more thing. A loop in a model, or a hostile provider, must not use up memory.
  * @throws GatewayError `reply_too_large`
  */
-export function oneMore(count: number, things: string): number {
+export function oneMore(count: number, noun: string): number {
   if (count < ITEMS_MAX) return count
-  throw new GatewayError('reply_too_large', `The provider sent more than ${ITEMS_MAX} ${things} in one reply`)
+  throw new GatewayError('reply_too_large', `The provider sent more than ${ITEMS_MAX} ${noun} in one reply`)
 }
 
 /** Memory per character: the text is stored as it was sent, and again when it is sealed or joined at the end. */

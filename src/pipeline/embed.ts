@@ -244,8 +244,8 @@ class EmbeddingsModelCall implements CallSubject<EmbeddingsFormat> {
     const allowance = reservation?.allowance ?? null
     const format = formatOf(candidate.endpoint)
     if (allowance === null) return format
-    const admitted = admitEmbedding(allowance, prompt, candidate, bill.priceFactor)
-    return whenReady(admitted, is => (is ? format : null))
+    const coverage = admitEmbedding(allowance, prompt, candidate, bill.priceFactor)
+    return whenReady(coverage, isCovered => (isCovered ? format : null))
   }
 
   encode(record: AttemptRecord, format: EmbeddingsFormat): WireRequest {

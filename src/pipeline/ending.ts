@@ -268,8 +268,10 @@ const TRACE_NAMES = ['trace_id', 'trace_name', 'span_name', 'generation_name', '
 function loggedTrace(request: Exchange['request']): ExchangeSummary['trace'] {
   const trace = traceOf(request)
   if (trace === undefined) return undefined
-  const named = TRACE_NAMES.flatMap(name => (trace[name] === undefined ? [] : [[name, trace[name]] as const]))
-  return named.length === 0 ? undefined : Object.fromEntries(named)
+  const entries = TRACE_NAMES.flatMap(name =>
+    trace[name] === undefined ? [] : [[name, trace[name]] as const],
+  )
+  return entries.length === 0 ? undefined : Object.fromEntries(entries)
 }
 
 /** Maximum number of attempts in a log line: those of two turns. */

@@ -96,16 +96,16 @@ export function runStages<Deps extends { readonly clock: Clock }, Each extends R
   for (let at = from; at < stages.length; at++) {
     const { timed, run } = stages[at] as ExchangeStage<Deps, Each>
     if (timed !== null) exchange.watch.enter(timed, deps.clock.monotonicMs())
-    const running = run(deps, exchange)
-    if (running instanceof Promise) {
+    const outcome = run(deps, exchange)
+    if (outcome instanceof Promise) {
       // Another promise would make no difference.
-      if (at === stages.length - 1) return running
-      return running.then(result => {
+      if (at === stages.length - 1) return outcome
+      return outcome.then(result => {
         if (result === SKIPPED) exchange.watch.skip()
         return runStages(stages, deps, exchange, at + 1)
       })
     }
-    if (running === SKIPPED) exchange.watch.skip()
+    if (outcome === SKIPPED) exchange.watch.skip()
   }
 }
 

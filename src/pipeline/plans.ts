@@ -83,15 +83,16 @@ export class Plans {
   of(call: ClientRequest): Plan | null {
     const { caller, request } = call
     if (call.batch !== undefined || call.parent !== undefined || !isPlain(request)) return null
-    const known = this.#ofCaller.get(caller)
+    const callerPlans = this.#ofCaller.get(caller)
     const name = `${call.dialect} ${call.dataRegion} ${request.stream === true} ${request.model}`
-    let made = known === undefined || known.organization.isVoid ? undefined : known.plans.get(name)
-    if (made === undefined || call.context.watch.enteredMs >= made.untilMs) {
-      made = this.#make(call)
-      if (made === undefined) return null
-      this.#keep(caller, name, made)
+    let entry =
+      callerPlans === undefined || callerPlans.organization.isVoid ? undefined : callerPlans.plans.get(name)
+    if (entry === undefined || call.context.watch.enteredMs >= entry.untilMs) {
+      entry = this.#make(call)
+      if (entry === undefined) return null
+      this.#keep(caller, name, entry)
     }
-    const { plan } = made
+    const { plan } = entry
     return plan?.readsUser === true && request.user != null ? null : plan
   }
 
@@ -159,21 +160,21 @@ export class Plans {
     }
   }
 
-  #keep(caller: Caller, name: string, made: MadePlan): void {
+  #keep(caller: Caller, name: string, plan: MadePlan): void {
     if (this.#planCount >= PLANS_MAX) this.clear()
-    let known = this.#ofCaller.get(caller)
-    if (known === undefined || known.organization.isVoid) {
-      this.#planCount -= known?.plans.size ?? 0
-      known = { organization: this.#organizationOf(caller), plans: new Map() }
-      this.#ofCaller.set(caller, known)
+    let callerPlans = this.#ofCaller.get(caller)
+    if (callerPlans === undefined || callerPlans.organization.isVoid) {
+      this.#planCount -= callerPlans?.plans.size ?? 0
+      callerPlans = { organization: this.#organizationOf(caller), plans: new Map() }
+      this.#ofCaller.set(caller, callerPlans)
     }
-    const { plans } = known
+    const { plans } = callerPlans
     if (plans.size >= PLANS_PER_KEY && !plans.has(name)) {
       this.#planCount -= plans.size
       plans.clear()
     }
     if (!plans.has(name)) this.#planCount++
-    plans.set(name, made)
+    plans.set(name, plan)
   }
 
   #organizationOf({ organizationId }: Caller): Organization {

@@ -40,10 +40,10 @@ export function createPluginChains(plugins: readonly AnyPlugin[], clock: Clock):
   return {
     of(request) {
       const router = routerOf(request)
-      const concerned = request.plugins === undefined && router === null ? alwaysOn : plugins
-      if (concerned.length === 0) return null
+      const candidates = request.plugins === undefined && router === null ? alwaysOn : plugins
+      if (candidates.length === 0) return null
       const active: ActivePlugin[] = []
-      for (const plugin of concerned) {
+      for (const plugin of candidates) {
         const ownSettings = request.plugins?.find(({ id }) => id === plugin.id) ?? null
         const isAsked = router !== null && standsFor(plugin, router.name)
         // A router's slug is not a model, so the router runs with its defaults even if the plugin is turned off.
@@ -152,8 +152,8 @@ export class PluginChain {
   /** The way in which the prompt would fit this endpoint. */
   fitting(endpoint: AttemptRecord['endpoint'], prompt: ResponsesRequest): Fitting {
     for (const plugin of this.#plugins) {
-      const fitting = plugin.fitting?.(endpoint, prompt) ?? 'whole'
-      if (fitting !== 'whole') return fitting
+      const fit = plugin.fitting?.(endpoint, prompt) ?? 'whole'
+      if (fit !== 'whole') return fit
     }
     return 'whole'
   }
@@ -173,10 +173,10 @@ export class PluginChain {
       const before = exchange.prompt
       exchange.prompt = plugin.unfit?.(exchange) ?? before
       const changes = (prompt = exchange.prompt): boolean => prompt !== before
-      const fitting = this.#times.run(plugin, () => plugin.fitTo?.(exchange, endpoint), changes)
-      const fitted = isPending(fitting) ? await fitting : fitting
+      const newPrompt = this.#times.run(plugin, () => plugin.fitTo?.(exchange, endpoint), changes)
+      const fittedPrompt = isPending(newPrompt) ? await newPrompt : newPrompt
       exchange.signal.throwIfAborted()
-      exchange.prompt = fitted ?? exchange.prompt
+      exchange.prompt = fittedPrompt ?? exchange.prompt
       if (exchange.prompt !== before) await this.#rescan(plugin, exchange, before, guard)
     }
   }

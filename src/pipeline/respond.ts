@@ -97,14 +97,14 @@ export function createGateway(deps: GatewayDeps): Gateway {
         exchange.answer.isRead = true
         exchange.transport = recording.overheard(exchange.transport ?? deps.client)
       }
-      let running: void | Promise<void>
+      let stageRun: void | Promise<void>
       try {
-        running = runStages(stagesOf(exchange), deps, exchange)
+        stageRun = runStages(stagesOf(exchange), deps, exchange)
       } catch (thrown) {
         return failed(deps, exchange, thrown)
       }
       // Uses callbacks, because they need less memory than an async function that waits as long as the stream is open.
-      return Promise.resolve(running).then(
+      return Promise.resolve(stageRun).then(
         () => ended(deps, exchange, null),
         thrown => failed(deps, exchange, thrown),
       )

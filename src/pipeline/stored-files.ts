@@ -57,7 +57,7 @@ async function fill(
   input: Exclude<ResponsesRequest['input'], string>,
 ): Promise<ResponsesRequest> {
   const reader = new Reader(read, exchange)
-  const filled: InputItem[] = []
+  const items: InputItem[] = []
   for (const [at, item] of input.entries()) {
     let copy = item
     for (const { field, parts } of listsOf(item)) {
@@ -69,9 +69,9 @@ async function fill(
         )
       copy = { ...copy, [field]: changed } as InputItem
     }
-    filled.push(copy)
+    items.push(copy)
   }
-  return { ...exchange.prompt, input: filled }
+  return { ...exchange.prompt, input: items }
 }
 
 /** Reads the files of one request, each of them once. */
@@ -88,7 +88,7 @@ class Reader {
 
   /** @throws GatewayError `invalid_request`, `payload_too_large` or `overloaded` */
   async part(part: FoundPart, path: string): Promise<object> {
-    const { file_id, filename: called, ...rest } = part
+    const { file_id, filename: givenName, ...rest } = part
     const { filename, bytes } = await this.#file(file_id, path)
     const image = imageType(bytes)
     if (part.type === 'input_image' || image !== null) {
@@ -96,7 +96,7 @@ class Reader {
       const { detail = 'auto' } = part
       return { ...rest, type: 'input_image', detail, image_url: dataUrl(image, bytes) }
     }
-    const name = called ?? filename
+    const name = givenName ?? filename
     if (bytes.subarray(0, 1_024).includes('%PDF-'))
       return { ...rest, filename: name, file_data: dataUrl('application/pdf', bytes) }
     const text = textOf(bytes)

@@ -28,9 +28,9 @@ export function gapsOf(url: string): readonly string[] {
  * @throws GatewayError `provider_unavailable` if a placeholder has no value, or the host matches no pattern of the row
  */
 export function fillGaps(url: string, values: GapValues, provider: Pick<Provider, 'name' | 'hosts'>): string {
-  const gaps = gapsOf(url)
-  if (gaps.length === 0) return url
-  const open = gaps.find(name => values[name] === undefined)
+  const placeholders = gapsOf(url)
+  if (placeholders.length === 0) return url
+  const open = placeholders.find(name => values[name] === undefined)
   if (open !== undefined) {
     throw new GatewayError(
       'provider_unavailable',
@@ -41,7 +41,7 @@ export function fillGaps(url: string, values: GapValues, provider: Pick<Provider
   const filled = url.replace(GAP, (_, name: string) =>
     isPart(name) ? (values[name] ?? '') : encodeURIComponent(values[name] ?? ''),
   )
-  if (gaps.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
+  if (placeholders.some(isPart) && !(URL.canParse(filled) && allowsHost(provider, new URL(filled).host))) {
     throw new GatewayError(
       'provider_unavailable',
       `The address that the key gives for ${provider.name} is not on one of the provider's hosts`,

@@ -40,14 +40,14 @@ export function createBareNames(rows: Iterable<NamedRow>, covers: (id: string) =
   const byAuthor = new Map<string, Names>()
   for (const { name, id } of rows) {
     const author = name.slice(0, name.indexOf('/'))
-    const bare = name.slice(name.lastIndexOf('/') + 1)
-    all.add(bare, id)
-    let own = byAuthor.get(author)
-    if (own === undefined) {
-      own = new Names()
-      byAuthor.set(author, own)
+    const bareName = name.slice(name.lastIndexOf('/') + 1)
+    all.add(bareName, id)
+    let ofAuthor = byAuthor.get(author)
+    if (ofAuthor === undefined) {
+      ofAuthor = new Names()
+      byAuthor.set(author, ofAuthor)
     }
-    own.add(bare, id)
+    ofAuthor.add(bareName, id)
   }
   return name => {
     if (name.includes('/')) return NONE
@@ -68,23 +68,23 @@ class Names {
   readonly #short = new Map<string, string[]>()
 
   add(name: string, id: string): void {
-    const spelt = oneSpelling(name)
-    add(this.#exact, spelt, id)
-    const short = shortened(spelt)
-    if (short !== spelt) add(this.#short, short, id)
+    const exactName = oneSpelling(name)
+    add(this.#exact, exactName, id)
+    const shortName = shortened(exactName)
+    if (shortName !== exactName) add(this.#short, shortName, id)
   }
 
   /** Only the best matches: the same version, then one without a date, then one with another ending. */
   find(name: string): readonly string[] {
-    const spelt = oneSpelling(name)
-    const exact = this.#exact.get(spelt)
+    const exactName = oneSpelling(name)
+    const exact = this.#exact.get(exactName)
     if (exact !== undefined) return exact
-    const short = shortened(spelt)
-    if (short === spelt) return this.#short.get(spelt) ?? NONE
-    const dateless = this.#exact.get(short)
+    const shortName = shortened(exactName)
+    if (shortName === exactName) return this.#short.get(exactName) ?? NONE
+    const dateless = this.#exact.get(shortName)
     if (dateless !== undefined) return dateless
     // `latest` matches any version; a date matches only that version.
-    return spelt.endsWith(LATEST) ? (this.#short.get(short) ?? NONE) : NONE
+    return exactName.endsWith(LATEST) ? (this.#short.get(shortName) ?? NONE) : NONE
   }
 }
 

@@ -117,32 +117,32 @@ export function catalogOf(parts: CatalogParts): Catalog {
     const model = byId.get(id)
     if (model !== undefined) byId.set(name, model)
   }
-  const starred = wildcards.map(row => ({ prefix: row.id.slice(0, -1), row }))
-  const covered = new LRUCache<string, Model>({ max: COVERED_MAX })
+  const prefixes = wildcards.map(row => ({ prefix: row.id.slice(0, -1), row }))
+  const wildcardModels = new LRUCache<string, Model>({ max: COVERED_MAX })
   const providerList = [...providers.values()]
   let similar: ReturnType<typeof createSimilar> | null = null
   const ofWildcard = (id: string): Model | undefined => {
-    const known = covered.get(id)
-    if (known !== undefined) return known
+    const cachedModel = wildcardModels.get(id)
+    if (cachedModel !== undefined) return cachedModel
     if (id.length > ID_MAX_CHARS || !CATALOGUE_ID.test(id) || endsInVariant(id)) return undefined
-    const found = coveredBy(id, starred)
+    const found = coveredBy(id, prefixes)
     if (found === null) return undefined
     const model = instanceOf(found.row, id, found.rest)
-    covered.set(id, model)
+    wildcardModels.set(id, model)
     return model
   }
   const ofId = (id: string): Model | undefined =>
-    byId.get(id) ?? (starred.length === 0 ? undefined : ofWildcard(id))
-  let bare: BareNames | null = null
+    byId.get(id) ?? (prefixes.length === 0 ? undefined : ofWildcard(id))
+  let bareNames: BareNames | null = null
   const meanings = (name: string): readonly string[] => {
     // Built for the first bare name. Names with a vendor do not need it.
-    bare ??= createBareNames(namedRows(parts), id => starred.length > 0 && ofWildcard(id) !== undefined)
-    return bare(name)
+    bareNames ??= createBareNames(namedRows(parts), id => prefixes.length > 0 && ofWildcard(id) !== undefined)
+    return bareNames(name)
   }
   const ofBare = (name: string): Model | undefined => {
     if (name.includes('/')) return undefined
-    const [only, other] = meanings(name)
-    return only === undefined || other !== undefined ? undefined : ofId(only)
+    const [firstId, secondId] = meanings(name)
+    return firstId === undefined || secondId !== undefined ? undefined : ofId(firstId)
   }
   return {
     model: id => ofId(id) ?? ofBare(id),

@@ -114,11 +114,11 @@ class Composer {
     )
     const changed = endpoints.some((endpoint, at) => endpoint !== row.endpoints[at])
     const [first] = endpoints
-    const known =
+    const listedModel =
       first === undefined ? undefined : this.#listed(first.provider, first.upstreamModel ?? restOf(row.id))
-    if (facts === undefined && known === undefined && !changed) return row
+    if (facts === undefined && listedModel === undefined && !changed) return row
     const embeds = (facts?.outputModalities ?? []).includes('embeddings')
-    const { outputModalities: _output, ...inputFacts } = { ...modelFacts(known), ...modelFacts(facts) }
+    const { outputModalities: _output, ...inputFacts } = { ...modelFacts(listedModel), ...modelFacts(facts) }
     // Only a row of the configuration can declare embeddings, because that decides the format.
     return {
       ...inputFacts,
@@ -166,11 +166,11 @@ class Composer {
 
   #discovered(id: string, slug: string, known: KnownModel): ModelRow {
     const facts = this.#imported.get(id) ?? this.#plainImported.get(plain(id))
-    const covering = coveredBy(id, this.#wildcards)
+    const wildcard = coveredBy(id, this.#wildcards)
     const endpoints =
-      covering === null
+      wildcard === null
         ? [this.#priced({ provider: slug, upstreamModel: known.id }, known.id, facts)]
-        : this.#starred(covering, facts)
+        : this.#starred(wildcard, facts)
     return { id, ...modelFacts(known), ...modelFacts(facts), endpoints }
   }
 
@@ -179,8 +179,8 @@ class Composer {
    * author.
    */
   #endpointsOf(model: KnownModel): EndpointRow[] {
-    const covering = coveredBy(model.id, this.#wildcards)
-    if (covering !== null) return this.#starred(covering, model)
+    const wildcard = coveredBy(model.id, this.#wildcards)
+    if (wildcard !== null) return this.#starred(wildcard, model)
     // A variant is an offer of the list's publisher, not of the author.
     if (endsInVariant(model.id)) return []
     const slugs = this.#serving.get(model.id.slice(0, model.id.indexOf('/'))) ?? []
@@ -202,15 +202,15 @@ class Composer {
 
   /** The endpoint with price and lengths filled in from its provider's list, or from an import. */
   #priced(endpoint: EndpointRow, upstreamModel: string, facts: KnownModel | undefined): EndpointRow {
-    const listed = this.#listed(endpoint.provider, upstreamModel)
+    const listedModel = this.#listed(endpoint.provider, upstreamModel)
     const { serviceTier = 'default' } = endpoint
     // Lists contain the prices of the standard tier.
-    const known = serviceTier === 'default' ? (listed?.pricing ?? facts?.pricing) : undefined
-    const pricing = endpoint.pricing ?? known
-    if (listed === undefined && pricing === endpoint.pricing) return endpoint
+    const standardPricing = serviceTier === 'default' ? (listedModel?.pricing ?? facts?.pricing) : undefined
+    const pricing = endpoint.pricing ?? standardPricing
+    if (listedModel === undefined && pricing === endpoint.pricing) return endpoint
     return {
-      ...(listed?.contextLength === undefined ? {} : { contextLength: listed.contextLength }),
-      ...(listed?.maxOutputTokens === undefined ? {} : { maxOutputTokens: listed.maxOutputTokens }),
+      ...(listedModel?.contextLength === undefined ? {} : { contextLength: listedModel.contextLength }),
+      ...(listedModel?.maxOutputTokens === undefined ? {} : { maxOutputTokens: listedModel.maxOutputTokens }),
       ...endpoint,
       ...(pricing === undefined ? {} : { pricing }),
     }

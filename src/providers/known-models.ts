@@ -246,8 +246,12 @@ function pricingIn(value: unknown, embeds: boolean, fault: (problem: string) => 
       field(override, 'utc_days') != null
     )
       return []
-    const { request: _request, image: _image, ...own } = pricesIn(override, `overrides[${at}].`, fault) ?? {}
-    return [{ minPromptTokens: least as number, ...own }]
+    const {
+      request: _request,
+      image: _image,
+      ...tokenPrices
+    } = pricesIn(override, `overrides[${at}].`, fault) ?? {}
+    return [{ minPromptTokens: least as number, ...tokenPrices }]
   })
   const unique = [...new Map(rows.map(row => [row.minPromptTokens, row])).values()].slice(0, 16)
   return unique.length === 0 ? prices : ({ ...prices, overrides: unique } as PricingRow)
@@ -260,14 +264,14 @@ function pricesIn(
 ): Record<string, string> | null {
   const prices: Record<string, string> = {}
   for (const [listName, fieldName] of Object.entries(PRICE_FIELDS)) {
-    const listed = value[listName]
-    if (listed === undefined || listed === null) continue
-    const price = priceIn(listed)
+    const listedPrice = value[listName]
+    if (listedPrice === undefined || listedPrice === null) continue
+    const price = priceIn(listedPrice)
     if (price === 'unknown') return null
     const isOfMany = price !== null && !PER_CALL.has(listName) && Number(price) >= TOKEN_PRICE_MAX
     if (price === null || isOfMany) {
-      const of = isOfMany ? ' per token' : ''
-      fault(`${path}${listName}: expected a price in US dollars${of}, such as "0.0000005"`)
+      const unit = isOfMany ? ' per token' : ''
+      fault(`${path}${listName}: expected a price in US dollars${unit}, such as "0.0000005"`)
     } else if (price !== '0' || !ZERO_IS_NONE.has(listName)) prices[fieldName] = price
   }
   return prices
@@ -285,9 +289,9 @@ function priceIn(price: unknown): string | 'unknown' | null {
   if (minus === '-') return 'unknown'
   const shift = Number(exponent) - fraction.length + 12
   const digits = BigInt(whole + fraction)
-  const pico =
+  const picoUsd =
     shift >= 0 ? digits * 10n ** BigInt(shift) : (digits + 10n ** BigInt(-shift) / 2n) / 10n ** BigInt(-shift)
-  return pico >= 1000n * BigInt(UNITS_PER_USD) ? null : formatUsd(Number(pico))
+  return picoUsd >= 1000n * BigInt(UNITS_PER_USD) ? null : formatUsd(Number(picoUsd))
 }
 
 function textIn(value: unknown): string | undefined {

@@ -94,15 +94,15 @@ function formatOf(
 
 /** @param rowFormat the format in the endpoint's row; undefined: the provider's format does not fit */
 function misfit(format: AnyFormatName, rowFormat: AnyFormatName | undefined): string {
-  const which = rowFormat ?? `the provider's format ${format}`
+  const formatName = rowFormat ?? `the provider's format ${format}`
   if (!isEmbeddingsFormat(format)) {
-    return `${which} does not produce embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
+    return `${formatName} does not produce embeddings: use one of ${EMBEDDINGS_FORMAT_NAMES.join(', ')}`
   }
   const other =
     rowFormat === undefined
       ? 'change format and baseUrl of the provider under providers'
       : `use one of ${FORMAT_NAMES.join(', ')}`
-  return `${which} produces only embeddings: set outputModalities: [embeddings] on the model, or ${other}`
+  return `${formatName} produces only embeddings: set outputModalities: [embeddings] on the model, or ${other}`
 }
 
 function defaultFormat({ format, embeddings }: Provider, embeds: boolean): AnyFormatName {

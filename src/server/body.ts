@@ -445,9 +445,9 @@ export class BodyStream implements IncomingBody, RawBody {
 
   /** Counts the memory of what waits and of what the reader has. False if there is no room for it. */
   #holdMemory(): boolean {
-    const more = this.#waiting.allocatedBytes + this.#takenBytes - this.#heldBytes
-    this.#heldBytes += more
-    return more === 0 || this.#count.count(more)
+    const newBytes = this.#waiting.allocatedBytes + this.#takenBytes - this.#heldBytes
+    this.#heldBytes += newBytes
+    return newBytes === 0 || this.#count.count(newBytes)
   }
 
   /** Keeps the connection of a client that waits for its answer, until the request is over. */

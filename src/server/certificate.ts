@@ -75,8 +75,8 @@ export function certificateTrace({ cert, key }: CertificateFiles): string {
 
 /** True if every user of the machine may read the file. */
 export function isExposed(path: string): boolean {
-  const found = statSync(path, { throwIfNoEntry: false })
-  return found !== undefined && (found.mode & OTHERS_MAY_READ) !== 0
+  const stats = statSync(path, { throwIfNoEntry: false })
+  return stats !== undefined && (stats.mode & OTHERS_MAY_READ) !== 0
 }
 
 function trace(file: string): string {
@@ -111,9 +111,9 @@ function checkKey(key: KeyObject, leaf: X509Certificate, place: string): void {
 function read(file: string, place: string): Buffer {
   let bytes: Buffer
   try {
-    const found = statSync(file)
-    if (!found.isFile()) throw new ConfigError(`${place}: is not a file`)
-    if (found.size > FILE_MAX_BYTES) throw new ConfigError(`${place}: is larger than ${FILE_MAX_BYTES} bytes`)
+    const stats = statSync(file)
+    if (!stats.isFile()) throw new ConfigError(`${place}: is not a file`)
+    if (stats.size > FILE_MAX_BYTES) throw new ConfigError(`${place}: is larger than ${FILE_MAX_BYTES} bytes`)
     bytes = readFileSync(file)
   } catch (error) {
     if (error instanceof ConfigError) throw error
@@ -123,9 +123,9 @@ function read(file: string, place: string): Buffer {
   return bytes
 }
 
-function attempt<T>(use: () => T, place: string, problem: string): T {
+function attempt<T>(read: () => T, place: string, problem: string): T {
   try {
-    return use()
+    return read()
   } catch {
     throw new ConfigError(`${place}: ${problem}`)
   }

@@ -70,8 +70,8 @@ export class Drain {
         await this.#until(() => server.openRequests === 0, LAST_WORDS_MS)
         server.giveUpAll()
       }
-      const leaving = this.#clock.monotonicMs() < server.leavingUntilMs
-      await this.#until(() => server.openConnections === 0, leaving ? LINGER_MS : IDLE_LINGER_MS)
+      const isLeaving = this.#clock.monotonicMs() < server.leavingUntilMs
+      await this.#until(() => server.openConnections === 0, isLeaving ? LINGER_MS : IDLE_LINGER_MS)
       // Kept-alive connections may have sent more requests. Each one is closed with its answer, so this loop ends.
     } while (server.openRequests > 0)
     server.close()

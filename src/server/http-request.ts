@@ -262,10 +262,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Nothing more of a long body is kept for a caller whose key is not valid. */
   #knowKey(body: BodyBuffer | BodyStream): void {
     try {
-      const found = this.#findKey()
+      const key = this.#findKey()
       // Its failure is the answer of the request, in a later turn.
-      if (isPending(found)) found.catch(() => undefined)
-      else this.held.belongTo(found)
+      if (isPending(key)) key.catch(() => undefined)
+      else this.held.belongTo(key)
     } catch (thrown) {
       body.fail(toGatewayError(thrown))
     }
@@ -309,10 +309,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Only for `begin`. */
   proceed(): void {
     try {
-      const serving = this.#serve()
-      if (serving === undefined) this.#served()
+      const answer = this.#serve()
+      if (answer === undefined) this.#served()
       else
-        serving.then(
+        answer.then(
           () => this.#served(),
           thrown => this.#failed(thrown),
         )
@@ -379,10 +379,10 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     const announced = this.#contentLength ?? buffer?.receivedBytes ?? 0
     const mayWait = this.generates && buffer !== null
     this.#place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
-    const room = this.generates ? this.#deps.rate?.enter(key) : undefined
-    return room instanceof Promise
-      ? room.then(counted => this.#receive(operation, counted))
-      : this.#receive(operation, room)
+    const rateRoom = this.generates ? this.#deps.rate?.enter(key) : undefined
+    return rateRoom instanceof Promise
+      ? rateRoom.then(counted => this.#receive(operation, counted))
+      : this.#receive(operation, rateRoom)
   }
 
   /** The body: the next step waits until all of it has arrived, unless the handler reads it in pieces. */

@@ -84,8 +84,8 @@ export function createRouter(operations: readonly Operation[]): Router {
       const freeText = pattern.freeParam === null ? '' : (params.get(pattern.freeParam) ?? '')
       return { resource: pattern.resource, params, freeText }
     }
-    const once = path.replace(DOUBLED, '$1')
-    return once === path ? null : find(once)
+    const undoubled = path.replace(DOUBLED, '$1')
+    return undoubled === path ? null : find(undoubled)
   }
   return {
     resources,
@@ -155,10 +155,10 @@ function resourceOf(template: string, byMethod: ReadonlyMap<string, Operation>):
     operations.set(method, operation)
     if (method === 'GET') operations.set('HEAD', operation)
   }
-  const spoken = [...byMethod.values()].find(operation => operation.dialect !== null)
-  const dialect = spoken?.dialect ?? null
+  const inference = [...byMethod.values()].find(operation => operation.dialect !== null)
+  const dialect = inference?.dialect ?? null
   const allow = [...operations.keys(), 'OPTIONS'].join(', ')
-  const generates = dialect !== null && spoken?.generates !== false
+  const generates = dialect !== null && inference?.generates !== false
   const isQuiet = [...byMethod.values()].every(operation => operation.isQuiet === true)
   return { template, operations, allow, dialect, generates, isQuiet }
 }

@@ -91,11 +91,11 @@ function messageFor(path: string, router: Router): string {
   if (OF_ADMIN_PORT.has(path)) return `${NONE}: metrics and health are on the admin port`
   const below = path.replace(/^(?:\/api)?\/v1(?=\/|$)/, '')
   if (below === '') return NONE
-  const inside = known(below, router)
+  const guess = known(below, router)
   if (below === path) {
-    return inside === null
+    return guess === null
       ? `${NONE}: paths begin with /v1`
-      : `${NONE}${didYouMean(inside)} The base URL of a client has to end in /v1`
+      : `${NONE}${didYouMean(guess)} The base URL of a client has to end in /v1`
   }
   const parent = Object.keys(BELOW).find(name => below.startsWith(`/${name}/`))
   if (parent !== undefined) return `${NONE}: ${BELOW[parent]}`
@@ -114,12 +114,14 @@ function known(below: string, router: Router): string | null {
 /** Operations with varying parts in their path are never suggested, because their values are data. */
 function near(below: string, { resources }: Router): string | null {
   if (below.length > LONGEST_GUESSED) return null
-  const fixed = resources.filter(({ template }) => !template.includes('{') && !OF_GOOGLE.test(template))
+  const fixedResources = resources.filter(
+    ({ template }) => !template.includes('{') && !OF_GOOGLE.test(template),
+  )
   const template = nearest(
     below,
-    fixed.map(resource => resource.template),
+    fixedResources.map(resource => resource.template),
   )
-  const resource = fixed.find(one => one.template === template)
+  const resource = fixedResources.find(each => each.template === template)
   return resource === undefined ? null : pathText(resource)
 }
 

@@ -69,25 +69,25 @@ export class SocketMemories {
    */
   add(keyHash: string, response: Remembered): void {
     const { perKey, total } = this.#limits
-    let own = this.#ofKey.get(keyHash)
-    if (own === undefined) {
-      own = { responses: new Set(), bytes: 0 }
-      this.#ofKey.set(keyHash, own)
+    let ofKey = this.#ofKey.get(keyHash)
+    if (ofKey === undefined) {
+      ofKey = { responses: new Set(), bytes: 0 }
+      this.#ofKey.set(keyHash, ofKey)
     }
-    own.responses.add(response)
-    own.bytes += response.bytes
+    ofKey.responses.add(response)
+    ofKey.bytes += response.bytes
     this.bytes += response.bytes
-    while (own.bytes > perKey) dropOldest(own)
+    while (ofKey.bytes > perKey) dropOldest(ofKey)
     while (this.bytes > total) dropOldest(this.#largest())
   }
 
   /** Only for `SocketMemory`. */
   remove(keyHash: string, response: Remembered): void {
-    const own = this.#ofKey.get(keyHash)
-    if (own?.responses.delete(response) !== true) return
-    own.bytes -= response.bytes
+    const ofKey = this.#ofKey.get(keyHash)
+    if (ofKey?.responses.delete(response) !== true) return
+    ofKey.bytes -= response.bytes
     this.bytes -= response.bytes
-    if (own.responses.size === 0) this.#ofKey.delete(keyHash)
+    if (ofKey.responses.size === 0) this.#ofKey.delete(keyHash)
   }
 
   /** The key that holds most; it is never empty. */

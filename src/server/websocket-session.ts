@@ -275,12 +275,12 @@ export class SocketSession implements AnsweringSocket {
     answer.lane = laneNamed(lane)
     // The message is kept unchanged until the response has ended.
     weigher.weigh(answer.message.byteLength, 0)
-    const asks = generate == null || generate === true
-    const own = { ...rest, ...(asks ? {} : { generate }), stream: true }
-    if (previous == null) return own
+    const generates = generate == null || generate === true
+    const ownRequest = { ...rest, ...(generates ? {} : { generate }), stream: true }
+    if (previous == null) return ownRequest
     answer.continued = typeof previous === 'string' ? this.#memory.continue(previous) : null
     if (answer.continued === null) throw noPrevious()
-    return withEarlier(own, answer.continued, part => parseJson(part, weigher))
+    return withEarlier(ownRequest, answer.continued, part => parseJson(part, weigher))
   }
 
   settled(answer: MessageAnswer): void {
@@ -372,8 +372,8 @@ export class SocketSession implements AnsweringSocket {
 
   /** Reports a failure outside of a response. */
   #sendError(status: number, { message }: GatewayError, code: string, lane = NO_LANE): void {
-    const of = lane === NO_LANE ? {} : { stream_id: lane }
-    this.send([JSON.stringify({ type: 'error', status, error: { code, message }, ...of })])
+    const streamId = lane === NO_LANE ? {} : { stream_id: lane }
+    this.send([JSON.stringify({ type: 'error', status, error: { code, message }, ...streamId })])
   }
 
   #onActivity(): void {

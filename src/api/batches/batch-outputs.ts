@@ -87,8 +87,8 @@ export class OutputSizes {
   /** Rejects like `chunks`; then the next call counts again. */
   of(output: BatchOutput): Promise<number> {
     const { id, batch } = output
-    const known = this.#sizes.get(id)
-    if (known !== undefined) return known
+    const size = this.#sizes.get(id)
+    if (size !== undefined) return size
     const counting = count(output)
     this.#sizes.set(batch.organizationId, id, counting)
     counting.catch(() => this.#sizes.delete(id))

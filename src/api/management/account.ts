@@ -82,8 +82,8 @@ export function listActivity(deps: ActivityParts): Handler {
       reply.json(200, { data: rows.map(row => toActivityDocument(deps, row, filter.byWorkspace)) })
       return
     }
-    const { byWorkspace: _, ...within } = filter
-    const rows = await store.ledger.clientActivity({ ...within, by: by.name })
+    const { byWorkspace: _, ...restOfFilter } = filter
+    const rows = await store.ledger.clientActivity({ ...restOfFilter, by: by.name })
     if (rows === null)
       throw refuseField(
         'group_by',

@@ -32,12 +32,12 @@ export function createCredential(deps: ManagementParts): Handler {
     const workspace = await workspaceOf(deps.store, organizationId, body.workspace_id)
     await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
     const place = { organizationId, workspaceId: workspace.id }
-    const sealed = newCredential(deps, place, body, isoNow(deps))
+    const credential = newCredential(deps, place, body, isoNow(deps))
     const record = await audited(
       deps,
       request,
       'credential.create',
-      ({ credentials }) => credentials.add(sealed, CREDENTIALS_MAX),
+      ({ credentials }) => credentials.add(credential, CREDENTIALS_MAX),
       toObject,
     ).catch(refuseFull)
     publish(deps, record)
@@ -81,7 +81,7 @@ export function findCredential(deps: ManagementParts): Handler {
 export function changeCredential(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const body = checkCredentialUpdate(request.body)
-    for (let tries = 0; tries < TRIES; tries++) {
+    for (let tryCount = 0; tryCount < TRIES; tryCount++) {
       const current = await findNamed(deps, request)
       const { organizationId, id } = current
       await checkHashes(deps, organizationId, body.allowed_api_key_hashes)
@@ -133,8 +133,8 @@ async function checkHashes(
   hashes: readonly string[] | null | undefined,
 ): Promise<void> {
   if (hashes == null) return
-  const known = await store.keys.known(organizationId, hashes)
-  const at = hashes.findIndex(hash => !known.has(hash))
+  const knownHashes = await store.keys.known(organizationId, hashes)
+  const at = hashes.findIndex(hash => !knownHashes.has(hash))
   if (at >= 0)
     throw refuseField(`allowed_api_key_hashes[${at}]`, 'must be the hash of an API key of this account')
 }

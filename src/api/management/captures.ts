@@ -44,7 +44,7 @@ export function createCapture(deps: ManagementParts): Handler {
       request,
       'capture.create',
       verbs => verbs.captures.add(record, ROOM, now),
-      reached => (reached === null ? toObject(record) : null),
+      limit => (limit === null ? toObject(record) : null),
     )
     if (full !== null) throw noRoom(full)
     changes.publish({ kind: 'captures' })
@@ -133,14 +133,14 @@ async function newCapture(
   }
 }
 
-function noRoom(reached: keyof typeof ROOM): GatewayError {
-  const what =
-    reached === 'running'
+function noRoom(limit: keyof typeof ROOM): GatewayError {
+  const advice =
+    limit === 'running'
       ? 'are already running: wait for one to end'
       : 'are already stored: wait for one to expire'
   return new GatewayError(
     'conflict',
-    `${ROOM[reached]} captures of this organization ${what}, or delete one with DELETE /captures/{id}`,
+    `${ROOM[limit]} captures of this organization ${advice}, or delete one with DELETE /captures/{id}`,
   )
 }
 

@@ -128,8 +128,8 @@ async function checkKeys(
   { organizationId, workspaceId }: GuardrailRecord,
   hashes: readonly string[],
 ): Promise<void> {
-  const known = await store.keys.known(organizationId, hashes, workspaceId ?? undefined)
-  const at = hashes.findIndex(hash => !known.has(hash))
+  const knownHashes = await store.keys.known(organizationId, hashes, workspaceId ?? undefined)
+  const at = hashes.findIndex(hash => !knownHashes.has(hash))
   if (at < 0) return
   const where = workspaceId === null ? 'this account' : "the guardrail's workspace"
   throw refuseField(`key_hashes[${at}]`, `must be the hash of an API key of ${where}`)

@@ -76,9 +76,9 @@ export async function checkPatterns(patternProblem: PatternProblem, body: Guardr
     ['content_filters', body.content_filters],
     ['output.content_filters', body.output?.content_filters],
   ] as const) {
-    const listed = { positions: 0 }
+    const total = { positions: 0 }
     for (const [at, { pattern }] of (filters ?? []).entries()) {
-      const problem = patternProblem(pattern, listed)
+      const problem = patternProblem(pattern, total)
       if (problem !== null) {
         throw new GatewayError('invalid_request', `${path}[${at}].pattern: ${problem}`, {
           metadata: { code: 'invalid_regex_pattern' },

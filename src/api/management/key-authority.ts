@@ -43,9 +43,9 @@ export function refuseOwn(change: KeyChange): void {
  * @throws GatewayError `invalid_request`
  */
 export function refuseLongerLife(key: KeyRecord, expiresAt: string | null | undefined): void {
-  const own = endOf(key)
-  if (own === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= own)) return
-  throw refuseField('expires_at', `must not be later than ${own}, when the calling key expires`)
+  const ownEnd = endOf(key)
+  if (ownEnd === null || expiresAt === undefined || (expiresAt !== null && expiresAt <= ownEnd)) return
+  throw refuseField('expires_at', `must not be later than ${ownEnd}, when the calling key expires`)
 }
 
 /**
@@ -60,9 +60,9 @@ export function refuseSession({ identity }: KeyRecord, change: KeyChange | null)
 }
 
 /** Checks that the caller's role is sufficient for a change of a key. @throws GatewayError `permission_denied` */
-export function requireRoleFor(asking: KeyRecord, other: KeyRecord): void {
-  if (other.kind === 'management' && other.hash !== asking.hash) {
-    requireRole(asking, 'admin', 'Changing another management key')
+export function requireRoleFor(callerKey: KeyRecord, other: KeyRecord): void {
+  if (other.kind === 'management' && other.hash !== callerKey.hash) {
+    requireRole(callerKey, 'admin', 'Changing another management key')
   }
 }
 
@@ -70,8 +70,8 @@ export function requireRoleFor(asking: KeyRecord, other: KeyRecord): void {
  * A key that expires may not change management keys that live longer, because it could lock out their holders.
  * @throws GatewayError `permission_denied`
  */
-export function requireShorterLife(asking: KeyRecord, other: KeyRecord): void {
-  if (other.kind === 'inference' || !outlives(other, asking)) return
+export function requireShorterLife(callerKey: KeyRecord, other: KeyRecord): void {
+  if (other.kind === 'inference' || !outlives(other, callerKey)) return
   throw new GatewayError(
     'permission_denied',
     'A key that expires cannot change a management key that expires later',
@@ -82,17 +82,17 @@ export function requireShorterLife(asking: KeyRecord, other: KeyRecord): void {
  * A caller that rotates a key receives a secret of it, so its own life must not be shorter.
  * @throws GatewayError `permission_denied`
  */
-export function requireLongerLife(asking: KeyRecord, other: KeyRecord): void {
-  if (!outlives(other, asking)) return
+export function requireLongerLife(callerKey: KeyRecord, other: KeyRecord): void {
+  if (!outlives(other, callerKey)) return
   throw new GatewayError(
     'permission_denied',
-    `This key, or the secret of it that you are using, expires at ${endOf(asking)}, so it cannot rotate a key that expires later`,
+    `This key, or the secret of it that you are using, expires at ${endOf(callerKey)}, so it cannot rotate a key that expires later`,
   )
 }
 
-function outlives({ expiresAt }: KeyRecord, asking: KeyRecord): boolean {
-  const own = endOf(asking)
-  return own !== null && (expiresAt === null || expiresAt > own)
+function outlives({ expiresAt }: KeyRecord, callerKey: KeyRecord): boolean {
+  const ownEnd = endOf(callerKey)
+  return ownEnd !== null && (expiresAt === null || expiresAt > ownEnd)
 }
 
 /** @throws GatewayError `invalid_request` for a key of a deleted workspace, which stays disabled. */

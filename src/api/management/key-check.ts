@@ -43,14 +43,14 @@ async function answer(
   deps: ManagementParts,
   request: ApiRequest,
   reply: Reply,
-  question: KeyCheckTarget,
+  target: KeyCheckTarget,
 ): Promise<void> {
   const { keyCheck, clock } = deps
-  const prepared = keyCheck.prepare(question)
-  const leave = keyCheck.enter(request.key)
+  const prepared = keyCheck.prepare(target)
+  const release = keyCheck.enter(request.key)
   try {
     const { name, auth, apiKey, slug } = prepared.provider
-    const { credential } = question
+    const { credential } = target
     const object: AuditObject =
       credential === null ? { kind: 'provider', id: slug, name } : toObject(credential)
     const action = credential === null ? 'provider.check' : 'credential.check'
@@ -80,7 +80,7 @@ async function answer(
       },
     })
   } finally {
-    leave()
+    release()
   }
 }
 
@@ -90,8 +90,8 @@ function statusOf({ error }: KeyVerdict): number | null {
   return typeof status === 'number' ? status : null
 }
 
-function worksBy(name: string, hasKey: boolean, { probe: question, model }: KeyVerdict): string {
-  const by = question === 'models' ? 'it listed its models' : `${model} answered`
+function worksBy(name: string, hasKey: boolean, { probe, model }: KeyVerdict): string {
+  const by = probe === 'models' ? 'it listed its models' : `${model} answered`
   return hasKey ? `${name} accepted the key: ${by}` : `${name} answers without asking for a key: ${by}`
 }
 

@@ -183,9 +183,9 @@ function refuseSpending(body: Readonly<Record<string, unknown>>): void {
 }
 
 /** @throws GatewayError `permission_denied` */
-function requireMayChange(asking: KeyRecord, other: KeyRecord): void {
-  requireRoleFor(asking, other)
-  requireShorterLife(asking, other)
+function requireMayChange(callerKey: KeyRecord, other: KeyRecord): void {
+  requireRoleFor(callerKey, other)
+  requireShorterLife(callerKey, other)
 }
 
 /** @throws GatewayError `not_found` if the text is not a hash. */

@@ -93,13 +93,13 @@ export function managementRows(deps: ManagementParts): Operation[] {
 /** Handles requests within these limits, each in a turn of the event loop of its own. */
 function inPlace(places: Places, handler: Handler): Handler {
   return async (request, reply) => {
-    const leave = await places.enter(request.key.hash, abortSignalOf(request.context.signal))
-    if (leave === null) throw tooMany()
+    const release = await places.enter(request.key.hash, abortSignalOf(request.context.signal))
+    if (release === null) throw tooMany()
     try {
       await turn()
       await handler(request, reply)
     } finally {
-      leave()
+      release()
     }
   }
 }

@@ -70,12 +70,12 @@ function support(supported: boolean): { readonly supported: boolean } {
 /** The page that `limit`, `after_id` and `before_id` select. @throws GatewayError `invalid_request` */
 export function messagesPage(models: readonly Model[], query: URLSearchParams): object {
   const { from, to, hasMore } = bounds(models, query)
-  const listed = models.slice(from, to)
+  const pageModels = models.slice(from, to)
   return {
-    data: listed.map(messagesModel),
+    data: pageModels.map(messagesModel),
     has_more: hasMore,
-    first_id: listed[0]?.id ?? null,
-    last_id: listed.at(-1)?.id ?? null,
+    first_id: pageModels[0]?.id ?? null,
+    last_id: pageModels.at(-1)?.id ?? null,
   }
 }
 

@@ -188,15 +188,15 @@ export function isInRegion({ endpoints }: Model, region: DataRegion): boolean {
 
 function bounds(query: URLSearchParams): ModelFilter[] {
   const context = integer(query, 'context', 1, Number.MAX_SAFE_INTEGER)
-  const between = (least: string, most: string, value: Value): ModelFilter[] => {
-    const from = perMillion(query, least)
-    const to = perMillion(query, most)
+  const between = (minName: string, maxName: string, value: Value): ModelFilter[] => {
+    const from = perMillion(query, minName)
+    const to = perMillion(query, maxName)
     if (from === null && to === null) return []
-    const within: ModelFilter = model => {
+    const isWithin: ModelFilter = model => {
       const found = value(model)
       return found !== null && (from === null || found >= from) && (to === null || found <= to)
     }
-    return [within]
+    return [isWithin]
   }
   return [
     ...between('min_price', 'max_price', price),
@@ -209,11 +209,11 @@ const DAY_SECONDS = 86_400
 
 /** Days since the creation of a model, inclusive. */
 function ages(query: URLSearchParams, nowSeconds: number): ModelFilter[] {
-  const least = decimal(query, 'min_age_days')
-  const most = decimal(query, 'max_age_days')
+  const minAge = decimal(query, 'min_age_days')
+  const maxAge = decimal(query, 'max_age_days')
   const filters: ModelFilter[] = []
-  if (least !== null) filters.push(({ created }) => nowSeconds - created >= least * DAY_SECONDS)
-  if (most !== null) filters.push(({ created }) => nowSeconds - created <= most * DAY_SECONDS)
+  if (minAge !== null) filters.push(({ created }) => nowSeconds - created >= minAge * DAY_SECONDS)
+  if (maxAge !== null) filters.push(({ created }) => nowSeconds - created <= maxAge * DAY_SECONDS)
   return filters
 }
 

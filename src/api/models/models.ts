@@ -109,15 +109,15 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     const indexes = found(query, terms)
     const sorted = order === null ? indexes : sortedBy(indexes, models, order)
     if (terms.inMessagesShape === true) {
-      const listed = sorted.flatMap(index => models[index] ?? [])
-      return Buffer.from(JSON.stringify(messagesPage(listed, query)))
+      const pageModels = sorted.flatMap(index => models[index] ?? [])
+      return Buffer.from(JSON.stringify(messagesPage(pageModels, query)))
     }
     const { from, to } = page(query)
     const next = to < sorted.length ? nextPage(query, to, to - from) : null
     const end = `],"total_count":${sorted.length},"links":${JSON.stringify({ next })}}`
     return listBytes(documents, sorted.slice(from, to), end)
   }
-  let retaining: WrittenDocument | null = null
+  let zdrDocument: WrittenDocument | null = null
   return {
     models(query, terms = EVERYBODY) {
       const { region, allows, inMessagesShape = false } = terms
@@ -151,7 +151,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
       return model === undefined ? null : { data: endpointsDocument(model, measures) }
     },
     zeroRetention() {
-      retaining ??= {
+      zdrDocument ??= {
         json: JSON.stringify({
           data: models.flatMap(model =>
             model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each, UNMEASURED)),
@@ -159,7 +159,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
         }),
         etag: `"${version}-zdr"`,
       }
-      return retaining
+      return zdrDocument
     },
     providers: () => ({ data: catalog.providers().map(providerDocument) }),
   }
@@ -341,7 +341,7 @@ export function sendWritten(
   else reply.written(json, contentType)
 }
 
-function hasTag(known: string | undefined, etag: string): boolean {
-  if (known === undefined) return false
-  return known.split(',').some(tag => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)
+function hasTag(header: string | undefined, etag: string): boolean {
+  if (header === undefined) return false
+  return header.split(',').some(tag => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === etag)
 }

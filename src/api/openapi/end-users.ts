@@ -26,7 +26,9 @@ const deactivation: Omit<UntaggedDescription, 'parameters'> = {
   text: 'The record stays, so that its usage can still be identified.',
   answers: { 200: oneRecord(answer, 'The inactive end user.', { ...USER, is_active: false }) },
 }
-const named = [query('user', text, 'The tracking string, for those that cannot be part of a path.', true)]
+const userParameter = [
+  query('user', text, 'The tracking string, for those that cannot be part of a path.', true),
+]
 
 export const END_USERS = tagged('End users', {
   createEndUser: {
@@ -48,7 +50,7 @@ export const END_USERS = tagged('End users', {
   },
   getEndUser: { answers: { 200: oneRecord(answer, 'The end user.', USER) } },
   updateEndUser: change,
-  updateEndUserByQuery: { ...change, parameters: named, failures: ['not_found'] },
+  updateEndUserByQuery: { ...change, parameters: userParameter, failures: ['not_found'] },
   deleteEndUser: deactivation,
-  deleteEndUserByQuery: { ...deactivation, parameters: named, failures: ['not_found'] },
+  deleteEndUserByQuery: { ...deactivation, parameters: userParameter, failures: ['not_found'] },
 })

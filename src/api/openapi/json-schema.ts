@@ -22,16 +22,16 @@ export function createSchemaWriter(named: Iterable<readonly [string, TSchema]>):
   const written = new Map<string, JsonSchema>()
   const waiting = new Map<string, TSchema>()
   const name = (schema: TSchema, text: string): string => {
-    const known = names.get(identityOf(schema))
-    if (known !== undefined) return known
+    const componentName = names.get(identityOf(schema))
+    if (componentName !== undefined) return componentName
     if (waiting.has(text)) throw new Error(`two schemas are named ${text}`)
     names.set(identityOf(schema), text)
     waiting.set(text, schema)
     return text
   }
   const write = (schema: TSchema): JsonSchema => {
-    const known = names.get(identityOf(schema))
-    return known === undefined ? plain(schema, null) : refer(known)
+    const componentName = names.get(identityOf(schema))
+    return componentName === undefined ? plain(schema, null) : refer(componentName)
   }
   const refer = (text: string): JsonSchema => {
     const schema = waiting.get(text)

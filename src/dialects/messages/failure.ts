@@ -172,12 +172,12 @@ const NUMBER = /\b\d{3,9}\b/g
 /** Clients that find no numbers act upon this. */
 const REJECTED = 'capability_rejected: prompt_too_long'
 /** The numbers are at the beginning. */
-const LOOKED_AT_CHARS = 2_000
+const SEARCHED_CHARS = 2_000
 
 /** `words`: the message of a provider or of the gateway. */
 function tooLongMessage(words: string): string {
   if (OWN_WORDS.test(words)) return words
-  const text = words.slice(0, LOOKED_AT_CHARS)
+  const text = words.slice(0, SEARCHED_CHARS)
   const most = LIMIT.exec(text)?.[1]
   const tokens = text.match(NUMBER)?.find(number => Number(number) > Number(most))
   if (most !== undefined && tokens !== undefined)

@@ -107,8 +107,8 @@ const NOTCH = 100
 export function actionOf(input: Json): Json {
   const { action, coordinate, text, ...rest } = input
   const at = pointOf(coordinate)
-  const held = filled(text)
-  const withKeys = held === null ? {} : { keys: keysOf(held) }
+  const heldKeys = filled(text)
+  const withKeys = heldKeys === null ? {} : { keys: keysOf(heldKeys) }
   const button = BUTTON_OF.get(action)
   if (button !== undefined && at !== null) return { type: 'click', button, ...at, ...withKeys }
   switch (action) {
@@ -156,16 +156,16 @@ function pointOf(value: unknown): { readonly x: number; readonly y: number } | n
 export function inputOf(action: Json): Json {
   const { type, ...rest } = action
   const coordinate = [rest['x'], rest['y']]
-  const held = listOrEmpty(rest['keys']).length === 0 ? {} : { text: keyText(rest['keys']) }
+  const withKeys = listOrEmpty(rest['keys']).length === 0 ? {} : { text: keyText(rest['keys']) }
   switch (type) {
     case 'click': {
       const click = CLICK_OF.get(rest['button'])
       return click === undefined
         ? { action: 'left_click', coordinate }
-        : { action: click, coordinate, ...held }
+        : { action: click, coordinate, ...withKeys }
     }
     case 'double_click':
-      return { action: 'double_click', coordinate, ...held }
+      return { action: 'double_click', coordinate, ...withKeys }
     case 'move':
       return { action: 'mouse_move', coordinate }
     case 'drag': {
@@ -178,7 +178,7 @@ export function inputOf(action: Json): Json {
     case 'keypress':
       return { action: 'key', text: keyText(rest['keys']) }
     case 'scroll':
-      return { action: 'scroll', coordinate, ...directionOf(rest), ...held }
+      return { action: 'scroll', coordinate, ...directionOf(rest), ...withKeys }
     case 'wait':
       return { action: 'wait', duration: 1, ...rest }
     default:
@@ -198,6 +198,6 @@ function directionOf(action: Json): Json {
 /** The actions of a replayed item: one, or a list in the newer spelling. */
 export function actionsIn(item: Json): readonly Json[] {
   const list = listOrEmpty(item['actions']).map(recordOrEmpty)
-  const one = record(item['action'])
-  return list.length > 0 ? list : one === null ? [{ type: 'screenshot' }] : [one]
+  const action = record(item['action'])
+  return list.length > 0 ? list : action === null ? [{ type: 'screenshot' }] : [action]
 }

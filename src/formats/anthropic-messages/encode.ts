@@ -71,23 +71,23 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     messages,
     ...sampling,
   }
-  const put = (name: string, value: unknown): void => {
+  const set = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
   const hint = request.text?.format?.type === 'json_object' ? [{ type: 'text', text: JSON_HINT }] : []
-  put('system', systemPrompt([...system, ...hint]))
-  put('stream', stream ? true : null)
-  put('thinking', thinking)
+  set('system', systemPrompt([...system, ...hint]))
+  set('stream', stream ? true : null)
+  set('thinking', thinking)
   const versioned = ofVersion(tools, endpoint.upstreamModel)
-  put('tools', tools.length === 0 ? null : versioned.tools)
-  put('tool_choice', tool_choice)
-  put('container', container)
-  put('output_config', outputConfig(request, level))
-  put('stop_sequences', stopSequences(request))
-  put('cache_control', cacheControl(request.cache_control))
-  put('service_tier', TIERS.get(request.service_tier ?? ''))
-  const named = endUser !== null && !quirks.includes('no-user')
-  put('metadata', named ? { user_id: endUser } : null)
+  set('tools', tools.length === 0 ? null : versioned.tools)
+  set('tool_choice', tool_choice)
+  set('container', container)
+  set('output_config', outputConfig(request, level))
+  set('stop_sequences', stopSequences(request))
+  set('cache_control', cacheControl(request.cache_control))
+  set('service_tier', TIERS.get(request.service_tier ?? ''))
+  const sendsUser = endUser !== null && !quirks.includes('no-user')
+  set('metadata', sendsUser ? { user_id: endUser } : null)
 
   const headers: Record<string, string> = { 'anthropic-version': API_VERSION }
   const betas = new Set(betasOf(request))
@@ -161,7 +161,7 @@ function outputConfig(request: ResponsesRequest, effort: string | null): Message
 /** Omits empty and blank stop sequences, which the API refuses. */
 export function stopSequences({ stop }: ResponsesRequest): readonly string[] | null {
   const stops = typeof stop === 'string' ? [stop] : (stop ?? [])
-  const sequences = stops.filter(one => one.trim() !== '')
+  const sequences = stops.filter(sequence => sequence.trim() !== '')
   return sequences.length === 0 ? null : sequences
 }
 

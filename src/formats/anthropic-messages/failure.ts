@@ -21,9 +21,10 @@ export function errorMeaning(status: number | null, body: Json): GatewayError {
     filled(error?.['message']) ?? filled(body['error']) ?? filled(body['message']) ?? filled(body['detail'])
   // Google names the kind `status` and repeats the HTTP status as `code`.
   const code = filled(error?.['type']) ?? filled(error?.['status']) ?? filled(error?.['code'])
-  const claimed = wholeNumber(error?.['code'])
+  const statusInBody = wholeNumber(error?.['code'])
   return providerFailure({
-    status: status ?? (claimed !== null && claimed >= 400 && claimed < 600 ? claimed : null),
+    status:
+      status ?? (statusInBody !== null && statusInBody >= 400 && statusInBody < 600 ? statusInBody : null),
     code,
     message,
     isQuoted: true,

@@ -61,15 +61,15 @@ export function generation(wishes: GenerationWishes): Generation {
   const maxTokens = request.max_output_tokens ?? wishes.maxOutputTokens
   const own = ownThinking(request, version)
   if (own !== undefined) return ownGeneration(wishes, own, version, maxTokens ?? DEFAULT_MAX_TOKENS)
-  const wanted = wishes.toolForced ? null : wantedThinking(wishes)
+  const wantedEffort = wishes.toolForced ? null : wantedThinking(wishes)
   if (version !== null && version >= EFFORT_SINCE) {
     const max_tokens = maxTokens ?? DEFAULT_MAX_TOKENS
-    const effort = wanted === null ? null : effortOf(wanted, max_tokens)
+    const effort = wantedEffort === null ? null : effortOf(wantedEffort, max_tokens)
     // These models do not show their thinking unless a summary is requested.
     const thinking = effort === null ? null : { type: 'adaptive', display: 'summarized' }
     return { max_tokens, thinking, effort, sampling: {} }
   }
-  const budgeted = wanted === null || wishes.isThoughtMissing() ? null : budget(wanted, maxTokens)
+  const budgeted = wantedEffort === null || wishes.isThoughtMissing() ? null : budget(wantedEffort, maxTokens)
   return {
     max_tokens: budgeted?.max_tokens ?? maxTokens ?? DEFAULT_MAX_TOKENS,
     thinking: budgeted === null ? null : { type: 'enabled', budget_tokens: budgeted.tokens },

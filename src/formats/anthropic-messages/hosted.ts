@@ -214,9 +214,9 @@ class HostedCall implements Block {
   finish(result: Json | null): void {
     if (this.#use['type'] === undefined) this.#called = true
     this.stop()
-    const wrong = result !== null && isWrong(result)
-    if (result !== null && !wrong) this.#progress(this.kind.done, {})
-    const status = result === null ? this.kind.pending : wrong ? this.kind.wrong : 'completed'
+    const isFailure = result !== null && isWrong(result)
+    if (result !== null && !isFailure) this.#progress(this.kind.done, {})
+    const status = result === null ? this.kind.pending : isFailure ? this.kind.wrong : 'completed'
     const fields = { status, ...this.kind.fields(this.#call(result)) }
     // Both blocks have encrypted parts and are sent back unchanged.
     const use = this.#use['type'] === undefined ? [] : [{ ...this.#use, input: this.#input }]
@@ -281,7 +281,7 @@ function printedTexts(content: Json): string[] {
   }
   if (type === 'text_editor_code_execution_str_replace_result')
     return [listOrEmpty(content['lines']).map(textOrEmpty).join('\n')]
-  return [textOrEmpty(content['stdout']), textOrEmpty(content['stderr'])].filter(one => one !== '')
+  return [textOrEmpty(content['stdout']), textOrEmpty(content['stderr'])].filter(text => text !== '')
 }
 
 function adviceFields(call: Call): Json {

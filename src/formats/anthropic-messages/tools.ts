@@ -59,12 +59,12 @@ export function toolbox(request: ResponsesRequest, strict: boolean): ToolSet {
     typeof choice === 'object' && choice.type === 'allowed_tools' ? allowedTools(choice.tools) : null
   const offered = allowed === null ? listed : listed.filter(({ tool }) => allowed(tool))
   const translated = offered.map(({ tool, path }) => translate(tool, path, strict))
-  const tools = translated.map(one => one.wire)
+  const tools = translated.map(tool => tool.wire)
   return {
     tools,
     // The API refuses a choice where there is nothing to choose from.
     tool_choice: tools.length === 0 ? null : toolChoice(choice, request.parallel_tool_calls === false),
-    container: translated.find(one => one.container !== undefined)?.container ?? null,
+    container: translated.find(tool => tool.container !== undefined)?.container ?? null,
   }
 }
 
@@ -149,15 +149,15 @@ function toolSearch(): Translated {
 
 /** True for a tool that an entry of `allowed_tools` names; one without a name is named by its type. */
 function allowedTools(tools: unknown): (tool: Tool) => boolean {
-  const named = new Map<unknown, Set<unknown>>()
+  const namesOfType = new Map<unknown, Set<unknown>>()
   for (const { type, name } of listOrEmpty(tools).map(recordOrEmpty)) {
-    const names = named.get(type)
-    if (names === undefined) named.set(type, new Set([name]))
+    const names = namesOfType.get(type)
+    if (names === undefined) namesOfType.set(type, new Set([name]))
     else names.add(name)
   }
   return tool => {
     const { name } = tool as { readonly name?: unknown }
-    const names = named.get(tool.type)
+    const names = namesOfType.get(tool.type)
     return names !== undefined && (name === undefined || names.has(name))
   }
 }

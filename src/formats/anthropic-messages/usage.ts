@@ -54,12 +54,12 @@ export class UsageCount {
     for (const iteration of listOrEmpty(this.raw['iterations'])) {
       const fields = record(iteration)
       if (fields === null || fields['type'] !== 'compaction') continue
-      const one = step(fields)
-      fresh += one.fresh
-      cachedTokens += one.cachedTokens
-      cacheWriteTokens += one.cacheWriteTokens
-      cacheWrite1hTokens += one.cacheWrite1hTokens
-      outputTokens += one.outputTokens
+      const stepUsage = step(fields)
+      fresh += stepUsage.fresh
+      cachedTokens += stepUsage.cachedTokens
+      cacheWriteTokens += stepUsage.cacheWriteTokens
+      cacheWrite1hTokens += stepUsage.cacheWrite1hTokens
+      outputTokens += stepUsage.outputTokens
     }
     return {
       inputTokens: fresh + cachedTokens + cacheWriteTokens,
@@ -77,10 +77,10 @@ export class UsageCount {
 
 function laterCount(before: unknown, value: unknown): unknown {
   if (value === null || value === 0) return before ?? value
-  const [one, other] = [record(before), record(value)]
-  if (one === null || other === null) return value
-  const merged: Record<string, unknown> = { ...one }
-  for (const name in other) merged[name] = other[name] || one[name]
+  const [earlier, later] = [record(before), record(value)]
+  if (earlier === null || later === null) return value
+  const merged: Record<string, unknown> = { ...earlier }
+  for (const name in later) merged[name] = later[name] || earlier[name]
   return merged
 }
 

@@ -33,28 +33,31 @@ function writeConverse(model: ModelRequest, endpoint: Endpoint): WireRequest {
   const { request, stream } = model
   refuseUnknownModes(request)
   const family = familyOf(endpoint.upstreamModel)
-  const talk = conversation(request, family)
-  const { config, forced } = encodeTools(request, talk.called, family)
-  const { inference, additional } = settings({ request, endpoint, family, talk, forced })
-  const body: ConverseBlock = { messages: marked(talk.messages, request, family) }
-  const put = (name: string, value: unknown): void => {
+  const conversed = conversation(request, family)
+  const { config, forced } = encodeTools(request, conversed.called, family)
+  const { inference, additional } = settings({ request, endpoint, family, talk: conversed, forced })
+  const body: ConverseBlock = { messages: marked(conversed.messages, request, family) }
+  const set = (name: string, value: unknown): void => {
     if (value !== null && value !== undefined) body[name] = value
   }
   const hint = request.text?.format?.type === 'json_object' ? [{ text: JSON_HINT }] : []
-  const system = [...talk.system, ...hint]
-  put('system', system.length === 0 ? null : system)
-  put('inferenceConfig', Object.keys(inference).length === 0 ? null : inference)
-  put('toolConfig', config)
+  const system = [...conversed.system, ...hint]
+  set('system', system.length === 0 ? null : system)
+  set('inferenceConfig', Object.keys(inference).length === 0 ? null : inference)
+  set('toolConfig', config)
   if (family === 'claude') addBetas(additional, model.betas)
-  put('additionalModelRequestFields', Object.keys(additional).length === 0 ? null : additional)
-  put('outputConfig', outputConfig(request))
+  set('additionalModelRequestFields', Object.keys(additional).length === 0 ? null : additional)
+  set('outputConfig', outputConfig(request))
   const tier = TIERS.get(request.service_tier ?? '')
-  put('serviceTier', tier === undefined ? null : { type: tier })
+  set('serviceTier', tier === undefined ? null : { type: tier })
   const path = `${modelPath(endpoint.upstreamModel)}/${stream ? 'converse-stream' : 'converse'}`
-  const accepted = withAcceptedPoints(body)
-  const pointed = takesAllPoints(family) ? accepted : withShortPoints(accepted)
+  const acceptedBody = withAcceptedPoints(body)
+  const pointedBody = takesAllPoints(family) ? acceptedBody : withShortPoints(acceptedBody)
   const isMarked = takesCachePoints(family) && mayPay(model, endpoint)
-  return { path, body: isMarked ? withOwnPoints(pointed, takesAllPoints(family), model.isSeen) : pointed }
+  return {
+    path,
+    body: isMarked ? withOwnPoints(pointedBody, takesAllPoints(family), model.isSeen) : pointedBody,
+  }
 }
 
 export const encodeConverse = prepares('bedrock-converse', writeConverse)
@@ -81,12 +84,12 @@ function withAcceptedPoints(body: ConverseBlock): ConverseBlock {
 
 /** The body with points for the usual time alone. */
 function withShortPoints(body: ConverseBlock): ConverseBlock {
-  const short = (blocks: unknown): unknown =>
+  const withShort = (blocks: unknown): unknown =>
     records(blocks).map(block =>
       block['cachePoint'] === undefined ? block : { cachePoint: { type: 'default' } },
     )
-  const messages = records(body['messages']).map(each => ({ ...each, content: short(each['content']) }))
-  return { ...body, messages, ...(body['system'] === undefined ? {} : { system: short(body['system']) }) }
+  const messages = records(body['messages']).map(each => ({ ...each, content: withShort(each['content']) }))
+  return { ...body, messages, ...(body['system'] === undefined ? {} : { system: withShort(body['system']) }) }
 }
 
 /** A cache mark on the whole request applies to everything up to its end. */

@@ -140,17 +140,17 @@ function tidyMessage({ role, content }: ConverseMessage): ConverseMessage {
   if (role === 'assistant') return { role, content: trimEnd(content) }
   const documents = content.flatMap(block => (isRecord(block['document']) ? [block['document']] : []))
   if (documents.length === 0) return { role, content }
-  const seen = new Map<string, number>()
-  const named = content.map(block => {
+  const nameCounts = new Map<string, number>()
+  const uniqueContent = content.map(block => {
     const document = block['document']
     if (!isRecord(document)) return block
     const name = String(document['name'])
-    const times = (seen.get(name) ?? 0) + 1
-    seen.set(name, times)
+    const times = (nameCounts.get(name) ?? 0) + 1
+    nameCounts.set(name, times)
     return times === 1 ? block : { document: { ...document, name: `${name} (${times})` } }
   })
   const hasText = content.some(block => block['text'] !== undefined)
-  return { role, content: hasText ? named : [{ text: 'The document:' }, ...named] }
+  return { role, content: hasText ? uniqueContent : [{ text: 'The document:' }, ...uniqueContent] }
 }
 
 /** Claude refuses to continue a text that ends in white space. */

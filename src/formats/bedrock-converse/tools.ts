@@ -17,12 +17,12 @@ interface EncodedTools {
 }
 
 /**
- * @param called names of the functions that the conversation has calls of
+ * @param calledNames names of the functions that the conversation has calls of
  * @throws GatewayError `unprocessable` that names the tool or the choice without a form in this API
  */
 export function encodeTools(
   request: ResponsesRequest,
-  called: readonly string[],
+  calledNames: readonly string[],
   family: Family,
 ): EncodedTools {
   const choice = request.tool_choice
@@ -35,7 +35,7 @@ export function encodeTools(
     .filter(({ tool }) => allowed?.has((tool as { readonly name?: unknown }).name) ?? true)
     .flatMap(({ blocks }) => blocks)
   const isOff = choice === 'none' || offered.length === 0
-  const tools = isOff ? declared(called) : offered
+  const tools = isOff ? declared(calledNames) : offered
   if (tools.length === 0) return { config: null, forced: false }
   const toolChoice = isOff ? null : choiceOf(choice)
   return {
@@ -45,8 +45,8 @@ export function encodeTools(
 }
 
 /** Declares the functions that the conversation mentions, with nothing that would let the model call them sensibly. */
-function declared(called: readonly string[]): readonly ConverseBlock[] {
-  return called.map(name => ({
+function declared(calledNames: readonly string[]): readonly ConverseBlock[] {
+  return calledNames.map(name => ({
     toolSpec: {
       name,
       description: 'No longer available',

@@ -19,9 +19,9 @@ export function usageOf(usage: Json, isWhole = false): Usage {
     .filter(({ ttl }) => ttl === '1h')
     .reduce((sum, { inputTokens }) => sum + countOrZero(inputTokens), 0)
   const inputTokens = countOrZero(usage['inputTokens'])
-  const beside = cachedTokens + cacheWriteTokens
+  const cacheTokens = cachedTokens + cacheWriteTokens
   return {
-    inputTokens: isWhole && inputTokens >= beside ? inputTokens : inputTokens + beside,
+    inputTokens: isWhole && inputTokens >= cacheTokens ? inputTokens : inputTokens + cacheTokens,
     cachedTokens,
     cacheWriteTokens,
     ...(hour === 0 ? undefined : { cacheWrite1hTokens: Math.min(hour, cacheWriteTokens) }),

@@ -37,7 +37,7 @@ export interface EmbeddingsFormat {
   /** True if the endpoint supports this. */
   takes(need: EmbeddingsNeed, endpoint: Endpoint): boolean
   /** @throws GatewayError `unprocessable` that names the field which this format cannot express. */
-  encode(ask: EmbeddingsAsk, endpoint: Endpoint): WireRequest
+  encode(request: EmbeddingsAsk, endpoint: Endpoint): WireRequest
   /**
    * Reads the reply to a number of inputs.
    * @throws GatewayError if the reply is a failure, has an unknown shape, or has vectors for other inputs

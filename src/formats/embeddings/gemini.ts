@@ -59,12 +59,12 @@ function contentPart(part: EmbeddingPart, path: string): object {
 }
 
 function decode(reply: Json, inputs: number): EmbeddingsReply {
-  const one = record(reply['embedding'])
-  const many = list(reply['embeddings']) ?? (one === null ? null : [one])
-  if (many === null) throw noVectors(reply)
+  const single = record(reply['embedding'])
+  const embeddings = list(reply['embeddings']) ?? (single === null ? null : [single])
+  if (embeddings === null) throw noVectors(reply)
   return {
     upstreamId: null,
-    vectors: oneForEach(many, inputs).map(each => recordOrEmpty(each)['values']),
+    vectors: oneForEach(embeddings, inputs).map(each => recordOrEmpty(each)['values']),
     usage: inputUsage(recordOrEmpty(reply['usageMetadata'])['promptTokenCount']),
   }
 }

@@ -31,8 +31,8 @@ function encode({ request, settings }: EmbeddingsAsk, endpoint: Endpoint): WireR
 
 function decode(reply: Json, inputs: number): EmbeddingsReply {
   // The older POST /embeddings, which servers of the same API still have, knows one vector alone.
-  const one = reply['embedding']
-  const vectors = list(reply['embeddings']) ?? (Array.isArray(one) ? [one] : null)
+  const single = reply['embedding']
+  const vectors = list(reply['embeddings']) ?? (Array.isArray(single) ? [single] : null)
   if (vectors === null) throw noVectors(reply)
   return {
     upstreamId: null,

@@ -210,9 +210,9 @@ export class VectorBody {
     if (length > this.#bytes.length) {
       let size = this.#bytes.length
       while (size < length) size *= 2
-      const grown = Buffer.allocUnsafe(size)
-      this.#bytes.copy(grown, 0, 0, this.#length)
-      this.#bytes = grown
+      const largerBuffer = Buffer.allocUnsafe(size)
+      this.#bytes.copy(largerBuffer, 0, 0, this.#length)
+      this.#bytes = largerBuffer
     }
     chunk.copy(this.#bytes, this.#length, from, to)
     this.#length = length

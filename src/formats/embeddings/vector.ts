@@ -99,12 +99,12 @@ const FLOAT64_BYTES = 8
 function floats(raw: Buffer, dimensions: number | null): Numbers {
   if (dimensions !== null && raw.length === dimensions * FLOAT64_BYTES) return doubles(raw)
   if (raw.length % FLOAT32_BYTES !== 0) throw noVector()
-  const singles = new Float32Array(raw.length / FLOAT32_BYTES)
+  const float32s = new Float32Array(raw.length / FLOAT32_BYTES)
   const view = viewOf(raw)
-  for (let at = 0; at < singles.length; at++) singles[at] = view.getFloat32(at * FLOAT32_BYTES, true)
-  if (dimensions === singles.length || !areHalves(singles)) return singles
+  for (let at = 0; at < float32s.length; at++) float32s[at] = view.getFloat32(at * FLOAT32_BYTES, true)
+  if (dimensions === float32s.length || !areHalves(float32s)) return float32s
   const whole = doubles(raw)
-  return whole.every(value => Math.abs(value) < ODD_VALUE) ? whole : singles
+  return whole.every(value => Math.abs(value) < ODD_VALUE) ? whole : float32s
 }
 
 function doubles(raw: Buffer): Float64Array {
@@ -127,15 +127,15 @@ const HALVES_MIN = 64
  * True for numbers that must be halves of doubles. The lower half has the last digits: all zero if the model had fewer
  * digits; otherwise arbitrary bits, so that among hundreds some are huge or not numbers.
  */
-function areHalves(singles: Float32Array): boolean {
-  if (singles.length < HALVES_MIN || singles.length % 2 !== 0) return false
+function areHalves(float32s: Float32Array): boolean {
+  if (float32s.length < HALVES_MIN || float32s.length % 2 !== 0) return false
   let areLowerZero = true
   let areUpperZero = true
-  for (let at = 0; at < singles.length; at += 2) {
-    const lower = singles[at] ?? 0
+  for (let at = 0; at < float32s.length; at += 2) {
+    const lower = float32s[at] ?? 0
     if (!(Math.abs(lower) < ODD_VALUE)) return true
     if (lower !== 0) areLowerZero = false
-    if (singles[at + 1] !== 0) areUpperZero = false
+    if (float32s[at + 1] !== 0) areUpperZero = false
   }
   return areLowerZero && !areUpperZero
 }

@@ -124,18 +124,18 @@ export class PartialArguments {
     for (const [depth, step] of path.entries()) {
       if (!fits(at, step)) return false
       const next = path[depth + 1]
-      const present = read(at, step)
-      if (present === undefined) {
+      const current = read(at, step)
+      if (current === undefined) {
         this.#withheld.add(step)
         this.#withheld.addParts(STEP_PARTS)
       }
       if (next === undefined) {
         this.#withheld.add(piece['stringValue'])
-        write(at, step, mergeValue(present, piece))
+        write(at, step, mergeValue(current, piece))
         return true
       }
-      if (typeof present === 'object' && present !== null) {
-        at = present as Container
+      if (typeof current === 'object' && current !== null) {
+        at = current as Container
       } else {
         const made: Container = typeof next === 'number' ? [] : Object.create(null)
         write(at, step, made)
@@ -175,11 +175,11 @@ function write(at: Container, step: string | number, value: unknown): void {
   Object.defineProperty(at, step, { value, writable: true, enumerable: true, configurable: true })
 }
 
-function mergeValue(present: unknown, piece: Json): unknown {
+function mergeValue(current: unknown, piece: Json): unknown {
   if (typeof piece['stringValue'] === 'string') {
-    return typeof present === 'string' ? present + piece['stringValue'] : piece['stringValue']
+    return typeof current === 'string' ? current + piece['stringValue'] : piece['stringValue']
   }
   if (typeof piece['numberValue'] === 'number') return piece['numberValue']
   if (typeof piece['boolValue'] === 'boolean') return piece['boolValue']
-  return 'nullValue' in piece ? null : present
+  return 'nullValue' in piece ? null : current
 }

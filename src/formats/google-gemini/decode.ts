@@ -129,10 +129,10 @@ export class GeminiDecoder implements Decoder {
       this.#withheld.add(bytes)
       for (const each of top ?? []) this.#withheld.add(each.bytes)
     }
-    let unsaid = logprobs
+    let logprobsLeft = logprobs
     for (const element of parts) {
       const part = record(element)
-      if (part !== null && this.#part(part, unsaid)) unsaid = null
+      if (part !== null && this.#part(part, logprobsLeft)) logprobsLeft = null
     }
     if (cites) this.#citations.read(candidate)
     if (finish === null) return
@@ -237,10 +237,10 @@ export class GeminiDecoder implements Decoder {
 
   #releaseSignatures(): void {
     if (this.#held.length === 0) return
-    const held = this.#held
+    const signatures = this.#held
     this.#held = []
     this.#message = null
-    for (const signature of held) this.#signature(signature)
+    for (const signature of signatures) this.#signature(signature)
   }
 
   #executableCode(code: Json, signature: string | null): void {

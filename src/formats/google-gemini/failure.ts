@@ -8,9 +8,9 @@ import { providerFailure, tidyMessage, waitIn } from '../failure.ts'
 
 /** The error in a parsed body; null if there is none. */
 export function errorOf(body: unknown): Json | null {
-  const holder = record(Array.isArray(body) ? body[0] : body)
-  if (holder === null) return null
-  const error = holder['error']
+  const object = record(Array.isArray(body) ? body[0] : body)
+  if (object === null) return null
+  const error = object['error']
   if (typeof error === 'string') return { message: error }
   return record(error)
 }
@@ -56,8 +56,8 @@ export function geminiFailure(status: number, body: string): GatewayError {
 
 /** The error for a prompt that the provider blocked before any output. */
 export function promptRefusal(reason: string | null, message: string | null): GatewayError {
-  const quoted = message === null ? '' : `: ${tidyMessage(message)}`
-  return new GatewayError('content_policy_violation', `The provider blocked the prompt${quoted}`, {
+  const detail = message === null ? '' : `: ${tidyMessage(message)}`
+  return new GatewayError('content_policy_violation', `The provider blocked the prompt${detail}`, {
     metadata: reason === null ? {} : { provider_code: tidyMessage(reason) },
   })
 }

@@ -214,7 +214,7 @@ export class Citations {
     const whole = messages.map(message => message.text).join('')
     const bytes = this.#citations.flatMap(({ stretch }) => [stretch.startByte, stretch.endByte ?? 0])
     const units = unitsOf(whole, bytes)
-    const placed: PlacedAnnotation[] = []
+    const annotations: PlacedAnnotation[] = []
     let searchedChars = 0
     for (const { stretch, annotate } of this.#citations) {
       let start = units.get(stretch.startByte) ?? whole.length
@@ -229,14 +229,15 @@ export class Citations {
           end = found + stretch.quote.length
         }
       }
-      const home = homeOf(messages, start)
-      const local = (offset: number) => Math.max(0, Math.min(offset - home.from, home.message.text.length))
-      placed.push({
-        item: home.message.item,
+      const target = homeOf(messages, start)
+      const local = (offset: number) =>
+        Math.max(0, Math.min(offset - target.from, target.message.text.length))
+      annotations.push({
+        item: target.message.item,
         annotation: annotate(local(start), Math.max(local(start), local(end))),
       })
     }
-    return placed
+    return annotations
   }
 
   #grounding(metadata: Json): void {
@@ -311,14 +312,14 @@ function stretchOf(segment: Json | null): Stretch | null {
 
 function homeOf(messages: readonly ReplyText[], offset: number): { message: ReplyText; from: number } {
   let from = 0
-  let home: { message: ReplyText; from: number } | null = null
+  let found: { message: ReplyText; from: number } | null = null
   for (const message of messages) {
-    home = { message, from }
+    found = { message, from }
     if (offset < from + message.text.length) break
     from += message.text.length
   }
-  if (home === null) throw new RangeError('no message to place a citation in')
-  return home
+  if (found === null) throw new RangeError('no message to place a citation in')
+  return found
 }
 
 /**
@@ -326,11 +327,11 @@ function homeOf(messages: readonly ReplyText[], offset: number): { message: Repl
  * beginning; the result lacks offsets past the end.
  */
 export function unitsOf(text: string, byteOffsets: readonly number[]): ReadonlyMap<number, number> {
-  const wanted = [...new Set(byteOffsets)].sort((a, b) => a - b)
+  const sortedOffsets = [...new Set(byteOffsets)].sort((a, b) => a - b)
   const units = new Map<number, number>()
   let bytes = 0
   let unit = 0
-  for (const offset of wanted) {
+  for (const offset of sortedOffsets) {
     while (unit < text.length) {
       const code = text.codePointAt(unit) ?? 0
       const size = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4

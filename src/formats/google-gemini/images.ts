@@ -46,10 +46,10 @@ export function imageConfig({ image_config: settings }: ResponsesRequest): Json 
 function sized(size: string): Json {
   const [, width, height] = /^(\d{1,5})x(\d{1,5})$/.exec(size) ?? []
   if (width === undefined || height === undefined) return { imageSize: size }
-  const wanted = Number(width) / Number(height)
+  const wantedRatio = Number(width) / Number(height)
   const distance = (ratio: string): number => {
     const [across = 1, down = 1] = ratio.split(':').map(Number)
-    return Math.abs(Math.log(across / down / wanted))
+    return Math.abs(Math.log(across / down / wantedRatio))
   }
   return { aspectRatio: RATIOS.reduce((best, each) => (distance(each) < distance(best) ? each : best)) }
 }

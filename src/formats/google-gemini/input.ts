@@ -344,11 +344,11 @@ const IMAGE_TYPES: ReadonlySet<string> = new Set([
 function inline(url: string, fallbackType: string | null, path: string): Json {
   const comma = url.indexOf(',')
   const [type = '', ...parameters] = url.slice('data:'.length, comma).split(';')
-  const named = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
-  if (comma === -1 || named === null) {
+  const mediaType = /^[\w.+-]+\/[\w.+-]+$/.test(type) ? type : fallbackType
+  if (comma === -1 || mediaType === null) {
     throw inexpressible(path, 'must be a data URL with its media type')
   }
-  const mimeType = named === 'image/jpg' ? 'image/jpeg' : named
+  const mimeType = mediaType === 'image/jpg' ? 'image/jpeg' : mediaType
   if (mimeType.startsWith('image/') && !IMAGE_TYPES.has(mimeType)) {
     throw inexpressible(path, 'must be a PNG, JPEG, WebP, HEIC or HEIF image')
   }

@@ -27,8 +27,8 @@ const RESOURCE_ROOTS: ReadonlySet<string> = new Set([
 export function modelPath(name: string): string {
   const segments = name.split('/')
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is refused here
-  const odd = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
-  if (odd || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
+  const isOdd = /[\u0000-\u001f\u007f\\]/.test(name) || !name.isWellFormed()
+  if (isOdd || segments.some(segment => segment === '' || /^(?:\.|%2e){1,2}$/i.test(segment))) {
     throw inexpressible('model', 'the model name cannot be part of a URL')
   }
   const resource = segments.length > 1 && RESOURCE_ROOTS.has(segments[0] ?? '')
@@ -106,14 +106,14 @@ export function thinkingConfig(
   const thinking = thinkingOf(endpoint.upstreamModel)
   const limit = request.max_output_tokens ?? endpoint.maxOutputTokens ?? OUTPUT_TOKENS
   if (thinking.by === 'level') {
-    const wanted = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
-    return { includeThoughts: true, thinkingLevel: nearest(wanted, thinking.levels) }
+    const wantedLevel = effort === null ? levelOfBudget(maxTokens ?? 0, limit) : LEVEL_OF[effort]
+    return { includeThoughts: true, thinkingLevel: nearest(wantedLevel, thinking.levels) }
   }
   const share = effort === null ? 0 : EFFORT_SHARES[effort]
-  const wanted = maxTokens ?? Math.max(Math.floor(limit * share), BUDGET_FLOOR_TOKENS)
+  const wantedTokens = maxTokens ?? Math.max(Math.floor(limit * share), BUDGET_FLOOR_TOKENS)
   // Thoughts count against the output limit, so they must leave room for an answer.
   const most = Math.min(thinking.maxTokens, limit - 1)
-  return { includeThoughts: true, thinkingBudget: Math.max(Math.min(wanted, most), thinking.minTokens) }
+  return { includeThoughts: true, thinkingBudget: Math.max(Math.min(wantedTokens, most), thinking.minTokens) }
 }
 
 function levelOfBudget(tokens: number, limit: number): ThinkingLevel {

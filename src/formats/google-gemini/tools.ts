@@ -56,11 +56,11 @@ export function encodeTools(request: ResponsesRequest, model: string): EncodedTo
 
   const { mode: autoMode = 'AUTO', ...config } = record((request as Own).toolConfig) ?? {}
   const functionCallingConfig = callingConfig(choice, functions, String(autoMode))
-  const mixed = functions.length > 0 && hosted.size > 0 && isSigning(model)
+  const isMixed = functions.length > 0 && hosted.size > 0 && isSigning(model)
   const toolConfig = {
     ...config,
     ...(functionCallingConfig === null ? {} : { functionCallingConfig }),
-    ...(mixed ? { includeServerSideToolInvocations: true } : {}),
+    ...(isMixed ? { includeServerSideToolInvocations: true } : {}),
   }
   return { tools, toolConfig: Object.keys(toolConfig).length === 0 ? null : toolConfig }
 }
@@ -92,9 +92,9 @@ function refuseDomains(tool: Json, path: string): void {
     [path, tool],
     [`${path}.filters`, record(tool['filters'])],
   ]
-  for (const [at, holder] of holders) {
+  for (const [at, settings] of holders) {
     for (const key of ['allowed_domains', 'blocked_domains', 'excluded_domains']) {
-      if (strings(holder?.[key]).length > 0) throw missing(`${at}.${key}`, 'search limited to domains')
+      if (strings(settings?.[key]).length > 0) throw missing(`${at}.${key}`, 'search limited to domains')
     }
   }
 }

@@ -51,10 +51,10 @@ export function withLastMarks<Body extends Json>(body: Body): Body {
 export function lastMarks(lists: readonly unknown[], form: MarkForm): readonly unknown[] | null {
   const times: unknown[] = []
   for (const list of lists) timesIn(list, form, DEPTH_MAX, times)
-  const excess = Math.max(0, times.length - CACHE_MARKS_MAX)
-  const shortFrom = times.findIndex((time, at) => at >= excess && time !== LONG)
-  if (excess === 0 && (shortFrom === -1 || times.lastIndexOf(LONG) < shortFrom)) return null
-  const changes = new Changes(form, excess, shortFrom === -1 ? times.length : shortFrom)
+  const surplusCount = Math.max(0, times.length - CACHE_MARKS_MAX)
+  const shortFrom = times.findIndex((time, at) => at >= surplusCount && time !== LONG)
+  if (surplusCount === 0 && (shortFrom === -1 || times.lastIndexOf(LONG) < shortFrom)) return null
+  const changes = new Changes(form, surplusCount, shortFrom === -1 ? times.length : shortFrom)
   return lists.map(list => changes.of(list, DEPTH_MAX))
 }
 
@@ -80,9 +80,9 @@ class Changes {
   readonly #shortFrom: number
   #at = 0
 
-  constructor(form: MarkForm, excess: number, shortFrom: number) {
+  constructor(form: MarkForm, surplusCount: number, shortFrom: number) {
     this.#form = form
-    this.#excess = excess
+    this.#excess = surplusCount
     this.#shortFrom = shortFrom
   }
 
@@ -105,8 +105,8 @@ class Changes {
     const at = this.#at++
     if (at >= this.#excess) {
       if (at < this.#shortFrom || !isRecord(mark) || mark['ttl'] !== LONG) return [copy]
-      const { ttl: _, ...short } = mark
-      return [{ ...copy, [name]: short }]
+      const { ttl: _, ...shortMark } = mark
+      return [{ ...copy, [name]: shortMark }]
     }
     if (isBlock) return []
     const { [name]: _, ...unmarked } = copy

@@ -73,15 +73,15 @@ function markedSystem(system: unknown): readonly Json[] | null {
 
 function markedMessages(messages: readonly Json[]): readonly Json[] {
   const marked = [...messages]
-  let left = MESSAGES_MARKED
-  for (let at = messages.length - 1; at >= 0 && left > 0; at--) {
+  let marksLeft = MESSAGES_MARKED
+  for (let at = messages.length - 1; at >= 0 && marksLeft > 0; at--) {
     const message = messages[at]
     if (message?.['role'] !== 'user') continue
     const { content } = message
     const blocks = typeof content === 'string' ? [{ type: 'text', text: content }] : records(content)
     if (blocks.length === 0) continue
     marked[at] = { ...message, content: blocks.with(-1, withMark(blocks.at(-1) ?? {})) }
-    left--
+    marksLeft--
   }
   return marked
 }
@@ -115,10 +115,10 @@ export function withOwnPoints<Body extends Json>(
   if (!endsInTool && isSeen === never) return body
   if ([...tools, ...system, ...contents].some(block => block['cachePoint'] !== undefined)) return body
   if (!(endsInTool || isSeen())) return body
-  let left = MESSAGES_MARKED
+  let marksLeft = MESSAGES_MARKED
   const marked = messages.toReversed().map(message => {
-    if (message['role'] !== 'user' || left === 0) return message
-    left--
+    if (message['role'] !== 'user' || marksLeft === 0) return message
+    marksLeft--
     return { ...message, content: [...records(message['content']), POINT] }
   })
   return {

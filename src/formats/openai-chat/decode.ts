@@ -215,16 +215,16 @@ export class ChatDecoder implements Decoder {
   /** Reads a delta in a fixed order, whatever the order of its keys. Most deltas hold content only. */
   #addMessage(message: Json, isWhole: boolean): void {
     let content: unknown
-    let more = false
+    let hasMore = false
     for (const key in message) {
       const value = message[key]
       if (key === 'content') content = value
-      else if (key !== 'role' && value !== null && value !== '') more = true
+      else if (key !== 'role' && value !== null && value !== '') hasMore = true
     }
-    if (more) this.#beforeContent(message)
+    if (hasMore) this.#beforeContent(message)
     if (typeof content === 'string') this.#message.text(content)
     else if (Array.isArray(content)) this.#parts(content as readonly unknown[])
-    if (more) this.#afterContent(message, isWhole)
+    if (hasMore) this.#afterContent(message, isWhole)
   }
 
   #beforeContent(message: Json): void {
@@ -301,11 +301,12 @@ export class ChatDecoder implements Decoder {
     this.#reasoning.close()
     // The message stays open: some providers continue it, even if only with blanks, and it is one text.
     const custom = record(call['custom'])
-    const called = record(call['function'])
+    const functionCall = record(call['function'])
     // After the first piece of a stream, pieces have neither type nor name.
     const isCustom =
-      custom !== null && (call['type'] === 'custom' || filled(custom['name']) !== null || called === null)
-    const body = isCustom ? custom : called
+      custom !== null &&
+      (call['type'] === 'custom' || filled(custom['name']) !== null || functionCall === null)
+    const body = isCustom ? custom : functionCall
     const { index } = call
     const signature = signatureIn(call)
     const start = {

@@ -109,8 +109,9 @@ function refuse(request: ResponsesRequest): void {
   if (request.prompt !== undefined && request.prompt !== null) {
     throw inexpressible('prompt', 'stored prompts cannot be sent to this provider')
   }
-  const n: unknown = (request as Record<string, unknown>)['n']
-  if (typeof n === 'number' && n > 1) throw inexpressible('n', 'must be 1: this gateway returns one answer')
+  const count: unknown = (request as Record<string, unknown>)['n']
+  if (typeof count === 'number' && count > 1)
+    throw inexpressible('n', 'must be 1: this gateway returns one answer')
 }
 
 function addReasoning(

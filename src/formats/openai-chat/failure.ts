@@ -34,9 +34,13 @@ export function errorIn(value: unknown): ProviderError | null {
   const body = record(Array.isArray(value) ? value[0] : value)
   if (body === null) return null
   const error = body['error']
-  const inner = record(error)
-  if (inner !== null && Object.keys(inner).length > 0) {
-    return readError(inner, inner['message'] ?? inner['detail'] ?? inner['error'], body)
+  const errorObject = record(error)
+  if (errorObject !== null && Object.keys(errorObject).length > 0) {
+    return readError(
+      errorObject,
+      errorObject['message'] ?? errorObject['detail'] ?? errorObject['error'],
+      body,
+    )
   }
   if (filled(error) !== null) return readError(body, error, body)
   if (error === true) return readError(body, body['message'] ?? body['detail'], body)
@@ -60,8 +64,8 @@ function parseBody(body: string): unknown {
   if (typeof value === 'string') return { error: value }
   const object = record(value)
   if (object === null || errorIn(object) !== null) return value
-  const bare = bareErrorIn(object)
-  return bare === null ? value : { error: { code: bare.code, message: bare.message } }
+  const bareError = bareErrorIn(object)
+  return bareError === null ? value : { error: { code: bareError.code, message: bareError.message } }
 }
 
 function readError(error: Json, message: unknown, body: Json): ProviderError {
@@ -94,15 +98,15 @@ function statusIn(error: Json): number | null {
 function messageText(value: unknown, depth = 0): string | null {
   if (typeof value === 'string') return value
   if (depth > 3) return null
-  const many = list(value)
-  if (many !== null) {
-    const texts = many.slice(0, 5).map(one => messageText(one, depth + 1))
+  const elements = list(value)
+  if (elements !== null) {
+    const texts = elements.slice(0, 5).map(element => messageText(element, depth + 1))
     return filled(texts.filter(text => text !== null).join('; '))
   }
-  const one = record(value)
-  if (one === null) return null
-  const text = messageText(one['msg'] ?? one['message'] ?? one['detail'], depth + 1)
-  const place = list(one['loc'])
+  const object = record(value)
+  if (object === null) return null
+  const text = messageText(object['msg'] ?? object['message'] ?? object['detail'], depth + 1)
+  const place = list(object['loc'])
   return text !== null && place !== null ? `${place.slice(0, 10).filter(isStep).join('.')}: ${text}` : text
 }
 

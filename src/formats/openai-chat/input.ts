@@ -231,8 +231,8 @@ function reasoningDetails(item: InputReasoning, text: string): Record<string, un
   const signature = item.signature ?? null
   const encrypted = item.encrypted_content ?? null
   if (signature === null && encrypted === null) return []
-  const late: unknown = (item as Record<string, unknown>)['detail_id']
-  const id = typeof late === 'string' ? late : item.id
+  const lateId: unknown = (item as Record<string, unknown>)['detail_id']
+  const id = typeof lateId === 'string' ? lateId : item.id
   const common = {
     ...(typeof item.format === 'string' ? { format: item.format } : {}),
     ...(typeof id === 'string' ? { id } : {}),

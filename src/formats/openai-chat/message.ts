@@ -184,17 +184,17 @@ export class ChatReasoning {
   read(message: Json): boolean {
     const details = list(message['reasoning_details'])
     let found = false
-    let worded = false
+    let hasText = false
     if (details !== null) {
       for (let at = 0; at < details.length; at++) {
         const detail = record(details[at])
         if (detail === null) continue
         const content = this.#detail(detail, details, at)
         if (content !== 'nothing') found = true
-        if (content === 'words') worded = true
+        if (content === 'words') hasText = true
       }
     }
-    if (worded) return true
+    if (hasText) return true
     return this.text(filled(message['reasoning_content']) ?? filled(message['reasoning'])) || found
   }
 
@@ -273,8 +273,8 @@ export class ChatReasoning {
 
   /** The item for a signature or encrypted part: the open one, unless it already holds another. */
   #openForSeal(field: string, value: string, id: string | null, format: string | null): Open {
-    const held = this.#open?.fields?.[field]
-    if (this.#open !== null && (held === undefined || held === value)) return this.#open
+    const openValue = this.#open?.fields?.[field]
+    if (this.#open !== null && (openValue === undefined || openValue === value)) return this.#open
     return this.#begin(id, format)
   }
 

@@ -62,8 +62,8 @@ function plainUsage(usage: Json): Usage | null {
  * and a bill must never be negative.
  */
 export function chatUsage(usage: Json): Usage {
-  const plain = plainUsage(usage)
-  if (plain !== null) return plain
+  const plainFigures = plainUsage(usage)
+  if (plainFigures !== null) return plainFigures
   const promptDetails = record(usage['prompt_tokens_details'])
   const outputDetails = record(usage['completion_tokens_details'])
   const cached = firstCount(
@@ -73,7 +73,7 @@ export function chatUsage(usage: Json): Usage {
     usage['num_cached_tokens'],
     usage['cache_read_input_tokens'],
   )
-  const written = firstCount(
+  const cacheWrites = firstCount(
     promptDetails?.['cache_write_tokens'],
     promptDetails?.['cache_creation_tokens'],
     usage['cache_creation_input_tokens'],
@@ -85,23 +85,28 @@ export function chatUsage(usage: Json): Usage {
   let reasoning = toldReasoning
 
   // A total above the sum includes something that was counted separately; an exact match shows what.
-  const apart = countOrZero(usage['total_tokens']) - input - output
-  if (apart > 0) {
-    if (apart === toldReasoning) output += apart
-    else if (apart === audio || apart === cached + written || apart === cached || apart === written)
-      input += apart
+  const uncounted = countOrZero(usage['total_tokens']) - input - output
+  if (uncounted > 0) {
+    if (uncounted === toldReasoning) output += uncounted
+    else if (
+      uncounted === audio ||
+      uncounted === cached + cacheWrites ||
+      uncounted === cached ||
+      uncounted === cacheWrites
+    )
+      input += uncounted
     else {
       // Thinking that the vendor bills but does not itemise.
-      output += apart
-      if (toldReasoning === 0) reasoning = apart
+      output += uncounted
+      if (toldReasoning === 0) reasoning = uncounted
     }
   }
   // Counts with Anthropic's names are not included in the prompt; others are.
-  const beside =
+  const anthropicCache =
     countOrZero(usage['cache_read_input_tokens']) + countOrZero(usage['cache_creation_input_tokens'])
-  if (beside > input && beside === cached + written) input += beside
+  if (anthropicCache > input && anthropicCache === cached + cacheWrites) input += anthropicCache
   const cachedTokens = Math.min(cached, input)
-  const cacheWriteTokens = Math.min(written, input - cachedTokens)
+  const cacheWriteTokens = Math.min(cacheWrites, input - cachedTokens)
   const hour = Math.min(hourOf(usage, promptDetails), cacheWriteTokens)
   return {
     inputTokens: input,

@@ -158,9 +158,9 @@ export class ResponsesDecoder implements Decoder {
     if (!isRecord(item)) return
     const type = startType(item)
     const known = this.#lookup?.find({ output_index: event['output_index'], item_id: item['id'] }) ?? null
-    const same = known !== null && known.type === type
-    if (same && known.closed && isAgain(known, item)) return
-    const slot = same && !known.closed ? known : this.#open(item, outputIndex(event))
+    const isSame = known !== null && known.type === type
+    if (isSame && known.closed && isAgain(known, item)) return
+    const slot = isSame && !known.closed ? known : this.#open(item, outputIndex(event))
     if (slot !== null) this.#slots?.close(slot, item)
   }
 
@@ -225,9 +225,9 @@ export class ResponsesDecoder implements Decoder {
     else throw new GatewayError('provider_unavailable', 'The provider sent a body that is not a response')
   }
 
-  #conclude(response: Json, implied: string): void {
+  #conclude(response: Json, eventStatus: string): void {
     const responseStatus = filled(response['status'])
-    const status = responseStatus === null || RUNNING.has(responseStatus) ? implied : responseStatus
+    const status = responseStatus === null || RUNNING.has(responseStatus) ? eventStatus : responseStatus
     if (status === 'failed') throw failureOf(response, null)
     if (status === 'cancelled') {
       throw new GatewayError('provider_unavailable', 'The provider cancelled the reply')
@@ -387,24 +387,24 @@ class SlotLookup {
   match(finals: readonly Json[]): readonly (Slot | undefined)[] {
     const slots = this.#slots.all
     const matches: (Slot | undefined)[] = new Array(finals.length).fill(undefined)
-    const left = new Set(slots)
-    const pass = (choose: (final: Json, at: number) => Slot | undefined): void => {
+    const unmatched = new Set(slots)
+    const match = (choose: (final: Json, at: number) => Slot | undefined): void => {
       finals.forEach((final, at) => {
-        if (matches[at] !== undefined || left.size === 0) return
+        if (matches[at] !== undefined || unmatched.size === 0) return
         const slot = choose(final, at)
-        if (slot === undefined || !left.has(slot) || slot.type !== startType(final)) return
+        if (slot === undefined || !unmatched.has(slot) || slot.type !== startType(final)) return
         if (slot.type === 'hosted' && slot.form['type'] !== final['type']) return
         matches[at] = slot
-        left.delete(slot)
+        unmatched.delete(slot)
       })
     }
     const ids = new Map(slots.flatMap(slot => (slot.id === null ? [] : [[slot.id, slot] as const])))
     const calls = new Map(slots.flatMap(slot => (slot.callId === null ? [] : [[slot.callId, slot] as const])))
-    pass(final => ids.get(filled(final['id']) ?? ''))
-    pass(final => calls.get(filled(final['call_id']) ?? ''))
-    pass((_, at) => this.at(at) ?? undefined)
-    const byKind = Map.groupBy(left, slot => kindOf(slot.type, slot.form))
-    pass(final => byKind.get(kindOf(startType(final), final))?.shift())
+    match(final => ids.get(filled(final['id']) ?? ''))
+    match(final => calls.get(filled(final['call_id']) ?? ''))
+    match((_, at) => this.at(at) ?? undefined)
+    const byKind = Map.groupBy(unmatched, slot => kindOf(slot.type, slot.form))
+    match(final => byKind.get(kindOf(startType(final), final))?.shift())
     return matches
   }
 }

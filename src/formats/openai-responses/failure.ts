@@ -53,11 +53,11 @@ interface Told {
 export function failureOf(value: unknown, status: number | null): GatewayError {
   const error = readError(value)
   const code = error.code?.toLowerCase() ?? ''
-  const implied = isContentCode(code)
+  const codeStatus = isContentCode(code)
     ? 400
     : (STATUS_BY_CODE.get(code) ?? STATUS_BY_CODE.get(error.type ?? '') ?? null)
   return providerFailure({
-    status: status ?? error.status ?? implied,
+    status: status ?? error.status ?? codeStatus,
     code: error.code,
     message: error.message,
     waitSeconds: error.waitSeconds,
@@ -89,25 +89,25 @@ function readError(value: unknown): Told {
   const response = body['response']
   if (isRecord(response) && isRecord(response['error'])) return readError({ error: response['error'] })
   const error = body['error']
-  const inner = isRecord(error) ? error : body
+  const errorObject = isRecord(error) ? error : body
   return {
-    status: errorStatus(inner) ?? errorStatus(body),
-    code: errorCode(inner),
-    type: filled(inner['type']),
+    status: errorStatus(errorObject) ?? errorStatus(body),
+    code: errorCode(errorObject),
+    type: filled(errorObject['type']),
     message:
-      filled(inner['message']) ??
+      filled(errorObject['message']) ??
       filled(error) ??
       filled(body['message']) ??
       filled(body['Message']) ??
       detail(body),
-    waitSeconds: waitIn(inner),
+    waitSeconds: waitIn(errorObject),
   }
 }
 
 function errorCode(error: Json): string | null {
   // Azure hides the verdict of its filter one level deeper, under a code that says only "bad request".
-  const deeper = filled(recordOrEmpty(error['innererror'])['code'])
-  if (deeper !== null && isContentCode(deeper.toLowerCase())) return deeper
+  const innerCode = filled(recordOrEmpty(error['innererror'])['code'])
+  if (innerCode !== null && isContentCode(innerCode.toLowerCase())) return innerCode
   const type = filled(error['type'])
   return filled(error['code']) ?? (type === 'error' ? null : type) ?? filled(error['__type'])
 }

@@ -74,7 +74,7 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
     if (isOurPatch(item)) return [ownPatch(item, index)]
     if (isOurs(type)) return ourResult(item, type, index)
     const pair = replayAsCall(item, index)
-    if (pair !== null) return pair.map(one => ({ ...one }))
+    if (pair !== null) return pair.map(each => ({ ...each }))
     if (isSpentElsewhere(type, item['id'], item['signature'])) return []
     const writer = WRITERS.get(type)
     return writer === undefined ? stripped(item, NONE) : writer(item, endpoint, `input[${index}]`)
@@ -83,8 +83,8 @@ export function encodeInput(input: unknown, endpoint: Endpoint): unknown {
   return (marks ? lastMarks([items], BREAKPOINT)?.[0] : null) ?? items
 }
 
-function stripped(item: Json, without: ReadonlySet<string>): readonly Json[] {
-  return [remainder(item, without) ?? {}]
+function stripped(item: Json, excluded: ReadonlySet<string>): readonly Json[] {
+  return [remainder(item, excluded) ?? {}]
 }
 
 function refuse(item: Json, _: Endpoint, path: string): never {
@@ -122,7 +122,7 @@ function wirePart(part: Json, marks: boolean): Json {
   const citations = records(part['annotations']).filter(isComplete)
   return citations.length === 0
     ? plain
-    : { ...plain, annotations: citations.map(one => remainder(one, NOT_IN_CITATION)) }
+    : { ...plain, annotations: citations.map(citation => remainder(citation, NOT_IN_CITATION)) }
 }
 
 function isComplete(citation: Json): boolean {
@@ -138,11 +138,11 @@ function isComplete(citation: Json): boolean {
 function reasoningItem(item: Json, endpoint: Endpoint): readonly Json[] {
   const origin = reasoningFormat(item['format'])
   const own = ownReasoning(endpoint.provider.slug)
-  const foreign =
+  const isForeign =
     filled(item['format']) !== null &&
     origin !== 'unknown' &&
     (own === null ? !isOfThisWire(item) : origin !== own)
-  if (foreign) return []
+  if (isForeign) return []
   const content = records(item['content'])
   const encrypted = filled(item['encrypted_content']) !== null
   if (!encrypted && (own === 'openai-responses-v1' || own === 'azure-openai-responses-v1')) return []
@@ -165,7 +165,7 @@ function ownPatch(item: Json, index: number): Json {
 /** An item of a gateway tool as a function call and its output, which every provider accepts. */
 function ourResult(item: Json, type: string, index: number): readonly Json[] {
   const pair = replayAsCall(item, index)
-  if (pair !== null) return pair.map(one => ({ ...one }))
+  if (pair !== null) return pair.map(each => ({ ...each }))
   const name = type.slice(type.indexOf(':') + 1)
   const callId = callIdOf(item, index)
   const result = remainder(

@@ -61,11 +61,12 @@ const TEXTS: ReadonlySet<string> = new Set([
 ])
 
 /** The remainder of a message, reasoning or call; fields of a wrong type count as missing. */
-function shapedRemainder(item: Json, without: ReadonlySet<string>): Json | null {
-  let left = without
+function shapedRemainder(item: Json, excluded: ReadonlySet<string>): Json | null {
+  let excludedHere = excluded
   for (const name of TEXTS)
-    if (Object.hasOwn(item, name) && typeof item[name] !== 'string') left = new Set([...left, name])
-  return remainder(item, left)
+    if (Object.hasOwn(item, name) && typeof item[name] !== 'string')
+      excludedHere = new Set([...excludedHere, name])
+  return remainder(item, excludedHere)
 }
 
 const CALL_TYPES: ReadonlySet<ItemStart['type']> = new Set(['function_call', 'custom_tool_call'])
@@ -296,12 +297,12 @@ export class Slots {
     at: number,
     whole: string,
     finals: readonly Json[],
-    taken: Set<Part>,
+    usedParts: Set<Part>,
   ): Part {
     const part =
-      matchingPart(slot.parts, form, at, whole, finals, taken) ??
+      matchingPart(slot.parts, form, at, whole, finals, usedParts) ??
       this.part(slot, form, unusedIndex(slot.parts, form, at))
-    taken.add(part)
+    usedParts.add(part)
     return part
   }
 
@@ -311,9 +312,9 @@ export class Slots {
 
   #complete(slot: Slot, part: Part, whole: string, logprobs: unknown): void {
     const rest = part.text.begins(whole) ? whole.slice(part.text.length) : ''
-    const late = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
-    const more = Array.isArray(logprobs) && !late ? logprobs.slice(part.logprobs) : []
-    if (rest !== '' || more.length > 0 || !part.emitted) this.#add(slot, part, rest, more)
+    const isLate = part.form !== 'text' || (rest === '' && slot.current !== part && part.emitted)
+    const newLogprobs = Array.isArray(logprobs) && !isLate ? logprobs.slice(part.logprobs) : []
+    if (rest !== '' || newLogprobs.length > 0 || !part.emitted) this.#add(slot, part, rest, newLogprobs)
   }
 
   #add(slot: Slot, part: Part, text: string, logprobs: readonly unknown[]): void {
@@ -324,8 +325,8 @@ export class Slots {
     switch (part.form) {
       case 'text': {
         part.logprobs += logprobs.length
-        const scored = logprobs.length === 0 ? null : logprobs.filter(isLogprob)
-        this.#emit({ kind: 'text', item, part: part.part, text, logprobs: scored })
+        const validLogprobs = logprobs.length === 0 ? null : logprobs.filter(isLogprob)
+        this.#emit({ kind: 'text', item, part: part.part, text, logprobs: validLogprobs })
         break
       }
       case 'refusal':
@@ -396,9 +397,9 @@ function matchingPart(
   at: number,
   whole: string,
   finals: readonly Json[],
-  taken: ReadonlySet<Part>,
+  usedParts: ReadonlySet<Part>,
 ): Part | undefined {
-  const free = parts.filter(part => part.form === form && !taken.has(part))
+  const free = parts.filter(part => part.form === form && !usedParts.has(part))
   const sameIndex = free.find(part => part.index === at)
   if (sameIndex !== undefined) return sameIndex
   return free.find(part => {
@@ -408,8 +409,8 @@ function matchingPart(
 }
 
 /** The first index from `wanted` on without a part of this form. */
-function unusedIndex(parts: readonly Part[], form: Form, wanted: number): number {
-  let index = wanted
+function unusedIndex(parts: readonly Part[], form: Form, preferred: number): number {
+  let index = preferred
   while (parts.some(part => part.form === form && part.index === index)) index++
   return index
 }

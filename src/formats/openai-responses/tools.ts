@@ -53,10 +53,10 @@ function wireTool(tool: Json, path: string, quirks: readonly Quirk[]): Json {
   if (isOurs(type)) throw notOurs(`${path}.type`, type)
   if (type === 'function') return wireFunction(tool, quirks)
   if (WEB_SEARCH.test(type)) return wireSearch(tool, path)
-  const inner = tool['tools']
+  const members = tool['tools']
   const rest = remainder(tool, NOT_IN_FUNCTION) ?? {}
-  return type === 'namespace' && Array.isArray(inner)
-    ? { ...rest, tools: encodeTools(inner, `${path}.tools`, quirks) }
+  return type === 'namespace' && Array.isArray(members)
+    ? { ...rest, tools: encodeTools(members, `${path}.tools`, quirks) }
     : rest
 }
 
@@ -94,8 +94,8 @@ export function encodeToolChoice(choice: unknown, quirks: readonly Quirk[]): unk
   const allowed = choice['tools']
   if (Array.isArray(allowed)) {
     allowed.forEach((tool, index) => {
-      const named = String(recordOrEmpty(tool)['type'])
-      if (isOurs(named)) throw notOurs(`tool_choice.tools[${index}].type`, named)
+      const type = String(recordOrEmpty(tool)['type'])
+      if (isOurs(type)) throw notOurs(`tool_choice.tools[${index}].type`, type)
     })
   }
   return choice

@@ -77,9 +77,9 @@ export function outputsAfterCalls({ calls, ends, isInOrder }: Pairs): readonly n
   for (const [at, call] of calls.entries()) {
     if (call === undefined || call.at === at) continue
     const end = ends[call.turn] as number
-    const behind = outputs.get(end)
-    if (behind === undefined) outputs.set(end, [at])
-    else behind.push(at)
+    const atEnd = outputs.get(end)
+    if (atEnd === undefined) outputs.set(end, [at])
+    else atEnd.push(at)
   }
   const order: number[] = []
   for (const [at, call] of calls.entries()) {

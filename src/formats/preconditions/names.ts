@@ -34,8 +34,8 @@ export class OutwardNames {
   }
 
   of(name: string): string {
-    const { fits, foreign, maxChars } = this.#rule
-    if (fits.test(name)) return name
+    const { fits: pattern, foreign, maxChars } = this.#rule
+    if (pattern.test(name)) return name
     const known = this.#outward.get(name)
     if (known !== undefined) return known
     const text = name.replace(foreign, '_')

@@ -237,9 +237,9 @@ function itemsAsCalls(prompt: Prompt): void {
   const items: InputItem[] = []
   const places: Place[] = []
   for (const [at, item] of before.entries()) {
-    for (const one of answers.get(at) ?? [item]) {
-      const made = demands.items === 'own' ? null : (replayAsCall(one, at) ?? nativeAsCall(one, at))
-      for (const each of made ?? [one]) {
+    for (const answer of answers.get(at) ?? [item]) {
+      const replayed = demands.items === 'own' ? null : (replayAsCall(answer, at) ?? nativeAsCall(answer, at))
+      for (const each of replayed ?? [answer]) {
         items.push(each)
         places.push({ at })
       }
@@ -348,7 +348,7 @@ function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void
   const items: InputItem[] = []
   const places: Place[] = []
   let waiting: { readonly item: InputItem; readonly place: Place }[] = []
-  const settle = (): void => {
+  const addWaiting = (): void => {
     for (const { item, place } of waiting) {
       items.push(item)
       places.push(place)
@@ -357,7 +357,7 @@ function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void
   }
   for (const [at, item] of prompt.items.entries()) {
     const place = prompt.placeOf(at)
-    if (!isOutput(item)) settle()
+    if (!isOutput(item)) addWaiting()
     const attached = isText(item) ? attachedTo(item) : null
     items.push(attached?.result ?? item)
     places.push(place)
@@ -365,7 +365,7 @@ function textResults(prompt: Prompt, isText: (item: InputItem) => boolean): void
     prompt.report(at, '.output', 'moved', 'the provider takes only text in results')
     waiting.push({ item: attached.message, place: { ...place, parts: attached.parts } })
   }
-  settle()
+  addWaiting()
   if (items.length > prompt.items.length) prompt.setItems(items, places)
 }
 
@@ -400,7 +400,7 @@ function joinSystem(prompt: Prompt): void {
   const { demands, isOwnApi, items, request } = prompt
   const isStrict = demands.system === 'first'
   if (!isStrict && isOwnApi) return
-  const joined: number[] = []
+  const systemIndexes: number[] = []
   const rest: number[] = []
   for (const [at, item] of items.entries()) {
     const isLeading = rest.length === 0
@@ -408,16 +408,16 @@ function joinSystem(prompt: Prompt): void {
       rest.push(at)
       continue
     }
-    joined.push(at)
+    systemIndexes.push(at)
     if (!isLeading) prompt.report(at, '', 'moved', 'the provider takes one system message, at the beginning')
   }
   const hasInstructions = typeof request.instructions === 'string' && request.instructions !== ''
-  const [first] = joined
-  if (first === undefined || (joined.length === 1 && !hasInstructions && first === 0)) return
+  const [first] = systemIndexes
+  if (first === undefined || (systemIndexes.length === 1 && !hasInstructions && first === 0)) return
   const parts: InputPart[] = hasInstructions
     ? [{ type: 'input_text', text: String(request.instructions) }]
     : []
-  for (const at of joined) {
+  for (const at of systemIndexes) {
     const { content } = items[at] as InputMessage
     if (typeof content === 'string') parts.push({ type: 'input_text', text: content })
     else if (content !== null) parts.push(...(content as readonly InputPart[]))

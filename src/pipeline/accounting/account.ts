@@ -232,8 +232,8 @@ export function usageRecord({
   if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
   if (record.model === null) {
-    const named = request.model ?? request.models?.[0]
-    const model = named === undefined ? null : shortName(shownModel(named))
+    const requestedName = request.model ?? request.models?.[0]
+    const model = requestedName === undefined ? null : shortName(shownModel(requestedName))
     if (model !== null) record.requestedModel = model
   }
   if (endpoint === undefined && record.cost === 0) {

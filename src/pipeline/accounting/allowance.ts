@@ -60,23 +60,23 @@ function offerOf(
   inputTokens: number,
   factor: PriceFactor,
 ): Offer & { readonly perInputToken: PicoUsd } {
-  const dearest = dearestPrices(request, endpoint, inputTokens)
-  const cappable = honours(endpoint, 'max_tokens')
-  const requestedCap = cappable ? (request.max_output_tokens ?? null) : null
+  const highestPrices = dearestPrices(request, endpoint, inputTokens)
+  const canCap = honours(endpoint, 'max_tokens')
+  const requestedCap = canCap ? (request.max_output_tokens ?? null) : null
   const most = Math.min(
     requestedCap ?? Number.POSITIVE_INFINITY,
     requestedCap === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? requestedCap),
   )
-  const grows = cappable && request.stream === true && trust?.isVisible(endpoint, request) === true
+  const grows = canCap && request.stream === true && trust?.isVisible(endpoint, request) === true
   return {
-    base: shareOf(dearest.input, factor),
-    ...(dearest.fetched === 0 ? {} : { fetched: shareOf(dearest.fetched, factor) }),
-    perToken: shareOf(dearest.perOutputToken, factor),
-    perInputToken: shareOf(dearest.perInputToken, factor),
+    base: shareOf(highestPrices.input, factor),
+    ...(highestPrices.fetched === 0 ? {} : { fetched: shareOf(highestPrices.fetched, factor) }),
+    perToken: shareOf(highestPrices.perOutputToken, factor),
+    perInputToken: shareOf(highestPrices.perInputToken, factor),
     isOwn: credential !== null,
     most,
     first: grows ? Math.min(PIECE_TOKENS, most) : most,
-    cappable,
+    cappable: canCap,
   }
 }
 
@@ -118,9 +118,9 @@ export function admitCall(
   const reserved = spent + priceOf(offer, first)
   const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)
   const terms: CallTerms = { cap, meter, reserved }
-  const covered = allowance.cover(reserved, offer.isOwn)
-  if (isPending(covered)) return covered.then(is => (is ? terms : null))
-  return covered ? terms : null
+  const coverage = allowance.cover(reserved, offer.isOwn)
+  if (isPending(coverage)) return coverage.then(isCovered => (isCovered ? terms : null))
+  return coverage ? terms : null
 }
 
 /** The error for a request that has no answer because the limits left nothing for any candidate. */
@@ -190,15 +190,15 @@ export class Meter {
     if (this.#state === 'asking') return isOver ? 'wait' : 'go'
     const most = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
     const target = Math.min(most, Math.max(tokens, this.#covered) + PIECE_TOKENS)
-    const covered = this.#allowance.cover(this.#spent + priceOf(this.#offer, target), this.#offer.isOwn)
-    if (!isPending(covered)) {
-      this.#note(covered, target)
-      return covered || !isOver ? 'go' : 'stop'
+    const coverage = this.#allowance.cover(this.#spent + priceOf(this.#offer, target), this.#offer.isOwn)
+    if (!isPending(coverage)) {
+      this.#note(coverage, target)
+      return coverage || !isOver ? 'go' : 'stop'
     }
     this.#state = 'asking'
     this.nextAt = this.#covered * QUARTERS
-    void covered.then(is => {
-      this.#note(is, target)
+    void coverage.then(isCovered => {
+      this.#note(isCovered, target)
       go()
     })
     return isOver ? 'wait' : 'go'

@@ -37,10 +37,10 @@ export function priceUsage(usage: Usage, pricing: Pricing, images = 0): UsageCos
   const writtenForAnHour = Math.min(usage.cacheWrite1hTokens ?? 0, cacheWrites)
   // Audio that was cached or written is charged at the cache prices.
   const audio = Math.min(usage.audioTokens ?? 0, usage.inputTokens - cached - cacheWrites)
-  const plain = usage.inputTokens - cached - cacheWrites - audio
+  const plainTokens = usage.inputTokens - cached - cacheWrites - audio
   const writePrice = prices.inputCacheWrite ?? prices.prompt
   const input =
-    plain * prices.prompt +
+    plainTokens * prices.prompt +
     audio * (prices.audio ?? prices.prompt) +
     cached * (prices.inputCacheRead ?? prices.prompt) +
     (cacheWrites - writtenForAnHour) * writePrice +

@@ -228,7 +228,7 @@ const WIDE_QUARTERS = 4
 /** The first such character; alphabets are below it. */
 const WIDE = 0x2e80
 /** Number of evenly spread characters of a long text that are examined: more would block the event loop. */
-const LOOKS_MAX = 65_536
+const SAMPLES_MAX = 65_536
 /** Below this length a loop is faster than a search; for a long text a search takes a tenth of the time. */
 const SHORT = 16
 const WIDE_ANYWHERE = /[\u2e80-\uffff]/
@@ -236,9 +236,9 @@ const WIDE_ANYWHERE = /[\u2e80-\uffff]/
 /** The weight of a text. For a delta of a stream it takes a handful of comparisons. */
 export function quartersIn(text: string): number {
   const { length } = text
-  if (length > SHORT && length <= LOOKS_MAX && !WIDE_ANYWHERE.test(text)) return length
-  const stride = length > LOOKS_MAX ? Math.ceil(length / LOOKS_MAX) : 1
-  let wide = 0
-  for (let at = 0; at < length; at += stride) if (text.charCodeAt(at) >= WIDE) wide++
-  return length + wide * stride * (WIDE_QUARTERS - 1)
+  if (length > SHORT && length <= SAMPLES_MAX && !WIDE_ANYWHERE.test(text)) return length
+  const stride = length > SAMPLES_MAX ? Math.ceil(length / SAMPLES_MAX) : 1
+  let wideCount = 0
+  for (let at = 0; at < length; at += stride) if (text.charCodeAt(at) >= WIDE) wideCount++
+  return length + wideCount * stride * (WIDE_QUARTERS - 1)
 }

@@ -31,11 +31,11 @@ export function dearestPrices(
   inputTokens: number,
 ): DearestPrices {
   const { pricing } = endpoint
-  const near = pricesFor(pricing, inputTokens)
-  const far = pricesFor(pricing, Math.ceil(inputTokens * LENGTH_MARGIN))
+  const prices = pricesFor(pricing, inputTokens)
+  const longPrices = pricesFor(pricing, Math.ceil(inputTokens * LENGTH_MARGIN))
   const hasHourMark = pricesAnHour(pricing) && marksAnHour(request)
-  const perInputToken = Math.max(inputPrice(near, hasHourMark), inputPrice(far, hasHourMark))
-  const perAudioToken = Math.max(perInputToken, near.audio ?? 0, far.audio ?? 0)
+  const perInputToken = Math.max(inputPrice(prices, hasHourMark), inputPrice(longPrices, hasHourMark))
+  const perAudioToken = Math.max(perInputToken, prices.audio ?? 0, longPrices.audio ?? 0)
   const { counted, charged } = audioIn(request.input)
   const images = imagesIn(pricing, request) * (pricing.image ?? 0)
   return {
@@ -43,7 +43,7 @@ export function dearestPrices(
       Math.max(0, inputTokens - counted) * perInputToken + charged * perAudioToken + images + pricing.request,
     fetched: fetchedTokens(request, inputTokens, endpoint) * perAudioToken,
     perInputToken,
-    perOutputToken: Math.max(outputPrice(near), outputPrice(far)),
+    perOutputToken: Math.max(outputPrice(prices), outputPrice(longPrices)),
   }
 }
 

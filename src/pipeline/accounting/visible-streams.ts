@@ -73,10 +73,10 @@ export class VisibleStreams {
 
   /** True if the endpoint's replies have proved it. */
   isShown(endpoint: Endpoint, { reasoning }: Pick<ResponsesRequest, 'reasoning'>): boolean {
-    const shown = this.#shown.get(endpoint)?.get(effortOf(reasoning))
-    if (shown === undefined || shown.good < REPLIES) return false
+    const proof = this.#shown.get(endpoint)?.get(effortOf(reasoning))
+    if (proof === undefined || proof.good < REPLIES) return false
     let keys = 0
-    for (const at of shown.keys.values()) if (at > shown.good - REPLIES) keys++
+    for (const at of proof.keys.values()) if (at > proof.good - REPLIES) keys++
     return keys >= KEYS || endpoint.thinks === false
   }
 
@@ -93,20 +93,20 @@ export class VisibleStreams {
     const isLong = outputQuarters >= TEXT_MIN_TOKENS * QUARTERS
     // After a pause for a slow reader, everything that had waited arrives at once.
     if (!isHidden && (!isLong || wasPaused)) return
-    const shown = this.#of(endpoint, effortOf(reasoning))
+    const proof = this.#of(endpoint, effortOf(reasoning))
     if (isHidden || pieceQuarters > outputQuarters * PIECE_SHARE) {
-      shown.good = 0
-      shown.hasHidden = true
-      shown.keys.clear()
+      proof.good = 0
+      proof.hasHidden = true
+      proof.keys.clear()
       return
     }
     const key = keyHash.slice(0, HASH_CHARS)
-    shown.good++
-    shown.keys.delete(key)
-    shown.keys.set(key, shown.good)
-    if (shown.keys.size <= KEYS_MAX) return
-    const [oldest] = shown.keys.keys()
-    if (oldest !== undefined) shown.keys.delete(oldest)
+    proof.good++
+    proof.keys.delete(key)
+    proof.keys.set(key, proof.good)
+    if (proof.keys.size <= KEYS_MAX) return
+    const [oldest] = proof.keys.keys()
+    if (oldest !== undefined) proof.keys.delete(oldest)
   }
 
   #of(endpoint: Endpoint, effort: string): Shown {
@@ -115,12 +115,12 @@ export class VisibleStreams {
       efforts = new Map()
       this.#shown.set(endpoint, efforts)
     }
-    let shown = efforts.get(effort)
-    if (shown === undefined) {
-      shown = { good: 0, hasHidden: false, keys: new Map() }
-      efforts.set(effort, shown)
+    let proof = efforts.get(effort)
+    if (proof === undefined) {
+      proof = { good: 0, hasHidden: false, keys: new Map() }
+      efforts.set(effort, proof)
     }
-    return shown
+    return proof
   }
 }
 
@@ -136,10 +136,10 @@ class KeyTrust implements StreamTrust {
   /** Null if it has not been determined yet. */
   #mayRely: boolean | null = null
 
-  constructor(streams: VisibleStreams, keyHash: string, relying: Set<string>) {
+  constructor(streams: VisibleStreams, keyHash: string, relyingKeys: Set<string>) {
     this.#streams = streams
     this.#keyHash = keyHash
-    this.#relying = relying
+    this.#relying = relyingKeys
   }
 
   isVisible(endpoint: Endpoint, request: Pick<ResponsesRequest, 'reasoning'>): boolean {

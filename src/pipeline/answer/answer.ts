@@ -186,8 +186,8 @@ export class Answer {
 
   /** Adds a message of the model. Only for readers who see no events, and only if nothing cites results. */
   message({ id, phase, status, text, json }: WholeMessage): void {
-    const shown = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
-    this.#assembler.message({ id, phase, status, text: shown })
+    const storedText = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
+    this.#assembler.message({ id, phase, status, text: storedText })
   }
 
   /** Adds a finished item of our own: immediately between two turns, otherwise before the model's first content. */

@@ -290,8 +290,13 @@ export function buildItem(start: ItemStart, outputIndex: number, emit: EmitEvent
     case 'custom_tool_call':
       return new CallBuilder(start.id ?? itemId('ctc'), outputIndex, emit, start)
     case 'hosted': {
-      const own = start.item['id']
-      return new HostedBuilder(typeof own === 'string' ? own : itemId('st'), outputIndex, emit, start.item)
+      const itsId = start.item['id']
+      return new HostedBuilder(
+        typeof itsId === 'string' ? itsId : itemId('st'),
+        outputIndex,
+        emit,
+        start.item,
+      )
     }
   }
 }

@@ -58,10 +58,10 @@ function isSaidBy({ obfuscation, ...frame }: Members, event: StreamEvent): boole
     keys.length === Object.keys(event).length &&
     keys.every(key => {
       const value = frame[key]
-      const made: unknown = Object.hasOwn(event, key) ? Reflect.get(event, key) : undefined
+      const ownValue: unknown = Object.hasOwn(event, key) ? Reflect.get(event, key) : undefined
       if (key === 'sequence_number') return true
-      if (Array.isArray(value)) return value.length === 0 && Array.isArray(made) && made.length === 0
-      return (typeof value === 'string' || typeof value === 'number') && made === value
+      if (Array.isArray(value)) return value.length === 0 && Array.isArray(ownValue) && ownValue.length === 0
+      return (typeof value === 'string' || typeof value === 'number') && ownValue === value
     })
   )
 }
@@ -233,22 +233,22 @@ function learnMessages({ event, data, events, last, ourFrame }: DecodedFrame): L
   const places = json.includes('\n') ? null : placesIn(data)
   if (places === null) return null
   const frame = JSON.parse(data) as Members
-  const ours = JSON.parse(json) as Members
+  const ownFrame = JSON.parse(json) as Members
   const member = MESSAGES_MEMBERS.get((frame['delta'] as Members | null | undefined)?.['type'])
-  if (member === undefined || !isSameDelta(frame, ours, member, delta)) return null
+  if (member === undefined || !isSameDelta(frame, ownFrame, member, delta)) return null
   const path = `delta.${member}`
   const text = slotsIn(places, each => (each === path ? 'delta' : null))
   const slots = [...text, { ...blanksAtEnd(data), isString: false, slot: 'blank' as const }]
   const pattern = new FramePattern(event, data, slots, false)
-  if (frame['index'] === ours['index']) return { pattern, template: null, ahead: 0, isProven: true }
+  if (frame['index'] === ownFrame['index']) return { pattern, template: null, ahead: 0, isProven: true }
   const template = templateOf(ourFrame, each => (each === path ? 'delta' : null))
   return template === null ? null : { pattern, template, ahead: 0, isProven: true }
 }
 
 /** True if both frames contain the text and, apart from the number of the block, nothing else. */
-function isSameDelta(frame: Members, ours: Members, member: string, text: string): boolean {
+function isSameDelta(frame: Members, ownFrame: Members, member: string, text: string): boolean {
   const theirDelta = frame['delta'] as Members
-  const ourDelta = ours['delta'] as Members | undefined
+  const ourDelta = ownFrame['delta'] as Members | undefined
   return (
     text !== '' &&
     Object.keys(frame).length === 3 &&
@@ -256,7 +256,7 @@ function isSameDelta(frame: Members, ours: Members, member: string, text: string
     theirDelta[member] === text &&
     ourDelta?.[member] === text &&
     ourDelta['type'] === theirDelta['type'] &&
-    frame['type'] === ours['type'] &&
+    frame['type'] === ownFrame['type'] &&
     typeof frame['index'] === 'number'
   )
 }

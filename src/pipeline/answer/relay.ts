@@ -135,7 +135,7 @@ export class Relay {
         if (end > at) {
           this.#lessonsLeft = LESSONS_MAX
           const isTheirs = this.#active.template === null
-          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : ours.drain()
+          const frames = isTheirs ? (end - at === length ? chunk : chunk.subarray(at, end)) : byteList.drain()
           flowing = this.#deps.answer.sink.relay(frames, this.#relayed - before)
           at = end
           continue
@@ -174,7 +174,7 @@ export class Relay {
   /** Relays the matching frames from `at` on; returns where they end. */
   #pass(chunk: Buffer, at: number, { pattern, template, ahead }: Lesson): number {
     const untold = this.untold
-    if (template !== null) ours.clear()
+    if (template !== null) byteList.clear()
     // Texts of relayed frames may be passed to the answer meanwhile: the number of the next event stays the same.
     let number = this.#deps.answer.next + this.#passed
     let end = at
@@ -182,7 +182,7 @@ export class Relay {
       const next = pattern.match(chunk, end, number + ahead)
       if (next === -1) break
       const { deltaStart, deltaEnd } = pattern
-      template?.write(ours, chunk, pattern, number)
+      template?.write(byteList, chunk, pattern, number)
       if (untold.length + deltaEnd - deltaStart > UNTOLD_MAX_BYTES) this.settle()
       untold.add(chunk, deltaStart, deltaEnd)
       this.#passed++
@@ -320,9 +320,9 @@ class ByteList {
   #grow(length: number): void {
     let size = Math.max(START_BYTES, this.#bytes.length)
     while (size < length) size *= 2
-    const grown = Buffer.allocUnsafeSlow(size)
-    this.#bytes.copy(grown, 0, 0, this.length)
-    this.#bytes = grown
+    const largerBuffer = Buffer.allocUnsafeSlow(size)
+    this.#bytes.copy(largerBuffer, 0, 0, this.length)
+    this.#bytes = largerBuffer
   }
 }
 
@@ -330,4 +330,4 @@ class ByteList {
  * Our frames, if they differ from the provider's. One buffer for all relays of the thread: frames are taken and sent
  * before others are added.
  */
-const ours = new ByteList(OURS_KEPT_BYTES)
+const byteList = new ByteList(OURS_KEPT_BYTES)

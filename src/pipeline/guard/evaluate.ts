@@ -41,11 +41,11 @@ export function evaluateTexts(
   texts: readonly RequestText[],
   signal: RequestSignal,
 ): TextsResult | Promise<TextsResult> {
-  const joined = joinedTexts(texts)
-  if (joined.length === 0) return evaluateEach(tasks, rules, texts, signal)
-  return whenReady(evaluateEach(tasks, rules, [...texts, ...joined], signal), ({ findings, failure }) => {
-    const own = findings.slice(0, texts.length)
-    return { findings: withCrossing(own, joined, findings.slice(texts.length)), failure }
+  const joins = joinedTexts(texts)
+  if (joins.length === 0) return evaluateEach(tasks, rules, texts, signal)
+  return whenReady(evaluateEach(tasks, rules, [...texts, ...joins], signal), ({ findings, failure }) => {
+    const textFindings = findings.slice(0, texts.length)
+    return { findings: withCrossing(textFindings, joins, findings.slice(texts.length)), failure }
   })
 }
 
@@ -115,10 +115,10 @@ function evaluateInline(
   const findings: (readonly Finding[])[] = []
   let remaining = max
   for (const { text, who } of texts) {
-    const found = scanner.scanUpTo(remaining, text, who)
-    if (found === null) return null
-    remaining -= found.length
-    findings.push(found)
+    const textFindings = scanner.scanUpTo(remaining, text, who)
+    if (textFindings === null) return null
+    remaining -= textFindings.length
+    findings.push(textFindings)
   }
   return findings
 }
@@ -283,14 +283,14 @@ export class WindowScan {
       const scan = this.begin()
       scan.window.add(text)
       scan.window.finish()
-      let released = ''
+      let releasedText = ''
       for (let window = scan.window.next(); window !== null; window = scan.window.next()) {
         const result = await this.scan(scan, window)
         results.push(result)
         if (this.#abort.signal.aborted || isFinal(result)) return { results, texts: redacted }
-        released += scan.window.release(window, result)
+        releasedText += scan.window.release(window, result)
       }
-      redacted.push(released)
+      redacted.push(releasedText)
     }
     return { results, texts: redacted }
   }

@@ -89,10 +89,10 @@ export function prepareGuardrail(applied: readonly AppliedGuardrail[]): Guardrai
 export function createGuard(deps: GuardDeps): Guard {
   return {
     request(exchange) {
-      const known = deps.guardrails.of(exchange.caller)
+      const guardrailOrPromise = deps.guardrails.of(exchange.caller)
       // The usual case creates no closure.
-      if (known === null) return null
-      return whenReady(known, guardrail =>
+      if (guardrailOrPromise === null) return null
+      return whenReady(guardrailOrPromise, guardrail =>
         guardrail === null ? null : guardRequest(deps, guardrail, exchange),
       )
     },
@@ -241,10 +241,10 @@ class RequestGuard implements InputGuard {
   /** Reports the findings and returns them. @throws GatewayError if one blocks, or if nothing could be checked */
   #decide(exchange: Exchange, { findings, failure }: TextsResult): TextFindings {
     if (failure !== null) this.#passUnchecked(exchange, failure.cause)
-    const noted = new Map<string, RuleMatch>()
-    for (const each of findings) noteMatches(noted, each)
-    if (noted.size === 0) return findings
-    const matches = [...noted.values()]
+    const matchesByRule = new Map<string, RuleMatch>()
+    for (const each of findings) noteMatches(matchesByRule, each)
+    if (matchesByRule.size === 0) return findings
+    const matches = [...matchesByRule.values()]
     exchange.pipeline.push(...stagesOf(this.#rules, matches, 'request'))
     countMatches(this.#metrics, this.#rules, matches)
     if (strictest(matches) === 'block') throw blockedError(matches, 'request')

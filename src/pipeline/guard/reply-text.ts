@@ -95,30 +95,32 @@ export class ReplyText {
     if (logprobs.length === 0) return
     const from = this.scan.window.length
     let at = 0
-    let spells = true
+    let isSpelled = true
     const each = logprobs.map(logprob => {
       const start = at
-      spells &&= text.startsWith(logprob.token, start)
+      isSpelled &&= text.startsWith(logprob.token, start)
       at += logprob.token.length
       return { start: from + start, end: from + at, logprobs: [logprob] }
     })
-    if (spells && at === text.length) this.#logprobs = this.#logprobs.concat(each)
+    if (isSpelled && at === text.length) this.#logprobs = this.#logprobs.concat(each)
     else if (!this.#isResumed) this.#logprobs.push({ start: 0, end: from + text.length, logprobs })
   }
 
   /** Takes the log probabilities of the text up to `end`, except those of redacted text, which they would disclose. */
   #takeLogprobs(end: number): readonly Logprob[] | null {
-    const first = this.#logprobs.findIndex(placed => placed.end > end)
-    const leaving = this.#logprobs.splice(0, first < 0 ? this.#logprobs.length : first)
-    if (leaving.length === 0) return null
+    const first = this.#logprobs.findIndex(each => each.end > end)
+    const released = this.#logprobs.splice(0, first < 0 ? this.#logprobs.length : first)
+    if (released.length === 0) return null
     const { window } = this.scan
-    return leaving.flatMap(({ start, end: until, logprobs }) => (window.covers(start, until) ? [] : logprobs))
+    return released.flatMap(({ start, end: until, logprobs }) =>
+      window.covers(start, until) ? [] : logprobs,
+    )
   }
 
   #takeAnnotations(end: number): readonly Content[] {
     const first = this.#annotations.findIndex(({ at }) => at > end)
-    const leaving = this.#annotations.splice(0, first < 0 ? this.#annotations.length : first)
-    return leaving.map(({ delta }) => delta)
+    const released = this.#annotations.splice(0, first < 0 ? this.#annotations.length : first)
+    return released.map(({ delta }) => delta)
   }
 }
 

@@ -85,13 +85,13 @@ export class SharedCandidates {
   readonly #byPrice = new WeakMap<readonly RouteCandidate[], readonly RouteCandidate[]>()
 
   of(model: Model): ModelCandidates {
-    let made = this.#ofModel.get(model)
-    if (made === undefined) {
-      made = candidatesOf(model)
-      this.#ofModel.set(model, made)
-      this.#byPrice.set(made.plain, sortedByPrice(made.plain))
+    let candidates = this.#ofModel.get(model)
+    if (candidates === undefined) {
+      candidates = candidatesOf(model)
+      this.#ofModel.set(model, candidates)
+      this.#byPrice.set(candidates.plain, sortedByPrice(candidates.plain))
     }
-    return made
+    return candidates
   }
 
   /** All candidates by price, for lists that are filtered from it. */
@@ -155,8 +155,8 @@ export function priceOf({ pricing }: Endpoint): number {
 
 function sortedByPrice(candidates: readonly RouteCandidate[]): readonly RouteCandidate[] {
   return candidates.toSorted((a, b) => {
-    const [of, than] = [priceOf(a.endpoint), priceOf(b.endpoint)]
-    return of === than ? 0 : of - than
+    const [priceA, priceB] = [priceOf(a.endpoint), priceOf(b.endpoint)]
+    return priceA === priceB ? 0 : priceA - priceB
   })
 }
 

@@ -67,7 +67,7 @@ export function namedModels(
   for (const id of new Set([...(model === undefined ? [] : [model]), ...(list ?? [])])) {
     const named = namedModel(id, catalog, mode)
     if (named !== null) {
-      if (!found.some(known => known.model === named.model)) found.push(named)
+      if (!found.some(each => each.model === named.model)) found.push(named)
     } else if (id === model) throw unknownModel(id, catalog, dialect)
     else skipped.push(id)
   }
@@ -156,7 +156,7 @@ function isOfFamily(id: string, family: string): boolean {
   return id.startsWith(vendor) && !id.includes(':') && id.replace(VERSION, '') === family
 }
 
-function isNewer(model: Model, than: Model): boolean {
-  if (model.created !== than.created) return model.created > than.created
-  return model.id.localeCompare(than.id, 'en', { numeric: true }) > 0
+function isNewer(model: Model, other: Model): boolean {
+  if (model.created !== other.created) return model.created > other.created
+  return model.id.localeCompare(other.id, 'en', { numeric: true }) > 0
 }

@@ -116,7 +116,7 @@ export class Prefix implements PromptPrefix {
     this.#key = key
     this.#owner = owner
     const pin = deps.pins.get(key)
-    this.#looked = isPending(pin) ? pin.then(found => this.#found(found)) : null
+    this.#looked = isPending(pin) ? pin.then(pinned => this.#found(pinned)) : null
     if (!isPending(pin)) this.#found(pin)
   }
 
@@ -192,18 +192,18 @@ function hashed({ tools, instructions, input }: ResponsesRequest, counts: Readon
   const items: readonly unknown[] = typeof input === 'string' ? [input] : input
   let from = 0
   while (from < items.length && isSystem(items[from])) from++
-  const running = createHash('sha256')
+  const digest = createHash('sha256')
   const beginnings = new Map<number, string>()
   for (let at = from; at < items.length; at++) {
-    running.update(unmarked(items[at])).update('\n')
+    digest.update(unmarked(items[at])).update('\n')
     const count = at + 1 - from
-    if (counts.has(count)) beginnings.set(count, running.copy().digest('base64url').slice(0, HASH_CHARS))
+    if (counts.has(count)) beginnings.set(count, digest.copy().digest('base64url').slice(0, HASH_CHARS))
   }
   return {
     tools: shortHash(unmarked(tools ?? [])),
     system: shortHash(unmarked([instructions ?? '', ...items.slice(0, from)])),
     items: items.length - from,
-    hash: running.digest('base64url').slice(0, HASH_CHARS),
+    hash: digest.digest('base64url').slice(0, HASH_CHARS),
     beginnings,
   }
 }

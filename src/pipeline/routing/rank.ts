@@ -142,12 +142,12 @@ function rank(
 ): Ranking | Promise<Ranking> {
   const { plugins, prompt } = exchange
   const ranked = readersOnly(rankGroups(groups, terms), prompt)
-  const found =
+  const ordered =
     exchange.batch === undefined
       ? deps.stickiness.order(exchange, ranked, terms.nowMs)
       : { candidates: ranked, affinity: null }
-  return whenReady(found, ({ candidates: stuck, affinity }) => {
-    const pinned = readersFirst(stuck, prompt)
+  return whenReady(ordered, ({ candidates: stickyCandidates, affinity }) => {
+    const pinned = readersFirst(stickyCandidates, prompt)
     const candidates = plugins?.order(pinned, exchange) ?? pinned
     const [first] = candidates
     let choice: EndpointChoice | null = null
@@ -339,10 +339,10 @@ function readersOnly(candidates: Candidates, { input }: ResponsesRequest): Candi
   let remaining = candidates
   for (let at = 0; at < input.length; at++) {
     const item = input[at] as InputItem & NotedItem
-    const made = item.type === 'compaction' ? item[COMPACTED_BY] : undefined
-    if (made === undefined) continue
-    remaining = remaining.filter(candidate => makerOf(candidate) === made.maker)
-    if (remaining.length === 0) throw noReader(at, made)
+    const summary = item.type === 'compaction' ? item[COMPACTED_BY] : undefined
+    if (summary === undefined) continue
+    remaining = remaining.filter(candidate => makerOf(candidate) === summary.maker)
+    if (remaining.length === 0) throw noReader(at, summary)
   }
   return remaining
 }

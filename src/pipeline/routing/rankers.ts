@@ -144,10 +144,10 @@ function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): numbe
   const checksCalls = hasTools(terms)
   const weights = new Float64Array(candidates.length)
   let total = 0
-  let known = 0
+  let pricedCount = 0
   let isFree = false
-  for (; known < candidates.length; known++) {
-    const candidate = candidates[known] as RouteCandidate
+  for (; pricedCount < candidates.length; pricedCount++) {
+    const candidate = candidates[pricedCount] as RouteCandidate
     const price = priceOf(candidate.endpoint)
     // Candidates are sorted by price, so all further prices are unknown. If there are free ones, only they are drawn.
     if (price === Number.POSITIVE_INFINITY || (isFree && price > 0)) break
@@ -159,13 +159,13 @@ function drawnOf(candidates: readonly RouteCandidate[], terms: RankTerms): numbe
     }
     isFree ||= price === 0
     const weight = price === 0 ? 1 : 1 / (price * price)
-    weights[known] = weight
+    weights[pricedCount] = weight
     total += weight
   }
   if (total === 0) return -1
   let threshold = routing.random() * total
   let last = -1
-  for (let at = 0; at < known; at++) {
+  for (let at = 0; at < pricedCount; at++) {
     const weight = weights[at] ?? 0
     if (weight === 0) continue
     last = at
@@ -297,9 +297,9 @@ function stateOf(health: EndpointHealth, candidate: RouteCandidate): EndpointSta
   const { state } = candidate
   if (state !== undefined && !state.isForgotten) return state
   const { endpoint, credential } = candidate
-  const found = health.of(endpoint, credential === null ? null : credential.id)
-  candidate.state = found
-  return found
+  const endpointHealth = health.of(endpoint, credential === null ? null : credential.id)
+  candidate.state = endpointHealth
+  return endpointHealth
 }
 
 /** Stable sort by keys that are whole numbers from 0 on. Computes each key once, in the order of the candidates. */
@@ -328,9 +328,9 @@ function groupedBy(
 function sortedBy(candidates: readonly RouteCandidate[], keys: Float64Array): readonly RouteCandidate[] {
   const places = candidates.map((_, index) => index)
   places.sort((a, b) => {
-    const of = keys[a] ?? 0
-    const than = keys[b] ?? 0
-    return of === than ? a - b : of < than ? -1 : 1
+    const keyA = keys[a] ?? 0
+    const keyB = keys[b] ?? 0
+    return keyA === keyB ? a - b : keyA < keyB ? -1 : 1
   })
   return places.map(index => candidates[index] as RouteCandidate)
 }

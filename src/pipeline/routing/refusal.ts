@@ -33,9 +33,9 @@ export function unknownModel(id: string, catalog: Catalog, dialect: DialectName)
     return unavailable('model_not_found', message, [id], [])
   }
   // Some callers put an API key in place of the model name.
-  const shown = shownModel(id)
-  const message = `${shown} is not a valid model ID${adviceFor(id, catalog)}`
-  return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shown], [])
+  const shortId = shownModel(id)
+  const message = `${shortId} is not a valid model ID${adviceFor(id, catalog)}`
+  return unavailable(DIALECT_ABILITIES[dialect].unknownModel, message, [shortId], [])
 }
 
 /** Maximum number of meanings that the error for an ambiguous name lists. */
@@ -68,8 +68,8 @@ export function nothingLeft(
     const message = `The price of ${ids.join(', ')} is not known, so it cannot be compared with a spending limit, budget or credits. Use an API key without them or a BYOK credential, or have the operator set its pricing.`
     return unavailable('permission_denied', message, ids, reasons)
   }
-  const unsaid = needs.special.find(filter => excludedBy.has(filter.excludedBy))
-  if (unsaid !== undefined) return new GatewayError('invalid_request', unsaid.message)
+  const unmetFilter = needs.special.find(filter => excludedBy.has(filter.excludedBy))
+  if (unmetFilter !== undefined) return new GatewayError('invalid_request', unmetFilter.message)
   if (reasons.every(reason => reason === BYOK_REQUIRED || reason === NO_SHARED_KEY)) {
     return unavailable('no_endpoints', noKey(ids, excludedBy), ids, reasons)
   }

@@ -32,11 +32,11 @@ const FEATURES = ['tools', 'response_format'] as const
 
 export function createRoutableModels(deps: RoutableDeps): RoutableModels {
   const { catalog } = deps
-  let known: Listing | null = null
+  let lastListing: Listing | null = null
   const listing = (): Listing => {
     const models = catalog.models()
-    if (known?.models !== models) known = listingOf(models)
-    return known
+    if (lastListing?.models !== models) lastListing = listingOf(models)
+    return lastListing
   }
   return {
     ids: () => listing().ids,

@@ -129,18 +129,18 @@ export class CallSeals {
     calls: readonly string[],
     seals: readonly (string | null)[],
   ): ResponsesRequest {
-    const known = new Map(calls.map((id, at) => [id, seals[at] ?? null]))
+    const sealOf = new Map(calls.map((id, at) => [id, seals[at] ?? null]))
     let isChanged = false
-    const filled = input.map(item => {
+    const sealedInput = input.map(item => {
       const id = unsignedCall(item as unknown as Fields)
-      const seal = id === null ? null : known.get(id)
+      const seal = id === null ? null : sealOf.get(id)
       if (seal == null || !isMarked(seal)) return item
       isChanged = true
       return { ...item, signature: seal } as InputItem
     })
     if (!isChanged) return prompt
-    this.#done.add(filled)
-    return { ...prompt, input: filled }
+    this.#done.add(sealedInput)
+    return { ...prompt, input: sealedInput }
   }
 }
 

@@ -44,11 +44,11 @@ export function fitTools(
 ): FittedRequest | null {
   if (!isSpecial(request)) return null
   const takesCustom = customTools !== null && (provider.customTools ?? customTools)
-  const settled = settleControls(request, ability => accepts(name, takesCustom, ability))
-  const searched = accepts(name, takesCustom, 'tool_search')
+  const controls = settleControls(request, ability => accepts(name, takesCustom, ability))
+  const searchFunction = accepts(name, takesCustom, 'tool_search')
     ? null
-    : searchAsFunction(settled?.prompt ?? request, settled?.toolPaths ?? [])
-  const plain = searched ?? settled
+    : searchAsFunction(controls?.prompt ?? request, controls?.toolPaths ?? [])
+  const plain = searchFunction ?? controls
   const flat = accepts(name, takesCustom, 'namespace')
     ? null
     : flattenNamespaces(plain?.prompt ?? request, plain?.toolPaths ?? [])
@@ -56,7 +56,7 @@ export function fitTools(
   const custom = takesCustom ? null : customAsFunctions(prompt)
   const items = new Map<string, ItemForm>()
   if (computer !== undefined && usesComputer(prompt)) items.set(computer.name, computerForm(computer))
-  if (searched?.name != null) items.set(searched.name, SEARCH_FORM)
+  if (searchFunction?.name != null) items.set(searchFunction.name, SEARCH_FORM)
   const renamed =
     prompt.tools == null ? null : outwardNames(preconditionsOf(name, provider).names, prompt.tools)
   if (plain === null && flat === null && custom === null && items.size === 0 && renamed === null) return null
@@ -336,10 +336,10 @@ function searchCallOf(item: InputItem, name: string): readonly InputItem[] {
     const text = typeof input === 'string' ? input : JSON.stringify(input ?? {})
     return [{ type: 'function_call', call_id: id, name, arguments: text }]
   }
-  const found = item.tools.flatMap(tool =>
+  const toolNames = item.tools.flatMap(tool =>
     tool.type === 'namespace' ? tool.tools.map(each => `${tool.name}__${each.name}`) : [nameOf(tool)],
   )
-  return [{ type: 'function_call_output', call_id: id, output: JSON.stringify({ tools: found }) }]
+  return [{ type: 'function_call_output', call_id: id, output: JSON.stringify({ tools: toolNames }) }]
 }
 
 /** The tool as one that was never deferred. */

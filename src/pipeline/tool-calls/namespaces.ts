@@ -93,10 +93,14 @@ class FlatNames {
 
   of(namespace: string, name: string): string {
     const flatName = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`
-    const plain = flatName.replace(FOREIGN, '_')
+    const allowedName = flatName.replace(FOREIGN, '_')
     const isFree =
-      plain.length <= NAME_MAX_CHARS && !this.#usedNames.has(plain) && this.#isOf(plain, namespace, name)
-    const flat = isFree ? plain : withHash(plain, JSON.stringify([namespace, name]), NAME_MAX_CHARS)
+      allowedName.length <= NAME_MAX_CHARS &&
+      !this.#usedNames.has(allowedName) &&
+      this.#isOf(allowedName, namespace, name)
+    const flat = isFree
+      ? allowedName
+      : withHash(allowedName, JSON.stringify([namespace, name]), NAME_MAX_CHARS)
     this.all.set(flat, { namespace, name })
     return flat
   }
@@ -125,11 +129,11 @@ type Named = Readonly<Record<string, unknown>>
 
 function flatChoice(choice: Choice, tools: readonly Tool[], names: FlatNames): Choice {
   if (typeof choice === 'string') return choice
-  const named = new NamedTools(tools, names)
+  const namedTools = new NamedTools(tools, names)
   if (choice.type === 'allowed_tools') {
-    return { ...choice, tools: choice.tools.flatMap(tool => named.flat(tool)) }
+    return { ...choice, tools: choice.tools.flatMap(tool => namedTools.flat(tool)) }
   }
-  const [flat] = named.flat(choice as Named)
+  const [flat] = namedTools.flat(choice as Named)
   return (flat ?? choice) as Choice
 }
 

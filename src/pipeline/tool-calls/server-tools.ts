@@ -181,7 +181,7 @@ export class ServerTools {
     const { prompt } = exchange
     const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
     const usedNames = new Set(others.map(nameOf))
-    const used = new Map<string, number>()
+    const useCounts = new Map<string, number>()
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
@@ -196,14 +196,14 @@ export class ServerTools {
           continue
         }
         const { name, tool, description, parameters } = declaration
-        const free = freeName(name, usedNames, used)
+        const free = freeName(name, usedNames, useCounts)
         usedNames.add(free)
         functions.set(free, { server, session, tool, name })
         declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
       }
     }
-    const seen = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
-    const tools = [...seen, ...declared]
+    const shownTools = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
+    const tools = [...shownTools, ...declared]
     const { tool_choice: _, ...fields } = prompt
     const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, { type })
     const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
@@ -281,11 +281,11 @@ function displayOf({ answer }: ToolExchange): ToolDisplay {
 
 /** Another tool of the request, in the form in which sessions show it to the model; null if they do not show it yet. */
 function shownTool(open: readonly OpenTool[], tool: Tool): Tool | null {
-  let shown: Tool | null = tool
+  let visibleTool: Tool | null = tool
   for (const { session } of open) {
-    if (shown !== null && session.shows !== undefined) shown = session.shows(shown)
+    if (visibleTool !== null && session.shows !== undefined) visibleTool = session.shows(visibleTool)
   }
-  return shown
+  return visibleTool
 }
 
 /** True if items of the input declare functions of their own. */
@@ -322,9 +322,9 @@ type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
  * guardrail that blocks.
  */
 function createDeclarationGuard() {
-  const passed = new Map<string, string>()
+  const guardedTexts = new Map<string, string>()
   return (declarations: readonly ToolDeclaration[], exchange: GuardedExchange) =>
-    guarded(passed, declarations, exchange)
+    guarded(guardedTexts, declarations, exchange)
 }
 
 /** The declarations, as the caller's guardrails leave them. */
@@ -334,18 +334,22 @@ async function guarded(
   exchange: GuardedExchange,
 ): Promise<readonly ToolDeclaration[]> {
   const guard = exchange.guarding?.input ?? null
-  const foreign = declarations.flatMap(one => ('isForeign' in one && one.isForeign === true ? [one] : []))
-  if (guard === null || foreign.length === 0) return declarations
-  const texts = JSON.stringify(foreign.map(({ description, parameters }) => ({ description, parameters })))
-  const passed = passedOf.get(texts) ?? (await guard.text(exchange, texts))
-  passedOf.set(texts, passed)
-  if (passed === texts) return declarations
-  const rewritten = rewrittenOf(passed)
-  return declarations.flatMap(one => {
-    const at = foreign.indexOf(one as FunctionDeclaration)
-    if (at === -1) return [one]
+  const foreignDeclarations = declarations.flatMap(declaration =>
+    'isForeign' in declaration && declaration.isForeign === true ? [declaration] : [],
+  )
+  if (guard === null || foreignDeclarations.length === 0) return declarations
+  const texts = JSON.stringify(
+    foreignDeclarations.map(({ description, parameters }) => ({ description, parameters })),
+  )
+  const guardedText = passedOf.get(texts) ?? (await guard.text(exchange, texts))
+  passedOf.set(texts, guardedText)
+  if (guardedText === texts) return declarations
+  const rewritten = rewrittenOf(guardedText)
+  return declarations.flatMap(declaration => {
+    const at = foreignDeclarations.indexOf(declaration as FunctionDeclaration)
+    if (at === -1) return [declaration]
     const texts = rewritten[at]
-    return texts === undefined ? [] : [{ ...(one as FunctionDeclaration), ...texts }]
+    return texts === undefined ? [] : [{ ...(declaration as FunctionDeclaration), ...texts }]
   })
 }
 

@@ -66,9 +66,9 @@ function allowedFunctions(
     if (names === undefined) return [tool]
     if (done.has(names)) return []
     done.add(names)
-    const further = names.filter(each => !allowed.has(each))
-    for (const each of further) allowed.add(each)
-    return further.map(each => ({ type: 'function', name: each }))
+    const newNames = names.filter(each => !allowed.has(each))
+    for (const each of newNames) allowed.add(each)
+    return newNames.map(each => ({ type: 'function', name: each }))
   })
   return { ...choice, mode: first ? choice.mode : 'auto', tools }
 }
@@ -83,9 +83,9 @@ function meantFunctions(
     byTool.set(each.server, ofServer)
     const label = each.tool['server_label']
     const meanings = [meaning(), meaning(label), meaning(null, each.name), meaning(label, each.name)]
-    for (const one of new Set(meanings)) {
-      const names = ofServer.get(one)
-      if (names === undefined) ofServer.set(one, [name])
+    for (const key of new Set(meanings)) {
+      const names = ofServer.get(key)
+      if (names === undefined) ofServer.set(key, [name])
       else names.push(name)
     }
   }

@@ -152,12 +152,12 @@ export class ToolRunner {
       return outcome
     }
     answer.hold()
-    const shown = answer.endItem(
+    const endedItem = answer.endItem(
       item,
       { status: outcome.ran === true ? 'completed' : 'incomplete', ...outcome.item },
       'completed',
     )
-    if (server.asksModels === true) items.push(shown)
+    if (server.asksModels === true) items.push(endedItem)
     answer.flush()
     return outcome
   }

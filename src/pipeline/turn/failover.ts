@@ -241,8 +241,8 @@ export function nobodyNow(waiting: readonly Waiting[]): GatewayError {
  * One error for all failed attempts: the last error that is not a rate limit, or the last one if all are rate limits.
  * `Retry-After` is the shortest of all attempts if each has one; otherwise that of the returned error.
  */
-export function lastError(made: readonly AttemptRecord[]): GatewayError {
-  const attempts = made.filter(({ isOutrun }) => isOutrun !== true)
+export function lastError(records: readonly AttemptRecord[]): GatewayError {
+  const attempts = records.filter(({ isOutrun }) => isOutrun !== true)
   const errors = attempts.map(attempt => attempt.error).filter(error => error !== null)
   const last = errors.at(-1)
   if (last === undefined) return new GatewayError('internal', INTERNAL_MESSAGE)

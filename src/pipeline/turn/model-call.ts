@@ -426,8 +426,8 @@ function openSpan<Terms>(
   const { attempts, bill, spans } = exchange
   if (spans === null) return
   const kind = isBeside ? 'hedge' : attempts.length > from + 1 ? 'again' : 'first'
-  const how = { kind, isByok: record.isByok, turn: bill.turns } as const
-  record.span = spans.attempt(record.endpoint, how, deps.clock.monotonicMs())
+  const spanFacts = { kind, isByok: record.isByok, turn: bill.turns } as const
+  record.span = spans.attempt(record.endpoint, spanFacts, deps.clock.monotonicMs())
 }
 
 /** Ends the span of an attempt whose figures are already in the bill. */

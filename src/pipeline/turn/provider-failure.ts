@@ -112,10 +112,10 @@ export function hasAnotherResource(
   const resources = providerKey?.resources
   if (resources === undefined || error.retry !== 'endpoint' || signal.aborted) return false
   resources.failed()
-  const tries = attempts
+  const tryCount = attempts
     .slice(from)
     .filter(each => each.endpoint === endpoint && each.credential === credential).length
-  if (tries >= Math.min(resources.count, RESOURCES_MAX)) return false
+  if (tryCount >= Math.min(resources.count, RESOURCES_MAX)) return false
   health?.ended('none', nowMs)
   return true
 }

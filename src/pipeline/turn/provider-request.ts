@@ -56,11 +56,12 @@ export class ProviderRequests {
   /** The request in the provider's format. */
   encode(exchange: Exchange, attempt: AttemptRecord, format: Format, prompt: ResponsesRequest): WireRequest {
     const endpoint = attempt.providerKey === null ? attempt.endpoint : askedEndpoint(attempt)
-    const own = typeof prompt.input === 'string' ? prompt : opened(prompt, attempt)
-    const honoured = endpoint.supportedParameters === null ? own : fitRequest(own, endpoint)
-    const isUsualTier = endpoint.serviceTier === undefined && honoured.service_tier == null
-    const fitted = isUsualTier ? honoured : inTier(honoured, attempt)
-    const outgoing = outgoingRequest(fitted, format, exchange.dialect)
+    const openedPrompt = typeof prompt.input === 'string' ? prompt : opened(prompt, attempt)
+    const supported =
+      endpoint.supportedParameters === null ? openedPrompt : fitRequest(openedPrompt, endpoint)
+    const isUsualTier = endpoint.serviceTier === undefined && supported.service_tier == null
+    const tiered = isUsualTier ? supported : inTier(supported, attempt)
+    const outgoing = outgoingRequest(tiered, format, exchange.dialect)
     const { safety_identifier, user } = exchange.request
     const isNamed = (safety_identifier ?? user) != null
     const wire = format.encode(
@@ -115,15 +116,15 @@ export class ProviderRequests {
   ): UpstreamRequest | Promise<UpstreamRequest> {
     const { path, headers, body, raw } = wire
     const { endpoint, credential } = attempt
-    const own = this.#headersOf(attempt)
-    const traced = parent === undefined ? own : { ...own, traceparent: parent }
+    const baseHeaders = this.#headersOf(attempt)
+    const withTrace = parent === undefined ? baseHeaders : { ...baseHeaders, traceparent: parent }
     const takesState = parent !== undefined && state != null && endpoint.provider.propagateTrace === true
-    const usual = takesState ? { ...traced, tracestate: state } : traced
+    const allHeaders = takesState ? { ...withTrace, tracestate: state } : withTrace
     const json =
       raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
     const request: UpstreamRequest = {
       url: this.#urlOf(attempt, path),
-      headers: headers === undefined ? usual : { ...usual, ...headers },
+      headers: headers === undefined ? allHeaders : { ...allHeaders, ...headers },
       body: raw == null ? json : withRawList(body, raw),
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
       idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
@@ -274,9 +275,9 @@ async function signed(
   request: UpstreamRequest,
 ): Promise<UpstreamRequest> {
   const { url, headers, body } = request
-  const made = await sign({ method: 'POST', url, headers, body })
-  attempt.providerKey = { ...key, secrets: [...key.secrets, ...signatureIn(made)] }
-  return { ...request, headers: { ...headers, ...made } }
+  const signedHeaders = await sign({ method: 'POST', url, headers, body })
+  attempt.providerKey = { ...key, secrets: [...key.secrets, ...signatureIn(signedHeaders)] }
+  return { ...request, headers: { ...headers, ...signedHeaders } }
 }
 
 function parseUrl(endpoint: Endpoint, path: string): URL {

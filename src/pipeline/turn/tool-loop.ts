@@ -82,8 +82,8 @@ async function runAll(deps: TurnsDeps, exchange: RunningExchange): Promise<void>
     const later = releaseHeld(exchange, reply)
     if (run.endsTurn || output.some(isClientCall) || later.length > 0) break
     exchange.prompt = extendPrompt(exchange.prompt, [...output, ...run.items] as InputItem[])
-    const called = pending.flatMap(({ declared, start }) => [start.name, ...spellingsOf(declared)])
-    last = tools.budget.isSpent({ bill, finish: reply.finish, called })
+    const calledNames = pending.flatMap(({ declared, start }) => [start.name, ...spellingsOf(declared)])
+    last = tools.budget.isSpent({ bill, finish: reply.finish, called: calledNames })
   }
   exchange.watch.enter('flush', deps.clock.monotonicMs())
 }

@@ -146,20 +146,23 @@ class TurnCall implements CallSubject<TurnTerms> {
   prepare(candidate: RouteCandidate): TurnTerms | null | Promise<TurnTerms | null> {
     const exchange = this.#exchange
     const deps = this.#deps
-    const looking = exchange.prefix?.waiting(candidate.endpoint) ?? null
+    const prefixLookup = exchange.prefix?.waiting(candidate.endpoint) ?? null
     const { format, provider } = candidate.endpoint
-    let recalled: ResponsesRequest | Promise<ResponsesRequest> | undefined
-    if (format === SIGNING) recalled = deps.callSeals?.recall(exchange)
-    else if (provider.quirks.includes('replay-reasoning')) recalled = deps.callSeals?.recallThoughts(exchange)
-    recalled ??= exchange.prompt
-    if (looking !== null || recalled instanceof Promise)
-      return Promise.all([recalled, looking]).then(([prompt]) => {
+    let withCallSeals: ResponsesRequest | Promise<ResponsesRequest> | undefined
+    if (format === SIGNING) withCallSeals = deps.callSeals?.recall(exchange)
+    else if (provider.quirks.includes('replay-reasoning'))
+      withCallSeals = deps.callSeals?.recallThoughts(exchange)
+    withCallSeals ??= exchange.prompt
+    if (prefixLookup !== null || withCallSeals instanceof Promise)
+      return Promise.all([withCallSeals, prefixLookup]).then(([prompt]) => {
         exchange.prompt = prompt
         return this.prepare(candidate)
       })
-    exchange.prompt = recalled
-    const fitting = exchange.plugins === null ? undefined : fitPrompt(exchange, exchange.plugins, candidate)
-    if (this.#declare !== null || fitting instanceof Promise) return this.#prepareLater(candidate, fitting)
+    exchange.prompt = withCallSeals
+    const pendingFit =
+      exchange.plugins === null ? undefined : fitPrompt(exchange, exchange.plugins, candidate)
+    if (this.#declare !== null || pendingFit instanceof Promise)
+      return this.#prepareLater(candidate, pendingFit)
     return this.#admit(candidate, exchange.prompt, null)
   }
 
@@ -214,11 +217,11 @@ class TurnCall implements CallSubject<TurnTerms> {
     const { calls, fitted, format } = terms
     const { answer, guarding } = exchange
     const { figures } = attempt
-    const relays = answer.live ? answer.relays : null
+    const liveDialect = answer.live ? answer.relays : null
     const learn =
-      relays === null || calls !== null || fitted !== null
+      liveDialect === null || calls !== null || fitted !== null
         ? null
-        : lessonsOf(format, relays, exchange, record.endpoint)
+        : lessonsOf(format, liveDialect, exchange, record.endpoint)
     const target = new AnswerTarget({
       clock: deps.clock,
       exchange,
@@ -236,8 +239,11 @@ class TurnCall implements CallSubject<TurnTerms> {
     return guarding?.reply == null ? target : new OutputGuard(guarding.reply, exchange, attempt, target)
   }
 
-  async #prepareLater(candidate: RouteCandidate, fitting: void | Promise<void>): Promise<TurnTerms | null> {
-    if (fitting instanceof Promise) await fitting
+  async #prepareLater(
+    candidate: RouteCandidate,
+    pendingFit: void | Promise<void>,
+  ): Promise<TurnTerms | null> {
+    if (pendingFit instanceof Promise) await pendingFit
     if (this.#declare === null) return this.#admit(candidate, this.#exchange.prompt, null)
     const { endpoint } = candidate
     const declared = await this.#declare(placeOf(endpoint, this.#deps.formats[textFormat(endpoint)]))
@@ -279,7 +285,7 @@ class TurnCall implements CallSubject<TurnTerms> {
     if (allowance === null) return termsOf(candidate, prompt, format, calls, null)
     const limit = admitCall(this.#exchange, allowance, prompt, candidate)
     if (limit instanceof Promise)
-      return limit.then(is => (is === null ? null : termsOf(candidate, prompt, format, calls, is)))
+      return limit.then(terms => (terms === null ? null : termsOf(candidate, prompt, format, calls, terms)))
     return limit === null ? null : termsOf(candidate, prompt, format, calls, limit)
   }
 }
@@ -292,9 +298,9 @@ function termsOf(
   limit: CallTerms | null,
 ): TurnTerms {
   const fitted = fitTools(request, format, endpoint.provider)
-  const fitting = fitted?.prompt ?? request
+  const fittedPrompt = fitted?.prompt ?? request
   const cap = limit?.cap ?? null
-  const prompt = cap === null ? fitting : { ...fitting, max_output_tokens: cap }
+  const prompt = cap === null ? fittedPrompt : { ...fittedPrompt, max_output_tokens: cap }
   return { prompt, format, fitted, calls, limit }
 }
 

@@ -18,7 +18,7 @@ interface OutboxOptions {
   readonly log: Pick<Log, 'fault' | 'notice'>
 }
 
-const LOOK_MS = 1_000
+const CHECK_INTERVAL_MS = 1_000
 /** Longer than a delivery takes. After this time other instances deliver for one that died. */
 const LEASE_MS = 60_000
 const FIRST_PAUSE_MS = 1_000
@@ -144,7 +144,7 @@ export class Outbox {
   }
 
   #schedule(): void {
-    this.#timer = this.#options.clock.after(LOOK_MS, () => {
+    this.#timer = this.#options.clock.after(CHECK_INTERVAL_MS, () => {
       void this.#keep().then(() => {
         if (this.#closed) return
         this.#begin()

@@ -35,12 +35,12 @@ interface WatchesOptions {
   readonly clock: Clock
 }
 
-const LOOK_MS = 10_000
+const CHECK_INTERVAL_MS = 10_000
 /** A watch that takes longer is not waited for; the others continue. */
 const WATCH_MS = 30_000
 /** A watch that is still running after this time hangs, so a new one is started. */
 const GIVEN_UP_MS = 600_000
-const EXPIRY_LOOKS = 60
+const EXPIRY_INTERVAL_MS = 600_000
 const DAY_MS = 86_400_000
 /** Maximum expiring keys per organization, so that one with thousands does not displace others. */
 const EXPIRING_PER_ORGANIZATION = 50
@@ -50,7 +50,7 @@ const KEY_WARNINGS_DAYS = [7, 1] as const
 const BEHIND_BYTES = 64 * 1024 * 1024
 /** 14.4 times the error budget of 0.1 %, as in the alert rule. */
 const BURNING = 0.0144
-const MINUTE_LOOKS = 6
+const MINUTE_MS = 60_000
 const HOUR_MINUTES = 60
 const SHORT_MINUTES = 5
 /** Fewer requests in an hour say nothing. */
@@ -66,7 +66,7 @@ export class AlertWatches {
   readonly #down = new Set<string>()
   /** One a minute, newest first. */
   #minutes: RequestCounts[] = []
-  #looks = 0
+  #checkCount = 0
   #timer: Timer | null = null
   #running: Promise<void> = Promise.resolve()
   #closed = false
@@ -85,14 +85,16 @@ export class AlertWatches {
 
   /** Runs all checks once. Never rejects: what cannot be read now is read next time. */
   async check(): Promise<void> {
-    const looks = this.#looks++
+    const checkCount = this.#checkCount++
     const watches: Readonly<Record<string, () => Promise<void>>> = {
       budgets: () => this.#budgets.check(),
       credits: () => this.#credits(),
       providers: () => this.#providers(),
       load: () => this.#load(),
-      ...(looks % MINUTE_LOOKS === 0 ? { failures: () => this.#failures() } : {}),
-      ...(looks % EXPIRY_LOOKS === 0 ? { expiries: () => this.#expiries() } : {}),
+      ...(checkCount % (MINUTE_MS / CHECK_INTERVAL_MS) === 0 ? { failures: () => this.#failures() } : {}),
+      ...(checkCount % (EXPIRY_INTERVAL_MS / CHECK_INTERVAL_MS) === 0
+        ? { expiries: () => this.#expiries() }
+        : {}),
     }
     await Promise.all(Object.entries(watches).map(([name, watch]) => this.#run(name, watch)))
   }
@@ -238,7 +240,7 @@ export class AlertWatches {
   }
 
   #schedule(): void {
-    this.#timer = this.#options.clock.after(LOOK_MS, () => {
+    this.#timer = this.#options.clock.after(CHECK_INTERVAL_MS, () => {
       this.#running = this.check().then(() => {
         if (!this.#closed) this.#schedule()
       })

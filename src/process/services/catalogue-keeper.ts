@@ -58,7 +58,7 @@ export const IMPORT_SOURCE = 'import'
 /** How long a start waits for providers without a stored list. */
 const FIRST_ANSWER_MS = 2_000
 /** How often the keeper reads the Store for lists of other processes. */
-const LOOK_MS = 5_000
+const CHECK_INTERVAL_MS = 5_000
 /** Delay after a provider gave no list, unless lists are refreshed more often. */
 const RETRY_MS = 30_000
 
@@ -125,7 +125,7 @@ export class CatalogueKeeper {
     const isNew = this.#listingProviders().some(({ slug }) => !this.#lists.has(providerSource(slug)))
     const update = this.#askAll()
     if (isNew) await this.#briefly(update)
-    this.#lookLater()
+    this.#scheduleRead()
   }
 
   /** Takes the providers and models of another configuration. @throws ConfigError; nothing changes then */
@@ -219,9 +219,12 @@ export class CatalogueKeeper {
     if (isChanged && !this.#closing.signal.aborted) this.#recompose()
   }
 
-  #lookLater(): void {
+  #scheduleRead(): void {
     if (this.#closing.signal.aborted) return
-    this.#timer = this.#deps.clock.after(LOOK_MS, () => void this.#readStore().then(() => this.#lookLater()))
+    this.#timer = this.#deps.clock.after(
+      CHECK_INTERVAL_MS,
+      () => void this.#readStore().then(() => this.#scheduleRead()),
+    )
   }
 
   /** Asks all providers at once. If it runs already, it joins that run. */

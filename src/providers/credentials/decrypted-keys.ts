@@ -156,8 +156,8 @@ export class OpenedKeys {
   #load(credential: CredentialRef): Promise<ProviderKey> {
     // The full name is compared: a caller must not get a key of another organization, even if the ids are equal.
     const name = nameOf(credential)
-    const running = this.#reads.find(name)
-    if (running !== undefined) return running
+    const runningRead = this.#reads.find(name)
+    if (runningRead !== undefined) return runningRead
     if (this.#reads.active >= this.#options.maxLookups) return Promise.reject(serviceUnavailable())
     return this.#reads.run(name, isCurrent => this.#read(credential, isCurrent), credential.id)
   }

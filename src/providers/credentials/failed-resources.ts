@@ -22,10 +22,10 @@ export class FailedResources {
     const nowMs = this.#clock.monotonicMs()
     const failed = names.filter(name => (this.#untilMs.get(idOf(key, name)) ?? 0) > nowMs)
     if (failed.length === 0) return names
-    const until = (name: string): number => this.#untilMs.get(idOf(key, name)) ?? 0
+    const untilMs = (name: string): number => this.#untilMs.get(idOf(key, name)) ?? 0
     return [
       ...names.filter(name => !failed.includes(name)),
-      ...failed.toSorted((a, b) => until(a) - until(b)),
+      ...failed.toSorted((a, b) => untilMs(a) - untilMs(b)),
     ]
   }
 

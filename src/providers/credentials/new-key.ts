@@ -26,15 +26,15 @@ export function describeNewKey(slug: string, provider: Provider | undefined, tex
 
 function checkAddress(key: ProviderKey, provider: Provider): void {
   const { keyForm = 'plain', region, hosts = [] } = provider
-  const gaps = gapsOf(baseUrlFor(provider, provider.format) ?? '')
+  const placeholders = gapsOf(baseUrlFor(provider, provider.format) ?? '')
   // Every key is sent to the same address.
-  if (gaps.length === 0) return
+  if (placeholders.length === 0) return
   const refuseHost = (field: string): never => {
     throw invalidKey(`${field} must be on one of these hosts: ${hosts.join(', ')}`)
   }
   switch (key.kind) {
     case 'plain': {
-      const isFilled = gaps.every(gap => gap === 'region' && region !== undefined)
+      const isFilled = placeholders.every(placeholder => placeholder === 'region' && region !== undefined)
       if (!isFilled) throw invalidKey(`must be ${LACKS[keyForm] ?? 'JSON'} for this provider`)
       return
     }

@@ -180,8 +180,8 @@ function addressOf(
   values: GapValues,
   region: DeclaredRegion | null = null,
 ): Pick<OutgoingKey, 'baseUrl'> {
-  const own = region === null || region === 'global' ? undefined : provider.regionUrls?.[region]
-  if (own !== undefined) return { baseUrl: own }
+  const regionUrl = region === null || region === 'global' ? undefined : provider.regionUrls?.[region]
+  if (regionUrl !== undefined) return { baseUrl: regionUrl }
   const url = baseUrlFor(provider, format)
   return url === null || gapsOf(url).length === 0 ? {} : { baseUrl: fillGaps(url, values, provider) }
 }
@@ -276,12 +276,12 @@ function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint
       whose,
       'names a deployment, but deployments cannot be called in the format of this endpoint',
     )
-  const plain = url.pathname.replace(/\/+$/, '')
-  const callPath = CALL_PATHS.find(each => plain.endsWith(each))
+  const trimmedPath = url.pathname.replace(/\/+$/, '')
+  const callPath = CALL_PATHS.find(each => trimmedPath.endsWith(each))
   if (callPath !== undefined && callPath !== path) {
     throw unusable(whose, `names a deployment at ${callPath}, but this model is called at ${path}`)
   }
-  url.pathname = callPath === undefined ? `${plain}${path}` : plain
+  url.pathname = callPath === undefined ? `${trimmedPath}${path}` : trimmedPath
   return url.href
 }
 

@@ -46,7 +46,7 @@ export class ProofKeyError extends Error {
 }
 
 /** How often the file is checked for changes, on the monotonic clock. */
-const LOOK_MS = 5_000
+const CHECK_INTERVAL_MS = 5_000
 const FILE_MAX_BYTES = 64 * 1024
 
 interface ProofKeysDeps {
@@ -62,7 +62,7 @@ export class ProofKeys {
   #ring: ProofRing | null = null
   #loading: Promise<ProofRing> | null = null
   #version = ''
-  #lookedMs = 0
+  #checkedMs = 0
 
   constructor(deps: ProofKeysDeps) {
     this.#deps = deps
@@ -77,8 +77,8 @@ export class ProofKeys {
       return this.#loading
     }
     const nowMs = this.#deps.clock.monotonicMs()
-    if (nowMs - this.#lookedMs < LOOK_MS) return this.#ring
-    this.#lookedMs = nowMs
+    if (nowMs - this.#checkedMs < CHECK_INTERVAL_MS) return this.#ring
+    this.#checkedMs = nowMs
     return this.#follow(this.#ring)
   }
 
@@ -87,7 +87,7 @@ export class ProofKeys {
     if (versionOf(path) === '') await makeKeyFile(path)
     this.#version = versionOf(path)
     const ring = readProofRing(path)
-    this.#lookedMs = clock.monotonicMs()
+    this.#checkedMs = clock.monotonicMs()
     this.#ring = ring
     return ring
   }

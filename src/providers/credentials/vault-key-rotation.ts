@@ -54,8 +54,9 @@ export async function rotate(
   const before = sum(counts.values()) - (counts.get(vault.currentKeyId) ?? 0)
   const failed = new Set<string>()
   const tries = new Map<string, number>()
-  let rewrapped = 0
-  const report = () => onProgress?.({ done: rewrapped, total: Math.max(before, rewrapped + failed.size) })
+  let rewrappedCount = 0
+  const report = () =>
+    onProgress?.({ done: rewrappedCount, total: Math.max(before, rewrappedCount + failed.size) })
   report()
   for (;;) {
     // Failed rows are found again each time, so the limit grows by their number.
@@ -65,7 +66,7 @@ export async function rotate(
     for (const record of open) {
       const after = rewrap(vault, record)
       if (after !== null && (await credentials.reseal(record.id, record.sealed, after))) {
-        rewrapped++
+        rewrappedCount++
         tries.delete(record.id)
         continue
       }
@@ -77,7 +78,7 @@ export async function rotate(
     }
     report()
   }
-  return { rewrapped, failed: [...failed] }
+  return { rewrapped: rewrappedCount, failed: [...failed] }
 }
 
 /** Finds the ids of missing master keys, with the number of credentials that need them. */

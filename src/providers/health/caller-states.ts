@@ -219,9 +219,13 @@ export class CallerStates {
     const failing = this.#counts(nowMs, each => (each.verdict(nowMs, least) === cause ? 1 : 0))
     if (failing.withoutWorst >= 1) return true
     const kind = cause === 'failure' ? 'failed' : 'limited'
-    const bad = this.#counts(nowMs, each => each.window[kind])
-    const good = this.all.reduce((sum, { window }) => sum + window.ok, 0)
-    return bad.all >= least && bad.all > good && bad.withoutWorst >= Math.max(fewest, good + 1)
+    const failures = this.#counts(nowMs, each => each.window[kind])
+    const okCount = this.all.reduce((sum, { window }) => sum + window.ok, 0)
+    return (
+      failures.all >= least &&
+      failures.all > okCount &&
+      failures.withoutWorst >= Math.max(fewest, okCount + 1)
+    )
   }
 
   /**
@@ -258,9 +262,9 @@ export class CallerStates {
   #leastTroubled(nowMs: number): CallerState | null {
     for (const each of this.#named) each.window.advance(nowMs)
     const free = this.#named.filter(({ blockedUntilMs }) => blockedUntilMs <= nowMs)
-    const good = free.filter(({ window }) => window.failed + window.limited === 0)
+    const healthy = free.filter(({ window }) => window.failed + window.limited === 0)
     return (
-      leastOf(good, ({ heardMs }) => heardMs) ??
+      leastOf(healthy, ({ heardMs }) => heardMs) ??
       leastOf(free, ({ heardMs }) => heardMs) ??
       leastOf(this.#named, ({ blockedUntilMs }) => blockedUntilMs)
     )
@@ -273,14 +277,14 @@ export class CallerStates {
    */
   #add(nowMs: number, name: string, owner: string, fails: boolean): CallerState {
     if (this.#named.length >= NAMED_MAX) {
-      const leaving = fails ? this.#leastTroubled(nowMs) : this.#silent(nowMs)
-      if (leaving === null) {
+      const evicted = fails ? this.#leastTroubled(nowMs) : this.#silent(nowMs)
+      if (evicted === null) {
         if (this.#others.heardMs === NEVER) this.#others.owner = owner
         else if (this.#others.owner !== owner) this.#others.owner = ''
         return this.#others
       }
-      this.#named.splice(this.#named.indexOf(leaving), 1)
-      this.all.splice(this.all.indexOf(leaving), 1)
+      this.#named.splice(this.#named.indexOf(evicted), 1)
+      this.all.splice(this.all.indexOf(evicted), 1)
     }
     const added = new CallerState(name, owner, nowMs)
     added.heardMs = nowMs

@@ -48,11 +48,11 @@ export class EndpointBreakers {
     const { all } = this
     if (all.restUntilMs > nowMs) return 'blocked'
     if (all.openUntilMs > NEVER) return this.#mayProbe(nowMs, caller) ? 'due' : 'blocked'
-    const own = this.#hasBlocked ? this.#blockedCaller(caller) : null
-    if (own === null) return 'free'
-    if (own.restUntilMs > nowMs) return 'blocked'
-    if (!own.isOpen) return 'free'
-    return own.isDue(nowMs) ? 'due' : 'blocked'
+    const callerState = this.#hasBlocked ? this.#blockedCaller(caller) : null
+    if (callerState === null) return 'free'
+    if (callerState.restUntilMs > nowMs) return 'blocked'
+    if (!callerState.isOpen) return 'free'
+    return callerState.isDue(nowMs) ? 'due' : 'blocked'
   }
 
   /** The breaker that applies to a caller. */
@@ -73,16 +73,16 @@ export class EndpointBreakers {
 
   /** Claims the probe for a caller. Returns the scope of its breaker. */
   probe(nowMs: number, caller: HealthCaller | null): BreakerScope {
-    const own = this.all.isOpen ? null : this.#blockedCaller(caller)
-    ;(own ?? this.all).setProbe(nowMs, PROBE_MS)
-    if (own === null) this.#isProbeOfOther = this.#isBesideAlone(caller)
+    const callerState = this.all.isOpen ? null : this.#blockedCaller(caller)
+    ;(callerState ?? this.all).setProbe(nowMs, PROBE_MS)
+    if (callerState === null) this.#isProbeOfOther = this.#isBesideAlone(caller)
     this.untold.push({
       kind: 'probe',
-      caller: own?.name ?? '',
+      caller: callerState?.name ?? '',
       forMs: PROBE_MS,
-      isOther: own === null && this.#isProbeOfOther,
+      isOther: callerState === null && this.#isProbeOfOther,
     })
-    return own === null ? 'all' : 'caller'
+    return callerState === null ? 'all' : 'caller'
   }
 
   /** Counts outcomes of a caller. */
@@ -106,22 +106,22 @@ export class EndpointBreakers {
     const { all, callers } = this
     if (all.isOpen) return null
     const state = callers.of(nowMs, caller)
-    const own = state.verdict(nowMs, least)
-    const isHeardAlone = own !== null && !callers.hasSuccessBeside(state, nowMs)
-    const cause = isHeardAlone ? own : callers.verdict(nowMs, this.#row, least)
+    const ownCause = state.verdict(nowMs, least)
+    const isHeardAlone = ownCause !== null && !callers.hasSuccessBeside(state, nowMs)
+    const cause = isHeardAlone ? ownCause : callers.verdict(nowMs, this.#row, least)
     if (cause !== null) {
       const isAlone = isHeardAlone && callers.isAlone(state, this.#row, cause)
       this.openAll(nowMs, cause, nowMs, isAlone ? state.name : callers.aloneBesides(nowMs, this.#row, cause))
-    } else if (own !== null && state.name !== '' && !state.isOpen) {
-      this.#openCaller(nowMs, state, own, nowMs)
+    } else if (ownCause !== null && state.name !== '' && !state.isOpen) {
+      this.#openCaller(nowMs, state, ownCause, nowMs)
     }
     return cause
   }
 
   /** True if attempts of the caller that began at this time count: neither of its breakers has changed since. */
   isCurrent(caller: HealthCaller | null, beganMs: number): boolean {
-    const own = caller === null ? null : this.callers.find(caller)
-    return beganMs >= this.all.changedMs && (own === null || beganMs >= own.changedMs)
+    const callerState = caller === null ? null : this.callers.find(caller)
+    return beganMs >= this.all.changedMs && (callerState === null || beganMs >= callerState.changedMs)
   }
 
   isOpen(nowMs: number, caller: HealthCaller | null, scope: BreakerScope): boolean {
@@ -187,10 +187,10 @@ export class EndpointBreakers {
 
   /** Applies a change from another thread. */
   follow(nowMs: number, event: BreakerEvent): void {
-    const named = event.caller === '' ? null : this.callers.named
-    const state = named?.find(({ name }) => name === event.caller) ?? null
+    const namedCallers = event.caller === '' ? null : this.callers.named
+    const state = namedCallers?.find(({ name }) => name === event.caller) ?? null
     // A key that has no name here has no breaker here either.
-    if (named !== null && state === null) return
+    if (namedCallers !== null && state === null) return
     const breaker = state ?? this.all
     switch (event.kind) {
       case 'open':

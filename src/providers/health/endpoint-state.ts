@@ -142,7 +142,7 @@ export class EndpointState {
     const { goodCalls, faultyCalls } = note
     const { ok, failed, limited, events, restMs, restCause, latencies, throughputs } = note
     const { all, callers } = this.breakers
-    const named = note.callers.map(each => {
+    const states = note.callers.map(each => {
       const fails = each.failed + each.limited > 0 || each.restMs > 0
       return callers.ofName(nowMs, each.name, each.owner, fails)
     })
@@ -152,8 +152,8 @@ export class EndpointState {
       if (event.kind === 'closed' && event.caller === '') this.window?.clear()
     }
     this.#add(nowMs, callers.of(nowMs, null), ok, failed, limited)
-    for (let at = 0; at < named.length; at++) {
-      const [each, state] = [note.callers[at], named[at]]
+    for (let at = 0; at < states.length; at++) {
+      const [each, state] = [note.callers[at], states[at]]
       if (each === undefined || state === undefined) continue
       this.#add(nowMs, state, each.ok, each.failed, each.limited)
       if (each.restMs > 0) this.breakers.setRest(nowMs, state, each.restMs, each.restCause)

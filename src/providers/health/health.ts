@@ -273,8 +273,8 @@ export class EndpointHealth {
     this.#plan(state)
   }
 
-  unproved(state: EndpointState, caller: HealthCaller | null, probed: BreakerScope, nowMs: number): void {
-    state.breakers.unprobe(nowMs, caller, probed)
+  unproved(state: EndpointState, caller: HealthCaller | null, scope: BreakerScope, nowMs: number): void {
+    state.breakers.unprobe(nowMs, caller, scope)
     this.#plan(state)
   }
 

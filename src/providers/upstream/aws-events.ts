@@ -103,9 +103,9 @@ export class AwsEventParser {
   #keep(chunk: Buffer, from: number, to: number, size: number): void {
     const bytes = this.#carried + to - from
     if (bytes > this.#carry.length) {
-      const grown = Buffer.allocUnsafe(Math.max(bytes, size))
-      this.#carry.copy(grown, 0, 0, this.#carried)
-      this.#carry = grown
+      const largerBuffer = Buffer.allocUnsafe(Math.max(bytes, size))
+      this.#carry.copy(largerBuffer, 0, 0, this.#carried)
+      this.#carry = largerBuffer
     }
     chunk.copy(this.#carry, this.#carried, from, to)
     this.#carried = bytes

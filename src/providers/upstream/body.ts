@@ -68,8 +68,8 @@ export class TextBody implements ReplyBody {
     if (bytes <= this.#bytes.length) return
     let size = Math.max(START_BYTES, this.#bytes.length)
     while (size < bytes) size *= 2
-    const grown = Buffer.allocUnsafe(size)
-    this.#bytes.copy(grown, 0, 0, this.lengthBytes)
-    this.#bytes = grown
+    const largerBuffer = Buffer.allocUnsafe(size)
+    this.#bytes.copy(largerBuffer, 0, 0, this.lengthBytes)
+    this.#bytes = largerBuffer
   }
 }

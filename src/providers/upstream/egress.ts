@@ -139,8 +139,8 @@ function routeOf(
   egress: Egress | undefined,
   proxyOf: ProxyOf,
 ): UndiciRoute & { isUndici: boolean } {
-  const own = egress?.proxy ?? null
-  const proxy = own === 'none' ? null : own === null ? proxyOf(url) : proxyUrl(own)
+  const ownProxy = egress?.proxy ?? null
+  const proxy = ownProxy === 'none' ? null : ownProxy === null ? proxyOf(url) : proxyUrl(ownProxy)
   const http2 = egress?.http2 ?? false
   const tls = egress?.tls ?? null
   return {

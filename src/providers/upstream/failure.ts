@@ -53,9 +53,9 @@ export function failureInReply(
 /** Creates the error for an error reply of a provider. */
 export function upstreamFailure(refusal: Refusal): GatewayError {
   const failure = interpret(refusal)
-  const { code: fault, message: scrubbed, metadata = {} } = failureInReply(failure, refusal)
+  const { code: fault, message: scrubbedMessage, metadata = {} } = failureInReply(failure, refusal)
   const isOwnKey = refusal.isOwnKey === true
-  const text = isOwnKey ? scrubbed : withoutIds(scrubbed)
+  const text = isOwnKey ? scrubbedMessage : withoutIds(scrubbedMessage)
   const message = refusesKey(refusal, fault) ? keyRefused(refusal, text) : text
   // Callers can mend their own account, and would look in vain for a fault of the gateway.
   const code =
@@ -143,14 +143,14 @@ const EPOCH_MS_MIN = 1_000_000_000_000
 export function retryAfterSeconds(headers: Readonly<Record<string, string>>, clock: Clock): number | null {
   const ms = headers['retry-after-ms']?.trim() ?? ''
   if (DECIMAL.test(ms)) return clamp(Number(ms) / 1000)
-  const plain = headers['retry-after']?.trim() ?? ''
-  if (DECIMAL.test(plain)) return clamp(Number(plain))
-  if (HTTP_DATES.some(form => form.test(plain))) {
+  const header = headers['retry-after']?.trim() ?? ''
+  if (DECIMAL.test(header)) return clamp(Number(header))
+  if (HTTP_DATES.some(form => form.test(header))) {
     // The oldest form names no time zone; all of them mean GMT.
-    const at = Date.parse(plain.endsWith('GMT') ? plain : `${plain} GMT`)
+    const at = Date.parse(header.endsWith('GMT') ? header : `${header} GMT`)
     if (!Number.isNaN(at)) return clamp((at - clock.nowMs()) / 1000)
   }
-  return durationOf(plain) ?? budgetReset(headers, clock)
+  return durationOf(header) ?? budgetReset(headers, clock)
 }
 
 /** A header that some gateways write with a unit. */

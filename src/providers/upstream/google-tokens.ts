@@ -111,8 +111,8 @@ export class GoogleTokens {
 
   /** Joins the running exchange, or starts one. `known`: the entry that stays in use if it fails. */
   #exchange(name: string, account: ServiceAccount, place: TokenPlace, known: Entry | null): Promise<string> {
-    const running = this.#exchanges.get(name)
-    if (running !== undefined) return running
+    const runningExchange = this.#exchanges.get(name)
+    if (runningExchange !== undefined) return runningExchange
     const exchange = this.#ask(account, place)
       .then(
         ({ token, lifeMs }) => {
@@ -127,12 +127,12 @@ export class GoogleTokens {
         },
         (thrown: unknown) => {
           const error = toGatewayError(thrown)
-          const until = this.#options.clock.monotonicMs() + PAUSE_MS
+          const pausedUntilMs = this.#options.clock.monotonicMs() + PAUSE_MS
           this.#entries.set(
             name,
             known === null
-              ? { token: null, error, renewAtMs: until, endsAtMs: until }
-              : { ...known, renewAtMs: until },
+              ? { token: null, error, renewAtMs: pausedUntilMs, endsAtMs: pausedUntilMs }
+              : { ...known, renewAtMs: pausedUntilMs },
           )
           throw error
         },

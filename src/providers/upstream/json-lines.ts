@@ -50,9 +50,9 @@ export async function* jsonLines(
 ): AsyncGenerator<readonly string[], void, void> {
   terms.signal.throwIfAborted()
   const reader = new PageReader(terms)
-  const leave = (): void => reader.fail(terms.signal.reason as Error)
+  const onAbort = (): void => reader.fail(terms.signal.reason as Error)
   reader.start(client, request)
-  terms.signal.addEventListener('abort', leave, { once: true })
+  terms.signal.addEventListener('abort', onAbort, { once: true })
   try {
     for (;;) {
       const page = await reader.page()
@@ -60,7 +60,7 @@ export async function* jsonLines(
       yield page
     }
   } finally {
-    terms.signal.removeEventListener('abort', leave)
+    terms.signal.removeEventListener('abort', onAbort)
     reader.close()
   }
 }
@@ -205,9 +205,9 @@ class PageReader implements UpstreamHandler {
     if (length > this.#carry.length) {
       let size = Math.max(CARRY_START_BYTES, this.#carry.length)
       while (size < length) size *= 2
-      const grown = Buffer.allocUnsafe(size)
-      this.#carry.copy(grown, 0, 0, this.#carried)
-      this.#carry = grown
+      const largerCarry = Buffer.allocUnsafe(size)
+      this.#carry.copy(largerCarry, 0, 0, this.#carried)
+      this.#carry = largerCarry
     }
     part.copy(this.#carry, this.#carried)
     this.#carried = length

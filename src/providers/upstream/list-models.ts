@@ -44,11 +44,11 @@ export async function listModels(
   provider: Provider,
   { clock, signal, maxBytes = LIST_MAX_BYTES }: ListTerms,
 ): Promise<ListedModels> {
-  const late = new AbortController()
+  const deadline = new AbortController()
   const timer = clock.after(LIST_MAX_MS, () =>
-    late.abort(new GatewayError('upstream_timeout', 'its list of models took too long')),
+    deadline.abort(new GatewayError('upstream_timeout', 'its list of models took too long')),
   )
-  const either = AbortSignal.any([signal, late.signal])
+  const signalOrDeadline = AbortSignal.any([signal, deadline.signal])
   const models = new Map<string, KnownModel>()
   const largestPage = API_OF_FORMAT[provider.format].list?.largestPage ?? ''
   let query: string | null = largestPage
@@ -56,7 +56,7 @@ export async function listModels(
   let leftOut = 0
   try {
     for (let page = 0; page < PAGES_MAX && query !== null && leftOut === 0; page++) {
-      const answer = await ask(client, provider, query, { maxBytes: leftBytes, signal: either })
+      const answer = await ask(client, provider, query, { maxBytes: leftBytes, signal: signalOrDeadline })
       leftBytes -= answer.bytes
       leftOut += answer.leftOut
       for (const model of answer.models) {

@@ -98,11 +98,11 @@ function pagesIn(provider: Provider, text: string): OcrPage[] {
   const pages = field(answer, 'pages')
   if (!Array.isArray(pages))
     throw ocrFailure(provider, new GatewayError('provider_unavailable', 'The OCR provider sent no pages'))
-  let room = IMAGES_MAX
+  let imagesLeft = IMAGES_MAX
   return pages.map(page => {
     const markdown = field(page, 'markdown')
-    const images = imagesIn(page).slice(0, room)
-    room -= images.length
+    const images = imagesIn(page).slice(0, imagesLeft)
+    imagesLeft -= images.length
     return { markdown: typeof markdown === 'string' ? markdown : '', images }
   })
 }

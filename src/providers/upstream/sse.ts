@@ -152,9 +152,9 @@ export class SseParser {
   #grow(total: number): void {
     let size = Math.max(CARRY_START_BYTES, this.#carry.length)
     while (size < total) size *= 2
-    const grown = Buffer.allocUnsafeSlow(size)
-    this.#carry.copy(grown, 0, 0, this.#carried)
-    this.#carry = grown
+    const largerCarry = Buffer.allocUnsafeSlow(size)
+    this.#carry.copy(largerCarry, 0, 0, this.#carried)
+    this.#carry = largerCarry
   }
 
   /** Ends the current line at `end` of this chunk. */

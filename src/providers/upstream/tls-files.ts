@@ -58,9 +58,9 @@ function read(file: string, path: string): string {
   }
 }
 
-function check(use: () => unknown, path: string, problem: string): void {
+function check(read: () => unknown, path: string, problem: string): void {
   try {
-    use()
+    read()
   } catch {
     throw new ConfigError(`${path}: ${problem}`)
   }

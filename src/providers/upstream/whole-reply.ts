@@ -26,25 +26,25 @@ export function wholeReply(
     signal.throwIfAborted()
     const body = new TextBody(maxBytes)
     let head: UpstreamHead = { status: 0, headers: {} }
-    const leave = (): void => {
+    const onAbort = (): void => {
       call.abort()
       reject(signal.reason as Error)
     }
-    const over = (): void => signal.removeEventListener('abort', leave)
+    const stopListening = (): void => signal.removeEventListener('abort', onAbort)
     const call = client.start(request, {
       onHead(received) {
         head = received
       },
       onData: chunk => body.push(chunk),
       onEnd() {
-        over()
+        stopListening()
         resolve({ ...head, text: body.text() })
       },
       onError(error) {
-        over()
+        stopListening()
         reject(error)
       },
     })
-    signal.addEventListener('abort', leave, { once: true })
+    signal.addEventListener('abort', onAbort, { once: true })
   })
 }

@@ -106,14 +106,14 @@ export class AdmissionControl implements KeyedRequests {
   #refuseUnread(key: Holder): void {
     const outcome = this.#unread.reserve(key, 0)
     if (outcome !== 'key-full' && outcome !== 'organization-full') return
-    const unread =
+    const culprit =
       outcome === 'key-full'
         ? `this API key have not read ${this.#unread.amountOf(key)} bytes of their answers, or not ended their messages`
         : "this API key's organization have left most of the answers unread, or messages without an end, that wait in the gateway"
     throw this.#shares.refusal(
       'key_unread',
       'bytesInFlightPerKey',
-      `Clients of ${unread}: read or end them, or close the connections`,
+      `Clients of ${culprit}: read or end them, or close the connections`,
     )
   }
 
@@ -167,25 +167,25 @@ export class OpenRequests<T extends Chained<T>> {
   onRemoved: (() => void) | null = null
 
   /** Adds a member that is not in any chain. */
-  add(one: T): void {
-    one.earlier = this.#last
-    if (this.#last === null) this.#first = one
-    else this.#last.later = one
-    this.#last = one
+  add(entry: T): void {
+    entry.earlier = this.#last
+    if (this.#last === null) this.#first = entry
+    else this.#last.later = entry
+    this.#last = entry
     this.size++
     this.added++
   }
 
   /** Removes a member. Does nothing if it is not in the chain. */
-  remove(one: T): void {
-    const { earlier, later } = one
-    if (earlier === null && this.#first !== one) return
+  remove(entry: T): void {
+    const { earlier, later } = entry
+    if (earlier === null && this.#first !== entry) return
     if (earlier === null) this.#first = later
     else earlier.later = later
     if (later === null) this.#last = earlier
     else later.earlier = earlier
-    one.earlier = null
-    one.later = null
+    entry.earlier = null
+    entry.later = null
     this.size--
     this.onRemoved?.()
   }
@@ -193,7 +193,7 @@ export class OpenRequests<T extends Chained<T>> {
   /** All current members, in order of arrival. */
   all(): T[] {
     const all: T[] = []
-    for (let one = this.#first; one !== null; one = one.later) all.push(one)
+    for (let entry = this.#first; entry !== null; entry = entry.later) all.push(entry)
     return all
   }
 }

@@ -102,11 +102,11 @@ export class KeyQueue {
     }
     place.waiting = waiting
     metrics.queuedRequests.inc()
-    const excess = share.queue.add(waiting)
+    const displaced = share.queue.add(waiting)
     if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
-    if (excess !== null) {
-      this.#endWait(excess, 'refused')
-      excess.refuse(this.#full(` and ${waitingPerKey} waiting ones, most of them from this end user`))
+    if (displaced !== null) {
+      this.#endWait(displaced, 'refused')
+      displaced.refuse(this.#full(` and ${waitingPerKey} waiting ones, most of them from this end user`))
     }
     return promise
   }

@@ -35,8 +35,8 @@ class Incoming extends IncomingMessage {
   }
 
   /** Node sets null before the fields of this class exist. */
-  set upgrade(asks: boolean | null) {
-    if (asks !== null) this.#asks = asks
+  set upgrade(isUpgrade: boolean | null) {
+    if (isUpgrade !== null) this.#asks = isUpgrade
   }
 }
 
@@ -89,9 +89,9 @@ class NodeFront implements Front {
     const { tls, log } = this.#host
     if (tls === null || this.#context === null) return true
     try {
-      const renewed = contextOf(tls)
-      if (renewed.version !== version) return false
-      this.#context = renewed.context
+      const next = contextOf(tls)
+      if (next.version !== version) return false
+      this.#context = next.context
       return true
     } catch (thrown) {
       log.fault('tls', 'cannot load the certificate', thrown)

@@ -154,7 +154,7 @@ function parameters(all: readonly Fields[]): string {
 }
 
 function answers(all: Fields, id: string): string {
-  const own: string[] = []
+  const successes: string[] = []
   const failures: string[] = []
   for (const [status, value] of Object.entries(all)) {
     const answer = fields(value)
@@ -162,12 +162,12 @@ function answers(all: Fields, id: string): string {
     if (typeof target === 'string') {
       failures.push(`<a href="#failure-${safe(target.slice(RESPONSES.length))}">${safe(status)}</a>`)
     } else {
-      own.push(
+      successes.push(
         `<h4>Answer ${safe(status)}</h4><p>${safe(answer['description'])}</p>${contentOf(answer, 'answer', `${id}-${status}`)}`,
       )
     }
   }
-  return `${own.join('\n')}
+  return `${successes.join('\n')}
 <p>Errors: ${failures.join(', ')}</p>`
 }
 
@@ -180,7 +180,7 @@ function contentOf(holder: Fields, what: string, label: string): string {
   return Object.entries(fields(holder['content']))
     .map(([media, value]) => {
       const { schema, examples } = fields(value)
-      const shown = Object.entries(fields(examples)).map(([name, example]) => {
+      const boxes = Object.entries(fields(examples)).map(([name, example]) => {
         const { value: sample } = fields(example)
         const text = typeof sample === 'string' ? sample : JSON.stringify(sample, null, 2)
         const title = `Example of the ${what}: ${safe(name)}`
@@ -189,8 +189,8 @@ function contentOf(holder: Fields, what: string, label: string): string {
       const { description: about } = fields(schema)
       const kind = `${typeOf(fields(schema))}${about === undefined ? '' : ` ${safe(about)}`}`
       const all = fieldsOf(fields(schema), 0)
-      const folded = all === '' ? '' : `<details><summary>Fields of the ${what}</summary>${all}</details>`
-      return `<p><code>${safe(media)}</code>: <span class="type">${kind}</span></p>${folded}${shown.join('')}`
+      const details = all === '' ? '' : `<details><summary>Fields of the ${what}</summary>${all}</details>`
+      return `<p><code>${safe(media)}</code>: <span class="type">${kind}</span></p>${details}${boxes.join('')}`
     })
     .join('\n')
 }

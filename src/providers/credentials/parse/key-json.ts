@@ -57,18 +57,23 @@ export class KeyFields {
   }
 
   /** @throws GatewayError `invalid_request` if it is missing or does not match; the message contains `expected`. */
-  text(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string {
-    const value = this.optionalText(name, fits, expected)
+  text(name: string, pattern: RegExp | ((value: string) => boolean), expected: string): string {
+    const value = this.optionalText(name, pattern, expected)
     if (value === null) throw keyError(`${this.#path}${name} is required`)
     return value
   }
 
   /** Null when absent or null. @throws GatewayError `invalid_request` if it does not match. */
-  optionalText(name: string, fits: RegExp | ((value: string) => boolean), expected: string): string | null {
+  optionalText(
+    name: string,
+    pattern: RegExp | ((value: string) => boolean),
+    expected: string,
+  ): string | null {
     const value = this.#fields.get(name)
     if (value === undefined || value === null) return null
-    const good = typeof value === 'string' && (typeof fits === 'function' ? fits(value) : fits.test(value))
-    if (!good) throw keyError(`${this.#path}${name} must be ${expected}`)
+    const isValid =
+      typeof value === 'string' && (typeof pattern === 'function' ? pattern(value) : pattern.test(value))
+    if (!isValid) throw keyError(`${this.#path}${name} must be ${expected}`)
     return value
   }
 

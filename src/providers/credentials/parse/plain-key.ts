@@ -52,14 +52,14 @@ export function parseHostKey(text: string): PlainKey | AddressedKey {
 function addressedKey(
   text: string,
   field: string,
-  gap: string,
-  fits: RegExp,
+  placeholder: string,
+  pattern: RegExp,
   expected: string,
 ): PlainKey | AddressedKey {
   if (!looksLikeJson(text)) return plainKey(text)
   const fields = new KeyFields(parseKeyJson(text)).only(['api_key', field])
   const apiKey = fields.text('api_key', API_KEY, API_KEY_EXPECTED)
-  const values = { [gap]: fields.text(field, fits, expected) }
+  const values = { [placeholder]: fields.text(field, pattern, expected) }
   return { kind: 'addressed', apiKey, values, region: null, secrets: [apiKey] }
 }
 

@@ -220,8 +220,8 @@ export class Connection implements ReplyReceiver, Reader {
     this.#readMs = this.#clock.monotonicMs()
     if (this.#user === null || this.#waiting !== null) {
       // Unexpected bytes would be read as the reply to the next request.
-      const unsent = this.#isUsed ? this.#waiting : null
-      this.#lose(new Error('the provider sent bytes that were not asked for'), unsent)
+      const resendable = this.#isUsed ? this.#waiting : null
+      this.#lose(new Error('the provider sent bytes that were not asked for'), resendable)
       return
     }
     try {
@@ -256,17 +256,17 @@ export class Connection implements ReplyReceiver, Reader {
     this.#readMs = this.#clock.monotonicMs()
     if (this.#user !== null && this.#parser.end()) return
     const isCrossing = this.#readMs - this.#writtenMs <= this.#crossingMs
-    const unsent = this.#isUsed ? this.#waiting : null
+    const resendable = this.#isUsed ? this.#waiting : null
     this.#lose(
       this.#error ?? new Error('closed by the provider'),
-      isCrossing ? (this.#again ?? unsent) : unsent,
+      isCrossing ? (this.#again ?? resendable) : resendable,
     )
   }
 
-  #lose(error: unknown, again: string | null): void {
+  #lose(error: unknown, resendable: string | null): void {
     const user = this.#user
     this.discard()
-    user?.onLost(error, again)
+    user?.onLost(error, resendable)
   }
 }
 

@@ -91,9 +91,9 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
     super.onDone(readMs)
   }
 
-  onLost(error: unknown, again: string | null): void {
+  onLost(error: unknown, resendable: string | null): void {
     this.#connection = null
-    if (again === null || this.#pool === null || this.#shared.connections.isClosed) {
+    if (resendable === null || this.#pool === null || this.#shared.connections.isClosed) {
       this.fail(transportError(error, this.isSent))
       return
     }
@@ -102,7 +102,7 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
       this.beginAgain()
     }
     this.#connection = this.#pool.fresh()
-    this.#connection.send(again, this)
+    this.#connection.send(resendable, this)
   }
 
   protected holdBody(): void {

@@ -290,25 +290,28 @@ export class ReplyParser {
 
   /** Reads the available part of the head; returns where the body begins, or `length`. */
   #readHead(bytes: Buffer, from: number, length: number): number {
-    const had = this.#head.length
+    const earlierLength = this.#head.length
     // Reads one byte more than allowed, to detect a head that is too large.
-    const most = Math.min(length, from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - had)
+    const endOfHead = Math.min(
+      length,
+      from + this.#limits.maxHeaderBytes + HEAD_END.length + 1 - earlierLength,
+    )
     // The part of the body in the same read stays as bytes. If the end of the head began in an earlier read, it is
     // found in the text.
-    const found = had === 0 ? bytes.indexOf(HEAD_END, from, 'latin1') : -1
-    const to = found === -1 ? most : Math.min(most, found + HEAD_END.length)
-    const text = this.#head + bytes.toString('latin1', from, to)
+    const found = earlierLength === 0 ? bytes.indexOf(HEAD_END, from, 'latin1') : -1
+    const headEnd = found === -1 ? endOfHead : Math.min(endOfHead, found + HEAD_END.length)
+    const text = this.#head + bytes.toString('latin1', from, headEnd)
     if (!text.startsWith(START.slice(0, text.length))) throw invalid()
-    const end = text.indexOf(HEAD_END, Math.max(0, had - HEAD_END.length))
+    const end = text.indexOf(HEAD_END, Math.max(0, earlierLength - HEAD_END.length))
     if ((end === -1 ? text.length : end) > this.#limits.maxHeaderBytes) throw tooLargeHead()
     if (end === -1) {
-      refuseBareFeeds(text, had)
+      refuseBareFeeds(text, earlierLength)
       this.#head = text
       return length
     }
     this.#head = ''
     this.#takeHead(text.slice(0, end), end)
-    return from + end + HEAD_END.length - had
+    return from + end + HEAD_END.length - earlierLength
   }
 
   #takeHead(text: string, size: number): void {

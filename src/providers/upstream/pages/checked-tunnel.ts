@@ -35,10 +35,10 @@ export function createTunnels(deps: TunnelsDeps): OpenCheckedTunnel {
     const timer = deps.clock.after(deps.timeoutMs, () =>
       ending.abort(new PageError('timeout', 'the server took too long to answer')),
     )
-    const either = AbortSignal.any([signal, ending.signal])
+    const signalOrDeadline = AbortSignal.any([signal, ending.signal])
     try {
-      const addresses = await addressesOf(deps, resolve, url, either)
-      return await connectTo(deps, url, addresses, either)
+      const addresses = await addressesOf(deps, resolve, url, signalOrDeadline)
+      return await connectTo(deps, url, addresses, signalOrDeadline)
     } finally {
       timer.cancel()
     }
@@ -71,11 +71,11 @@ function direct(host: string, port: number, signal: AbortSignal): Promise<Socket
   if (isIP(host) === 0) return Promise.reject(new TypeError('no address'))
   const { promise, resolve, reject } = Promise.withResolvers<Socket>()
   const socket = connect({ host, port, noDelay: true })
-  const leave = (): void => void socket.destroy(signal.reason as Error)
-  signal.addEventListener('abort', leave, { once: true })
+  const onAbort = (): void => void socket.destroy(signal.reason as Error)
+  signal.addEventListener('abort', onAbort, { once: true })
   socket.once('error', reject)
   socket.once('connect', () => {
-    signal.removeEventListener('abort', leave)
+    signal.removeEventListener('abort', onAbort)
     socket.off('error', reject)
     // The user of the socket learns of its end by `close`.
     socket.on('error', () => undefined)

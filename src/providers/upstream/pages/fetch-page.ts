@@ -117,8 +117,8 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
     const leavePlace = await places.enter(terms.key, signal)
     if (leavePlace === null) throw new PageError('busy', 'too many links are being followed at the moment')
     const ending = new AbortController()
-    const leave = (): void => ending.abort(signal.reason)
-    signal.addEventListener('abort', leave, { once: true })
+    const onAbort = (): void => ending.abort(signal.reason)
+    signal.addEventListener('abort', onAbort, { once: true })
     const timer = deps.clock.after(deps.timeoutMs, () =>
       ending.abort(new PageError('timeout', 'the link took too long to answer')),
     )
@@ -133,7 +133,7 @@ export function createPageFetcher(deps: PageFetcherDeps): FetchPage {
       throw thrown instanceof PageError ? thrown : unreachable()
     } finally {
       timer.cancel()
-      signal.removeEventListener('abort', leave)
+      signal.removeEventListener('abort', onAbort)
       leavePlace()
     }
   }
@@ -152,14 +152,14 @@ async function follow(
   { types, signal, admits = () => true }: PageTerms,
 ): Promise<FetchedPage> {
   let url = checkUrl(deps, address)
-  for (let hops = 0; ; hops++) {
+  for (let redirects = 0; ; redirects++) {
     if (!admits(url)) throw refusal('leads to a domain that this request does not allow')
     const answer = await ask(deps, turns, url, await addressesOf(deps, resolve, url, signal), signal)
     try {
       const { location } = answer.headers
       const isLast = !REDIRECTS.has(answer.statusCode) || typeof location !== 'string'
       if (isLast) return { ...(await read(deps, answer, types)), url: url.href }
-      if (hops === REDIRECTS_MAX) throw refusal('redirects more than three times')
+      if (redirects === REDIRECTS_MAX) throw refusal('redirects more than three times')
       url = checkUrl(deps, location, url)
     } finally {
       answer.leave()
@@ -240,14 +240,14 @@ async function ask(
 ): Promise<Answer> {
   const connect = connectorTo(deps, url, addresses, signal)
   const client = new (undici().Client)(url.origin, { ...ONCE, connect })
-  const leave = (): void => void client.destroy().catch(() => undefined)
+  const onAbort = (): void => void client.destroy().catch(() => undefined)
   try {
     const headers = { host: url.host, accept: '*/*', 'accept-encoding': 'identity', 'user-agent': 'sluice' }
     const path = `${url.pathname}${url.search}`
     const reply = await requestWithin(client, { path, method: 'GET', headers }, turns, signal)
-    return { ...reply, leave }
+    return { ...reply, leave: onAbort }
   } catch (thrown) {
-    leave()
+    onAbort()
     throw thrown
   }
 }

@@ -37,9 +37,9 @@ export function createServerLookup({ servers }: ServerLookupOptions = {}): Resol
     const cancel = (): void => resolver.cancel()
     signal.addEventListener('abort', cancel, { once: true })
     try {
-      const [four, six] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
-      if (four.status === 'rejected' && six.status === 'rejected') throw four.reason as Error
-      return alternate(addressesIn(four, 4), addressesIn(six, 6))
+      const [v4, v6] = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
+      if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason as Error
+      return alternate(addressesIn(v4, 4), addressesIn(v6, 6))
     } finally {
       signal.removeEventListener('abort', cancel)
     }
@@ -66,24 +66,24 @@ export class QueueTimeout extends Error {
  * threads until it has a result, and cannot be stopped. All lookups share two of these threads, including those for
  * providers. So one runs at a time, even after its caller has left, and the others queue.
  */
-export function createSystemLookup(ask: (name: string) => Promise<readonly Address[]> = all): ResolveName {
+export function createSystemLookup(lookUp: (name: string) => Promise<readonly Address[]> = all): ResolveName {
   let busy = false
   const queue = new Set<() => void>()
   const turn = (signal: AbortSignal): Promise<void> =>
     new Promise((resolve, reject) => {
-      const leave = (): void => {
+      const giveUp = (): void => {
         queue.delete(go)
         reject(new QueueTimeout('the lookup waited too long in the queue'))
       }
       const go = (): void => {
         queue.delete(go)
-        signal.removeEventListener('abort', leave)
+        signal.removeEventListener('abort', giveUp)
         resolve()
       }
       queue.add(go)
-      signal.addEventListener('abort', leave, { once: true })
+      signal.addEventListener('abort', giveUp, { once: true })
     })
-  const over = (): void => {
+  const startNext = (): void => {
     const [next] = queue
     if (next === undefined) busy = false
     else next()
@@ -92,9 +92,9 @@ export function createSystemLookup(ask: (name: string) => Promise<readonly Addre
     signal.throwIfAborted()
     if (busy) await turn(signal)
     busy = true
-    const asking = (async () => await ask(name))()
-    asking.then(over, over)
-    return await orAborted(asking, signal)
+    const lookup = (async () => await lookUp(name))()
+    lookup.then(startNext, startNext)
+    return await orAborted(lookup, signal)
   }
 }
 

@@ -47,9 +47,9 @@ export class JoinedPieces {
     if (!this.#isOwn || total > this.#bytes.length) {
       let size = START_BYTES
       while (size < total) size *= 2
-      const grown = Buffer.allocUnsafeSlow(size)
-      this.#bytes.copy(grown, 0, 0, this.length)
-      this.#bytes = grown
+      const largerBuffer = Buffer.allocUnsafeSlow(size)
+      this.#bytes.copy(largerBuffer, 0, 0, this.length)
+      this.#bytes = largerBuffer
       this.#isOwn = true
     }
     this.#bytes.set(chunk, this.length)
