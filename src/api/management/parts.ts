@@ -18,7 +18,7 @@ export interface CaptureSettings {
 }
 
 /**
- * Checks a pattern. Returns the problem in words that follow the name of its field, or null. `listed` sums the sizes of
+ * Checks a pattern. Returns the problem in words that follow the name of its field, or null. `total` sums the sizes of
  * the patterns of one list; each call adds to it.
  */
 export type PatternProblem = (pattern: string, total: { positions: number }) => string | null

@@ -408,7 +408,7 @@ function matchingPart(
   })
 }
 
-/** The first index from `wanted` on without a part of this form. */
+/** The first index from `preferred` on without a part of this form. */
 function unusedIndex(parts: readonly Part[], form: Form, preferred: number): number {
   let index = preferred
   while (parts.some(part => part.form === form && part.index === index)) index++
