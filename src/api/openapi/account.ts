@@ -65,11 +65,11 @@ export const ActivityDay = Type.Object({
   date: Type.String({ format: 'date' }),
   model: Type.String({
     description:
-      'Empty: requests that were refused before a provider was asked; GET /generations has the requested_model of each',
+      'Empty for requests that were refused before any provider was called; GET /generations has the requested_model of each',
   }),
   model_permaslug: text,
   endpoint_id: text,
-  provider_name: Type.String({ description: 'Empty: no provider was asked' }),
+  provider_name: Type.String({ description: 'Empty: no provider was called' }),
   usage: usd,
   byok_usage_inference: usd,
   ...alike(count, 'requests', 'prompt_tokens', 'completion_tokens', 'reasoning_tokens'),

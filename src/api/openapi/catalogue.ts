@@ -136,7 +136,7 @@ const FILTERS: readonly ParameterDescription[] = [
   ...['min_price', 'max_price', 'min_output_price', 'max_output_price'].map(name =>
     query(name, amount, 'US dollars per million tokens of the prompt or the output.'),
   ),
-  query('model_authors', text, 'First parts of ids, separated by commas.'),
+  query('model_authors', text, 'Authors, separated by commas: the parts of ids before the slash.'),
   query('providers', text, 'Slugs or names, separated by commas.'),
   query('zdr', Type.Boolean(), 'true: at least one endpoint of the model keeps no data.'),
   query('region', oneOf('eu', 'europe', 'us'), 'At least one endpoint of the model keeps data there.'),

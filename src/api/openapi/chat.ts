@@ -143,7 +143,9 @@ export const ChatCompletion = Type.Object({
 export const ERROR_FACTS = Type.Object({ error_type: text }, { additionalProperties: true })
 
 export const ChatErrorFields = Type.Object({
-  code: Type.Integer({ description: 'The HTTP status, also where another one has left' }),
+  code: Type.Integer({
+    description: 'The HTTP status of the failure, even if the answer was sent with another one',
+  }),
   message: text,
   type: text,
   param: orNoText,

@@ -26,9 +26,7 @@ const deactivation: Omit<UntaggedDescription, 'parameters'> = {
   text: 'The record stays, so that its usage can still be identified.',
   answers: { 200: oneRecord(answer, 'The inactive end user.', { ...USER, is_active: false }) },
 }
-const userParameter = [
-  query('user', text, 'The tracking string, for those that cannot be part of a path.', true),
-]
+const userParameter = [query('user', text, 'The tracking string, if it cannot be part of a path.', true)]
 
 export const END_USERS = tagged('End users', {
   createEndUser: {
@@ -43,7 +41,7 @@ export const END_USERS = tagged('End users', {
     text: 'Oldest first.',
     parameters: [
       ...PAGE,
-      query('user', text, 'Only this one, exactly.'),
+      query('user', text, 'Only the end user with exactly this tracking string.'),
       query('include_inactive', flag, 'true: also inactive ones.'),
     ],
     answers: { 200: listOf(answer, USER) },

@@ -183,7 +183,11 @@ export const GENERATIONS = tagged('Generations', {
       query('after', text, '`last_id` of the page before.'),
       KEY_HASH_FILTER,
       query('workspace_id', text, 'Only requests of this workspace.'),
-      query('model', text, 'Only requests that this model answered, or failed last.'),
+      query(
+        'model',
+        text,
+        'Only requests that this model answered, or whose last failed attempt was at this model.',
+      ),
       query('provider', text, 'Only requests of this provider, by its slug.'),
       query('user_id', text, 'Only requests of this end user.'),
       query('session_id', text, 'Only requests of this session.'),

@@ -195,7 +195,7 @@ export const CountedMessage = Type.Object({
 const HELLO = [{ role: 'user', content: 'Hello' }]
 const ZONE = { type: 'gateway:datetime', parameters: { timezone: 'Europe/Berlin' } }
 
-const PLACE = 'Position in the stream, counted from 0, of the last frame that you have; default: none.'
+const PLACE = 'Position of the last frame that you have, counted from 0; default: none.'
 
 /** Reading a resumable stream again. */
 function resumed(after: string, schema: TSchema, example: string): UntaggedDescription {

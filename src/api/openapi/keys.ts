@@ -26,7 +26,7 @@ function spending<Value>(fields: Readonly<Record<string, Value>>): Readonly<Reco
 export const KeyDetail = Type.Object({
   ...KEY.answer.properties,
   secrets: Type.Array(Type.Object({ label: text, created_at: instant, expires_at: orNoInstant }), {
-    description: 'Those that are valid, the newest first',
+    description: 'The valid secrets, newest first',
   }),
 })
 

@@ -189,7 +189,7 @@ const guardrails = tagged('Guardrails', {
     answers: { 201: oneRecord(GUARDRAIL.answer, 'The new guardrail.', GUARDRAIL_EXAMPLE) },
   },
   listGuardrails: {
-    text: 'Oldest first, default ones of workspaces too.',
+    text: 'Oldest first, including the default guardrails of workspaces.',
     parameters: [...PAGE, query('workspace_id', text, 'Only guardrails of this workspace.')],
     answers: { 200: listOf(GUARDRAIL.answer, GUARDRAIL_EXAMPLE) },
   },
@@ -204,7 +204,7 @@ const guardrails = tagged('Guardrails', {
     failures: ['conflict'],
   },
   checkGuardrail: {
-    text: "As a user's request, or as a whole reply. Nothing is stored.",
+    text: "The text is checked as a user's request or as a whole reply. Nothing is stored.",
     body: { schema: GuardrailCheck, examples: { mail: { text: 'Write to ada@example.com', side: 'input' } } },
     answers: {
       200: oneRecord(CheckedText, 'What was found, by position in UTF-16 units.', {
@@ -253,7 +253,7 @@ const TO_MEMBER = { ...ASSIGNED, user_id: 'ada@example.com', organization_id: 'd
 
 const assigned = answer(
   Type.Object({ assigned_count: count }),
-  'How many different ones now have the guardrail.',
+  'How many different keys or members of the request now have the guardrail.',
   { assigned_count: 1 },
 )
 const unassigned = answer(Type.Object({ unassigned_count: count }), 'How many of them had the guardrail.', {
@@ -269,7 +269,7 @@ const assignments = tagged('Guardrails', {
   listKeyAssignments: keyList,
   listGuardrailKeyAssignments: keyList,
   assignKeys: {
-    text: 'To all of them, or to none if one is unknown. Replaces earlier assignments of the same keys.',
+    text: 'If one key is unknown, none is assigned. Replaces earlier assignments of the same keys.',
     body: toKeys,
     answers: { 200: assigned },
   },
@@ -277,7 +277,7 @@ const assignments = tagged('Guardrails', {
   listMemberAssignments: memberList,
   listGuardrailMemberAssignments: memberList,
   assignMembers: {
-    text: 'A member is the creator_user_id of its keys. Replaces earlier assignments of the same members.',
+    text: 'A member is named by the creator_user_id of its keys. Replaces earlier assignments of the same members.',
     body: toMembers,
     answers: { 200: assigned },
   },

@@ -4,8 +4,8 @@
  */
 import type { Readable } from 'node:stream'
 import { systemCode } from '../../base/errors.ts'
-import { askedAddress, askedPort, type PortAddress, type PortTerms } from './asked-port.ts'
 import { CommandError, type Option, type OptionValues, UsageError } from './command.ts'
+import { askedAddress, type PortAddress, type PortTerms, portAddress } from './port-address.ts'
 import { plain } from './terminal/text.ts'
 
 export const GATEWAY_OPTIONS = {
@@ -67,7 +67,7 @@ const GATEWAY_PORT = {
 
 /** The gateway's address, including `/v1`, and key. @throws UsageError, ConfigError, CommandError */
 export function gatewayOf(options: OptionValues): PortAddress {
-  const { url, key } = askedPort(options, GATEWAY_PORT)
+  const { url, key } = portAddress(options, GATEWAY_PORT)
   return { url: versioned(url), key }
 }
 

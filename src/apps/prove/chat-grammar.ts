@@ -10,7 +10,7 @@ export function chatViolations(events: readonly SeenEvent[]): Violation[] {
   const report = (rule: string, what: string): void => void found.push({ rule, what })
   const chunks = events.flatMap(({ json }) => (json === undefined ? [] : [json]))
   const dones = events.flatMap(({ data }, at) => (data === DONE ? [at] : []))
-  if (dones.length !== 1) report('done', `[DONE] came ${dones.length} times`)
+  if (dones.length !== 1) report('done', `[DONE] was sent ${dones.length} times`)
   else if (dones[0] !== events.length - 1) report('done', 'events follow [DONE]')
 
   for (const name of ['id', 'created', 'model'] as const) {

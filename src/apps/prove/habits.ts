@@ -190,7 +190,8 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'arguments-at-the-end',
-    asserts: 'arguments that come only with the last events of a call are complete, once',
+    asserts:
+      'arguments that the provider sends only with the last events of a call are passed on complete, once',
     matters: MANGLED,
     responses: responding(
       callItem('{"location":"Oslo"}'),
@@ -201,7 +202,8 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'arguments-by-halves',
-    asserts: 'arguments whose second half comes only with the finished call are complete, once',
+    asserts:
+      'arguments whose second half the provider sends only with the finished call are passed on complete, once',
     matters: MANGLED,
     responses: responding(
       callItem('{"location":"Oslo"}'),
@@ -212,7 +214,7 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'text-at-the-end',
-    asserts: 'text that comes only with the finished message is there, once',
+    asserts: 'text that the provider sends only with the finished message is passed on, once',
     matters: 'the answer is empty',
     responses: responding(messageItem('Hello'), { ...messageItem(''), content: [], status: 'in_progress' }),
     expected: { text: 'Hello', end: 'ended' },
@@ -382,7 +384,7 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'usage-in-every-chunk',
-    asserts: 'of counts that grow from chunk to chunk, the last ones are reported',
+    asserts: 'if counts grow from chunk to chunk, the last ones are reported',
     matters: UNPAID,
     chat: {
       events: [

@@ -246,14 +246,14 @@ function others(explanation: Explanation): string[] {
 }
 
 const FROM_RECORD =
-  'Made from the usage record: stages and reasons were not kept, or not yet. They are stored two seconds after the answer.'
+  'Only the usage record is left: the stages and reasons of this request are not stored, or not yet. They are stored two seconds after the answer.'
 
 function footnotes({ unkept_before: unkept, source, preferences, parent }: Explanation): string[] {
   const fields = Object.entries(preferences).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return [
-    ...(parent === null ? [] : [`Made for the request ${parent}.`]),
+    ...(parent === null ? [] : [`Inner call of the request ${parent}.`]),
     ...(fields.length === 0 ? [] : [`The request asked for provider: ${fields.join(' ')}`]),
-    ...(unkept === 0 ? [] : [`${unkept} earlier requests from the same key or address were not kept.`]),
+    ...(unkept === 0 ? [] : [`${unkept} earlier requests from the same key or address have no explanation.`]),
     ...(source === 'whole' ? [] : [FROM_RECORD]),
   ]
 }

@@ -42,7 +42,7 @@ export const SearchEngineSchema = Type.Object(
     ),
     apiKey: field(
       Type.String({ pattern: '^[\\x21-\\x7e]{1,512}$' }),
-      'sent only in a header; required for every kind except `searxng`',
+      'the key for the search engine, sent only in a header; required for every kind except `searxng`',
     ),
     searchPrice: field(Fee, 'USD per search; default: the public price of the kind and the mode'),
     pagePrice: field(Fee, 'USD per page that web fetch reads with it; default: the public price of the kind'),

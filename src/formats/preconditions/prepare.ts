@@ -536,7 +536,7 @@ function jsonInWords(prompt: Prompt): void {
   const places = items.map((_, at) => prompt.placeOf(at))
   prompt.set({ input: [] })
   prompt.setItems([hint, ...items], [{ at: 0 }, ...places])
-  const reason = 'the provider wants JSON asked for in words too'
+  const reason = 'the provider also needs the request for JSON in the text of the prompt'
   prompt.changes.push({ field: 'text.format', action: 'changed', reason })
 }
 

@@ -93,7 +93,7 @@ export function readShared(provider: Provider): ProviderKey | null {
   } catch (cause) {
     throw new GatewayError(
       'provider_unavailable',
-      `The gateway's key for ${provider.name} is malformed; sluice check says how to mend it`,
+      `The gateway's key for ${provider.name} is malformed; sluice check says how to correct it`,
       {
         cause,
       },

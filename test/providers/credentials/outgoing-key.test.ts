@@ -227,7 +227,7 @@ t.test("the service's own key is opened only where the row cannot carry it as it
   const broken = refused(() => shared('azure', JSON.stringify([{ api_key: SECRET }])))
   t.match(
     broken,
-    "provider_unavailable: The gateway's key for Azure is malformed; sluice check says how to mend it",
+    "provider_unavailable: The gateway's key for Azure is malformed; sluice check says how to correct it",
   )
   t.notMatch(broken, SECRET)
 })

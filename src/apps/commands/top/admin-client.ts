@@ -1,8 +1,8 @@
 /** Client for the admin port of a gateway, with a management key. Each failure is one sentence, without the key. */
 import { systemCode } from '../../../base/errors.ts'
-import { askedPort, type PortAddress, type PortTerms } from '../asked-port.ts'
 import { CommandError, type Option, type OptionValues } from '../command.ts'
 import { messageOf } from '../gateway-client.ts'
+import { type PortAddress, type PortTerms, portAddress } from '../port-address.ts'
 import { plain } from '../terminal/text.ts'
 import { readSummary, type Summary } from './summary.ts'
 
@@ -34,7 +34,7 @@ const ADMIN_PORT = {
 } as const satisfies PortTerms
 
 /** Address and key of the admin port. @throws UsageError, ConfigError, CommandError */
-export const adminPortOf = (options: OptionValues): PortAddress => askedPort(options, ADMIN_PORT)
+export const adminPortOf = (options: OptionValues): PortAddress => portAddress(options, ADMIN_PORT)
 
 /** The current summary. @throws CommandError; AdminFault if another try may help; the reason of the abort */
 export async function askSummary({ url, key }: PortAddress, signal: AbortSignal): Promise<Summary> {

@@ -3,9 +3,9 @@
  */
 import { setTimeout as after } from 'node:timers/promises'
 import { processEnvironment } from '../../../process/config/config.ts'
-import type { PortAddress } from '../asked-port.ts'
 import { CONFIG_OPTION, type Command, type OptionValues, UsageError } from '../command.ts'
 import { EXIT_FAILED, print } from '../outcome.ts'
+import type { PortAddress } from '../port-address.ts'
 import { drawsOver } from '../terminal/progress-bar.ts'
 import { ADMIN_OPTIONS, AdminFault, adminPortOf, askSummary } from './admin-client.ts'
 import { type ScreenStyle, screenOf } from './screen.ts'

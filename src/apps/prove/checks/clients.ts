@@ -86,7 +86,8 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'stream',
       asserts: 'the streams have the events that the client waits for, and none that break it',
-      matters: 'otherwise the client stops in the middle of its work, or asks again and pays twice',
+      matters:
+        'otherwise the client stops in the middle of its work, or sends the request again and pays twice',
       run: tester =>
         every(
           tester,
@@ -127,7 +128,7 @@ export function clientChecks(client: ProvedClient): readonly Check[] {
     {
       name: 'unknown-model',
       asserts: 'a model that does not exist is refused with 400 or 404, in the form that the client shows',
-      matters: 'otherwise the user is told nothing, or the wrong thing',
+      matters: 'otherwise the user sees no message, or a wrong one',
       sends: 1,
       run: tester => refusal([400, 404], () => replay(tester, 0, UNKNOWN_MODEL)),
     },

@@ -190,7 +190,7 @@ export const FRAMING_CHECKS: readonly Check[] = checksOf('framing', COMMON, [
       }
       const reply = await connection.read()
       if (reply === null) return fail('no answer')
-      if (reply.status === 411) return skip('411: a length is required here')
+      if (reply.status === 411) return skip('411: this server requires a Content-Length')
       return reply.status === 404 || reply.status === 400 ? notBadBody(reply) : fail(`status ${reply.status}`)
     },
   },

@@ -44,7 +44,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   {
     name: 'text',
     asserts: 'the reply has text, and ends as a finished one',
-    matters: 'an empty answer with status 200 is taken for what the model said',
+    matters: 'clients show an empty answer with status 200 as what the model said',
     async run(tester, proved) {
       const answer = await tester.sample(proved, 'whole')
       return whenOk(answer, ({ understood: { text, end } }) => {
@@ -57,7 +57,7 @@ export const REPLY_CHECKS: readonly Check[] = checksOf('reply', SAMPLED, [
   },
   {
     name: 'usage',
-    asserts: 'usage is there, and input and output tokens add up to the total',
+    asserts: 'the reply has usage, and input and output tokens add up to the total',
     matters: 'callers are billed, and set limits, by these numbers',
     async run(tester, proved) {
       const answer = await tester.sample(proved, 'whole')

@@ -100,7 +100,7 @@ const RULES: readonly RuleRow[] = [
   {
     rule: 'done',
     dialect: 'chat',
-    asserts: 'data: [DONE] comes once, and last',
+    asserts: 'data: [DONE] is sent once, at the end',
     matters: 'clients read until they get it',
   },
 ]

@@ -149,7 +149,7 @@ function responsesReply(stream: SeenStream): ClientReply {
   const [end] = ofType('response.completed', 'response.incomplete')
   if (failed !== undefined) faults.push('the stream reports a failure')
   if (ofType('response.created').length === 0) faults.push('there is no response.created')
-  if (end === undefined) faults.push('there is no response.completed: the client takes the stream for broken')
+  if (end === undefined) faults.push('there is no response.completed: the client treats the stream as broken')
   const response = fields(end?.['response'])
   if (end !== undefined && string(response['id']) === '') faults.push('response.completed has no response.id')
   const items = ofType('response.output_item.done').map(({ item }) => fields(item))
@@ -190,7 +190,7 @@ function geminiReply(stream: SeenStream): ClientReply {
       calls.push({ id, name: string(call['name']), arguments: JSON.stringify(call['args'] ?? {}) })
     }
   }
-  if (!isFinished) faults.push('no chunk has a finishReason: the client asks again')
+  if (!isFinished) faults.push('no chunk has a finishReason: the client sends the request again')
   return { faults, calls, usage: usageOf(usage['promptTokenCount'], usage['candidatesTokenCount'] ?? 0) }
 }
 

@@ -74,7 +74,9 @@ function checkUpdate(lines: readonly string[]): void {
   for (const [index, line] of lines.entries()) {
     const number = index + 1
     if (ended && !line.startsWith('@@'))
-      throw new PatchFault(`diff: line ${number} goes on after *** End of File`)
+      throw new PatchFault(
+        `diff: line ${number} follows *** End of File, after which only a new section (@@) may begin`,
+      )
     if (line.startsWith('@@')) {
       if (line !== '@@' && !line.startsWith('@@ '))
         throw new PatchFault(`diff: line ${number} must be @@, or @@ and a line of the file`)

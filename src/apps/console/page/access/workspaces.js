@@ -98,8 +98,8 @@ export function Workspaces({ calls, names, version, onChanged }) {
         open?.what === 'delete' &&
         html`
           <${Confirm} title=${`Delete ${workspace.name}?`} send="Delete" onSend=${remove} onClose=${close}>
-            Its API keys are disabled for good, its own credentials are wiped, its guardrails and files are deleted. What
-            it used stays in the ledger.
+            Its API keys are disabled for good, its own credentials are wiped, its guardrails and files are deleted. Its
+            usage stays in the ledger.
           <//>
         `
       }

@@ -44,7 +44,7 @@ export function Guardrails({ calls }) {
   return html`
     <section aria-labelledby="hits-heading">
       <h2 id="hits-heading">Hits since the start</h2>
-      <p class="dim">All requests of this process, of every organization, as in /metrics.</p>
+      <p class="dim">From all requests of this process, for every organization, as in /metrics.</p>
       ${hits.document === null ? html`<${Waiting} error=${hits.error} />` : html`<${Hits} decisions=${hits.document.decisions} />`}
     </section>
     <section aria-labelledby="guardrails-heading">

@@ -15,7 +15,7 @@ export function UsageTable({ rows, chosen: { columns }, names, days, onChange })
   if (rows.length === 0) {
     return html`<${Empty}>
       No usage in these days${CALLER_NAMES.some(name => columns.includes(name)) ? ' with a name of that kind' : ''}.
-      Requests are here a second after their answer.
+      A request appears a second after its answer.
     <//>`
   }
   const sorted = order === null ? rows : rows.toSorted((one, other) => other[order] - one[order])

@@ -25,7 +25,7 @@ export interface PortTerms {
 }
 
 /** Returns address and key. @throws UsageError, ConfigError, CommandError */
-export function askedPort(options: OptionValues, kind: PortTerms): PortAddress {
+export function portAddress(options: OptionValues, kind: PortTerms): PortAddress {
   const { url, key: givenKey } = options
   const config = typeof url === 'string' && typeof givenKey === 'string' ? null : configOf(options)
   const key = typeof givenKey === 'string' ? givenKey : (config?.[kind.key] ?? '')
