@@ -344,6 +344,14 @@ export const SYSTEM_ROWS: readonly Row[] = [
         queries: [{ expr: sumRate('gateway_export_lost_records_total', 'instance'), legend: '{{instance}}' }],
       },
       {
+        title: 'Drift from usage reports',
+        description: "Difference between the ledger and the providers' usage reports of the last day.",
+        unit: 'percentunit',
+        queries: [
+          { expr: `max by (provider) (${of('gateway_reconcile_drift_ratio')})`, legend: '{{provider}}' },
+        ],
+      },
+      {
         title: 'Usage spool size',
         description: 'Usage records on disk that are not in the database yet.',
         unit: 'bytes',

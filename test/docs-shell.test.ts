@@ -37,6 +37,7 @@ const LEFT_OUT: readonly (readonly [part: string, why: string])[] = [
   ["require('node:sqlite')", 'runs in the folder of the gateway; test/storage/ makes backups'],
   ['pg_', 'needs two databases'],
   ['sluice prove', 'takes most of a minute; test/apps/prove/ runs it'],
+  ['sluice reconcile', 'needs an administration key of a provider'],
   ['echo $?', 'shows the exit code of the command before, which is left out'],
   ['swagger-typescript-api', 'is installed apart; test/api/openapi-client.test.ts runs it'],
   ['npx sluice connect', 'test/apps/commands/connect.test.ts compares the lines'],

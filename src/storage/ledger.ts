@@ -12,6 +12,7 @@ import type {
   DimensionRow,
   FillProgress,
   LatestFilter,
+  ProviderDayRow,
   SearchFilter,
   SearchPage,
   SpanFilter,
@@ -43,6 +44,8 @@ export interface LedgerStore {
   usageSince(filter: UsageFilter): Promise<UsageTotals>
   /** One row per day (UTC), model and provider, newest day first: for GET /activity. */
   activity(filter: ActivityFilter): Promise<readonly ActivityRow[]>
+  /** The sums of one provider and day (YYYY-MM-DD, UTC) by model, over all organizations; for operators only. */
+  providerDay(provider: string, day: string): Promise<readonly ProviderDayRow[]>
   /**
    * One row per day (UTC), session or agent, model and provider, newest day first, from the stored records that name
    * one. Null: there are more than CLIENT_RECORDS_MAX such records.

@@ -161,6 +161,17 @@ export interface ActivityRow {
   readonly byokCost: bigint
 }
 
+/** Usage of one model at one provider on one day, by all organizations and the gateway itself. */
+export interface ProviderDayRow {
+  /** Catalogue id. */
+  readonly model: string
+  readonly requests: number
+  readonly inputTokens: bigint
+  readonly outputTokens: bigint
+  /** In units of 1e-12 USD, without what was paid with the callers' own credentials. */
+  readonly cost: bigint
+}
+
 /** Fields by which clients name a conversation or an agent. */
 export type ClientName = 'sessionId' | 'agent'
 

@@ -9,6 +9,7 @@ import { doctor } from './doctor/doctor.ts'
 import { keysCreate, keysList, keysRotate } from './keys.ts'
 import { modelsImport, modelsSources } from './models.ts'
 import { prove } from './prove.ts'
+import { reconcile } from './reconcile.ts'
 import { start } from './start.ts'
 import { why } from './terminal/why.ts'
 import { top } from './top/top.ts'
@@ -37,6 +38,7 @@ export const COMMANDS: readonly Command[] = [
   alertsTest,
   doctor,
   prove,
+  reconcile,
   verify,
   why,
 ]

@@ -1,4 +1,4 @@
-/** Schemas of the rows in `alerts` and `export` in the configuration file. Pure. */
+/** Schemas of the rows in `alerts`, `export` and `reconcile` in the configuration file. Pure. */
 import { Type } from '@sinclair/typebox'
 import { closed, field, oneOf, required } from '../../base/settings/setting.ts'
 
@@ -15,6 +15,7 @@ export const ALERT_EVENTS = [
   'provider.up',
   'errors.burning',
   'ledger.behind',
+  'ledger.drift',
   'gateway.overloaded',
 ] as const
 export const ALERT_FORMATS = ['json', 'slack'] as const
@@ -62,6 +63,29 @@ export const ExportSchema = Type.Object(
     accessKeyIdFile: field(File, 'a file with the id of the access key; required with s3://'),
     secretAccessKeyFile: field(File, 'a file with the secret access key; required with s3://'),
     secretFile: field(File, 'a file with the secret that signs requests, as for alerts'),
+  },
+  closed,
+)
+
+/** The usage reports that the gateway can request; src/process/reconcile/reports.ts has a reader for each. */
+export const REPORT_NAMES = ['openai', 'anthropic', 'openrouter'] as const
+
+/** A row of `reconcile`. */
+export const ReconcileSchema = Type.Object(
+  {
+    provider: required(Name, 'the slug of a provider'),
+    keyFile: field(
+      File,
+      'a file with an administration key of the provider, which reads its usage reports and serves no requests',
+    ),
+    csvFile: field(
+      File,
+      'instead: a CSV file with the columns `date`, `model`, and `cost_usd` or tokens, for a provider without a report',
+    ),
+    report: field(
+      oneOf(REPORT_NAMES),
+      'the form of the report, if the provider has another slug than the service it is',
+    ),
   },
   closed,
 )

@@ -43,7 +43,7 @@ import { credentialsSettings, upstreamSettings } from '../../providers/settings.
 import { adminSettings, limitsSettings, listenSettings } from '../../server/settings.ts'
 import { redisSettings, resumeSettings, retentionSettings, storageSettings } from '../../storage/settings.ts'
 import { environmentSettings } from './environment-settings.ts'
-import { AlertReceiver, ExportSchema } from './list-rows.ts'
+import { AlertReceiver, ExportSchema, ReconcileSchema } from './list-rows.ts'
 
 export const Settings = group({
   listen: listenSettings,
@@ -134,6 +134,11 @@ export const Settings = group({
   alerts: setting(
     Type.Array(AlertReceiver, { maxItems: 20 }),
     '[receivers of alerts](alerts.md): each gets a POST when a budget is used up, a provider fails, a key or certificate expires, and so on',
+    { default: [] },
+  ),
+  reconcile: setting(
+    Type.Array(ReconcileSchema, { maxItems: 20 }),
+    '[usage reports of providers](costs.md#compare-the-ledger-with-the-providers-reports), which are compared with the ledger once a day',
     { default: [] },
   ),
   alignment: alignmentSettings,

@@ -31,6 +31,7 @@ import { CertificateKeeper } from '../services/certificate-keeper.ts'
 import { type DiskWatch, watchDisk } from '../services/disk-watch.ts'
 import { ExplanationKeeper } from '../services/explanation-keeper.ts'
 import { type LedgerShipper, type ShippedRecords, startShipper } from '../services/ledger-shipper.ts'
+import type { Reconciler } from '../services/reconciler.ts'
 import { type Retention, startRetention } from '../services/retention.ts'
 import { type StoreWatch, watchStore } from '../services/store-watch.ts'
 import { fillTotals } from '../services/usage-totals.ts'
@@ -69,6 +70,8 @@ export interface MainServices {
   exports?: Exports
   /** If receivers are configured. Started after the supervisor. */
   alerts?: Alerts
+  /** If usage reports are configured. Started after the supervisor. */
+  reconciler?: Reconciler
   /** Starts the batch thread. Started after the supervisor. */
   batchWatch?: BatchWatch
 }
@@ -248,6 +251,7 @@ async function startSim() {
 export async function closeServices(services: Partial<MainServices>, stopped: boolean): Promise<void> {
   const { store, watch, keyUsage, batchCounts, sim, shipper, counting, retention, disk, feed, catalogue } =
     services
+  await services.reconciler?.close()
   await services.alerts?.close()
   await services.batchWatch?.close()
   await services.certificate?.close()

@@ -8,7 +8,10 @@ import { systemClock } from '../../base/clock.ts'
 import type { Log, LogForm, ProcessLog } from '../../base/log/log.ts'
 import { WorkspaceMetrics } from '../../base/metrics/workspaces.ts'
 import type { FirstKeys } from '../../callers/bootstrap.ts'
+import { catalogOf } from '../../providers/catalog.ts'
 import { endUserKey, keyObject, type VaultRing } from '../../providers/credentials/vault-keys.ts'
+import { unpackCatalogue } from '../../providers/shared-catalogue.ts'
+import { createTransports, proxiesOf } from '../../providers/upstream/egress.ts'
 import type { FrontName } from '../../server/http-libraries.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { isDiskFault } from '../../storage/open.ts'
@@ -99,6 +102,7 @@ export async function launch(
     const running = await startSupervisor({
       ...supervisorOptions(config, ring, log, services, () => started.batchWatch),
       exports,
+      drifts: () => started.reconciler?.drifts ?? null,
       workspaces,
       configReload,
       logForm,
@@ -128,11 +132,24 @@ export async function launch(
       })
       started.alerts = alerts
     }
+    if (config.reconcile.length > 0) {
+      const { Reconciler } = await import('../services/reconciler.ts')
+      started.reconciler = new Reconciler({
+        rows: config.reconcile,
+        ledger: store.ledger,
+        catalog: () => catalogOf(unpackCatalogue(services.catalogue.packed).parts),
+        client: () =>
+          createTransports({ clock: systemClock, log, ...config.upstream, proxies: proxiesOf(config) }),
+        raise: event => alerts?.raise(event),
+        clock: systemClock,
+        log,
+      })
+    }
     const onFound = () => running.begin('batch')
     const batchWatch = new BatchWatch({ store, clock: systemClock, log, onFound })
     started.batchWatch = batchWatch
     void watch.prepared.then(() => batchWatch.check())
-    const all = { ...services, exports, batchWatch, ...(alerts === null ? {} : { alerts }) }
+    const all = { ...services, ...started, exports, batchWatch }
     return launchedOf(running, all, configReload)
   } catch (error) {
     await closeServices(started, true)

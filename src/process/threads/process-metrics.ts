@@ -32,12 +32,13 @@ interface ProcessFeatures {
   readonly tls: boolean
   readonly redis: boolean
   readonly exports: boolean
+  readonly reconcile: boolean
   readonly traces: boolean
   /** Null if nothing is counted by workspace. */
   readonly workspaces: WorkspaceMetrics | null
 }
 
-const ALL_FEATURES = { tls: true, redis: true, exports: true, traces: true } as const
+const ALL_FEATURES = { tls: true, redis: true, exports: true, reconcile: true, traces: true } as const
 
 /** Series of the whole process, under the names that every Prometheus client library uses. */
 export function createProcessMetrics(
@@ -96,6 +97,12 @@ export function createProcessMetrics(
     name: 'gateway_export_lost_records_total',
     help: "Usage records that were lost because an export's buffer was full; absent without exports",
     registers: having('exports'),
+  })
+  const reconcileDrift = new Gauge({
+    name: 'gateway_reconcile_drift_ratio',
+    help: "Difference between the ledger and the provider's usage report of the last day, as a share of the larger side; a provider whose report could not be read is missing",
+    labelNames: ['provider'] as const,
+    registers: having('reconcile'),
   })
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
@@ -209,6 +216,7 @@ export function createProcessMetrics(
     exportLag,
     exportWaiting,
     exportLost,
+    reconcileDrift,
     degraded,
     spoolBytes,
     resumableStreams,

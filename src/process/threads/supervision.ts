@@ -90,6 +90,8 @@ export interface SupervisorOptions {
   readonly storageUp?: () => boolean
   /** Exports of usage. Default: there are none. */
   readonly exports?: Pick<Exports, 'lagSeconds' | 'waitingBytes' | 'lostRecords'>
+  /** Drifts between ledger and usage reports, by provider; null if no report is configured. Default: null. */
+  readonly drifts?: () => ReadonlyMap<string, number> | null
   /** Counts by workspace. Default: there are none. */
   readonly workspaces?: WorkspaceMetrics | null
   /** Bytes of usage records on disk that are not in the Store. Default: none. */

@@ -125,6 +125,7 @@ class ThreadSupervisor {
       tls: certificate !== undefined,
       redis: config.redis.url !== null,
       exports: config.export.length > 0,
+      reconcile: config.reconcile.length > 0,
       traces: isTraced(config.tracing),
       workspaces: options.workspaces ?? null,
     })

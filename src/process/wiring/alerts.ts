@@ -8,12 +8,15 @@ import { ConfigError } from '../../base/settings/check.ts'
 import type { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { Store } from '../../storage/store.ts'
 import type { UsageRecord } from '../../storage/usage.ts'
+import type { AlertEvent } from '../alerts/alert.ts'
 import { Outbox } from '../alerts/outbox.ts'
 import { createReceiver, ReceiverError } from '../alerts/receiver.ts'
 import { AlertWatches, type RequestCounts } from '../alerts/watches.ts'
 import type { Config } from '../config/settings.ts'
 
 export interface Alerts {
+  /** Sends an alert about an event that another service has found. */
+  raise(event: AlertEvent): void
   /** Takes records that are in the Store. */
   receive(records: readonly UsageRecord[]): void
   close(): Promise<void>
@@ -52,6 +55,7 @@ export function startAlerts({ config, store, health, clock, log, ...sources }: A
     clock,
   })
   return {
+    raise: event => void outbox.raise(event),
     receive: records =>
       watches.noteUsed(records.map(({ keyHash, organizationId }) => ({ hash: keyHash, organizationId }))),
     async close() {

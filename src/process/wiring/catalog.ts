@@ -17,6 +17,7 @@ import { type PackedCatalogue, packCatalogue } from '../../providers/shared-cata
 import { hasList } from '../../providers/upstream/list-models.ts'
 import { readTls } from '../../providers/upstream/tls-files.ts'
 import type { Config } from '../config/settings.ts'
+import { checkReconcile } from '../reconcile/reconcile.ts'
 import type { CatalogFacts, CatalogReading } from '../services/catalogue-keeper.ts'
 
 /** Builds the configured catalogue. @throws ConfigError with all faults */
@@ -160,6 +161,7 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     const problem = provider === undefined ? null : sharedKeyProblem(provider)
     if (problem !== null) faults.add(`providers[${at}].apiKey`, problem)
   }
+  faults.try(() => checkReconcile(config.reconcile, catalog))
   const { ocr } = config.files
   if (ocr !== null && catalog.provider(ocr.provider)?.baseUrl == null) {
     faults.add('files.ocr.provider', 'there is no provider of this name with a base URL')

@@ -21,6 +21,7 @@ export function showFigures(
   const missing = options.degraded?.() ?? []
   for (const what of DEGRADED) metrics.degraded.set({ what }, missing.includes(what) ? 1 : 0)
   showExports(metrics, options)
+  showDrifts(metrics, options)
   metrics.spoolBytes.set(options.spoolBytes?.() ?? 0)
   metrics.resumableStreams.set(transcripts.count)
   metrics.resumableBytes.set(transcripts.bytes)
@@ -66,6 +67,11 @@ function showExports(
   exportWaiting.set(exports.waitingBytes)
   exportLost.reset()
   exportLost.inc(exports.lostRecords)
+}
+
+function showDrifts({ reconcileDrift }: ProcessMetrics, { drifts }: SupervisorOptions): void {
+  reconcileDrift.reset()
+  for (const [provider, drift] of drifts?.() ?? []) reconcileDrift.set({ provider }, drift)
 }
 
 function showBatchCounts({ batches }: ProcessMetrics, { batchCounts }: SupervisorOptions): void {

@@ -12,7 +12,14 @@ import { readDimensions } from './usage-dimensions.ts'
 import { COLUMNS, createInsertRecords, insertJson, recordOf } from './usage-rows.ts'
 import { searchUsage } from './usage-search.ts'
 import { readSpan } from './usage-span.ts'
-import { type AlikeUsage, alike, createAddTotals, readActivity, sumUsage } from './usage-totals.ts'
+import {
+  type AlikeUsage,
+  alike,
+  createAddTotals,
+  readActivity,
+  readProviderDay,
+  sumUsage,
+} from './usage-totals.ts'
 
 export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerStore {
   const addTotals = createAddTotals(db)
@@ -76,6 +83,7 @@ export function createLedgerStore(db: Kysely<Tables>, engine: Engine): LedgerSto
     },
     usageSince: filter => sumUsage(db, filter),
     activity: filter => readActivity(db, filter, turn),
+    providerDay: (provider, day) => readProviderDay(db, provider, day),
     clientActivity: filter => readClientActivity(db, filter, turn),
     byDimensions: filter => readDimensions(db, filter, turn),
     search: (filter, limit) => searchUsage(db, engine, filter, limit, turn),

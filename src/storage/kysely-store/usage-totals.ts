@@ -5,7 +5,7 @@
 import { type CompiledQuery, type Kysely, sql, type Transaction } from 'kysely'
 import type { UsageLine } from '../spool/usage-line.ts'
 import type { Tables, TotalKind, UsageTotalsTable } from '../tables.ts'
-import type { ActivityFilter, ActivityRow, UsageFilter, UsageTotals } from '../usage.ts'
+import type { ActivityFilter, ActivityRow, ProviderDayRow, UsageFilter, UsageTotals } from '../usage.ts'
 
 /** The fields of a record that totals are made of. */
 type CountedUsage = Pick<
@@ -310,6 +310,45 @@ export async function readActivity(
     }
     until = day
     await pause()
+  }
+}
+
+/**
+ * The totals of one provider and day by model, over all organizations. Reads them one by one, because only the
+ * organization finds the rows of a day without reading all others.
+ */
+export async function readProviderDay(
+  db: Kysely<Tables>,
+  provider: string,
+  day: string,
+): Promise<readonly ProviderDayRow[]> {
+  const sums = new Map<string, ProviderDayRow>()
+  let organizationId: string | null = ''
+  for (;;) {
+    const next: { id: string | null } = await db
+      .selectFrom('usageTotals')
+      .where('organizationId', '>', organizationId)
+      .select(({ fn }) => fn.min('organizationId').as('id'))
+      .executeTakeFirstOrThrow()
+    organizationId = next.id
+    if (organizationId === null) return [...sums.values()]
+    const rows = await modelTotals(db, { organizationId })
+      .where(where => where.and({ provider, day }))
+      .select('model')
+      .select(SUMS)
+      .groupBy('model')
+      .execute()
+    for (const { model, ...texts } of rows) {
+      const own = sumsOf(texts)
+      const before = sums.get(model)
+      sums.set(model, {
+        model,
+        requests: own.requests + (before?.requests ?? 0),
+        inputTokens: own.inputTokens + (before?.inputTokens ?? 0n),
+        outputTokens: own.outputTokens + (before?.outputTokens ?? 0n),
+        cost: own.cost - own.byokCost + (before?.cost ?? 0n),
+      })
+    }
   }
 }
 

@@ -148,7 +148,7 @@ t.test('with no thread at all the process still tells of itself', async t => {
 })
 
 t.test('a feature that is off has no series', async t => {
-  const off = { tls: false, redis: false, exports: false, traces: false, workspaces: null }
+  const off = { tls: false, redis: false, exports: false, reconcile: false, traces: false, workspaces: null }
   const own = createProcessMetrics(off)
   own.exportLag.set(1)
   own.traces.count('sent', 3)

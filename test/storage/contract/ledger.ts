@@ -35,6 +35,33 @@ export async function ledgerContract(t: Test, opened: Opened): Promise<void> {
     for (const id of ODD_IDS) t.equal(await ledger.find(id, 'org_1'), null)
   })
 
+  await t.test(
+    'the day of a provider is the sum over all organizations, without own credentials',
+    async t => {
+      const { ledger } = await opened(t)
+      const createdAt = '2026-03-04T23:59:59.999Z'
+      const of = (fields: object) => someUsage({ createdAt, provider: 'acme', cost: 5, ...fields })
+      await ledger.add([
+        of({ organizationId: 'org_1' }),
+        of({ organizationId: 'org_2', endUser: 'somebody' }),
+        of({ organizationId: 'service', model: 'acme/other' }),
+        of({ organizationId: 'org_2', isByok: true }),
+        of({ provider: 'other' }),
+        of({ createdAt: '2026-03-05T00:00:00.000Z' }),
+      ])
+      const byModel = (await ledger.providerDay('acme', '2026-03-04')).map(({ model, requests, cost }) => [
+        model,
+        requests,
+        cost,
+      ])
+      t.same(byModel.sort(), [
+        ['acme/fast-1', 3, 10n],
+        ['acme/other', 1, 5n],
+      ])
+      t.same(await ledger.providerDay('acme', '2026-03-03'), [])
+    },
+  )
+
   await t.test('a record that is shipped again changes nothing, within a batch and between them', async t => {
     const { ledger } = await opened(t)
     const [one, two] = [someUsage({ cost: 1 }), someUsage({ cost: 2 })]
