@@ -37,7 +37,7 @@ export const credentialsSettings = group({
 export const proxySettings = {
   httpsProxy: setting(
     nullable(Type.String()),
-    "proxy for `https` addresses of providers and links: `http://[USER:PASSWORD@]HOST:PORT`, `https://…`, or `HOST:PORT`. A provider's own `proxy` wins. The lower-case name works too and takes precedence; the same applies to the next two",
+    "proxy for `https` addresses of providers and links: `http://[USER:PASSWORD@]HOST:PORT`, `https://…`, or `HOST:PORT`. A provider's own `proxy` takes precedence. The lower-case variable also works, and takes precedence over this one; the same applies to the next two",
     { env: 'HTTPS_PROXY', anyCase: true, secret: true, environmentOnly: true, ...proxyUrl },
   ),
   httpProxy: setting(nullable(Type.String()), 'proxy for `http` addresses, in the same form', {

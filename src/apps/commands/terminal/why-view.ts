@@ -42,7 +42,7 @@ function head(explanation: Explanation): string[] {
     ['request', id],
     ['X-Request-Id', request_id],
     ['received', `${created_at}, took ${milliseconds(duration_ms)} ms`],
-    ['asked', method === null ? null : `${method} ${route ?? ''}`],
+    ['operation', method === null ? null : `${method} ${route ?? ''}`],
     ['ended', status === null ? outcome : `${status} ${outcome}`],
     ['model', modelOf(requested_model, model, provider)],
     ['router', explanation.router],
