@@ -251,31 +251,47 @@ export class EventSink implements Sink {
     this.close()
   }
 
-  /** Ends the stream with frames that are created one by one, each after the previous one was sent. */
+  /** Ends the stream with frames that are created piece by piece, each after the previous one was sent. */
   #endSlowly(lateEvents: readonly StreamEvent[]): void {
     const frames = this.#frames
-    const { streamBytes, streamChunks } = this.#deps.metrics
+    const { streamBytes } = this.#deps.metrics
     const pending = this.#pending
     this.#reader.bytes += Buffer.byteLength(pending)
-    let at = 0
+    const pieces = this.#piecesOf(lateEvents)
+    let hasPieces = true
+    let hasEnd = true
     const next = (): string | null => {
-      if (at > lateEvents.length) return null
       let text = ''
-      while (at < lateEvents.length && text.length < HELD_MAX_CHARACTERS) {
-        const frame = frames.write(lateEvents[at++] as StreamEvent)
-        if (frame !== '') streamChunks.inc()
-        text += frame
+      while (hasPieces && text.length < HELD_MAX_CHARACTERS) {
+        const { done, value } = pieces.next()
+        if (done === true) hasPieces = false
+        else text += value
       }
-      const isLast = at === lateEvents.length && text.length < HELD_MAX_CHARACTERS
-      if (isLast && (text === '' || frames.endsAlone !== true)) {
+      if (!hasPieces && hasEnd && (text === '' || frames.endsAlone !== true)) {
+        hasEnd = false
         text += frames.end()
-        at++
       }
       streamBytes.inc(Buffer.byteLength(text))
-      return text
+      return text === '' ? null : text
     }
     const bytes = lateEvents.reduce((most, event) => Math.max(most, longestText(event)), 0)
     this.#reply.endStream(pending, { bytes, next })
+  }
+
+  *#piecesOf(events: readonly StreamEvent[]): Generator<string, void> {
+    const frames = this.#frames
+    const { streamChunks } = this.#deps.metrics
+    for (const event of events) {
+      if (frames.pieces !== undefined) {
+        streamChunks.inc()
+        yield* frames.pieces(event)
+        continue
+      }
+      const frame = frames.write(event)
+      if (frame === '') continue
+      streamChunks.inc()
+      yield frame
+    }
   }
 
   /** Called when another event follows, or the reader is no longer slow. */

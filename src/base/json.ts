@@ -125,3 +125,42 @@ export function jsonText(value: unknown): string {
     })
   }
 }
+
+/** Longer texts are escaped a part at a time. */
+const PART_CHARS = 32 * 1024
+
+/**
+ * Takes the place of a long text. No other value has this JSON: texts are never written with an escaped letter, and
+ * after a quotation mark that ends a text there is no backslash.
+ */
+const PLACE = '"\\u0041"'
+/** Not yet in the types of the language. */
+const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown }
+
+/** The JSON of a value in pieces: the same bytes as a whole, but no step takes milliseconds if texts are long. */
+export function* jsonPieces(value: unknown): Iterable<string> {
+  const texts: string[] = []
+  const place = rawJSON(PLACE)
+  const json = JSON.stringify(value, (_, each: unknown) => {
+    if (typeof each !== 'string' || each.length <= PART_CHARS) return each
+    texts.push(each)
+    return place
+  })
+  const [first = '', ...others] = json.split(PLACE)
+  yield first
+  for (const [at, text] of texts.entries()) {
+    yield '"'
+    for (let from = 0; from < text.length; ) {
+      let until = from + PART_CHARS
+      // The halves of one character stay together.
+      if (until < text.length && isHighSurrogate(text.charCodeAt(until - 1))) until++
+      yield JSON.stringify(text.slice(from, until)).slice(1, -1)
+      from = until
+    }
+    yield `"${others[at] ?? ''}`
+  }
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff
+}

@@ -32,6 +32,8 @@ export interface FrameWriter {
   readonly tellsOverflow?: boolean
   /** The frames of one event, each with its blank line; `''` if the dialect writes nothing for it. Hot path. */
   write(event: StreamEvent): string
+  /** As `write`, in pieces of a bounded length, each created when it is requested. Absent: its frames are short. */
+  pieces?(event: StreamEvent): Iterable<string>
   /** Notes an event whose frames were written another way. Absent: `write` must be called for it. Hot path. */
   overhear?(event: StreamEvent): void
   /** Ends the stream after its terminal event, e.g. `data: [DONE]\n\n`. */

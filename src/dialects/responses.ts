@@ -4,6 +4,7 @@
  * same.
  */
 import { fieldOf, type GatewayError, INTERNAL_MESSAGE } from '../base/errors.ts'
+import { jsonPieces } from '../base/json.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import { createRequestParser, type Offered } from '../protocol/json/request-parser.ts'
@@ -100,6 +101,13 @@ class ResponsesFrames implements FrameWriter {
       default:
         return frame('response' in event ? { ...event, response: shown(event.response) } : event)
     }
+  }
+
+  *pieces(event: StreamEvent): Iterable<string> {
+    this.#events++
+    yield `event: ${event.type}\ndata: `
+    yield* jsonPieces('response' in event ? { ...event, response: shown(event.response) } : event)
+    yield '\n\n'
   }
 
   overhear(): void {

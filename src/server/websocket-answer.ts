@@ -222,6 +222,11 @@ export class MessageAnswer implements ResponseSocket, BodyAdapter {
 
   /** The data of whole frames; comments and the end mark of event streams are omitted. */
   #textsOf(frames: string): readonly string[] {
+    // A piece of a long event: looking at all pieces each time would take the square of their number.
+    if (this.#rest !== '' && !frames.includes('\n')) {
+      this.#rest += frames
+      return []
+    }
     const all = this.#rest + frames
     const end = all.lastIndexOf('\n\n')
     if (end === -1) {

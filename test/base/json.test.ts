@@ -6,6 +6,7 @@ import {
   countOrZero,
   filled,
   isRecord,
+  jsonPieces,
   jsonText,
   list,
   listOrEmpty,
@@ -90,4 +91,23 @@ t.test('JSON text, there and back', async t => {
   t.equal(jsonText({ a: 1 }), '{"a":1}')
   const deep: unknown = JSON.parse('['.repeat(200_000) + ']'.repeat(200_000))
   t.throws(() => jsonText(deep), GatewayError)
+})
+
+t.test('JSON in pieces has the bytes of JSON as a whole, and no piece is long', async t => {
+  const long = 'a"\\\n\u0000'.repeat(30_000)
+  const values = [
+    { text: long },
+    [long, { deep: [long, 'short', long] }],
+    long,
+    { '"\\u0041"': '"\\u0041"', first: '\\u0041', list: ['"', '\\u0041', '"\\u0041"'], text: long },
+    // A pair of surrogates at every border of a part, and halves that are alone.
+    { pairs: `x${'\u{1f600}'.repeat(100_000)}`, alone: `${'\ud83d'.repeat(40_000)}\udc00` },
+    { none: undefined, date: new Date(0), number: -0, text: 'short' },
+    {},
+  ]
+  for (const value of values) {
+    const pieces = [...jsonPieces(value)]
+    t.ok(pieces.join('') === JSON.stringify(value))
+    t.ok(Math.max(...pieces.map(({ length }) => length)) < 7 * 33_000)
+  }
 })

@@ -205,8 +205,11 @@ export class UwsSocket implements FrontSocket, LoopWork {
     if (more !== null || chunk.length > PROMPT_MAX_CHARS || (this.#pieces !== null && !this.#flowing)) {
       if (chunk.length > 0 || !this.#flowing) this.#writeMore(chunk)
     } else this.#last = chunk
-    if (this.#flowing && !this.#dead) this.#endStream()
-    else if (more !== null && !this.#dead) this.#countUnread(this.#heldBytes + more.bytes)
+    if (more !== null && !this.#dead) {
+      this.#countUnread(this.#heldBytes + more.bytes)
+      // Not now: many long answers may end in one turn, for example when their provider fails.
+      if (this.#flowing) this.#host.loopShare.add(this)
+    } else if (this.#flowing && !this.#dead) this.#endStream()
     if (!this.#dead) this.#host.observer.leaving()
   }
 
