@@ -191,6 +191,13 @@ export const REQUEST_ROWS: readonly Row[] = [
         unit: 'ops',
         queries: [{ expr: sumRate('gateway_resumes_total', 'outcome'), legend: '{{outcome}}' }],
       },
+      {
+        title: 'Answers given again',
+        description:
+          'Retries per second that got the answer of an earlier request with their idempotency key.',
+        unit: 'ops',
+        queries: [{ expr: sumRate('gateway_replays_total', 'outcome'), legend: '{{outcome}}' }],
+      },
     ],
   },
   {

@@ -33,7 +33,7 @@ const DOORS: Readonly<Record<string, readonly string[]>> = {
   'features/sandbox': ['sandbox'],
   server: ['bad-requests', 'stream-borders', 'websocket'],
   'features/tools': ['datetime', 'tool-quality'],
-  'storage/transcripts': ['resumable-streams'],
+  'storage/transcripts': ['resumable-streams', 'idempotency'],
   'providers/upstream': ['hostile-replies', 'timings'],
 }
 

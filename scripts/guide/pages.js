@@ -30,6 +30,7 @@ export const PARTS = [
       'docs/embeddings.md',
       'docs/batches.md',
       'docs/resumable-streams.md',
+      'docs/idempotency.md',
       'docs/tools.md',
       'docs/web.md',
       'docs/files.md',

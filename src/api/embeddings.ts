@@ -3,6 +3,7 @@
 import { serverTiming } from '../base/metrics/stages.ts'
 import type { EmbeddingsDialect } from '../dialects/embeddings.ts'
 import type { EmbeddingsCall } from '../pipeline/embed.ts'
+import { answerOnce, IDEMPOTENCY_HEADER, type IdempotencyDeps } from './idempotency.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { refuseProof } from './proof.ts'
@@ -11,19 +12,25 @@ import { callOf, failureDetails, parseBody } from './request-facts.ts'
 /** @param bodyOf builds the body for the dialect if parts of it are in the path */
 export function createEmbeddingsHandler(
   dialect: EmbeddingsDialect,
-  deps: Pick<InferenceParts, 'gateway' | 'dataRegionOf'>,
+  deps: Pick<InferenceParts, 'gateway' | 'dataRegionOf'> & IdempotencyDeps,
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
-  return (request, reply) => {
-    if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
+  const open = (request: ApiRequest, reply: Reply): EmbeddingsCall => {
     const body = bodyOf === null ? request.body : bodyOf(request)
-    const parsed = parseBody(dialect, request, reply, body)
-    const { settings } = parsed
-    const call = { ...callOf(dialect, request, reply, deps.dataRegionOf, parsed.request), settings }
+    const { settings, request: parsed } = parseBody(dialect, request, reply, body)
+    return { ...callOf(dialect, request, reply, deps.dataRegionOf, parsed), settings }
+  }
+  const handler: Handler = (request, reply) => {
+    if (request.headers.has(IDEMPOTENCY_HEADER)) {
+      return answerOnce(deps, { callOf: open, handler }, request, reply)
+    }
+    if (request.bodyDigest !== null) refuseProof(request.headers, 'embeddings')
+    const call = open(request, reply)
     const waiting = request.context.waitForPlace(call.request)
     if (waiting !== null) return waiting.then(() => answer(dialect, deps, call, reply))
     return answer(dialect, deps, call, reply)
   }
+  return handler
 }
 
 async function answer(

@@ -14,6 +14,7 @@ import { DIALECT_ABILITIES } from '../protocol/dialect-abilities.ts'
 import { carryList, RAW_LEAST_HELD_BYTES } from '../protocol/json/raw-list.ts'
 import { answerTrigger, TRIGGER, withoutTrigger } from './compaction.ts'
 import { CHANGED_HEADER, COMPRESSED_HEADER, EventSink } from './event-sink.ts'
+import { answerOnce, IDEMPOTENCY_HEADER } from './idempotency.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
 import { openProof, type RequestProof } from './proof.ts'
@@ -32,9 +33,14 @@ export function createInference(
   bodyOf: ((request: ApiRequest) => unknown) | null = null,
 ): Handler {
   const { compacts } = DIALECT_ABILITIES[dialect.name]
+  const callOf = (request: ApiRequest, reply: Reply): ClientRequest =>
+    openCall(dialect, request, reply, deps.dataRegionOf, bodyOf === null ? request.body : bodyOf(request))
   // Returns the promise without awaiting it: an async function would keep headers and body in memory for the whole
   // stream.
-  return (request, reply) => {
+  const handler: Handler = (request, reply) => {
+    if (request.headers.has(IDEMPOTENCY_HEADER)) {
+      return answerOnce(deps, { callOf, handler }, request, reply)
+    }
     const input = compacts ? (request.body as MayHaveInput | null | undefined)?.input : undefined
     // Inlined, so that a plain request costs no call.
     const last = Array.isArray(input) ? (input.at(-1) as { readonly type?: unknown } | null) : null
@@ -51,6 +57,7 @@ export function createInference(
     if (waiting === null && request.bodyDigest === null) return run(dialect, deps, request, call, reply, null)
     return whenReady(waiting, () => prove(dialect, deps, request, call, reply))
   }
+  return handler
 }
 
 function prove(

@@ -5,7 +5,7 @@
 
 import type { GatewayError } from '../base/errors.ts'
 import type { Dialect, FailureDetails } from '../dialects/dialect.ts'
-import type { RequestContext } from '../exchange/exchange.ts'
+import type { ClientRequest, RequestContext } from '../exchange/exchange.ts'
 import type { ExchangeSummary } from '../pipeline/answer/sink.ts'
 import type { KeyRecord, KeyRole } from '../protocol/management/keys.ts'
 import type { RateSink } from '../protocol/rate-headers.ts'
@@ -14,6 +14,8 @@ import type { RateSink } from '../protocol/rate-headers.ts'
 export interface ApiContext extends RequestContext {
   /** Address of the client's connection. */
   readonly address: string
+  /** Path template of the operation. */
+  readonly route: string
   /** After this call the signal does not fire when the client leaves: `onLeft` is called instead. */
   outlive(onLeft: () => void): void
   /** Ends the work on the request for this reason; only the first reason counts. */
@@ -41,6 +43,8 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly bodyDigest: string | null
   /** Null if the row requires no key. */
   readonly key: Key
+  /** What the request loses before it reaches the pipeline; absent: nothing. */
+  readonly losses?: ClientRequest['losses']
 }
 
 /** The fields in which a request may name its end user; the first one counts. */
@@ -82,6 +86,28 @@ export interface MoreChunks {
   next(): string | null
 }
 
+/** The beginning of an answer. */
+export interface AnswerHead {
+  readonly status: number
+  /** Names and values alternate; those that another answer with the same body needs. */
+  readonly headers: readonly string[]
+  /** What follows: one document, chunks that each end with a frame of an event stream, or other chunks. */
+  readonly form: 'document' | 'events' | 'chunks'
+}
+
+/** Gets an answer as the client does, and still gets the rest after the client has left. */
+export interface ReplyCopy {
+  begin(head: AnswerHead): void
+  /** Bytes of the body, in order. */
+  add(chunk: string | Buffer): void
+  /** The body is complete. */
+  complete(): void
+  /** @param isFlowing false if the client is slow. Returns what the writer is told. */
+  flows(isFlowing: boolean): boolean
+  /** The callback of the writer for a slow client that has read something. */
+  onProgress(callback: (drained: boolean) => void): void
+}
+
 /** The answer to one request: one document, or a stream. Does nothing once the client has left. */
 export interface Reply extends RateSink {
   /** The log line's fields in addition to the status, set by handlers that know them. */
@@ -90,6 +116,8 @@ export interface Reply extends RateSink {
   requestedModel: string | undefined
   /** The failure that was reported to the client, in the envelope or in the stream. */
   error: GatewayError | null
+  /** Id of the generation whose answer this is; undefined: it is the request's own. */
+  replayOf: string | undefined
   /** The status that was sent; 0 before. */
   readonly status: number
   /** True after the status line was sent. */
@@ -131,6 +159,13 @@ export interface Reply extends RateSink {
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection, because a started answer cannot be completed. */
   abort(): void
+  /** Gives the whole answer to this copy too. Call it before anything of the answer is sent. */
+  copyTo(copy: ReplyCopy): void
+  /**
+   * Takes over the headers of an earlier answer, in place of those of the same name, and answers with its status and
+   * its document. Without a document, a stream is begun as usual.
+   */
+  repeat(head: AnswerHead, document?: string): void
 }
 
 /** Must answer through the reply before it ends. A GatewayError thrown before that is answered with its envelope. */

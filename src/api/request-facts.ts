@@ -42,6 +42,7 @@ export function callOf<Name extends DialectName, Parsed extends ResponsesRequest
     withMetadata: wantsMetadata(headers),
     dataRegion: dataRegionOf(request.host),
     client: clientOf(headers, request.body),
+    losses: request.losses,
     rates: reply,
     inOwnNames,
   }

@@ -11,15 +11,7 @@ import type { DialectName } from '../protocol/request.ts'
 import type { TranscriptWriter } from '../storage/transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
-
-const FRAME_END = '\n\n'
-
-function countFrames(frames: string): number {
-  let count = 0
-  for (let at = frames.indexOf(FRAME_END); at !== -1; at = frames.indexOf(FRAME_END, at + FRAME_END.length))
-    count++
-  return count
-}
+import { countFrames } from './replay.ts'
 
 /** How the frames of a stream are created. */
 export interface WrittenFrames {

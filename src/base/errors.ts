@@ -60,6 +60,7 @@ export const FAILURES = {
   method_not_allowed: { status: 405, errorType: 'invalid_request', retry: 'never' },
   deadline_exceeded: { status: 408, errorType: 'timeout', retry: 'never' },
   conflict: { status: 409, errorType: 'precondition_failed', retry: 'never' },
+  idempotency_key_reused: { status: 409, errorType: 'idempotency_key_reused', retry: 'never' },
   gone: { status: 410, errorType: 'not_found', retry: 'never' },
   length_required: { status: 411, errorType: 'invalid_request', retry: 'never' },
   payload_too_large: { status: 413, errorType: 'payload_too_large', retry: 'model' },

@@ -148,6 +148,8 @@ export interface ClientRequest {
   readonly witness?: Witness | undefined
   /** Absent if the client states nothing, or there is no client. */
   readonly client?: ClientFacts | undefined
+  /** What the request lost before it came here; absent: nothing. */
+  readonly losses?: readonly Change[] | undefined
   /** Absent if the limits need not be reported. */
   readonly rates?: RateSink | undefined
   /** Replaces the path at the beginning of a text by the client's own field name. Absent: both are equal. */

@@ -34,6 +34,7 @@ import {
 import type { Guard } from './guard/guard.ts'
 import type { Plan, Plans } from './plans.ts'
 import { type PluginChains, pluginFailure } from './plugin-chain.ts'
+import { checkRights } from './rights.ts'
 import type { RouteCandidate } from './routing/candidate.ts'
 import { rankCandidates } from './routing/rank.ts'
 import type { Stickiness } from './routing/sticky.ts'
@@ -58,6 +59,11 @@ export interface Gateway {
    * model is called.
    */
   count(call: ClientRequest): Promise<TokenCount>
+  /**
+   * Checks that the caller may still send this request, whose answer exists already. Rejects with GatewayError
+   * `permission_denied`.
+   */
+  permits(call: ClientRequest): Promise<void>
 }
 
 export interface GatewayDeps
@@ -112,6 +118,7 @@ export function createGateway(deps: GatewayDeps): Gateway {
     answerEmpty: (call, sink) => answerEmpty(deps, call, sink),
     embed: call => embed(deps, call, deps.captures?.isIdle === false ? deps.captures.open(call) : null),
     count: call => countTokens(deps, counter, call),
+    permits: call => checkRights(deps, call),
   }
 }
 

@@ -3,7 +3,7 @@
  * JSON document, an error envelope, or a stream.
  */
 import { STATUS_CODES } from 'node:http'
-import type { FailureContext, MoreChunks, Operation, Reply } from '../api/operation.ts'
+import type { AnswerHead, FailureContext, MoreChunks, Operation, Reply, ReplyCopy } from '../api/operation.ts'
 import type { GatewayError } from '../base/errors.ts'
 import type { TraceParent } from '../base/telemetry/request-trace.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
@@ -15,7 +15,7 @@ const CORS = [
   'Access-Control-Allow-Origin',
   '*',
   'Access-Control-Expose-Headers',
-  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, Anthropic-RateLimit-Tokens-Limit, Anthropic-RateLimit-Tokens-Remaining, Anthropic-RateLimit-Tokens-Reset, X-Gateway-Resumable, X-Gateway-Compressed, X-Gateway-Changed, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
+  'X-Generation-Id, X-Request-Id, Request-Id, Idempotent-Replayed, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Requests-Limit, Anthropic-RateLimit-Requests-Remaining, Anthropic-RateLimit-Requests-Reset, Anthropic-RateLimit-Tokens-Limit, Anthropic-RateLimit-Tokens-Remaining, Anthropic-RateLimit-Tokens-Reset, X-Gateway-Resumable, X-Gateway-Replayed, X-Gateway-Compressed, X-Gateway-Changed, X-Gateway-Counted-By, X-Should-Retry, Traceresponse',
 ]
 const PREFLIGHT = [
   'Access-Control-Allow-Headers',
@@ -26,6 +26,10 @@ const PREFLIGHT = [
 ]
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 const UNBUFFERED = ['Cache-Control', 'no-cache, no-transform', 'X-Accel-Buffering', 'no']
+
+/** Headers that belong to the body of an answer, not to its request. */
+const OF_BODY =
+  /^(?:content-type|x-generation-id|request-id|retry-after|x-should-retry|www-authenticate|x-gateway-.*)$/i
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/
 /** Everything but visible ASCII, space and tab. */
@@ -83,6 +87,9 @@ export class HttpReply implements Reply {
   summary: Reply['summary']
   requestedModel: string | undefined
   error: GatewayError | null = null
+  replayOf: string | undefined
+  /** Null: only the client gets the answer. */
+  #copy: ReplyCopy | null = null
 
   constructor(socket: ResponseSocket, owner: ReplyOwner) {
     this.#socket = socket
@@ -171,6 +178,9 @@ export class HttpReply implements Reply {
     const isEvents = form !== 'bytes'
     this.#headers.push('Content-Type', isEvents ? EVENT_STREAM : safeHeaderValue(contentType))
     if (isEvents) this.#headers.push(...UNBUFFERED)
+    if (this.#copy !== null) {
+      this.#beginCopy(this.#copy, 200, form === 'bytes' ? 'chunks' : 'events', chunk)
+    }
     const closes = this.#owner.closesAfter(200)
     if (this.#owner.bodiless) {
       this.ended = true
@@ -179,25 +189,69 @@ export class HttpReply implements Reply {
     }
     const headers = this.#headers
     this.#headers = []
-    return this.#socket.open(statusLine(200), headers, chunk, closes, form)
+    const isFlowing = this.#socket.open(statusLine(200), headers, chunk, closes, form)
+    return this.#copy === null ? isFlowing : this.#copy.flows(isFlowing)
   }
 
   writeStream(chunk: string | Buffer, endsFrame = false): boolean {
-    return this.#socket.write(chunk, endsFrame)
+    if (this.#copy === null) return this.#socket.write(chunk, endsFrame)
+    this.#copy.add(chunk)
+    return this.#copy.flows(this.#socket.write(chunk, endsFrame))
   }
 
   endStream(chunk: string | Buffer, more?: MoreChunks): void {
+    if (this.#copy !== null) {
+      this.#endCopied(this.#copy, chunk, more)
+      return
+    }
     if (this.#socket.dead) return
     this.ended = true
     this.#socket.end(chunk, more)
   }
 
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void {
+    this.#copy?.onProgress(callback)
     this.#socket.onProgress(callback, hasDeadline)
   }
 
   abort(): void {
     this.#socket.abort()
+  }
+
+  copyTo(copy: ReplyCopy): void {
+    this.#copy = copy
+  }
+
+  repeat(head: AnswerHead, document?: string): void {
+    const names = new Set(head.headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
+    const own = this.#headers
+    this.#headers = own.filter((_, at) => !names.has((own[at - (at % 2)] ?? '').toLowerCase()))
+    if (document !== undefined) {
+      this.#headers.push(...head.headers)
+      this.#send(head.status, document)
+      return
+    }
+    const typeAt = head.headers.indexOf('Content-Type')
+    this.#headers.push(...head.headers.filter((_, at) => at - (at % 2) !== typeAt))
+  }
+
+  #beginCopy(copy: ReplyCopy, status: number, form: AnswerHead['form'], chunk: string | Buffer): void {
+    const all = this.#headers
+    const headers = all.filter((_, at) => OF_BODY.test(all[at - (at % 2)] ?? ''))
+    copy.begin({ status, headers, form })
+    copy.add(chunk)
+  }
+
+  /** All chunks at once, because the copy needs them even if the client has left. */
+  #endCopied(copy: ReplyCopy, chunk: string | Buffer, more: MoreChunks | undefined): void {
+    const chunks = [chunk.toString()]
+    for (let next = more?.next(); next != null; next = more?.next()) chunks.push(next)
+    const rest = chunks.join('')
+    copy.add(rest)
+    copy.complete()
+    if (this.#socket.dead) return
+    this.ended = true
+    this.#socket.end(rest)
   }
 
   #begin(status: number): void {
@@ -209,6 +263,10 @@ export class HttpReply implements Reply {
 
   #send(status: number, body: string | Buffer): void {
     this.#begin(status)
+    if (this.#copy !== null) {
+      this.#beginCopy(this.#copy, status, 'document', body)
+      this.#copy.complete()
+    }
     if (this.#socket.dead) return
     this.ended = true
     const closes = this.#owner.closesAfter(status)

@@ -56,9 +56,9 @@ const GOING_AWAY = 1001
 const NO_TEXT = 1003
 const NOT_ALLOWED = 1008
 
-/** Headers of the handshake that do not apply to the requests in its messages. */
+/** Headers of the handshake that do not apply to the requests in its messages; no two of them are the same request. */
 const OF_HANDSHAKE =
-  /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive)$/
+  /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|expect|keep-alive|idempotency-key)$/
 
 /** The data that a socket has from its handshake. */
 export interface Handshake {

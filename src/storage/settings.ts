@@ -68,6 +68,14 @@ export const retentionSettings = group({
   batchDays: setting(Days, 'finished batches older than this are deleted', { default: 30 }),
 })
 
+export const idempotencySettings = group({
+  keepSeconds: setting(
+    Type.Integer({ minimum: 1, maximum: 86_400 }),
+    'how long the answer to a request with an [`Idempotency-Key`](idempotency.md) is kept after its end, in the memory of `resume.maxBytesPerKey`',
+    { default: 600 },
+  ),
+})
+
 export const resumeSettings = group({
   windowMs: setting(
     Type.Integer({ minimum: 1_000, maximum: 3_600_000 }),
@@ -76,7 +84,7 @@ export const resumeSettings = group({
   ),
   maxBytesPerKey: setting(
     Type.Integer({ minimum: 65_536 }),
-    'bytes of resumable streams that an instance keeps for one API key. The oldest finished streams are dropped first; a running stream that exceeds this on its own can no longer be resumed. The limit for all keys together is `limits.maxBufferedBytes`',
+    'bytes of resumable streams, and of answers with an [`Idempotency-Key`](idempotency.md), that an instance keeps for one API key. The oldest finished ones are dropped first; a running stream that exceeds this on its own can no longer be resumed. The limit for all keys together is `limits.maxBufferedBytes`',
     { default: 16_777_216 },
   ),
 })

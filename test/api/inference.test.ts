@@ -46,6 +46,7 @@ async function start(t: Test, script: Script, overrides: Partial<ServerOptions> 
     },
     embed: () => Promise.reject(new Error('not asked for')),
     count: () => Promise.reject(new Error('not asked for')),
+    permits: () => Promise.reject(new Error('not asked for')),
   }
   const operations = await allOperations(t, {
     gateway,

@@ -10,6 +10,8 @@ export const GROUPS: Readonly<Record<string, readonly string[]>> = {
     'contract/two-nodes.test.ts',
     'contract/limits-over-instances.test.ts',
     'contract/resumable-processes.test.ts',
+    'contract/idempotency-processes.test.ts',
+    'heavy/retries.test.ts',
     'contract/sticky-sessions.test.ts',
   ],
   secrets: ['contract/canary.test.ts', 'contract/rotation.test.ts', 'features/sandbox/escapes.test.ts'],

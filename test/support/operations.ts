@@ -30,7 +30,7 @@ export async function allOperations(
   const store = await openStore('sqlite::memory:')
   t.teardown(() => store.close())
   return createOperations({
-    gateway: { respond: notRun, answerEmpty: notRun, embed: notRun, count: notRun },
+    gateway: { respond: notRun, answerEmpty: notRun, embed: notRun, count: notRun, permits: notRun },
     listing: createListing(createCatalog({ providers: [], models: [] })),
     restrictionsOf: () => null,
     ledger: { find: async () => null },
@@ -55,8 +55,9 @@ export async function allOperations(
     fileUploads: { receive: notRun },
     outputSizes: new OutputSizes(),
     keyCheck: { enter: notRun, prepare: notRun, run: notRun },
-    transcripts: { open: notRun, read: notRun },
+    transcripts: { open: notRun, claim: notRun, read: notRun },
     resumeWindowMs: 120_000,
+    replayKeptMs: 600_000,
     proofs: {
       keys: { current: notRun },
       clock,

@@ -287,7 +287,7 @@ export type ScriptedRequest = Pick<ProviderRequest, 'model' | 'body'>
 
 export type ToldReply = Pick<
   ProviderRequest,
-  'body' | 'closed' | 'say' | 'finish' | 'raw' | 'whole' | 'break'
+  'body' | 'closed' | 'say' | 'finish' | 'raw' | 'whole' | 'break' | 'answer'
 >
 
 /** Sends what the test tells it to, when the test tells it to. */

@@ -161,6 +161,13 @@ export const RESUMABLE_HEADER = header(
   'true, with stream: the stream continues without its client, and GET /responses/{id} reads it again.',
 )
 
+/** `Idempotency-Key`. */
+export const IDEMPOTENCY_HEADER = header(
+  'Idempotency-Key',
+  Type.String({ pattern: '^[\\x21-\\x7e]{1,255}$' }),
+  'Requests with the same value and the same body get the answer of the first one, for one bill.',
+)
+
 export function answer(schema: TSchema, text: string, example?: unknown): AnswerDescription {
   return {
     text,

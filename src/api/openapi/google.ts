@@ -8,6 +8,7 @@ import {
   alike,
   answer,
   type Descriptions,
+  IDEMPOTENCY_HEADER,
   METADATA_HEADER,
   PROOF_HEADER,
   query,
@@ -128,7 +129,7 @@ const ONE = { content: { parts: [{ text: 'Hello' }] } }
 const inference = tagged('Inference', {
   generateContent: {
     text: ADDRESS,
-    parameters: HEADERS,
+    parameters: [...HEADERS, IDEMPOTENCY_HEADER],
     body: BODY,
     answers: { 200: answer(GeminiAnswer, 'The answer, or the reason why the prompt was blocked.', ANSWER) },
   },
@@ -137,6 +138,7 @@ const inference = tagged('Inference', {
     parameters: [
       query('alt', oneOf('sse', 'json'), 'sse: frames of server-sent events; otherwise one JSON array.'),
       ...HEADERS,
+      IDEMPOTENCY_HEADER,
     ],
     body: BODY,
     answers: {
@@ -166,7 +168,7 @@ const inference = tagged('Inference', {
   },
   embedContent: {
     text: ADDRESS,
-    parameters: [METADATA_HEADER],
+    parameters: [METADATA_HEADER, IDEMPOTENCY_HEADER],
     body: { schema: Embedded, examples: { text: ONE } },
     answers: {
       200: answer(Type.Object({ embedding: VALUES, ...embeddedFacts }), 'The vector.', {
@@ -177,7 +179,7 @@ const inference = tagged('Inference', {
   },
   batchEmbedContents: {
     text: `${ADDRESS} All requests have the same task and number of dimensions.`,
-    parameters: [METADATA_HEADER],
+    parameters: [METADATA_HEADER, IDEMPOTENCY_HEADER],
     body: {
       schema: Type.Object({ requests: Type.Array(Embedded, { minItems: 1 }) }),
       examples: { texts: { requests: [ONE] } },

@@ -14,6 +14,7 @@ import {
   alike,
   answer,
   header,
+  IDEMPOTENCY_HEADER,
   METADATA_HEADER,
   PROOF_HEADER,
   query,
@@ -228,7 +229,7 @@ export const INFERENCE = tagged('Inference', {
     text:
       'A stream has one event in each frame, numbered from 0, and ends with data: [DONE]. ' +
       'Unknown fields are passed on to providers that speak this format.',
-    parameters: [...HEADERS, RESUMABLE_HEADER],
+    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER],
     body: {
       schema: ResponsesRequest,
       examples: {
@@ -263,7 +264,7 @@ export const INFERENCE = tagged('Inference', {
   resumeMessage: resumed(PLACE, MessageEvent, BLOCK),
   createChatCompletion: {
     text: 'A stream has one chunk in each frame, and ends with data: [DONE].',
-    parameters: [...HEADERS, RESUMABLE_HEADER],
+    parameters: [...HEADERS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER],
     body: {
       schema: ChatBody,
       examples: {
@@ -284,7 +285,7 @@ export const INFERENCE = tagged('Inference', {
   },
   createEmbeddings: {
     text: 'One document, never a stream.',
-    parameters: [METADATA_HEADER],
+    parameters: [METADATA_HEADER, IDEMPOTENCY_HEADER],
     body: {
       schema: EmbeddingsInput,
       examples: { texts: { model: 'sim/embed', input: ['Hello', 'Bye'], dimensions: 3 } },
@@ -302,7 +303,7 @@ export const INFERENCE = tagged('Inference', {
   },
   createMessage: {
     text: 'A stream has one event in each frame, and ends with message_stop or error.',
-    parameters: [...HEADERS, BETAS, RESUMABLE_HEADER],
+    parameters: [...HEADERS, BETAS, RESUMABLE_HEADER, IDEMPOTENCY_HEADER],
     body: {
       schema: MessagesBody,
       examples: { text: { model: 'sim/echo', max_tokens: 100, messages: HELLO } },

@@ -28,6 +28,7 @@ export async function documentOf(
       callerContext: null,
       trace: null,
       address: '',
+      route: '',
       outlive: () => undefined,
       abort: () => undefined,
       waitForPlace: () => null,
@@ -51,6 +52,7 @@ class DocumentReply implements Reply {
   summary = undefined
   requestedModel = undefined
   error: GatewayError | null = null
+  replayOf = undefined
   status = 0
   ended = false
 
@@ -110,5 +112,13 @@ class DocumentReply implements Reply {
 
   abort(): void {
     throw new TypeError('a view is one document')
+  }
+
+  copyTo(): void {
+    throw new TypeError('a view is asked for once')
+  }
+
+  repeat(): void {
+    throw new TypeError('a view is asked for once')
   }
 }

@@ -69,6 +69,8 @@ export interface ExchangeLine {
   readonly endUser?: string | undefined
   /** The client program, without its version. */
   readonly userAgent?: string | undefined
+  /** Id of the generation whose answer was sent again, for a request with its idempotency key. */
+  readonly replayOf?: string | undefined
   /** Label of the API key. */
   readonly key?: string | undefined
   readonly workspace?: string | undefined
@@ -292,6 +294,7 @@ function exchangeJson(line: ExchangeLine, level: 'info' | 'error'): string {
     parentAgent: line.parentAgent,
     endUser: line.endUser,
     userAgent: line.userAgent,
+    replayOf: line.replayOf,
     key: line.key,
     workspace: line.workspace,
     organization: line.organization,

@@ -248,6 +248,13 @@ export const METRICS = {
     labels: ['outcome'],
     fromZero: { outcome: RESUME_OUTCOMES },
   },
+  replays: {
+    kind: 'counter',
+    name: 'gateway_replays_total',
+    help: 'Requests with an idempotency key that got the answer of an earlier one, by how they ended: completely, left by the client, cut, or refused',
+    labels: ['outcome'],
+    fromZero: { outcome: RESUME_OUTCOMES },
+  },
   streamChunks: {
     kind: 'counter',
     name: 'gateway_stream_chunks_total',

@@ -56,6 +56,11 @@ const MODEL_RESTRICTIONS: ReadonlySet<Restriction> = new Set([
 /** Restrictions on the use of data, which only a provider that is known to keep nothing meets. */
 const USE_RESTRICTIONS: ReadonlySet<Restriction> = new Set(['guardrail:zdr', 'guardrail:training'])
 
+/** True for lists of models and providers. All others are about the use of data. */
+export function isOfLists(restriction: Restriction): boolean {
+  return !USE_RESTRICTIONS.has(restriction)
+}
+
 /** Compiles the restrictions; null if there are none. */
 export function restrictionsOf(rules: PolicyRestrictions): Restrictions | null {
   const tests = testsOf(rules)

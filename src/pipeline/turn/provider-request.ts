@@ -79,6 +79,7 @@ export class ProviderRequests {
       endpoint,
     )
     let isChanged = prompt !== outgoing || wire.changes !== undefined || exchange.withMetadata
+    if (exchange.clientRequest.losses !== undefined) isChanged = true
     const absent = FIELDS_WITHOUT_FORM[format.name]
     for (let at = 0; at < absent.length; at++) if (outgoing[absent[at] as Field] != null) isChanged = true
     if (isChanged) noteChanges(exchange, attempt, prompt, { outgoing, wire, absent })
@@ -182,7 +183,7 @@ interface Sending {
 
 /** Notes the fields that the request loses, or has changed, for this provider. */
 function noteChanges(
-  { withMetadata }: Exchange,
+  { withMetadata, clientRequest }: Exchange,
   attempt: AttemptRecord,
   prompt: ResponsesRequest,
   { outgoing, wire, absent }: Sending,
@@ -200,6 +201,7 @@ function noteChanges(
       }),
     ),
     ...(wire.changes ?? []),
+    ...(clientRequest.losses ?? []),
   ]
   if (changes.length > 0) attempt.changes = changes
 }

@@ -41,7 +41,13 @@ import { COMPACTION_MODES, PROMPT_CACHING } from '../../protocol/provider.ts'
 import { ModelSchema, ProviderSchema } from '../../providers/row-schemas.ts'
 import { credentialsSettings, upstreamSettings } from '../../providers/settings.ts'
 import { adminSettings, limitsSettings, listenSettings } from '../../server/settings.ts'
-import { redisSettings, resumeSettings, retentionSettings, storageSettings } from '../../storage/settings.ts'
+import {
+  idempotencySettings,
+  redisSettings,
+  resumeSettings,
+  retentionSettings,
+  storageSettings,
+} from '../../storage/settings.ts'
 import { environmentSettings } from './environment-settings.ts'
 import { AlertReceiver, ExportSchema, ReconcileSchema } from './list-rows.ts'
 
@@ -124,6 +130,7 @@ export const Settings = group({
   accounting: accountingSettings,
   retention: retentionSettings,
   resume: resumeSettings,
+  idempotency: idempotencySettings,
   batches: batchesSettings,
   capture: captureSettings,
   export: setting(

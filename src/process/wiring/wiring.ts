@@ -203,6 +203,7 @@ function operationsOf(
     stream: { heartbeatMs, stallMs, clock, metrics },
     transcripts,
     resumeWindowMs: config.resume.windowMs,
+    replayKeptMs: config.idempotency.keepSeconds * 1000,
     dataRegionOf: createDataRegions(config.regions),
     proofs: {
       keys: new ProofKeys({ path: config.proof.keyFile, clock, log }),

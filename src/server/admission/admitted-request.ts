@@ -30,6 +30,7 @@ export interface AdmittedReply extends Pick<Reply, 'error' | 'summary'> {
   /** True once the reply is complete. */
   readonly ended: boolean
   readonly requestedModel?: string | undefined
+  readonly replayOf?: string | undefined
 }
 
 export interface AdmissionDeps {
@@ -239,6 +240,7 @@ export abstract class AdmittedRequest implements RequestContext {
       parentAgent: summary?.parentAgent,
       endUser: summary?.endUser,
       userAgent: userAgentFamily(this.userAgent),
+      replayOf: reply.replayOf,
       key: key?.label,
       workspace: key?.workspaceId ?? undefined,
       organization: key?.organizationId,

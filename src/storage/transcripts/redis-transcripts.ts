@@ -3,13 +3,17 @@
  * is a list of encrypted entries, bound to the API key of the request; Redis sees neither texts nor keys. While Redis
  * is unavailable, a stream can be resumed only on its own instance.
  */
+import { hash } from 'node:crypto'
 import type { Clock, Timer } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import { openRedis, type Redis } from '../redis.ts'
 import { lengthOfFrames, SLICE_BYTES } from './frame-log.ts'
 import { refuse, type Transcript, type TranscriptMirror, type TranscriptStore } from './transcript-store.ts'
 import {
+  CLAIM_READERS_MAX,
   READERS_MAX,
+  type TakenClaim,
+  type TranscriptClaim,
   type TranscriptPart,
   type TranscriptQuestion,
   type TranscriptReader,
@@ -45,6 +49,16 @@ const MISSED_MAX = 20
 const UNKNOWN_LOOKS = 5
 /** How many times per window a reader reports its presence to the instance of the stream. */
 const PRESENCES_PER_WINDOW = 4
+/** The same for an answer under a name, which waits 10 s for a reader. */
+const CLAIM_PRESENCE_MS = 2_500
+/** How long a running answer keeps its name, and its copy, after the last sign of life of its instance. */
+const LEASE_MS = 15_000
+/** Signs of life in that time. */
+const SIGNS = 3
+/** How often a name is taken that was free a moment ago. */
+const CLAIM_TRIES = 3
+/** Changes a claim only as long as it is the one of this instance. */
+const IF_OURS = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call(unpack(ARGV, 2)) end"
 
 /** The first line of an entry; frames follow it. */
 type EntryKind = 'open' | 'frames' | 'end' | 'dropped'
@@ -65,6 +79,8 @@ export class RedisTranscripts implements TranscriptMirror {
   readonly #broken = new WeakSet<Transcript>()
   /** Number of local readers of each stream of another instance, by stream id. */
   readonly #readers = new Map<string, number>()
+  /** Names that this instance holds, by transcript. */
+  readonly #claims = new Map<string, { readonly key: string; readonly value: string }>()
   #refresh: Timer | null = null
 
   constructor(store: TranscriptStore, options: RedisTranscriptsOptions) {
@@ -92,6 +108,45 @@ export class RedisTranscripts implements TranscriptMirror {
   ended(transcript: Transcript): void {
     if (this.#broken.has(transcript)) this.#rewrite(transcript)
     else this.#push(transcript, 'end', transcript.frames.next, '')
+    this.#extendClaim(transcript)
+  }
+
+  async claim(claim: TranscriptClaim): Promise<TakenClaim | null> {
+    const owner = [claim.keyHash, claim.name]
+    const key = `${this.#options.prefix}claim/${hash('sha256', owner.join(' '), 'hex')}`
+    const value = this.#options.seal.seal(`${claim.id} ${claim.digest}`, owner)
+    try {
+      for (let tries = 0; tries < CLAIM_TRIES; tries++) {
+        const set = await this.#redis.send(['SET', key, value, 'NX', 'PX', String(LEASE_MS)])
+        if (set === 'OK') {
+          this.#claims.set(claim.id, { key, value })
+          return null
+        }
+        const found = await this.#redis.send(['GET', key])
+        if (typeof found !== 'string') continue
+        const [id, digest] = this.#options.seal.open(found, owner)?.split(' ') ?? []
+        return id === undefined || digest === undefined ? null : { id, digest }
+      }
+    } catch {
+      // Without Redis, each instance has names of its own.
+    }
+    return null
+  }
+
+  released({ id }: Transcript): void {
+    this.#ifOurs(id, key => ['DEL', key])
+    this.#claims.delete(id)
+  }
+
+  #extendClaim(transcript: Transcript): void {
+    this.#ifOurs(transcript.id, key => ['PEXPIRE', key, String(lifeMs(transcript))])
+  }
+
+  #ifOurs(id: string, command: (key: string) => readonly string[]): void {
+    const claim = this.#claims.get(id)
+    if (claim === undefined) return
+    const { key, value } = claim
+    this.#redis.send(['EVAL', IF_OURS, '1', key, value, ...command(key)]).catch(() => undefined)
   }
 
   dropped(transcript: Transcript): void {
@@ -107,12 +162,13 @@ export class RedisTranscripts implements TranscriptMirror {
     const key = this.#keyOf(question.id)
     const owner = ownerOf(question)
     const readers = this.#readers.get(question.id) ?? 0
-    if (readers >= READERS_MAX) return refuse({ kind: 'busy' }, onPart)
+    const isClaimed = question.isClaimed === true
+    if (readers >= (isClaimed ? CLAIM_READERS_MAX : READERS_MAX)) return refuse({ kind: 'busy' }, onPart)
     this.#readers.set(question.id, readers + 1)
     return new RemoteReader({
       question,
       clock: this.#options.clock,
-      presenceMs: this.#options.windowMs / PRESENCES_PER_WINDOW,
+      presenceMs: isClaimed ? CLAIM_PRESENCE_MS : this.#options.windowMs / PRESENCES_PER_WINDOW,
       entries: async from => {
         const to = String(from + Number(ENTRIES))
         const found = await this.#redis.send(['LRANGE', key, String(from), to])
@@ -156,7 +212,7 @@ export class RedisTranscripts implements TranscriptMirror {
     const key = this.#keyOf(transcript.id)
     const entry = this.#options.seal.seal(`${kind} ${first}\n${frames}`, ownerOf(transcript))
     this.#send(transcript, ['RPUSH', key, entry])
-    this.#send(transcript, ['PEXPIRE', key, String(this.#options.windowMs)])
+    this.#send(transcript, ['PEXPIRE', key, String(lifeMs(transcript))])
   }
 
   #send(transcript: Transcript, command: readonly string[]): void {
@@ -178,15 +234,22 @@ export class RedisTranscripts implements TranscriptMirror {
   /** A stream that is silent for long must not expire. */
   #scheduleRefresh(): void {
     const { clock, windowMs } = this.#options
-    this.#refresh = clock.after(windowMs / 2, () => {
+    this.#refresh = clock.after(Math.min(windowMs / 2, LEASE_MS / SIGNS), () => {
       for (const transcript of this.#store.all()) {
         const { id, state } = transcript
         if (this.#broken.has(transcript) && state !== 'dropped') this.#rewrite(transcript)
-        else if (state === 'running') this.#send(transcript, ['PEXPIRE', this.#keyOf(id), String(windowMs)])
+        else if (state === 'running')
+          this.#send(transcript, ['PEXPIRE', this.#keyOf(id), String(lifeMs(transcript))])
+        if (state !== 'ended') this.#extendClaim(transcript)
       }
       this.#scheduleRefresh()
     })
   }
+}
+
+/** How long the copy lives if this instance says nothing more of it. */
+function lifeMs({ claim, state, keptMs }: Transcript): number {
+  return claim !== null && state !== 'ended' ? LEASE_MS : keptMs
 }
 
 function ownerOf({ id, keyHash }: Pick<TranscriptQuestion, 'id' | 'keyHash'>): readonly string[] {

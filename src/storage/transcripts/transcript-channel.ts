@@ -2,15 +2,19 @@
  * Access to transcripts from other threads. `TranscriptClient` runs in a serve thread, `TranscriptServer` in the main
  * thread, which has the transcripts. All events of one stream in one turn of the event loop are sent in one call.
  */
+import { serviceUnavailable } from '../../base/errors.ts'
 import type { RemoteService } from '../../base/thread-rpc.ts'
 import type { StoreWriter, TranscriptStore } from './transcript-store.ts'
-import type {
-  TranscriptNotice,
-  TranscriptPart,
-  TranscriptQuestion,
-  TranscriptReader,
-  Transcripts,
-  TranscriptWriter,
+import {
+  isTaken,
+  type TakenClaim,
+  type TranscriptClaim,
+  type TranscriptNotice,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+  type Transcripts,
+  type TranscriptWriter,
 } from './transcripts.ts'
 
 function memoryOf({ buffer }: Uint8Array): ArrayBuffer {
@@ -38,6 +42,18 @@ export class TranscriptServer {
     this.#writers.set(id, writer)
   }
 
+  /** Null: this thread writes it. */
+  async claim(claim: TranscriptClaim): Promise<TakenClaim | null> {
+    const { id } = claim
+    const claimed = await this.#store.claim(claim, notice => {
+      if (!this.#closed) this.#client.send('notice', [id, notice])
+    })
+    if (isTaken(claimed)) return claimed
+    if (this.#closed) claimed.forget()
+    else this.#writers.set(id, claimed)
+    return null
+  }
+
   add(id: string, frames: Uint8Array, count: number): void {
     this.#writers.get(id)?.addBytes(frames, count)
   }
@@ -46,8 +62,8 @@ export class TranscriptServer {
     this.#writers.get(id)?.leave()
   }
 
-  end(id: string): void {
-    this.#writers.get(id)?.end()
+  end(id: string, isKept: boolean): void {
+    this.#writers.get(id)?.end(isKept)
     this.#writers.delete(id)
   }
 
@@ -108,12 +124,23 @@ export class TranscriptClient implements Transcripts {
   open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): TranscriptWriter {
     this.#notices.set(id, onNotice)
     this.#server.send('begin', [id, keyHash])
+    return this.#writer(id)
+  }
+
+  async claim(
+    claim: TranscriptClaim,
+    onNotice: (notice: TranscriptNotice) => void,
+  ): Promise<TranscriptWriter | TakenClaim> {
+    this.#notices.set(claim.id, onNotice)
+    const taken = await this.#server.ask('claim', [claim], null)
+    if (taken === null) return this.#writer(claim.id)
+    this.#notices.delete(claim.id)
+    if (taken === undefined) throw serviceUnavailable()
+    return taken
+  }
+
+  #writer(id: string): TranscriptWriter {
     let addition: Addition | null = null
-    const finish = (method: 'end' | 'leave' | 'forget'): void => {
-      addition = null
-      if (method !== 'leave') this.#notices.delete(id)
-      this.#server.send(method, [id])
-    }
     return {
       add: (text, count) => {
         if (addition === null || addition.isSent) {
@@ -124,9 +151,18 @@ export class TranscriptClient implements Transcripts {
         addition.text += text
         addition.count += count
       },
-      end: () => finish('end'),
-      leave: () => finish('leave'),
-      forget: () => finish('forget'),
+      end: (isKept = true) => {
+        this.#notices.delete(id)
+        this.#server.send('end', [id, isKept])
+      },
+      leave: () => {
+        addition = null
+        this.#server.send('leave', [id])
+      },
+      forget: () => {
+        this.#notices.delete(id)
+        this.#server.send('forget', [id])
+      },
     }
   }
 

@@ -5,7 +5,10 @@
 import type { Clock, Timer } from '../../base/clock.ts'
 import { FrameLog, type LogPosition } from './frame-log.ts'
 import {
+  CLAIM_READERS_MAX,
   READERS_MAX,
+  type TakenClaim,
+  type TranscriptClaim,
   type TranscriptNotice,
   type TranscriptPart,
   type TranscriptQuestion,
@@ -32,6 +35,10 @@ export interface TranscriptMirror {
   dropped(transcript: Transcript): void
   /** All copies of the transcript must be deleted. */
   forgotten(transcript: Transcript): void
+  /** Takes the name for this instance; resolves to the claim of another one that was first. Never rejects. */
+  claim(claim: TranscriptClaim): Promise<TakenClaim | null>
+  /** The name of the transcript is free again. */
+  released(transcript: Transcript): void
   /** Reads a stream of another instance. */
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
 }
@@ -43,14 +50,24 @@ interface TranscriptStoreOptions extends TranscriptLimits {
 /** Memory of a transcript in addition to its frames. */
 const TRANSCRIPT_BYTES = 1024
 
+/** How long an answer that is not kept stays for those who are reading it. */
+const LEAVING_MS = 10_000
+
 type TranscriptState = 'running' | 'ended' | 'dropped'
+
+/** How long a transcript runs on without a reader, and how long it is kept after its end. */
+type TranscriptTerms = Pick<TranscriptClaim, 'unreadMs' | 'keptMs'>
 
 /** One stream, as the store keeps it. */
 export class Transcript {
   readonly id: string
   readonly keyHash: string
+  readonly unreadMs: number
+  /** Null: it has no name. */
+  readonly claim: TranscriptClaim | null
   readonly frames = new FrameLog()
   readonly readers = new Set<StoreReader>()
+  keptMs: number
   state: TranscriptState = 'running'
   /** True while the client that sent the request is connected. */
   isAttended = true
@@ -60,9 +77,17 @@ export class Transcript {
   timer: Timer | null = null
   readonly #onNotice: (notice: TranscriptNotice) => void
 
-  constructor(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void) {
+  constructor(
+    { id, keyHash }: Pick<TranscriptClaim, 'id' | 'keyHash'>,
+    { unreadMs, keptMs }: TranscriptTerms,
+    claim: TranscriptClaim | null,
+    onNotice: (notice: TranscriptNotice) => void,
+  ) {
     this.id = id
     this.keyHash = keyHash
+    this.unreadMs = unreadMs
+    this.keptMs = keptMs
+    this.claim = claim
     this.#onNotice = onNotice
   }
 
@@ -94,6 +119,10 @@ export class TranscriptStore implements Transcripts {
   readonly #clock: Clock
   readonly #byId = new Map<string, Transcript>()
   readonly #byKey = new Map<string, KeyTranscripts>()
+  /** Transcripts by key and name. */
+  readonly #byName = new Map<string, Transcript>()
+  /** Names for which other instances are being asked. */
+  readonly #asked = new Map<string, Promise<TakenClaim | null>>()
   #bytes = 0
 
   constructor({ clock, ...limits }: TranscriptStoreOptions) {
@@ -112,8 +141,35 @@ export class TranscriptStore implements Transcripts {
   }
 
   open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): StoreWriter {
-    const transcript = new Transcript(id, keyHash, onNotice)
+    const { windowMs } = this.#limits
+    const terms = { unreadMs: windowMs, keptMs: windowMs }
+    return this.#begin(new Transcript({ id, keyHash }, terms, null, onNotice))
+  }
+
+  async claim(
+    claim: TranscriptClaim,
+    onNotice: (notice: TranscriptNotice) => void,
+  ): Promise<StoreWriter | TakenClaim> {
+    const name = nameOf(claim)
+    const { mirror } = this
+    if (mirror !== null && !this.#byName.has(name)) {
+      // Claims that come meanwhile wait for the same question, so that one of them begins.
+      const isFirst = !this.#asked.has(name)
+      const asking = this.#asked.get(name) ?? mirror.claim(claim)
+      this.#asked.set(name, asking)
+      const taken = await asking
+      if (isFirst) this.#asked.delete(name)
+      if (taken !== null) return taken
+    }
+    const known = this.#byName.get(name)?.claim
+    if (known != null) return { id: known.id, digest: known.digest }
+    return this.#begin(new Transcript(claim, claim, claim, onNotice))
+  }
+
+  #begin(transcript: Transcript): StoreWriter {
+    const { id, keyHash, claim } = transcript
     this.#byId.set(id, transcript)
+    if (claim !== null) this.#byName.set(nameOf(claim), transcript)
     const mine = this.#byKey.get(keyHash) ?? { bytes: 0, all: new Set() }
     this.#byKey.set(keyHash, mine)
     mine.all.add(transcript)
@@ -130,7 +186,8 @@ export class TranscriptStore implements Transcripts {
       return refuse({ kind: 'unknown' }, onPart)
     }
     if (transcript.state === 'dropped') return refuse({ kind: 'dropped' }, onPart)
-    if (transcript.readers.size >= READERS_MAX) return refuse({ kind: 'busy' }, onPart)
+    const most = transcript.claim === null ? READERS_MAX : CLAIM_READERS_MAX
+    if (transcript.readers.size >= most) return refuse({ kind: 'busy' }, onPart)
     if (transcript.state === 'running') {
       transcript.timer?.cancel()
       transcript.timer = null
@@ -167,9 +224,14 @@ export class TranscriptStore implements Transcripts {
     this.#makeRoom(transcript)
   }
 
-  end(transcript: Transcript): void {
+  end(transcript: Transcript, isKept: boolean): void {
+    if (transcript.state === 'dropped' && transcript.claim !== null) this.forget(transcript)
     if (transcript.state !== 'running') return
     transcript.state = 'ended'
+    if (!isKept) {
+      this.#release(transcript)
+      transcript.keptMs = LEAVING_MS
+    }
     this.mirror?.ended(transcript)
     transcript.wake()
     // After its end a stream gets a new window.
@@ -199,21 +261,31 @@ export class TranscriptStore implements Transcripts {
     }
     if (timer !== null || !this.#byId.has(transcript.id)) return
     if (state === 'running' && (isAttended || readers.size > 0)) return
-    transcript.timer = this.#clock.after(this.#limits.windowMs, () => this.#windowOver(transcript))
+    const ms = state === 'running' ? transcript.unreadMs : transcript.keptMs
+    transcript.timer = this.#clock.after(ms, () => this.#windowOver(transcript))
   }
 
   close(): void {
     for (const { timer } of this.#byId.values()) timer?.cancel()
     this.#byId.clear()
     this.#byKey.clear()
+    this.#byName.clear()
     this.#bytes = 0
   }
 
   #windowOver(transcript: Transcript): void {
     transcript.timer = null
     if (transcript.state === 'running') transcript.notify('unread')
+    this.#release(transcript)
     if (transcript.readers.size === 0) this.forget(transcript)
     else transcript.isOver = true
+  }
+
+  #release(transcript: Transcript): void {
+    const { claim } = transcript
+    if (claim === null || this.#byName.get(nameOf(claim)) !== transcript) return
+    this.#byName.delete(nameOf(claim))
+    this.mirror?.released(transcript)
   }
 
   #makeRoom(transcript: Transcript): void {
@@ -232,6 +304,9 @@ export class TranscriptStore implements Transcripts {
       }
       const running = payer === mine ? transcript : first(payer.all, () => true)
       if (running === null || running.state !== 'running') return
+      // The request would run again, and be paid for again.
+      const isAlone = running.heldBytes > maxBytesPerKey || this.#bytes > maxBytes
+      if (running.claim !== null && !isAlone) return
       this.#drop(running)
       if (running === transcript) return
     }
@@ -270,11 +345,17 @@ export class TranscriptStore implements Transcripts {
     if (mine === undefined || !this.#byId.delete(transcript.id)) return false
     transcript.timer?.cancel()
     transcript.timer = null
+    this.#release(transcript)
     mine.all.delete(transcript)
     this.#count(mine, -transcript.heldBytes)
     if (mine.all.size === 0) this.#byKey.delete(transcript.keyHash)
     return true
   }
+}
+
+/** A key hash has no spaces. */
+function nameOf({ keyHash, name }: TranscriptClaim): string {
+  return `${keyHash} ${name}`
 }
 
 function first(all: Iterable<Transcript>, fits: (each: Transcript) => boolean): Transcript | null {
@@ -314,8 +395,8 @@ export class StoreWriter implements TranscriptWriter {
     this.#store.add(this.#transcript, frames, count)
   }
 
-  end(): void {
-    this.#store.end(this.#transcript)
+  end(isKept = true): void {
+    this.#store.end(this.#transcript, isKept)
   }
 
   leave(): void {

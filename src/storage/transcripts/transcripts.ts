@@ -1,7 +1,7 @@
 /**
- * Transcripts: the stored events of resumable streams, readable from any event onwards. This is the contract of their
- * stores, for the writer and the readers of a stream. The main thread has the transcripts, so that a reader may use any
- * serve thread.
+ * Transcripts: the stored events of resumable streams, readable from any event onwards, and the answers of requests with
+ * an idempotency key, readable from their beginning. This is the contract of their stores, for the writer and the
+ * readers of a transcript. The main thread has the transcripts, so that a reader may use any serve thread.
  */
 
 /** A message to the writer of a stream. */
@@ -44,8 +44,8 @@ export type TranscriptPart =
 export interface TranscriptWriter {
   /** Adds `count` whole frames. */
   add(frames: string, count: number): void
-  /** The stream has ended. */
-  end(): void
+  /** The stream has ended. `isKept`: false if only those who read it now may have it. Default: true. */
+  end(isKept?: boolean): void
   /** The client that sent the request has left. */
   leave(): void
   /** Deletes the stream. */
@@ -59,6 +59,30 @@ export interface TranscriptQuestion {
   readonly keyHash: string
   /** Number of the last event that the reader has; -1: none. */
   readonly after: number
+  /** True for an answer under a name. */
+  readonly isClaimed?: true
+}
+
+/** The wish to write the answer under a name, or to read it if somebody else writes it or has written it. */
+export interface TranscriptClaim {
+  /** Of the transcript, if this claim is the first; new. */
+  readonly id: string
+  /** Hash of the API key. Other keys have names of their own. */
+  readonly keyHash: string
+  /** Without secrets: other instances see it. */
+  readonly name: string
+  /** Of the request. A later claim with another digest is a mistake of the client. */
+  readonly digest: string
+  /** How long it runs on without a reader. */
+  readonly unreadMs: number
+  /** How long it is kept after its end. */
+  readonly keptMs: number
+}
+
+/** Somebody else was first: what to read, and the digest to compare with. */
+export interface TakenClaim {
+  readonly id: string
+  readonly digest: string
 }
 
 /** One reader of a stream. */
@@ -70,11 +94,27 @@ export interface TranscriptReader {
 
 /** Maximum readers of one stream in an instance: a client, and some that replace a broken connection. */
 export const READERS_MAX = 4
+/** The same for an answer under a name: clients that were impatient, and all that ask for the same. */
+export const CLAIM_READERS_MAX = 1_000
+
+/** True if somebody else was first. */
+export function isTaken(claimed: TranscriptWriter | TakenClaim): claimed is TakenClaim {
+  return 'digest' in claimed
+}
 
 /** Store of transcripts. Writers and readers are called back in a later turn of the event loop. */
 export interface Transcripts {
   /** Starts a transcript; its id is new. */
   open(id: string, keyHash: string, onNotice: (notice: TranscriptNotice) => void): TranscriptWriter
+  /**
+   * Starts a transcript under a name, unless there is one: of all claims, in all threads and instances, one gets the
+   * writer. Without Redis, or while it is away, the claims of this instance. Rejects with GatewayError
+   * `service_unavailable` if the main thread is gone.
+   */
+  claim(
+    claim: TranscriptClaim,
+    onNotice: (notice: TranscriptNotice) => void,
+  ): Promise<TranscriptWriter | TakenClaim>
   /** Starts to read. A part that is not `frames`, or is the end, is the last one. */
   read(question: TranscriptQuestion, onPart: (part: TranscriptPart) => void): TranscriptReader
 }

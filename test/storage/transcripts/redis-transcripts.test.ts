@@ -5,7 +5,12 @@ import { systemClock } from '../../../src/base/clock.ts'
 import { createTextSeal } from '../../../src/providers/credentials/sealed-text.ts'
 import { RedisTranscripts } from '../../../src/storage/transcripts/redis-transcripts.ts'
 import { TranscriptStore } from '../../../src/storage/transcripts/transcript-store.ts'
-import type { TranscriptNotice, TranscriptPart } from '../../../src/storage/transcripts/transcripts.ts'
+import {
+  isTaken,
+  type TranscriptNotice,
+  type TranscriptPart,
+  type TranscriptWriter,
+} from '../../../src/storage/transcripts/transcripts.ts'
 import { until } from '../../support/patience.ts'
 import { ownRedis, type RedisServer, WITHOUT_REDIS } from '../../support/redis-server.ts'
 
@@ -170,3 +175,81 @@ t.test(
     t.same(reading.parts.at(-1), { kind: 'cut' })
   },
 )
+
+const claimOf = (id: string, more: object = {}) => ({
+  id,
+  keyHash: KEY,
+  name: 'name',
+  digest: 'digest',
+  unreadMs: 10_000,
+  keptMs: 60_000,
+  ...more,
+})
+const NO_NOTICE = () => undefined
+
+t.test('of two instances that claim a name, one writes', { skip: WITHOUT_REDIS }, async t => {
+  const { redis, one, two } = await setup(t)
+  const client = await connected(t, redis)
+  await Promise.all([canRead(one), canRead(two)])
+  const notices: TranscriptNotice[] = []
+  const stores = [one, two, one, two]
+  const claimed = await Promise.all(
+    stores.map((store, at) => store.claim(claimOf(`claim-${at}`), notice => notices.push(notice))),
+  )
+  const writers = claimed.filter(each => !isTaken(each)) as TranscriptWriter[]
+  t.equal(writers.length, 1)
+  const [writer] = writers
+  const [id] = claimed.flatMap(each => (isTaken(each) ? [each.id] : []))
+  t.ok(claimed.every(each => !isTaken(each) || (each.id === id && each.digest === 'digest')))
+  writer?.add(frame(0), 1)
+  const elsewhere = claimed[0] === writer || claimed[2] === writer ? two : one
+  const reading = read(elsewhere, String(id))
+  await until('the first frame', () => numbersIn(reading.text()).includes(0))
+  await until('the word to the writer', () => notices.includes('read'))
+  writer?.end()
+  await until('the end', () => reading.isOver())
+  t.equal(reading.text(), frame(0))
+  const [key = ''] = await client.keys('test:claim/*')
+  t.notMatch(key + (await client.get(key)), /name|digest|hash-of-the-key|claim-/)
+  const ttl = await client.pTTL(key)
+  t.ok(ttl > 15_000 && ttl <= 60_000, 'kept as long as its answer')
+  t.ok(isTaken(await elsewhere.claim(claimOf('later'), NO_NOTICE)))
+  const foreign = await elsewhere.claim(claimOf('foreign', { keyHash: 'another' }), NO_NOTICE)
+  t.notOk(isTaken(foreign))
+})
+
+t.test(
+  'a name is free again when its answer is not kept, and lapses with its instance',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const { redis, one, two } = await setup(t)
+    const client = await connected(t, redis)
+    await Promise.all([canRead(one), canRead(two)])
+    const writer = (await one.claim(claimOf('a'), NO_NOTICE)) as TranscriptWriter
+    const [key = ''] = await client.keys('test:claim/*')
+    t.ok((await client.pTTL(key)) <= 15_000, 'as long as there are signs of life')
+    writer.add(frame(0), 1)
+    const reading = read(two, 'a')
+    writer.end(false)
+    await until('the end', () => reading.isOver())
+    t.equal(reading.text(), frame(0), 'for those who wait')
+    await until('the free name', async () => (await client.exists(key)) === 0)
+    const second = await two.claim(claimOf('b'), NO_NOTICE)
+    t.notOk(isTaken(second))
+    // As after a pause in which the name lapsed, and another instance took it.
+    await client.set(key, 'of another instance')
+    ;(second as TranscriptWriter).forget()
+    // Commands of one connection keep their order.
+    await until('the end of the transcript', async () => (await client.exists('test:transcript/b')) === 0)
+    await canRead(two)
+    t.equal(await client.get(key), 'of another instance')
+  },
+)
+
+t.test('without Redis, each instance has names of its own', { skip: WITHOUT_REDIS }, async t => {
+  const { redis, one, two } = await setup(t)
+  await Promise.all([canRead(one), canRead(two)])
+  await redis.kill()
+  for (const store of [one, two]) t.notOk(isTaken(await store.claim(claimOf('a'), NO_NOTICE)))
+  t.ok(isTaken(await one.claim(claimOf('b'), NO_NOTICE)))
+})

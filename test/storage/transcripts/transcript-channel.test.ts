@@ -1,10 +1,12 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { TranscriptStore } from '../../../src/storage/transcripts/transcript-store.ts'
-import type {
-  TranscriptNotice,
-  TranscriptPart,
-  Transcripts,
+import {
+  isTaken,
+  type TranscriptNotice,
+  type TranscriptPart,
+  type Transcripts,
+  type TranscriptWriter,
 } from '../../../src/storage/transcripts/transcripts.ts'
 import { until } from '../../support/patience.ts'
 import { joinThread } from '../../support/resumable.ts'
@@ -146,4 +148,96 @@ t.test('several readers may find nothing yet', async t => {
   writer.add(frame(10), 1)
   await until('the next frame for each', () => readers.every(({ text }) => text() !== ''))
   for (const { text } of readers) t.equal(text(), frame(10))
+})
+
+const claimOf = (id: string, more: object = {}) => ({
+  id,
+  keyHash: KEY,
+  name: 'name',
+  digest: 'digest',
+  unreadMs: 10_000,
+  keptMs: 30_000,
+  ...more,
+})
+const NO_NOTICE = () => undefined
+
+t.test('of all claims of a name, from all threads, one writes and the others read', async t => {
+  const { clock, store } = setup()
+  const one = joinThread(store)
+  const two = joinThread(store)
+  t.teardown(() => Promise.all([one.close(), two.close()]))
+  const claimed = await Promise.all(
+    [one, two, one, two].map(({ client }, at) => client.claim(claimOf(`claim-${at}`), NO_NOTICE)),
+  )
+  const writers = claimed.filter(each => !isTaken(each)) as TranscriptWriter[]
+  t.equal(writers.length, 1)
+  const taken = claimed.filter(each => isTaken(each))
+  t.equal(new Set(taken.map(({ id, digest }) => `${id} ${digest}`)).size, 1)
+  const other = await one.client.claim(claimOf('other', { name: 'other' }), NO_NOTICE)
+  t.notOk(isTaken(other), 'another name')
+  const foreign = await one.client.claim(claimOf('foreign', { keyHash: 'key-two' }), NO_NOTICE)
+  t.notOk(isTaken(foreign), 'another key')
+  const [writer] = writers
+  writer?.add(frame(0), 1)
+  writer?.end()
+  const kept = read(two.client, String(taken[0]?.id))
+  await until('the end', () => (kept.last() as { isEnd?: boolean } | undefined)?.isEnd === true)
+  t.equal(kept.text(), frame(0))
+  clock.advance(30_000)
+  t.notOk(isTaken(await two.client.claim(claimOf('later'), NO_NOTICE)), 'its time is over')
+})
+
+t.test('an answer that is not kept loses its name at once, and is there for its readers', async t => {
+  const { clock, store } = setup()
+  const writer = (await store.claim(claimOf('a'), NO_NOTICE)) as TranscriptWriter
+  writer.add(frame(0), 1)
+  const early = read(store, 'a')
+  await turn()
+  writer.end(false)
+  t.notOk(isTaken(await store.claim(claimOf('b'), NO_NOTICE)))
+  await until('the end', () => (early.last() as { isEnd?: boolean } | undefined)?.isEnd === true)
+  const late = read(store, 'a')
+  await until('the end of the other', () => (late.last() as { isEnd?: boolean } | undefined)?.isEnd === true)
+  t.equal(late.text(), frame(0))
+  clock.advance(10_000)
+  t.match(await store.claim(claimOf('c'), NO_NOTICE), { id: 'b' })
+  const gone = read(store, 'a')
+  await until('the answer', () => gone.parts.length > 0)
+  t.same(gone.parts, [{ kind: 'unknown' }])
+})
+
+t.test('a running answer keeps its place until it alone is too large', async t => {
+  const { store } = setup({ maxBytesPerKey: 20_000 })
+  const notices: TranscriptNotice[] = []
+  const text = frame(0).replace('0', 'x'.repeat(8_000))
+  const claim = async (id: string) => {
+    const writer = await store.claim(claimOf(id, { name: id }), notice => notices.push(notice))
+    return writer as TranscriptWriter
+  }
+  const writers = await Promise.all(['a', 'b', 'c'].map(claim))
+  for (const writer of writers) writer.add(text, 1)
+  await turn()
+  t.same(notices, [])
+  for (const writer of writers) writer.end()
+  const last = await claim('d')
+  t.equal(store.count, 3, 'the oldest of those that have ended makes room')
+  for (let at = 0; at < 3; at++) last.add(text, 1)
+  await turn()
+  t.same(notices, ['dropped'])
+  t.ok(isTaken(await store.claim(claimOf('e', { name: 'd' }), NO_NOTICE)), 'it still runs')
+  last.end()
+  t.notOk(isTaken(await store.claim(claimOf('f', { name: 'd' }), NO_NOTICE)))
+})
+
+t.test('the claims of a thread that died are free', async t => {
+  const { store } = setup()
+  const one = joinThread(store)
+  const two = joinThread(store)
+  t.teardown(() => two.close())
+  await one.client.claim(claimOf('a'), NO_NOTICE)
+  const waiting = read(two.client, 'a')
+  await until('the first part', () => waiting.parts.length > 0)
+  await one.close()
+  await until('the cut', () => waiting.last()?.kind === 'cut')
+  t.notOk(isTaken(await two.client.claim(claimOf('b'), NO_NOTICE)))
 })

@@ -1,0 +1,247 @@
+/**
+ * `Idempotency-Key`: a client that asks again under the same key gets the answer of its first request, running or kept,
+ * and pays for one. The first request claims its key and writes its answer into a transcript, whether or not its client
+ * stays; all others read it (replay.ts). A request without the header never comes here.
+ */
+import { hash } from 'node:crypto'
+import { FAILURES, GatewayError, refuseField } from '../base/errors.ts'
+import { callerOf } from '../callers/keys.ts'
+import type { ClientRequest } from '../exchange/exchange.ts'
+import { isObject } from '../protocol/json/schema.ts'
+import {
+  isTaken,
+  type TranscriptClaim,
+  type TranscriptNotice,
+  type TranscriptWriter,
+} from '../storage/transcripts/transcripts.ts'
+import type { InferenceParts } from './inference-parts.ts'
+import type { AnswerHead, ApiContext, ApiRequest, Handler, Reply, ReplyCopy } from './operation.ts'
+import { countFrames, framed, noAnswer, Replay } from './replay.ts'
+import { RESUMABLE_HEADER } from './resumable.ts'
+
+export const IDEMPOTENCY_HEADER = 'idempotency-key'
+const SHOWN_HEADER = 'Idempotency-Key'
+const KEY = /^[\x21-\x7e]{1,255}$/
+/** How long a run goes on without its client and without a replay, before it ends as for any client that left. */
+const UNREAD_MS = 10_000
+/** Failures that the same request would get again. */
+const KEPT_FAILURES: ReadonlySet<number> = new Set([400, 413, 422])
+/** An answer may be given up between the claim of its name and its reading. */
+const TRIES = 3
+const NOT_KEPT: ClientRequest['losses'] = [
+  {
+    field: `header:${SHOWN_HEADER}`,
+    action: 'dropped',
+    reason: 'an answer that nobody may keep cannot be given again',
+  },
+]
+
+/** An operation whose requests may be sent twice. */
+export interface RepeatedOperation {
+  /** Reads the request. @throws GatewayError */
+  readonly callOf: (request: ApiRequest, reply: Reply) => ClientRequest
+  readonly handler: Handler
+}
+
+export type IdempotencyDeps = Pick<
+  InferenceParts,
+  'gateway' | 'transcripts' | 'stream' | 'restrictionsOf' | 'replayKeptMs'
+>
+
+/** Answers a request that has the header. */
+export async function answerOnce(
+  deps: IdempotencyDeps,
+  operation: RepeatedOperation,
+  request: ApiRequest,
+  reply: Reply,
+): Promise<void> {
+  const key = keyOf(request.headers)
+  const { context } = request
+  const once = withoutKey(request)
+  const restrictions = await deps.restrictionsOf(callerOf(request.key))
+  if (restrictions?.zeroRetention === true || forbidsKeeping(request.body)) {
+    await operation.handler({ ...once, losses: NOT_KEPT }, reply)
+    return
+  }
+  const keyHash = request.key.hash
+  const digest = digestOf(request)
+  const claim: TranscriptClaim = {
+    id: `${context.id}@once`,
+    keyHash,
+    name: hash('sha256', key, 'base64url'),
+    digest,
+    unreadMs: UNREAD_MS,
+    keptMs: deps.replayKeptMs,
+  }
+  for (let tries = 0; tries < TRIES; tries++) {
+    const run = new FirstRun(context, reply)
+    const claimed = await deps.transcripts.claim(claim, notice => run.follow(notice))
+    if (!isTaken(claimed)) {
+      await run.start(claimed, () => operation.handler(once, reply))
+      return
+    }
+    if (claimed.digest !== digest) throw reused()
+    await checkRights(deps, operation, once, reply)
+    const question = { id: claimed.id, keyHash, after: -1, isClaimed: true } as const
+    const [generation] = claimed.id.split('@')
+    reply.replayOf = generation
+    if (await new Replay(deps, question, context, reply).run()) return
+    reply.replayOf = undefined
+  }
+  throw noAnswer()
+}
+
+function reused(): GatewayError {
+  return new GatewayError(
+    'idempotency_key_reused',
+    'This Idempotency-Key belongs to another request of this API key: send that request unchanged, or use a new key',
+    { headers: { 'X-Should-Retry': 'false' } },
+  )
+}
+
+/** @throws GatewayError `invalid_request` */
+function keyOf(headers: ApiRequest['headers']): string {
+  const key = headers.get(IDEMPOTENCY_HEADER) ?? ''
+  if (!KEY.test(key))
+    throw refuseField(SHOWN_HEADER, 'must be 1 to 255 visible ASCII characters, without spaces')
+  if ((headers.get(RESUMABLE_HEADER) ?? 'false').toLowerCase() !== 'false') {
+    throw refuseField(
+      SHOWN_HEADER,
+      'does not go with X-Gateway-Resumable: the stream of this key is read again with the same request; leave one of them out',
+    )
+  }
+  return key
+}
+
+function withoutKey(request: ApiRequest): ApiRequest {
+  const headers = new Map(request.headers)
+  headers.delete(IDEMPOTENCY_HEADER)
+  return { ...request, headers }
+}
+
+/** True if the request lets nobody keep its data. */
+function forbidsKeeping(body: unknown): boolean {
+  const provider = isObject(body) ? body['provider'] : null
+  return isObject(provider) && (provider['zdr'] === true || provider['data_collection'] === 'deny')
+}
+
+/** Rights may have changed since the first request. One that cannot be read was refused, and is refused again. */
+async function checkRights(
+  { gateway }: IdempotencyDeps,
+  { callOf }: RepeatedOperation,
+  request: ApiRequest,
+  reply: Reply,
+): Promise<void> {
+  let call: ClientRequest
+  try {
+    call = callOf(request, reply)
+  } catch (thrown) {
+    if (thrown instanceof GatewayError) return
+    throw thrown
+  }
+  await gateway.permits(call)
+}
+
+/** What makes two requests the same: white space and headers do not, the order of members does. */
+function digestOf({ context, params, query, body }: ApiRequest): string {
+  return hash('sha256', JSON.stringify([context.route, [...params], query.toString(), body]), 'base64url')
+}
+
+/** The run of the first request: its client is one reader, and replays are others. */
+class FirstRun implements ReplyCopy {
+  readonly #context: ApiContext
+  readonly #reply: Reply
+  #writer: TranscriptWriter | null = null
+  #form: AnswerHead['form'] = 'document'
+  #isComplete = false
+  #hasLeft = false
+  /** False if there was no room for the answer, or nobody came for it. */
+  #isReadable = true
+  #isReadAgain = false
+  /** True while the client is slow. */
+  #isStalled = false
+  #progress: ((drained: boolean) => void) | null = null
+
+  constructor(context: ApiContext, reply: Reply) {
+    this.#context = context
+    this.#reply = reply
+  }
+
+  /** Runs the handler, and decides about its answer. */
+  async start(writer: TranscriptWriter, run: () => void | Promise<void>): Promise<void> {
+    const { signal } = this.#context
+    this.#writer = writer
+    try {
+      signal.throwIfAborted()
+      this.#reply.copyTo(this)
+      this.#context.outlive(() => this.#leave())
+      try {
+        await run()
+      } catch (thrown) {
+        if (!(thrown instanceof GatewayError) || this.#reply.started) throw thrown
+        this.#reply.failure(thrown)
+      }
+      if (this.#isComplete) writer.end(this.#isKept())
+    } finally {
+      if (!this.#isComplete) writer.forget()
+    }
+  }
+
+  follow(notice: TranscriptNotice): void {
+    if (notice === 'read') {
+      this.#isReadAgain = true
+      if (this.#isStalled && !this.#hasLeft) this.#reply.abort()
+      return
+    }
+    this.#isReadable = false
+    if (this.#hasLeft) this.#giveUp()
+  }
+
+  begin(head: AnswerHead): void {
+    this.#form = head.form
+    this.#writer?.add(framed(JSON.stringify(head)), 1)
+  }
+
+  add(chunk: string | Buffer): void {
+    const text = chunk.toString()
+    if (text === '') return
+    if (this.#form === 'events') this.#writer?.add(text, countFrames(text))
+    else this.#writer?.add(framed(JSON.stringify(text)), 1)
+  }
+
+  complete(): void {
+    this.#isComplete = true
+  }
+
+  flows(isFlowing: boolean): boolean {
+    this.#isStalled = !isFlowing
+    // Its client asks again already.
+    if (!isFlowing && this.#isReadAgain && !this.#hasLeft) this.#reply.abort()
+    return isFlowing || this.#hasLeft
+  }
+
+  onProgress(callback: (drained: boolean) => void): void {
+    this.#progress = callback
+  }
+
+  #isKept(): boolean {
+    const { error, summary } = this.#reply
+    const code = error?.code ?? summary?.error ?? null
+    return code === null || (this.#form === 'document' && KEPT_FAILURES.has(FAILURES[code].status))
+  }
+
+  #leave(): void {
+    if (this.#hasLeft) return
+    this.#hasLeft = true
+    this.#writer?.leave()
+    if (!this.#isReadable) this.#giveUp()
+    // Not within a write, as at the end of every stall.
+    else if (this.#isStalled) setImmediate(() => this.#progress?.(true))
+  }
+
+  #giveUp(): void {
+    this.#context.abort(
+      new GatewayError('client_closed', 'The client disconnected, and nobody asked again for the answer'),
+    )
+  }
+}

@@ -1,0 +1,217 @@
+/**
+ * Gives the answer of an earlier request to a later one with the same idempotency key: the head, then the body as it
+ * comes. A transcript of an answer is made of frames: its head as JSON, then the frames of an event stream as they are,
+ * or the pieces of another body as JSON texts. Serve threads.
+ */
+import type { Timer } from '../base/clock.ts'
+import { GatewayError, overloaded, RETRY_AFTER_SECONDS } from '../base/errors.ts'
+import type { ResumeOutcome } from '../base/metrics/table.ts'
+import {
+  CLAIM_READERS_MAX,
+  type FramesPart,
+  type TranscriptPart,
+  type TranscriptQuestion,
+  type TranscriptReader,
+  type Transcripts,
+} from '../storage/transcripts/transcripts.ts'
+import type { StreamDeps } from './event-sink.ts'
+import type { AnswerHead, ApiContext, Reply } from './operation.ts'
+import { StreamReader } from './stream-reader.ts'
+
+const REPLAYED_HEADER = 'X-Gateway-Replayed'
+const FRAME_END = '\n\n'
+const NOTHING: Buffer = Buffer.alloc(0)
+/** The heartbeats of the first run are in its answer. */
+const NEVER_MS = 2 ** 31 - 1
+/** How long an answer may take to end when its reader must end. */
+const LAST_WORDS_MS = 500
+
+/** A frame of a text without blank lines, such as JSON. */
+export function framed(text: string): string {
+  return text + FRAME_END
+}
+
+export function countFrames(frames: string): number {
+  let count = 0
+  for (let at = frames.indexOf(FRAME_END); at !== -1; at = frames.indexOf(FRAME_END, at + FRAME_END.length))
+    count++
+  return count
+}
+
+interface ReplayDeps {
+  readonly transcripts: Pick<Transcripts, 'read'>
+  readonly stream: StreamDeps
+}
+
+/** One reader of an answer, from its request to the end of its own answer. */
+export class Replay {
+  readonly #deps: ReplayDeps
+  readonly #question: TranscriptQuestion
+  readonly #context: ApiContext
+  readonly #reply: Reply
+  readonly #done = Promise.withResolvers<boolean>()
+  #reader: TranscriptReader | null = null
+  /** Null until it has come. */
+  #head: AnswerHead | null = null
+  /** Bytes that were not read yet. */
+  #rest = NOTHING
+  #pieces: string[] = []
+  /** Bytes that are counted for the request. */
+  #heldBytes = 0
+  /** Null until the stream has begun, and for a document. */
+  #client: StreamReader | null = null
+  #timer: Timer | null = null
+  #isOver = false
+
+  constructor(deps: ReplayDeps, question: TranscriptQuestion, context: ApiContext, reply: Reply) {
+    this.#deps = deps
+    this.#question = question
+    this.#context = context
+    this.#reply = reply
+  }
+
+  /**
+   * Resolves when the answer has ended; false if there is none any more, and nothing was sent. Rejects with the
+   * GatewayError to answer.
+   */
+  run(): Promise<boolean> {
+    const { signal } = this.#context
+    this.#reader = this.#deps.transcripts.read(this.#question, part => this.#take(part))
+    if (signal.aborted) this.#onAbort()
+    else signal.addEventListener('abort', this.#onAbort, { once: true })
+    return this.#done.promise
+  }
+
+  #take(part: TranscriptPart): void {
+    if (this.#isOver) return
+    if (part.kind === 'frames') this.#send(part)
+    else if (part.kind === 'unknown' && !this.#reply.started) this.#end(null)
+    else this.#refuse(refusalOf(part))
+  }
+
+  #send({ bytes, endsFrame, isEnd }: FramesPart): void {
+    this.#rest = Buffer.concat([this.#rest, bytes])
+    if (!this.#hold(bytes.length)) return
+    if (this.#head?.form !== 'events') this.#readFrames()
+    const isFlowing = this.#client === null || !endsFrame || this.#sendOn(this.#client)
+    if (!isEnd) {
+      if (isFlowing) this.#reader?.next()
+      return
+    }
+    if (this.#head?.form === 'document') this.#reply.repeat(this.#head, this.#pieces.join(''))
+    else this.#reply.endStream('')
+    this.#end('completed')
+  }
+
+  /** Takes the head, and the pieces of a body that is no event stream, out of what has come. */
+  #readFrames(): void {
+    for (let end = this.#rest.indexOf(FRAME_END); end !== -1; end = this.#rest.indexOf(FRAME_END)) {
+      const frame: unknown = JSON.parse(this.#rest.toString('utf8', 0, end))
+      this.#rest = this.#rest.subarray(end + FRAME_END.length)
+      if (this.#head !== null) this.#pieces.push(frame as string)
+      else this.#begin(frame as AnswerHead)
+      if (this.#head?.form === 'events') return
+    }
+  }
+
+  #begin({ status, headers, form }: AnswerHead): void {
+    this.#head = { status, headers: [...headers, REPLAYED_HEADER, 'true'], form }
+    if (form === 'document') return
+    this.#reply.repeat(this.#head)
+    const contentType = headers[headers.indexOf('Content-Type') + 1]
+    const frames = form === 'events' || contentType === undefined ? {} : { contentType }
+    this.#client = new StreamReader(
+      this.#reply,
+      { ...this.#deps.stream, heartbeatMs: NEVER_MS },
+      frames,
+      this,
+    )
+  }
+
+  /** Sends what is complete of a stream. False if the client is slow. */
+  #sendOn(client: StreamReader): boolean {
+    const chunk = this.#head?.form === 'events' ? this.#rest : this.#pieces.join('')
+    if (this.#head?.form === 'events') this.#rest = NOTHING
+    this.#pieces = []
+    this.#context.held.count(-this.#heldBytes)
+    this.#heldBytes = 0
+    return chunk.length === 0 || client.send(chunk)
+  }
+
+  #hold(bytes: number): boolean {
+    this.#heldBytes += bytes
+    if (this.#context.held.count(bytes)) return true
+    this.#refuse(overloaded())
+    return false
+  }
+
+  /** Only for the reader of the client. */
+  opens(): void {
+    // Its head was taken over already.
+  }
+
+  /** Only for the reader of the client, which has caught up. */
+  goOn(): void {
+    this.#reader?.next()
+  }
+
+  #refuse(error: GatewayError): void {
+    if (!this.#reply.started) {
+      this.#end('refused', error)
+      return
+    }
+    this.#end('cut')
+    this.#reply.abort()
+  }
+
+  readonly #onAbort = (): void => {
+    const reason = this.#context.signal.reason as GatewayError
+    if (reason.code === 'client_closed') {
+      this.#end('left')
+      return
+    }
+    // The answer itself may be about to end for the same reason.
+    this.#timer = this.#deps.stream.clock.after(LAST_WORDS_MS, () => this.#refuse(reason))
+  }
+
+  /** @param outcome null: there was no answer */
+  #end(outcome: ResumeOutcome | null, error?: GatewayError): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#context.signal.removeEventListener('abort', this.#onAbort)
+    this.#timer?.cancel()
+    this.#reader?.close()
+    this.#client?.close()
+    this.#context.held.count(-this.#heldBytes)
+    if (outcome !== null) this.#deps.stream.metrics.replays.inc({ outcome })
+    if (error === undefined) this.#done.resolve(outcome !== null)
+    else this.#done.reject(error)
+  }
+}
+
+function refusalOf({ kind }: Exclude<TranscriptPart, FramesPart>): GatewayError {
+  const retryAfterSeconds = RETRY_AFTER_SECONDS.moment
+  if (kind === 'busy') {
+    return new GatewayError(
+      'rate_limit_exceeded',
+      `${CLAIM_READERS_MAX} requests with this Idempotency-Key already wait for the answer, which is the limit; close one of them first`,
+      { retryAfterSeconds },
+    )
+  }
+  if (kind === 'dropped') {
+    return new GatewayError(
+      'gone',
+      'The answer to the first request with this Idempotency-Key is larger than the gateway keeps (resume.maxBytesPerKey); until it has ended, only that request gets it',
+    )
+  }
+  return noAnswer()
+}
+
+/** The first run has ended, or its instance has, before its answer was complete. */
+export function noAnswer(): GatewayError {
+  return new GatewayError(
+    'service_unavailable',
+    'The first request with this Idempotency-Key ended without an answer; try again',
+    { retryAfterSeconds: RETRY_AFTER_SECONDS.moment },
+  )
+}
