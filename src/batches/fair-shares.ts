@@ -64,8 +64,8 @@ export function shareOut(
   return granted
 }
 
-function total({ sharer, granted: given }: Share): number {
-  return sharer.held + given
+function total({ sharer, granted: places }: Share): number {
+  return sharer.held + places
 }
 
 /** Maximum concurrent checks of batches: the pool of long tasks has two workers, and gives a key one of them. */
@@ -84,7 +84,7 @@ export class CheckTurns {
     const open = new Set(all.map(({ record }) => record.keyHash))
     this.#taken = new Map([...this.#taken].filter(([keyHash]) => open.has(keyHash)))
     const turnOf = ({ record }: One): number => this.#taken.get(record.keyHash) ?? 0
-    return all.sort((one, other) => turnOf(one) - turnOf(other))
+    return all.sort((first, other) => turnOf(first) - turnOf(other))
   }
 
   /** Returns true if the key may check a batch now. The caller must then leave this turn at the end. */

@@ -15,9 +15,9 @@ const DIGITS = 24
 export function lineGenerationId(
   { id, createdAt }: Pick<BatchRecord, 'id' | 'createdAt'>,
   number: number,
-  tries: number,
+  tryCount: number,
 ): string {
-  return `gen-batch-${Math.floor(Date.parse(createdAt) / 1000)}-${digest(`${id}/${number}/${tries}`)}`
+  return `gen-batch-${Math.floor(Date.parse(createdAt) / 1000)}-${digest(`${id}/${number}/${tryCount}`)}`
 }
 
 /** Id of the result of a line: `batch_req_` and 24 hexadecimal characters. */

@@ -18,12 +18,12 @@ export function withPreferences<Request extends ResponsesRequest>(
   preferences: BatchPreferences | null,
 ): Request {
   if (preferences === null) return request
-  const own = request.provider ?? {}
-  const only = common(preferences.only ?? [], own.only ?? [])
+  const ownPreferences = request.provider ?? {}
+  const only = common(preferences.only ?? [], ownPreferences.only ?? [])
   return {
     ...request,
     provider: {
-      ...own,
+      ...ownPreferences,
       ...(only.length === 0 ? {} : { only }),
       ...(preferences.allowFallbacks ? {} : { allow_fallbacks: false }),
     },

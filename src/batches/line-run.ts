@@ -214,9 +214,9 @@ export class LineRun {
   }
 
   #again(error: GatewayError): RunEnd {
-    const tries = this.#tries
-    const delayMs = backoffMs(Math.max(0, tries - 1), error.retryAfterSeconds, this.#deps.random())
-    return { kind: 'again', attempts: this.#end?.exchange.attempts ?? [], error, tries, delayMs }
+    const tryCount = this.#tries
+    const delayMs = backoffMs(Math.max(0, tryCount - 1), error.retryAfterSeconds, this.#deps.random())
+    return { kind: 'again', attempts: this.#end?.exchange.attempts ?? [], error, tries: tryCount, delayMs }
   }
 
   async #answer(admitted: AdmittedLine): Promise<LineReply> {

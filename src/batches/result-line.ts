@@ -35,8 +35,8 @@ export function answeredLine(batchId: string, number: number, requestId: string,
  * lines cost their sender nothing, so they must be small. `message`: with the field names of the dialect.
  */
 export function failedLine(
-  { code, message: own }: Pick<GatewayError, 'code' | 'message'>,
-  message = own,
+  { code, message: ownMessage }: Pick<GatewayError, 'code' | 'message'>,
+  message = ownMessage,
 ): string {
   return JSON.stringify(FAILURES[code].status === 500 ? [code] : [code, message])
 }

@@ -14,14 +14,14 @@ export const TRIES_MAX = 3
 export type Fate = 'failed' | 'again' | 'waits'
 
 /** `tries`: number of counted tries before this one. */
-export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], tries: number): Fate {
+export function fateOf(error: GatewayError, attempts: readonly AttemptRecord[], tryCount: number): Fate {
   const { line } = error.meaning
   if (line === undefined) return 'failed'
   if (line === 'waits') return 'waits'
   // This error may repeat for ever, so it counts even if nothing was sent; otherwise the line would never end.
-  if (line === 'counts') return tryAgain(tries)
+  if (line === 'counts') return tryAgain(tryCount)
   if (!attempts.some(wasSent)) return fitsNoMinute(error) ? 'failed' : 'waits'
-  return refusesUs(error) ? 'failed' : tryAgain(tries)
+  return refusesUs(error) ? 'failed' : tryAgain(tryCount)
 }
 
 function refusesUs({ meaning, metadata }: GatewayError): boolean {
@@ -104,8 +104,8 @@ const MAX_MS = 60_000
  * Milliseconds until the next try. It doubles with each try; half of it is random, so that lines do not return at the
  * same time. It is never shorter than the requested wait. `random`: 0 to 1.
  */
-export function backoffMs(tries: number, retryAfterSeconds: number | undefined, random: number): number {
-  const most = Math.min(MAX_MS, FIRST_MS * 2 ** tries)
+export function backoffMs(tryCount: number, retryAfterSeconds: number | undefined, random: number): number {
+  const most = Math.min(MAX_MS, FIRST_MS * 2 ** tryCount)
   const ms = most / 2 + (random * most) / 2
   return Math.ceil(retryAfterSeconds === undefined ? ms : Math.max(ms, retryAfterSeconds * 1000 + ms / 2))
 }

@@ -240,10 +240,10 @@ function kindOf(value: Readonly<Record<string, unknown>>, object: ObjectPlace): 
 
 function refuseSpelling(name: string, path: string, names: Names, others: Names | null): void {
   if (name.length > NAME_MAX_CHARS || names.fields.has(name)) return
-  const own = names.right(name)
-  if (own === null && others?.fields.has(name) === true) return
-  const right = own ?? others?.right(name) ?? null
-  if (right !== null) throw refuseField(shownPath(path, name), `must be spelled ${right}`)
+  const ownName = names.right(name)
+  if (ownName === null && others?.fields.has(name) === true) return
+  const rightName = ownName ?? others?.right(name) ?? null
+  if (rightName !== null) throw refuseField(shownPath(path, name), `must be spelled ${rightName}`)
 }
 
 /** Only letters, digits, `_` and `-` are quoted in an error. The name may have letters of other alphabets. */

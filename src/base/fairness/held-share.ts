@@ -146,9 +146,9 @@ export class HeldShare {
    * Reserves an amount for a key. With an amount of 0 it only checks if the key may have more. `alone`: the first
    * amount of a key may exceed its share.
    */
-  reserve(holder: Holder, amount: number, alone = false): ShareOutcome {
+  reserve(holder: Holder, amount: number, mayExceed = false): ShareOutcome {
     const total = this.amountOf(holder) + amount
-    if (total > this.limits.perKey && !(alone && total === amount)) return 'key-full'
+    if (total > this.limits.perKey && !(mayExceed && total === amount)) return 'key-full'
     if (this.holdsMost(holder)) return this.isLargest(holder) ? 'key-full' : 'organization-full'
     if (this.used + amount > this.limits.total) return 'room-full'
     this.add(holder, amount)

@@ -67,12 +67,12 @@ export class SharedCache<Value> {
   }
 
   #move(owner: string, before: number, after: number): void {
-    const [from, to] = [sizeOf(before), sizeOf(after)]
-    if (from === to) return
-    this.#bySize[from]?.delete(owner)
+    const [bytesBefore, bytesAfter] = [sizeOf(before), sizeOf(after)]
+    if (bytesBefore === bytesAfter) return
+    this.#bySize[bytesBefore]?.delete(owner)
     if (after === 0) return
-    const owners = this.#bySize[to] ?? new Set()
-    this.#bySize[to] = owners
+    const owners = this.#bySize[bytesAfter] ?? new Set()
+    this.#bySize[bytesAfter] = owners
     owners.add(owner)
   }
 }

@@ -41,9 +41,9 @@ export function sumOf(snapshots: readonly MetricSnapshot[]): MetricSnapshot {
   const families = new Map<string, MetricFamily[]>()
   for (const snapshot of snapshots)
     for (const family of snapshot) {
-      const same = families.get(family.name)
-      if (same === undefined) families.set(family.name, [family])
-      else same.push(family)
+      const known = families.get(family.name)
+      if (known === undefined) families.set(family.name, [family])
+      else known.push(family)
     }
   return [...families.values()].map(addUp)
 }

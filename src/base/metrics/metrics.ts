@@ -76,9 +76,9 @@ export function createMetrics(labels: MetricLabels = NO_LABELS) {
     /** The series of a provider, by slug. */
     ofProvider: ofProvider.find,
     /** Creates series for further models and providers, up to the same limits. */
-    learn(further: Pick<MetricLabels, 'models' | 'providers'>): void {
-      ofModel.learn(further.models)
-      ofProvider.learn(further.providers)
+    learn(labels: Pick<MetricLabels, 'models' | 'providers'>): void {
+      ofModel.learn(labels.models)
+      ofProvider.learn(labels.providers)
     },
     stages: stageSeries(metrics.overhead),
   }
@@ -232,8 +232,8 @@ interface Lookup<One> {
 /** Creates a lookup with an entry for each of the first `limit` values; all others share the entry for `other`. */
 function lookupUpTo<One>(values: Iterable<string>, limit: number, make: (label: string) => One): Lookup<One> {
   const known = new Map<string, One>()
-  const learn = (further: Iterable<string>): void => {
-    for (const value of further) {
+  const learn = (values: Iterable<string>): void => {
+    for (const value of values) {
       if (known.size === limit) break
       if (!known.has(value)) known.set(value, make(value))
     }

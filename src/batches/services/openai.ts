@@ -148,8 +148,8 @@ function lineOf(line: Json): EndedLine | null {
   const id = filled(line['custom_id'])
   if (id === null) return null
   const error = record(line['error'])
-  const unrun = UNRUN.get(error?.['code'])
-  if (unrun !== undefined) return { id, end: unrun }
+  const notRun = UNRUN.get(error?.['code'])
+  if (notRun !== undefined) return { id, end: notRun }
   const response = record(line['response'])
   const status = wholeNumber(response?.['status_code']) ?? NO_STATUS
   if (response !== null) {

@@ -103,23 +103,23 @@ export class ServiceCalls {
    */
   async *lines(target: CallTarget, headers: CallHeaders = {}): AsyncGenerator<readonly Json[], void, void> {
     const { client, signal, log, provider, clock } = this.#deps
-    const late = new AbortController()
-    const timer = clock.after(LINES_MS, () => late.abort(endless(provider)))
+    const deadline = new AbortController()
+    const timer = clock.after(LINES_MS, () => deadline.abort(endless(provider)))
     let skipped = 0
     const pages = jsonLines(client, this.#request(target, '', headers, 'GET'), {
       maxLineBytes: LINE_MAX_BYTES,
       pageLines: PAGE_LINES,
       pageBytes: PAGE_BYTES,
       accepts: line => excessOf(line, DOCUMENT_BOUNDS) === null,
-      signal: AbortSignal.any([signal, late.signal]),
+      signal: AbortSignal.any([signal, deadline.signal]),
       onSkipped: () => void skipped++,
     })
     try {
       for await (const page of pages) {
         const objects = page.map(line => record(parseJson(line)))
-        const good = objects.filter(object => object !== null)
-        skipped += objects.length - good.length
-        if (good.length > 0) yield good
+        const valid = objects.filter(object => object !== null)
+        skipped += objects.length - valid.length
+        if (valid.length > 0) yield valid
       }
     } catch (thrown) {
       throw thrown instanceof RefusedLines ? this.#failure(thrown.reply) : thrown

@@ -33,7 +33,7 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
     const { endpoint, credential } = first
     const { provider, upstreamModel, format } = endpoint
     const ending = new AbortController()
-    const late = deps.clock.after(ANSWER_MS, () =>
+    const timer = deps.clock.after(ANSWER_MS, () =>
       ending.abort(new GatewayError('provider_unavailable', 'it did not answer within 5 s')),
     )
     const job = { provider: provider.slug, credentialId: credential?.id ?? null, upstreamModel, format }
@@ -51,7 +51,7 @@ export function createServiceProbe(deps: ServiceAccessDeps & { readonly clock: C
         { metadata: { provider_name: provider.name }, cause: thrown },
       )
     } finally {
-      late.cancel()
+      timer.cancel()
     }
   }
 }

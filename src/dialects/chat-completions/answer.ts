@@ -91,12 +91,12 @@ export function reasoningSeals(item: ReasoningItem): {
   const {
     signature,
     encrypted_content: data,
-    detail_id: late,
+    detail_id: lateId,
   } = item as ReasoningItem & {
     detail_id?: unknown
   }
   // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
-  const origin = { ...detailOrigin(item), ...(typeof late === 'string' ? { id: late } : {}) }
+  const origin = { ...detailOrigin(item), ...(typeof lateId === 'string' ? { id: lateId } : {}) }
   return {
     signature: signature === undefined ? null : { type: 'reasoning.text', text: '', signature, ...origin },
     encrypted: data === undefined ? null : { type: 'reasoning.encrypted', data, ...origin },
@@ -117,16 +117,16 @@ const NOT_TOLD: ReadonlySet<string> = new Set(['mcp_list_tools', 'image_generati
 
 /** A tool that the gateway or the provider ran, as an entry of `reasoning_details`; null where there is none. */
 export function serverToolCall(item: HostedItem): ChatFields | null {
-  const ours = gatewayToolOf(item.type)
-  if (ours === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
-  if (ours?.name === 'image_generation') return null
+  const gatewayTool = gatewayToolOf(item.type)
+  if (gatewayTool === null && (!RAN_AT_PROVIDER.has(item.type) || NOT_TOLD.has(item.type))) return null
+  if (gatewayTool?.name === 'image_generation') return null
   const { input, result } = inputAndResult(item)
   const argumentsText = item['arguments']
   const id = item['call_id']
   const mcp = item.type === 'mcp_call' ? item['name'] : null
   return {
     type: 'reasoning.server_tool_call',
-    tool_name: typeof mcp === 'string' ? mcp : (ours?.name ?? item.type.replace(/_call$/, '')),
+    tool_name: typeof mcp === 'string' ? mcp : (gatewayTool?.name ?? item.type.replace(/_call$/, '')),
     arguments: typeof argumentsText === 'string' ? argumentsText : JSON.stringify(input),
     result: JSON.stringify(typeof argumentsText === 'string' ? { ...input, ...result } : result),
     tool_call_id: typeof id === 'string' ? id : item.id,

@@ -117,10 +117,10 @@ class DetailReader {
     const format = detail.format ?? null
     let open = this.#open
     if (open !== null) {
-      const same = id !== null && open.id === id
+      const isSame = id !== null && open.id === id
       const other = id !== null && open.id !== null && open.id !== id
       const sealed = open.signature !== null || open.encrypted !== null
-      if (other || (sealed && !same) || (!seals && sealed)) open = null
+      if (other || (sealed && !isSame) || (!seals && sealed)) open = null
       // An item that began before its source was known has no format yet.
       else if (format !== null && format !== 'unknown') open.format = format
     }

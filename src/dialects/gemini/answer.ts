@@ -187,14 +187,14 @@ function finishOf(reason: string | undefined, native: string, output: readonly O
 /** Log probabilities of a text in the form of the candidate; undefined if there are none. */
 export function logprobsOf(logprobs: readonly Logprob[]): GeminiFields {
   if (logprobs.length === 0) return {}
-  const one = ({ token, logprob }: { token?: unknown; logprob?: unknown }): GeminiFields => ({
+  const toFields = ({ token, logprob }: { token?: unknown; logprob?: unknown }): GeminiFields => ({
     token,
     logProbability: logprob,
   })
   return {
     logprobsResult: {
-      chosenCandidates: logprobs.map(one),
-      topCandidates: logprobs.map(({ top_logprobs: top }) => ({ candidates: (top ?? []).map(one) })),
+      chosenCandidates: logprobs.map(toFields),
+      topCandidates: logprobs.map(({ top_logprobs: top }) => ({ candidates: (top ?? []).map(toFields) })),
     },
   }
 }

@@ -74,10 +74,10 @@ export function setConfig(config: GenerationConfig, fields: Fields): void {
   const format = formatOf(config)
   if (format !== null) fields['text'] = { format }
   const rest = Object.entries(config).filter(([name, value]) => value != null && !TRANSLATED.has(name))
-  const own: Fields = Object.fromEntries(rest)
-  if (isOwnType(config)) own['responseMimeType'] = config.responseMimeType
-  if (isOwnType(config) && config.responseSchema != null) own['responseSchema'] = config.responseSchema
-  if (Object.keys(own).length > 0) fields['generationConfig'] = own
+  const ownFields: Fields = Object.fromEntries(rest)
+  if (isOwnType(config)) ownFields['responseMimeType'] = config.responseMimeType
+  if (isOwnType(config) && config.responseSchema != null) ownFields['responseSchema'] = config.responseSchema
+  if (Object.keys(ownFields).length > 0) fields['generationConfig'] = ownFields
 }
 
 /**

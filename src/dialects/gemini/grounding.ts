@@ -129,7 +129,7 @@ function queriesIn(item: OutputItem): string[] {
   if (action === null) return []
   const { query, queries } = action
   const all: readonly unknown[] = Array.isArray(queries) ? queries : [query]
-  return all.filter(one => typeof one === 'string' && one !== '') as string[]
+  return all.filter(each => typeof each === 'string' && each !== '') as string[]
 }
 
 /** Pages that a search found. */

@@ -98,7 +98,7 @@ function setOwn(body: GeminiBody, fields: Record<string, unknown>): void {
   if (tier !== null) fields['service_tier'] = tier
   if (body.toolConfig == null) return
   const { functionCallingConfig, ...rest } = body.toolConfig
-  const own: Record<string, unknown> = { ...rest }
-  if (functionCallingConfig?.mode === 'VALIDATED') own['mode'] = 'VALIDATED'
-  if (Object.keys(own).length > 0) fields['toolConfig'] = own
+  const ownFields: Record<string, unknown> = { ...rest }
+  if (functionCallingConfig?.mode === 'VALIDATED') ownFields['mode'] = 'VALIDATED'
+  if (Object.keys(ownFields).length > 0) fields['toolConfig'] = ownFields
 }

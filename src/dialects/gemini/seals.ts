@@ -40,10 +40,10 @@ function carriedReasoning(item: ReasoningItem): PartItem | null {
   const { signature = '', encrypted_content: encrypted = '', format, summary, content } = item
   if (signature === '' && encrypted === '') return null
   // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
-  const { detail_id: late } = item as { detail_id?: unknown }
+  const { detail_id: lateId } = item as { detail_id?: unknown }
   return {
     type: 'reasoning',
-    id: typeof late === 'string' ? late : item.id,
+    id: typeof lateId === 'string' ? lateId : item.id,
     summary,
     ...(content === undefined ? {} : { content }),
     ...(format === undefined ? {} : { format }),
@@ -54,10 +54,10 @@ function carriedReasoning(item: ReasoningItem): PartItem | null {
 
 /** The signature that carries items: Google's own unchanged, others in the gateway's form. */
 export function signatureFor(items: readonly PartItem[]): string {
-  const [only, ...others] = items
-  const own = only?.['format'] === GOOGLE && only['encrypted_content'] === undefined
-  const signature = only?.['signature']
-  if (own && others.length === 0 && typeof signature === 'string' && isOwn(signature)) return signature
+  const [firstItem, ...others] = items
+  const isGoogles = firstItem?.['format'] === GOOGLE && firstItem['encrypted_content'] === undefined
+  const signature = firstItem?.['signature']
+  if (isGoogles && others.length === 0 && typeof signature === 'string' && isOwn(signature)) return signature
   return Buffer.from(MARK + JSON.stringify(items)).toString('base64')
 }
 

@@ -56,9 +56,9 @@ export function citedTexts(text: string, annotations: readonly Annotation[]): re
   for (const { citation, start, end } of placed) {
     if (start > 0) borders.add(start)
     borders.add(end)
-    const same = ends.get(end)
-    if (same === undefined) ends.set(end, [citation])
-    else same.push(citation)
+    const sameEnd = ends.get(end)
+    if (sameEnd === undefined) ends.set(end, [citation])
+    else sameEnd.push(citation)
   }
   const stretches: CitedText[] = []
   let from = 0

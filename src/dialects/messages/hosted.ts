@@ -20,10 +20,12 @@ export function hostedBlocks(item: HostedItem): readonly OutputBlock[] {
   if (Array.isArray(native)) return native.filter(isObject)
   const image = drawnImage(item)
   if (image !== null) return [{ type: 'image', source: imageSource(image) }]
-  const ours = gatewayToolOf(item.type)
-  const maker = MAKERS[ours?.name ?? item.type]
+  const gatewayTool = gatewayToolOf(item.type)
+  const maker = MAKERS[gatewayTool?.name ?? item.type]
   if (maker !== undefined) return maker(item)
-  return ours === null || ours.name === 'image_generation' ? [] : gatewayBlocks(item, ours.name)
+  return gatewayTool === null || gatewayTool.name === 'image_generation'
+    ? []
+    : gatewayBlocks(item, gatewayTool.name)
 }
 
 function imageSource(image: NonNullable<ReturnType<typeof drawnImage>>): OutputBlock {

@@ -101,8 +101,8 @@ export class ReplayedCalls {
   /** Joins the result to its call, or makes the item; null: no new item. */
   result(block: ServerToolResult): Item | null {
     const known = this.#calls.get(block.tool_use_id)
-    const ours = GATEWAY_RESULTS.get(block.type)
-    if (ours !== undefined) return gatewayItem(ours, known?.call.input ?? {}, block)
+    const gatewayResult = GATEWAY_RESULTS.get(block.type)
+    if (gatewayResult !== undefined) return gatewayItem(gatewayResult, known?.call.input ?? {}, block)
     if (known?.item != null) {
       fill(known.item, known.call, block)
       return null

@@ -59,8 +59,8 @@ export function signatureOf(item: ReasoningItem): string {
   if (isSigned(item)) return signature
   if (isRedacted(item)) return encrypted
   // The provider bound the sealed content to this id, which arrived too late to become the id of the item.
-  const { detail_id: late } = item as { detail_id?: unknown }
-  const id = typeof late === 'string' ? late : item.id
+  const { detail_id: lateId } = item as { detail_id?: unknown }
+  const id = typeof lateId === 'string' ? lateId : item.id
   const form = (item.content ?? []).length > 0 ? 'text' : 'summary'
   return `${REASONING_MARK}${[form, packed(format), packed(id), packed(signature), encrypted].join('.')}`
 }

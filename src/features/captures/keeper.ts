@@ -193,9 +193,9 @@ export class CaptureKeeper {
     while ((await store.captures.prune(isoInstant(clock.nowMs()), PRUNED_AT_ONCE)).length === PRUNED_AT_ONCE);
     const here = captureIdsIn(folder)
     for (let at = 0; at < here.length; at += PRUNED_AT_ONCE) {
-      const some = here.slice(at, at + PRUNED_AT_ONCE)
-      const known = await store.captures.known(some)
-      for (const id of some) if (!known.has(id)) await this.#remove(id)
+      const group = here.slice(at, at + PRUNED_AT_ONCE)
+      const known = await store.captures.known(group)
+      for (const id of group) if (!known.has(id)) await this.#remove(id)
     }
   }
 

@@ -149,9 +149,9 @@ function requestIn(remover: SecretScan, { calls }: RecordingFacts, { prompt, att
 
 function documentIn(remover: SecretScan, output: ObservedReply['output'], calls: readonly CallFacts[]): Raw {
   // Only if the result will probably be short enough.
-  const replied = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
+  const replyBytes = calls.reduce((sum, { reply }) => sum + reply.bytes, 0)
   if (output === null) return raw(null)
-  if (replied > 4 * BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
+  if (replyBytes > 4 * BODY_MAX_BYTES) return raw({ left_out: 'longer than 1 MiB' })
   const json = JSON.stringify(output)
   return json.length > BODY_MAX_BYTES ? raw({ left_out: 'longer than 1 MiB' }) : cleaned(remover, json)
 }

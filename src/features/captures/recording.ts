@@ -208,12 +208,12 @@ class BodyKeeper implements RecordedBody {
   add(chunk: Buffer, recording: Recording): void {
     this.bytes += chunk.length
     if (this.#isFull || chunk.length === 0) return
-    const room = Math.min(chunk.length, BODY_MAX_BYTES - this.#keptBytes)
-    if (room < chunk.length) this.#isFull = true
-    if (room === 0) return
-    if (recording.hold(room)) {
-      this.#pieces.push(Buffer.from(chunk.subarray(0, room)))
-      this.#keptBytes += room
+    const bytesLeft = Math.min(chunk.length, BODY_MAX_BYTES - this.#keptBytes)
+    if (bytesLeft < chunk.length) this.#isFull = true
+    if (bytesLeft === 0) return
+    if (recording.hold(bytesLeft)) {
+      this.#pieces.push(Buffer.from(chunk.subarray(0, bytesLeft)))
+      this.#keptBytes += bytesLeft
     } else this.#isFull = true
   }
 

@@ -113,18 +113,18 @@ class SharedRoom {
 
   /** Returns false if there is not enough room. */
   reserve(organizationId: string, bytes: number): boolean {
-    const own = (this.#held.get(organizationId) ?? 0) + bytes
-    if (own > this.#maxBytes / 2 || this.#bytes + bytes > this.#maxBytes) return false
-    this.#held.set(organizationId, own)
+    const heldBytes = (this.#held.get(organizationId) ?? 0) + bytes
+    if (heldBytes > this.#maxBytes / 2 || this.#bytes + bytes > this.#maxBytes) return false
+    this.#held.set(organizationId, heldBytes)
     this.#bytes += bytes
     return true
   }
 
   give(organizationId: string, bytes: number): void {
-    const own = this.#held.get(organizationId) ?? 0
-    const released = Math.min(own, bytes)
+    const heldBytes = this.#held.get(organizationId) ?? 0
+    const released = Math.min(heldBytes, bytes)
     this.#bytes -= released
-    if (own > released) this.#held.set(organizationId, own - released)
+    if (heldBytes > released) this.#held.set(organizationId, heldBytes - released)
     else this.#held.delete(organizationId)
   }
 }

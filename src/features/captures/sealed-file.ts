@@ -205,9 +205,9 @@ function parseHeader(line: Buffer): Header | null {
   }
   if (typeof value !== 'object' || value === null) return null
   const { v, key, wrapped, expires_at } = value as Partial<Record<keyof Header, unknown>>
-  const fits =
+  const isValid =
     v === 1 && typeof key === 'string' && typeof wrapped === 'string' && typeof expires_at === 'string'
-  return fits ? (value as Header) : null
+  return isValid ? (value as Header) : null
 }
 
 function wrappingKey(key: VaultKey): KeyObject {

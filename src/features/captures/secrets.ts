@@ -37,9 +37,9 @@ export class SecretScan {
   constructor(secrets: Iterable<string>) {
     const all = [...new Set(secrets)].filter(secret => secret.length >= SHORTEST)
     this.#short = all.filter(secret => secret.length < INDEXED_MIN)
-    const long = all.filter(secret => secret.length >= INDEXED_MIN)
-    for (const text of new Set(long.flatMap(writingsOf))) this.#index(text, 1, 0)
-    for (const secret of long) {
+    const longSecrets = all.filter(secret => secret.length >= INDEXED_MIN)
+    for (const text of new Set(longSecrets.flatMap(writingsOf))) this.#index(text, 1, 0)
+    for (const secret of longSecrets) {
       if (secret.length > REWRITTEN_MAX_CHARS) continue
       const hex = Buffer.from(secret).toString('hex')
       // Only grams with both digits of a byte, because the mark before them is common in texts.
@@ -157,8 +157,8 @@ function writingsOf(secret: string): string[] {
     return [text, text.replaceAll('+', '-').replaceAll('/', '_')]
   })
   const others = secret.length > REWRITTEN_MAX_CHARS ? [] : [bytes.toString('hex')]
-  const wide = secret.length > REWRITTEN_MAX_CHARS ? [] : [Buffer.from(secret, 'utf16le').toString('latin1')]
-  return [...[...usual, ...base64, ...others].map(text => Buffer.from(text).toString('latin1')), ...wide]
+  const utf16 = secret.length > REWRITTEN_MAX_CHARS ? [] : [Buffer.from(secret, 'utf16le').toString('latin1')]
+  return [...[...usual, ...base64, ...others].map(text => Buffer.from(text).toString('latin1')), ...utf16]
 }
 
 /** The base64 characters that depend only on these bytes, if `shift` bytes precede them. */

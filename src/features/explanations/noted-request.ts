@@ -279,12 +279,12 @@ function explainedAction({ type, name, guardrail_id, summary, data }: PipelineSt
 }
 
 function preferencesOf(preferences: Readonly<Record<string, unknown>> | null): Record<string, unknown> {
-  const shown: Record<string, unknown> = {}
+  const shownPreferences: Record<string, unknown> = {}
   for (const name of PREFERENCES) {
     const value = preferences?.[name]
-    if (value != null) shown[name] = shownValue(value)
+    if (value != null) shownPreferences[name] = shownValue(value)
   }
-  return shown
+  return shownPreferences
 }
 
 function shownValue(value: unknown): unknown {

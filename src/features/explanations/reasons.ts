@@ -123,10 +123,10 @@ function failovers(explanation: Explanation): string[] {
     const why =
       each.state === 'rate_limited' ? 'its provider asked for a pause (rate limit)' : 'its breaker was open'
     const name = named(each, explanation)
-    const what = attempts.some(attempt => isSame(attempt, each))
+    const beginning = attempts.some(attempt => isSame(attempt, each))
       ? `Passed over ${name} in another turn`
       : `Not called ${name}`
-    return `${what}: ${why}, for another ${ms(each.wait_ms)}.`
+    return `${beginning}: ${why}, for another ${ms(each.wait_ms)}.`
   })
   for (const [at, attempt] of attempts.entries()) {
     const next = attempts[at + 1]
@@ -167,13 +167,13 @@ function nextOf({ error }: Attempt, next: Attempt | undefined, explanation: Expl
 
 function guards({ actions }: Explanation): string[] {
   // Actions without a description are left out, because the tools below say more.
-  const shown = actions.filter(
+  const shownActions = actions.filter(
     each => each.type !== 'server_tools' || each.summary !== undefined || each.action !== undefined,
   )
-  return shown.map(({ type, name, guardrail_id, action, summary }) => {
-    const who =
+  return shownActions.map(({ type, name, guardrail_id, action, summary }) => {
+    const owner =
       type === 'guardrail' ? `Guardrail ${guardrail_id ?? ''} (${name})` : `${capital(type)} ${name}`
-    return `${who}: ${summary ?? action ?? 'took part'}.`
+    return `${owner}: ${summary ?? action ?? 'took part'}.`
   })
 }
 
@@ -248,12 +248,14 @@ function others(explanation: Explanation): string[] {
 const FROM_RECORD =
   'Only the usage record is left: the stages and reasons of this request are not stored, or not yet. They are stored two seconds after the answer.'
 
-function footnotes({ unkept_before: unkept, source, preferences, parent }: Explanation): string[] {
+function footnotes({ unkept_before: droppedBefore, source, preferences, parent }: Explanation): string[] {
   const fields = Object.entries(preferences).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
   return [
     ...(parent === null ? [] : [`Inner call of the request ${parent}.`]),
     ...(fields.length === 0 ? [] : [`The request asked for provider: ${fields.join(' ')}`]),
-    ...(unkept === 0 ? [] : [`${unkept} earlier requests from the same key or address have no explanation.`]),
+    ...(droppedBefore === 0
+      ? []
+      : [`${droppedBefore} earlier requests from the same key or address have no explanation.`]),
     ...(source === 'whole' ? [] : [FROM_RECORD]),
   ]
 }

@@ -140,13 +140,13 @@ export class ExplanationWriter {
     if (requests.length === 0) return
     const { clock, send } = this.#deps
     const epochMs = clock.nowMs() - clock.monotonicMs()
-    const made: NewExplanation[] = []
+    const documents: NewExplanation[] = []
     for (const each of requests) {
       const { line, startedMs, isPlain } = each
       const createdAt = isoInstant(epochMs + startedMs)
       const document = JSON.stringify(explanationOf(each, createdAt))
       if (document.length > DOCUMENT_MAX_CHARS) continue
-      made.push({
+      documents.push({
         id: line.id,
         organizationId: line.organization ?? '',
         requestId: line.requestId ?? null,
@@ -155,7 +155,7 @@ export class ExplanationWriter {
         document,
       })
     }
-    send(made)
+    send(documents)
   }
 
   readonly #onDue = (): void => {

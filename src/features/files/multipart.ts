@@ -163,6 +163,6 @@ function decoded(bytes: Uint8Array): string {
   }
 }
 
-function malformed(what: string): GatewayError {
-  return new GatewayError('invalid_request', `The multipart body ${what}`)
+function malformed(problem: string): GatewayError {
+  return new GatewayError('invalid_request', `The multipart body ${problem}`)
 }

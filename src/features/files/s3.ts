@@ -79,8 +79,8 @@ export function createS3Contents(settings: S3Settings, { clock, proxyOf }: S3Dep
     source: ContentSource | null = null,
   ): Promise<Asking> {
     const url = new URL(`${base.pathname}${id}`, base)
-    const own = source === null ? {} : { 'content-length': String(source.bytes), [KEPT_HASH]: sha256 }
-    const headers = { ...(await sign({ method, url, headers: own }, sha256)), host: url.host }
+    const ownHeaders = source === null ? {} : { 'content-length': String(source.bytes), [KEPT_HASH]: sha256 }
+    const headers = { ...(await sign({ method, url, headers: ownHeaders }, sha256)), host: url.host }
     dispatcher ??= connect(base, proxyOf(base))
     const silence = new Silence(clock)
     const body =
@@ -313,12 +313,12 @@ class BucketError extends Error {
 }
 
 async function withRetry<T>(send: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries++) {
+  for (let tryCount = 1; ; tryCount++) {
     try {
       return await send()
     } catch (error) {
       if (error instanceof BrokenSource) throw error.cause
-      if (tries >= TRIES || !isPassing(error)) throw serviceUnavailable(error)
+      if (tryCount >= TRIES || !isPassing(error)) throw serviceUnavailable(error)
     }
   }
 }

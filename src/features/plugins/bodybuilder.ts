@@ -64,8 +64,11 @@ class ActiveBodyBuilder implements ActivePlugin {
     exchange.bill.waive()
     const pool = await poolOf(this.#deps, exchange, { include: null, exclude: null, variants: '' })
     const helper = this.#deps.config.routers.classifier?.model
-    const own = helper === undefined ? [] : await this.#deps.models.of(exchange, [helper], '')
-    const names = [...new Set([...own, ...pool.toSorted(byPrice)].map(({ id }) => id))].slice(0, NAMED)
+    const helperModel = helper === undefined ? [] : await this.#deps.models.of(exchange, [helper], '')
+    const names = [...new Set([...helperModel, ...pool.toSorted(byPrice)].map(({ id }) => id))].slice(
+      0,
+      NAMED,
+    )
     if (names.length === 0) throw noModels(this.#slug)
     this.#listed = pool.slice(0, LISTED).map(({ id }) => id)
     exchange.pipeline.push({
@@ -93,8 +96,8 @@ class ActiveBodyBuilder implements ActivePlugin {
 
 /** Cheapest first, unknown prices last. */
 function byPrice(a: RoutableModel, b: RoutableModel): number {
-  const [of, than] = [priceOf(a), priceOf(b)]
-  return of === than ? 0 : of < than ? -1 : 1
+  const [priceA, priceB] = [priceOf(a), priceOf(b)]
+  return priceA === priceB ? 0 : priceA < priceB ? -1 : 1
 }
 
 function priceOf({ prices }: RoutableModel): number {

@@ -84,10 +84,10 @@ class ActiveCompression implements ActivePlugin {
     const isAsked = this.#trigger !== 'unasked'
     if (!isAsked && context > SMALL_CONTEXT_TOKENS) return 'whole'
     if (isAsked && messagesOver(endpoint, prompt)) return 'cut'
-    const room = roomFor(prompt, endpoint)
+    const tokensLeft = roomFor(prompt, endpoint)
     const tokens = this.#tokens(prompt)
-    if (tokens <= room) return 'whole'
-    return isAsked || (room >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
+    if (tokens <= tokensLeft) return 'whole'
+    return isAsked || (tokensLeft >= tokens * UNASKED_SHARE && !isPinned(prompt)) ? 'cut' : 'refused'
   }
 
   /** Undoes the cut for an endpoint that has failed. */
@@ -105,10 +105,10 @@ class ActiveCompression implements ActivePlugin {
 
   fitTo(exchange: Exchange, endpoint: Endpoint): ResponsesRequest | undefined {
     const { prompt } = exchange
-    const fitting = this.fitting(endpoint, prompt)
-    if (fitting === 'whole') return undefined
+    const fit = this.fitting(endpoint, prompt)
+    if (fit === 'whole') return undefined
     const context = contextOf(endpoint)
-    if (fitting === 'refused') {
+    if (fit === 'refused') {
       // An estimate alone never refuses a request, because the provider counts more precisely.
       if (this.#tokens(prompt) * LEAST_TOKENS_SHARE > context) throw tooLong(endpoint, SHORTER)
       return undefined

@@ -322,14 +322,14 @@ class FileReader {
 }
 
 function once<Value>(
-  made: Map<string, Promise<Value>>,
+  started: Map<string, Promise<Value>>,
   key: string,
   make: () => Promise<Value>,
 ): Promise<Value> {
-  const before = made.get(key)
+  const before = started.get(key)
   if (before !== undefined) return before
   const making = make()
-  made.set(key, making)
+  started.set(key, making)
   return making
 }
 

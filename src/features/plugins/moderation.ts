@@ -179,8 +179,8 @@ export function askModerator(model: string, text: string, isPrivate: boolean): R
 
 /** Reads an answer, with or without a code fence around it; null if it is not a verdict. */
 export function readModeration(answer: string): Moderated | null {
-  const bare = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
-  const { flagged, categories = [] } = recordOrEmpty(parseJson(bare))
+  const json = answer.trim().replace(/^```(?:json)?\s*|\s*```$/g, '')
+  const { flagged, categories = [] } = recordOrEmpty(parseJson(json))
   if (typeof flagged !== 'boolean' || !Array.isArray(categories)) return null
   const named = categories.filter((each): each is string => typeof each === 'string')
   return { flagged, categories: named.slice(0, CATEGORIES_MAX).map(each => each.slice(0, CATEGORY_MAX)) }

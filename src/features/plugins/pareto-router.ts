@@ -83,9 +83,9 @@ class ActiveParetoRouter implements ActivePlugin {
         : { tier: null, ids: underPrice(models, maxPrice) }
     if (ids.length === 0) throw noModels(slug)
     const named = ids.slice(0, NAMED)
-    const staying = await stayWith(this.#deps, exchange, this.id, named, { top: NAMED })
-    const names = chosenNames(staying.ids, variants)
-    const first = models.find(({ id }) => id === staying.ids[0])
+    const preferred = await stayWith(this.#deps, exchange, this.id, named, { top: NAMED })
+    const names = chosenNames(preferred.ids, variants)
+    const first = models.find(({ id }) => id === preferred.ids[0])
     exchange.pipeline.push({
       type: 'plugin',
       name: this.id,
@@ -96,7 +96,7 @@ class ActiveParetoRouter implements ActivePlugin {
         ...(tier === null ? { max_price: maxPrice } : { tier }),
         price_source: source,
         coding_score: first?.score ?? 0,
-        ...(staying.stays ? { stays: true } : {}),
+        ...(preferred.stays ? { stays: true } : {}),
       },
     })
     return { models: names }

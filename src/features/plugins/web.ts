@@ -33,8 +33,9 @@ export function createWeb(deps: WebDeps): Plugin<'web'> {
 }
 
 function isOnline({ model, models }: ResponsesRequest): boolean {
-  const asks = (name: string): boolean => name.includes(':online') && name.split(':').includes('online', 1)
-  return (model !== undefined && asks(model)) || (models?.some(asks) ?? false)
+  const hasOnline = (name: string): boolean =>
+    name.includes(':online') && name.split(':').includes('online', 1)
+  return (model !== undefined && hasOnline(model)) || (models?.some(hasOnline) ?? false)
 }
 
 class ActiveWeb implements ActivePlugin {
@@ -101,10 +102,10 @@ class ActiveWeb implements ActivePlugin {
     const limits = (include_domains?.length ?? 0) + (exclude_domains?.length ?? 0) > 0
     const isServed = candidates.some(({ endpoint }) => this.#deps.webSearcher.hosts(endpoint, limits))
     if (engine !== 'native' || candidates.length === 0 || isServed) return
-    const which = limits ? 'web search of its own that can be limited to domains' : 'web search of its own'
+    const missing = limits ? 'web search of its own that can be limited to domains' : 'web search of its own'
     throw new GatewayError(
       'invalid_request',
-      `${this.#path(exchange)}.engine: the provider of this model has no ${which}`,
+      `${this.#path(exchange)}.engine: the provider of this model has no ${missing}`,
     )
   }
 

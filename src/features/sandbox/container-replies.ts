@@ -37,9 +37,9 @@ export function replyOf(
   { maxOutputLength }: RunRequest,
   limits: Pick<SandboxSettings, 'memoryMb' | 'cpuSeconds' | 'fileMb'>,
 ): RunReply {
-  const shown = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
+  const shownOutputs = outputs.length > 0 || stopped === null ? outputs : [stoppedOutput(stopped)]
   const notice = stopped === null ? null : `${stopWords(stopped, limits)}.${lost === null ? '' : LOST[lost]}`
-  return { outputs: shown.map(output => cutOutput(output, maxOutputLength)), notice: notice }
+  return { outputs: shownOutputs.map(output => cutOutput(output, maxOutputLength)), notice: notice }
 }
 
 const LOST = {

@@ -122,43 +122,43 @@ class HeldContainers implements Containers {
       timeoutMs: Math.max(1, Math.min(run.timeoutMs ?? timeoutMs, timeoutMs)),
       outputBytes,
     }
-    const held = this.#get(owner, id)
-    const result = await this.#inTurn(held, async () => {
+    const entry = this.#get(owner, id)
+    const result = await this.#inTurn(entry, async () => {
       const ending = AbortSignal.any([signal, this.#ending.signal])
-      const queued = this.#queue.run(held.workspace, ending, () => held.engine.run(engineRun, ending))
+      const queued = this.#queue.run(entry.workspace, ending, () => entry.engine.run(engineRun, ending))
       if (queued === null) throw busy()
       return await queued
     })
-    this.#makeRoom(held.workspace, 0)
+    this.#makeRoom(entry.workspace, 0)
     return replyOf(result, run, limits)
   }
 
   async list(owner: ContainerOwner, id: string) {
-    const held = this.#get(owner, id)
-    const files = await this.#inTurn(held, () => held.engine.list())
-    return files.toSorted((one, other) => other.changedMs - one.changedMs)
+    const entry = this.#get(owner, id)
+    const files = await this.#inTurn(entry, () => entry.engine.list())
+    return files.toSorted((a, b) => b.changedMs - a.changedMs)
   }
 
   async read(owner: ContainerOwner, id: string, path: string) {
-    const held = this.#get(owner, id)
+    const entry = this.#get(owner, id)
     const below = filePath(path)
-    return below === null ? null : await this.#inTurn(held, () => held.engine.read(below))
+    return below === null ? null : await this.#inTurn(entry, () => entry.engine.read(below))
   }
 
   async write(owner: ContainerOwner, id: string, path: string, content: Uint8Array) {
-    const held = this.#get(owner, id)
+    const entry = this.#get(owner, id)
     const below = filePath(path)
     if (below === null)
       throw new GatewayError('invalid_request', 'The path of the file must be below /mnt/data')
-    const written = await this.#inTurn(held, () => held.engine.write(below, content))
+    const written = await this.#inTurn(entry, () => entry.engine.write(below, content))
     if (!written)
       throw new GatewayError('payload_too_large', 'The container is full: there is no room for the file')
-    this.#makeRoom(held.workspace, 0)
+    this.#makeRoom(entry.workspace, 0)
   }
 
   async end(owner: ContainerOwner, id: string) {
-    const held = this.#find(owner, id)
-    if (held !== null) await this.#end(held)
+    const entry = this.#find(owner, id)
+    if (entry !== null) await this.#end(entry)
   }
 
   async close() {
@@ -206,7 +206,7 @@ class HeldContainers implements Containers {
   ): Promise<Held> {
     const workspace = workspaceOf(owner)
     if (!this.#makeRoom(workspace, 1 + this.#opening.size)) throw busy()
-    const held: Held = {
+    const entry: Held = {
       key,
       workspace,
       policy: policyOf(terms),
@@ -216,9 +216,9 @@ class HeldContainers implements Containers {
       pending: 0,
       tail: Promise.resolve(),
     }
-    this.#use(held)
+    this.#use(entry)
     this.#sweep ??= this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
-    return held
+    return entry
   }
 
   /**
@@ -229,9 +229,9 @@ class HeldContainers implements Containers {
     const { containers, containersPerWorkspace, storeMb } = this.#options.settings
     for (;;) {
       const all = [...this.#held.values()]
-      const own = all.filter(each => each.workspace === workspace)
+      const ofWorkspace = all.filter(each => each.workspace === workspace)
       const bytes = all.reduce((sum, { engine }) => sum + engine.bytes(), 0)
-      const isOwnFull = own.length + Math.min(more, 1) > containersPerWorkspace
+      const isOwnFull = ofWorkspace.length + Math.min(more, 1) > containersPerWorkspace
       const isFull = all.length + more > containers || bytes > storeMb * MIB
       if (!isOwnFull && !isFull) return true
       const from = isOwnFull ? workspace : largestOf(all, bytes > storeMb * MIB)
@@ -242,38 +242,38 @@ class HeldContainers implements Containers {
   }
 
   #find(owner: ContainerOwner, id: string): Held | null {
-    const held = this.#held.get(keyOf(owner, id))
-    if (held === undefined) return null
-    if (held.pending > 0 || !this.#isAsleep(held)) return held
-    this.#remove(held)
+    const entry = this.#held.get(keyOf(owner, id))
+    if (entry === undefined) return null
+    if (entry.pending > 0 || !this.#isAsleep(entry)) return entry
+    this.#remove(entry)
     return null
   }
 
   #get(owner: ContainerOwner, id: string): Held {
-    const held = this.#find(owner, id)
-    if (held === null) throw notFound()
-    return held
+    const entry = this.#find(owner, id)
+    if (entry === null) throw notFound()
+    return entry
   }
 
   /** Runs one call at a time, in order. */
-  async #inTurn<T>(held: Held, work: () => Promise<T>): Promise<T> {
-    if (held.pending >= PENDING_MAX) throw busy()
-    held.pending++
-    this.#use(held)
-    const turn = held.tail.then(work)
-    held.tail = turn.catch(() => undefined)
+  async #inTurn<T>(entry: Held, work: () => Promise<T>): Promise<T> {
+    if (entry.pending >= PENDING_MAX) throw busy()
+    entry.pending++
+    this.#use(entry)
+    const turn = entry.tail.then(work)
+    entry.tail = turn.catch(() => undefined)
     try {
       return await turn
     } finally {
-      held.pending--
-      if (this.#held.get(held.key) === held) this.#use(held)
+      entry.pending--
+      if (this.#held.get(entry.key) === entry) this.#use(entry)
     }
   }
 
-  #use(held: Held): void {
-    held.usedMs = this.#options.clock.monotonicMs()
-    this.#held.delete(held.key)
-    this.#held.set(held.key, held)
+  #use(entry: Held): void {
+    entry.usedMs = this.#options.clock.monotonicMs()
+    this.#held.delete(entry.key)
+    this.#held.set(entry.key, entry)
   }
 
   #isAsleep({ usedMs, sleepMs }: Held): boolean {
@@ -281,23 +281,23 @@ class HeldContainers implements Containers {
   }
 
   #endSleeping(): void {
-    for (const held of [...this.#held.values()]) {
-      if (held.pending === 0 && this.#isAsleep(held)) this.#remove(held)
+    for (const entry of [...this.#held.values()]) {
+      if (entry.pending === 0 && this.#isAsleep(entry)) this.#remove(entry)
     }
     this.#sweep =
       this.#held.size === 0 ? null : this.#options.clock.after(SWEEP_MS, () => this.#endSleeping())
   }
 
-  #remove(held: Held): void {
-    void this.#end(held).catch((thrown: unknown) =>
+  #remove(entry: Held): void {
+    void this.#end(entry).catch((thrown: unknown) =>
       this.#options.log.fault('sandbox', 'sandbox failed', thrown),
     )
   }
 
-  #end(held: Held): Promise<void> {
-    this.#held.delete(held.key)
-    const ended = held.tail.then(() => held.engine.end())
-    held.tail = ended
+  #end(entry: Held): Promise<void> {
+    this.#held.delete(entry.key)
+    const ended = entry.tail.then(() => entry.engine.end())
+    entry.tail = ended
     return ended
   }
 }
@@ -348,7 +348,7 @@ function largestOf(all: readonly Held[], byBytes: boolean): string {
   for (const { workspace, engine } of all) {
     sums.set(workspace, (sums.get(workspace) ?? 0) + (byBytes ? engine.bytes() : 1))
   }
-  const [first] = [...sums].toSorted(([, one], [, other]) => other - one)
+  const [first] = [...sums].toSorted(([, bytesA], [, bytesB]) => bytesB - bytesA)
   return first?.[0] ?? ''
 }
 

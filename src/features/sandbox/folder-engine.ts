@@ -72,8 +72,8 @@ class RootFolder {
   }
 
   async remove(): Promise<void> {
-    const made = await this.#made?.catch(() => null)
-    if (made != null) await rm(made, { recursive: true, force: true })
+    const folder = await this.#made?.catch(() => null)
+    if (folder != null) await rm(folder, { recursive: true, force: true })
   }
 
   async #make(): Promise<string> {

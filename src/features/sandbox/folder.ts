@@ -92,11 +92,11 @@ export async function createFolder(path: string, limits: EngineLimits, user: Use
     const parts = below.split('/').slice(0, -1)
     for (let at = 1; at <= parts.length; at++) {
       const folder = join(path, ...parts.slice(0, at))
-      const made = await mkdir(folder, { mode: 0o755 }).then(
+      const isCreated = await mkdir(folder, { mode: 0o755 }).then(
         () => true,
         () => false,
       )
-      if (made) await own(folder)
+      if (isCreated) await own(folder)
     }
     if (!(await isReached(below))) return false
     const target = join(path, below)

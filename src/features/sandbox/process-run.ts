@@ -69,13 +69,13 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
   child.stderr.on('data', (piece: Buffer) => stderr.add(piece))
   // The program may end without reading its input.
   child.stdin.on('error', () => undefined)
-  const late = clock.after(program.timeoutMs, () => stop('time'))
+  const timer = clock.after(program.timeoutMs, () => stop('time'))
   const { pid } = child
   const watch = pid === undefined ? null : watchProcess({ ...program, pid, clock, onExceeded: stop })
   const abort = (): void => endGroup(child.pid)
   signal.addEventListener('abort', abort, { once: true })
-  const settle = (exitCode: number | null): void => {
-    late.cancel()
+  const finish = (exitCode: number | null): void => {
+    timer.cancel()
     watch?.close()
     signal.removeEventListener('abort', abort)
     if (signal.aborted) reject(signal.reason as Error)
@@ -83,13 +83,13 @@ export function runProgram(program: Program, clock: Clock, signal: AbortSignal):
   }
   child.once('error', () => {
     stopped ??= 'failed'
-    if (child.pid === undefined) settle(null)
+    if (child.pid === undefined) finish(null)
   })
   child.once('exit', () => {
     // Processes that it has left behind would keep its output open.
     endGroup(child.pid)
   })
-  child.once('close', code => settle(code))
+  child.once('close', code => finish(code))
   if (pid !== undefined) endFirst(pid)
   for (const piece of program.input) child.stdin.write(piece)
   child.stdin.end()
@@ -124,11 +124,11 @@ class BoundedOutput {
   }
 
   add(piece: Buffer): void {
-    const room = this.#maxBytes - this.#bytes
-    const fitting = piece.length > room ? piece.subarray(0, room) : piece
-    if (fitting.length > 0) this.#pieces.push(Buffer.from(fitting))
-    this.#bytes += fitting.length
-    if (fitting.length < piece.length) this.#onFull()
+    const bytesLeft = this.#maxBytes - this.#bytes
+    const kept = piece.length > bytesLeft ? piece.subarray(0, bytesLeft) : piece
+    if (kept.length > 0) this.#pieces.push(Buffer.from(kept))
+    this.#bytes += kept.length
+    if (kept.length < piece.length) this.#onFull()
   }
 
   bytes(): Buffer {

@@ -29,9 +29,9 @@ export class RunQueue {
   /** Runs the work now or in turn. Null: too many wait. While it waits, rejects with the reason of the signal. */
   run<T>(workspace: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> | null {
     if (this.#mayBegin(workspace)) return this.#begin(workspace, work)
-    const own = this.#waiting.filter(each => each.workspace === workspace).length
+    const waitingOfWorkspace = this.#waiting.filter(each => each.workspace === workspace).length
     const { waiting, waitingPerWorkspace } = this.#options
-    if (own >= waitingPerWorkspace || this.#waiting.length >= waiting) return null
+    if (waitingOfWorkspace >= waitingPerWorkspace || this.#waiting.length >= waiting) return null
     return new Promise<T>((resolve, reject) => {
       const abort = (): void => {
         this.#waiting.splice(this.#waiting.indexOf(entry), 1)

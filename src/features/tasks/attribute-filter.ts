@@ -85,22 +85,22 @@ export function hasAttributes(filter: AttributeFilter, file: FileRecord): boolea
   }
 }
 
-function compares(type: (typeof COMPARISONS)[number], has: Value, values: readonly Value[]): boolean {
+function compares(type: (typeof COMPARISONS)[number], actual: Value, values: readonly Value[]): boolean {
   const [value = ''] = values
   switch (type) {
     case 'eq':
     case 'in':
-      return values.includes(has)
+      return values.includes(actual)
     case 'ne':
     case 'nin':
-      return !values.includes(has)
+      return !values.includes(actual)
     case 'gt':
-      return has > value
+      return actual > value
     case 'gte':
-      return has >= value
+      return actual >= value
     case 'lt':
-      return has < value
+      return actual < value
     case 'lte':
-      return has <= value
+      return actual <= value
   }
 }

@@ -50,10 +50,10 @@ export function compressContext(input: CompressContextInput): CompressContextOut
       count--
     }
   }
-  const long = longItem(items, last, count < itemsMax ? tokensMax - total : 0, input)
-  if (long !== null) {
+  const longestItem = longItem(items, last, count < itemsMax ? tokensMax - total : 0, input)
+  if (longestItem !== null) {
     const [place = 0] = last
-    const all = items.flatMap((item, at) => (at === place ? [long] : dropped.has(at) ? [] : [item]))
+    const all = items.flatMap((item, at) => (at === place ? [longestItem] : dropped.has(at) ? [] : [item]))
     return { items: all, fits: true, changed: true }
   }
   const rest = items.filter((_, place) => !dropped.has(place))
@@ -74,13 +74,13 @@ const EMPTY_SHARE = 0.25
 function longItem(
   items: readonly InputItem[],
   places: readonly number[],
-  room: number,
+  tokensLeft: number,
   { tokensMax, tokensOf }: CompressContextInput,
 ): InputItem | null {
   const [place] = places
   const item = place === undefined || places.length > 1 ? undefined : items[place]
-  if (item === undefined || room < tokensMax * EMPTY_SHARE) return null
-  return cutTexts({ items: [{ item, fixed: false }], tokensMax: room, tokensOf })?.[0] ?? null
+  if (item === undefined || tokensLeft < tokensMax * EMPTY_SHARE) return null
+  return cutTexts({ items: [{ item, fixed: false }], tokensMax: tokensLeft, tokensOf })?.[0] ?? null
 }
 
 /** The groups that may be dropped, from the centre outward; of two at the same distance, the earlier one first. */
@@ -180,16 +180,16 @@ function cutTexts({ items, tokensMax, tokensOf }: CutTextsInput): InputItem[] | 
 }
 
 /** The item with as much of the text as fits, or with the minimum. */
-function shorten(item: InputItem, { path, text }: Spot, fits: (cut: InputItem) => boolean): InputItem {
+function shorten(item: InputItem, { path, text }: Spot, isEnough: (cut: InputItem) => boolean): InputItem {
   const withKept = (length: number) => replaceAt(item, path, middleCut(text, length)) as InputItem
   let least = KEPT_MIN
   let most = text.length - CUT_MARK.length - 1
   let best = withKept(least)
-  if (!fits(best)) return best
+  if (!isEnough(best)) return best
   while (least < most) {
     const length = Math.ceil((least + most) / 2)
     const cut = withKept(length)
-    if (fits(cut)) {
+    if (isEnough(cut)) {
       best = cut
       least = length
     } else most = length - 1

@@ -113,9 +113,9 @@ function endOf(text: string, at: number): number {
   const half = at + PASSAGE_CHARS / 2
   // Not searched in the whole text, because that would go back to its beginning.
   const rest = text.slice(half, last)
-  for (const border of ['\n', '. ', ' ']) {
-    const found = rest.lastIndexOf(border)
-    if (found !== -1) return half + found + border.length
+  for (const separator of ['\n', '. ', ' ']) {
+    const found = rest.lastIndexOf(separator)
+    if (found !== -1) return half + found + separator.length
   }
   return last
 }

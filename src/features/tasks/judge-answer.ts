@@ -43,7 +43,7 @@ export function judgeAnswer({ text, rules, judged = [] }: JudgeAnswer): readonly
 function quotes(text: string, probabilities: readonly number[]): boolean {
   for (const [, list = ''] of unescaped(text).matchAll(VERDICT)) {
     const found = numbers(list, probabilities.length)
-    if (found?.every((one, index) => one === probabilities[index])) return true
+    if (found?.every((each, index) => each === probabilities[index])) return true
   }
   return false
 }
@@ -59,6 +59,6 @@ function unescaped(text: string): string {
 function numbers(list: string, count: number): readonly number[] | null {
   const value = parseJson(`[${list}]`)
   if (!Array.isArray(value) || value.length !== count) return null
-  const fits = (each: unknown): each is number => typeof each === 'number' && each >= 0 && each <= 1
-  return value.every(fits) ? value : null
+  const isProbability = (each: unknown): each is number => typeof each === 'number' && each >= 0 && each <= 1
+  return value.every(isProbability) ? value : null
 }

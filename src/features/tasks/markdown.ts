@@ -122,8 +122,8 @@ function link(node: MarkdownNode): readonly Piece[] {
   const href = node.getAttribute('href')
   const hasBlocks = pieces.some(({ isBlock }) => isBlock)
   const texts = pieces.map(({ text }) => text.replace(/^#{1,6} /, ''))
-  const shown = tidy(texts.join(hasBlocks ? ' ' : '')).replace(/\s*\n\s*/g, ' ')
-  return shown === '' || href === null ? pieces : [{ isBlock: hasBlocks, text: `[${shown}](${href})` }]
+  const label = tidy(texts.join(hasBlocks ? ' ' : '')).replace(/\s*\n\s*/g, ' ')
+  return label === '' || href === null ? pieces : [{ isBlock: hasBlocks, text: `[${label}](${href})` }]
 }
 
 function code({ textContent }: MarkdownNode): readonly Piece[] {
@@ -138,7 +138,7 @@ function fenced(node: MarkdownNode): readonly Piece[] {
   const text = node.textContent.replace(/^\n|\n$/g, '')
   if (text.trim() === '') return []
   const classes = [node, ...Array.from(node.childNodes).filter(({ nodeName }) => nodeName === 'CODE')]
-  const names = classes.map(one => one.getAttribute('class') ?? '').join(' ')
+  const names = classes.map(element => element.getAttribute('class') ?? '').join(' ')
   const [, language = ''] = /(?:^|\s)lang(?:uage)?-([\w+#.-]{1,40})/.exec(names) ?? []
   const fence = '`'.repeat(Math.max(3, longestTicks(text) + 1))
   return [block(`${fence}${language}\n${text}\n${fence}`)]

@@ -87,9 +87,9 @@ function endOf(text: string, mark: string, from: number): number {
 function decoded(text: string): string {
   return text.replace(
     /&(?:#(\d{1,7})|#[xX]([0-9a-fA-F]{1,6})|([a-z]{2,8}));/g,
-    (whole, ten, sixteen, name) => {
+    (whole, decimal, hex, name) => {
       if (name !== undefined) return ENTITIES[name as string] ?? whole
-      const code = ten === undefined ? Number.parseInt(sixteen as string, 16) : Number(ten)
+      const code = decimal === undefined ? Number.parseInt(hex as string, 16) : Number(decimal)
       return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff)
         ? String.fromCodePoint(code)
         : ''

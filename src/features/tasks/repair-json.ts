@@ -35,10 +35,10 @@ export function repairJson({ text, truncated }: RepairJsonInput): RepairJsonOutp
 }
 
 function heal(text: string): string | null {
-  const bare = text.replace(/^\uFEFF/, '').trim()
-  const fenced = FENCE.exec(bare)?.[1]?.trim()
+  const trimmed = text.replace(/^\uFEFF/, '').trim()
+  const fenced = FENCE.exec(trimmed)?.[1]?.trim()
   // The fence comes first, because the text around it is prose. A fence inside a JSON string does not count.
-  const sources = fenced === undefined || /^[{[]/.test(bare) ? [bare] : [fenced, bare]
+  const sources = fenced === undefined || /^[{[]/.test(trimmed) ? [trimmed] : [fenced, trimmed]
   for (const source of sources) if (isStructure(source)) return source
   for (const source of sources) {
     const span = longestSpan(source)
@@ -55,7 +55,7 @@ function heal(text: string): string | null {
 function longestSpan(text: string): string | null {
   let best: string | null = null
   let from = 0
-  for (let tries = 0; tries < STARTS_MAX; tries++) {
+  for (let starts = 0; starts < STARTS_MAX; starts++) {
     const start = nextStart(text, from)
     if (start === -1) break
     const end = endOf(text, start)

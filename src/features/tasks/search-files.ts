@@ -47,8 +47,8 @@ export function createFileSearch(
         const ids = await filteredIds(store.files, query, filter)
         const found: FoundPassage[] = []
         for (let at = 0; at < ids.length; at += FILES_AT_ONCE) {
-          const some = { ...query, fileIds: ids.slice(at, at + FILES_AT_ONCE) }
-          found.push(...(await store.files.search(some, CANDIDATES)))
+          const group = { ...query, fileIds: ids.slice(at, at + FILES_AT_ONCE) }
+          found.push(...(await store.files.search(group, CANDIDATES)))
         }
         return scored(found, words).slice(0, limit)
       } finally {
@@ -87,8 +87,8 @@ async function filteredIds(
 function scored(passages: readonly FoundPassage[], words: readonly string[]): ScoredPassage[] {
   const wordsOf = passages.map(({ text }) => new Set(searchWords(text)))
   const weights = words.map(word => {
-    const having = wordsOf.filter(each => each.has(word)).length
-    return [word, Math.log(1 + passages.length / (having + 0.5))] as const
+    const passageCount = wordsOf.filter(each => each.has(word)).length
+    return [word, Math.log(1 + passages.length / (passageCount + 0.5))] as const
   })
   const whole = weights.reduce((sum, [, weight]) => sum + weight, 0)
   return (

@@ -179,9 +179,9 @@ async function addGroup(
  * with it. Credentials of MCP servers are not stored, because their check refuses them too.
  */
 function linesOf(source: ByteSource, group: readonly FoundRequest[]): readonly NewLine[] {
-  const fitting = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
-  const start = fitting[0]?.from ?? 0
-  const bytes = Buffer.allocUnsafe((fitting.at(-1)?.to ?? 0) - start)
+  const fittingLines = group.filter(({ from, to }) => to - from <= INFERENCE_BODY_MAX_BYTES)
+  const start = fittingLines[0]?.from ?? 0
+  const bytes = Buffer.allocUnsafe((fittingLines.at(-1)?.to ?? 0) - start)
   readFully(source, bytes, start)
   return group.map(({ number, customId, from, to }) => ({
     number,

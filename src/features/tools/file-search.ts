@@ -145,9 +145,12 @@ class Search {
         text,
       }))
       const isAsked = this.#exchange.request.include?.includes('file_search_call.results') === true
-      const shown = isAsked ? results.map(each => ({ ...each, attributes: {} })) : null
+      const shownResults = isAsked ? results.map(each => ({ ...each, attributes: {} })) : null
       return {
-        item: { ...itemFields(call), ...(isAsked || call.tool.type === NATIVE ? { results: shown } : {}) },
+        item: {
+          ...itemFields(call),
+          ...(isAsked || call.tool.type === NATIVE ? { results: shownResults } : {}),
+        },
         result: JSON.stringify({ results }),
       }
     } catch (thrown) {

@@ -63,10 +63,10 @@ function declaration(tool: RequestedTool): FunctionDeclaration {
 }
 
 function fieldsOf({ callId, arguments: args }: ToolCall): Shown {
-  const shown: Record<string, unknown> = { call_id: callId, arguments: JSON.stringify(args) }
+  const itemFields: Record<string, unknown> = { call_id: callId, arguments: JSON.stringify(args) }
   for (const name of ['operation', 'file_id', 'filename'])
-    if (typeof args[name] === 'string') shown[name] = args[name]
-  return shown
+    if (typeof args[name] === 'string') itemFields[name] = args[name]
+  return itemFields
 }
 
 async function run(

@@ -198,8 +198,8 @@ async function fuse(askAs: AskAs, { fusion, exchange, progress, signal }: Run): 
     ...failures,
   }
   const sources = outcome.sources.length === 0 ? {} : { sources: outcome.sources }
-  const shown = withheld ? failures : { ...found, ...sources }
-  return { item: shown, result: JSON.stringify({ status: 'ok', ...found }) }
+  const itemFields = withheld ? failures : { ...found, ...sources }
+  return { item: itemFields, result: JSON.stringify({ status: 'ok', ...found }) }
 }
 
 interface Analyst {

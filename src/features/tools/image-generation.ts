@@ -112,14 +112,14 @@ function openSession(
 
 async function makeImage(
   call: ToolCall,
-  ask: () => ReturnType<AskAs>,
+  callModel: () => ReturnType<AskAs>,
   report: (stage: string) => void,
   signal: AbortSignal,
 ): Promise<ToolOutcome> {
   report('in_progress')
   report('generating')
   try {
-    const { output } = await ask()
+    const { output } = await callModel()
     const image = imageIn(output)
     if (image === null) return failed(call, 'The model generated no image')
     report('completed')

@@ -123,14 +123,18 @@ function openSession(
   }
   const found = async ({ tool, name }: Pick<ToolCall, 'tool' | 'name'>) => {
     const server = byTool.get(tool)
-    const one = server === undefined ? undefined : (await toolsOf(server)).byFunction.get(name)
-    return server === undefined || one === undefined ? null : { server, one }
+    const listedTool = server === undefined ? undefined : (await toolsOf(server)).byFunction.get(name)
+    return server === undefined || listedTool === undefined ? null : { server, one: listedTool }
   }
   /** Declared tools, for what must be known synchronously. */
   const declared = new Map<RequestedTool, ReadonlyMap<string, McpTool>>()
   const asksFirst = ({ tool, name, callId }: ToolCall): boolean => {
-    const one = declared.get(tool)?.get(name)
-    return one !== undefined && !approved.has(callId) && byTool.get(tool)?.asksFirst(one) !== false
+    const declaredTool = declared.get(tool)?.get(name)
+    return (
+      declaredTool !== undefined &&
+      !approved.has(callId) &&
+      byTool.get(tool)?.asksFirst(declaredTool) !== false
+    )
   }
   const fieldsOf = (call: ToolCall): Readonly<Record<string, unknown>> => ({
     type: asksFirst(call) ? 'mcp_approval_request' : 'mcp_call',
@@ -169,9 +173,9 @@ function openSession(
           continue
         const list = await toolsOf(server)
         declared.set(server.tool, list.byFunction)
-        const one = dueCall(server, list, call)
-        if (one.refusal === undefined) approved.set(call.id, call)
-        calls.push(one)
+        const due = dueCall(server, list, call)
+        if (due.refusal === undefined) approved.set(call.id, call)
+        calls.push(due)
       }
       // No other provider has a form for them; the calls contain the same information.
       if (hosted) return { calls }
@@ -248,7 +252,7 @@ function replayedTools(
 ): readonly McpTool[] | null {
   if (typeof input === 'string') return null
   const at = input.findLastIndex(
-    one => one.type === 'mcp_list_tools' && one.server_label === label && one.error == null,
+    each => each.type === 'mcp_list_tools' && each.server_label === label && each.error == null,
   )
   const { tools } = (input[at] ?? {}) as { tools?: readonly unknown[] }
   if (tools === undefined) return null
@@ -279,14 +283,14 @@ function namedTools(tools: readonly McpTool[]): NamedFunctions {
 function declarationOf(
   { tool, description: about }: NamedServer,
   name: string,
-  one: McpTool,
+  mcpTool: McpTool,
 ): FunctionDeclaration {
-  const texts = [one.description ?? '', about === null ? '' : `Server: ${about}`]
+  const texts = [mcpTool.description ?? '', about === null ? '' : `Server: ${about}`]
   return {
     tool,
     name,
     description: texts.filter(text => text !== '').join('\n\n'),
-    parameters: one.input_schema,
+    parameters: mcpTool.input_schema,
     isForeign: true,
   }
 }

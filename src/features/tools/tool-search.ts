@@ -68,8 +68,8 @@ function openSession(entries: readonly ToolEntry[], exchange: Exchange): ToolSes
   const found = new Set<string>(namedIn(prompt.input))
   const budget = { remaining: WORK_MAX }
   for (const query of earlierQueries(prompt.input)) {
-    const again = searchTools(deferred, query, max, budget)
-    if (typeof again !== 'string') for (const { name } of again) found.add(name)
+    const foundAgain = searchTools(deferred, query, max, budget)
+    if (typeof foundAgain !== 'string') for (const { name } of foundAgain) found.add(name)
   }
   /** True if the provider of the next call searches itself. */
   let isNative = false

@@ -115,32 +115,36 @@ export class Outbox {
       const nowMs = clock.nowMs()
       const latestMs = nowMs + PAUSE_MAX_MS + CLOCKS_MS
       const terms = { nowMs, latestMs, leaseMs: LEASE_MS, limit: TAKEN_MAX }
-      const taking = store.alerts.claim([receiver.id], terms)
-      const claimed = await within(clock, STORE_MS, taking)
+      const claims = store.alerts.claim([receiver.id], terms)
+      const claimed = await within(clock, STORE_MS, claims)
       await Promise.all(claimed.map(each => this.#deliver(receiver, each)))
     } catch {
       // As above.
     }
   }
 
-  async #deliver(to: Receiver, { alertId, receiver, body, tries }: ClaimedDelivery): Promise<void> {
+  async #deliver(target: Receiver, { alertId, receiver, body, tries }: ClaimedDelivery): Promise<void> {
     const { store, clock, log } = this.#options
-    const settle = (dueMs: number | null) =>
+    const finish = (dueMs: number | null) =>
       within(clock, STORE_MS, store.alerts.settle(alertId, receiver, dueMs))
-    const result = await to.deliver(body)
+    const result = await target.deliver(body)
     if (result.ok) {
       if (tries > 0)
-        log.notice('alerts', 'alert delivered after retries', { host: to.host, alert: alertId, tries })
-      return await settle(null)
+        log.notice('alerts', 'alert delivered after retries', {
+          host: target.host,
+          alert: alertId,
+          tries,
+        })
+      return await finish(null)
     }
     if (tries === 0)
       log.notice('alerts', 'cannot deliver an alert; trying again later', {
-        host: to.host,
+        host: target.host,
         alert: alertId,
         why: result.why,
       })
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(tries, 20), PAUSE_MAX_MS)
-    await settle(clock.nowMs() + pauseMs)
+    await finish(clock.nowMs() + pauseMs)
   }
 
   #schedule(): void {

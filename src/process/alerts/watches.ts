@@ -185,21 +185,21 @@ export class AlertWatches {
         window: this.#hour(),
         data: { refused_last_minute: now.shed - before.shed },
       })
-    const [long, short] = [HOUR_MINUTES, SHORT_MINUTES].map(minutes => this.#since(now, minutes))
-    if (long === undefined || short === undefined || long.all < BURNING_MIN) return
-    if (long.ratio > BURNING && short.ratio > BURNING)
+    const [hourShare, minutesShare] = [HOUR_MINUTES, SHORT_MINUTES].map(minutes => this.#since(now, minutes))
+    if (hourShare === undefined || minutesShare === undefined || hourShare.all < BURNING_MIN) return
+    if (hourShare.ratio > BURNING && minutesShare.ratio > BURNING)
       raise({
         type: 'errors.burning',
         object: { kind: 'gateway', id: 'gateway', name: 'gateway', workspaceId: null },
         window: this.#hour(),
-        data: { failed_share: Math.round(long.ratio * 1e4) / 1e4, requests: long.all },
+        data: { failed_share: Math.round(hourShare.ratio * 1e4) / 1e4, requests: hourShare.all },
       })
   }
 
   #since(now: RequestCounts, minutes: number): { readonly all: number; readonly ratio: number } {
-    const then = this.#minutes[Math.min(minutes, this.#minutes.length - 1)] ?? now
-    const all = now.all - then.all
-    return { all, ratio: all === 0 ? 0 : (now.failed - then.failed) / all }
+    const earlier = this.#minutes[Math.min(minutes, this.#minutes.length - 1)] ?? now
+    const all = now.all - earlier.all
+    return { all, ratio: all === 0 ? 0 : (now.failed - earlier.failed) / all }
   }
 
   async #expiries(): Promise<void> {

@@ -69,22 +69,22 @@ const ADDRESSES = [
   ['tracesUrl', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
 ] as const
 
-function readService(environment: Environment, put: (name: string, value: unknown) => void): void {
+function readService(environment: Environment, set: (name: string, value: unknown) => void): void {
   const resource = pairsIn(variable(environment, 'OTEL_RESOURCE_ATTRIBUTES')) ?? {}
   const { 'service.name': named, ...rest } = resource
   const name = variable(environment, 'OTEL_SERVICE_NAME') ?? named
-  if (name !== undefined) put('serviceName', name)
-  if (Object.keys(rest).length > 0) put('resource', rest)
+  if (name !== undefined) set('serviceName', name)
+  if (Object.keys(rest).length > 0) set('resource', rest)
 }
 
-function readSampler(environment: Environment, put: (name: string, value: unknown) => void): void {
+function readSampler(environment: Environment, set: (name: string, value: unknown) => void): void {
   const sampler = variable(environment, 'OTEL_TRACES_SAMPLER')
   const fixed = sampler === null ? undefined : SAMPLERS[sampler]
   if (fixed === undefined || sampler === null) return
   const ratio = variable(environment, 'OTEL_TRACES_SAMPLER_ARG')
   const share = fixed ?? (ratio === null ? 1 : Number(ratio))
-  if (share >= 0 && share <= 1) put('share', share)
-  if (sampler.startsWith('parentbased_')) put('trust', 'always')
+  if (share >= 0 && share <= 1) set('share', share)
+  if (sampler.startsWith('parentbased_')) set('trust', 'always')
 }
 
 /** `a=1,b=2`, with escapes in values; null: empty. */

@@ -68,15 +68,15 @@ const NOBODY: ReadonlySet<string> = new Set()
 /** @throws StoreError, or the error of the file system when the spool cannot be made. */
 export async function startShipper(options: ShipperOptions): Promise<LedgerShipper> {
   const root = spoolRoot(options.storageUrl)
-  const own = claimSpoolFolder(root)
+  const ownFolder = claimSpoolFolder(root)
   let store: Store
   try {
     store = await openStore(options.storageUrl, { wait: false })
   } catch (error) {
-    own.release()
+    ownFolder.release()
     throw error
   }
-  return new SpoolShipper(options, root, own, store)
+  return new SpoolShipper(options, root, ownFolder, store)
 }
 
 class SpoolShipper implements LedgerShipper {
@@ -99,10 +99,10 @@ class SpoolShipper implements LedgerShipper {
   #refusal: unknown = null
   #closed = false
 
-  constructor(options: ShipperOptions, root: string, own: SpoolFolder, store: Store) {
+  constructor(options: ShipperOptions, root: string, ownFolder: SpoolFolder, store: Store) {
     this.#options = options
     this.#root = root
-    this.#own = own
+    this.#own = ownFolder
     this.#store = store
     this.#schedule(0)
   }

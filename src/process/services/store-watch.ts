@@ -121,10 +121,10 @@ class Watch<T> implements StoreWatch<T> {
   }
 
   #fail(error: unknown): void {
-    const away = isAway(error)
-    this.#wrong = away ? null : error
+    const isUnavailable = isAway(error)
+    this.#wrong = isUnavailable ? null : error
     this.#logOutage(error)
-    this.#schedule(away ? RETRY_MS : RETRY_WRONG_MS, () => this.#try())
+    this.#schedule(isUnavailable ? RETRY_MS : RETRY_WRONG_MS, () => this.#try())
   }
 
   #probe(): void {
@@ -159,7 +159,7 @@ class Watch<T> implements StoreWatch<T> {
     this.#logged = true
   }
 
-  #schedule(delayMs: number, then: () => void): void {
-    if (!this.#closed) this.#timer = this.#options.clock.after(delayMs, then)
+  #schedule(delayMs: number, next: () => void): void {
+    if (!this.#closed) this.#timer = this.#options.clock.after(delayMs, next)
   }
 }

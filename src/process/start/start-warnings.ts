@@ -55,9 +55,9 @@ function unpriced(config: Config, catalog: Catalog): readonly string[] {
   })
   const [first] = rows
   if (first === undefined) return []
-  const what = rows.length === 1 ? 'the price of this model is' : `the prices of ${rows.length} models are`
+  const subject = rows.length === 1 ? 'the price of this model is' : `the prices of ${rows.length} models are`
   return [
-    `models[${config.models.indexOf(first)}].endpoints: ${what} not known, so requests cost nothing, and callers with a limit, budget or credits are refused; set pricing, or import a list of models`,
+    `models[${config.models.indexOf(first)}].endpoints: ${subject} not known, so requests cost nothing, and callers with a limit, budget or credits are refused; set pricing, or import a list of models`,
   ]
 }
 

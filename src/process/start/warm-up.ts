@@ -177,8 +177,8 @@ async function sendIn(gaps: Gaps, most: number, port: number, key: string): Prom
   let next = 0
   const client = async (): Promise<void> => {
     while (next < most && (await gaps.next())) {
-      const ask = all[next++ % all.length]
-      if (ask !== undefined) await send(agent, port, key, ask)
+      const request = all[next++ % all.length]
+      if (request !== undefined) await send(agent, port, key, request)
     }
   }
   try {

@@ -46,7 +46,7 @@ export function createProcessMetrics(
 ) {
   const registry = new Registry()
   /** The registry for the metrics of a feature: none if it is off. */
-  const having = (feature: keyof typeof ALL_FEATURES) => (features[feature] ? registers : [])
+  const registersFor = (feature: keyof typeof ALL_FEATURES) => (features[feature] ? registers : [])
   const registers = [registry]
   const { version } = JSON.parse(readFileSync(OWN_PACKAGE, 'utf8')) as { version: string }
   const threads = new Gauge({
@@ -64,7 +64,7 @@ export function createProcessMetrics(
   const quotaDegraded = new Gauge({
     name: 'gateway_quota_degraded',
     help: '1 while Redis does not answer and this instance applies its own share of the limits; absent without Redis',
-    registers: having('redis'),
+    registers: registersFor('redis'),
   })
   const storageUp = new Gauge({
     name: 'gateway_storage_up',
@@ -86,23 +86,23 @@ export function createProcessMetrics(
   const exportLag = new Gauge({
     name: 'gateway_export_lag_seconds',
     help: 'Age in seconds of the oldest usage record that has not reached its destination, for the export that is furthest behind; absent without exports',
-    registers: having('exports'),
+    registers: registersFor('exports'),
   })
   const exportWaiting = new Gauge({
     name: 'gateway_export_waiting_bytes',
     help: "Bytes of usage records that have not reached an export's destination; absent without exports",
-    registers: having('exports'),
+    registers: registersFor('exports'),
   })
   const exportLost = new Counter({
     name: 'gateway_export_lost_records_total',
     help: "Usage records that were lost because an export's buffer was full; absent without exports",
-    registers: having('exports'),
+    registers: registersFor('exports'),
   })
   const reconcileDrift = new Gauge({
     name: 'gateway_reconcile_drift_ratio',
     help: "Difference between the ledger and the provider's usage report of the last day, as a share of the larger side; a provider whose report could not be read is missing",
     labelNames: ['provider'] as const,
-    registers: having('reconcile'),
+    registers: registersFor('reconcile'),
   })
   const spoolBytes = new Gauge({
     name: 'gateway_usage_spool_bytes',
@@ -159,7 +159,7 @@ export function createProcessMetrics(
     name: 'gateway_trace_spans_total',
     help: 'Spans of kept traces: accepted by the collector, refused by it, or dropped because the collector was unreachable or too slow',
     labelNames: ['outcome'] as const,
-    registers: having('traces'),
+    registers: registersFor('traces'),
   })
   const traces = {
     count: (outcome: (typeof SPAN_OUTCOMES)[number], many: number) => spans.inc({ outcome }, many),
@@ -186,13 +186,13 @@ export function createProcessMetrics(
   const certificateExpiry = new Gauge({
     name: 'gateway_tls_certificate_expiry_seconds',
     help: 'When the certificate of the public port expires, Unix time; absent without TLS',
-    registers: having('tls'),
+    registers: registersFor('tls'),
   })
   const certificateReloads = new Counter({
     name: 'gateway_tls_reloads_total',
     help: "Changes to the TLS certificate's files that were applied, or refused because the files are faulty",
     labelNames: ['outcome'] as const,
-    registers: having('tls'),
+    registers: registersFor('tls'),
   })
   const configReloaded = new Gauge({
     name: 'gateway_config_last_reload_successful',
@@ -299,8 +299,8 @@ export class Scraper {
   async #write(form: ExpositionForm): Promise<string> {
     const { registry, workspaces } = this.#process
     const sums = await this.#sums()
-    const own = workspaces === null ? [] : await snapshotOf(workspaces.registry)
-    return textOf([...(await snapshotOf(registry)), ...own, ...withZeros(sums, THREAD_METRICS)], form)
+    const byWorkspace = workspaces === null ? [] : await snapshotOf(workspaces.registry)
+    return textOf([...(await snapshotOf(registry)), ...byWorkspace, ...withZeros(sums, THREAD_METRICS)], form)
   }
 
   /** Concurrent callers share one collection. */
@@ -327,9 +327,9 @@ export class Scraper {
       gauges.push(snapshot.filter(metric => !isCount(metric)))
     }
     this.#retire()
-    const up = gauges.length
-    this.#process.threads.set({ state: 'up' }, up)
-    this.#process.threads.set({ state: 'silent' }, threads.length - up)
+    const upThreads = gauges.length
+    this.#process.threads.set({ state: 'up' }, upThreads)
+    this.#process.threads.set({ state: 'silent' }, threads.length - upThreads)
     this.#process.threads.set({ state: 'down' }, Math.max(0, this.#expected() - threads.length))
     return sumOf([this.#endedThreads, ...this.#counts.values(), ...gauges])
   }

@@ -19,7 +19,7 @@ const { settings, log, counters, pins, transcripts, sandbox, captures, health, t
 const consoleFeed = new ConsoleFeed(systemClock, requests => loop.reports.send('ended', [requests]))
 const explanations = new ExplanationWriter({
   clock: systemClock,
-  send: made => loop.reports.send('explained', [made]),
+  send: explanation => loop.reports.send('explained', [explanation]),
   count: outcome => metrics.explanations.of(outcome).inc(),
 })
 const mcpLibrary = new McpLibrary()

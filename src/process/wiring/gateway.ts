@@ -225,8 +225,8 @@ function spoolOf({ options, clock, log, metrics }: Base) {
 function countingOf({ counters, log }: GatewayOptions, store: Store, clock: Clock) {
   if (counters !== undefined) return { counters, close: async () => undefined }
   const spending = createSpending(store, async () => undefined)
-  const alone = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
-  return { counters: alone, close: () => alone.close() }
+  const ownCounters = new SharedCounters({ redis: null, nodes: 1, spending, clock, log })
+  return { counters: ownCounters, close: () => ownCounters.close() }
 }
 
 /** Without a supervisor the containers belong to this thread only. */
@@ -234,8 +234,8 @@ function containersOf({ options, config, clock, log }: Base) {
   if (options.sandbox !== undefined) return { calls: options.sandbox, close: async () => undefined }
   const folder = join(options.spoolFolder, '../../features/sandbox')
   const openTunnel = sandboxTunnels(config, clock)
-  const alone = createContainers({ settings: config.tools.sandbox, folder, clock, log, openTunnel })
-  return { calls: alone, close: () => alone.close() }
+  const ownContainers = createContainers({ settings: config.tools.sandbox, folder, clock, log, openTunnel })
+  return { calls: ownContainers, close: () => ownContainers.close() }
 }
 
 /** Dependencies of every call to a model, for callers and for the gateway itself. */

@@ -28,11 +28,11 @@ import {
  * field and the expected value, and never repeats what the client sent.
  */
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
-  const fits = compile(schema)
+  const check = compile(schema)
   return body => {
     const forbidden = forbiddenKey(body)
     if (forbidden !== null) throw new GatewayError('invalid_request', forbidden)
-    if (!fits(body)) {
+    if (!check(body)) {
       throw new GatewayError(
         'invalid_request',
         explain(schema, body) ?? 'body: does not match the schema of this operation',
@@ -83,8 +83,9 @@ function explainVariants(schema: VariantsSchema, value: unknown, path: string): 
   const tagPath = fieldPath(path, rule.tag)
   if (tag === undefined) return problem(tagPath, `is required and names the kind of ${rule.noun}`)
   if (typeof tag !== 'string') return problem(tagPath, 'must be a string')
-  const own = rule.otherNames.get(tag)
-  if (own !== undefined) return problem(tagPath, `must be ${own} here: ${tag} is its name in another API`)
+  const ownRule = rule.otherNames.get(tag)
+  if (ownRule !== undefined)
+    return problem(tagPath, `must be ${ownRule} here: ${tag} is its name in another API`)
   // Without aliases: clients should learn the gateway's own names.
   const known = [...rule.table.keys()].filter(key => !key.startsWith('openrouter:'))
   return problem(tagPath, `must name a known ${rule.noun}: ${known.join(', ')}`)

@@ -113,31 +113,31 @@ export function countJson(
   finder: ListFinder | null = null,
 ): JsonCount {
   const bytes = Buffer.from(document.buffer, document.byteOffset, document.byteLength)
-  let excess: JsonCount['excess'] = null
+  let limitExceeded: JsonCount['excess'] = null
   let depth = 0
   let parts = 0
   let commas = 0
-  for (let index = 0; index < bytes.length && excess === null; index++) {
+  for (let index = 0; index < bytes.length && limitExceeded === null; index++) {
     const byte = bytes[index]
     if (byte === QUOTE) {
       const from = index + 1
       index = closingQuote(bytes, from)
       if (finder !== null && depth === 1) finder.text(bytes, from, index)
     } else if (byte === COMMA) {
-      if (++commas > bounds.commas) excess = 'commas'
+      if (++commas > bounds.commas) limitExceeded = 'commas'
     } else if (byte === OPEN_BRACKET || byte === OPEN_BRACE) {
-      if (++depth > bounds.depth) excess = 'depth'
-      else if (++parts > bounds.parts) excess = 'parts'
+      if (++depth > bounds.depth) limitExceeded = 'depth'
+      else if (++parts > bounds.parts) limitExceeded = 'parts'
       else if (finder !== null && depth === 2) finder.opens(byte === OPEN_BRACKET, index, parts - 1)
     } else if (byte === CLOSE_BRACKET || byte === CLOSE_BRACE) {
       depth--
       if (finder !== null && depth === 1) finder.closes(index + 1, parts)
     } else if (byte === COLON) {
       if (finder !== null && depth === 1) finder.fields++
-      if (++parts > bounds.parts) excess = 'parts'
+      if (++parts > bounds.parts) limitExceeded = 'parts'
     }
   }
-  return { excess, parts, commas }
+  return { excess: limitExceeded, parts, commas }
 }
 
 /** Index of the quote that ends the string whose content begins at `from`; past the last byte if there is none. */

@@ -156,15 +156,15 @@ export function variants<Kinds extends Readonly<Record<string, TSchema>>>(
   options: VariantsOptions,
 ): TUnsafe<Static<Kinds[keyof Kinds]>> {
   const { noun, tag = 'type', absent = null, absentNeeds = null, open = false, otherNames = {} } = options
-  const once = new Map([...new Set(Object.values(kinds))].map(schema => [schema, withCheck(schema)]))
+  const checkOf = new Map([...new Set(Object.values(kinds))].map(schema => [schema, withCheck(schema)]))
   const table = new Map<string, Checked>()
-  for (const [key, schema] of Object.entries(kinds)) table.set(key, once.get(schema) ?? withCheck(schema))
+  for (const [key, schema] of Object.entries(kinds)) table.set(key, checkOf.get(schema) ?? withCheck(schema))
   const names = new Map(Object.entries(otherNames))
   const rule: VariantsRule = { tag, absent, absentNeeds, open, noun, otherNames: names, table }
   const schema = {
     [Kind]: 'Variants',
     [Rule]: rule,
-    anyOf: [...once.keys()],
+    anyOf: [...checkOf.keys()],
     discriminator: { propertyName: tag },
   }
   return schema as unknown as TUnsafe<Static<Kinds[keyof Kinds]>>

@@ -323,8 +323,8 @@ function toBuiltin({ slug, action }: BuiltinFilter) {
 }
 
 function toInputBuiltin(filter: BuiltinFilter) {
-  const same = toBuiltin(filter)
-  return filter.slug === INJECTION_SLUG ? { ...same, scan_scope: filter.scanScope } : same
+  const converted = toBuiltin(filter)
+  return filter.slug === INJECTION_SLUG ? { ...converted, scan_scope: filter.scanScope } : converted
 }
 
 function writeFilters(filters: readonly CustomFilter[]) {

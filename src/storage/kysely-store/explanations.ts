@@ -61,8 +61,8 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
       let removed = 0
       let kind = await nextKind(db, undefined)
       while (kind !== undefined && removed < limit) {
-        const own = ofKind(db, kind)
-        const oldestKept = await own
+        const ofThisKind = ofKind(db, kind)
+        const oldestKept = await ofThisKind
           .select(['createdAt', 'id'])
           .orderBy('createdAt', 'desc')
           .orderBy('id', 'desc')
@@ -71,7 +71,7 @@ export function createExplanationStore(db: Kysely<Tables>, engine: Engine): Expl
           .executeTakeFirst()
         if (oldestKept !== undefined) {
           const { createdAt, id } = oldestKept
-          const old = own
+          const old = ofThisKind
             .select('id')
             .where(where => where(where.refTuple('createdAt', 'id'), '<', where.tuple(createdAt, id)))
             .orderBy('createdAt')

@@ -219,7 +219,7 @@ export function createGuardrailAssignments(db: Kysely<Tables>, engine: Engine): 
         .selectFrom('apiKeys')
         .where(where => where.and({ organizationId, kind: 'inference' }))
         // A key without a workspace belongs to the default one.
-        .where(is => is.fn.coalesce('workspaceId', is.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
+        .where(where => where.fn.coalesce('workspaceId', where.val(DEFAULT_WORKSPACE_ID)), '=', workspaceId)
       const ofKeys = inWorkspace
         .where('creatorUserId', 'is', null)
         .select(['hash as keyHash', 'creatorUserId as memberId', 'name', 'createdAt as since'])

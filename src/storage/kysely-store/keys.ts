@@ -21,10 +21,10 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       const row = await db
         .selectFrom('apiKeys')
         .leftJoin('keySecrets', join => join.on('keySecrets.hash', '=', hash))
-        .where('apiKeys.hash', '=', is =>
-          is.fn.coalesce(
-            is.selectFrom('keySecrets as named').select('named.keyHash').where('named.hash', '=', hash),
-            is.val(hash),
+        .where('apiKeys.hash', '=', where =>
+          where.fn.coalesce(
+            where.selectFrom('keySecrets as named').select('named.keyHash').where('named.hash', '=', hash),
+            where.val(hash),
           ),
         )
         .selectAll('apiKeys')

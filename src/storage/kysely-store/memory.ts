@@ -41,8 +41,8 @@ export function createMemoryStore(db: Kysely<Tables>, engine: Engine): MemorySto
           .select(COUNTED)
           .where(where => where.and({ organizationId, workspaceId }))
         const all = await counting.executeTakeFirstOrThrow()
-        const own = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
-        if (Number(all.counted) >= room.ofWorkspace || Number(own.counted) >= room.ofPlace) return false
+        const ofPlace = await counting.where('endUser', '=', endUser).executeTakeFirstOrThrow()
+        if (Number(all.counted) >= room.ofWorkspace || Number(ofPlace.counted) >= room.ofPlace) return false
         await transaction
           .insertInto('memory')
           .values({ organizationId, workspaceId, endUser, ...entry })

@@ -104,8 +104,9 @@ async function addEach(
       .executeTakeFirstOrThrow()
     if (next.owner === null) return true
     owner = next.owner
-    const own = kind === 'key-models' ? { keyHash: owner } : { endUser: owner }
-    if (owners === OWNERS_MAX || !(await addTotals(db, { ...filter, ...own }, rows, pause))) return false
+    const ownerColumn = kind === 'key-models' ? { keyHash: owner } : { endUser: owner }
+    if (owners === OWNERS_MAX || !(await addTotals(db, { ...filter, ...ownerColumn }, rows, pause)))
+      return false
   }
 }
 

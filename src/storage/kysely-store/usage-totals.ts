@@ -148,8 +148,8 @@ export function alike(records: Iterable<CountedUsage>): readonly AlikeUsage[] {
     const endUser = isUnasked(record) ? null : (record.endUser ?? null)
     const day = dayOf(createdAt)
     // NUL is a safe separator: no text of a record contains it.
-    const own = `${day}\0${organizationId}\0${keyHash}\0${orNothing(memberId)}\0${orNothing(workspaceId)}`
-    const group = `${own}\0${orNothing(model)}\0${orNothing(provider)}\0${orNothing(endUser)}`
+    const totalsKey = `${day}\0${organizationId}\0${keyHash}\0${orNothing(memberId)}\0${orNothing(workspaceId)}`
+    const group = `${totalsKey}\0${orNothing(model)}\0${orNothing(provider)}\0${orNothing(endUser)}`
     let sums = open.get(group)
     if (sums === undefined || sums[0] === ALIKE_MAX) {
       sums = [0, 0, 0, 0, 0, 0, 0, 0]
@@ -339,14 +339,14 @@ export async function readProviderDay(
       .groupBy('model')
       .execute()
     for (const { model, ...texts } of rows) {
-      const own = sumsOf(texts)
+      const recordSums = sumsOf(texts)
       const before = sums.get(model)
       sums.set(model, {
         model,
-        requests: own.requests + (before?.requests ?? 0),
-        inputTokens: own.inputTokens + (before?.inputTokens ?? 0n),
-        outputTokens: own.outputTokens + (before?.outputTokens ?? 0n),
-        cost: own.cost - own.byokCost + (before?.cost ?? 0n),
+        requests: recordSums.requests + (before?.requests ?? 0),
+        inputTokens: recordSums.inputTokens + (before?.inputTokens ?? 0n),
+        outputTokens: recordSums.outputTokens + (before?.outputTokens ?? 0n),
+        cost: recordSums.cost - recordSums.byokCost + (before?.cost ?? 0n),
       })
     }
   }

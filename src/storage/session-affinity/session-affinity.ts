@@ -36,9 +36,9 @@ export function createPins(clock: Clock, maxPins: number = PINS_MAX): Pins {
     return entry !== undefined && clock.monotonicMs() < entry.untilMs ? entry.pin : null
   }
   const set = (key: string, pin: string, ttlMs: number, owner: string): void => {
-    const [room, other] = pin.length > SHORT_CHARS ? [long, pins] : [pins, long]
+    const [target, other] = pin.length > SHORT_CHARS ? [long, pins] : [pins, long]
     other.delete(key)
-    room.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
+    target.set(owner, key, { pin, untilMs: clock.monotonicMs() + ttlMs })
   }
   return {
     get,

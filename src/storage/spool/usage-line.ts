@@ -131,23 +131,28 @@ function isPlain(attempt: UsageAttempt | undefined, record: UsageRecord): boolea
 
 /** The fields of an attempt that differ from those of its record (`this`). */
 function shortened(this: UsageRecord, attempt: UsageAttempt): Partial<UsageAttempt> {
-  const short: Writable<Partial<UsageAttempt>> = {}
-  if (attempt.provider !== this.provider) short.provider = attempt.provider
-  if (attempt.providerName !== this.providerName) short.providerName = attempt.providerName
-  if (attempt.model !== this.model) short.model = attempt.model
-  if (attempt.status !== null) short.status = attempt.status
-  if (attempt.error !== null) short.error = attempt.error
-  if (attempt.isByok !== this.isByok) short.isByok = attempt.isByok
-  return short
+  const shortAttempt: Writable<Partial<UsageAttempt>> = {}
+  if (attempt.provider !== this.provider) shortAttempt.provider = attempt.provider
+  if (attempt.providerName !== this.providerName) shortAttempt.providerName = attempt.providerName
+  if (attempt.model !== this.model) shortAttempt.model = attempt.model
+  if (attempt.status !== null) shortAttempt.status = attempt.status
+  if (attempt.error !== null) shortAttempt.error = attempt.error
+  if (attempt.isByok !== this.isByok) shortAttempt.isByok = attempt.isByok
+  return shortAttempt
 }
 
 /** The whole record. Fields that this version does not know are kept. */
 export function wholeRecord(line: UsageLine): UsageRecord {
   const { model, provider, providerName, isByok } = { ...DEFAULTS, ...line }
-  const own = { provider: provider ?? '', providerName: providerName ?? '', model: model ?? '', isByok }
+  const lastAttempt = {
+    provider: provider ?? '',
+    providerName: providerName ?? '',
+    model: model ?? '',
+    isByok,
+  }
   const attempts =
-    line.attempts?.map(attempt => ({ ...own, status: null, error: null, ...attempt })) ??
-    (model === null ? [] : [{ ...own, status: 200, error: null }])
+    line.attempts?.map(attempt => ({ ...lastAttempt, status: null, error: null, ...attempt })) ??
+    (model === null ? [] : [{ ...lastAttempt, status: 200, error: null }])
   return { ...DEFAULTS, ...line, attempts }
 }
 
@@ -191,12 +196,12 @@ export function parseLines(text: string): {
   readonly spoilt: number
 } {
   const records: UsageLine[] = []
-  let spoilt = 0
+  let faultyCount = 0
   for (const line of text.split('\n')) {
     if (line === '') continue
     const record = parseLine(line)
-    if (record === null) spoilt++
+    if (record === null) faultyCount++
     else records.push(record)
   }
-  return { records, spoilt }
+  return { records, spoilt: faultyCount }
 }

@@ -115,10 +115,10 @@ export class FrameLog {
   #grow(chunk: Chunk, bytes: number): void {
     let size = chunk.bytes.length
     while (size < bytes) size *= 2
-    const grown = Buffer.allocUnsafeSlow(Math.min(size, CHUNK_BYTES))
-    chunk.bytes.copy(grown, 0, 0, chunk.length)
-    this.#heldBytes += grown.length - chunk.bytes.length
-    chunk.bytes = grown
+    const largerBuffer = Buffer.allocUnsafeSlow(Math.min(size, CHUNK_BYTES))
+    chunk.bytes.copy(largerBuffer, 0, 0, chunk.length)
+    this.#heldBytes += largerBuffer.length - chunk.bytes.length
+    chunk.bytes = largerBuffer
   }
 }
 

@@ -185,8 +185,8 @@ export class TraceExporter {
   #try(body: Buffer): Promise<Verdict> {
     const { url, headers, protocol, compression, timeoutMs } = this.#terms
     return new Promise(resolve => {
-      const ask = url.protocol === 'https:' ? tlsRequest : plainRequest
-      const request = ask(url, {
+      const send = url.protocol === 'https:' ? tlsRequest : plainRequest
+      const request = send(url, {
         method: 'POST',
         agent: this.#agent,
         headers: {

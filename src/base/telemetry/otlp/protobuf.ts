@@ -203,9 +203,9 @@ class Writer {
 
   #room(bytes: number): void {
     if (this.#at + bytes <= this.#bytes.length) return
-    const grown = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#at + bytes))
-    this.#bytes.copy(grown, 0, 0, this.#at)
-    this.#bytes = grown
+    const largerBuffer = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#at + bytes))
+    this.#bytes.copy(largerBuffer, 0, 0, this.#at)
+    this.#bytes = largerBuffer
   }
 }
 

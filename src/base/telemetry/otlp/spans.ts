@@ -49,7 +49,7 @@ export function spansOf(trace: EndedTrace): readonly Span[] {
 
 function requestSpan(trace: EndedTrace): Span {
   const { line, startedMs, endedMs } = trace
-  const own = trace.exchanges.find(({ parentId }) => parentId === null)
+  const outerExchange = trace.exchanges.find(({ parentId }) => parentId === null)
   const firstMs = line.firstTokenMs ?? null
   const tokens = line.outputTokens ?? 0
   return span(trace, {
@@ -84,7 +84,7 @@ function requestSpan(trace: EndedTrace): Span {
           : decimal((endedMs - startedMs - firstMs) / 1000 / (tokens - 1)),
       ],
       ...Object.entries(line.trace ?? {}).map(([name, value]): Given => [`gateway.trace.${name}`, value]),
-      ...costs(own?.cost ?? 0),
+      ...costs(outerExchange?.cost ?? 0),
       [NAMES.leftOut, trace.leftOut === 0 ? null : trace.leftOut],
     ],
   })

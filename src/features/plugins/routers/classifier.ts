@@ -109,9 +109,9 @@ export function readTaskType(answer: string): TaskType | null {
 /** The JSON object that an answer consists of, with or without a code fence; null if it is anything else. */
 export function readObject(answer: string): Readonly<Record<string, unknown>> | null {
   if (answer.length > ANSWER_CHARS) return null
-  let bare = answer.trim()
-  if (bare.startsWith(FENCE))
-    bare = bare.slice(bare.startsWith(`${FENCE}json`) ? FENCE.length + 4 : FENCE.length)
-  if (bare.endsWith(FENCE)) bare = bare.slice(0, -FENCE.length)
-  return record(parseJson(bare))
+  let json = answer.trim()
+  if (json.startsWith(FENCE))
+    json = json.slice(json.startsWith(`${FENCE}json`) ? FENCE.length + 4 : FENCE.length)
+  if (json.endsWith(FENCE)) json = json.slice(0, -FENCE.length)
+  return record(parseJson(json))
 }

@@ -62,8 +62,8 @@ async function filtered(
 }
 
 function fitting(pool: readonly RoutableModel[]): readonly RoutableModel[] {
-  const fit = pool.filter(({ fits }) => fits)
-  return fit.length === 0 ? pool : fit
+  const fittingModels = pool.filter(({ fits }) => fits)
+  return fittingModels.length === 0 ? pool : fittingModels
 }
 
 /** The cost of an average generation for the task; null if the model's prices are unknown. */

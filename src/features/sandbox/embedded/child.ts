@@ -61,15 +61,15 @@ function createShell({ timeoutMs, outputBytes, fileBytes }: ChildRequest): Bash 
 
 async function runCode(bash: Bash, code: Code, leftMs: number, outputBytes: number): Promise<ChildOutput> {
   const startMs = performance.now()
-  const late = AbortSignal.timeout(leftMs)
+  const deadline = AbortSignal.timeout(leftMs)
   try {
     const { stdout, stderr, exitCode } = await (code.language === 'shell'
-      ? bash.exec(code.text, { rawScript: true, signal: late })
-      : bash.exec('python3 -', { stdin: code.text, signal: late }))
+      ? bash.exec(code.text, { rawScript: true, signal: deadline })
+      : bash.exec('python3 -', { stdin: code.text, signal: deadline }))
     const timedOut = exitCode === 124 && performance.now() - startMs >= leftMs - 50
     return { stdout: cut(stdout, outputBytes), stderr: cut(stderr, outputBytes), exitCode, timedOut }
   } catch (thrown) {
-    const isLate = late.aborted
+    const isLate = deadline.aborted
     const stderr = isLate
       ? ''
       : cut(String(types.isNativeError(thrown) ? thrown.message : thrown), outputBytes)

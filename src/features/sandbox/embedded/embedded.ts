@@ -59,8 +59,8 @@ export function createEmbedded(
 
 /** Options and file of the child process; below `src` Node strips types. */
 export function childArguments(memoryBytes: number): string[] {
-  const own = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
-  const file = (name: string): string => fileURLToPath(new URL(`${name}${own}`, import.meta.url))
+  const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
+  const file = (name: string): string => fileURLToPath(new URL(`${name}${extension}`, import.meta.url))
   return [
     '--permission',
     '--allow-worker',

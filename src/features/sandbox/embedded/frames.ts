@@ -136,6 +136,7 @@ export function readReply(bytes: Buffer, request: ChildRequest): ChildReply | nu
   if (entries === null) return { outputs, entries }
   const total = entries.reduce((sum, { content }) => sum + content.length, 0)
   const paths = new Set(entries.map(({ path }) => path))
-  const fits = entries.length <= request.files && total <= request.fileBytes && paths.size === entries.length
-  return { outputs, entries: fits ? entries : null }
+  const isWithinLimits =
+    entries.length <= request.files && total <= request.fileBytes && paths.size === entries.length
+  return { outputs, entries: isWithinLimits ? entries : null }
 }

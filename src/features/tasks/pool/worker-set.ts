@@ -95,10 +95,10 @@ export class PiscinaWorkers implements WorkerSet {
   async close(): Promise<void> {
     this.#closed = true
     if (this.#awake !== null) clearInterval(this.#awake)
-    const late = new AbortController()
-    const tooLong = delay(LOAD_MAX_MS, undefined, { signal: late.signal }).catch(() => undefined)
+    const deadline = new AbortController()
+    const tooLong = delay(LOAD_MAX_MS, undefined, { signal: deadline.signal }).catch(() => undefined)
     await Promise.race([tooLong, Promise.all(Array.from(this.#slots, slot => slot.loaded()))])
-    late.abort()
+    deadline.abort()
     await this.#piscina?.destroy()
   }
 
@@ -210,10 +210,10 @@ class PiscinaSlot implements WorkerSlot {
 
   /** Resolves when the worker is not loading code, or has died. */
   async loaded(): Promise<void> {
-    const over = new AbortController()
-    const exited = once(this.#worker, 'exit', { signal: over.signal }).catch(() => undefined)
+    const ended = new AbortController()
+    const exited = once(this.#worker, 'exit', { signal: ended.signal }).catch(() => undefined)
     await Promise.race([this.#idle(), exited])
-    over.abort()
+    ended.abort()
   }
 
   end(): void {

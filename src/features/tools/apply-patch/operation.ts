@@ -57,9 +57,9 @@ function checkPath(path: string): void {
 }
 
 function checkCreation(lines: readonly string[]): void {
-  const wrong = lines.findIndex(line => !line.startsWith('+'))
-  if (wrong !== -1)
-    throw new PatchFault(`diff: line ${wrong + 1} must begin with +, like all lines of a new file`)
+  const wrongLine = lines.findIndex(line => !line.startsWith('+'))
+  if (wrongLine !== -1)
+    throw new PatchFault(`diff: line ${wrongLine + 1} must begin with +, like all lines of a new file`)
 }
 
 /** Sections, each with an optional head `@@ …`; their lines begin with a blank, `-` or `+`. */

@@ -132,22 +132,23 @@ export function useContainer(
   const place = placeOf(exchange)
   const { organizationId, workspaceId, keyHash } = exchange.caller
   const owner: ContainerOwner = { organizationId, workspaceId }
-  let opening: Promise<Container> | null = null
+  let openedContainer: Promise<Container> | null = null
   /** The files to copy, by their names in the container. */
-  let brought: ReadonlyMap<string, FileRecord> = new Map()
-  let bringing: Promise<void> | null = null
+  let copiedFiles: ReadonlyMap<string, FileRecord> = new Map()
+  let copying: Promise<void> | null = null
 
   function open(): Promise<Container> {
-    opening ??= sandbox.open(owner, terms.id, terms.terms)
-    return opening
+    openedContainer ??= sandbox.open(owner, terms.id, terms.terms)
+    return openedContainer
   }
 
   /** A file that the container already has under this name is kept, because code may have changed it. */
   async function bring(container: Container): Promise<void> {
-    if (brought.size === 0) return
-    const there = new Set((await container.list()).map(({ path }) => path))
-    for (const [name, file] of brought) {
-      if (!there.has(name)) await container.write(name, await files.readWhole(file, maxBytes, keyHash))
+    if (copiedFiles.size === 0) return
+    const existingPaths = new Set((await container.list()).map(({ path }) => path))
+    for (const [name, file] of copiedFiles) {
+      if (!existingPaths.has(name))
+        await container.write(name, await files.readWhole(file, maxBytes, keyHash))
     }
   }
 
@@ -174,12 +175,12 @@ export function useContainer(
 
   return {
     async check() {
-      brought = await findFiles()
+      copiedFiles = await findFiles()
       try {
         if (terms.id === null) await sandbox.check(terms.terms)
         else await open()
       } catch (thrown) {
-        opening = null
+        openedContainer = null
         const { code, message, retryAfterSeconds } = toGatewayError(thrown)
         const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds }
         throw new GatewayError(code, `${terms.path}: ${message}`, { ...retry, cause: thrown })
@@ -203,8 +204,8 @@ export function useContainer(
           ? 'It has no network.'
           : `It reaches these domains by HTTPS, and nothing else: ${domains.join(', ')}.`
       const memory = `It has ${config.tools.sandbox.memoryMb} MB of memory. ${network}`
-      if (brought.size === 0) return { description: memory }
-      const names = [...brought.keys()].map(name => `${DATA_FOLDER}/${name}`)
+      if (copiedFiles.size === 0) return { description: memory }
+      const names = [...copiedFiles.keys()].map(name => `${DATA_FOLDER}/${name}`)
       return {
         description: `${memory} The user has put these files into it: ${names.join(', ')}.`,
         isForeign: true,
@@ -212,8 +213,8 @@ export function useContainer(
     },
     async run(codes, bounds, signal) {
       const container = await open()
-      bringing ??= bring(container)
-      await bringing
+      copying ??= bring(container)
+      await copying
       const before = new Map((await container.list()).map(file => [file.path, file]))
       const reply = await container.run({ codes, ...bounds }, signal)
       const changed = (await container.list()).filter(file => isChanged(file, before.get(file.path)))
@@ -247,8 +248,8 @@ export function describedBy(
   words: string,
   use: ContainerUse | undefined,
 ): Pick<FunctionDeclaration, 'description' | 'isForeign'> {
-  const has = use?.describe()
-  return { ...has, description: [words, has?.description ?? ''].join(' ').trim() }
+  const description = use?.describe()
+  return { ...description, description: [words, description?.description ?? ''].join(' ').trim() }
 }
 
 /** The settings of an entry: under `parameters`, or next to the type as providers write them. */
@@ -279,8 +280,8 @@ export function commandsOf({
 }: Readonly<Record<string, unknown>>): readonly string[] | null {
   const list = Array.isArray(commands) ? (commands as unknown[]) : [command]
   const texts = list.filter(each => typeof each === 'string')
-  const fits = texts.length === list.length && texts.length > 0 && texts.length <= COMMANDS_MAX
-  return fits ? texts : null
+  const isValid = texts.length === list.length && texts.length > 0 && texts.length <= COMMANDS_MAX
+  return isValid ? texts : null
 }
 
 export const BAD_COMMANDS = `commands: must be an array of 1 to ${COMMANDS_MAX} strings`

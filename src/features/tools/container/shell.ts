@@ -141,9 +141,9 @@ async function runShell(
     const { reply, files } = done
     const output = reply.outputs.map(outputOf)
     const failure = reply.notice === null ? {} : { error: reply.notice }
-    const shown = { ...placeFields(done), ...failure }
+    const itemFields = { ...placeFields(done), ...failure }
     const result = JSON.stringify({ output, ...failure, files: files.map(({ filename }) => filename) })
-    if (!isNative(call.tool)) return { item: { ...begunFields(call), output, ...shown }, result }
+    if (!isNative(call.tool)) return { item: { ...begunFields(call), output, ...itemFields }, result }
     display.item({
       type: 'shell_call_output',
       id: itemId('st'),
@@ -151,7 +151,7 @@ async function runShell(
       output,
       max_output_length: bounds.maxOutputLength,
       status: 'completed',
-      ...shown,
+      ...itemFields,
     })
     return { item: begunFields(call), result }
   } catch (thrown) {

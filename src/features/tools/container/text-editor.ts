@@ -100,13 +100,13 @@ const VERBS: Readonly<Record<EditorCommand, Verb>> = {
   async view(texts, filename, args, signal) {
     const lines = linesOf(await texts.read(await texts.find({ filename }), signal))
     const [first, last] = rangeOf(args['view_range'], lines.length)
-    let shown = ''
+    let numberedLines = ''
     for (let number = first; number <= last; number++) {
-      shown += `${number}\t${lines[number - 1]}\n`
-      if (shown.length > VIEW_MAX_CHARS)
-        return `${shown.slice(0, VIEW_MAX_CHARS)}\n[cut at line ${number} of ${lines.length}]`
+      numberedLines += `${number}\t${lines[number - 1]}\n`
+      if (numberedLines.length > VIEW_MAX_CHARS)
+        return `${numberedLines.slice(0, VIEW_MAX_CHARS)}\n[cut at line ${number} of ${lines.length}]`
     }
-    return shown
+    return numberedLines
   },
   async create(texts, filename, args) {
     await texts.write(filename, requiredArgument(args, 'file_text'))

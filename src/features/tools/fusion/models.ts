@@ -51,6 +51,6 @@ function byPrice(models: readonly Model[], direction: 1 | -1): readonly string[]
     })
     .toSorted((a, b) => direction * (a.price - b.price))
   const authors = new Set<string>()
-  const firsts = ranked.filter(({ author }) => !authors.has(author) && authors.add(author))
-  return [...new Set([...firsts, ...ranked])].slice(0, PANEL_SIZE).map(({ id }) => id)
+  const firstOfAuthors = ranked.filter(({ author }) => !authors.has(author) && authors.add(author))
+  return [...new Set([...firstOfAuthors, ...ranked])].slice(0, PANEL_SIZE).map(({ id }) => id)
 }

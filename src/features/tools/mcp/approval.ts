@@ -17,10 +17,10 @@ export function approvalFilter(rule: RequireApproval | null): ToolFilter {
   if (rule === null || rule === 'always') return () => true
   if (rule === 'never') return () => false
   const always = rule.always == null ? null : toolFilter(rule.always)
-  const never = rule.never == null ? null : toolFilter(rule.never)
+  const neverFilter = rule.never == null ? null : toolFilter(rule.never)
   return (tool: McpTool) => {
     if (always?.(tool) === true) return true
-    return never === null ? always === null : !never(tool)
+    return neverFilter === null ? always === null : !neverFilter(tool)
   }
 }
 

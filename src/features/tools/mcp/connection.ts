@@ -95,17 +95,17 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
   const { clock, library } = deps
   /** Marks the errors that stand for a missing answer. No server can know it. */
   const mark = randomUUID()
-  let opening: Promise<Opened> | null = null
+  let connecting: Promise<Opened> | null = null
   let isClosed = false
 
   const opened = (signal: AbortSignal): Promise<Opened> => {
-    opening ??= limited(clock, OPENING_MS, signal, within => open(deps, server, mark, within)).catch(
+    connecting ??= limited(clock, OPENING_MS, signal, within => open(deps, server, mark, within)).catch(
       thrown => {
-        opening = null
+        connecting = null
         throw thrown
       },
     )
-    return opening
+    return connecting
   }
   const call = async (
     { limitMs, signal }: McpTerms,
@@ -142,7 +142,7 @@ export function createMcpConnection(deps: McpConnectionDeps, server: McpServer):
       }),
     close(politely) {
       isClosed = true
-      opening?.then(
+      connecting?.then(
         async ({ client, network, leave }) => {
           const timer = clock.after(FAREWELL_MS, network.close)
           if (politely) await leave().catch(() => undefined)
@@ -232,20 +232,20 @@ async function limited<T>(
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const ending = new AbortController()
-  const over = Promise.withResolvers<never>()
-  over.promise.catch(() => undefined)
+  const timedOut = Promise.withResolvers<never>()
+  timedOut.promise.catch(() => undefined)
   const end = (reason: unknown): void => {
     ending.abort(reason)
-    over.reject(reason)
+    timedOut.reject(reason)
   }
   const leave = (): void => end(signal.reason)
   const timer = clock.after(limitMs, () => end(new McpFailure('The server took too long')))
   signal.addEventListener('abort', leave, { once: true })
   try {
     if (signal.aborted) leave()
-    const working = work(ending.signal)
-    working.catch(() => undefined)
-    return await Promise.race([working, over.promise])
+    const result = work(ending.signal)
+    result.catch(() => undefined)
+    return await Promise.race([result, timedOut.promise])
   } catch (thrown) {
     ending.signal.throwIfAborted()
     throw thrown

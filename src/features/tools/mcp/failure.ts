@@ -35,9 +35,9 @@ export function failureOf(
   const { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } = client
   const cause = thrown instanceof SdkError ? (thrown.cause ?? thrown) : thrown
   if (cause instanceof PageError) return new McpFailure(sentence(cause.message))
-  const shown = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)
+  const scrubbed = (text: string): string => scrub(text.slice(0, MESSAGE_MAX_CHARS), secrets)
   if (thrown instanceof ProtocolError) {
-    const message = shown(thrown.message)
+    const message = scrubbed(thrown.message)
     if (thrown.data === mark) return new McpFailure(sentence(message))
     return new McpFailure(`The server refused the request: ${message}`, {
       type: 'mcp_protocol_error',
@@ -47,7 +47,7 @@ export function failureOf(
   }
   if (thrown instanceof SdkHttpError) {
     const { status: code, text } = thrown.data
-    const message = shown(
+    const message = scrubbed(
       typeof text === 'string' && text !== ''
         ? text
         : thrown.message.replace(/^Error POSTing to endpoint: /, ''),

@@ -64,8 +64,8 @@ export class ToolListing {
    * cannot be used.
    */
   add(listed: readonly unknown[]): string | null {
-    for (const one of listed) {
-      const tool = mcpTool(one)
+    for (const entry of listed) {
+      const tool = mcpTool(entry)
       if (tool === null || this.#names.has(tool.name)) continue
       this.#names.add(tool.name)
       if (this.#names.size > LISTED_MAX) return `more than ${LISTED_MAX} tools`

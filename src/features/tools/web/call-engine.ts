@@ -84,8 +84,8 @@ export function unreadable({ name }: ConfiguredEngine): EngineFailure {
 }
 
 function unreachable({ name }: ConfiguredEngine, error: unknown): EngineFailure {
-  const late = error instanceof GatewayError && error.code === 'upstream_timeout'
-  return late
+  const isTimeout = error instanceof GatewayError && error.code === 'upstream_timeout'
+  return isTimeout
     ? new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`, error)
     : new EngineFailure('engine_unreachable', `the ${name} engine cannot be reached`, error)
 }

@@ -29,10 +29,10 @@ export function domainsRefusal(list: readonly string[]): string | null {
 
 /** An empty list of allowed domains allows all. Invalid entries match nothing. */
 export function createAdmits(allowed: readonly string[], refused: readonly string[]): Admits {
-  const within = entriesOf(allowed)
+  const allowedEntries = entriesOf(allowed)
   const without = entriesOf(refused)
   return url =>
-    (allowed.length === 0 || within.some(entry => matches(entry, url))) &&
+    (allowed.length === 0 || allowedEntries.some(entry => matches(entry, url))) &&
     !without.some(entry => matches(entry, url))
 }
 

@@ -134,12 +134,12 @@ export class WebEngines {
     const { clock, timeoutMs } = this.#deps
     const leave = await this.#places.enter(keyHash, signal)
     if (leave === null) throw new EngineFailure('engine_busy', 'too many searches are running')
-    const late = new AbortController()
+    const deadline = new AbortController()
     const timer = clock.after(timeoutMs, () =>
-      late.abort(new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`)),
+      deadline.abort(new EngineFailure('engine_timeout', `the ${name} engine did not answer in time`)),
     )
     try {
-      return await work(AbortSignal.any([signal, late.signal]))
+      return await work(AbortSignal.any([signal, deadline.signal]))
     } finally {
       timer.cancel()
       leave()

@@ -233,8 +233,8 @@ function parallelSources({ allowedDomains, excludedDomains, publishedAfter }: Se
 function firecrawlDates({ publishedAfter, publishedBefore }: SearchQuery) {
   if (publishedAfter === null && publishedBefore === null) return {}
   const from = publishedAfter === null ? '' : `,cd_min:${usDate(publishedAfter, '/')}`
-  const to = publishedBefore === null ? '' : `,cd_max:${usDate(publishedBefore, '/')}`
-  return { tbs: `cdr:1${from}${to}` }
+  const dateRange = publishedBefore === null ? '' : `,cd_max:${usDate(publishedBefore, '/')}`
+  return { tbs: `cdr:1${from}${dateRange}` }
 }
 
 /** Domains as search words, for engines without fields for them; as many as fit. */

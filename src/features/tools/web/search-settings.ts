@@ -102,9 +102,9 @@ export function engineFor(
   const { engine: named, path, allowedDomains, excludedDomains } = settings
   const engine = named === 'auto' ? engines.byDefault : engines.named(named)
   if (engine === null) {
-    const which = named === 'auto' ? 'no search engine' : `the ${named} search engine`
+    const subject = named === 'auto' ? 'no search engine' : `the ${named} search engine`
     const not = named === 'auto' ? 'is configured' : 'is not configured'
-    throw refuseField(`${path}.engine`, `${which} ${not}; the operator can set tools.webSearch.engines`)
+    throw refuseField(`${path}.engine`, `${subject} ${not}; the operator can set tools.webSearch.engines`)
   }
   const both = settings.xSearch === null && allowedDomains.length > 0 && excludedDomains.length > 0
   if (both && engine.kind !== 'exa' && engine.kind !== 'perplexity')

@@ -84,12 +84,12 @@ function isWithin({ pathname }: URL, after: string | null, before: string | null
   )
 }
 
-function later(one: string | null, other: string | null): string | null {
-  if (one === null || other === null) return one ?? other
-  return one > other ? one : other
+function later(a: string | null, b: string | null): string | null {
+  if (a === null || b === null) return a ?? b
+  return a > b ? a : b
 }
 
-function earlier(one: string | null, other: string | null): string | null {
-  if (one === null || other === null) return one ?? other
-  return one < other ? one : other
+function earlier(a: string | null, b: string | null): string | null {
+  if (a === null || b === null) return a ?? b
+  return a < b ? a : b
 }

@@ -67,9 +67,9 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
           await transaction.updateTable('batches').set({ leaseUntilMs }).where('id', '=', id).execute()
         const renewed: HeldLine[] = []
         for (const [batchId, batchLines] of byBatch(lines)) {
-          const held = await heldLines(transaction, engine, owner, batchId, batchLines)
-          await changeLines(transaction, batchId, held, { readyMs: leaseUntilMs })
-          renewed.push(...held)
+          const heldRows = await heldLines(transaction, engine, owner, batchId, batchLines)
+          await changeLines(transaction, batchId, heldRows, { readyMs: leaseUntilMs })
+          renewed.push(...heldRows)
         }
         return renewed
       })
@@ -91,9 +91,9 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
         for (const [id, lines] of byBatchId) {
           const batch = batches.get(id)
           if (batch === undefined) continue
-          const held = await heldLines(transaction, engine, owner, id, lines)
-          if (held.length > 0) await settle(transaction, { batch, results: held })
-          for (const line of held) stored.add(line)
+          const heldRows = await heldLines(transaction, engine, owner, id, lines)
+          if (heldRows.length > 0) await settle(transaction, { batch, results: heldRows })
+          for (const line of heldRows) stored.add(line)
         }
         return results.filter(result => stored.has(result))
       })
@@ -101,10 +101,10 @@ export function createBatchQueue(db: Kysely<Tables>, engine: Engine): Pick<Batch
     async giveBack(owner, lines) {
       await inRelaxedTransaction(db, engine, async transaction => {
         for (const [batchId, batchLines] of byBatch(lines)) {
-          const held = await heldLines(transaction, engine, owner, batchId, batchLines)
+          const heldRows = await heldLines(transaction, engine, owner, batchId, batchLines)
           // Most lines have equal values, and those take one statement.
-          const alike = Map.groupBy(held, ({ tries, notBeforeMs }) => `${tries} ${notBeforeMs}`)
-          for (const part of alike.values()) {
+          const sameTries = Map.groupBy(heldRows, ({ tries, notBeforeMs }) => `${tries} ${notBeforeMs}`)
+          for (const part of sameTries.values()) {
             const [{ tries, notBeforeMs } = { tries: 0, notBeforeMs: 0 }] = part
             await changeLines(transaction, batchId, part, { owner: null, tries, readyMs: notBeforeMs })
           }
@@ -165,7 +165,7 @@ export async function heldLines<Held extends HeldLine>(
   const byNumber = new Map<number, Held>()
   // If two results are for the same line, the first one counts.
   for (const line of lines) if (!byNumber.has(line.number)) byNumber.set(line.number, line)
-  const held: Held[] = []
+  const heldRows: Held[] = []
   const numbers = [...byNumber.keys()].sort((one, other) => one - other)
   for (const part of partsOf(numbers)) {
     const rows = await transaction
@@ -179,10 +179,10 @@ export async function heldLines<Held extends HeldLine>(
       .execute()
     for (const { number, fence } of rows) {
       const line = byNumber.get(number)
-      if (line?.fence === fence) held.push(line)
+      if (line?.fence === fence) heldRows.push(line)
     }
   }
-  return held
+  return heldRows
 }
 
 export async function changeLines(

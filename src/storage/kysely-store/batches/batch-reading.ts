@@ -25,10 +25,10 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
       let listed = visibleIn(organizationId, workspaceId)
       const neighbour = after ?? before
       if (neighbour !== undefined) {
-        const near = await listed.select(['createdAt', 'id']).where('id', '=', neighbour).executeTakeFirst()
-        if (near === undefined) return null
+        const start = await listed.select(['createdAt', 'id']).where('id', '=', neighbour).executeTakeFirst()
+        if (start === undefined) return null
         listed = listed.where(({ eb, refTuple, tuple }) =>
-          eb(refTuple('createdAt', 'id'), after === undefined ? '>' : '<', tuple(near.createdAt, near.id)),
+          eb(refTuple('createdAt', 'id'), after === undefined ? '>' : '<', tuple(start.createdAt, start.id)),
         )
       }
       if (endpoint !== undefined) listed = listed.where('endpoint', '=', endpoint)
@@ -59,8 +59,8 @@ export function createBatchReading(db: Kysely<Tables>): BatchReading {
         .orderBy('number')
         .limit(end.limit)
         .execute()
-      const fits = fitting(sizes, ({ resultBytes }) => resultBytes, end)
-      const numbers = fits.map(({ number }) => number)
+      const fittingCount = fitting(sizes, ({ resultBytes }) => resultBytes, end)
+      const numbers = fittingCount.map(({ number }) => number)
       const results: StoredResult[] = []
       for (const part of partsOf(numbers)) results.push(...(await resultsOf(db, id, part)))
       // Checked after the read: a visible batch has not lost any results.

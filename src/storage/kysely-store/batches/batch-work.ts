@@ -102,13 +102,13 @@ export function createBatchWork(db: Kysely<Tables>, engine: Engine): Pick<BatchW
         .orderBy('number')
         .limit(end.limit)
         .execute()
-      const fits = fitting(lines, ({ bodyBytes }) => bodyBytes, end)
+      const fittingCount = fitting(lines, ({ bodyBytes }) => bodyBytes, end)
       const bodies = await bodiesOf(
         db,
         id,
-        fits.map(({ number }) => number),
+        fittingCount.map(({ number }) => number),
       )
-      return fits.flatMap(({ number, customId }) => {
+      return fittingCount.flatMap(({ number, customId }) => {
         const body = bodies.get(number)
         // Another runner has checked it in the meantime.
         return body === undefined ? [] : [{ number, customId, body }]

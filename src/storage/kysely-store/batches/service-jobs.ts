@@ -42,8 +42,8 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
           .$if(engine.locksRows, query => query.forUpdate())
           .executeTakeFirst()
         if (batch === undefined) return null
-        const held = await heldLines(transaction, engine, owner, batchId, lines)
-        if (held.length === 0) return null
+        const heldRows = await heldLines(transaction, engine, owner, batchId, lines)
+        if (heldRows.length === 0) return null
         const last = await transaction
           .selectFrom('serviceJobs')
           .select('number')
@@ -55,15 +55,18 @@ export function createServiceJobs(db: Kysely<Tables>, engine: Engine): ServiceJo
           ...job,
           number: last === undefined ? 0 : last.number + 1,
           name: null,
-          lines: held.length,
+          lines: heldRows.length,
         }
         const claim = { owner, fence: FIRST_FENCE }
         await transaction
           .insertInto('serviceJobs')
           .values({ ...opened, ...claim, closed: 0, leaseUntilMs })
           .execute()
-        await changeLines(transaction, batchId, held, { owner: jobOwner(opened), readyMs: neverMs(opened) })
-        return { job: opened, claim, lines: held }
+        await changeLines(transaction, batchId, heldRows, {
+          owner: jobOwner(opened),
+          readyMs: neverMs(opened),
+        })
+        return { job: opened, claim, lines: heldRows }
       })
     },
     async openJobs() {
