@@ -23,6 +23,7 @@ import { Bill } from './bill.ts'
 import {
   type AttemptFigures,
   type InnerCallNote,
+  type LossyCandidate,
   type PassedCandidate,
   type RankingNotes,
   type ToolCallNote,
@@ -352,6 +353,8 @@ export class Exchange {
   readonly attempts: AttemptRecord[] = shortList()
   /** Candidates that could not be called when their turn came. */
   passedOver: readonly PassedCandidate[] = NOBODY
+  /** Candidates left out because they would not get the whole request, which its caller requires. */
+  lossy: readonly LossyCandidate[] = NOBODY
   /** Monotonic milliseconds of the first content; null before. */
   firstTokenMs: number | null = null
   /** The end of the last turn; null if it failed. */

@@ -3,6 +3,7 @@
  * to note allocates nothing. Types, their bound, and their initial value.
  */
 import type { EndpointChoice } from '../base/metrics/table.ts'
+import type { Change } from '../formats/format.ts'
 import type { Endpoint } from '../protocol/provider.ts'
 
 /** An endpoint, with the id of the own credential to call it with; null: the shared key. */
@@ -38,6 +39,12 @@ export interface PassedCandidate {
   /** True if its provider had asked for a delay; false if its breaker was open. */
   readonly isLimited: boolean
   readonly waitMs: number
+}
+
+/** A candidate for which the request would have lost something that its caller requires. */
+export interface LossyCandidate {
+  readonly candidate: Way
+  readonly changes: readonly Change[]
 }
 
 /** The times and sizes of an attempt. */

@@ -32,7 +32,8 @@ export interface ModelRequest {
 export interface Change {
   /** The path in the request, as encoders name it in errors; `header:NAME` for a header. */
   readonly field: string
-  readonly action: 'dropped' | 'changed' | 'moved'
+  /** `added`: the receiver needs something beside it; nothing that the caller wrote is lost. */
+  readonly action: 'dropped' | 'changed' | 'moved' | 'added'
   readonly reason: string
 }
 

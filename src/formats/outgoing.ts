@@ -133,24 +133,6 @@ export function outgoingRequest(
   return request
 }
 
-const TUNING = [
-  'logit_bias',
-  'min_p',
-  'top_a',
-  'repetition_penalty',
-  'prediction',
-] as const satisfies readonly (keyof ResponsesRequest)[]
-const OF_CLAUDE = [...TUNING, 'frequency_penalty', 'presence_penalty', 'top_logprobs', 'seed'] as const
-
-/** Fields that only tune a reply, and that an encoder drops because the API has none like them. */
-export const FIELDS_WITHOUT_FORM: Readonly<Record<FormatName, readonly (keyof ResponsesRequest)[]>> = {
-  'openai-chat': [],
-  'openai-responses': [],
-  'anthropic-messages': OF_CLAUDE,
-  'google-gemini': TUNING,
-  'bedrock-converse': OF_CLAUDE,
-}
-
 /** Names of a caller's fields that are meant for a provider but are not sent. */
 export function leftOutFields(request: ResponsesRequest, outgoing: ResponsesRequest): readonly string[] {
   if (request === outgoing) return NONE

@@ -8,6 +8,7 @@ import type { FailedAttempt } from '../base/log/log.ts'
 import { shownModel } from '../base/log/shown.ts'
 import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
 import { toUsd } from '../base/money.ts'
+import { reported } from '../exchange/changes.ts'
 import type { AttemptRecord, EndedExchange, Exchange } from '../exchange/exchange.ts'
 import { asksForEdits } from '../formats/format-abilities.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
@@ -196,19 +197,9 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
 function pipelineOf({ attempts, clientRequest, pipeline }: Exchange): Pick<GatewayMetadata, 'pipeline'> {
   const changes = attempts.at(-1)?.changes
   if (changes === undefined) return pipeline.length === 0 ? {} : { pipeline }
-  const { inOwnNames, request } = clientRequest
-  const reported = changes.map(({ field, action, reason }) => ({
-    field: inOwnNames === undefined ? field : inOwnNames(`${field}: `, request).slice(0, -2),
-    action,
-    reason,
-  }))
-  const summary = `${reported.length} ${reported.length === 1 ? 'change' : 'changes'} of the request for this provider`
-  return {
-    pipeline: [
-      ...pipeline,
-      { type: 'translation', name: 'translation', summary, data: { changes: reported } },
-    ],
-  }
+  const summary = `${changes.length} ${changes.length === 1 ? 'change' : 'changes'} of the request for this provider`
+  const data = { changes: reported(changes, clientRequest) }
+  return { pipeline: [...pipeline, { type: 'translation', name: 'translation', summary, data }] }
 }
 
 /** Whole milliseconds from sending the request to the end of the provider's reply, over all turns. */

@@ -1,7 +1,7 @@
 /** What a request lost or had changed on its way is told by the paths of the client's own body, and costs others nothing. */
 import t from 'tap'
 import { startGateway } from '../support/gateway.ts'
-import { parrotRows, startParrot } from '../support/provider.ts'
+import { FORMATS, parrotRows, startParrot } from '../support/provider.ts'
 
 interface Change {
   readonly field: string
@@ -9,10 +9,24 @@ interface Change {
 }
 
 const parrot = await startParrot(t)
-const gateway = await startGateway(parrotRows(parrot.url))
+const rows = parrotRows(parrot.url)
+const gateway = await startGateway({
+  ...rows,
+  models: [
+    ...(rows.models ?? []),
+    {
+      id: 'parrot/two',
+      endpoints: [
+        { provider: 'parrot', format: 'anthropic-messages', upstreamModel: 'm' },
+        { provider: 'parrot', format: 'openai-chat', upstreamModel: 'm' },
+      ],
+    },
+  ],
+  routing: { loadBalancing: false },
+})
 t.teardown(() => gateway.close())
 
-async function post(path: string, body: object, metadata = true) {
+async function post(path: string, body: object, metadata = true, refused = false) {
   const reply = await fetch(`${gateway.url}${path}`, {
     method: 'POST',
     headers: {
@@ -23,14 +37,19 @@ async function post(path: string, body: object, metadata = true) {
     body: JSON.stringify(body),
   })
   const text = await reply.text()
-  if (reply.status !== 200) t.fail(text)
+  if (reply.status !== 200 && !refused) t.fail(text)
   const header = reply.headers.get('x-gateway-changed')
   const answer = text.startsWith('{')
     ? (JSON.parse(text) as { gateway_metadata?: { pipeline?: readonly { type: string; data?: unknown }[] } })
     : {}
   const element = answer.gateway_metadata?.pipeline?.find(({ type }) => type === 'translation')
   const { changes = [] } = (element?.data ?? {}) as { readonly changes?: readonly Change[] }
-  return { header, told: changes.map(({ field, action }) => `${action} ${field}`) }
+  return {
+    status: reply.status,
+    text,
+    header,
+    told: changes.map(({ field, action }) => `${action} ${field}`),
+  }
 }
 
 const f = { type: 'function', function: { name: 'f', parameters: { type: 'object' } } }
@@ -97,5 +116,140 @@ t.test('a request that goes as it came has no header', async t => {
     const { header, told } = await post('/responses', { model, input: 'Hi', temperature: 0.5 })
     t.equal(header, null, model)
     t.same(told, [], model)
+  }
+})
+
+const MARK = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } }
+const PNG = 'data:image/png;base64,iVBORw0KGgo='
+const NAME = 'srv.tool'
+/** The own API takes it. */
+const LONG = 'n'.repeat(80)
+const parameters = { type: 'object', properties: {} }
+
+/** A request whose name of a tool no format but Google's takes, and whose picture in a result Google's does not. */
+const REQUESTS: readonly [
+  door: string,
+  path: (model: string) => string,
+  body: (model: string) => object,
+  field: string,
+  picture: string,
+][] = [
+  [
+    'responses',
+    () => '/responses',
+    model => ({
+      model,
+      tools: [{ type: 'function', name: NAME, parameters }],
+      input: [
+        { role: 'user', content: 'Go' },
+        { type: 'function_call', call_id: 'c1', name: NAME, arguments: '{}' },
+        { type: 'function_call_output', call_id: 'c1', output: [{ type: 'input_image', image_url: PNG }] },
+      ],
+    }),
+    'tools[0].name',
+    'input[2].output',
+  ],
+  [
+    'chat',
+    () => '/chat/completions',
+    model => ({
+      model,
+      tools: [{ type: 'function', function: { name: NAME, parameters } }],
+      messages: [
+        { role: 'user', content: 'Go' },
+        {
+          role: 'assistant',
+          content: null,
+          tool_calls: [{ id: 'c1', type: 'function', function: { name: NAME, arguments: '{' } }],
+        },
+        { role: 'tool', tool_call_id: 'c1', content: 'x' },
+      ],
+    }),
+    'tools[0].function.name',
+    'messages[1].tool_calls[0].function.arguments',
+  ],
+  [
+    'messages',
+    () => '/messages',
+    model => ({
+      model,
+      max_tokens: 50,
+      tools: [{ name: LONG, input_schema: parameters }],
+      messages: [
+        { role: 'user', content: 'Go' },
+        { role: 'assistant', content: [{ type: 'tool_use', id: 't1', name: LONG, input: {} }] },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't1', content: [MARK] }] },
+      ],
+    }),
+    'tools[0].name',
+    'messages[2].content[0].content',
+  ],
+]
+
+t.test(
+  'a change is a refusal where the client requires all parameters, at every door and format',
+  async t => {
+    for (const [door, path, body, name, other] of REQUESTS) {
+      for (const format of FORMATS.filter(each => door !== 'messages' || each !== 'anthropic-messages')) {
+        const model = `parrot/${format}`
+        const before = parrot.bodies.length
+        for (const stream of [false, true]) {
+          const sent = { ...body(model), stream, provider: { require_parameters: true } }
+          const { status, text } = await post(path(model), sent, false, true)
+          const at = `${door} ${format} ${stream}`
+          t.equal(status, 404, at)
+          t.match(text, 'constraint_filtered', at)
+          t.match(text, format === 'google-gemini' ? other : name, at)
+        }
+        t.equal(parrot.bodies.length, before, `${door} ${format}: nobody was called`)
+        t.not((await post(path(model), body(model))).header, null, `${door} ${format}: told without it`)
+      }
+    }
+  },
+)
+
+t.test('the next endpoint gets a request that the first would change, even without fallbacks', async t => {
+  for (const allow_fallbacks of [true, false]) {
+    const { told } = await post('/chat/completions', {
+      model: 'parrot/two',
+      seed: 7,
+      messages: [{ role: 'user', content: 'Hi' }],
+      provider: { require_parameters: true, allow_fallbacks },
+    })
+    t.same(told, [])
+    t.match(parrot.bodies.at(-1), '"seed":7')
+  }
+})
+
+t.test('an addition of the gateway is told and refuses nothing', async t => {
+  const body = {
+    model: 'parrot/google-gemini',
+    provider: { require_parameters: true },
+    tools: [{ type: 'function', name: 'f', parameters }],
+    input: [
+      { type: 'function_call', call_id: 'c1', name: 'f', arguments: '{}' },
+      { type: 'function_call_output', call_id: 'c1', output: 'x' },
+    ],
+  }
+  t.same((await post('/responses', body)).told, ['changed input[0]'])
+  t.match(parrot.bodies.at(-1), 'Begin.')
+})
+
+t.test('settings that the model does not take are told', async t => {
+  const chat = (more: object) => ({ messages: [{ role: 'user', content: 'Hi' }], ...more })
+  for (const [format, more, expected] of [
+    ['anthropic-messages', { temperature: 1.5 }, ['changed temperature']],
+    ['anthropic-messages', { verbosity: 'low' }, ['dropped verbosity']],
+    ['anthropic-messages', { response_format: { type: 'json_object' } }, ['changed response_format']],
+    ['google-gemini', { seed: 2 ** 40 + 1 }, ['changed seed']],
+    ['google-gemini', { temperature: 1.5, top_p: 0.5, seed: 3 }, []],
+    ['openai-chat', { temperature: 1.5, top_p: 0.5, seed: 3, logit_bias: { 5: 1 } }, []],
+    ['openai-responses', { temperature: 1.5, seed: 3 }, ['dropped seed']],
+    ['openai-chat', { reasoning_effort: 'high', verbosity: 'low' }, []],
+    ['anthropic-messages', { reasoning_effort: 'high' }, []],
+    ['google-gemini', { reasoning_effort: 'high' }, []],
+  ] as const) {
+    const { told } = await post('/chat/completions', { ...chat(more), model: `parrot/${format}` })
+    t.same(told, expected, `${format} ${JSON.stringify(more)}`)
   }
 })

@@ -83,6 +83,8 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
         one('training', { zdr: false, trains: true }),
         two('region', {}, { region: 'europe' }),
         two('parameter', { supportedParameters: ['temperature'] }, { supportedParameters: ['seed'] }),
+        two('lossy', { format: 'anthropic-messages' }),
+        one('renamed'),
         two('dear', { pricing: { prompt: '0.001', completion: '0.001' } }),
         two('short', { contextLength: 64 }, { contextLength: 100_000 }),
         one('tiny', { contextLength: 64 }),
@@ -131,6 +133,24 @@ t.test('choices, failovers, filters, guardrails and refusals', { timeout: 240_00
   note('failed over after 429', await ask({ model: 'm/after429' }), [
     /Attempt 1 at a m\/after429 failed \(429 rate_limit_exceeded\)\. Next: b/,
   ])
+  both('lossy')
+  const chat = { input: undefined, messages: [{ role: 'user', content: PROMPT }], seed: 7 }
+  note(
+    'left out because the request would have lost a field',
+    await ask(
+      { model: 'm/lossy', ...chat, provider: { require_parameters: true } },
+      { path: '/v1/chat/completions' },
+    ),
+    [/^Answered by b/m, /Left out a m\/lossy: .*takes the request only with changes.*\[require_parameters\]/],
+  )
+  both('renamed')
+  const tools = [{ type: 'function', name: 'n'.repeat(80), parameters: { type: 'object', properties: {} } }]
+  note(
+    'a request with a change',
+    await ask({ model: 'm/renamed', input: PROMPT, tools }),
+    [/The request was changed for the provider: changed tools\[0\]\.name \(/],
+    { has: { changes: [{ field: 'tools[0].name', action: 'changed' }] } },
+  )
   both('late', { hangs: true })
   note('failed over after silence', await ask({ model: 'm/late' }), [
     /Attempt 1 at a m\/late failed \(upstream_timeout, HEADERS_TIMEOUT\)\. Next: b/,

@@ -50,6 +50,7 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
   transport: [RESPOND, EMBED],
   recording: [RESPOND],
   passedOver: [MODEL_CALL],
+  lossy: [MODEL_CALL],
   isSubmitted: [MODEL_CALL],
   candidate: [TURN],
   firstTokenMs: [TARGET, LOOP],

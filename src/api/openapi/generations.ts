@@ -73,6 +73,13 @@ const Explanation = Type.Object({
       summary: Type.Optional(text),
     }),
   ),
+  changes: Type.Optional(
+    nullable(
+      Type.Array(Type.Object({ field: text, action: oneOf('dropped', 'changed', 'moved'), reason: text }), {
+        description: 'What the request lost or had changed on its way to the last provider; null: unknown.',
+      }),
+    ),
+  ),
   tools: Type.Array(Type.Object({ tool: text, ...TIMES, outcome: text, cost: usd })),
   inner_calls: Type.Array(Type.Object({ id: text, model: orNoText, ...TIMES, error: orNoText, cost: usd })),
   unkept_before: count,

@@ -6,6 +6,7 @@
 import type { LimitName } from '../../base/errors.ts'
 import type { Stage } from '../../base/metrics/stages.ts'
 import type { EndpointChoice } from '../../base/metrics/table.ts'
+import type { ReportedChange } from '../../exchange/changes.ts'
 
 /** One route to a model. */
 export interface ExplainedWay {
@@ -149,6 +150,8 @@ export interface Explanation {
   readonly preferences: Readonly<Record<string, unknown>>
   readonly skipped_models: readonly string[]
   readonly actions: readonly ExplainedAction[]
+  /** What the request lost or had changed on its way to the last provider. Null: unknown. Absent in explanations that are older than this field. */
+  readonly changes?: readonly ReportedChange[] | null
   readonly tools: readonly ExplainedTool[]
   readonly inner_calls: readonly ExplainedInnerCall[]
   /** Number of requests of the same key (or address, without a key) just before it that were not stored. */

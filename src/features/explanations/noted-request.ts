@@ -13,6 +13,7 @@ import type { ExchangeLine } from '../../base/log/log.ts'
 import { shownModel } from '../../base/log/shown.ts'
 import { STAGES } from '../../base/metrics/stages.ts'
 import { atFactor, type PriceFactor, toUsd } from '../../base/money.ts'
+import type { ReportedChange } from '../../exchange/changes.ts'
 import type { AttemptRecord, Candidate, Exchange } from '../../exchange/exchange.ts'
 import type { RankingNotes, Way } from '../../exchange/reasons.ts'
 import type { PipelineStage } from '../../protocol/response.ts'
@@ -33,12 +34,15 @@ type ExplainedExchange = Pick<
   | 'candidates'
   | 'attempts'
   | 'passedOver'
+  | 'lossy'
   | 'toolCalls'
   | 'innerCalls'
   | 'pipeline'
 > & {
   readonly ranking: RankingNotes
   readonly streamed: boolean
+  /** Of the last attempt. */
+  readonly changes: readonly ReportedChange[]
   readonly preferences: Exchange['request']['provider']
   readonly priceFactor: PriceFactor
 }
@@ -64,6 +68,8 @@ const NAMES_MAX = 10
 /** Names that clients write into preferences: other texts are not shown. */
 const NAME = /^[\w.:/ -]{1,64}$/
 const KEY = /sk-|eyJ/
+/** The path of a field. */
+const PATH = /^[\w.:[\]-]{1,128}$/
 /** A kind of failure of the gateway. */
 const REASON = /^[a-z_]{1,40}$/
 const PREFERENCES = [
@@ -126,12 +132,16 @@ export function explanationOf(request: ExplainedRequest, createdAt: string): Exp
       wait_ms: Math.round(waitMs),
     })),
     not_reached: exchange === null ? [] : rest(exchange),
-    excluded: (exchange?.ranking.exclusions ?? [])
+    excluded: [
+      ...(exchange?.ranking.exclusions ?? []),
+      ...(exchange?.lossy ?? []).map(({ candidate }) => ({ ...candidate, by: 'require_parameters' })),
+    ]
       .slice(0, LIST_MAX)
       .map(exclusion => ({ ...wayOf(exclusion), by: exclusion.by })),
     preferences: preferencesOf(exchange?.preferences ?? {}),
     skipped_models: (exchange?.ranking.skipped ?? []).slice(0, NAMES_MAX).map(shownModel),
     actions: (exchange?.pipeline ?? []).slice(0, LIST_MAX).map(explainedAction),
+    changes: (exchange?.changes ?? []).slice(0, LIST_MAX).map(shownChange),
     tools: (exchange?.toolCalls ?? []).slice(0, LIST_MAX).map(call => ({
       tool: call.tool,
       start_ms: since(call.startedMs),
@@ -149,6 +159,12 @@ export function explanationOf(request: ExplainedRequest, createdAt: string): Exp
     })),
     unkept_before: request.unkeptBefore,
   }
+}
+
+/** Names of unknown fields are the client's words. */
+function shownChange(change: ReportedChange): ReportedChange {
+  const isShown = PATH.test(change.field) && !KEY.test(change.field)
+  return isShown ? change : { ...change, field: 'an unknown field' }
 }
 
 /** Rounded to microseconds. */
@@ -206,9 +222,10 @@ function isSame(a: Way, b: Way): boolean {
   return a.endpoint === b.endpoint && a.credential?.id === b.credential?.id
 }
 
-function rest({ candidates, attempts, passedOver }: ExplainedExchange): Explanation['not_reached'] {
+function rest({ candidates, attempts, passedOver, lossy }: ExplainedExchange): Explanation['not_reached'] {
   const isReached = (candidate: Candidate): boolean =>
     attempts.some(each => isSame(each, candidate)) ||
+    lossy.some(each => isSame(each.candidate, candidate)) ||
     passedOver.some(each => isSame(each.candidate, candidate))
   return candidates
     .slice(0, LIST_MAX)

@@ -37,6 +37,7 @@ export function explanationOfRecord(record: UsageRecord): Explanation {
     stages_ms: null,
     choice: null,
     rather: null,
+    changes: null,
     attempts: record.attempts.map(({ provider, model, status, error: failure, isByok }, at, all) => ({
       provider,
       model,

@@ -14,6 +14,7 @@ export function reasonsOf(document: Explanation): string[] {
     ...choices(explanation),
     ...failovers(explanation),
     ...guards(explanation),
+    ...changes(explanation),
     ...work(explanation),
     ...others(explanation),
     ...footnotes(explanation),
@@ -177,6 +178,18 @@ function guards({ actions }: Explanation): string[] {
   })
 }
 
+/** The sentence names this many. */
+const CHANGES_SHOWN = 10
+
+function changes({ changes: all }: Explanation): string[] {
+  if (all == null || all.length === 0) return []
+  const shown = all
+    .slice(0, CHANGES_SHOWN)
+    .map(({ field, action, reason }) => `${action} ${field} (${reason})`)
+  const more = all.length > CHANGES_SHOWN ? `; and ${all.length - CHANGES_SHOWN} more` : ''
+  return [`The request was changed for the provider: ${shown.join('; ')}${more}.`]
+}
+
 function work({ tools, inner_calls: inner }: Explanation): string[] {
   return [
     ...tools.map(
@@ -199,7 +212,8 @@ const FILTERS: Readonly<Record<string, string>> = {
   distillable_text: 'it is not known to allow distillation, but provider.enforce_distillable_text is set',
   quantization: 'its quantization is not in provider.quantizations',
   max_price: 'it costs more than provider.max_price',
-  require_parameters: 'it lacks a parameter, but provider.require_parameters is set',
+  require_parameters:
+    'it lacks a parameter, or takes the request only with changes, but provider.require_parameters is set',
   free_variant: 'it is not free',
   context_length: 'its context is too short',
   max_output_tokens: 'it cannot write as much as max_output_tokens',

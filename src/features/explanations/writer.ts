@@ -6,6 +6,7 @@
 import { type Clock, isoInstant } from '../../base/clock.ts'
 import type { ExchangeLine } from '../../base/log/log.ts'
 import type { EndpointChoice } from '../../base/metrics/table.ts'
+import { type ReportedChange, reported } from '../../exchange/changes.ts'
 import type { RequestEnd } from '../../exchange/exchange.ts'
 import type { NewExplanation } from '../../storage/ledger.ts'
 import { type ExplainedRequest, explanationOf } from './noted-request.ts'
@@ -35,6 +36,8 @@ const REFUSED_OF_ADDRESS: Rate = { burst: 10, perSecond: 0.1 }
 const REFUSED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 1 }
 /** Model requests that are not plain. */
 const SERVED_OF_ORGANIZATION: Rate = { burst: 100, perSecond: 5 }
+
+const UNCHANGED: readonly ReportedChange[] = []
 
 interface Bucket {
   remaining: number
@@ -73,6 +76,7 @@ export class ExplanationWriter {
       exchange.attempts.length < 2 &&
       exchange.pipeline.length === 0 &&
       exchange.passedOver.length === 0 &&
+      exchange.lossy.length === 0 &&
       exchange.ranking.exclusions.length === 0 &&
       exchange.ranking.skipped.length === 0 &&
       PLAIN_CHOICES.has(exchange.ranking.choice) &&
@@ -95,6 +99,7 @@ export class ExplanationWriter {
       this.#isDue = true
       this.#deps.clock.after(SEND_MS, this.#onDue)
     }
+    const changes = exchange?.attempts[exchange.attempts.length - 1]?.changes
     this.#requests.push({
       line,
       startedMs: watch.startedMs,
@@ -119,6 +124,8 @@ export class ExplanationWriter {
                 exclusions: exchange.ranking.exclusions,
               },
               passedOver: exchange.passedOver,
+              lossy: exchange.lossy,
+              changes: changes === undefined ? UNCHANGED : reported(changes, exchange.clientRequest),
               toolCalls: exchange.toolCalls,
               innerCalls: exchange.innerCalls,
               pipeline: exchange.pipeline,

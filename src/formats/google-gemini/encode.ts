@@ -3,7 +3,7 @@ import { type Json, record, strings } from '../../base/json.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { inexpressible } from '../failure.ts'
-import type { ModelRequest, WireRequest } from '../format.ts'
+import type { Change, ModelRequest, WireRequest } from '../format.ts'
 import { prepares, unknownFields } from '../outgoing.ts'
 import { imageConfig } from './images.ts'
 import { encodeContents } from './input.ts'
@@ -14,7 +14,7 @@ import { encodeTools } from './tools.ts'
 function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): WireRequest {
   const model = endpoint.upstreamModel
   const path = modelPath(model)
-  const { contents, system } = encodeContents(request.input, isSigning(model))
+  const { contents, system, isBegun } = encodeContents(request.input, isSigning(model))
   const instructions = [request.instructions, ...system].filter(text => text != null && text !== '')
   const texts = instructions.map(text => ({ text }))
   if (contents.length === 0 && texts.length === 0) {
@@ -24,6 +24,7 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
   const config = generationConfig(request, endpoint)
   // Gemini does not answer instructions alone, so they become a user turn.
   const prompt = contents.length === 0 ? [{ role: 'user', parts: texts }] : contents
+  const changes = isBegun ? BEGUN : texts.length > 0 && contents.length === 0 ? ALONE : null
   return {
     path: `${path}:${stream ? 'streamGenerateContent?alt=sse' : 'generateContent'}`,
     body: {
@@ -35,8 +36,20 @@ function writeGemini({ request, stream }: ModelRequest, endpoint: Endpoint): Wir
       // Only clients of this API can send such.
       ...unknownFields(request, MADE),
     },
+    ...(changes === null ? undefined : { changes }),
   }
 }
+
+const BEGUN: readonly Change[] = [
+  {
+    field: 'input[0]',
+    action: 'added',
+    reason: 'the provider wants a turn of the user before calls: "Begin."',
+  },
+]
+const ALONE: readonly Change[] = [
+  { field: 'instructions', action: 'moved', reason: 'the provider does not answer instructions alone' },
+]
 
 export const encodeGemini = prepares('google-gemini', writeGemini)
 

@@ -20,6 +20,8 @@ interface EncodedContents {
   readonly contents: readonly Json[]
   /** Text of all system and developer messages, in their order. */
   readonly system: readonly string[]
+  /** True if a turn of the user was added at the beginning. */
+  readonly isBegun: boolean
 }
 
 /**
@@ -96,9 +98,10 @@ class Turns {
       parts,
     }))
     // The API accepts calls only after a turn of the user.
-    if (contents[0]?.role === 'model' && contents[0].parts.some(part => part['functionCall'] !== undefined))
-      contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
-    return { contents, system: this.#system }
+    const isBegun =
+      contents[0]?.role === 'model' && contents[0].parts.some(part => part['functionCall'] !== undefined)
+    if (isBegun) contents.unshift({ role: 'user', parts: [{ text: 'Begin.' }] })
+    return { contents, system: this.#system, isBegun }
   }
 
   /** Attaches a signature without a next part to an empty text at the end of the turn, where it came from. */

@@ -237,9 +237,16 @@ function itemsAsCalls(prompt: Prompt): void {
   const items: InputItem[] = []
   const places: Place[] = []
   for (const [at, item] of before.entries()) {
-    for (const answer of answers.get(at) ?? [item]) {
-      const replayed = demands.items === 'own' ? null : (replayAsCall(answer, at) ?? nativeAsCall(answer, at))
-      for (const each of replayed ?? [answer]) {
+    const closed = answers.get(at)
+    if (closed !== undefined) prompt.report(at, '', 'added', 'the provider wants an output for each call')
+    for (const answer of closed ?? [item]) {
+      const isOwn = demands.items === 'own'
+      // Records of the gateway's own tools have no other form anywhere.
+      const replayed = isOwn ? null : replayAsCall(answer, at)
+      const native = isOwn || replayed !== null ? null : nativeAsCall(answer, at)
+      if (native !== null)
+        prompt.report(at, '', 'changed', 'the provider takes calls of this tool as functions')
+      for (const each of replayed ?? native ?? [answer]) {
         items.push(each)
         places.push({ at })
       }
@@ -327,9 +334,15 @@ function objectArguments(prompt: Prompt): void {
 const FAILED = 'Tool error: '
 
 function failuresInWords(prompt: Prompt): void {
-  prompt.mapItems(item => {
+  prompt.mapItems((item, at) => {
     if (item.type !== 'function_call_output' && item.type !== 'custom_tool_call_output') return item
     if (item.is_error !== true) return item
+    prompt.report(
+      at,
+      '.is_error',
+      'changed',
+      'the provider has no such field: the text of the result says it',
+    )
     const { output } = item
     const labelled =
       typeof output === 'string'
@@ -409,11 +422,13 @@ function joinSystem(prompt: Prompt): void {
       continue
     }
     systemIndexes.push(at)
-    if (!isLeading) prompt.report(at, '', 'moved', 'the provider takes one system message, at the beginning')
   }
   const hasInstructions = typeof request.instructions === 'string' && request.instructions !== ''
   const [first] = systemIndexes
   if (first === undefined || (systemIndexes.length === 1 && !hasInstructions && first === 0)) return
+  for (const [index, at] of systemIndexes.entries())
+    if (hasInstructions || index > 0 || at > 0)
+      prompt.report(at, '', 'moved', 'the provider takes one system message, at the beginning')
   const parts: InputPart[] = hasInstructions
     ? [{ type: 'input_text', text: String(request.instructions) }]
     : []
@@ -448,6 +463,7 @@ function fillThoughts(prompt: Prompt, text: string): void {
     if (isCall && !isInCalls) {
       const trailing = isAssistant(items.at(-1)) ? 1 : 0
       if (items.at(-1 - trailing)?.type !== 'reasoning') {
+        prompt.report(at, '', 'added', 'the provider wants a thought before calls')
         items.splice(items.length - trailing, 0, thoughtOf(text))
         places.splice(places.length - trailing, 0, prompt.placeOf(at))
       }

@@ -1,6 +1,9 @@
 /** Routing errors for requests that no endpoint may serve, each with a way to fix the request. Pure. */
 import { type FailureCode, GatewayError } from '../../base/errors.ts'
 import { shownModel } from '../../base/log/shown.ts'
+import { isLoss, reported } from '../../exchange/changes.ts'
+import type { ClientRequest } from '../../exchange/exchange.ts'
+import type { LossyCandidate } from '../../exchange/reasons.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { DialectName } from '../../protocol/request.ts'
@@ -102,6 +105,29 @@ const WORDS: Readonly<Record<string, string>> = {
   service_tier: 'all belong to a service tier that the request does not ask for',
   [BYOK_REQUIRED]: 'the workspace uses only its own provider credentials, and none applies',
   [NO_SHARED_KEY]: 'no provider key is configured',
+}
+
+/** Fields that the error for a lossy request names. */
+const LOSSES_SHOWN = 10
+
+/** The error for a request that would lose something at every endpoint that is left, although its caller requires all. */
+export function tooLossy(
+  lossy: readonly LossyCandidate[],
+  clientRequest: Pick<ClientRequest, 'inOwnNames' | 'request'>,
+): GatewayError {
+  const ids = [...new Set(lossy.map(({ candidate }) => candidate.endpoint.modelId))]
+  const losses = new Map<string, string>()
+  for (const { candidate, changes } of lossy)
+    for (const { field, action, reason } of reported(changes.filter(isLoss), clientRequest))
+      if (!losses.has(field))
+        losses.set(field, `${field} (${action} for ${candidate.endpoint.provider.name}: ${reason})`)
+  const fields = [...losses.keys()]
+  const named = [...losses.values()].slice(0, LOSSES_SHOWN).join('; ')
+  const rest = losses.size > LOSSES_SHOWN ? `; and ${losses.size - LOSSES_SHOWN} more` : ''
+  const message = `No endpoint of ${ids.join(', ')} takes the whole request, but provider.require_parameters is set: ${named}${rest}. Leave these fields out, or leave out provider.require_parameters.`
+  const detail = `changed on the way: ${fields.slice(0, LOSSES_SHOWN).join(', ')}${rest}`
+  const constraint = { field: fields[0] ?? '', detail }
+  return unavailable('constraint_filtered', message, ids, ['require_parameters'], constraint)
 }
 
 /** The error for a request that needs more than any endpoint has; null if anything else excludes one too. */

@@ -33,6 +33,8 @@ export interface Unanswered {
   readonly error: GatewayError | null
   /** True if no other candidate may be called. */
   readonly isLast?: boolean
+  /** It would not have got the whole request, which the caller requires. */
+  readonly isLossy?: true
   /** True if the other attempt of a race delivered content first. */
   readonly isOutrun?: true
   /** True if another resource of the same key may be called. */

@@ -7,8 +7,9 @@
  */
 import { overloaded } from '../../base/errors.ts'
 import { resolved } from '../../base/maybe-promise.ts'
+import { isLossy } from '../../exchange/changes.ts'
 import type { AttemptRecord, Candidate, Finish } from '../../exchange/exchange.ts'
-import type { Usage, WireRequest } from '../../formats/format.ts'
+import type { Change, Usage, WireRequest } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { OutgoingKey } from '../../protocol/provider.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
@@ -19,6 +20,7 @@ import type { VisibleStreams } from '../accounting/visible-streams.ts'
 import type { RoutedExchange } from '../exchange-stages.ts'
 import type { RouteCandidate } from '../routing/candidate.ts'
 import type { Routing } from '../routing/rank-input.ts'
+import { tooLossy } from '../routing/refusal.ts'
 import type { Attempt, AttemptDeps } from './attempt.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 import {
@@ -44,7 +46,7 @@ import {
   type Unanswered,
 } from './hedge.ts'
 import { asGatewayError, hasAnotherResource, withProvider } from './provider-failure.ts'
-import type { ProviderKeys, ProviderRequests } from './provider-request.ts'
+import { type ProviderKeys, type ProviderRequests, requiresAll } from './provider-request.ts'
 import { NOTHING_SAID } from './reply-reading.ts'
 import { NO_REQUEST } from './stored-transport.ts'
 
@@ -233,6 +235,7 @@ function send<Terms>(
   if (!held.count(0)) throw overloaded()
   if (batch?.collected !== undefined) return receive(call, running, terms, NO_REQUEST)
   const wire = subject.encode(record, terms)
+  if (record.changes !== undefined && isRefusedLoss(exchange, record.changes)) return leaveOut(call, running)
   if (batch !== undefined && subject.submits?.(record, terms, wire) === true) {
     exchange.isSubmitted = true
     return { ...leave(call, running), isLast: true }
@@ -344,6 +347,19 @@ function leave<Terms>(
   return { candidate, error: null, isLast: bill.closed !== null }
 }
 
+/** True if the caller requires that its request loses nothing. What later turns say is partly the gateway's own. */
+function isRefusedLoss({ bill, request }: RoutedExchange, changes: readonly Change[]): boolean {
+  return bill.turns === 0 && requiresAll(request) && isLossy(changes)
+}
+
+/** Leaves out a candidate for which the request would lose something. */
+function leaveOut<Terms>(call: ModelCall<Terms>, running: RunningAttempt<Terms>): Unanswered {
+  const { candidate, record } = running
+  const { exchange } = call
+  exchange.lossy = [...exchange.lossy, { candidate, changes: record.changes ?? [] }]
+  return { ...leave(call, running), isLossy: true }
+}
+
 /** False if the endpoint must not be called now. */
 function beginHealth<Terms>(
   call: ModelCall<Terms>,
@@ -374,14 +390,14 @@ function beginHealth<Terms>(
  */
 function candidateAfterResult<Terms>(
   call: ModelCall<Terms>,
-  { candidate: called, error, isLast, hasAnother }: Unanswered,
+  { candidate: called, error, isLast, isLossy: isLeftOut, hasAnother }: Unanswered,
 ): RouteCandidate | undefined {
   const { deps, exchange, subject } = call
   const { bill, candidates, ranking, signal } = exchange
   if (error === null) {
     if (isLast === true) return undefined
     call.passed = [...call.passed, called]
-    if (!ranking.fallbacks) return undefined
+    if (!ranking.fallbacks && isLeftOut !== true) return undefined
     const isPaidAlike = ({ credential }: RouteCandidate): boolean =>
       bill.closed === null || (credential === null) === (called.credential === null)
     return nextCandidate(candidates, progressOf(call), isPaidAlike)
@@ -413,6 +429,7 @@ async function endUnanswered<Terms, Then>(
       allowance === null || allowance.rest(credential !== null) >= 0
     const payable = waiting.filter(({ candidate }) => isPayable(candidate))
     if (payable.length > 0) throw nobodyNow(payable)
+    if (exchange.lossy.length > 0) throw tooLossy(exchange.lossy, exchange.clientRequest)
   }
   return onward(null)
 }

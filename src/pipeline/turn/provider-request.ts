@@ -4,12 +4,13 @@
  */
 
 import { GatewayError } from '../../base/errors.ts'
-import { texts } from '../../base/json.ts'
+import { type Json, texts } from '../../base/json.ts'
 import { holdsSecret } from '../../base/scrub.ts'
 import type { AttemptRecord, Exchange } from '../../exchange/exchange.ts'
 import type { Change, Format, WireRequest } from '../../formats/format.ts'
 import { lostMarks } from '../../formats/marks/cache-marks.ts'
-import { FIELDS_WITHOUT_FORM, leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
+import { changedSettings, NO_SUCH_FIELD, SETTINGS } from '../../formats/sent-settings.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
 import { type Endpoint, type OutgoingKey, ownKeyScheme, type PromptCaching } from '../../protocol/provider.ts'
@@ -78,11 +79,19 @@ export class ProviderRequests {
       },
       endpoint,
     )
-    let isChanged = prompt !== outgoing || wire.changes !== undefined || exchange.withMetadata
+    const isExact = exchange.withMetadata || exchange.request.provider?.require_parameters === true
+    let isChanged = prompt !== outgoing || wire.changes !== undefined || isExact
     if (exchange.clientRequest.losses !== undefined) isChanged = true
-    const absent = FIELDS_WITHOUT_FORM[format.name]
-    for (let at = 0; at < absent.length; at++) if (outgoing[absent[at] as Field] != null) isChanged = true
-    if (isChanged) noteChanges(exchange, attempt, prompt, { outgoing, wire, absent })
+    if (outgoing.reasoning != null || outgoing.text != null) isChanged = true
+    const settings = SETTINGS[format.name]
+    for (let at = 0; at < settings.length && !isChanged; at++) {
+      const { name, outer, inner } = settings[at] as (typeof settings)[number]
+      const value = outgoing[name]
+      if (value == null) continue
+      const sent = outer === null ? undefined : wire.body[outer]
+      isChanged = (inner === null ? sent : (sent as Json | undefined)?.[inner]) !== value
+    }
+    if (isChanged) noteChanges(exchange, attempt, prompt, { outgoing, wire, format, isExact })
     if (exchange.held.bytes < RAW_LEAST_HELD_BYTES) return wire
     const raw = takeList(exchange.request, wire.body)
     return raw === null ? wire : { ...wire, raw }
@@ -172,28 +181,31 @@ function deploymentUrl(address: string, path: string, { format }: Endpoint): URL
   return url
 }
 
-type Field = keyof ResponsesRequest
-
 interface Sending {
   readonly outgoing: ResponsesRequest
   readonly wire: WireRequest
-  /** Fields that the format cannot express. */
-  readonly absent: readonly Field[]
+  readonly format: Format
+  /** True: marks are counted too, for which the whole body is read. */
+  readonly isExact: boolean
+}
+
+/** True if the caller wants no provider for which its request would lose anything. */
+export function requiresAll({ provider }: Pick<ResponsesRequest, 'provider'>): boolean {
+  return provider?.require_parameters === true
 }
 
 /** Notes the fields that the request loses, or has changed, for this provider. */
 function noteChanges(
-  { withMetadata, clientRequest }: Exchange,
+  { clientRequest }: Exchange,
   attempt: AttemptRecord,
   prompt: ResponsesRequest,
-  { outgoing, wire, absent }: Sending,
+  { outgoing, wire, format, isExact }: Sending,
 ): void {
   const dropped = (field: string): Change => ({ field, action: 'dropped', reason: NO_SUCH_FIELD })
   const changes: Change[] = [
     ...leftOutFields(prompt, outgoing).map(dropped),
-    ...absent.filter(name => outgoing[name] != null).map(dropped),
-    // The whole body must be read to find marks.
-    ...(withMetadata ? lostMarks(prompt, wire.body) : []).map(
+    ...changedSettings(format.name, outgoing, wire.body),
+    ...(isExact ? lostMarks(prompt, wire.body) : []).map(
       (field): Change => ({
         field,
         action: field === 'cache_control' ? 'dropped' : 'changed',
@@ -205,8 +217,6 @@ function noteChanges(
   ]
   if (changes.length > 0) attempt.changes = changes
 }
-
-const NO_SUCH_FIELD = 'the provider has no such field'
 
 /** The prompt as this provider may see it: without data sealed by others. */
 function opened(prompt: ResponsesRequest, attempt: AttemptRecord): ResponsesRequest {

@@ -1,0 +1,139 @@
+/**
+ * The place of each optional setting in the body of each format, from which the report of changes follows: a setting
+ * without a place is lost, and one with another value was changed. Pure.
+ */
+import type { Json } from '../base/json.ts'
+import type { FormatName } from '../protocol/provider.ts'
+import type { ResponsesRequest } from '../protocol/request.ts'
+import type { Change } from './format.ts'
+import { has } from './format-abilities.ts'
+
+/** Settings with one value, which only tune a reply. */
+const TUNING = [
+  'temperature',
+  'top_p',
+  'top_k',
+  'frequency_penalty',
+  'presence_penalty',
+  'top_logprobs',
+  'seed',
+  'logit_bias',
+  'min_p',
+  'top_a',
+  'repetition_penalty',
+  'prediction',
+] as const satisfies readonly (keyof ResponsesRequest)[]
+type Tuning = (typeof TUNING)[number]
+
+/** A name, or the name of an object and the name in it. Absent: the format has no such setting. */
+type Place = readonly [string] | readonly [string, string]
+type Places = Readonly<Partial<Record<Tuning, Place>>>
+
+const SAME: Places = Object.fromEntries(TUNING.map(name => [name, [name]]))
+
+const PLACES: Readonly<Record<FormatName, Places>> = {
+  'openai-chat': SAME,
+  'openai-responses': SAME,
+  'anthropic-messages': { temperature: ['temperature'], top_p: ['top_p'], top_k: ['top_k'] },
+  'google-gemini': {
+    temperature: ['generationConfig', 'temperature'],
+    top_p: ['generationConfig', 'topP'],
+    top_k: ['generationConfig', 'topK'],
+    frequency_penalty: ['generationConfig', 'frequencyPenalty'],
+    presence_penalty: ['generationConfig', 'presencePenalty'],
+    top_logprobs: ['generationConfig', 'logprobs'],
+    seed: ['generationConfig', 'seed'],
+  },
+  'bedrock-converse': {
+    temperature: ['inferenceConfig', 'temperature'],
+    top_p: ['inferenceConfig', 'topP'],
+    top_k: ['additionalModelRequestFields', 'top_k'],
+  },
+}
+
+interface Setting {
+  readonly name: Tuning
+  /** Null: the format has no such setting. */
+  readonly outer: string | null
+  readonly inner: string | null
+}
+
+/** The settings of each format as a list, for a hot path that calls nothing. */
+export const SETTINGS: Readonly<Record<FormatName, readonly Setting[]>> = {
+  'openai-chat': listed(PLACES['openai-chat']),
+  'openai-responses': listed(PLACES['openai-responses']),
+  'anthropic-messages': listed(PLACES['anthropic-messages']),
+  'google-gemini': listed(PLACES['google-gemini']),
+  'bedrock-converse': listed(PLACES['bedrock-converse']),
+}
+
+function listed(places: Places): readonly Setting[] {
+  return TUNING.map(name => {
+    const [outer = null, inner = null] = places[name] ?? []
+    return { name, outer, inner }
+  })
+}
+
+/** Settings of text and thinking with a word for a value: their places. The first one that is set counts. */
+const WORDS: Readonly<
+  Record<FormatName, { readonly verbosity: readonly Place[]; readonly effort: readonly Place[] }>
+> = {
+  'openai-chat': { verbosity: [['verbosity']], effort: [['reasoning_effort'], ['reasoning']] },
+  'openai-responses': { verbosity: [['text', 'verbosity']], effort: [['reasoning', 'effort']] },
+  'anthropic-messages': { verbosity: [], effort: [['output_config', 'effort'], ['thinking']] },
+  'google-gemini': {
+    verbosity: [],
+    effort: [['generationConfig', 'thinkingConfig']],
+  },
+  'bedrock-converse': {
+    verbosity: [],
+    effort: [['additionalModelRequestFields']],
+  },
+}
+
+/** The settings that the body lacks, or has with another value. */
+export function changedSettings(
+  format: FormatName,
+  request: ResponsesRequest,
+  body: Json,
+): readonly Change[] {
+  const changes: Change[] = []
+  const places = PLACES[format]
+  for (const name of TUNING) {
+    const value = request[name]
+    if (value != null) note(changes, name, value, places[name] === undefined ? [] : [places[name]], body)
+  }
+  const words = WORDS[format]
+  const verbosity = request.text?.verbosity
+  if (verbosity != null) note(changes, 'text.verbosity', verbosity, words.verbosity, body)
+  const effort = request.reasoning?.effort
+  if (effort != null && effort !== 'none') note(changes, 'reasoning.effort', effort, words.effort, body)
+  else if (request.reasoning?.max_tokens) note(changes, 'reasoning.max_tokens', null, words.effort, body)
+  if (request.text?.format?.type === 'json_object' && !has(format, 'json_object'))
+    changes.push({
+      field: 'text.format',
+      action: 'changed',
+      reason: 'the provider has no JSON mode: words ask for it',
+    })
+  return changes
+}
+
+/** `value`: null if only its absence counts. */
+function note(changes: Change[], field: string, value: unknown, places: readonly Place[], body: Json): void {
+  for (const [outer, inner] of places) {
+    const sent = inner === undefined ? body[outer] : (body[outer] as Json | undefined)?.[inner]
+    if (sent == null) continue
+    // Budgets and levels of other APIs are the documented form of an effort.
+    if (value === null || typeof sent === 'object' || sent === value) return
+    changes.push({ field, action: 'changed', reason: `the provider takes ${shown(sent)} here` })
+    return
+  }
+  changes.push({ field, action: 'dropped', reason: places.length === 0 ? NO_SUCH_FIELD : NOT_TAKEN })
+}
+
+export const NO_SUCH_FIELD = 'the provider has no such field'
+const NOT_TAKEN = 'the model does not take it, or not beside the other settings'
+
+function shown(sent: unknown): string {
+  return typeof sent === 'string' || typeof sent === 'number' ? String(sent) : 'another value'
+}
