@@ -41,6 +41,7 @@ export const PARTS = [
       'docs/routing.md',
       'docs/routers.md',
       'docs/end-users.md',
+      'docs/rate-limits.md',
       'docs/proof.md',
       'docs/errors.md',
       'docs/sdk-errors.md',

@@ -155,6 +155,7 @@ export const INTERNAL_MESSAGE = 'Internal Server Error'
 export type LimitName =
   | 'requests_per_minute'
   | 'tokens_per_minute'
+  | 'parallel'
   | 'key_limit'
   | 'budget'
   | 'credits'

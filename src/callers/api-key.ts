@@ -68,6 +68,7 @@ export function keyRecord(key: string, kind: KeyKind, settings: ApiKeyOptions): 
     workspaceId: settings.workspaceId ?? DEFAULT_WORKSPACE_ID,
     expiresAt: settings.expiresAt ?? null,
     secretExpiresAt: null,
+    rates: null,
     role: settings.role ?? null,
     identity: settings.identity ?? null,
     createdAt: now,

@@ -101,6 +101,12 @@ export class ApiKeys {
     this.#known.dropReads()
   }
 
+  /** Call it after rate limits of the organization's workspaces or end users have changed. */
+  invalidateOf(organizationId: string): void {
+    this.#known.invalidateEach(known => known?.record.organizationId === organizationId)
+    this.#known.dropReads()
+  }
+
   /** Forces a new read of every key before its next use; known records are used only while the store fails. */
   invalidateAll(): void {
     this.#known.invalidateAll()
@@ -189,13 +195,15 @@ const CALLERS = new WeakMap<KeyRecord, Caller>()
 export function callerOf(key: KeyRecord): Caller {
   const known = CALLERS.get(key)
   if (known !== undefined) return known
-  const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit } = key
+  const { hash, organizationId, workspaceId, creatorUserId, limit, limitReset, includeByokInLimit, rates } =
+    key
   const caller = {
     keyHash: hash,
     organizationId,
     workspaceId,
     memberId: creatorUserId,
     limit: limit === null ? null : { amount: limit, reset: limitReset, includeByok: includeByokInLimit },
+    rates,
   }
   CALLERS.set(key, caller)
   return caller

@@ -5,12 +5,12 @@ import { group, PerMinute, setting } from '../base/settings/setting.ts'
 export const quotasSettings = group({
   requestsPerMinute: setting(
     PerMinute,
-    'requests of one API key per clock minute, including failed ones; further ones are rejected with 429. null: no limit',
+    'requests of one API key per clock minute, including failed ones; further ones are rejected with 429. A key can have [a limit of its own](rate-limits.md). null: no limit',
     { default: null },
   ),
   tokensPerMinute: setting(
     PerMinute,
-    'input and output tokens of one API key per clock minute, counted when the request is admitted. null: no limit',
+    'input and output tokens of one API key per clock minute, reserved when the request is admitted and corrected by its usage. A key can have a limit of its own. null: no limit',
     { default: null },
   ),
   nodes: setting(

@@ -4,7 +4,8 @@
  */
 import type { GatewayError } from '../base/errors.ts'
 import type { MicroUsd, PicoUsd } from '../base/money.ts'
-import type { RateRoom } from './rate-headers.ts'
+import type { KeyRates } from './management/rate-limit.ts'
+import type { RateKind, RateRoom } from './rate-headers.ts'
 
 /** The part of a request's caller that the pipeline needs. */
 export interface Caller {
@@ -16,6 +17,8 @@ export interface Caller {
   readonly memberId: string | null
   /** The spending limit of the key; null: none. */
   readonly limit: SpendingLimit | null
+  /** Null or absent: none. */
+  readonly rates?: KeyRates | null
 }
 
 export interface SpendingLimit {
@@ -77,8 +80,8 @@ export interface Allowance {
 export interface Reservation {
   /** Null: the caller has no money limit. */
   readonly allowance: Allowance | null
-  /** Remaining tokens of the minute; null or absent: no limit. */
-  readonly tokens?: RateRoom | null
+  /** The tightest limits per minute that were counted with it; absent: none. */
+  readonly rooms?: ReadonlyMap<RateKind, RateRoom>
   /**
    * Counts the spending so far and returns the rest, while other requests of the same caller run for this one; `cover`
    * then reserves again. Absent, or without effect, if nothing can be returned. Never throws.

@@ -51,6 +51,8 @@ export type Authenticator = Pick<ApiKeys, 'authenticate'>
 
 /** Counts requests per minute. */
 export interface RequestCounter {
+  /** True if every key has a limit; otherwise only keys with `rates` may have one. */
+  readonly limitsAll: boolean
   /**
    * Counts one inference request of the key, and returns the rest of its limit; undefined if it has none. A promise
    * only if counters must be read first.
@@ -64,7 +66,7 @@ export interface HttpRequestDeps extends GateRules {
   readonly keys: Authenticator
   readonly admissions: AdmissionControl
   readonly loopShare: LoopShare
-  /** Null if no key has a limit. */
+  /** Null if no key can have a limit. */
   readonly rate: RequestCounter | null
   /** Time limit from the head to the last byte of the body. */
   readonly uploadMs: number
@@ -379,7 +381,9 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     const announced = this.#contentLength ?? buffer?.receivedBytes ?? 0
     const mayWait = this.generates && buffer !== null
     this.#place = this.#deps.admissions.enter(key, operation.accept === 'raw' ? 0 : announced, mayWait)
-    const rateRoom = this.generates ? this.#deps.rate?.enter(key) : undefined
+    const { rate } = this.#deps
+    const isCounted = this.generates && rate !== null && (rate.limitsAll || key.rates !== null)
+    const rateRoom = isCounted ? rate.enter(key) : undefined
     return rateRoom instanceof Promise
       ? rateRoom.then(counted => this.#receive(operation, counted))
       : this.#receive(operation, rateRoom)

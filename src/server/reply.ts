@@ -79,6 +79,8 @@ const NO_CONTEXT: FailureContext = { metadata: null, usage: null, request: null 
 export class HttpReply implements Reply {
   readonly #socket: ResponseSocket
   readonly #owner: ReplyOwner
+  /** Null: no limit per minute was told. */
+  #rates: Map<RateKind, RateRoom> | null = null
   /** Dropped when they are sent, because a stream would keep them until its end. */
   #headers: string[]
   /** Both are written only here. */
@@ -111,8 +113,14 @@ export class HttpReply implements Reply {
 
   tellRate(kind: RateKind, room: RateRoom, nowMs: number): void {
     if (this.started) return
+    // Of several limits the tightest one is told.
+    const told = this.#rates?.get(kind)
+    if (told !== undefined && told.remaining <= room.remaining) return
+    this.#rates ??= new Map()
+    this.#rates.set(kind, room)
     const headers = (this.#owner.dialect?.rateHeaders ?? rateHeaders)(kind, room, nowMs)
-    for (const [name, value] of Object.entries(headers)) this.header(name, value)
+    if (told === undefined) for (const [name, value] of Object.entries(headers)) this.header(name, value)
+    else this.#replace(headers)
   }
 
   tellProviderRates(headers: Readonly<Record<string, string>>): void {
@@ -124,6 +132,16 @@ export class HttpReply implements Reply {
     const sentNames = new Set(this.#headers.filter((_, at) => at % 2 === 0).map(name => name.toLowerCase()))
     for (const [name, value] of Object.entries(headers)) {
       if (!sentNames.has(name.toLowerCase())) this.header(name, value)
+    }
+  }
+
+  #replace(headers: Readonly<Record<string, string>>): void {
+    for (const [name, value] of Object.entries(headers)) {
+      const at = this.#headers.findIndex(
+        (each, at) => at % 2 === 0 && each.toLowerCase() === name.toLowerCase(),
+      )
+      if (at === -1) this.header(name, value)
+      else this.#headers[at + 1] = safeHeaderValue(value)
     }
   }
 
@@ -148,11 +166,12 @@ export class HttpReply implements Reply {
     if (error.status === 401) this.header('WWW-Authenticate', 'Bearer')
     if (error.retryAfterSeconds !== undefined)
       this.header('Retry-After', String(Math.ceil(error.retryAfterSeconds)))
-    if (error.headers !== undefined) this.#addUntold(error.headers)
     this.error = error
     const { dialect, id } = this.#owner
-    const more = dialect?.failureHeaders?.(error) ?? {}
-    this.#addUntold(more)
+    const headers = { ...error.headers, ...dialect?.failureHeaders?.(error) }
+    // The limit that refused the request is told, and not another one that had room.
+    if (error.limit === undefined) this.#addUntold(headers)
+    else this.#replace(headers)
     this.json(
       error.status,
       dialect === null ? errorEnvelope(error) : dialect.failure(error, { id, ...context }),

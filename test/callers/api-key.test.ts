@@ -45,6 +45,8 @@ t.test('the record holds hash and label, never the key', async t => {
     secretExpiresAt: null,
     role: null,
     traceTrusted: false,
+    rateLimit: null,
+    rates: null,
     rotatedAt: null,
     identity: null,
     createdAt: '2026-01-02T00:00:00.000Z',

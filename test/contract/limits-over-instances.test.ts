@@ -1,4 +1,5 @@
 /** Limits of the running product over instances: they count together, with and without Redis, and restarts too. */
+import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import {
   ASK,
@@ -71,6 +72,46 @@ t.test(
     const { one, targets } = await startTwo(t, { requestsPerMinute: 30 })
     const { byStatus } = await withinOneMinute(async () => askMany(targets(await one.newKey(null)), ASK, 100))
     t.same(Object.fromEntries(byStatus), { 200: 30, 429: 70 })
+  },
+)
+
+t.test(
+  '200 concurrent callers on two instances never exceed the limits of a key and of its workspace',
+  { skip: WITHOUT_REDIS },
+  async t => {
+    const { one, targets } = await startTwo(t, {})
+    const limited = async (path: string, fields: object) =>
+      (await one.manage(path, { name: 'limited', ...fields })).document
+    const requests = await withinOneMinute(async () => {
+      const { key } = await limited('/keys', { rate_limit: { requests_per_minute: 70 } })
+      return askMany(targets(String(key)), ASK, 400, 100)
+    })
+    t.same(Object.fromEntries(requests.byStatus), { 200: 70, 429: 330 })
+    t.match(requests.bodies.get(429)?.headers, {
+      'x-ratelimit-limit-requests': '70',
+      'x-ratelimit-remaining-requests': '0',
+      'retry-after': /^\d+$/,
+    })
+    const ofWorkspace = await withinOneMinute(async () => {
+      const { data } = await limited('/workspaces', {
+        slug: `w-${randomUUID()}`,
+        rate_limit: { requests_per_minute: 50 },
+      })
+      const workspace_id = (data as { readonly id: string }).id
+      const keys = await Promise.all([1, 2].map(() => limited('/keys', { workspace_id })))
+      const both = keys.map(({ key }, at) => targets(String(key))[at]).filter(each => each !== undefined)
+      return askMany(both, ASK, 400, 100)
+    })
+    t.same(Object.fromEntries(ofWorkspace.byStatus), { 200: 50, 429: 350 })
+    const tokens = await withinOneMinute(async () => {
+      const { key } = await limited('/keys', { rate_limit: { tokens_per_minute: 1_000 } })
+      const answers = await askMany(targets(String(key)), { ...ASK, max_output_tokens: 20 }, 400, 100)
+      const usage = (JSON.parse(answers.bodies.get(200)?.body ?? '{}') as { usage: { total_tokens: number } })
+        .usage
+      return { answered: answers.byStatus.get(200) ?? 0, each: usage.total_tokens }
+    })
+    t.ok(tokens.answered * tokens.each <= 1_000, `${tokens.answered} requests with ${tokens.each} tokens`)
+    t.ok(tokens.answered * tokens.each > 800, `${tokens.answered} requests with ${tokens.each} tokens`)
   },
 )
 

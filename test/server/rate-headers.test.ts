@@ -20,7 +20,7 @@ t.test('what is left of a limit stands on each answer, in the words of its clien
     const enter = () => (isLater ? Promise.resolve(ROOM) : ROOM)
     const front = await startFrontEnd(t, [], {
       clock: new TestClock(NOW),
-      rate: { enter },
+      rate: { limitsAll: true, enter },
       operations: [
         speaking('/responses', responsesDialect),
         speaking('/chat/completions', chatCompletions),

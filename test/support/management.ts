@@ -83,6 +83,7 @@ export async function addOrganization(storageUrl: string, id: string): Promise<O
       slug: 'main',
       description: null,
       disabledTools: null,
+      rateLimit: null,
       createdAt: now,
       updatedAt: now,
     })

@@ -54,6 +54,7 @@ export async function allOperations(
     files: { create: notRun, find: notRun, list: notRun, read: notRun, remove: notRun, maxFileBytes: 1_024 },
     fileUploads: { receive: notRun },
     outputSizes: new OutputSizes(),
+    rateLimitDefault: { requests_per_minute: null, tokens_per_minute: null, parallel: null },
     keyCheck: { enter: notRun, prepare: notRun, run: notRun },
     transcripts: { open: notRun, claim: notRun, read: notRun },
     resumeWindowMs: 120_000,

@@ -234,6 +234,7 @@ export const FOREIGN_WORKSPACE: WorkspaceRecord = {
   slug: 'foreign',
   description: null,
   disabledTools: null,
+  rateLimit: null,
   createdAt: '2026-01-01T00:00:00.000Z',
   updatedAt: '2026-01-01T00:00:00.000Z',
 }

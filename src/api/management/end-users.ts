@@ -1,6 +1,6 @@
 /**
- * /end-users: end-user identifiers that an organization has registered. Their weights count when a key is at its limit;
- * they have no other effect on inference.
+ * /end-users: end-user identifiers that an organization has registered, with their weights, which count when a key is at
+ * its limit, and their rate limits.
  */
 
 import { type Clock, isoInstant } from '../../base/clock.ts'
@@ -34,7 +34,7 @@ type EndUserNaming = (request: ApiRequest) => string
 export function registerEndUser(deps: ManagementParts): Handler {
   return async (request, reply) => {
     const created = END_USER.readNew(checkEndUserCreation(request.body))
-    const { user, weight } = created
+    const { user, weight, rateLimit } = created
     const now = isoNow(deps.clock)
     const { organizationId } = request.key
     const record = { ...created, organizationId, createdAt: now, updatedAt: now }
@@ -47,7 +47,9 @@ export function registerEndUser(deps: ManagementParts): Handler {
     )
     if (!added) throw new GatewayError('conflict', 'user: already registered')
     // An end user without a record already has the default weight.
-    if (weight !== END_USER_WEIGHT_DEFAULT) deps.changes.publish({ kind: 'end-user', organizationId, user })
+    if (weight !== END_USER_WEIGHT_DEFAULT || rateLimit !== null)
+      deps.changes.publish({ kind: 'end-user', organizationId, user })
+    if (rateLimit !== null) deps.changes.publish({ kind: 'rates', organizationId })
     reply.json(201, { data: END_USER.toDocument(record) })
   }
 }
@@ -79,7 +81,7 @@ export function changeEndUser(deps: ManagementParts, naming: EndUserNaming): Han
     const user = naming(request)
     const fields = END_USER.readChange(checkEndUserUpdate(request.body))
     if (Object.keys(fields).length === 0) {
-      throw refuseField('is_active', 'is required, unless weight is given')
+      throw refuseField('is_active', 'is required, unless weight or rate_limit is given')
     }
     reply.json(200, { data: await change(deps, request, user, fields, 'end_user.update') })
   }
@@ -112,6 +114,7 @@ async function change(
   )
   const found = requireFound(record)
   deps.changes.publish({ kind: 'end-user', organizationId, user })
+  if (fields.rateLimit !== undefined) deps.changes.publish({ kind: 'rates', organizationId })
   return END_USER.toDocument(found)
 }
 

@@ -25,6 +25,7 @@ const NOT_OWN: readonly (readonly [field: keyof KeyChange, name: string])[] = [
   ['expiresAt', 'expires_at'],
   ['limit', 'limit'],
   ['limitReset', 'limit_reset'],
+  ['rateLimit', 'rate_limit'],
   ['includeByokInLimit', 'include_byok_in_limit'],
 ]
 

@@ -12,6 +12,7 @@ import { callerOf } from '../../callers/keys.ts'
 import { bodyCheck } from '../../protocol/json/body.ts'
 import { IDENTIFIER_MAX_CHARS } from '../../protocol/limits.ts'
 import { KEY, KeyCreation, type KeyRecord, KeyUpdate } from '../../protocol/management/keys.ts'
+import type { RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { AuditObject } from '../../storage/audit.ts'
 import type { KeySecret, StoreVerbs } from '../../storage/store.ts'
 import type { ListingDeps } from '../models/models.ts'
@@ -132,13 +133,14 @@ export function showOwnKey({
   usage,
   restrictionsOf,
   captures,
+  rateLimitDefault,
 }: ManagementParts & Pick<ListingDeps, 'restrictionsOf'>): Handler {
   return async ({ key }, reply) => {
     const restrictions = await restrictionsOf(callerOf(key))
     const fields = await usage.recentFields(key)
     reply.json(200, {
       data: {
-        ...toOwnDocument(key, fields),
+        ...toOwnDocument(key, fields, rateLimitOf(key, rateLimitDefault)),
         allowed_data_regions: REGIONS.filter(
           region => restrictions?.allowsRegion(region === 'global' ? null : region) ?? true,
         ),
@@ -237,8 +239,20 @@ function toDetail(key: KeyRecord, usage: UsageFields, secrets: readonly Omit<Key
   }
 }
 
+/** The limits of the key itself; others may hold too, of its workspace and of end users. */
+function rateLimitOf({ kind, rateLimit }: KeyRecord, standard: RateLimit): RateLimit {
+  if (kind === 'management') return NO_RATE_LIMIT
+  return {
+    requests_per_minute: rateLimit?.requests_per_minute ?? standard.requests_per_minute,
+    tokens_per_minute: rateLimit?.tokens_per_minute ?? standard.tokens_per_minute,
+    parallel: rateLimit?.parallel ?? standard.parallel,
+  }
+}
+
+const NO_RATE_LIMIT: RateLimit = { requests_per_minute: null, tokens_per_minute: null, parallel: null }
+
 /** Fields that this version does not support are null, so that clients find every field. */
-function toOwnDocument(key: KeyRecord, usage: UsageFields) {
+function toOwnDocument(key: KeyRecord, usage: UsageFields, rateLimit: RateLimit) {
   const isManagement = key.kind === 'management'
   return {
     label: key.label,
@@ -256,6 +270,6 @@ function toOwnDocument(key: KeyRecord, usage: UsageFields) {
     workspace_id: key.workspaceId,
     // There are no models with a number of free requests.
     free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
-    rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
+    rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.', ...rateLimit },
   }
 }

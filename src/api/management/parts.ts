@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { RunningCaptures } from '../../features/captures/running.ts'
 import type { CheckText } from '../../pipeline/guard/guard.ts'
 import type { KeyCheck } from '../../pipeline/key-check.ts'
+import type { RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { KeyDescription } from '../../providers/credentials/parse/provider-key.ts'
 import type { Vault } from '../../providers/credentials/vault.ts'
 import type { InvalidationBus } from '../../storage/invalidation/bus.ts'
@@ -38,5 +39,7 @@ export interface ManagementParts {
   readonly describeKey: (provider: string, key: string) => KeyDescription
   readonly patternProblem: PatternProblem
   readonly checkText: CheckText
+  /** The limits of keys without limits of their own. */
+  readonly rateLimitDefault: RateLimit
   readonly keyCheck: Pick<KeyCheck, 'enter' | 'prepare' | 'run'>
 }

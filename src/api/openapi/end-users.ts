@@ -19,7 +19,14 @@ const USER = END_USER.toExample({
 })
 
 const change: Omit<UntaggedDescription, 'parameters'> = {
-  body: { schema: update, examples: { activate: { is_active: true }, weigh: { weight: 3 } } },
+  body: {
+    schema: update,
+    examples: {
+      activate: { is_active: true },
+      weigh: { weight: 3 },
+      limit: { rate_limit: { requests_per_minute: 20 } },
+    },
+  },
   answers: { 200: oneRecord(answer, 'The changed end user.', USER) },
 }
 const deactivation: Omit<UntaggedDescription, 'parameters'> = {

@@ -2,6 +2,7 @@
 import { Type } from '@sinclair/typebox'
 import { count, instant, nullable, oneOf, orNoText } from '../../protocol/json/schema.ts'
 import { KEY, KeyCreation, KeyRotation, KeyUpdate } from '../../protocol/management/keys.ts'
+import { RateLimit } from '../../protocol/management/rate-limit.ts'
 import {
   alike,
   answer,
@@ -47,7 +48,12 @@ export const OwnKey = Type.Object({
     used: count,
     remaining: Type.Integer(),
   }),
-  rate_limit: Type.Object({ requests: Type.Integer(), interval: text, note: text }),
+  rate_limit: Type.Object({
+    requests: Type.Integer(),
+    interval: text,
+    note: text,
+    ...RateLimit.properties,
+  }),
   allowed_data_regions: Type.Array(oneOf('global', 'europe', 'us')),
   capture: nullable(Type.Object({ id: text, ends_at: instant })),
 })
@@ -98,7 +104,14 @@ const ownKey: UntaggedDescription = {
       organization_id: 'default',
       workspace_id: 'default',
       free_model_daily_requests: { limit: -1, used: 0, remaining: -1 },
-      rate_limit: { requests: -1, interval: '10s', note: 'Deprecated: always -1.' },
+      rate_limit: {
+        requests: -1,
+        interval: '10s',
+        note: 'Deprecated: always -1.',
+        requests_per_minute: 60,
+        tokens_per_minute: null,
+        parallel: null,
+      },
       allowed_data_regions: ['global', 'europe', 'us'],
       capture: null,
     }),
@@ -121,7 +134,10 @@ export const KEYS = tagged('Keys', {
     text: 'The key itself is shown only this once; only its hash is stored. With a role, it is a management key, which only an admin can create.',
     body: {
       schema: KeyCreation,
-      examples: { limited: { name: 'CI', limit: 25, limit_reset: 'monthly' } },
+      examples: {
+        limited: { name: 'CI', limit: 25, limit_reset: 'monthly' },
+        slow: { name: 'CI', rate_limit: { requests_per_minute: 60, parallel: 4 } },
+      },
     },
     answers: {
       201: answer(Type.Object({ data: KeyDetail, key: text }), 'The new key.', {
@@ -143,7 +159,7 @@ export const KEYS = tagged('Keys', {
     failures: ['conflict'],
   },
   updateKey: {
-    text: 'Absent fields keep their value; null removes a limit or the expiry.',
+    text: 'Absent fields keep their value; null removes a limit or the expiry. A `rate_limit` replaces the whole of it.',
     body: { schema: KeyUpdate, examples: { disable: { disabled: true } } },
     answers: { 200: oneRecord(KeyDetail, 'The changed key.', { ...DETAIL, disabled: true }) },
   },

@@ -1,8 +1,14 @@
-/** The errors of requests that a limit refuses: of spending, of credits, and per minute. Pure. */
-import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
-import { type RateKind, rateHeaders } from '../../protocol/rate-headers.ts'
+/** The errors of requests that a limit refuses: of spending, of credits, per minute, and of requests at once. Pure. */
+import { GatewayError, type LimitName, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
+import { rateHeaders } from '../../protocol/rate-headers.ts'
 import type { CounterRoom } from './counters.ts'
-import type { MinuteLimit, SpendingRule } from './quota-entries.ts'
+import {
+  type LimitedRate,
+  minuteEndMs,
+  RATE_FIELDS,
+  type RateRule,
+  type SpendingRule,
+} from './quota-entries.ts'
 
 const RESETS = { daily: 'daily ', weekly: 'weekly ', monthly: 'monthly ' } as const
 const NANOS_PER_USD = 1e9
@@ -52,50 +58,70 @@ function ofDay(reset: string | null): { readonly metadata?: { readonly limit_win
   return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}
 }
 
-/** The error for a request that must wait until running requests have ended. */
+/** The error for a request that fits as soon as running requests have ended. */
 export class BusyError extends GatewayError {
-  constructor(limit: SpendingRule) {
-    const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
-    super('rate_limit_exceeded', `${what} reserved for requests that are still running`, {
-      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
-      limit: limit.kind === 'limit' ? 'key_limit' : limit.kind,
-    })
+  constructor(
+    message: string,
+    details: Omit<NonNullable<ConstructorParameters<typeof GatewayError>[2]>, 'code'>,
+  ) {
+    super('rate_limit_exceeded', message, details)
   }
 }
 
-/** The error for a request that exceeds a limit per minute. */
-export function rateError(
-  { limit, entry }: MinuteLimit,
-  { total, ceiling }: CounterRoom,
-  nowMs: number,
-  minuteEndMs: number,
-): GatewayError {
-  const remaining = Math.max(0, ceiling - total)
-  const rate =
-    limit.kind === 'requests'
-      ? `${ceiling} requests per minute`
-      : `${ceiling} tokens per minute, but this request may use up to ${entry.amount}`
-  return rateLimitError(limit.kind, rate, remaining, ceiling, nowMs, minuteEndMs)
+/** The error for a request whose money running requests have reserved. */
+export function reservedError(limit: SpendingRule): BusyError {
+  const what = limit.kind === 'credits' ? 'The remaining credits are' : `${nameOf(limit)} is`
+  return new BusyError(`${what} reserved for requests that are still running`, {
+    retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+    limit: limit.kind === 'limit' ? 'key_limit' : limit.kind,
+  })
 }
 
-function rateLimitError(
-  kind: RateKind,
-  rate: string,
-  remaining: number,
-  ceiling: number,
+const OWNERS: Readonly<Record<RateRule['owner'], string>> = {
+  key: 'this API key',
+  workspace: 'the workspace of this API key',
+  end_user: 'this end user',
+}
+
+/** The error for a request that exceeds a rate limit: a `BusyError` if running requests only reserve what it needs. */
+export function rateError(
+  { limit, entry }: LimitedRate,
+  { used, total, ceiling }: CounterRoom,
   nowMs: number,
-  minuteEndMs: number,
 ): GatewayError {
-  return new GatewayError('rate_limit_exceeded', `Rate limit exceeded: this API key is limited to ${rate}`, {
-    retryAfterSeconds: Math.max(1, Math.ceil((minuteEndMs - nowMs) / 1000)),
-    limit: kind === 'requests' ? 'requests_per_minute' : 'tokens_per_minute',
+  const { kind, owner } = limit
+  const name: LimitName = RATE_FIELDS[kind]
+  const refused = (what: string): string => `Rate limit exceeded: ${OWNERS[owner]} is limited to ${what}`
+  const metadata = { limit: name, limited: owner }
+  if (kind === 'parallel') {
+    return new BusyError(refused(`${ceiling} ${ceiling === 1 ? 'request' : 'requests'} at once`), {
+      retryAfterSeconds: RETRY_AFTER_SECONDS.moment,
+      limit: name,
+      metadata,
+    })
+  }
+  const remaining = Math.max(0, ceiling - total)
+  const resetMs = minuteEndMs(nowMs)
+  const message = refused(
+    kind === 'requests'
+      ? `${ceiling} requests per minute`
+      : `${ceiling} tokens per minute, but this request may use up to ${entry.amount}`,
+  )
+  const details = {
+    retryAfterSeconds: Math.max(1, Math.ceil((resetMs - nowMs) / 1000)),
+    limit: name,
+    metadata,
     headers: {
       'X-RateLimit-Limit': String(ceiling),
       'X-RateLimit-Remaining': String(remaining),
-      'X-RateLimit-Reset': String(minuteEndMs),
-      ...rateHeaders(kind, { limit: ceiling, remaining, resetMs: minuteEndMs }, nowMs),
+      'X-RateLimit-Reset': String(resetMs),
+      ...rateHeaders(kind, { limit: ceiling, remaining, resetMs }, nowMs),
     },
-  })
+  }
+  const isReserved = used + entry.amount <= ceiling
+  return isReserved
+    ? new BusyError(message, details)
+    : new GatewayError('rate_limit_exceeded', message, details)
 }
 
 /** Formats down to a billionth, without trailing zeros: `0.002 USD`. */

@@ -95,9 +95,19 @@ export class LocalCounters implements Counters {
 
   /** Lists the money counters with open reservations; `amount` is the reserved amount. */
   reservations(): CounterEntry[] {
+    return this.#reserving(({ origin }) => origin !== null)
+  }
+
+  /** Lists the counters of requests at once, like `reservations`. Those of a minute end before they matter. */
+  places(): CounterEntry[] {
+    return this.#reserving(({ origin, endsMs }) => origin === null && endsMs === Number.POSITIVE_INFINITY)
+  }
+
+  #reserving(isListed: (count: Count) => boolean): CounterEntry[] {
     const found: CounterEntry[] = []
-    for (const [id, { origin, endsMs, reserved }] of this.#counts) {
-      if (origin !== null && reserved > 0) found.push({ id, amount: reserved, ceiling: 0, origin, endsMs })
+    for (const [id, count] of this.#counts) {
+      const { origin, endsMs, reserved } = count
+      if (reserved > 0 && isListed(count)) found.push({ id, amount: reserved, ceiling: 0, origin, endsMs })
     }
     return found
   }

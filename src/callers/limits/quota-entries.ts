@@ -1,10 +1,12 @@
 /**
- * Builds the counters that `quota.ts` and `request-rate.ts` use: the limit of the key, budgets, credits, and requests
- * and tokens per minute. `limit-errors.ts` has the errors if one is too low. Pure.
+ * Builds the counters that `quota.ts` and `request-rate.ts` use: the limit of the key, budgets, credits, requests and
+ * tokens per minute, and requests at once. `limit-errors.ts` has the errors if one is too low. Pure.
  */
+import { hash } from 'node:crypto'
 import type { PicoUsd } from '../../base/money.ts'
-import type { RateKind } from '../../protocol/rate-headers.ts'
+import type { RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { Budget, Caller, SpendingLimit, Spent } from '../../protocol/records.ts'
+import { DEFAULT_WORKSPACE_ID } from '../../storage/store.ts'
 import type { CounterEntry, CounterRoom, Origin } from './counters.ts'
 import type { Offer } from './demand.ts'
 import { periodEndMs, periodStart } from './periods.ts'
@@ -16,9 +18,18 @@ export type SpendingRule =
   | { readonly kind: 'budget'; readonly budget: Budget; readonly spender: 'member' | 'key' }
   | { readonly kind: 'credits' }
 
-/** A limit of requests or tokens per minute. */
+/** What a rate limit counts, and the field that sets it. */
+export const RATE_FIELDS = {
+  requests: 'requests_per_minute',
+  tokens: 'tokens_per_minute',
+  parallel: 'parallel',
+} as const satisfies Readonly<Record<string, keyof RateLimit>>
+export type RateName = keyof typeof RATE_FIELDS
+
+/** A limit of requests or tokens per minute, or of requests at once. */
 export interface RateRule {
-  readonly kind: RateKind
+  readonly kind: RateName
+  readonly owner: 'key' | 'workspace' | 'end_user'
 }
 
 /** The limit behind an entry. */
@@ -29,7 +40,7 @@ export interface MoneyLimit {
   readonly entry: Place
 }
 
-export interface MinuteLimit {
+export interface LimitedRate {
   readonly limit: RateRule
   readonly entry: CounterEntry
 }
@@ -98,16 +109,57 @@ export function creditEntry({ organizationId }: Caller): Place {
   }
 }
 
-export function minuteEntry(
-  kind: 'requests' | 'tokens',
-  { keyHash }: Caller,
+/** One that may have rate limits; `id` names it in counters. */
+export interface RateOwner {
+  readonly owner: RateRule['owner']
+  readonly id: string
+  /** Null: none. */
+  readonly limits: Partial<RateLimit> | null
+}
+
+/** The key and the workspace of a caller. `standard` holds where the key has no limit of its own. */
+export function ownersOf(caller: Caller, standard: Partial<RateLimit> | null): readonly RateOwner[] {
+  const { keyHash, organizationId, workspaceId, rates } = caller
+  const own = rates?.key ?? null
+  const key: RateOwner = {
+    owner: 'key',
+    id: keyHash,
+    limits:
+      own === null
+        ? standard
+        : {
+            requests_per_minute: own.requests_per_minute ?? standard?.requests_per_minute ?? null,
+            tokens_per_minute: own.tokens_per_minute ?? standard?.tokens_per_minute ?? null,
+            parallel: own.parallel,
+          },
+  }
+  if (rates?.workspace == null) return [key]
+  const id = `workspace/${organizationId}/${workspaceId ?? DEFAULT_WORKSPACE_ID}`
+  return [key, { owner: 'workspace', id, limits: rates.workspace }]
+}
+
+/** The name of an end user may be a mail address, so counters have its hash. */
+export function endUserOwner(organizationId: string, user: string, limits: RateLimit): RateOwner {
+  const name = hash('sha256', `${organizationId} ${user}`, 'base64url')
+  return { owner: 'end_user', id: `user/${name}`, limits }
+}
+
+/** The counters of one rate, for those owners that have a limit of it. */
+export function rateEntries(
+  kind: RateName,
+  owners: readonly RateOwner[],
   amount: number,
-  ceiling: number,
   nowMs: number,
-): MinuteLimit {
-  const endsMs = minuteEndMs(nowMs)
-  const id = `${kind}/${keyHash}/${endsMs / MINUTE_MS}`
-  return { limit: { kind }, entry: { id, amount, ceiling, origin: null, endsMs } }
+): LimitedRate[] {
+  // Requests at once have no period.
+  const endsMs = kind === 'parallel' ? Number.POSITIVE_INFINITY : minuteEndMs(nowMs)
+  const period = kind === 'parallel' ? '' : `/${endsMs / MINUTE_MS}`
+  return owners.flatMap(({ owner, id, limits }) => {
+    const ceiling = limits?.[RATE_FIELDS[kind]] ?? null
+    if (ceiling === null) return []
+    const entry = { id: `${kind}/${id}${period}`, amount, ceiling, origin: null, endsMs }
+    return [{ limit: { kind, owner }, entry }]
+  })
 }
 
 /** The end of the current minute, Unix milliseconds: the same on every instance. */
@@ -129,6 +181,7 @@ export function counts(limit: EntryLimit, isOwn: boolean): boolean {
       return !isOwn
     case 'requests':
     case 'tokens':
+    case 'parallel':
       return false
   }
 }
@@ -159,6 +212,8 @@ export function restOf({ used, ceiling }: CounterRoom): PicoUsd {
 export function usedAmount(limit: EntryLimit, spent: Spent): number {
   if (limit.kind === 'requests') return 1
   if (limit.kind === 'tokens') return spent.tokens
+  // The place is free again.
+  if (limit.kind === 'parallel') return 0
   const { cost, isByok, fees = 0 } = spent
   return picoToNano((counts(limit, isByok) ? cost : 0) + fees)
 }

@@ -1,29 +1,32 @@
 /**
  * Decides whether a request is within its limits: the key's spending limit, guardrail budgets, the organization's
- * credits, and requests and tokens per minute. A request reserves its possible cost, reserves more while it runs, and
+ * credits, tokens per minute, requests at once, and requests per minute of an end user. A request reserves its possible cost, reserves more while it runs, and
  * settles with its real cost. Hot path: a key without limits costs two comparisons and one lookup.
  */
 import type { Clock } from '../../base/clock.ts'
 import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
-import type { RateRoom } from '../../protocol/rate-headers.ts'
+import type { RateLimit } from '../../protocol/management/rate-limit.ts'
+import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
 import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
-import { BusyError, rateError, spentError } from './limit-errors.ts'
+import { rateError, reservedError, spentError } from './limit-errors.ts'
 import {
   amountOf,
   budgetEntry,
   counts,
   creditEntry,
   type EntryLimit,
+  endUserOwner,
+  type LimitedRate,
   limitEntry,
-  type MinuteLimit,
   type MoneyLimit,
-  minuteEndMs,
-  minuteEntry,
+  ownersOf,
+  type RateOwner,
   type ReservedOf,
+  rateEntries,
   restOf,
   spenderOf,
 } from './quota-entries.ts'
@@ -34,9 +37,24 @@ export interface QuotaOptions {
   readonly clock: Clock
   /** True if an organization may spend no more than its credits. */
   readonly enforceCredits: boolean
+  /** Of each key without a limit of its own. */
   readonly tokensPerMinute: number | null
   /** Default: there are no budgets. */
   readonly budgets?: BudgetLookup
+  /** Default: no end user has limits. */
+  readonly endUsers?: EndUserLookup
+}
+
+export interface EndUserLookup {
+  /** The limits of an end user; null: none. A promise only if they have to be loaded. */
+  of(organizationId: string, user: string): RateLimit | null | Promise<RateLimit | null>
+}
+
+/** A request as its rate limits see it. */
+export interface RatedRequest {
+  readonly endUser: string | null
+  /** False if it is part of another request, or only checked. */
+  readonly isCounted: boolean
 }
 
 export interface BudgetLookup {
@@ -53,10 +71,10 @@ export interface Quota {
    * Reserves the possible cost of the request; a promise only if budgets or counters have to be loaded or are in
    * another thread. If an offer costs more than the unspent money, only the affordable number of tokens is reserved.
    * @throws (or rejects with) GatewayError `payment_required`, `permission_denied` for a budget, `rate_limit_exceeded`
-   * (a `BusyError` for money that running requests reserve), or `service_unavailable` if the spending so far is
+   * (a `BusyError` for what running requests reserve), or `service_unavailable` if the spending so far is
    * unknown.
    */
-  admit(caller: Caller, demand: Demand): Reservation | Promise<Reservation>
+  admit(caller: Caller, demand: Demand, rated?: RatedRequest): Reservation | Promise<Reservation>
 }
 
 /** A quota that also reserves money for requests that were admitted earlier. */
@@ -72,12 +90,16 @@ export interface HoldingQuota extends Quota {
 /** The reservation of a caller without limits. */
 export const FREE: Reservation = { allowance: null, settle: () => undefined }
 
+const UNCOUNTED: RatedRequest = { endUser: null, isCounted: false }
+
 export function createQuota(options: QuotaOptions): HoldingQuota {
-  const { enforceCredits, tokensPerMinute, budgets } = options
+  const { enforceCredits, tokensPerMinute, budgets, endUsers } = options
   const always = enforceCredits || tokensPerMinute !== null
+  const isRated = ({ rates }: Caller): boolean =>
+    rates != null && (rates.ofEndUsers || isLimitedLater(rates.key) || isLimitedLater(rates.workspace))
   return {
     limits(caller) {
-      if (always || caller.limit !== null) return true
+      if (always || caller.limit !== null || isRated(caller)) return true
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       // `admit` loads them again and reports a rejection.
       if (isPending(budgeted)) budgeted.catch(() => undefined)
@@ -87,11 +109,23 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
       if (enforceCredits || caller.limit !== null) return true
       return whenReady(budgets === undefined ? null : budgets.budgets(caller), known => known !== null)
     },
-    admit(caller, demand) {
+    admit(caller, demand, rated = UNCOUNTED) {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       return whenReady(budgeted, known => {
-        if (!always && caller.limit === null && known === null) return FREE
-        return new Admission(options, caller, demand, known ?? []).reserve()
+        if (!always && caller.limit === null && known === null && !isRated(caller)) return FREE
+        return whenReady(endUserOf(endUsers, caller, rated.endUser), endUser => {
+          const nowMs = options.clock.nowMs()
+          const money = moneyLimits(options, caller, known ?? [], nowMs)
+          const rates = ratesOf(
+            ownersOf(caller, { tokens_per_minute: tokensPerMinute }),
+            endUser,
+            demand,
+            rated,
+            nowMs,
+          )
+          if (money.length + rates.length === 0) return FREE
+          return new Admission(options, demand, money, rates, nowMs).reserve()
+        })
       })
     },
     reserveAnyway(caller, cost, isOwn) {
@@ -100,15 +134,62 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
         if (!enforceCredits && caller.limit === null && known === null) return FREE
         const offer: Offer = { base: cost, perToken: 0, isOwn, most: 0, first: 0, cappable: true }
         const demand: Demand = { offers: [offer], tokens: 0 }
-        return new Admission(
-          { ...options, tokensPerMinute: null },
-          caller,
-          demand,
-          known ?? [],
-        ).reserveAnyway()
+        const nowMs = options.clock.nowMs()
+        const money = moneyLimits(options, caller, known ?? [], nowMs)
+        return new Admission(options, demand, money, [], nowMs).reserveAnyway()
       })
     },
   }
+}
+
+/** True if a limit is checked here: requests per minute of keys and workspaces were counted before the body was read. */
+function isLimitedLater(limits: RateLimit | null): boolean {
+  return limits !== null && (limits.tokens_per_minute !== null || limits.parallel !== null)
+}
+
+function endUserOf(
+  endUsers: EndUserLookup | undefined,
+  { organizationId, rates }: Caller,
+  user: string | null,
+): RateOwner | null | Promise<RateOwner | null> {
+  if (endUsers === undefined || user === null || rates?.ofEndUsers !== true) return null
+  return whenReady(endUsers.of(organizationId, user), limits =>
+    limits === null ? null : endUserOwner(organizationId, user, limits),
+  )
+}
+
+function ratesOf(
+  owners: readonly RateOwner[],
+  endUser: RateOwner | null,
+  { tokens }: Demand,
+  { isCounted }: RatedRequest,
+  nowMs: number,
+): readonly LimitedRate[] {
+  const all = endUser === null ? owners : [...owners, endUser]
+  return [
+    ...(isCounted && endUser !== null ? rateEntries('requests', [endUser], 1, nowMs) : []),
+    ...rateEntries('tokens', all, tokens, nowMs),
+    ...(isCounted ? rateEntries('parallel', all, 1, nowMs) : []),
+  ]
+}
+
+function moneyLimits(
+  { enforceCredits }: QuotaOptions,
+  caller: Caller,
+  budgets: readonly Budget[],
+  nowMs: number,
+): readonly MoneyLimit[] {
+  const { limit } = caller
+  return [
+    ...(limit === null
+      ? []
+      : [{ limit: { kind: 'limit', limit } as const, entry: limitEntry(caller, limit, nowMs) }]),
+    ...budgets.map(budget => ({
+      limit: { kind: 'budget', budget, spender: spenderOf(budget, caller) } as const,
+      entry: budgetEntry(budget, caller, nowMs),
+    })),
+    ...(enforceCredits ? [{ limit: { kind: 'credits' } as const, entry: creditEntry(caller) }] : []),
+  ]
 }
 
 /** More than any sum that fits into a counter. */
@@ -121,27 +202,20 @@ class Admission {
   readonly #demand: Demand
   readonly #nowMs: number
   readonly #money: readonly MoneyLimit[]
-  readonly #minutes: readonly MinuteLimit[]
+  readonly #rates: readonly LimitedRate[]
 
-  constructor(options: QuotaOptions, caller: Caller, demand: Demand, budgets: readonly Budget[]) {
+  constructor(
+    options: QuotaOptions,
+    demand: Demand,
+    money: readonly MoneyLimit[],
+    rates: readonly LimitedRate[],
+    nowMs: number,
+  ) {
     this.#options = options
     this.#demand = demand
-    const nowMs = options.clock.nowMs()
+    this.#money = money
+    this.#rates = rates
     this.#nowMs = nowMs
-    const { enforceCredits, tokensPerMinute } = options
-    const { limit } = caller
-    this.#money = [
-      ...(limit === null
-        ? []
-        : [{ limit: { kind: 'limit', limit } as const, entry: limitEntry(caller, limit, nowMs) }]),
-      ...budgets.map(budget => ({
-        limit: { kind: 'budget', budget, spender: spenderOf(budget, caller) } as const,
-        entry: budgetEntry(budget, caller, nowMs),
-      })),
-      ...(enforceCredits ? [{ limit: { kind: 'credits' } as const, entry: creditEntry(caller) }] : []),
-    ]
-    this.#minutes =
-      tokensPerMinute === null ? [] : [minuteEntry('tokens', caller, demand.tokens, tokensPerMinute, nowMs)]
   }
 
   reserve(): Reservation | Promise<Reservation> {
@@ -204,7 +278,7 @@ class Admission {
         ...entry,
         amount: amountOf(limit, this.#demand.offers, reservedOf),
       })),
-      ...this.#minutes.map(({ entry }) => entry),
+      ...this.#rates.map(({ entry }) => entry),
     ]
   }
 
@@ -214,18 +288,21 @@ class Admission {
   }
 
   #reservation(entries: readonly CounterEntry[], { rooms }: Taking): Reservation {
-    const limits: EntryLimit[] = [...this.#money, ...this.#minutes].map(({ limit }) => limit)
-    return new CounterReservation(this.#options.counters, entries, limits, rooms, this.#tokens(rooms))
+    const limits: EntryLimit[] = [...this.#money, ...this.#rates].map(({ limit }) => limit)
+    return new CounterReservation(this.#options.counters, entries, limits, rooms, this.#told(rooms))
   }
 
-  /** The tokens left in the current minute; null if there is no limit. */
-  #tokens(rooms: Taking['rooms']): RateRoom | null {
-    const [minute] = this.#minutes
-    const room = rooms[this.#money.length]
-    if (minute === undefined || room === undefined) return null
-    const { amount, endsMs } = minute.entry
-    const remaining = Math.max(0, room.ceiling - room.total - amount)
-    return { limit: room.ceiling, remaining, resetMs: endsMs }
+  /** The tightest limit per minute of each kind. */
+  #told(rooms: Taking['rooms']): ReadonlyMap<RateKind, RateRoom> {
+    const told = new Map<RateKind, RateRoom>()
+    for (const [at, { limit, entry }] of this.#rates.entries()) {
+      const room = rooms[this.#money.length + at]
+      if (room === undefined || limit.kind === 'parallel') continue
+      const remaining = Math.max(0, room.ceiling - room.total - entry.amount)
+      if (remaining >= (told.get(limit.kind)?.remaining ?? Number.POSITIVE_INFINITY)) continue
+      told.set(limit.kind, { limit: room.ceiling, remaining, resetMs: entry.endsMs })
+    }
+    return told
   }
 
   /** The amount to reserve for each offer if the full amount does not fit into the unspent money. */
@@ -252,10 +329,8 @@ class Admission {
   /** The error if the request can never fit a limit; null if it fits once running requests have ended. */
   #refusal(taking: Taking, exceeded: number): GatewayError | null {
     const room = taking.rooms[exceeded]
-    const minute = this.#minutes[exceeded - this.#money.length]
-    if (minute !== undefined && room !== undefined) {
-      return rateError(minute, room, this.#nowMs, minuteEndMs(this.#nowMs))
-    }
+    const rate = this.#rates[exceeded - this.#money.length]
+    if (rate !== undefined && room !== undefined) return rateError(rate, room, this.#nowMs)
     const { offers } = this.#demand
     if (offers.some(offer => isAffordable(offer, this.#rest(offer, taking)))) return null
     const spent = this.#money.findIndex(({ limit }, at) => {
@@ -274,7 +349,7 @@ class Admission {
 
   #busy(exceeded: number): GatewayError {
     const limit = this.#money[exceeded]?.limit
-    return new BusyError(limit ?? { kind: 'credits' })
+    return reservedError(limit ?? { kind: 'credits' })
   }
 }
 

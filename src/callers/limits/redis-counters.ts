@@ -164,8 +164,9 @@ return total + reserved + own`
  * Registers the node with everything that it has reserved. KEYS nodes, awaited nodes, generation of the data, then
  * counters; ARGV node, prefix of the heartbeats, milliseconds of a heartbeat, generation that the node knows, a new
  * one, the number of former names of the node and these, the number of its peers and these, then for each counter the
- * reserved amount and milliseconds to keep it. If the data was lost, the node itself is awaited too. In counters that
- * have not started the node has to read the ledger. Returns the generation.
+ * reserved amount, milliseconds to keep it, and 1 if it starts with the ledger. If the data was lost, the node itself is
+ * awaited too. In counters that start with the ledger and have not started the node has to read it. Returns the
+ * generation.
  */
 const ENTER = `${NAMES}local node, alive, ms = ARGV[1], ARGV[2], ARGV[3]
 local generation = redis.call('GET', KEYS[3])
@@ -183,12 +184,12 @@ for n = 1, tonumber(ARGV[at]) do
 end
 at = at + tonumber(ARGV[at])
 for i = 4, #KEYS do
-  local begun = redis.call('HEXISTS', KEYS[i], 's') == 1
+  local begun = ARGV[at + 3] ~= '1' or redis.call('HEXISTS', KEYS[i], 's') == 1
   for _, name in ipairs(former) do redis.call('HDEL', KEYS[i], name, '?' .. name) end
   redis.call('HDEL', KEYS[i], node, '?' .. node)
   redis.call('HSET', KEYS[i], begun and node or '?' .. node, ARGV[at + 1])
   redis.call('PEXPIRE', KEYS[i], ARGV[at + 2])
-  at = at + 2
+  at = at + 3
 end
 for _, name in ipairs(former) do
   redis.call('SET', alive .. name, '0', 'PX', ms)
@@ -517,7 +518,7 @@ export class RedisCounters implements Counters {
     const { prefix, clock } = this.#options
     const nowMs = clock.nowMs()
     // Each earlier command was answered, or changes nothing any more, so the reservations are known exactly.
-    const open = this.#openCounters()
+    const open = [...this.#openCounters(), ...this.#options.local.places()]
     const former = [...this.#formerNames]
     const generation = await this.#run(
       SCRIPTS.enter,
@@ -531,7 +532,11 @@ export class RedisCounters implements Counters {
         ...former,
         String(this.#peers.length),
         ...this.#peers,
-        ...open.flatMap(entry => [String(entry.amount), String(keepMs(entry, nowMs))]),
+        ...open.flatMap(entry => [
+          String(entry.amount),
+          String(keepMs(entry, nowMs)),
+          entry.origin === null ? '0' : '1',
+        ]),
       ],
     )
     this.#generation = String(generation)

@@ -5,60 +5,89 @@
 import type { Clock } from '../../base/clock.ts'
 import { serviceUnavailable } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
+import type { RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { RateRoom } from '../../protocol/rate-headers.ts'
 import type { Caller } from '../../protocol/records.ts'
-import type { CounterRoom, Counters } from './counters.ts'
+import type { CounterEntry, CounterRoom, Counters } from './counters.ts'
 import { rateError } from './limit-errors.ts'
-import { minuteEndMs, minuteEntry } from './quota-entries.ts'
+import { type LimitedRate, minuteEndMs, ownersOf, rateEntries } from './quota-entries.ts'
 
 interface RequestRateOptions {
   readonly counters: Counters
   readonly clock: Clock
-  /** Per key; null if there is no limit. */
+  /** Of each key without a limit of its own; null if there is no limit. */
   readonly requestsPerMinute: number | null
+}
+
+/** A limit that has refused a request. */
+interface Full {
+  readonly limit: LimitedRate
+  readonly room: CounterRoom
 }
 
 export class RequestRate {
   readonly #options: RequestRateOptions
-  /** Refused keys by hash, for the minute that ends at `#fullUntilMs`. They are refused until then without a lookup. */
-  readonly #full = new Map<string, CounterRoom>()
+  readonly #standard: Partial<RateLimit> | null
+  /** Full counters by id, for the minute that ends at `#fullUntilMs`. They refuse until then without a lookup. */
+  readonly #full = new Map<string, Full>()
   #fullUntilMs = 0
 
   constructor(options: RequestRateOptions) {
     this.#options = options
+    const { requestsPerMinute } = options
+    this.#standard = requestsPerMinute === null ? null : { requests_per_minute: requestsPerMinute }
   }
 
   /**
-   * Counts one request of the caller, and returns the remainder of the limit; undefined if there is no limit. A promise
-   * only if the counters are in another thread.
+   * Counts one request of the caller for its key and its workspace, and returns the remainder of the tightest limit;
+   * undefined if there is none. A promise only if the counters are in another thread.
    * @throws (or rejects with) GatewayError `rate_limit_exceeded`, or `service_unavailable` if the counters do not
    * answer.
    */
   enter(caller: Caller): RateRoom | undefined | Promise<RateRoom | undefined> {
-    const { counters, clock, requestsPerMinute } = this.#options
-    if (requestsPerMinute === null) return undefined
+    const { counters, clock } = this.#options
     const nowMs = clock.nowMs()
+    const limits = rateEntries('requests', ownersOf(caller, this.#standard), 1, nowMs)
+    if (limits.length === 0) return undefined
+    this.#refuseFull(limits, nowMs)
+    const entries = limits.map(({ entry }) => entry)
+    const taking = counters.reserve(entries)
+    return whenReady(isPending(taking) ? taking.catch(throwUnavailable) : taking, ({ exceeded, rooms }) => {
+      const [limit, room] = exceeded === null ? [] : [limits[exceeded], rooms[exceeded]]
+      if (limit !== undefined && room !== undefined) {
+        if (limit.entry.endsMs === this.#fullUntilMs) this.#full.set(limit.entry.id, { limit, room })
+        throw rateError(limit, room, nowMs)
+      }
+      counters.settle(
+        entries,
+        entries.map(() => 1),
+      )
+      return tightest(entries, rooms)
+    })
+  }
+
+  #refuseFull(limits: readonly LimitedRate[], nowMs: number): void {
     const endsMs = minuteEndMs(nowMs)
     if (endsMs !== this.#fullUntilMs) this.#full.clear()
     this.#fullUntilMs = endsMs
-    const limit = minuteEntry('requests', caller, 1, requestsPerMinute, nowMs)
-    const full = this.#full.get(caller.keyHash)
-    if (full !== undefined) throw rateError(limit, full, nowMs, endsMs)
-    const entries = [limit.entry]
-    const taking = counters.reserve(entries)
-    return whenReady(
-      isPending(taking) ? taking.catch(throwUnavailable) : taking,
-      ({ exceeded, rooms: [room] }) => {
-        if (exceeded === null || room === undefined) {
-          counters.settle(entries, [1])
-          const remaining = Math.max(0, requestsPerMinute - (room?.total ?? 0) - 1)
-          return { limit: requestsPerMinute, remaining, resetMs: endsMs }
-        }
-        if (endsMs === this.#fullUntilMs) this.#full.set(caller.keyHash, room)
-        throw rateError(limit, room, nowMs, endsMs)
-      },
-    )
+    if (this.#full.size === 0) return
+    for (const { entry } of limits) {
+      const full = this.#full.get(entry.id)
+      // A limit that was changed is asked again.
+      if (full !== undefined && full.room.ceiling >= (entry.ceiling ?? 0))
+        throw rateError(full.limit, full.room, nowMs)
+    }
   }
+}
+
+function tightest(entries: readonly CounterEntry[], rooms: readonly CounterRoom[]): RateRoom | undefined {
+  let found: RateRoom | undefined
+  for (const [at, { ceiling, endsMs }] of entries.entries()) {
+    const limit = ceiling ?? 0
+    const remaining = Math.max(0, limit - (rooms[at]?.total ?? 0) - 1)
+    if (found === undefined || remaining < found.remaining) found = { limit, remaining, resetMs: endsMs }
+  }
+  return found
 }
 
 function throwUnavailable(cause: unknown): never {

@@ -2,15 +2,15 @@
 import { type GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
-import type { RateRoom } from '../../protocol/rate-headers.ts'
+import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { Allowance, Reservation, Spent } from '../../protocol/records.ts'
 import type { CounterEntry, CounterRoom, Counters, Taking } from './counters.ts'
-import { BusyError, spentError } from './limit-errors.ts'
-import { counts, type EntryLimit, type RateRule, restOf, usedAmount } from './quota-entries.ts'
+import { reservedError, spentError } from './limit-errors.ts'
+import { counts, type EntryLimit, RATE_FIELDS, type RateRule, restOf, usedAmount } from './quota-entries.ts'
 import { picoToNano } from './spending.ts'
 
 export class CounterReservation implements Reservation, Allowance {
-  readonly tokens: RateRoom | null
+  readonly rooms: ReadonlyMap<RateKind, RateRoom>
   readonly #counters: Counters
   readonly #entries: readonly CounterEntry[]
   /** The limits, one per entry. */
@@ -30,9 +30,9 @@ export class CounterReservation implements Reservation, Allowance {
     entries: readonly CounterEntry[],
     limits: readonly EntryLimit[],
     rooms: readonly CounterRoom[],
-    tokens: RateRoom | null = null,
+    told: ReadonlyMap<RateKind, RateRoom> = new Map(),
   ) {
-    this.tokens = tokens
+    this.rooms = told
     this.#counters = counters
     this.#entries = entries
     this.#limits = limits
@@ -43,7 +43,7 @@ export class CounterReservation implements Reservation, Allowance {
   }
 
   get allowance(): Allowance | null {
-    return this.#limits.some(limit => !isOfMinute(limit)) ? this : null
+    return this.#limits.some(limit => !isRate(limit)) ? this : null
   }
 
   rest(isOwn: boolean): PicoUsd {
@@ -87,8 +87,8 @@ export class CounterReservation implements Reservation, Allowance {
   }
 
   release(spent: Spent): void {
-    // Requests and tokens per minute cannot be increased later.
-    if (this.#settled || this.allowance === null || this.#limits.some(isOfMinute)) return
+    // Rates cannot be increased later.
+    if (this.#settled || this.allowance === null || this.#limits.some(isRate)) return
     this.#giveAll(spent)
   }
 
@@ -115,9 +115,9 @@ export class CounterReservation implements Reservation, Allowance {
     const [entry, room] = [entries[exceeded], rooms[exceeded]]
     const at = this.#entries.findIndex(({ id }) => id === entry?.id)
     const limit = this.#limits[at]
-    if (entry === undefined || room === undefined || limit === undefined || isOfMinute(limit)) return null
+    if (entry === undefined || room === undefined || limit === undefined || isRate(limit)) return null
     const total = entry.amount + (this.#amounts[at] ?? 0)
-    return room.used + total > room.ceiling ? spentError(limit, total, room) : new BusyError(limit)
+    return room.used + total > room.ceiling ? spentError(limit, total, room) : reservedError(limit)
   }
 
   #keep(entries: readonly CounterEntry[]): boolean {
@@ -141,6 +141,6 @@ export class CounterReservation implements Reservation, Allowance {
   }
 }
 
-function isOfMinute(limit: EntryLimit): limit is RateRule {
-  return limit.kind === 'requests' || limit.kind === 'tokens'
+function isRate(limit: EntryLimit): limit is RateRule {
+  return Object.hasOwn(RATE_FIELDS, limit.kind)
 }

@@ -7,7 +7,7 @@ import type { Metrics, ModelSeries } from '../../base/metrics/metrics.ts'
 import { type PicoUsd, toUsd } from '../../base/money.ts'
 import type { Demand } from '../../callers/limits/demand.ts'
 import { BusyError } from '../../callers/limits/limit-errors.ts'
-import type { Quota } from '../../callers/limits/quota.ts'
+import type { Quota, RatedRequest } from '../../callers/limits/quota.ts'
 import type { ReservationQueue } from '../../callers/limits/reservation-wait.ts'
 import type { AttemptRecord, EndedExchange, Exchange } from '../../exchange/exchange.ts'
 import { type Usage, ZERO_USAGE } from '../../formats/format.ts'
@@ -49,7 +49,7 @@ export function createLedger(spool: UsageSpool, store: LedgerStore): Ledger {
 export interface ReserveDeps {
   readonly clock: Clock
   readonly quota: Quota
-  /** Absent: requests do not wait until reserved amounts are released. */
+  /** Absent: the request is only checked: it does not wait until reserved amounts are released, and takes no place. */
   readonly reservationWait?: ReservationQueue | undefined
 }
 
@@ -61,26 +61,41 @@ export async function reserve(deps: ReserveDeps, exchange: Exchange, demand: Dem
   const { caller } = exchange
   const { rates } = exchange.clientRequest
   try {
-    const reserved = deps.quota.admit(caller, demand)
+    const reserved = deps.quota.admit(caller, demand, ratedOf(deps, exchange))
     exchange.reservation = isPending(reserved) ? await reserved : reserved
   } catch (error) {
     exchange.reservation = await reserveLater(deps, exchange, demand, error)
   }
-  const { tokens } = exchange.reservation
-  if (tokens != null) rates?.tellRate('tokens', tokens, deps.clock.nowMs())
+  if (rates === undefined) return
+  const { rooms } = exchange.reservation
+  if (rooms !== undefined) for (const [kind, room] of rooms) rates.tellRate(kind, room, deps.clock.nowMs())
+}
+
+/** A call within another request has no place of its own, nor has a line that a batch service may take for hours. */
+function ratedOf({ reservationWait }: ReserveDeps, { parent, batch, request }: Exchange): RatedRequest {
+  return {
+    endUser: request.safety_identifier ?? request.user ?? null,
+    isCounted: reservationWait !== undefined && parent === undefined && batch?.submit === undefined,
+  }
 }
 
 /** Batch lines have their own way to wait. */
 async function reserveLater(
-  { quota, reservationWait }: ReserveDeps,
+  deps: ReserveDeps,
   exchange: Exchange,
   demand: Demand,
   refused: unknown,
 ): Promise<Reservation> {
+  const { quota, reservationWait } = deps
   const { batch, caller, signal } = exchange
   try {
     if (!(refused instanceof BusyError) || reservationWait === undefined || batch !== undefined) throw refused
-    return await reservationWait.reserve(() => quota.admit(caller, demand), caller, signal, refused)
+    return await reservationWait.reserve(
+      () => quota.admit(caller, demand, ratedOf(deps, exchange)),
+      caller,
+      signal,
+      refused,
+    )
   } catch (last) {
     exchange.overLimit = true
     throw last

@@ -114,6 +114,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     changed(change) {
       if (change.kind === 'all') keys.invalidateAll()
       else if (change.kind === 'key') keys.invalidate(change.hash)
+      else if (change.kind === 'rates') keys.invalidateOf(change.organizationId)
       built.changed(change)
       void endInvalid(keys, change, [control])
       if (change.kind === 'batches' || change.kind === 'all') runner.wake()

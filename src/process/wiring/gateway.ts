@@ -7,6 +7,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { Log } from '../../base/log/log.ts'
 import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { Counters } from '../../callers/limits/counters.ts'
+import { EndUserLimits } from '../../callers/limits/end-user-limits.ts'
 import { createQuota, type HoldingQuota } from '../../callers/limits/quota.ts'
 import { RequestRate } from '../../callers/limits/request-rate.ts'
 import { ReservationQueue } from '../../callers/limits/reservation-wait.ts'
@@ -125,7 +126,8 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
   const containers = containersOf(base)
   const fusionModels = createFusionModels(base)
-  const quota = quotaOf(base, counting.counters, guardrails)
+  const endUserLimits = new EndUserLimits({ store, clock, log })
+  const quota = quotaOf(base, counting.counters, guardrails, endUserLimits)
   const askAs = createAskAs(base.clock, () => gateway)
   const plugins = pluginsOf({ ...base, fusionModels }, shared, guard, {
     credentials,
@@ -191,7 +193,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     summaries,
     captures: running,
     changed(change) {
-      invalidate({ credentials, guardrails, toolPermissions, ownKeys, plans }, change)
+      invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)
       captures.changed(change)
     },
     async close() {
@@ -304,13 +306,19 @@ function routingOf({ options, config, clock, metrics }: Base): Routing {
   })
 }
 
-function quotaOf({ config, clock }: Base, counters: Counters, budgets: GuardrailCache) {
+function quotaOf(
+  { config, clock }: Base,
+  counters: Counters,
+  budgets: GuardrailCache,
+  endUsers: EndUserLimits,
+) {
   return createQuota({
     counters,
     clock,
     enforceCredits: config.credits.enforced,
     tokensPerMinute: config.quotas.tokensPerMinute,
     budgets,
+    endUsers,
   })
 }
 
@@ -360,23 +368,26 @@ interface Caches {
   readonly credentials: CredentialCatalog
   readonly guardrails: GuardrailCache
   readonly toolPermissions: ToolPermissions
+  readonly endUserLimits: EndUserLimits
   readonly ownKeys: OpenedKeys
   readonly plans: Plans
 }
 
 /** Drops cached copies of a changed record. The front has the cache of API keys. */
 function invalidate(
-  { credentials, guardrails, toolPermissions, ownKeys, plans }: Caches,
+  { credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }: Caches,
   change: Invalidation,
 ): void {
   if (change.kind === 'all') {
     credentials.invalidateAll()
     guardrails.invalidateAll()
     toolPermissions.invalidateAll()
+    endUserLimits.invalidateAll()
     ownKeys.invalidateAll()
     plans.clear()
   } else if (change.kind === 'guardrails') guardrails.invalidate(change.organizationId)
   else if (change.kind === 'workspaces') toolPermissions.invalidate(change.organizationId)
+  else if (change.kind === 'end-user') endUserLimits.invalidate(change.organizationId, change.user)
   else if (change.kind === 'credentials') {
     credentials.invalidate(change.organizationId, change.workspaceId)
     for (const id of change.ids) ownKeys.invalidate(id)

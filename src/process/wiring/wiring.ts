@@ -103,6 +103,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
       keys.invalidateAll()
       weights.invalidateAll()
     } else if (change.kind === 'key') keys.invalidate(change.hash)
+    else if (change.kind === 'rates') keys.invalidateOf(change.organizationId)
     else if (change.kind === 'end-user') weights.invalidate(change.organizationId, change.user)
     built.changed(change)
     void endInvalid(keys, change, server.keyed)
@@ -122,7 +123,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     ),
     keys,
     weights,
-    rate: config.quotas.requestsPerMinute === null ? null : { enter: key => rate.enter(callerOf(key)) },
+    rate: { limitsAll: config.quotas.requestsPerMinute !== null, enter: key => rate.enter(callerOf(key)) },
     uploadMs: config.timeouts.uploadMs,
     requestMs: config.timeouts.requestMs,
     ...limits,
@@ -226,6 +227,11 @@ function operationsOf(
     describeKey: (slug, key) => describeNewKey(slug, catalog.provider(slug), key),
     patternProblem,
     checkText: createCheckText(tasks),
+    rateLimitDefault: {
+      requests_per_minute: config.quotas.requestsPerMinute,
+      tokens_per_minute: config.quotas.tokensPerMinute,
+      parallel: null,
+    },
     keyCheck: built.keyCheck,
     acceptances: new BatchAcceptances({
       uploads: new Uploads({

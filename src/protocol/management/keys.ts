@@ -5,6 +5,7 @@ import { AMOUNT_MAX_USD, type MicroUsd, toMicroUsd } from '../../base/money.ts'
 import { AnyObject, instant, maybe, nullable, oneOf, text, usd } from '../json/schema.ts'
 import { IDENTIFIER_MAX_CHARS, KEY_OVERLAP_MAX_SECONDS, RECORD_NAME_MAX_CHARS } from '../limits.ts'
 import { parseInstant } from './management.ts'
+import { type KeyRates, rateLimitField } from './rate-limit.ts'
 import {
   type ChangeOf,
   computedFields,
@@ -63,6 +64,7 @@ const fields = {
     create: maybe(Type.Boolean()),
     change: Type.Boolean(),
   },
+  rateLimit: rateLimitField,
   ...computedFields(usd, 'usage', 'usageDaily', 'usageWeekly', 'usageMonthly'),
   ...computedFields(usd, 'byokUsage', 'byokUsageDaily', 'byokUsageWeekly', 'byokUsageMonthly'),
   createdAt: { schema: instant },
@@ -111,6 +113,8 @@ export const KEY = new Declaration(fields, [
 export interface KeyRecord extends RecordOf<typeof fields> {
   /** Expiry of the secret with which the key was found; null: it expires with the key. */
   readonly secretExpiresAt: string | null
+  /** Null: no rate limit holds for its requests. Known only of a key that was looked up for a request. */
+  readonly rates: KeyRates | null
 }
 
 /** Changes to a key; absent fields keep their value. */

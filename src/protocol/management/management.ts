@@ -16,6 +16,7 @@ import {
   WORKSPACE_NAME_MAX_CHARS,
   WORKSPACE_SLUG_PATTERN,
 } from '../limits.ts'
+import { rateLimitField } from './rate-limit.ts'
 import {
   type ChangeOf,
   computedFields,
@@ -83,6 +84,8 @@ const workspaceFields = {
         : [...new Set(tools.map(name => name.replace(/^(?:gateway|openrouter):/, '')))],
     write: (tools: readonly string[] | null) => tools?.map(name => `gateway:${name}`) ?? null,
   },
+  /** For the sum of its keys. */
+  rateLimit: rateLimitField,
   ...fixedFields(Type.Boolean(), false, 'includeByokInBudgets'),
   ...fixedFields(Type.Null(), null, 'ioLoggingApiKeyIds'),
   ...fixedFields(Type.Number(), 0, 'ioLoggingSamplingRate'),
@@ -114,6 +117,7 @@ const endUserFields = {
     create: maybe(weight),
     change: weight,
   },
+  rateLimit: rateLimitField,
   createdAt: { schema: instant },
   updatedAt: { schema: instant },
   organizationId: { schema: Type.String(), only: 'stored' },

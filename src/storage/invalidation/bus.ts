@@ -21,6 +21,8 @@ export type Invalidation =
   | { readonly kind: 'guardrails'; readonly organizationId: string }
   /** Settings of a workspace of this organization were changed. */
   | { readonly kind: 'workspaces'; readonly organizationId: string }
+  /** Rate limits of workspaces or end users of this organization were changed; keys are cached together with them. */
+  | { readonly kind: 'rates'; readonly organizationId: string }
   /** The record of this end user was changed. */
   | { readonly kind: 'end-user'; readonly organizationId: string; readonly user: string }
   /** A capture was started or deleted. The main thread of each instance reads this; no cache holds captures. */

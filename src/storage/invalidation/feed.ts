@@ -147,7 +147,7 @@ function parseInvalidation(value: unknown): Invalidation | null {
   if (kind === 'batches' || kind === 'captures') return { kind }
   if (kind === 'key') return typeof hash === 'string' ? { kind, hash } : null
   if (typeof organizationId !== 'string') return null
-  if (kind === 'guardrails' || kind === 'workspaces') return { kind, organizationId }
+  if (kind === 'guardrails' || kind === 'workspaces' || kind === 'rates') return { kind, organizationId }
   if (kind === 'end-user') return typeof user === 'string' ? { kind, organizationId, user } : null
   if (kind !== 'credentials' || typeof workspaceId !== 'string') return null
   if (!Array.isArray(ids) || !ids.every(id => typeof id === 'string')) return null

@@ -126,11 +126,18 @@ export class StoreCache<Found, Value> {
 
   /** Drops all names that were loaded with this owner. */
   invalidateOwner(owner: string): void {
-    // A copy: the cache cannot be iterated while entries are deleted.
-    for (const [name, entry] of [...this.#entries.entries()]) {
-      if (entry.owner === owner) this.#entries.delete(name)
-    }
+    this.#drop(entry => entry.owner === owner)
     this.#reads.dropOwner(owner)
+  }
+
+  /** Drops the names with these values. Reads that run are not affected. */
+  invalidateEach(isChanged: (value: Value) => boolean): void {
+    this.#drop(({ value }) => isChanged(value))
+  }
+
+  #drop(isDropped: (entry: Entry<Value>) => boolean): void {
+    // A copy: the cache cannot be iterated while entries are deleted.
+    for (const [name, entry] of [...this.#entries.entries()]) if (isDropped(entry)) this.#entries.delete(name)
   }
 
   /** Makes every name be read again before its next use. Cached values stay valid only while the store fails. */

@@ -1,7 +1,8 @@
 /** API keys in the database. */
 import type { Kysely, Selectable, Transaction } from 'kysely'
 import { KEY, type KeyRecord } from '../../protocol/management/keys.ts'
-import { ConflictError, type KeyAdministration, type KeyStore } from '../store.ts'
+import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
+import { ConflictError, DEFAULT_WORKSPACE_ID, type KeyAdministration, type KeyStore } from '../store.ts'
 import type { ApiKeysTable, Tables } from '../tables.ts'
 import { COUNTED, cellsOf, firstOf, inTransaction, pageOf, recordOf } from './rows.ts'
 
@@ -21,6 +22,13 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
       const row = await db
         .selectFrom('apiKeys')
         .leftJoin('keySecrets', join => join.on('keySecrets.hash', '=', hash))
+        .leftJoin('workspaces', join =>
+          join
+            .onRef('workspaces.organizationId', '=', 'apiKeys.organizationId')
+            .on('workspaces.id', '=', is =>
+              is.fn.coalesce('apiKeys.workspaceId', is.val(DEFAULT_WORKSPACE_ID)),
+            ),
+        )
         .where('apiKeys.hash', '=', where =>
           where.fn.coalesce(
             where.selectFrom('keySecrets as named').select('named.keyHash').where('named.hash', '=', hash),
@@ -29,10 +37,22 @@ export function createKeyStore(db: Kysely<Tables>): KeyStore & KeyAdministration
         )
         .selectAll('apiKeys')
         .select(['keySecrets.label as secretLabel', 'keySecrets.expiresAt as secretExpiresAt'])
+        .select('workspaces.rateLimit as workspaceRateLimit')
+        .select(of =>
+          of
+            .selectFrom('endUsers')
+            .whereRef('endUsers.organizationId', '=', 'apiKeys.organizationId')
+            .where('endUsers.rateLimit', 'is not', null)
+            .select(of.lit(1).as('one'))
+            .limit(1)
+            .as('limitsEndUsers'),
+        )
         .executeTakeFirst()
       if (row === undefined) return null
-      const { secretLabel, secretExpiresAt, ...key } = row
-      return { ...keyOf(key), label: secretLabel ?? key.label, secretExpiresAt }
+      const { secretLabel, secretExpiresAt, workspaceRateLimit, limitsEndUsers, ...key } = row
+      const record = keyOf(key)
+      const rates = ratesOf(record, workspaceRateLimit, limitsEndUsers !== null)
+      return { ...record, label: secretLabel ?? key.label, secretExpiresAt, rates }
     },
     async add(record) {
       const { hash } = record
@@ -196,5 +216,11 @@ async function keepRemoved(
 }
 
 function keyOf(row: KeyRow): KeyRecord {
-  return { ...recordOf(KEY, row), secretExpiresAt: null }
+  return { ...recordOf(KEY, row), secretExpiresAt: null, rates: null }
+}
+
+function ratesOf({ rateLimit }: KeyRecord, ofWorkspace: string | null, ofEndUsers: boolean): KeyRates | null {
+  if (rateLimit === null && ofWorkspace === null && !ofEndUsers) return null
+  const workspace = ofWorkspace === null ? null : (JSON.parse(ofWorkspace) as RateLimit)
+  return { key: rateLimit, workspace, ofEndUsers }
 }

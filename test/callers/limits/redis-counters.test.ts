@@ -755,3 +755,51 @@ t.test('no message repeats the password of the URL', WITH_REDIS, async t => {
   t.ok(await eventually(() => lines.length > 0, PATIENCE_MS))
   t.notMatch(JSON.stringify(lines.map(line => (line instanceof Error ? line.message : line))), 'secret-word')
 })
+
+/** A request that runs. */
+const place = (ceiling: number): CounterEntry => ({
+  id: 'parallel/k',
+  amount: 1,
+  ceiling,
+  origin: null,
+  endsMs: Number.POSITIVE_INFINITY,
+})
+
+t.test(
+  'requests at once are counted over instances, and after Redis has lost its data',
+  WITH_REDIS,
+  async t => {
+    const redis = await ownRedis(t)
+    await redis.start()
+    const [one, two] = [instance(t, redis, newBooks()), instance(t, redis, newBooks())]
+    const ask = await operator(t, redis)
+    t.ok(await ready(one, two))
+    const running = [place(3)]
+    t.equal(await one.take(running), null)
+    t.equal(await two.take([place(3)]), null)
+    t.equal(await two.take([place(3)]), null)
+    t.match(await one.take([place(3)]), { total: 3, ceiling: 3 })
+    await ask('FLUSHALL')
+    const isBack = async () => Number(await ask('EXISTS', 'test:parallel/k')) === 1
+    t.ok(await eventually(isBack, PATIENCE_MS))
+    const isWhole = async () =>
+      ((await ask('HVALS', 'test:parallel/k')) as string[]).reduce((sum, each) => sum + Number(each), 0) === 3
+    t.ok(await eventually(isWhole, PATIENCE_MS), 'each instance tells again what runs')
+    t.match(await one.take([place(3)]), { total: 3, ceiling: 3 })
+    one.settle(running, [0])
+    t.equal(await two.take([place(3)]), null, 'the place of a request that ended is free everywhere')
+  },
+)
+
+t.test('the places of an instance that died are free', WITH_REDIS, async t => {
+  const redis = await ownRedis(t)
+  await redis.start()
+  const ask = await operator(t, redis)
+  const [one, two] = [instance(t, redis, newBooks()), instance(t, redis, newBooks())]
+  t.ok(await ready(one, two))
+  t.equal(await one.take([place(1)]), null)
+  t.match(await two.take([place(1)]), { total: 1 })
+  await one.close()
+  t.equal(await two.take([place(1)]), null)
+  t.equal(Number(await ask('HLEN', 'test:parallel/k')), 1)
+})

@@ -2,12 +2,12 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import { RequestAbort } from '../../../src/base/signal.ts'
-import { BusyError } from '../../../src/callers/limits/limit-errors.ts'
+import { reservedError } from '../../../src/callers/limits/limit-errors.ts'
 import { FREE } from '../../../src/callers/limits/quota.ts'
 import { ReservationQueue, WAITING_PER_KEY } from '../../../src/callers/limits/reservation-wait.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
-const BUSY = new BusyError({ kind: 'credits' })
+const BUSY = reservedError({ kind: 'credits' })
 const KEY = { keyHash: 'a', organizationId: 'o' }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 

@@ -91,6 +91,7 @@ t.test('a file whose workspace is removed while it arrives is removed too', asyn
     slug: 'w',
     description: null,
     disabledTools: [],
+    rateLimit: null,
     createdAt: TOMORROW,
     updatedAt: TOMORROW,
   })

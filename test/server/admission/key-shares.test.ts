@@ -167,6 +167,7 @@ t.test('requests per minute are asked for before the body is read, and for infer
   const asked: string[] = []
   const front = await start(t, {
     rate: {
+      limitsAll: true,
       async enter({ hash }) {
         asked.push(hash)
         if (hash === 'full') throw new GatewayError('rate_limit_exceeded', '1 requests per minute')

@@ -1,7 +1,7 @@
 /** The contract of API keys. */
 import type { Test } from 'tap'
 import type { Opened } from '../contract.ts'
-import { ODD_IDS, ODD_TEXT, someKey } from '../records.ts'
+import { ODD_IDS, ODD_TEXT, someEndUser, someKey, someWorkspace } from '../records.ts'
 
 const LATER = '2026-03-01T00:00:00.000Z'
 const at = (day: number): string => `2026-01-0${day}T00:00:00.000Z`
@@ -37,6 +37,29 @@ export async function keyContract(t: Test, opened: Opened): Promise<void> {
     t.equal(await keys.add(full), true)
     t.same(await keys.find(plain.hash), plain)
     t.same(await keys.find(full.hash), full)
+  })
+
+  await t.test('a key is found with the rate limits of its workspace and of end users', async t => {
+    const { keys, workspaces, endUsers } = await opened(t)
+    const slow = { requests_per_minute: 5, tokens_per_minute: null, parallel: 2 }
+    const wide = { requests_per_minute: null, tokens_per_minute: 1_000, parallel: null }
+    const workspace = someWorkspace({ rateLimit: wide })
+    await workspaces.add(workspace)
+    const limited = someKey({ rateLimit: slow, workspaceId: workspace.id })
+    const alone = someKey({ workspaceId: 'ws_none' })
+    const foreign = someKey({ organizationId: 'org_2', workspaceId: workspace.id })
+    for (const key of [limited, alone, foreign]) await keys.add(key)
+    const ratesOf = async (key: { readonly hash: string }) => (await keys.find(key.hash))?.rates
+    t.same(await ratesOf(limited), { key: slow, workspace: wide, ofEndUsers: false })
+    t.equal(await ratesOf(alone), null)
+    await endUsers.add(someEndUser())
+    t.equal(await ratesOf(alone), null, 'an end user without limits')
+    await endUsers.add(someEndUser({ rateLimit: slow }))
+    t.same(await ratesOf(alone), { key: null, workspace: null, ofEndUsers: true })
+    t.equal(await ratesOf(foreign), null, 'another organization')
+    const changed = await keys.change('org_1', limited.hash, { rateLimit: null }, LATER)
+    t.equal(changed?.rateLimit, null)
+    t.same(await ratesOf(limited), { key: null, workspace: wide, ofEndUsers: true })
   })
 
   await t.test('keys of console sessions go when they are over, and alert nobody before', async t => {

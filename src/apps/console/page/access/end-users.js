@@ -3,12 +3,14 @@ import { count, dateTime, usd } from '../format.js'
 import { Check, Field, FormDialog } from '../forms.js'
 import { html, useState } from '../html.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Table, useView } from '../parts.js'
+import { RateFields, rateLimitOf, ratesText } from './rate-fields.js'
 
 const EVERY_MS = 10_000
 const COLUMNS = [
   'User',
   'State',
   { name: 'Weight', number: true },
+  'Rate limit',
   { name: 'Requests today', number: true },
   { name: 'Spent today', number: true },
   'Since',
@@ -22,9 +24,9 @@ export function EndUsers({ calls, version, onChanged }) {
   const query = { offset, limit: PAGE, include_inactive: true, version }
   const asked = useView(calls, 'end-users', query, EVERY_MS)
   const close = () => setOpen(null)
-  const save = async ({ user, weight, is_active }) => {
+  const save = async ({ user, weight, is_active, ...values }) => {
     const record = open.record
-    const settings = { weight: Number(weight) }
+    const settings = { weight: Number(weight), rate_limit: rateLimitOf(values) }
     await (record === undefined
       ? calls.api('POST', 'end-users', { body: { user, ...settings } })
       : calls.api('PATCH', 'end-users', { query: { user: record.user }, body: { ...settings, is_active } }))
@@ -69,6 +71,7 @@ export function EndUsers({ calls, version, onChanged }) {
               value=${record?.weight ?? 1}
               hint="Its share of an API key that is at its limit"
             />
+            <${RateFields} record=${record} />
           <//>
         `
       }
@@ -88,6 +91,7 @@ function UserTable({ users, onOpen }) {
             <th scope="row">${record.user}</th>
             <td><${Chip} tone=${record.is_active ? 'good' : 'warn'}>${record.is_active ? 'active' : 'inactive'}<//></td>
             <td class="number">${count(record.weight ?? 1)}</td>
+            <td>${ratesText(record.rate_limit) || 'none'}</td>
             <td class="number">${count(record.today.requests)}</td>
             <td class="number">${usd(record.today.usage)}</td>
             <td>${dateTime(record.created_at)}</td>

@@ -1,6 +1,7 @@
 /** The form for a new or changed key, with all fields of POST and PATCH /keys. */
 import { Check, Field, FormDialog, numberOrNull, Select } from '../forms.js'
 import { html, useState } from '../html.js'
+import { RateFields, rateLimitOf, sameRates } from './rate-fields.js'
 
 const RESETS = [
   ['', 'in total'],
@@ -28,6 +29,7 @@ export function KeyForm({ calls, names, record, onDone, onClose }) {
             limit: numberOrNull(values.limit),
             limit_reset: values.limit_reset === '' ? null : values.limit_reset,
             include_byok_in_limit: values.include_byok_in_limit,
+            rate_limit: rateLimitOf(values),
             trace_trusted: values.trace_trusted,
           }),
     }
@@ -112,6 +114,7 @@ function ApiKeyFields({ record }) {
       name="include_byok_in_limit"
       checked=${record?.include_byok_in_limit ?? false}
     />
+    <${RateFields} record=${record} without="Empty: as the configuration says" />
     <${Check}
       label="The sampled flag of the traceparent header decides which traces are kept"
       name="trace_trusted"
@@ -123,10 +126,12 @@ function ApiKeyFields({ record }) {
 /** The fields that differ: a key may not even send its own limits. */
 function changesOf(record, settings) {
   const same = (name, value) =>
-    name === 'expires_at'
-      ? localOf(record.expires_at) === localOf(value)
-      : // A management key without a role is an admin.
-        (record[name] ?? (name === 'role' ? 'admin' : null)) === value
+    name === 'rate_limit'
+      ? sameRates(record.rate_limit, value)
+      : name === 'expires_at'
+        ? localOf(record.expires_at) === localOf(value)
+        : // A management key without a role is an admin.
+          (record[name] ?? (name === 'role' ? 'admin' : null)) === value
   return Object.fromEntries(Object.entries(settings).filter(([name, value]) => !same(name, value)))
 }
 

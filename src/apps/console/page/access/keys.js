@@ -5,6 +5,7 @@ import { html, useState } from '../html.js'
 import { workspaceName } from '../names.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Share, Table, useApi } from '../parts.js'
 import { KeyForm } from './key-form.js'
+import { ratesText } from './rate-fields.js'
 
 /** Seconds for which old secrets stay valid after a rotation. */
 const OVERLAPS = [
@@ -162,7 +163,10 @@ function State({ record: { disabled, limit, limit_remaining: left } }) {
   return html`<${Chip} tone="good">active<//>`
 }
 
-function Limit({ record: { limit, limit_reset: reset, limit_remaining: left } }) {
-  if (limit === null) return 'none'
-  return html`<${Share} limit=${limit} left=${left} reset=${reset} label="Used of the limit" />`
+function Limit({ record: { limit, limit_reset: reset, limit_remaining: left, rate_limit: rates } }) {
+  if (limit === null && rates === null) return 'none'
+  return html`
+    ${limit !== null && html`<${Share} limit=${limit} left=${left} reset=${reset} label="Used of the limit" />`}
+    ${rates !== null && html`<span class="dim">${ratesText(rates)}</span>`}
+  `
 }

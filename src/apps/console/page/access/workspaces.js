@@ -3,8 +3,9 @@ import { dateTime, text } from '../format.js'
 import { Confirm, Field, FormDialog, listOrNull } from '../forms.js'
 import { html, useState } from '../html.js'
 import { Chip, Empty, PAGE, Paged, RowButton, Table, useApi } from '../parts.js'
+import { RateFields, rateLimitOf, ratesText } from './rate-fields.js'
 
-const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Since', '']
+const COLUMNS = ['Workspace', 'Slug', 'Description', 'Tools that are off', 'Rate limit', 'Since', '']
 
 export function Workspaces({ calls, names, version, onChanged }) {
   const [offset, setOffset] = useState(0)
@@ -15,12 +16,13 @@ export function Workspaces({ calls, names, version, onChanged }) {
     onChanged()
     close()
   }
-  const save = async ({ name, slug, description, disabled_server_tools: tools }) => {
+  const save = async ({ name, slug, description, disabled_server_tools: tools, ...values }) => {
     const body = {
       name,
       slug,
       description: description === '' ? null : description,
       disabled_server_tools: listOrNull(tools),
+      rate_limit: rateLimitOf(values),
     }
     const id = open.workspace?.id
     await (id === undefined
@@ -82,6 +84,7 @@ export function Workspaces({ calls, names, version, onChanged }) {
               value=${(workspace?.disabled_server_tools ?? []).join(', ')}
               hint="Separated by commas, for example gateway:web_search"
             />
+            <${RateFields} record=${workspace} without="For the sum of its keys. Empty: no limit" />
           <//>
         `
       }
@@ -127,6 +130,7 @@ function WorkspaceTable({ workspaces, names, onOpen }) {
             <td class="mono">${workspace.slug}</td>
             <td>${text(workspace.description)}</td>
             <td>${text((workspace.disabled_server_tools ?? []).join(', '))}</td>
+            <td>${ratesText(workspace.rate_limit) || 'none'}</td>
             <td>${dateTime(workspace.created_at)}</td>
             <td class="actions">
               <${RowButton} does="Change" of=${`workspace ${workspace.name}`} onClick=${open('edit')} />

@@ -1,0 +1,48 @@
+/** Limits per minute, and of requests at once, that a key, a workspace or an end user may have. Pure. */
+import { type Static, Type } from '@sinclair/typebox'
+import { maybe, nullable } from '../json/schema.ts'
+import { inBodies } from './record.ts'
+
+const amount = nullable(Type.Integer({ minimum: 1, maximum: 1_000_000_000 }))
+const amounts = {
+  /** Of a clock minute, including failed ones. */
+  requests_per_minute: amount,
+  /** Input and output, of a clock minute. */
+  tokens_per_minute: amount,
+  /** That run at the same time. */
+  parallel: amount,
+}
+
+export const RateLimit = Type.Object(amounts)
+/** Null: no limit of its own. */
+export type RateLimit = Readonly<Static<typeof RateLimit>>
+
+const body = Type.Object(
+  {
+    requests_per_minute: Type.Optional(amounts.requests_per_minute),
+    tokens_per_minute: Type.Optional(amounts.tokens_per_minute),
+    parallel: Type.Optional(amounts.parallel),
+  },
+  { additionalProperties: false },
+)
+
+/** The field `rate_limit` of records. A body replaces all of it. */
+export const rateLimitField = {
+  schema: nullable(RateLimit),
+  column: 'json',
+  initial: null,
+  ...inBodies(maybe(body)),
+  read: ({ requests_per_minute = null, tokens_per_minute = null, parallel = null }: Static<typeof body>) =>
+    requests_per_minute === null && tokens_per_minute === null && parallel === null
+      ? null
+      : { requests_per_minute, tokens_per_minute, parallel },
+} as const
+
+/** The limits that hold for the requests of a key; null parts have none. */
+export interface KeyRates {
+  readonly key: RateLimit | null
+  /** For the sum of the workspace's keys. */
+  readonly workspace: RateLimit | null
+  /** True if end users of the organization have limits. */
+  readonly ofEndUsers: boolean
+}
