@@ -19,6 +19,8 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await dialog.getByLabel('Name').fill(MARKUP)
     await dialog.getByLabel('Limit in USD').fill('2.5')
     await dialog.getByLabel('Limit period').selectOption('monthly')
+    await dialog.getByLabel('Requests per minute').fill('60')
+    await dialog.getByLabel('Requests at once').fill('4')
     await dialog.getByLabel('Requests on BYOK credentials count too').check()
     await dialog.getByLabel('Member').fill('ada')
     await dialog.getByRole('button', { name: 'Create' }).click()
@@ -33,12 +35,19 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await secret.waitFor({ state: 'detached' })
     t.notMatch(await page.content(), key, 'it is gone with its dialog')
     await row(MARKUP).getByText('$2.50 monthly').waitFor()
+    await row(MARKUP).getByText('60 req/min, 4 at once').waitFor()
     t.equal(await page.locator('img').count(), 0, 'a name is text')
     t.equal((await respond({ model: 'sim/echo', input: 'x' }, key)).status, 200)
     const { list } = await manage('GET', '/keys')
     t.match(
       list.find(({ name }) => name === MARKUP),
-      { limit: 2.5, limit_reset: 'monthly', include_byok_in_limit: true, creator_user_id: 'ada' },
+      {
+        limit: 2.5,
+        limit_reset: 'monthly',
+        include_byok_in_limit: true,
+        creator_user_id: 'ada',
+        rate_limit: { requests_per_minute: 60, tokens_per_minute: null, parallel: 4 },
+      },
     )
 
     await t.test('it is rotated: the new secret is shown once, the old one ends', async t => {
@@ -62,6 +71,8 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
       await dialog.getByLabel('Name').fill('Renamed')
       await dialog.getByLabel('Limit in USD').fill('')
       await dialog.getByLabel('Limit period').selectOption('')
+      await dialog.getByLabel('Requests per minute').fill('')
+      await dialog.getByLabel('Requests at once').fill('')
       await dialog.getByRole('button', { name: 'Save' }).click()
       await row('Renamed').getByText('none').waitFor()
       await row('Renamed')
@@ -183,8 +194,10 @@ t.test('keys and workspaces', { skip: WITHOUT_BROWSER }, async t => {
     await page.getByRole('button', { name: 'Register an end user' }).click()
     await dialog.getByLabel('User').fill('"quoted" & user/1')
     await dialog.getByLabel('Weight').fill('3')
+    await dialog.getByLabel('Tokens per minute').fill('9000')
     await dialog.getByRole('button', { name: 'Register' }).click()
     await page.getByRole('button', { name: 'Change end user "quoted" & user/1' }).click()
+    await page.getByRole('table', { name: 'End users' }).getByText('9,000 tok/min').waitFor()
     await dialog.getByLabel('Active').uncheck()
     await dialog.getByRole('button', { name: 'Save' }).click()
     await page.getByRole('table', { name: 'End users' }).getByText('inactive').waitFor()

@@ -18,7 +18,14 @@ t.test('a registered user is answered with its record', async t => {
   const now = new Date(clock.nowMs()).toISOString()
   t.equal(status, 201)
   t.same(document, {
-    data: { user: 'customer-1', is_active: true, weight: 1, created_at: now, updated_at: now },
+    data: {
+      user: 'customer-1',
+      is_active: true,
+      weight: 1,
+      rate_limit: null,
+      created_at: now,
+      updated_at: now,
+    },
   })
   t.same((await manage('GET', at('customer-1'))).document, document)
 })

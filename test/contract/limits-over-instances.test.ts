@@ -111,7 +111,7 @@ t.test(
       return { answered: answers.byStatus.get(200) ?? 0, each: usage.total_tokens }
     })
     t.ok(tokens.answered * tokens.each <= 1_000, `${tokens.answered} requests with ${tokens.each} tokens`)
-    t.ok(tokens.answered * tokens.each > 800, `${tokens.answered} requests with ${tokens.each} tokens`)
+    t.ok(tokens.answered >= 40, `${tokens.answered}: what they reserve fits at once`)
   },
 )
 

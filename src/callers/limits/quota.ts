@@ -7,7 +7,7 @@ import type { Clock } from '../../base/clock.ts'
 import { GatewayError, serviceUnavailable } from '../../base/errors.ts'
 import { isPending, whenReady } from '../../base/maybe-promise.ts'
 import type { PicoUsd } from '../../base/money.ts'
-import type { RateLimit } from '../../protocol/management/rate-limit.ts'
+import type { KeyRates, RateLimit } from '../../protocol/management/rate-limit.ts'
 import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
@@ -95,11 +95,9 @@ const UNCOUNTED: RatedRequest = { endUser: null, isCounted: false }
 export function createQuota(options: QuotaOptions): HoldingQuota {
   const { enforceCredits, tokensPerMinute, budgets, endUsers } = options
   const always = enforceCredits || tokensPerMinute !== null
-  const isRated = ({ rates }: Caller): boolean =>
-    rates != null && (rates.ofEndUsers || isLimitedLater(rates.key) || isLimitedLater(rates.workspace))
   return {
     limits(caller) {
-      if (always || caller.limit !== null || isRated(caller)) return true
+      if (always || caller.limit !== null || (caller.rates != null && isRated(caller.rates))) return true
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       // `admit` loads them again and reports a rejection.
       if (isPending(budgeted)) budgeted.catch(() => undefined)
@@ -112,7 +110,7 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
     admit(caller, demand, rated = UNCOUNTED) {
       const budgeted = budgets === undefined ? null : budgets.budgets(caller)
       return whenReady(budgeted, known => {
-        if (!always && caller.limit === null && known === null && !isRated(caller)) return FREE
+        if (!always && caller.limit === null && known === null && caller.rates == null) return FREE
         return whenReady(endUserOf(endUsers, caller, rated.endUser), endUser => {
           const nowMs = options.clock.nowMs()
           const money = moneyLimits(options, caller, known ?? [], nowMs)
@@ -140,6 +138,10 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
       })
     },
   }
+}
+
+function isRated({ key, workspace, ofEndUsers }: KeyRates): boolean {
+  return ofEndUsers || isLimitedLater(key) || isLimitedLater(workspace)
 }
 
 /** True if a limit is checked here: requests per minute of keys and workspaces were counted before the body was read. */

@@ -38,9 +38,11 @@ function isSame(a: ExplainedWay, b: ExplainedWay): boolean {
 }
 
 const LIMITS: Readonly<Record<LimitName, string>> = {
-  requests_per_minute: 'requests per minute (rate_limit.requests_per_minute, or quotas.requestsPerMinute)',
-  tokens_per_minute: 'tokens per minute (rate_limit.tokens_per_minute, or quotas.tokensPerMinute)',
-  parallel: 'requests at once (rate_limit.parallel)',
+  requests_per_minute:
+    'requests per minute (`rate_limit` of the key, its workspace or the end user, or quotas.requestsPerMinute)',
+  tokens_per_minute:
+    'tokens per minute (`rate_limit` of the key, its workspace or the end user, or quotas.tokensPerMinute)',
+  parallel: 'requests at once (`rate_limit` of the key, its workspace or the end user)',
   key_limit: "the API key's spending limit",
   budget: "a guardrail's budget",
   credits: "the organization's credits",
