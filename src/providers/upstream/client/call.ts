@@ -27,7 +27,6 @@ interface CallDeps {
 /** A running call. A transport's class adds the connection below it. */
 export abstract class RunningCall implements UpstreamCall {
   readonly #deps: CallDeps
-  readonly #headersTimeoutMs: number
   readonly #idleTimeoutMs: number
   readonly #handler: UpstreamHandler
   #sent = false
@@ -35,16 +34,24 @@ export abstract class RunningCall implements UpstreamCall {
   #paused = false
   #over = false
   /** Monotonic deadline of the head or, after the head, of the next chunk. */
-  #deadlineMs = 0
-  #headDeadlineMs = 0
+  #deadlineMs: number
+  readonly #headDeadlineMs: number
   #timer: Timer | null = null
   #timerAtMs = 0
 
-  constructor(deps: CallDeps, request: UpstreamRequest, handler: UpstreamHandler) {
+  /** @param nowMs monotonic; the deadlines begin then */
+  constructor(
+    deps: CallDeps,
+    request: UpstreamRequest,
+    handler: UpstreamHandler,
+    nowMs = deps.clock.monotonicMs(),
+  ) {
     this.#deps = deps
-    this.#headersTimeoutMs = request.headersTimeoutMs
     this.#idleTimeoutMs = request.idleTimeoutMs
     this.#handler = handler
+    this.#headDeadlineMs = nowMs + request.headersTimeoutMs
+    this.#deadlineMs = nowMs + Math.min(request.headersTimeoutMs, deps.connectTimeoutMs)
+    this.#arm(nowMs)
   }
 
   /** Stops reading the body. Called only after the head. */
@@ -64,13 +71,6 @@ export abstract class RunningCall implements UpstreamCall {
 
   protected get isPaused(): boolean {
     return this.#paused
-  }
-
-  /** Sets the first deadlines. */
-  protected begin(nowMs = this.#deps.clock.monotonicMs()): void {
-    this.#headDeadlineMs = nowMs + this.#headersTimeoutMs
-    this.#deadlineMs = nowMs + Math.min(this.#headersTimeoutMs, this.#deps.connectTimeoutMs)
-    this.#arm(nowMs)
   }
 
   /** Called when the request is sent again on another connection; the deadline of the head stays. */

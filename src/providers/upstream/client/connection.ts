@@ -7,7 +7,7 @@ import type { Socket } from 'node:net'
 import type { Clock } from '../../../base/clock.ts'
 import { LONG_READ_BYTES, type Reader, type ReadTurns } from '../read-turns.ts'
 import { openSocket, type SessionMemory, type SocketTarget } from './connect.ts'
-import { type ReplyHead, ReplyParser, type ReplyReceiver } from './reply-parser.ts'
+import { ReplyParser, type ReplyReceiver } from './reply-parser.ts'
 
 export interface ConnectionLimits {
   readonly clock: Clock
@@ -28,12 +28,9 @@ export interface ConnectionLimits {
 }
 
 /** The sender of a request on a connection, with callbacks for its reply. `readMs`: monotonic time of the read. */
-export interface ConnectionUser {
+export interface ConnectionUser extends ReplyReceiver {
   /** Called when the request was written to the connected socket. Never called from inside `send`. */
   onSent(): void
-  onHead(head: ReplyHead, readMs: number): void
-  /** As `ReplyReceiver.onBody`. */
-  onBody(bytes: Buffer, isLast: boolean, readMs: number): void
   /** Called when the reply is complete. The connection is already back in its pool, or closed. */
   onDone(readMs: number): void
   /**
@@ -69,11 +66,14 @@ const CROSSING_MAX_MS = 1_000
 /** Longer requests are not held in memory to be sent again. */
 const AGAIN_MAX_CHARS = 256 * 1024
 
-export class Connection implements ReplyReceiver, Reader {
+export class Connection implements Reader {
   /** Monotonic time at which an idle connection is closed. */
   expiresMs = 0
   readBytes = 0
   readonly #pool: ConnectionPool
+  readonly #readTurns: ReadTurns
+  /** The thread's single buffer. */
+  readonly #buffer: Buffer
   readonly #clock: Clock
   readonly #parser: ReplyParser
   readonly #socket: Socket
@@ -99,21 +99,14 @@ export class Connection implements ReplyReceiver, Reader {
 
   constructor(pool: ConnectionPool, limits: ConnectionLimits, buffer: Buffer) {
     this.#pool = pool
+    this.#readTurns = pool.readTurns
+    this.#buffer = buffer
     this.#clock = limits.clock
     this.#madeMs = limits.clock.monotonicMs()
     this.#maxAgeMs = limits.maxAgeMs
     this.#keepMs = limits.keepAliveMs
     this.#parser = new ReplyParser(this, limits)
-    const { readTurns } = pool
-    const reading = {
-      buffer,
-      callback: (length: number) => {
-        this.#read(buffer, length)
-        if (length >= LONG_READ_BYTES) return this.#mayGoOn(length)
-        readTurns.shortBytes += length
-        return true
-      },
-    }
+    const reading = { buffer, callback: this.#read }
     this.#socket = openSocket(pool.target, limits.ca, pool.memory, reading, error => this.#opened(error))
     this.#socket.on('end', () => this.#closed())
     this.#socket.on('close', () => this.#closed())
@@ -128,21 +121,22 @@ export class Connection implements ReplyReceiver, Reader {
     this.#user = user
     this.#waiting = request
     // A request on a kept connection waits for one turn of the event loop, which shows if the provider has closed it.
-    if (this.#isOpen) setImmediate(writeTo, this)
+    if (this.#isOpen) setImmediate(Connection.#write, this)
   }
 
-  /** Only for `send`: writes the waiting request. */
-  write(): void {
-    const request = this.#waiting
-    if (request === null) return
-    this.#waiting = null
-    if (this.#isUsed && request.length <= AGAIN_MAX_CHARS) {
-      this.#again = request
-      this.#writtenMs = this.#clock.monotonicMs()
+  /** Writes the waiting request. Static, so that waiting for a turn needs no closure. */
+  static #write(one: Connection): void {
+    const request = one.#waiting
+    const user = one.#user
+    if (request === null || user === null) return
+    one.#waiting = null
+    if (one.#isUsed && request.length <= AGAIN_MAX_CHARS) {
+      one.#again = request
+      one.#writtenMs = one.#clock.monotonicMs()
     }
-    this.#parser.begin()
-    this.#socket.write(request)
-    this.#user?.onSent()
+    one.#parser.begin(user)
+    one.#socket.write(request)
+    user.onSent()
   }
 
   /** Stops reading. Bytes that were read but not yet decrypted may still arrive. */
@@ -175,23 +169,15 @@ export class Connection implements ReplyReceiver, Reader {
     this.#lose(new Error('closed by the gateway'), null)
   }
 
-  onHead(head: ReplyHead): void {
-    const hint = head.headers['keep-alive']
-    if (hint !== undefined) this.#applyHint(hint)
-    this.#user?.onHead(head, this.#readMs)
-  }
-
   /** A server's own hint may shorten the time, but never lengthen it. */
   #applyHint(hint: string): void {
     const found = /(?:^|[\s,;])timeout=(\d{1,6})/i.exec(hint)
     if (found !== null) this.#keepMs = Math.min(this.#keepMs, Number(found[1]) * 1000 - HINT_MARGIN_MS)
   }
 
-  onBody(bytes: Buffer, isLast: boolean): void {
-    this.#user?.onBody(bytes, isLast, this.#readMs)
-  }
-
-  onDone(isReusable: boolean): void {
+  /** Called by the parser. */
+  onReplied(isReusable: boolean, hint: string | undefined): void {
+    if (hint !== undefined) this.#applyHint(hint)
     const user = this.#user
     this.#user = null
     this.#isUsed = true
@@ -212,33 +198,32 @@ export class Connection implements ReplyReceiver, Reader {
     this.#isOpen = true
     const openMs = this.#clock.monotonicMs() - this.#madeMs
     this.#crossingMs = Math.min(CROSSING_MAX_MS, Math.max(CROSSING_MIN_MS, openMs))
-    this.write()
+    Connection.#write(this)
   }
 
-  #read(buffer: Buffer, length: number): void {
+  /** Takes what the socket has put into the buffer. False: it reads on when other connections have had their turn. */
+  readonly #read = (length: number): boolean => {
     this.#again = null
     this.#readMs = this.#clock.monotonicMs()
     if (this.#user === null || this.#waiting !== null) {
       // Unexpected bytes would be read as the reply to the next request.
       const resendable = this.#isUsed ? this.#waiting : null
       this.#lose(new Error('the provider sent bytes that were not asked for'), resendable)
-      return
+    } else {
+      try {
+        this.#parser.push(this.#buffer, length, this.#readMs)
+      } catch (thrown) {
+        this.#lose(thrown, null)
+      }
     }
-    try {
-      this.#parser.push(buffer, length)
-    } catch (thrown) {
-      this.#lose(thrown, null)
+    if (length < LONG_READ_BYTES) {
+      this.#readTurns.shortBytes += length
+      return true
     }
-  }
-
-  /** Called after a long read. False stops reading until the other connections have had their turn. */
-  #mayGoOn(length: number): boolean {
     // After the end of a reply, no other connection has to wait.
-    if (this.#user === null) return true
-    const { readTurns } = this.#pool
-    if (readTurns.admits(length)) return true
+    if (this.#user === null || this.#readTurns.admits(length)) return true
     this.readBytes = length
-    readTurns.join(this)
+    this.#readTurns.join(this)
     return false
   }
 
@@ -268,8 +253,4 @@ export class Connection implements ReplyReceiver, Reader {
     this.discard()
     user?.onLost(error, resendable)
   }
-}
-
-function writeTo(connection: Connection): void {
-  connection.write()
 }

@@ -33,8 +33,8 @@ export function createDirectTransport(options: DirectTransportOptions): Transpor
   const shared: Shared = { settings, connections, heads }
   return {
     start(request, handler, nowMs) {
-      const call = new DirectCall(shared, request, handler)
-      call.start(request, nowMs)
+      const call = new DirectCall(shared, request, handler, nowMs)
+      call.start(request)
       return call
     },
     close: () => connections.close(),
@@ -57,14 +57,13 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
   /** Holds the request until it has a connection. */
   #text = ''
 
-  constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler) {
-    super(shared.settings, request, handler)
+  constructor(shared: Shared, request: UpstreamRequest, handler: UpstreamHandler, nowMs?: number) {
+    super(shared.settings, request, handler, nowMs)
     this.#shared = shared
   }
 
-  start(request: UpstreamRequest, nowMs: number | undefined): void {
+  start(request: UpstreamRequest): void {
     const { connections, heads } = this.#shared
-    this.begin(nowMs)
     try {
       this.#text = heads.request(request)
       if (connections.isClosed) throw unavailable('The gateway is shutting down')
@@ -84,11 +83,6 @@ class DirectCall extends RunningCall implements ConnectionUser, Seeker {
 
   onRefused(error: Error): void {
     this.fail(transportError(error, false))
-  }
-
-  override onDone(readMs: number): void {
-    this.#connection = null
-    super.onDone(readMs)
   }
 
   onLost(error: unknown, resendable: string | null): void {

@@ -20,16 +20,23 @@ interface ReplyLimits {
   readonly maxResponseBytes: number
 }
 
-/** Callbacks of a parser, called from inside `push` and `end`. Each may call `stop`, and `onDone` may call `begin`. */
+/** Takes one reply, from inside `push`; may call `stop`. `readMs`: monotonic time of the read. */
 export interface ReplyReceiver {
   /** Not called for interim replies such as 100 and 103. */
-  onHead(head: ReplyHead): void
+  onHead(head: ReplyHead, readMs: number): void
   /**
-   * The bytes are valid only during the call; with `isLast`, `onDone` follows immediately, and they stay valid in it.
+   * The bytes are valid only during the call; with `isLast`, the end follows immediately, and they stay valid in it.
    */
-  onBody(bytes: Buffer, isLast: boolean): void
-  /** `reusable`: the connection can carry another request. */
-  onDone(reusable: boolean): void
+  onBody(bytes: Buffer, isLast: boolean, readMs: number): void
+}
+
+/** The connection of a parser. */
+interface ParsedConnection {
+  /**
+   * Called from inside `push` and `end` when a reply is complete; may call `begin`. `isReusable`: the connection can
+   * carry another request. `hint`: the reply's own `Keep-Alive` header; undefined: it has none.
+   */
+  onReplied(isReusable: boolean, hint: string | undefined): void
 }
 
 /** States of the parser: the part to which the next byte belongs. */
@@ -69,8 +76,12 @@ const HEX = Int8Array.from({ length: 256 }, (_, byte) => {
 
 /** Parses the replies of one connection, one after the other. */
 export class ReplyParser {
-  readonly #receiver: ReplyReceiver
+  readonly #connection: ParsedConnection
   readonly #limits: ReplyLimits
+  /** Null before the first reply. */
+  #receiver: ReplyReceiver | null = null
+  /** Monotonic time of the read that is being parsed. */
+  #readMs = 0
   #state = OVER
   /** Text of an incomplete head or trailer. */
   #head = ''
@@ -85,14 +96,17 @@ export class ReplyParser {
   /** Chunks of the body. One that spans two reads counts twice. */
   #pieces = 0
   #reusable = false
+  /** The `Keep-Alive` header of the reply. */
+  #hint: string | undefined
 
-  constructor(receiver: ReplyReceiver, limits: ReplyLimits) {
-    this.#receiver = receiver
+  constructor(connection: ParsedConnection, limits: ReplyLimits) {
+    this.#connection = connection
     this.#limits = limits
   }
 
   /** Prepares for the reply to the next request. */
-  begin(): void {
+  begin(receiver: ReplyReceiver): void {
+    this.#receiver = receiver
     this.#state = HEAD
     this.#head = ''
     this.#beside = 0
@@ -103,13 +117,16 @@ export class ReplyParser {
   /** Drops all later bytes. */
   stop(): void {
     this.#state = OVER
+    this.#receiver = null
   }
 
   /**
-   * Parses the first `length` bytes. Keeps none of them, and may move those of the body within the buffer.
+   * Parses the first `length` bytes, which were read at `readMs`. Keeps none of them, and may move those of the body
+   * within the buffer.
    * @throws GatewayError `provider_unavailable`; the parser has then stopped, and earlier bytes have been passed on
    */
-  push(bytes: Buffer, length: number): void {
+  push(bytes: Buffer, length: number, readMs: number): void {
+    this.#readMs = readMs
     try {
       let at = 0
       while (this.#state === HEAD && at < length) at = this.#readHead(bytes, at, length)
@@ -135,7 +152,7 @@ export class ReplyParser {
     this.#bodyBytes += to - from
     if (this.#bodyBytes > this.#limits.maxResponseBytes) throw tooLargeBody()
     const isLast = this.#state === SIZED && this.#missing === 0
-    if (to > from) this.#receiver.onBody(bytes.subarray(from, to), isLast)
+    if (to > from) this.#receiver?.onBody(bytes.subarray(from, to), isLast, this.#readMs)
     if (isLast && this.#state !== OVER) this.#done(to === length)
   }
 
@@ -182,7 +199,7 @@ export class ReplyParser {
     if (this.#pieces > REPLY_PIECES.free && isCutTooFine(REPLY_PIECES, this.#pieces, this.#bodyBytes))
       throw tooFinelyCut()
     const isWhole = this.#state === WHOLE
-    if (end > start) this.#receiver.onBody(bytes.subarray(start, end), isWhole)
+    if (end > start) this.#receiver?.onBody(bytes.subarray(start, end), isWhole, this.#readMs)
     if (this.#state === OVER) return
     if (fault !== null) throw fault
     if (isWhole) this.#done(at === length)
@@ -285,7 +302,8 @@ export class ReplyParser {
 
   #done(isReusable: boolean): void {
     this.#state = OVER
-    this.#receiver.onDone(this.#reusable && isReusable)
+    this.#receiver = null
+    this.#connection.onReplied(this.#reusable && isReusable, this.#hint)
   }
 
   /** Reads the available part of the head; returns where the body begins, or `length`. */
@@ -334,7 +352,8 @@ export class ReplyParser {
     if (encoding !== null && !isEmpty) this.#expectSize()
     else this.#state = length === null && !isEmpty ? UNSIZED : SIZED
     this.#missing = isEmpty ? 0 : (length ?? 0)
-    this.#receiver.onHead({ status, headers })
+    this.#hint = headers['keep-alive']
+    this.#receiver?.onHead({ status, headers }, this.#readMs)
   }
 }
 

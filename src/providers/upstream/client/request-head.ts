@@ -52,8 +52,8 @@ export class RequestHeads {
    * @throws GatewayError `provider_unavailable` if the provider's row leads to a request that cannot be sent
    */
   request({ method, url, headers, body }: UpstreamRequest): string {
-    const { lines } = this.#headersOf(headers)
-    const head = `${this.#targetOf(url).lines}${lines}`
+    const { lines } = this.#headers.get(headers) ?? this.#newHeaders(headers)
+    const head = `${(this.#targets.get(url) ?? this.#newTarget(url)).lines}${lines}`
     if (method !== undefined) return `${method} ${head}\r\n`
     return `POST ${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`
   }
@@ -63,24 +63,19 @@ export class RequestHeads {
    * @throws GatewayError `provider_unavailable`, like `request`
    */
   parts({ url, headers }: UpstreamRequest): { readonly path: string; readonly headers: readonly string[] } {
-    return { path: this.#targetOf(url).path, headers: this.#headersOf(headers).list }
+    const target = this.#targets.get(url) ?? this.#newTarget(url)
+    return { path: target.path, headers: (this.#headers.get(headers) ?? this.#newHeaders(headers)).list }
   }
 
-  #targetOf(url: URL): Target {
-    let target = this.#targets.get(url)
-    if (target === undefined) {
-      target = makeTarget(url)
-      this.#targets.set(url, target)
-    }
+  #newTarget(url: URL): Target {
+    const target = makeTarget(url)
+    this.#targets.set(url, target)
     return target
   }
 
-  #headersOf(ownHeaders: UpstreamRequest['headers']): Headers {
-    let headers = this.#headers.get(ownHeaders)
-    if (headers === undefined) {
-      headers = makeHeaders(ownHeaders, this.#userAgent)
-      this.#headers.set(ownHeaders, headers)
-    }
+  #newHeaders(ownHeaders: UpstreamRequest['headers']): Headers {
+    const headers = makeHeaders(ownHeaders, this.#userAgent)
+    this.#headers.set(ownHeaders, headers)
     return headers
   }
 }

@@ -94,7 +94,6 @@ class UndiciCall extends RunningCall implements Undici.DispatchHandler, Reader {
   start(): void {
     const { pools, heads } = this.#shared
     const { method = 'POST', url, body, isolation } = this.#request
-    this.begin()
     try {
       const { path, headers } = heads.parts(this.#request)
       if (pools.isClosed) throw unavailable('The gateway is shutting down')

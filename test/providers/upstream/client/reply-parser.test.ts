@@ -20,27 +20,24 @@ interface Reading {
 /** Feeds the pieces one after the other, each from a buffer that is overwritten afterwards. */
 function read(pieces: readonly Buffer[], limits = LIMITS): Reading {
   const reading: Reading = { status: null, headers: {}, body: '', end: '' }
-  const parser = new ReplyParser(
-    {
-      onHead(head: ReplyHead) {
-        reading.status = head.status
-        reading.headers = head.headers
-      },
-      onBody: bytes => {
-        reading.body += bytes.toString('latin1')
-      },
-      onDone: isReusable => {
-        reading.end += isReusable ? 'reusable' : 'spent'
-      },
-    },
-    limits,
-  )
+  const onReplied = (isReusable: boolean) => {
+    reading.end += isReusable ? 'reusable' : 'spent'
+  }
+  const parser = new ReplyParser({ onReplied }, limits)
   const buffer = Buffer.alloc(64 * 1024)
-  parser.begin()
+  parser.begin({
+    onHead(head: ReplyHead) {
+      reading.status = head.status
+      reading.headers = head.headers
+    },
+    onBody: bytes => {
+      reading.body += bytes.toString('latin1')
+    },
+  })
   try {
     for (const piece of pieces) {
       piece.copy(buffer)
-      parser.push(buffer, piece.length)
+      parser.push(buffer, piece.length, 0)
       buffer.fill('#')
     }
     if (reading.end === '' && !parser.end()) reading.end = 'cut'
@@ -204,13 +201,10 @@ t.test('a receiver that stops hears nothing more', t => {
         heard.push(what)
         if (what === where) parser.stop()
       }
-      const parser: ReplyParser = new ReplyParser(
-        { onHead: () => hear('head'), onBody: () => hear('body'), onDone: () => hear('done') },
-        LIMITS,
-      )
-      parser.begin()
+      const parser: ReplyParser = new ReplyParser({ onReplied: () => hear('done') }, LIMITS)
+      parser.begin({ onHead: () => hear('head'), onBody: () => hear('body') })
       const bytes = Buffer.from(text)
-      parser.push(bytes, bytes.length)
+      parser.push(bytes, bytes.length, 0)
       t.same(heard, where === 'head' ? ['head'] : ['head', 'body'])
     }
   }
@@ -220,18 +214,17 @@ t.test('a receiver that stops hears nothing more', t => {
 t.test('one parser reads reply after reply', t => {
   const heard: string[] = []
   const parser: ReplyParser = new ReplyParser(
-    {
-      onHead: head => heard.push(String(head.status)),
-      onBody: bytes => heard.push(bytes.toString()),
-      onDone: isReusable => heard.push(String(isReusable)),
-    },
+    { onReplied: isReusable => heard.push(String(isReusable)) },
     LIMITS,
   )
   for (let round = 0; round < 3; round++) {
     for (const text of [`${CHUNKED}1\r\na\r\n0\r\nt: 1\r\n\r\n`, `${OK}content-length: 1\r\n\r\nb`]) {
-      parser.begin()
+      parser.begin({
+        onHead: head => heard.push(String(head.status)),
+        onBody: bytes => heard.push(bytes.toString()),
+      })
       const bytes = Buffer.from(text)
-      parser.push(bytes, bytes.length)
+      parser.push(bytes, bytes.length, 0)
     }
   }
   t.same(heard.join(' '), Array(3).fill('200 a true 200 b true').join(' '))
