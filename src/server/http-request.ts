@@ -23,7 +23,7 @@ import type { RateRoom } from '../protocol/rate-headers.ts'
 import { StoreError } from '../storage/store-error.ts'
 import type { AdmissionControl } from './admission/admission-control.ts'
 import { AdmittedRequest } from './admission/admitted-request.ts'
-import type { KeyPlace } from './admission/key-shares.ts'
+import { type KeyPlace, LARGE_BYTES } from './admission/key-shares.ts'
 import { workInTurn } from './admission/large-body-queue.ts'
 import { UNKNOWN_BYTES } from './admission/load.ts'
 import { BodyBuffer, BodyStream } from './body.ts'
@@ -137,6 +137,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   readonly #coding: string | null
   /** Bytes of the body that was compressed, until it is parsed. */
   #decodedBytes = 0
+  /** SHA-256 of the body; null if nothing needs it. */
+  #bodyDigest: string | null = null
   /** Null before the first chunk that is not the last one. */
   #pieces: PieceCount | null = null
   /** True if the rest of the body is read only so that the client sees the answer. */
@@ -312,21 +314,15 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   proceed(): void {
     try {
       const answer = this.#serve()
-      if (answer === undefined) this.#served()
+      if (answer === undefined) this.finish()
       else
         answer.then(
-          () => this.#served(),
+          () => this.finish(),
           thrown => this.#failed(thrown),
         )
     } catch (thrown) {
       this.#failed(thrown)
     }
-  }
-
-  #served(): void {
-    if (this.#handled && !this.reply.ended && !this.#socket.dead)
-      this.#fail(new Error('handler ended without an answer'))
-    this.finish()
   }
 
   #failed(thrown: unknown): void {
@@ -336,6 +332,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   /** Releases everything that is counted for the request. */
   override finish(): void {
+    if (this.#handled && !this.reply.ended && !this.#socket.dead)
+      this.#fail(new Error('handler ended without an answer'))
     this.#body?.release()
     this.#place?.leave()
     super.finish()
@@ -352,7 +350,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     }
     if (operation === undefined) return
     const nowMs = this.#deps.admissions.deps.clock.monotonicMs()
-    if (operation.key === 'none') return this.#handle(operation, this.#requestOf(undefined), nowMs)
+    if (operation.key === 'none') return this.#handle(operation, undefined, nowMs)
     this.watch.enter('auth', nowMs)
     const key = this.#findKey()
     return key instanceof Promise
@@ -399,7 +397,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (operation.accept === 'raw') {
       if (this.#socket.dead || !(body instanceof BodyStream)) return
       body.startDeadline(clock, Math.max(this.#deps.uploadMs, operation.times?.uploadMs ?? 0))
-      return this.#handle(operation, this.#requestOf(body), nowMs)
+      return this.#handle(operation, body, nowMs)
     }
     if (!(body instanceof BodyBuffer)) return this.#read(operation, null, nowMs)
     if (this.#coding !== null) return this.#receiveCompressed(operation, body, this.#coding)
@@ -424,12 +422,11 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   /** Parse and handler, whose synchronous part since then counts towards the key's share of the event loop. */
   #read(operation: BodyOperation, bytes: Uint8Array | null, sinceMs: number): void | Promise<void> {
     const place = this.#place as KeyPlace
-    const turn = bytes === null ? null : place.turn(bytes.byteLength + (this.#adapter?.addsBytes ?? 0))
-    if (turn !== null) {
-      return workInTurn(turn, place, this.#deps.admissions.deps.clock, {
+    if (bytes !== null && bytes.byteLength + (this.#adapter?.addsBytes ?? 0) >= LARGE_BYTES) {
+      return workInTurn(place, this.#deps.admissions.deps.clock, {
         isOver: () => this.#socket.dead,
         begin: startedMs => this.#parse(bytes, startedMs),
-        goOn: (request, startedMs) => this.#handle(operation, request, startedMs),
+        goOn: (body, startedMs) => this.#handle(operation, body, startedMs),
       })
     }
     try {
@@ -439,17 +436,15 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     }
   }
 
-  #parse(bytes: Uint8Array | null, nowMs: number): ApiRequest {
+  #parse(bytes: Uint8Array | null, nowMs: number): unknown {
     let body: unknown
-    let digest: string | null = null
     if (bytes !== null) {
       this.watch.enter('parse', nowMs)
-      if (this.#headers.has(PROOF_HEADER)) digest = sha256(bytes)
+      if (this.#headers.has(PROOF_HEADER)) this.#bodyDigest = sha256(bytes)
       // An operation without a dialect stores its body, and the database cannot keep half characters and NUL.
       body = parseJson(bytes, this, this.#operation?.dialect == null ? 'stored' : 'text')
     }
-    if (this.#adapter !== null) body = this.#adapter.adapt(body, this)
-    return this.#requestOf(body, digest)
+    return this.#adapter === null ? body : this.#adapter.adapt(body, this)
   }
 
   /** The body is replaced by its value; its texts are needed once more for the provider. */
@@ -466,33 +461,26 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     if (!this.held.count(valueBytes)) throw overloaded()
   }
 
-  /** The request as its handler sees it, which alone has the headers from here on. */
-  #requestOf<Body, Key extends KeyRecord | null>(
+  /** Passes the request to its handler, which alone has the headers from here on. Returns the handler's own promise. */
+  #handle<Body, Key>(
+    { handler, times }: HandlerOf<Body, Key>,
     body: Body,
-    bodyDigest: string | null = null,
-  ): ApiRequest<Body, Key> {
+    nowMs: number,
+  ): void | Promise<void> {
     const headers = this.#headers
     this.#headers = NO_HEADERS
     const params = this.#match?.params ?? NO_HEADERS
-    return {
+    const request: ApiRequest<Body, Key> = {
       context: this,
       headers,
       host: headers.get('host') ?? '',
       params: params.size === 0 ? params : decodeParams(params),
       query: this.#query === '' ? NO_QUERY : new URLSearchParams(this.#query),
       body,
-      bodyDigest,
+      bodyDigest: this.#bodyDigest,
       // Its phase comes before this one in every operation that asks for a key.
       key: this.key as Key,
     }
-  }
-
-  /** Returns the handler's own promise. */
-  #handle<Body, Key>(
-    { handler, times }: HandlerOf<Body, Key>,
-    request: ApiRequest<Body, Key>,
-    nowMs: number,
-  ): void | Promise<void> {
     this.startDeadline(times?.requestMs, nowMs)
     this.#handled = true
     return handler(request, this.reply)

@@ -42,7 +42,7 @@ const AWAY_MS = 1_000
 /** Keys are also checked each time this many requests have arrived. */
 const SWEEP_EVERY = 1_000
 /** A body of this size or more blocks the event loop for milliseconds, and waits for its turn. */
-const LARGE_BYTES = 1024 * 1024
+export const LARGE_BYTES = 1024 * 1024
 /** A larger body is not read just to determine its end user. */
 const WAITING_MAX_BYTES = 256 * 1024
 
@@ -73,12 +73,6 @@ interface KeyShare extends QueuedShare {
   spentAtMs: number
   /** Its large bodies; null until there was one. */
   large: LargeBodies | null
-}
-
-/** Counts a request that opens, or one that ends. */
-function countOpen(share: KeyShare, change: 1 | -1): void {
-  share.open += change
-  share.organization.open += change
 }
 
 function spentBy({ spentMs, spentAtMs }: KeyShare, nowMs: number): number {
@@ -127,36 +121,37 @@ export class KeyShares {
    */
   enter(key: Holder, announcedBytes: number, mayWait = false): KeyPlace {
     if (++this.#entered % SWEEP_EVERY === 0) this.#sweep()
-    const share = this.#shareOf(key)
+    const share = this.#shares.get(key.hash) ?? this.#newShare(key)
     const isLate = share.open >= this.limits.openPerKey
     if (isLate && !(mayWait && this.#takesLate(share, announcedBytes))) throw this.full()
     const place = new KeyPlace(this, share, this.#deps.clock, isLate)
     place.add(announcedBytes)
     if (isLate) share.late++
-    else countOpen(share, 1)
+    else {
+      share.open++
+      share.organization.open++
+    }
     return place
   }
 
   /** Charges a key for time of the event loop that belongs to no request. */
   charge(key: Holder, ms: number): void {
-    charge(this.#shareOf(key), ms, this.#deps.clock.monotonicMs())
+    const share = this.#shares.get(key.hash) ?? this.#newShare(key)
+    charge(share, ms, this.#deps.clock.monotonicMs())
   }
 
-  #shareOf({ hash, organizationId }: Holder): KeyShare {
-    let share = this.#shares.get(hash)
-    if (share === undefined) {
-      share = {
-        organization: this.#organizationOf(organizationId),
-        open: 0,
-        bytes: 0,
-        late: 0,
-        queue: null,
-        spentMs: 0,
-        spentAtMs: Number.NEGATIVE_INFINITY,
-        large: null,
-      }
-      this.#shares.set(hash, share)
+  #newShare({ hash, organizationId }: Holder): KeyShare {
+    const share: KeyShare = {
+      organization: this.#organizationOf(organizationId),
+      open: 0,
+      bytes: 0,
+      late: 0,
+      queue: null,
+      spentMs: 0,
+      spentAtMs: Number.NEGATIVE_INFINITY,
+      large: null,
     }
+    this.#shares.set(hash, share)
     return share
   }
 
@@ -289,8 +284,10 @@ export class KeyPlace implements QueuedPlace {
   open(endUser: EndUserShare<WaitingRequest> | null): void {
     this.isLate = false
     this.#endUser = endUser
-    this.#share.late--
-    countOpen(this.#share, 1)
+    const share = this.#share
+    share.late--
+    share.open++
+    share.organization.open++
   }
 
   /** Ends the wait, if there is one, with this reason. */
@@ -333,14 +330,8 @@ export class KeyPlace implements QueuedPlace {
     charge(this.#share, nowMs - sinceMs, nowMs)
   }
 
-  /**
-   * Null for a body that may be handled at once. Resolves when a large body may be handled; call `endTurn` after it.
-   */
-  turn(bytes: number): Promise<void> | null {
-    return bytes < LARGE_BYTES ? null : this.#takeTurn()
-  }
-
-  async #takeTurn(): Promise<void> {
+  /** Resolves when a body of LARGE_BYTES or more may be handled; call `endTurn` after it. */
+  async turn(): Promise<void> {
     await this.#shares.beginTurn(this.#share)
     this.#hasTurn = true
     // The request was given up meanwhile.
@@ -358,16 +349,18 @@ export class KeyPlace implements QueuedPlace {
   leave(): void {
     if (this.#left) return
     this.#left = true
+    const share = this.#share
     if (this.#hasTurn) this.endTurn()
-    this.#share.bytes -= this.#bytes
+    share.bytes -= this.#bytes
     if (this.isLate) {
       // A place that has been given up must not be assigned again.
       this.giveUp(new GatewayError('client_closed', 'The request is over'))
-      this.#share.late--
+      share.late--
       return
     }
-    countOpen(this.#share, -1)
-    if (this.#endUser !== null) this.#share.queue?.ended(this.#endUser)
-    if (this.#share.queue !== null) this.#shares.queue.startNext(this.#share)
+    share.open--
+    share.organization.open--
+    if (this.#endUser !== null) share.queue?.ended(this.#endUser)
+    if (share.queue !== null) this.#shares.queue.startNext(share)
   }
 }

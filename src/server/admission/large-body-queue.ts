@@ -80,6 +80,7 @@ export class LargeTurns {
 
 /** The place of a request whose large body is handled in its turn. */
 interface TurnPlace {
+  turn(): Promise<void>
   spend(sinceMs: number): void
   endTurn(): void
 }
@@ -93,13 +94,8 @@ interface LargeWork<Body> {
 }
 
 /** Works on a large body when its turn comes. Other work runs between the two parts. */
-export async function workInTurn<Body>(
-  turn: Promise<void>,
-  place: TurnPlace,
-  clock: Clock,
-  work: LargeWork<Body>,
-): Promise<void> {
-  await turn
+export async function workInTurn<Body>(place: TurnPlace, clock: Clock, work: LargeWork<Body>): Promise<void> {
+  await place.turn()
   if (work.isOver()) return
   const startedMs = clock.monotonicMs()
   let body: Body

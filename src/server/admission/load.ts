@@ -100,7 +100,8 @@ export class Load {
   readonly #clock: Clock
   readonly #meter = new LagMeter()
   readonly #lag: Threshold
-  readonly #buffer: Threshold
+  /** True while the held bytes are above their limit, and until they are well below it. */
+  #isBufferFull = false
   /** Buffered bytes of each key: held by requests that hold more than a little, and by slow readers. */
   readonly byKey: HeldShare
   /** Bytes that requests hold. Only `hold` and `HeldBytes` write it. */
@@ -124,7 +125,6 @@ export class Load {
     this.#limits = limits
     this.#clock = clock
     this.#lag = new Threshold(limits.maxLagMs, LAG_RELEASE)
-    this.#buffer = new Threshold(limits.maxBufferedBytes, BUFFER_RELEASE)
     this.largestBytes = limits.maxBufferedBytes * LARGE_SHARE
     this.byKey = new HeldShare({
       total: limits.maxBufferedBytes,
@@ -142,8 +142,10 @@ export class Load {
    * immediately, so their limit needs no hysteresis: each one that ends makes room for the next.
    */
   overloadReason(inFlight: number): OverloadReason | null {
-    const full = this.#buffer.exceededAt(this.bufferedBytes)
-    this.overload = inFlight >= this.#limits.maxInFlight ? 'in_flight' : full ? 'buffered' : null
+    const { maxBufferedBytes, maxInFlight } = this.#limits
+    const release = this.#isBufferFull ? BUFFER_RELEASE : 1
+    this.#isBufferFull = this.bufferedBytes > maxBufferedBytes * release
+    this.overload = inFlight >= maxInFlight ? 'in_flight' : this.#isBufferFull ? 'buffered' : null
     return this.overload
   }
 
