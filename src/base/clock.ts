@@ -17,8 +17,8 @@ export interface Clock {
 
 /** The real clock. */
 export const systemClock: Clock = {
-  nowMs: () => Date.now(),
-  monotonicMs: () => performance.now(),
+  nowMs: Date.now,
+  monotonicMs: performance.now.bind(performance),
   after(delayMs, callback) {
     const handle = setTimeout(callback, delayMs)
     handle.unref()

@@ -141,9 +141,11 @@ export class ApiKeys {
   #admit(known: Known | null, bySecret: boolean): KeyRecord {
     if (known === null) throw invalidKey()
     if (known.record.disabled) throw new GatewayError('authentication', 'This API key is disabled')
+    const endsAtMs = bySecret ? known.endsAtMs : known.expiresAtMs
+    if (endsAtMs === Number.POSITIVE_INFINITY) return known.record
     const nowMs = this.#clock.nowMs()
     // An unreadable date counts as past.
-    if (nowMs < (bySecret ? known.endsAtMs : known.expiresAtMs)) return known.record
+    if (nowMs < endsAtMs) return known.record
     if (nowMs < known.expiresAtMs) {
       throw new GatewayError(
         'authentication',

@@ -44,6 +44,8 @@ export interface RemoteEnd {
 }
 
 export class ClientConnections {
+  /** False if addresses have no limit, so that no request has a peer. */
+  readonly isCapped: boolean
   readonly #limits: ClientConnectionLimits
   readonly #deps: ClientConnectionsDeps
   readonly #trusted = new BlockList()
@@ -58,6 +60,7 @@ export class ClientConnections {
   constructor(limits: ClientConnectionLimits, deps: ClientConnectionsDeps) {
     this.#limits = limits
     this.#deps = deps
+    this.isCapped = limits.connectionsPerAddress > 0
     for (const each of limits.trustedProxies) trust(this.#trusted, each)
   }
 
@@ -70,7 +73,7 @@ export class ClientConnections {
     this.#open++
     this.#deps.metrics.openConnections.inc()
     if (this.#open > this.#limits.maxConnections) return this.#refuse('limit', end)
-    if (this.#limits.connectionsPerAddress === 0) return true
+    if (!this.isCapped) return true
     if (++this.#came % SWEEP_EVERY === 0) this.#sweep()
     const peer = this.#peerOf(end)
     if (!peer.capped) return true
@@ -89,7 +92,7 @@ export class ClientConnections {
 
   /** The peer of a request that begins; null if connections are not counted. `Peer.ended` ends it. */
   begin(end: RemoteEnd): Peer | null {
-    if (this.#limits.connectionsPerAddress === 0) return null
+    if (!this.isCapped) return null
     const peer = this.#peerOf(end)
     if (!peer.capped) return null
     peer.began(this.#deps.clock.monotonicMs())

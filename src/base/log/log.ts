@@ -230,7 +230,9 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
   }
   return {
     exchange(line) {
-      const isOurs = isFault(line)
+      const { status, error } = line
+      // Failures that are not the client's, even if another status was already sent.
+      const isOurs = status >= 500 || (error != null && FAILURES[error].status >= 500)
       if (isOurs ? takesFaults : writesInfo) {
         if (successShare !== 1 && leavesOut(line)) return
         destination.write(exchangeJson(line, isOurs ? 'error' : 'info'))
@@ -249,11 +251,6 @@ export function createLog(level: LogLevel, destination: DestinationStream, succe
       writeCrash(message, fields)
     },
   }
-}
-
-/** True for failures that are not the client's, even if another status was already sent. */
-function isFault({ status, error }: ExchangeLine): boolean {
-  return status >= 500 || (error != null && FAILURES[error].status >= 500)
 }
 
 /**

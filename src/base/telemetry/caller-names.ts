@@ -15,8 +15,7 @@ export function callerRequestId(text: string | undefined): string | undefined {
 }
 
 /** The client program, for example `claude-cli` for `claude-cli/2.1 (external)`; undefined: unknown. */
-export function userAgentFamily(text: string | undefined): string | undefined {
-  if (text === undefined) return undefined
+export function userAgentFamily(text: string): string | undefined {
   const family = FAMILY.exec(text)?.[0]
   return family === undefined || KEY.test(family) ? undefined : family
 }

@@ -94,7 +94,7 @@ function writeResponses(model: ModelRequest, endpoint: Endpoint): WireRequest {
     const written = field?.(value, model, endpoint)
     if (written !== undefined) body[name] = written
   }
-  askForLogprobs(body)
+  if (body['top_logprobs'] !== undefined) askForLogprobs(body)
   body['stream'] = model.stream
   body['store'] = false
   if (model.endUser !== null) body['safety_identifier'] = model.endUser

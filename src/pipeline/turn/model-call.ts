@@ -11,7 +11,7 @@ import { isLossy } from '../../exchange/changes.ts'
 import type { AttemptRecord, Candidate, Finish } from '../../exchange/exchange.ts'
 import type { Change, Usage, WireRequest } from '../../formats/format.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
-import type { OutgoingKey } from '../../protocol/provider.ts'
+import type { EndpointState } from '../../providers/health/endpoint-state.ts'
 import type { UpstreamRequest } from '../../providers/upstream/transport.ts'
 import { type CallFigures, noteImplausible, settle } from '../accounting/charge.ts'
 import { unseenTokens } from '../accounting/unseen.ts'
@@ -178,10 +178,19 @@ function runAttempt<Terms, Then>(
   const record = openRecord(candidate, bill.turns)
   const running: RunningAttempt<Terms> = { candidate, record, race, terms: null, figures: NOTHING_SAID }
   const collected = exchange.batch?.collected
-  // A stored reply says nothing about the health of its endpoint now.
-  if (collected === undefined && !beginHealth(call, candidate, record))
-    return resolved(() => ended({ candidate, error: null }))
-  record.startedMs = record.health?.beganMs ?? deps.clock.monotonicMs()
+  if (collected === undefined) {
+    const { health } = deps.routing
+    const state = health.of(endpoint, credential === null ? null : credential.id)
+    const entry = health.begin(state, exchange.caller)
+    if (entry === null) {
+      passOver(call, candidate, state)
+      return resolved(() => ended({ candidate, error: null }))
+    }
+    record.health = entry
+    record.startedMs = entry.beganMs
+    if (call.isRetrying) entry.onAnswered = () => endRetry(call)
+    // A stored reply says nothing about the health of its endpoint now.
+  } else record.startedMs = deps.clock.monotonicMs()
   const isBeside = race?.isRunning === true
   if (!isBeside) watch.beginAttempt(record.startedMs, attempts.length > call.from)
   attempts.push(record)
@@ -191,13 +200,21 @@ function runAttempt<Terms, Then>(
     const key =
       collected !== undefined
         ? collected.providerKey
-        : credential === null
-          ? deps.providerKeys.shared(endpoint)
-          : deps.providerKeys.own(credential, endpoint)
-    outcome =
-      key instanceof Promise
-        ? key.then(opened => prepare(call, running, opened))
-        : prepare(call, running, key)
+        : credential !== null
+          ? deps.providerKeys.own(credential, endpoint)
+          : // Without a form of its own, it is sent as the row has it.
+            endpoint.provider.keyForm === undefined
+            ? null
+            : deps.providerKeys.shared(endpoint)
+    if (key instanceof Promise) {
+      outcome = key.then(opened => {
+        record.providerKey = opened
+        return send(call, running, call.subject.prepare(candidate))
+      })
+    } else {
+      record.providerKey = key
+      outcome = send(call, running, call.subject.prepare(candidate))
+    }
   } catch (thrown) {
     return resolved(() => ended(failedResult(call, running, thrown)))
   }
@@ -208,23 +225,13 @@ function runAttempt<Terms, Then>(
   )
 }
 
-function prepare<Terms>(
-  call: ModelCall<Terms>,
-  running: RunningAttempt<Terms>,
-  key: OutgoingKey | null,
-): Unanswered | Promise<Finish | Unanswered> {
-  running.record.providerKey = key
-  const terms = call.subject.prepare(running.candidate)
-  return terms instanceof Promise
-    ? terms.then(ready => send(call, running, ready))
-    : send(call, running, terms)
-}
-
+/** Encodes and sends the request, once its terms are ready. Null: the caller's limits leave nothing for it. */
 function send<Terms>(
   call: ModelCall<Terms>,
   running: RunningAttempt<Terms>,
-  terms: Terms | null,
+  terms: Terms | null | Promise<Terms | null>,
 ): Unanswered | Promise<Finish | Unanswered> {
+  if (terms instanceof Promise) return terms.then(ready => send(call, running, ready))
   if (terms === null) return leave(call, running)
   const { deps, exchange, subject } = call
   const { batch, held, signal, spans } = exchange
@@ -360,28 +367,14 @@ function leaveOut<Terms>(call: ModelCall<Terms>, running: RunningAttempt<Terms>)
   return { ...leave(call, running), isLossy: true }
 }
 
-/** False if the endpoint must not be called now. */
-function beginHealth<Terms>(
-  call: ModelCall<Terms>,
-  candidate: RouteCandidate,
-  record: AttemptRecord,
-): boolean {
+/** Notes a candidate whose endpoint must not be called now. */
+function passOver<Terms>(call: ModelCall<Terms>, candidate: RouteCandidate, state: EndpointState): void {
   const { deps, exchange } = call
-  const { health } = deps.routing
   const { caller } = exchange
-  const { endpoint, credential } = candidate
-  const state = health.of(endpoint, credential === null ? null : credential.id)
-  const entry = health.begin(state, caller)
-  if (entry !== null) {
-    record.health = entry
-    if (call.isRetrying) entry.onAnswered = () => endRetry(call)
-    return true
-  }
   const nowMs = deps.clock.monotonicMs()
   const isLimited = state.isLimited(nowMs, caller)
   call.waiting = [...call.waiting, { candidate, isLimited, waitMs: state.waitMs(nowMs, caller) }]
   exchange.passedOver = call.waiting
-  return false
 }
 
 /**

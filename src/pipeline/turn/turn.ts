@@ -194,12 +194,20 @@ class TurnCall implements CallSubject<TurnTerms> {
   open(record: AttemptRecord, { format, calls, fitted, limit }: TurnTerms): Attempt {
     const deps = this.#deps
     const exchange = this.#exchange
+    const { answer, guarding, plugins, tools } = exchange
     this.calls = calls
+    // Nothing has to read the whole reply, and nothing is added to it.
+    const isUnseen =
+      guarding?.reply == null &&
+      plugins === null &&
+      tools === null &&
+      !answer.cites &&
+      !record.endpoint.provider.quirks.includes('no-relay')
+    const takesMessages = calls === null && fitted === null && !answer.live && isUnseen
     return new Attempt(deps, exchange, record, {
       format,
       body: null,
-      takesMessages:
-        calls === null && fitted === null && !exchange.answer.live && isUnseen(exchange, record.endpoint),
+      takesMessages,
       debug: exchange.request.debug?.timings === true ? exchange.debug : null,
       meter: limit?.meter ?? null,
       transport: exchange.transport,
@@ -256,28 +264,26 @@ class TurnCall implements CallSubject<TurnTerms> {
     return this.#admit(candidate, prompt, calls)
   }
 
-  /** The terms, with the output that the caller's limits allow; null if they allow nothing. */
-  #formatFor({ endpoint }: RouteCandidate, prompt: ResponsesRequest & NotedRequest): Format {
+  /** The format of a request for a summary, if the provider makes it itself. */
+  #compacting(endpoint: Endpoint, usual: Format, threshold: number | null): Format {
     const { formats, summaries } = this.#deps
-    const compaction = prompt[COMPACTS]
-    // Routing never selects embeddings endpoints here.
-    const usual = formats[endpoint.format as FormatName]
-    if (usual.variant !== undefined) return usual.variant(prompt, this.#exchange.dialect, endpoint) ?? usual
-    if (
-      compaction === undefined ||
-      summaries === undefined ||
-      !compactsItself(endpoint, formats, summaries.mode)
-    )
-      return usual
-    return usual.compaction?.format(compaction.threshold) ?? usual
+    if (summaries === undefined || !compactsItself(endpoint, formats, summaries.mode)) return usual
+    return usual.compaction?.format(threshold) ?? usual
   }
 
+  /** The terms, with the output that the caller's limits allow; null if they allow nothing. */
   #admit(
     candidate: RouteCandidate,
-    prompt: ResponsesRequest,
+    prompt: ResponsesRequest & NotedRequest,
     calls: ToolCalls | null,
   ): TurnTerms | null | Promise<TurnTerms | null> {
-    const format = this.#formatFor(candidate, prompt)
+    const { endpoint } = candidate
+    // Routing never selects embeddings endpoints here.
+    let format = this.#deps.formats[endpoint.format as FormatName]
+    const compaction = prompt[COMPACTS]
+    if (format.variant !== undefined)
+      format = format.variant(prompt, this.#exchange.dialect, endpoint) ?? format
+    else if (compaction !== undefined) format = this.#compacting(endpoint, format, compaction.threshold)
     const allowance = this.#exchange.reservation?.allowance ?? null
     // A plain request has no tools, and most have no limit.
     if (allowance === null && this.#exchange.plan !== null)
@@ -322,12 +328,6 @@ function annotate(answer: Answer, plugins: PluginChain): void {
   answer.annotate(plugins.annotations())
   const found = plugins.found()
   if (found.length > 0) answer.cite(found, true)
-}
-
-/** True if nothing has to read the whole reply, and nothing is added to it. */
-function isUnseen({ answer, guarding, plugins, tools }: RunningExchange, { provider }: Endpoint): boolean {
-  if (guarding?.reply != null || plugins !== null || tools !== null) return false
-  return !answer.cites && !provider.quirks.includes('no-relay')
 }
 
 /** Null unless both sides have a dialect, and the content may be relayed unread. */

@@ -30,7 +30,7 @@ import {
 export function bodyCheck<Schema extends TSchema>(schema: Schema): (body: unknown) => Static<Schema> {
   const check = compile(schema)
   return body => {
-    const forbidden = forbiddenKey(body)
+    const forbidden = isClean(body) ? null : locate(body)
     if (forbidden !== null) throw new GatewayError('invalid_request', forbidden)
     if (!check(body)) {
       throw new GatewayError(

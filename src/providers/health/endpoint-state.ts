@@ -90,14 +90,16 @@ export class EndpointState {
   count(nowMs: number, caller: HealthCaller | null, ok: number, failed: number, limited: number): void {
     const state = this.breakers.callers.of(nowMs, caller, failed + limited > 0)
     this.#add(nowMs, state, ok, failed, limited)
-    this.#note().count(state, ok, failed, limited)
+    this.#unsent ??= new UnsentNote()
+    this.#unsent.count(state, ok, failed, limited)
   }
 
   /** Records that the provider asks a caller to wait. */
   rest(nowMs: number, caller: HealthCaller | null, forMs: number, cause: Cause): void {
     const state = this.breakers.callers.of(nowMs, caller, true)
     const scope = this.breakers.rest(nowMs, state, forMs, cause)
-    this.#note().rest(scope === 'all' ? null : state, forMs, cause)
+    this.#unsent ??= new UnsentNote()
+    this.#unsent.rest(scope === 'all' ? null : state, forMs, cause)
   }
 
   /** Closes the breaker whose probe succeeded. False if it was closed already. */
@@ -118,7 +120,8 @@ export class EndpointState {
     const state = callers.of(nowMs, caller)
     const weight = callers.hasAskedBeside(state, nowMs) ? state.weigh(nowMs) : 1
     // In a note, values are not assigned to keys.
-    const unsent = weight < 1 ? null : this.#note()
+    if (weight === 1) this.#unsent ??= new UnsentNote()
+    const unsent = weight < 1 ? null : this.#unsent
     if (latencyMs !== null) {
       this.#addLatency(nowMs, latencyMs, weight)
       if (unsent !== null && unsent.latencies.length < SAMPLES_MAX) unsent.latencies.push(latencyMs)
@@ -132,7 +135,8 @@ export class EndpointState {
   /** Counts replies with tool calls. */
   called(nowMs: number, good: number, faulty: number): void {
     this.#addCalls(nowMs, good, faulty)
-    const unsent = this.#note()
+    this.#unsent ??= new UnsentNote()
+    const unsent = this.#unsent
     unsent.goodCalls += good
     unsent.faultyCalls += faulty
   }
@@ -221,11 +225,6 @@ export class EndpointState {
     this.throughput ??= new RecentValues()
     this.throughput.add(nowMs, tokensPerSecond, weight)
     this.figures?.throughput(nowMs, tokensPerSecond, weight)
-  }
-
-  #note(): UnsentNote {
-    this.#unsent ??= new UnsentNote()
-    return this.#unsent
   }
 }
 

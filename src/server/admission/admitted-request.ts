@@ -239,7 +239,7 @@ export abstract class AdmittedRequest implements RequestContext {
       agent: summary?.agent,
       parentAgent: summary?.parentAgent,
       endUser: summary?.endUser,
-      userAgent: userAgentFamily(this.userAgent),
+      userAgent: this.userAgent === undefined ? undefined : userAgentFamily(this.userAgent),
       replayOf: reply.replayOf,
       key: key?.label,
       workspace: key?.workspaceId ?? undefined,

@@ -142,8 +142,7 @@ class UwsFront implements Front {
     for (const path of SOCKET_PATHS) app.ws(path, behavior)
     app.filter((response, change) => this.#countConnection(response, change))
     app.any('/*', (response, request) => {
-      const socket = new UwsSocket(response, host, host.connections.begin(response))
-      host.accept(socket, copyHead(request), null)
+      host.accept(new UwsSocket(response, host), copyHead(request), null)
     })
     return listener
   }

@@ -80,10 +80,11 @@ export class UwsSocket implements FrontSocket, LoopWork {
   /** True within the callback of a chunk. */
   #isTaking = false
 
-  constructor(response: HttpResponse, host: FrontHost, peer: Peer | null) {
+  constructor(response: HttpResponse, host: FrontHost) {
+    const { connections } = host
     this.#response = response
     this.#host = host
-    this.#peer = peer
+    this.#peer = connections.isCapped ? connections.begin(response) : null
     // Must come first: if the request callback returns without this handler, the library ends the process.
     response.onAborted(() => this.#guard(() => this.#aborted()))
     // The library knows the address only while the connection is open.

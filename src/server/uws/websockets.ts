@@ -94,8 +94,7 @@ class UwsHandshake implements WaitingHandshake {
   }
 
   refuse(head: RequestHead, refusal: GatewayError): void {
-    const { connections, accept } = this.#host
-    accept(new UwsSocket(this.#response, this.#host, connections.begin(this.#response)), head, refusal)
+    this.#host.accept(new UwsSocket(this.#response, this.#host), head, refusal)
   }
 
   drop(): void {
