@@ -45,21 +45,31 @@ export function scrub(text: string, secrets: readonly string[]): string {
 
 /**
  * True if a short text, such as an id, contains 15 consecutive characters of a secret, in any encoding that `scrub`
- * knows. Much cheaper than `scrub`.
+ * knows. Much cheaper than `scrub`, above all for a list of secrets that it has seen before.
  */
 export function holdsSecret(text: string, secrets: readonly string[]): boolean {
   if (text.length < 2 * PIECE - 1) return false
   // Without the escape marks, a fully escaped secret is hexadecimal digits.
   const lower = text.toLowerCase().replaceAll('%', '').replaceAll('\\u00', '')
-  for (const secret of secrets) {
-    const dumps = secret.length > REWRITTEN_MAX_CHARS ? '' : dumpsOf(secret).join(' ')
-    const encodings = `${secret} ${dumps}`.toLowerCase()
+  for (const encodings of searched.get(secrets) ?? makeSearched(secrets)) {
     // A run of 15 characters contains a whole piece at one of these positions.
     for (let at = 0; at + PIECE <= lower.length; at += PIECE) {
       if (encodings.includes(lower.slice(at, at + PIECE))) return true
     }
   }
   return false
+}
+
+/** What `holdsSecret` searches for the secrets of a list: many replies are checked for the same ones. */
+const searched = new WeakMap<readonly string[], readonly string[]>()
+
+function makeSearched(secrets: readonly string[]): readonly string[] {
+  const made = secrets.map(secret => {
+    const dumps = secret.length > REWRITTEN_MAX_CHARS ? '' : dumpsOf(secret).join(' ')
+    return `${secret} ${dumps}`.toLowerCase()
+  })
+  searched.set(secrets, made)
+  return made
 }
 
 /** The secret and its encodings in URLs, JSON, headers and dumps. */

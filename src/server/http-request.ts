@@ -449,7 +449,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
 
   /** The body is replaced by its value; its texts are needed once more for the provider. */
   weigh(valueBytes: number, textBytes: number): void {
-    if (!this.held.canHold(valueBytes + textBytes)) {
+    if (valueBytes + textBytes > this.#deps.admissions.load.largestBytes) {
       throw new GatewayError(
         'payload_too_large',
         'The request body needs more memory than a single request may use',

@@ -71,37 +71,55 @@ function writeMessages(model: ModelRequest, endpoint: Endpoint): WireRequest {
     messages,
     ...sampling,
   }
-  const set = (name: string, value: unknown): void => {
-    if (value !== null && value !== undefined) body[name] = value
-  }
   const hint = request.text?.format?.type === 'json_object' ? [{ type: 'text', text: JSON_HINT }] : []
-  set('system', systemPrompt([...system, ...hint]))
-  set('stream', stream ? true : null)
-  set('thinking', thinking)
   const versioned = ofVersion(tools, endpoint.upstreamModel)
-  set('tools', tools.length === 0 ? null : versioned.tools)
-  set('tool_choice', tool_choice)
-  set('container', container)
-  set('output_config', outputConfig(request, level))
-  set('stop_sequences', stopSequences(request))
-  set('cache_control', cacheControl(request.cache_control))
-  set('service_tier', TIERS.get(request.service_tier ?? ''))
   const sendsUser = endUser !== null && !quirks.includes('no-user')
-  set('metadata', sendsUser ? { user_id: endUser } : null)
+  const optional = {
+    system: systemPrompt([...system, ...hint]),
+    stream: stream ? true : null,
+    thinking,
+    tools: tools.length === 0 ? null : versioned.tools,
+    tool_choice,
+    container,
+    output_config: outputConfig(request, level),
+    stop_sequences: stopSequences(request),
+    cache_control: cacheControl(request.cache_control),
+    service_tier: TIERS.get(request.service_tier ?? ''),
+    metadata: sendsUser ? { user_id: endUser } : null,
+  }
+  for (const [name, value] of Object.entries(optional)) if (value != null) body[name] = value
 
-  const headers: Record<string, string> = { 'anthropic-version': API_VERSION }
   const betas = new Set(betasOf(request))
   if (compacted) betas.add(COMPACTION_BETA)
   if (versioned.beta !== null) betas.add(versioned.beta)
-  if (betas.size > 0) headers['anthropic-beta'] = [...betas].join(',')
   const workspace = model.isOwnAccount === true ? workspaceOf(request) : null
-  if (workspace !== null) headers[WORKSPACE_HEADER] = workspace
+  const plain = betas.size === 0 ? PLAIN_HEADERS : headersWith([...betas].join(','))
+  const headers = workspace === null ? plain : { ...plain, [WORKSPACE_HEADER]: workspace }
   const marked = isOwnApi ? body : withLastMarks(body)
   return {
     path: '/messages',
     headers,
     body: mayPay(model, endpoint) ? withOwnMarks(marked, model.isSeen) : marked,
   }
+}
+
+// The same object for the same headers, so that what is made from it can be kept.
+
+type Headers = Readonly<Record<string, string>>
+
+const PLAIN_HEADERS: Headers = { 'anthropic-version': API_VERSION }
+/** Keyed by the names of the betas. Clients of one kind always ask for the same ones. */
+const withBetas = new Map<string, Headers>()
+const WITH_BETAS_MAX = 256
+
+function headersWith(betas: string): Headers {
+  let headers = withBetas.get(betas)
+  if (headers === undefined) {
+    headers = { ...PLAIN_HEADERS, 'anthropic-beta': betas }
+    if (withBetas.size >= WITH_BETAS_MAX) withBetas.clear()
+    withBetas.set(betas, headers)
+  }
+  return headers
 }
 
 export const encodeMessages = prepares('anthropic-messages', writeMessages)

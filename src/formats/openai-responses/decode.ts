@@ -121,7 +121,8 @@ export class ResponsesDecoder implements Decoder {
 
   frame(event: string, data: string): void {
     if (this.#finished || data === '' || data === '[DONE]') return
-    const value = parse(data)
+    const value = parseFrame(data)
+    if (!isRecord(value)) throw failureOf(value, null)
     const type = filled(value['type']) ?? event
     const handler = HANDLERS.get(type)
     if (handler !== undefined) handler(this, value)
@@ -287,7 +288,8 @@ export class ResponsesDecoder implements Decoder {
     if (others > 0) oneMore(others, 'output items')
     const { text } = plain
     // Texts of several messages may become one.
-    const json = isOnlyMessage(finals) ? jsonOf(text, this.#whole ?? '', 'text') : null
+    const isOnly = finals.length === 1 || finals.filter(one => startType(one) === 'message').length === 1
+    const json = isOnly ? jsonOf(text, this.#whole ?? '', 'text') : null
     this.#takeMessage?.({ ...plain, json })
     return true
   }
@@ -323,16 +325,6 @@ export class ResponsesDecoder implements Decoder {
     if (known != null) return known.type === type && !known.closed ? known : null
     return this.#open({ type, id: event['item_id'] }, outputIndex(event))
   }
-}
-
-function isOnlyMessage(finals: readonly Json[]): boolean {
-  return finals.length === 1 || finals.filter(item => startType(item) === 'message').length === 1
-}
-
-function parse(data: string): Json {
-  const value = parseFrame(data)
-  if (isRecord(value)) return value
-  throw failureOf(value, null)
 }
 
 // Lookup of items by events and final forms. Providers name an item by its output index, its id, both, or neither.

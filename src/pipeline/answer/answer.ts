@@ -41,6 +41,8 @@ export class Answer {
   readonly live: boolean
   /** True if the opening events were written and not dropped again. Written only here. */
   hasBegun = false
+  /** True if texts are searched for citations, so that every text has to be read. Written only here. */
+  cites = false
   /** True if its items are read at the end, so no copies of its texts are kept. */
   isRead = false
   #hadBegun = false
@@ -133,12 +135,8 @@ export class Answer {
 
   /** Results of a search that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
+    this.cites = true
     return this.#assembler.cite(results, ofWhole)
-  }
-
-  /** True if texts are searched for citations, so that every text has to be read. */
-  get cites(): boolean {
-    return this.#assembler.cites
   }
 
   /** Adds these annotations to the next text of the answer. */

@@ -52,8 +52,6 @@ export class Assembler {
   readonly #found: Annotation[] = []
   #toldFrom = 0
   #toldBefore = 0
-  /** True if texts are searched for citations. Written only here. */
-  cites = false
   /** Null if no search result may be cited. */
   #citable: CitableResults | null = null
 
@@ -94,7 +92,6 @@ export class Assembler {
 
   /** Results that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
-    this.cites = true
     this.#citable ??= new CitableResults()
     return this.#citable.add(results, ofWhole)
   }

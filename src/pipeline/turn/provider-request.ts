@@ -13,7 +13,13 @@ import { leftOutFields, outgoingRequest } from '../../formats/outgoing.ts'
 import { changedSettings, NO_SUCH_FIELD, SETTINGS } from '../../formats/sent-settings.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import { RAW_LEAST_HELD_BYTES, takeList } from '../../protocol/json/raw-list.ts'
-import { type Endpoint, type OutgoingKey, ownKeyScheme, type PromptCaching } from '../../protocol/provider.ts'
+import {
+  type Endpoint,
+  type OutgoingKey,
+  ownKeyScheme,
+  type PromptCaching,
+  type Provider,
+} from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { holdsSealed, openedFor } from '../../protocol/sealed-content.ts'
 import { baseUrlFor, fillGaps } from '../../providers/address.ts'
@@ -42,11 +48,16 @@ interface ProviderRequestDeps {
   readonly hashCacheKey: (organizationId: string, cacheKey: string) => string
 }
 
+/** Those of a format: the same object for all requests, unless a request needs some of its own. */
+type FormatHeaders = NonNullable<WireRequest['headers']>
+
+const NO_HEADERS: FormatHeaders = {}
+
 /** Creates the requests to providers. One instance per thread. */
 export class ProviderRequests {
   readonly #deps: ProviderRequestDeps
-  /** Headers with the shared key, by endpoint. */
-  readonly #headers = new WeakMap<Endpoint, UpstreamRequest['headers']>()
+  /** Headers with the shared key, by endpoint and by those of the format. */
+  readonly #headers = new WeakMap<Endpoint, WeakMap<FormatHeaders, UpstreamRequest['headers']>>()
   /** Keyed by endpoint and path; each format has at most two paths. */
   readonly #urls = new WeakMap<Endpoint, Map<string, URL>>()
 
@@ -124,17 +135,16 @@ export class ProviderRequests {
     parent?: string,
     state?: string | null,
   ): UpstreamRequest | Promise<UpstreamRequest> {
-    const { path, headers, body, raw } = wire
+    const { path, headers = NO_HEADERS, body, raw } = wire
     const { endpoint, credential } = attempt
-    const baseHeaders = this.#headersOf(attempt)
+    const baseHeaders = this.#headersOf(attempt, headers)
     const withTrace = parent === undefined ? baseHeaders : { ...baseHeaders, traceparent: parent }
     const takesState = parent !== undefined && state != null && endpoint.provider.propagateTrace === true
-    const allHeaders = takesState ? { ...withTrace, tracestate: state } : withTrace
     const json =
       raw != null ? '' : heldBytes < LARGE_BYTES ? JSON.stringify(body) : requestJson(body, heldBytes)
     const request: UpstreamRequest = {
       url: this.#urlOf(attempt, path),
-      headers: headers === undefined ? allHeaders : { ...allHeaders, ...headers },
+      headers: takesState ? { ...withTrace, tracestate: state } : withTrace,
       body: raw == null ? json : withRawList(body, raw),
       headersTimeoutMs: this.#deps.timeouts.upstreamHeadersMs,
       idleTimeoutMs: this.#deps.timeouts.upstreamIdleMs,
@@ -150,13 +160,16 @@ export class ProviderRequests {
     return key?.sign === undefined ? request : signed(attempt, key, key.sign, request)
   }
 
-  #headersOf(attempt: AttemptRecord): UpstreamRequest['headers'] {
+  #headersOf(attempt: AttemptRecord, ofFormat: FormatHeaders): UpstreamRequest['headers'] {
     const { endpoint, credential, providerKey } = attempt
     const isUsual = credential === null && providerKey === null
-    const known = isUsual ? this.#headers.get(endpoint) : undefined
+    const known = isUsual ? this.#headers.get(endpoint)?.get(ofFormat) : undefined
     if (known !== undefined) return known
-    const headers = { ...endpoint.provider.headers, ...keyHeaders(attempt) }
-    if (isUsual) this.#headers.set(endpoint, headers)
+    const headers = { ...endpoint.provider.headers, ...keyHeaders(attempt), ...ofFormat }
+    if (isUsual) {
+      const all = this.#headers.get(endpoint) ?? new WeakMap<FormatHeaders, UpstreamRequest['headers']>()
+      this.#headers.set(endpoint, all.set(ofFormat, headers))
+    }
     return headers
   }
 
@@ -250,10 +263,18 @@ export function askedEndpoint({ endpoint, providerKey }: AttemptRecord): Endpoin
 }
 
 /** Every part of the key that was sent; none of them may reach a caller. */
-export function secretsOf({ endpoint, providerKey }: AttemptRecord): readonly string[] {
+export function secretsOf({ endpoint: { provider }, providerKey }: AttemptRecord): readonly string[] {
   if (providerKey !== null) return providerKey.secrets
-  return endpoint.provider.apiKey === null ? [] : [endpoint.provider.apiKey]
+  let secrets = sharedSecrets.get(provider)
+  if (secrets === undefined) {
+    secrets = provider.apiKey === null ? [] : [provider.apiKey]
+    sharedSecrets.set(provider, secrets)
+  }
+  return secrets
 }
+
+/** One list for each provider, because a known list is searched for faster. */
+const sharedSecrets = new WeakMap<Provider, readonly string[]>()
 
 /** Returns a provider-chosen name that we keep or show; null if it repeats the provider's key. */
 export function harmless(name: string | null, attempt: AttemptRecord): string | null {

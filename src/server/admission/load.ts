@@ -245,11 +245,6 @@ export class HeldBytes {
     if (this.#unknown > 0) this.#countUnknown(0)
   }
 
-  /** True if one request could hold this many bytes on its own. */
-  canHold(bytes: number): boolean {
-    return bytes <= this.#load.largestBytes
-  }
-
   /** Call it when the request is over: none of its bytes count any more. */
   release(): void {
     this.#load.bufferedBytes -= this.bytes
