@@ -102,7 +102,8 @@ export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
   const part: unknown = content[0]
   if (!isRecord(part) || part['type'] !== 'output_text') return null
   const { text, annotations, logprobs } = part
-  if (typeof text !== 'string' || hasElements(annotations) || hasElements(logprobs)) return null
+  if (typeof text !== 'string') return null
+  for (const list of [annotations, logprobs]) if (Array.isArray(list) && list.length > 0) return null
   if (status != null && !STATUSES.has(status)) return null
   if (phase != null && filled(phase) === null) return null
   for (const name in item) if (!PLAIN.has(name) && item[name] !== null) return null
@@ -112,10 +113,6 @@ export function plainMessage(item: Json): Omit<WholeMessage, 'json'> | null {
     status: (status ?? 'completed') as WholeMessage['status'],
     text,
   }
-}
-
-function hasElements(value: unknown): boolean {
-  return Array.isArray(value) && value.length > 0
 }
 
 const NOTHING: Json = {}

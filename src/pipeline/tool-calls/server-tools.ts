@@ -1,7 +1,6 @@
 /** Server tools of one exchange: declares them to the model, and runs its calls. Serve threads. */
 import type { Exchange } from '../../exchange/exchange.ts'
 import type {
-  DueCalls,
   FunctionDeclaration,
   MissingDeclaration,
   RequestedTool,
@@ -61,7 +60,6 @@ export function openServerTools(
 }
 
 const NO_PATHS: readonly string[] = []
-const NO_CALLS: DueCalls = { calls: [] }
 
 function isServed(deps: ServerToolDeps, exchange: ToolExchange, tool: Tool): boolean {
   return toolOf(deps, exchange, tool) !== null || watchersOf(deps, tool).length > 0
@@ -95,7 +93,8 @@ export class ServerTools {
   readonly #deps: ServerToolDeps
   readonly #open: readonly OpenTool[]
   readonly #runner: ToolRunner
-  readonly #guarded = createDeclarationGuard()
+  /** Declarations from outside that guardrails have judged, with what they have made of them. */
+  readonly #guardedTexts = new Map<string, string>()
   readonly #leftOut = new Set<string>()
 
   private constructor(deps: ServerToolDeps, request: ResponsesRequest, open: readonly OpenTool[]) {
@@ -130,7 +129,8 @@ export class ServerTools {
     const open: OpenTool[] = []
     try {
       for (const [server, list] of entries) {
-        const session = await server.open(list, exchange, display)
+        const opening = server.open(list, exchange, display)
+        const session = opening instanceof Promise ? await opening : opening
         open.push({ server, session })
         exchange.prompt = session.prompt ?? exchange.prompt
       }
@@ -185,8 +185,14 @@ export class ServerTools {
     const functions = new Map<string, DeclaredFunction>()
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
-      const declarations = await session.declare(place)
-      for (const declaration of await this.#guarded(declarations, exchange)) {
+      // Most sessions answer at once, and declare nothing that a guardrail has to judge.
+      const declaring = session.declare(place)
+      const judging = guarded(
+        this.#guardedTexts,
+        declaring instanceof Promise ? await declaring : declaring,
+        exchange,
+      )
+      for (const declaration of judging instanceof Promise ? await judging : judging) {
         if ('native' in declaration) {
           declared.push(declaration.native)
           continue
@@ -226,7 +232,8 @@ export class ServerTools {
     const { answer, bill } = exchange
     const items: InputItem[] = []
     for (const { server, session } of this.#open) {
-      const { calls, prompt } = (await session.due?.(place)) ?? NO_CALLS
+      if (session.due === undefined) continue
+      const { calls, prompt } = await session.due(place)
       exchange.prompt = prompt ?? exchange.prompt
       for (const due of calls) {
         const { tool, name, callId, refusal } = due
@@ -318,31 +325,35 @@ function numbered(name: string, count: number): string {
 type GuardedExchange = Exchange & { readonly guarding: Guarding | null }
 
 /**
- * Creates the guard for declarations of one exchange, which judges each text once. It rejects with the error of a
- * guardrail that blocks.
+ * The declarations, as the caller's guardrails leave them; a promise only if they judge any. Each text is judged once.
+ * Rejects with the error of a guardrail that blocks.
  */
-function createDeclarationGuard() {
-  const guardedTexts = new Map<string, string>()
-  return (declarations: readonly ToolDeclaration[], exchange: GuardedExchange) =>
-    guarded(guardedTexts, declarations, exchange)
-}
-
-/** The declarations, as the caller's guardrails leave them. */
-async function guarded(
-  passedOf: Map<string, string>,
+function guarded(
+  guardedTexts: Map<string, string>,
   declarations: readonly ToolDeclaration[],
   exchange: GuardedExchange,
-): Promise<readonly ToolDeclaration[]> {
+): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]> {
   const guard = exchange.guarding?.input ?? null
+  if (guard === null) return declarations
   const foreignDeclarations = declarations.flatMap(declaration =>
     'isForeign' in declaration && declaration.isForeign === true ? [declaration] : [],
   )
-  if (guard === null || foreignDeclarations.length === 0) return declarations
+  if (foreignDeclarations.length === 0) return declarations
+  return judged(guard, guardedTexts, declarations, foreignDeclarations, exchange)
+}
+
+async function judged(
+  guard: NonNullable<Guarding['input']>,
+  guardedTexts: Map<string, string>,
+  declarations: readonly ToolDeclaration[],
+  foreignDeclarations: readonly FunctionDeclaration[],
+  exchange: GuardedExchange,
+): Promise<readonly ToolDeclaration[]> {
   const texts = JSON.stringify(
     foreignDeclarations.map(({ description, parameters }) => ({ description, parameters })),
   )
-  const guardedText = passedOf.get(texts) ?? (await guard.text(exchange, texts))
-  passedOf.set(texts, guardedText)
+  const guardedText = guardedTexts.get(texts) ?? (await guard.text(exchange, texts))
+  guardedTexts.set(texts, guardedText)
   if (guardedText === texts) return declarations
   const rewritten = rewrittenOf(guardedText)
   return declarations.flatMap(declaration => {
