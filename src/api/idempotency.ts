@@ -1,7 +1,7 @@
 /**
- * `Idempotency-Key`: a client that asks again under the same key gets the answer of its first request, running or kept,
- * and pays for one. The first request claims its key and writes its answer into a transcript, whether or not its client
- * stays; all others read it (replay.ts). A request without the header never comes here.
+ * `Idempotency-Key`: a client that sends its request again under the same key gets the answer of the first request,
+ * complete or still running, and pays once. The first request claims the key and writes its answer into a transcript,
+ * even if its client leaves; the others read the transcript (replay.ts). A request without the header never comes here.
  */
 import { hash } from 'node:crypto'
 import { FAILURES, GatewayError, refuseField } from '../base/errors.ts'
@@ -22,11 +22,11 @@ import { RESUMABLE_HEADER } from './resumable.ts'
 export const IDEMPOTENCY_HEADER = 'idempotency-key'
 const SHOWN_HEADER = 'Idempotency-Key'
 const KEY = /^[\x21-\x7e]{1,255}$/
-/** How long a run goes on without its client and without a replay, before it ends as for any client that left. */
+/** How long a run may last without its client and without a replay. Then it ends, as for any client that left. */
 const UNREAD_MS = 10_000
-/** Failures that the same request would get again. */
+/** Status codes of failures that the same request would get again. */
 const KEPT_FAILURES: ReadonlySet<number> = new Set([400, 413, 422])
-/** An answer may be given up between the claim of its name and its reading. */
+/** Another request may drop its answer after this one has found the claim, and before it reads: then it claims again. */
 const TRIES = 3
 const NOT_KEPT: ClientRequest['losses'] = [
   {
@@ -125,7 +125,7 @@ function forbidsKeeping(body: unknown): boolean {
   return isObject(provider) && (provider['zdr'] === true || provider['data_collection'] === 'deny')
 }
 
-/** Rights may have changed since the first request. One that cannot be read was refused, and is refused again. */
+/** Rights may have changed since the first request. A request that cannot be read got a refusal, and gets it again. */
 async function checkRights(
   { gateway }: IdempotencyDeps,
   { callOf }: RepeatedOperation,
@@ -142,7 +142,7 @@ async function checkRights(
   await gateway.permits(call)
 }
 
-/** What makes two requests the same: white space and headers do not, the order of members does. */
+/** Two requests with one digest are the same request. White space and headers do not count; the order of members does. */
 function digestOf({ context, params, query, body }: ApiRequest): string {
   return hash('sha256', JSON.stringify([context.route, [...params], query.toString(), body]), 'base64url')
 }
@@ -155,7 +155,7 @@ class FirstRun implements ReplyCopy {
   #form: AnswerHead['form'] = 'document'
   #isComplete = false
   #hasLeft = false
-  /** False if there was no room for the answer, or nobody came for it. */
+  /** False if the store had no room for the answer, or nobody read it in time. */
   #isReadable = true
   #isReadAgain = false
   /** True while the client is slow. */
@@ -167,7 +167,7 @@ class FirstRun implements ReplyCopy {
     this.#reply = reply
   }
 
-  /** Runs the handler, and decides about its answer. */
+  /** Runs the handler, then keeps its answer or forgets it. */
   async start(writer: TranscriptWriter, run: () => void | Promise<void>): Promise<void> {
     const { signal } = this.#context
     this.#writer = writer
@@ -215,7 +215,7 @@ class FirstRun implements ReplyCopy {
 
   flows(isFlowing: boolean): boolean {
     this.#isStalled = !isFlowing
-    // Its client asks again already.
+    // Its client has already sent the request again.
     if (!isFlowing && this.#isReadAgain && !this.#hasLeft) this.#reply.abort()
     return isFlowing || this.#hasLeft
   }
@@ -235,7 +235,7 @@ class FirstRun implements ReplyCopy {
     this.#hasLeft = true
     this.#writer?.leave()
     if (!this.#isReadable) this.#giveUp()
-    // Not within a write, as at the end of every stall.
+    // Called outside of the write, as at the end of every stall.
     else if (this.#isStalled) setImmediate(() => this.#progress?.(true))
   }
 

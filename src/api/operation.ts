@@ -43,7 +43,7 @@ export interface ApiRequest<Body = unknown, Key = KeyRecord> {
   readonly bodyDigest: string | null
   /** Null if the row requires no key. */
   readonly key: Key
-  /** What the request loses before it reaches the pipeline; absent: nothing. */
+  /** Fields that the request loses before it reaches the pipeline; absent: none. */
   readonly losses?: ClientRequest['losses']
 }
 
@@ -91,7 +91,7 @@ export interface AnswerHead {
   readonly status: number
   /** Names and values alternate; those that another answer with the same body needs. */
   readonly headers: readonly string[]
-  /** What follows: one document, chunks that each end with a frame of an event stream, or other chunks. */
+  /** The body: one document, chunks that each end with a frame of an event stream, or other chunks. */
   readonly form: 'document' | 'events' | 'chunks'
 }
 

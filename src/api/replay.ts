@@ -1,7 +1,7 @@
 /**
- * Gives the answer of an earlier request to a later one with the same idempotency key: the head, then the body as it
- * comes. A transcript of an answer is made of frames: its head as JSON, then the frames of an event stream as they are,
- * or the pieces of another body as JSON texts. Serve threads.
+ * Sends the answer of an earlier request to a later one with the same idempotency key: the head, then the body as it
+ * arrives. A transcript of an answer consists of frames: its head as JSON, then the frames of an event stream
+ * unchanged, or the pieces of another body as JSON texts. Serve threads.
  */
 import type { Timer } from '../base/clock.ts'
 import { GatewayError, overloaded, RETRY_AFTER_SECONDS } from '../base/errors.ts'
@@ -21,9 +21,9 @@ import { StreamReader } from './stream-reader.ts'
 const REPLAYED_HEADER = 'X-Gateway-Replayed'
 const FRAME_END = '\n\n'
 const NOTHING: Buffer = Buffer.alloc(0)
-/** The heartbeats of the first run are in its answer. */
+/** A replay adds no heartbeats: those of the first run are in the answer. */
 const NEVER_MS = 2 ** 31 - 1
-/** How long an answer may take to end when its reader must end. */
+/** How long the answer may still take to end after its reader was told to end. */
 const LAST_WORDS_MS = 500
 
 /** A frame of a text without blank lines, such as JSON. */
@@ -51,12 +51,12 @@ export class Replay {
   readonly #reply: Reply
   readonly #done = Promise.withResolvers<boolean>()
   #reader: TranscriptReader | null = null
-  /** Null until it has come. */
+  /** Null until it has arrived. */
   #head: AnswerHead | null = null
-  /** Bytes that were not read yet. */
+  /** Bytes that have arrived but are not parsed yet. */
   #rest = NOTHING
   #pieces: string[] = []
-  /** Bytes that are counted for the request. */
+  /** Bytes that count as memory of the request. */
   #heldBytes = 0
   /** Null until the stream has begun, and for a document. */
   #client: StreamReader | null = null
@@ -71,7 +71,7 @@ export class Replay {
   }
 
   /**
-   * Resolves when the answer has ended; false if there is none any more, and nothing was sent. Rejects with the
+   * Resolves when the answer has ended. False: the answer no longer exists, and nothing was sent. Rejects with the
    * GatewayError to answer.
    */
   run(): Promise<boolean> {
@@ -103,7 +103,7 @@ export class Replay {
     this.#end('completed')
   }
 
-  /** Takes the head, and the pieces of a body that is no event stream, out of what has come. */
+  /** Parses the head, and the pieces of a body that is no event stream, from the bytes so far. */
   #readFrames(): void {
     for (let end = this.#rest.indexOf(FRAME_END); end !== -1; end = this.#rest.indexOf(FRAME_END)) {
       const frame: unknown = JSON.parse(this.#rest.toString('utf8', 0, end))
@@ -128,7 +128,7 @@ export class Replay {
     )
   }
 
-  /** Sends what is complete of a stream. False if the client is slow. */
+  /** Sends the complete part of a stream. False if the client is slow. */
   #sendOn(client: StreamReader): boolean {
     const chunk = this.#head?.form === 'events' ? this.#rest : this.#pieces.join('')
     if (this.#head?.form === 'events') this.#rest = NOTHING
@@ -147,10 +147,10 @@ export class Replay {
 
   /** Only for the reader of the client. */
   opens(): void {
-    // Its head was taken over already.
+    // `#begin` has already sent the head.
   }
 
-  /** Only for the reader of the client, which has caught up. */
+  /** Only for the reader of the client: it has sent everything so far. */
   goOn(): void {
     this.#reader?.next()
   }
@@ -170,7 +170,7 @@ export class Replay {
       this.#end('left')
       return
     }
-    // The answer itself may be about to end for the same reason.
+    // The answer itself may end in a moment, for the same reason.
     this.#timer = this.#deps.stream.clock.after(LAST_WORDS_MS, () => this.#refuse(reason))
   }
 
@@ -207,7 +207,7 @@ function refusalOf({ kind }: Exclude<TranscriptPart, FramesPart>): GatewayError 
   return noAnswer()
 }
 
-/** The first run has ended, or its instance has, before its answer was complete. */
+/** The first run, or its instance, ended before the answer was complete. */
 export function noAnswer(): GatewayError {
   return new GatewayError(
     'service_unavailable',

@@ -149,7 +149,7 @@ export interface ClientRequest {
   readonly witness?: Witness | undefined
   /** Absent if the client states nothing, or there is no client. */
   readonly client?: ClientFacts | undefined
-  /** What the request lost before it came here; absent: nothing. */
+  /** Fields that the request lost before it came here; absent: none. */
   readonly losses?: readonly Change[] | undefined
   /** Absent if the limits need not be reported. */
   readonly rates?: RateSink | undefined

@@ -127,11 +127,11 @@ export interface DueCalls {
 export interface ToolSession {
   /** The prompt without what the session has taken over from it; absent: as it is. */
   readonly prompt?: ResponsesRequest
-  /** Asked before each turn. Rejects with a GatewayError that ends the exchange. */
+  /** Called before each turn. Rejects with a GatewayError that ends the exchange. */
   declare(place: ToolPlace): readonly ToolDeclaration[] | Promise<readonly ToolDeclaration[]>
   /** Another tool of the request in the form for the model now; null: not visible yet. Called after `declare`. */
   shows?(tool: Tool): Tool | null
-  /** Asked once, before the first turn. `place`: the endpoint that is tried first. */
+  /** Called once, before the first turn. `place`: the endpoint that is tried first. */
   due?(place: ToolPlace): Promise<DueCalls>
   /** The fee of a call, known before it runs; absent: none. It is owed unless the outcome contains another one. */
   fee?(call: ToolCall): PicoUsd

@@ -1,6 +1,6 @@
 /**
- * What a caller may no longer do although an answer exists or runs: models, providers and server tools that were
- * allowed when the request began. Requests that begin are refused by routing and by their tools.
+ * Checks the rights of a caller again when an answer exists or runs already: models, providers and server tools that
+ * were allowed when its request began may be forbidden now. For new requests, routing and the tools check them.
  */
 import { GatewayError } from '../base/errors.ts'
 import type { ToolPermissions } from '../callers/tool-permissions.ts'
@@ -47,7 +47,7 @@ function forbidden(what: string): GatewayError {
   return new GatewayError('permission_denied', `A guardrail on this API key does not allow ${what} any more`)
 }
 
-/** The first model of a request of which no endpoint is allowed, if no other model of it may serve; null: it may. */
+/** The first model of the request, if none of its models has an allowed endpoint; null: one of them may serve. */
 function forbiddenModel(
   catalog: Catalog,
   restrictions: Restrictions,
@@ -56,7 +56,7 @@ function forbiddenModel(
   let first: string | null = null
   for (const name of [...(model === undefined ? [] : [model]), ...(models ?? [])]) {
     const named = namedModel(name, catalog, reasoning?.mode)
-    // Routers and unknown models.
+    // A router or an unknown model: routing decides about it.
     if (named === null) return null
     const isAllowed = named.model.endpoints.some(endpoint => {
       const restriction = restrictions.excludedBy({ endpoint, credential: null })

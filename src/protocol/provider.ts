@@ -103,7 +103,7 @@ export interface DataPolicy {
  * - `simulated`: answers of its models are made up; simulated searches are for them alone
  * - `no-native-tools`: runs no tools itself, although its format has a form for them; the gateway's own serve them
  *
- * Of `openai-embeddings`:
+ * For `openai-embeddings`:
  * - `output-dimension`: takes `output_dimension` instead of `dimensions`
  * - `input-type`: takes `input_type`; without it the field is left out
  * - `cuts-texts`: embeds the beginning of a text that is too long, unless `truncation` is false; others refuse it

@@ -253,8 +253,8 @@ export interface BatchReading {
   ): Promise<{ items: readonly BatchRecord[]; hasMore: boolean } | null>
   find(organizationId: string, workspaceId: string | null, id: string): Promise<BatchRecord | null>
   /**
-   * Results in line order, after line `after` (-1: from the beginning). Null: the batch was removed, so a reader never
-   * takes a partial read for the whole.
+   * Results in line order, after line `after` (-1: from the beginning). Null: the batch was removed; an empty list would
+   * look like its end.
    */
   results(id: string, after: number, end: PageEnd): Promise<readonly StoredResult[] | null>
   /**

@@ -31,7 +31,7 @@ import { serviceTierOf, usageOf } from './usage.ts'
 interface Block {
   readonly kind: 'text' | 'reasoning' | 'call'
   readonly item: number
-  /** Of reasoning: its signature and its sealed part, so far. */
+  /** The signature and the sealed part of reasoning, so far. */
   signature: string
   sealed: string
   /** Null: it is something else. */

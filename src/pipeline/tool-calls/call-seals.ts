@@ -161,7 +161,7 @@ function thoughtIn(item: Fields): string {
 }
 
 interface ThoughtlessTurn {
-  /** Of its first call. */
+  /** The id of its first call. */
   readonly id: string
   /** The index of the item that its thought belongs before. */
   readonly before: number

@@ -25,7 +25,7 @@ interface ReadingBounds {
 /** The bounds for each policy; null: the call is closed at once. */
 export const READING_ON: Readonly<Record<AbortPolicy, ReadingBounds | null>> = {
   cancel: null,
-  // A model that has finished reports its usage within milliseconds; a reply that goes on is closed at its next delta.
+  // A model that has finished reports its usage within milliseconds; a reply with more content is closed at its next delta.
   // Neither holds more memory than the request did.
   finish: { needsContent: true, endsAtContent: true, bounded: false, maxBytes: 1024 * 1024, maxMs: 2_000 },
   // A long answer has some hundred kilobytes.

@@ -31,7 +31,7 @@ export interface ModelDay {
   readonly ledger: Sums & { readonly requests: number }
   /** The larger amount minus the smaller one, as a share of the larger one; 0 if both are 0. */
   readonly drift: number
-  /** True: the report names tokens but no amount, and the catalogue has no price. It counts in no sum. */
+  /** True: the report names tokens but no amount, and the catalogue has no price. The sums leave such a model out. */
   readonly isUnpriced: boolean
 }
 
@@ -56,7 +56,7 @@ export interface ProviderDay {
   readonly drift: number
 }
 
-/** Smaller differences are rounding, or requests around midnight. */
+/** Smaller differences come from rounding, or from requests around midnight. */
 const DRIFT_SHARE = 0.005
 const DRIFT_USD = 1
 
@@ -72,12 +72,12 @@ export function checkReconcile(rows: readonly ReconcileRow[], catalog: Pick<Cata
     const provider = catalog.provider(slug)
     if (provider === undefined) faults.add(`${path}.provider`, 'there is no provider of this name')
     if ((keyFile === undefined) === (csvFile === undefined))
-      faults.add(path, 'expected either keyFile, a file with an administration key, or csvFile')
+      faults.add(path, 'expected either keyFile (a file with an administration key) or csvFile')
     if (keyFile === undefined || provider === undefined) continue
     if (!isReportName(report))
       faults.add(
         path,
-        `the usage report of this provider is not known; name csvFile, or a report: ${REPORT_NAMES.join(', ')}`,
+        `the gateway knows no usage report of this provider; set csvFile, or set report to one of: ${REPORT_NAMES.join(', ')}`,
       )
     if (provider.baseUrl === null || provider.baseUrl.includes('{'))
       faults.add(`${path}.provider`, 'its row in providers needs a complete baseUrl')

@@ -156,11 +156,13 @@ export async function readReport(
       { maxBytes: PAGE_MAX_BYTES, signal },
     )
     if (reply.status === 401 || reply.status === 403)
-      throw unreadable(`refused the key (${reply.status}); a usage report needs an administration key`)
-    if (reply.status !== 200) throw unreadable(`answered ${reply.status}`)
+      throw unreadable(
+        `cannot be read: the provider refused the key (${reply.status}); set keyFile to a file with an administration key`,
+      )
+    if (reply.status !== 200) throw unreadable(`cannot be read: the provider answered ${reply.status}`)
     const document = parsed(reply.text)
     if (!isRecord(document) || !Array.isArray(document['data']))
-      throw unreadable('sent something that is not a usage report')
+      throw unreadable('cannot be read: the reply of the provider is not a usage report')
     return document
   }
   return await read(ask, day)
@@ -202,23 +204,24 @@ export async function readCsv(path: string, day: string): Promise<readonly Repor
   const [header = '', ...lines] = text.replace(/^\uFEFF/, '').split(/\r?\n/)
   const names = cellsOf(header).map(name => name.toLowerCase())
   for (const needed of ['date', 'model'])
-    if (!names.includes(needed)) throw unreadable(`${path}: the first line names no column ${needed}`)
+    if (!names.includes(needed)) throw unreadable(`${path}: the first line must name the column ${needed}`)
   return lines.flatMap((line, at) => {
     if (line.trim() === '') return []
     const row = Object.fromEntries(cellsOf(line).map((cell, index) => [names[index] ?? '', cell]))
     if (row['date']?.slice(0, 10) !== day) return []
     const where = `${path}: line ${at + 2}`
     const model = row['model'] ?? ''
-    if (model === '') throw unreadable(`${where} names no model`)
+    if (model === '') throw unreadable(`${where}: the model is missing`)
     const counts = Object.entries(CSV_COUNTS).map(([column, field]) => {
       const count = Number(row[column] ?? 0)
       if (!Number.isSafeInteger(count) || count < 0)
-        throw unreadable(`${where}: ${column} is not a number of tokens`)
+        throw unreadable(`${where}: ${column} must be a whole number of tokens, 0 or more`)
       return [field, count] as const
     })
     const cost = row['cost_usd'] ?? ''
     const usd = cost === '' ? null : Number(cost)
-    if (usd !== null && !Number.isFinite(usd)) throw unreadable(`${where}: cost_usd is not an amount`)
+    if (usd !== null && !Number.isFinite(usd))
+      throw unreadable(`${where}: cost_usd must be an amount, such as 1.25`)
     return [{ model, usage: { ...ZERO_USAGE, ...Object.fromEntries(counts) }, usd, factor: 1 }]
   })
 }

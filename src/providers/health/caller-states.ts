@@ -256,8 +256,8 @@ export class CallerStates {
   }
 
   /**
-   * Of the keys without failures, the one that has been silent longest; if all have failures, one of them, a blocked
-   * one last.
+   * The key without failures that has been silent longest. If all have failures: one that is not blocked, or else a
+   * blocked one.
    */
   #leastTroubled(nowMs: number): CallerState | null {
     for (const each of this.#named) each.window.advance(nowMs)

@@ -63,15 +63,15 @@ export interface TranscriptQuestion {
   readonly isClaimed?: true
 }
 
-/** The wish to write the answer under a name, or to read it if somebody else writes it or has written it. */
+/** Claims a name: the first claim writes the answer under it, and later ones read that answer. */
 export interface TranscriptClaim {
-  /** Of the transcript, if this claim is the first; new. */
+  /** A new id, which becomes the id of the transcript if this claim is the first. */
   readonly id: string
   /** Hash of the API key. Other keys have names of their own. */
   readonly keyHash: string
   /** Without secrets: other instances see it. */
   readonly name: string
-  /** Of the request. A later claim with another digest is a mistake of the client. */
+  /** The digest of the request. A later claim with another digest is a mistake of the client. */
   readonly digest: string
   /** How long it runs on without a reader. */
   readonly unreadMs: number

@@ -169,7 +169,10 @@ t.test('a refused key ends with 2 and the way out, and never shows the key', asy
   writeFileSync(join(folder, 'admin.key'), 'sk-other-canary')
   const { code, stdout, stderr } = await run('--provider', 'openai')
   t.equal(code, 2)
-  t.match(stderr, /openai 2026-01-02: the usage report refused the key \(401\); .*administration key/)
+  t.match(
+    stderr,
+    /openai 2026-01-02: the usage report cannot be read: the provider refused the key \(401\); .*administration key/,
+  )
   t.notMatch(`${stdout}${stderr}`, /canary/)
 })
 
@@ -182,9 +185,9 @@ t.test('a provider without a report has a CSV file instead', async t => {
   )
   t.match(await run('--provider', 'openrouter', '--csv', file), { code: 0, stderr: '' })
   writeFileSync(file, `date,model,input_tokens\n${DAY},acme/any,many\n`)
-  await t.rejects(readCsv(file, DAY), /usage\.csv: line 2: input_tokens is not a number of tokens/)
+  await t.rejects(readCsv(file, DAY), /usage\.csv: line 2: input_tokens must be a whole number of tokens/)
   writeFileSync(file, 'date,amount\n')
-  await t.rejects(readCsv(file, DAY), /the first line names no column model/)
+  await t.rejects(readCsv(file, DAY), /the first line must name the column model/)
 })
 
 t.test('words that mean nothing are refused with the way out', async t => {
@@ -209,7 +212,10 @@ t.test('words that mean nothing are refused with the way out', async t => {
     cwd: folder,
   }).ended
   t.equal(code, 2)
-  t.match(stderr, /reconcile\[0\]: the usage report of this provider is not known; name csvFile, or a report/)
+  t.match(
+    stderr,
+    /reconcile\[0\]: the gateway knows no usage report of this provider; set csvFile, or set report/,
+  )
   t.match(stderr, /reconcile\[1\]: expected either keyFile/)
   t.match(stderr, /reconcile\[2\]\.provider: there is no provider of this name/)
   t.ok(config)

@@ -9,7 +9,7 @@ export const DIFFERENCES = {
   'idle connections': 'closes idle connections by its own timers, and keeps any number of them until then',
   'a reply that overtakes its request': 'keeps the connection, and writes the rest of the request first',
   '100 Continue': 'refuses one that was not asked for, as a lost connection',
-  'a tunnel that no call waits for any more': 'continues to open it, for at most 10 s',
+  'a tunnel for which no call is waiting any more': 'continues to open it, for at most 10 s',
 } as const satisfies Readonly<Record<string, string>>
 
 export type Difference = keyof typeof DIFFERENCES
