@@ -9,15 +9,15 @@ import { FRONT } from './front-end.ts'
 export const DIFFERENCES = {
   'an unknown method': '400 by the parser, instead of 501',
   'a target of another form, another version of HTTP': '400, instead of a bare 505',
-  'more spaces in the request line': 'are taken',
+  'more spaces in the request line': 'are accepted',
   'many headers': 'no limit but their bytes, instead of 98',
   'a header without a name, a preamble of a proxy': '400, instead of being skipped',
   'a head without an end': 'closed after 12 s without an answer; bytes do not extend it either',
-  'a slow body': 'has the deadline of an upload alone; the other front cuts it below 16 KB/s',
-  'a slow reader':
-    'of an answer that is complete, is cut after 10 to 20 s in which it takes nothing, instead of 8 to 12 s',
+  'a slow body': 'only has the deadline for uploads; the other front closes the connection below 16 KB/s',
+  'a slow reader of a complete answer':
+    'is disconnected after it has read nothing for 10 to 20 s, instead of 8 to 12 s',
   'headers of an answer': 'also `Date` and `Connection: keep-alive`',
-  'the line end of a chunk': 'leaves with the chunk, and `listen.chunkFlush` changes nothing',
+  'the line end of a chunk': 'is sent with the chunk, so `listen.chunkFlush` changes nothing',
   'a message that is too long': 'the WebSocket is closed with 1009, instead of dropped',
 } as const satisfies Readonly<Record<string, string>>
 
