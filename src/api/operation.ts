@@ -162,8 +162,8 @@ export interface Reply extends RateSink {
   /** Gives the whole answer to this copy too. Call it before anything of the answer is sent. */
   copyTo(copy: ReplyCopy): void
   /**
-   * Takes over the headers of an earlier answer, in place of those of the same name, and answers with its status and
-   * its document. Without a document, a stream is begun as usual.
+   * Sends an earlier answer: its status, its headers (instead of those of the same name) and its document. Without a
+   * document, a stream begins as usual.
    */
   repeat(head: AnswerHead, document?: string): void
 }

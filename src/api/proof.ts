@@ -118,7 +118,7 @@ export class RequestProof implements Witness {
   }
 
   /** Signs what is known so far. */
-  sign(answerDigest: string, of: ProofScope): string {
+  sign(answerDigest: string, scope: ProofScope): string {
     const [exchange] = this.#exchanges
     if (exchange === undefined) throw new Error('a proof without an exchange')
     const last = exchange.attempts.at(-1)?.endpoint
@@ -132,7 +132,7 @@ export class RequestProof implements Witness {
       asked: wishOf(exchange),
       calls: this.#exchanges.flatMap(callsOf),
       request: { sha256: this.#requestDigest },
-      answer: { sha256: answerDigest, of },
+      answer: { sha256: answerDigest, of: scope },
     })
   }
 }

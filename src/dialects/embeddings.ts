@@ -50,7 +50,7 @@ function document({ id, model, provider, vectors, usage, metadata }: EmbeddingsR
 
 const CLOSING = Buffer.from('}')
 
-/** Nothing is written but vectors, so there is only what was read. */
+/** The reply contains only vectors, so there are no output tokens to report. */
 function usageOf(usage: NonNullable<EmbeddingsResult['usage']>): object {
   const { prompt_tokens, total_tokens, cost, cost_details, is_byok } = chatUsage(usage)
   return { prompt_tokens, total_tokens, cost, cost_details, is_byok }

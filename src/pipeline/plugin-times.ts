@@ -30,7 +30,7 @@ export class PluginTimes {
     hasWorked: (result: Result) => boolean,
   ): Result | Promise<Result> {
     const startedMs = this.#clock.monotonicMs() - this.#insideMs
-    const end = (worked: boolean): void => this.#add(id, startedMs, worked)
+    const end = (hasSucceeded: boolean): void => this.#add(id, startedMs, hasSucceeded)
     let result: Result | Promise<Result>
     try {
       result = verb()
@@ -61,13 +61,13 @@ export class PluginTimes {
     }
   }
 
-  #add(id: ActivePlugin['id'], startedMs: number, worked: boolean): void {
+  #add(id: ActivePlugin['id'], startedMs: number, hasSucceeded: boolean): void {
     const ms = this.#clock.monotonicMs() - this.#insideMs - startedMs
     const spent = this.#spent.get(id)
-    if (spent === undefined) this.#spent.set(id, { ms, hasWorked: worked })
+    if (spent === undefined) this.#spent.set(id, { ms, hasWorked: hasSucceeded })
     else {
       spent.ms += ms
-      spent.hasWorked ||= worked
+      spent.hasWorked ||= hasSucceeded
     }
   }
 }

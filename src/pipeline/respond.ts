@@ -300,10 +300,10 @@ function prepare(deps: GatewayDeps, exchange: RunningExchange): void | Promise<v
 function plugIn(deps: GatewayDeps, exchange: RunningExchange): void | Promise<void> {
   exchange.plugins = deps.plugins.of(exchange.request)
   if (exchange.plugins === null) return openTools(deps, exchange)
-  let early: Promise<void> | null = null
+  let earlyAdmission: Promise<void> | null = null
   exchange.admitEarly = prompt => {
-    early ??= admitEarly(deps, exchange, prompt)
-    return early
+    earlyAdmission ??= admitEarly(deps, exchange, prompt)
+    return earlyAdmission
   }
   const { plugins } = exchange
   return whenReady(plugins.route(exchange), () =>

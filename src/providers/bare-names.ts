@@ -81,8 +81,8 @@ class Names {
     if (exact !== undefined) return exact
     const shortName = shortened(exactName)
     if (shortName === exactName) return this.#short.get(exactName) ?? NONE
-    const dateless = this.#exact.get(shortName)
-    if (dateless !== undefined) return dateless
+    const undatedMatch = this.#exact.get(shortName)
+    if (undatedMatch !== undefined) return undatedMatch
     // `latest` matches any version; a date matches only that version.
     return exactName.endsWith(LATEST) ? (this.#short.get(shortName) ?? NONE) : NONE
   }

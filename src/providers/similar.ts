@@ -45,16 +45,16 @@ function nearest(name: string, known: readonly Known[]): readonly string[] {
     DIFFERENT_MAX_CHARS,
     Math.max(DIFFERENT_MIN_CHARS, Math.floor(name.length * DIFFERENT_MAX_PART)),
   )
-  const found: { readonly id: string; readonly far: number }[] = []
+  const found: { readonly id: string; readonly edits: number }[] = []
   for (const { id, lower, slug } of known) {
     // An id without a vendor is compared with the part after the vendor.
     const other = hasVendor ? lower : slug
     if (Math.abs(other.length - name.length) > limit) continue
-    const far = distance(name, other)
-    if (far <= limit) found.push({ id, far })
+    const edits = distance(name, other)
+    if (edits <= limit) found.push({ id, edits })
   }
   return found
-    .sort((a, b) => a.far - b.far)
+    .sort((a, b) => a.edits - b.edits)
     .slice(0, SHOWN)
     .map(({ id }) => id)
 }

@@ -16,7 +16,7 @@ import type { Held } from '../exchange/exchange.ts'
 
 /** JSON is seldom compressed to less than a twentieth. */
 const RATIO_MAX = 100
-/** A few bytes may stand for a long text of blanks. */
+/** A few compressed bytes may decode to a long text of blanks. */
 const LEAST_BYTES = 64 * 1024
 const CHUNK_BYTES = 64 * 1024
 /** 8 MiB, which zstd uses at its usual levels. The library would allocate as much as the sender names. */

@@ -113,13 +113,13 @@ export class HttpReply implements Reply {
 
   tellRate(kind: RateKind, room: RateRoom, nowMs: number): void {
     if (this.started) return
-    // Of several limits the tightest one is told.
-    const told = this.#rates?.get(kind)
-    if (told !== undefined && told.remaining <= room.remaining) return
+    // Of several limits, the tightest one is reported.
+    const current = this.#rates?.get(kind)
+    if (current !== undefined && current.remaining <= room.remaining) return
     this.#rates ??= new Map()
     this.#rates.set(kind, room)
     const headers = (this.#owner.dialect?.rateHeaders ?? rateHeaders)(kind, room, nowMs)
-    if (told === undefined) for (const [name, value] of Object.entries(headers)) this.header(name, value)
+    if (current === undefined) for (const [name, value] of Object.entries(headers)) this.header(name, value)
     else this.#replace(headers)
   }
 

@@ -18,7 +18,7 @@ import { SocketMemories } from './websocket-memory.ts'
 import { type Handshake, type MessageSocket, messageHead, SocketSession } from './websocket-session.ts'
 
 /**
- * Largest message of a client. Not every front tells what it has collected of a message, so each key has a limited
+ * Largest message of a client. Not every front reports how much of a message has arrived, so each key has a limited
  * number of sockets.
  */
 export const MESSAGE_MAX_BYTES = 4 * 1024 * 1024

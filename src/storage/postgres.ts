@@ -278,7 +278,7 @@ class MigrationDialect extends PostgresDialect {
 }
 
 /**
- * Looks at the current schema alone. Kysely's own introspector reads all schemas of the database, and fails if one of
+ * Looks only at the current schema. Kysely's own introspector reads all schemas of the database, and fails if one of
  * them is dropped meanwhile (3F000).
  */
 class OwnSchema implements DatabaseIntrospector {

@@ -34,7 +34,7 @@ export function batchDocument(batch: BatchRecord) {
 function clientFields(batch: BatchRecord) {
   const { status, inputFile, error } = batch
   const endedAt = batch.finalizedAt === null ? null : secondsOf(batch.finalizedAt)
-  const since = (state: BatchStatus) => (status === state ? endedAt : null)
+  const timeOf = (state: BatchStatus) => (status === state ? endedAt : null)
   return {
     input_file_id: inputFile?.id ?? null,
     output_file_id: outputFileId(batch, 'output'),
@@ -43,12 +43,12 @@ function clientFields(batch: BatchRecord) {
       inputFile === null || error === null ? null : errorList([{ code: 'invalid_request', message: error }]),
     metadata: inputFile?.metadata ?? null,
     in_progress_at: batch.startedAt === null ? null : secondsOf(batch.startedAt),
-    finalizing_at: since('completed'),
-    completed_at: since('completed'),
-    failed_at: since('failed'),
-    expired_at: since('expired'),
+    finalizing_at: timeOf('completed'),
+    completed_at: timeOf('completed'),
+    failed_at: timeOf('failed'),
+    expired_at: timeOf('expired'),
     cancelling_at: batch.cancellingAt === null ? null : secondsOf(batch.cancellingAt),
-    cancelled_at: since('cancelled'),
+    cancelled_at: timeOf('cancelled'),
   }
 }
 

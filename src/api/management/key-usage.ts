@@ -59,17 +59,17 @@ export class KeyUsage {
   async #sums(key: KeyRecord): Promise<Sums> {
     const { store, clock } = this.#deps
     const nowMs = clock.nowMs()
-    const since = (period: LimitReset | null): Promise<UsageTotals> =>
+    const usageSince = (period: LimitReset | null): Promise<UsageTotals> =>
       store.ledger.usageSince({
         organizationId: key.organizationId,
         keyHash: key.hash,
         since: periodStart(period, nowMs),
       })
     const [total, daily, weekly, monthly] = await Promise.all([
-      since(null),
-      since('daily'),
-      since('weekly'),
-      since('monthly'),
+      usageSince(null),
+      usageSince('daily'),
+      usageSince('weekly'),
+      usageSince('monthly'),
     ])
     return { total, daily, weekly, monthly }
   }

@@ -37,10 +37,10 @@ export function messagesModel(model: Model): object {
 }
 
 function capabilitiesOf({ endpoints, inputModalities }: Model): object {
-  const any = (name: string) => endpoints.some(endpoint => hasParameter(endpoint, name))
+  const anySupports = (name: string) => endpoints.some(endpoint => hasParameter(endpoint, name))
   const native = support(endpoints.some(({ format }) => NATIVE.has(format)))
-  const thinks = support(any('reasoning'))
-  const tools = support(any('tools'))
+  const thinking = support(anySupports('reasoning'))
+  const tools = support(anySupports('tools'))
   return {
     batch: support(true),
     citations: native,
@@ -51,14 +51,14 @@ function capabilitiesOf({ endpoints, inputModalities }: Model): object {
       clear_tool_uses_20250919: native,
       compact_20260112: native,
     },
-    effort: { ...thinks, low: thinks, medium: thinks, high: thinks, max: thinks, xhigh: thinks },
+    effort: { ...thinking, low: thinking, medium: thinking, high: thinking, max: thinking, xhigh: thinking },
     image_input: support(inputModalities.includes('image')),
     pdf_input: support(inputModalities.includes('file')),
     server_tools: { ...tools, code_execution: tools, web_search: tools },
-    structured_outputs: support(any('structured_outputs')),
+    structured_outputs: support(anySupports('structured_outputs')),
     thinking: {
-      ...thinks,
-      types: { adaptive: thinks, between_tools: thinks, disabled: thinks, enabled: thinks },
+      ...thinking,
+      types: { adaptive: thinking, between_tools: thinking, disabled: thinking, enabled: thinking },
     },
   }
 }

@@ -174,7 +174,7 @@ const parts = Type.Object({
     { minItems: 1 },
   ),
 })
-const most = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
+const itemCounts = { minItems: 1, maxItems: EMBEDDING_INPUTS_MAX }
 
 /** dialects/embeddings/body-schema.ts checks `input` separately. */
 export const EmbeddingsInput = Type.Object({
@@ -182,9 +182,9 @@ export const EmbeddingsInput = Type.Object({
   input: Type.Union([
     filled,
     tokens,
-    Type.Array(filled, most),
-    Type.Array(tokens, most),
-    Type.Array(parts, most),
+    Type.Array(filled, itemCounts),
+    Type.Array(tokens, itemCounts),
+    Type.Array(parts, itemCounts),
   ]),
 })
 

@@ -141,7 +141,7 @@ export const HABITS: readonly Habit[] = [
   },
   {
     name: 'call-opened-with-braces',
-    asserts: 'a call that opens with {} as a placeholder has the arguments that follow, and not both',
+    asserts: 'a call that begins with {} as a placeholder gets only the arguments that follow',
     matters: MANGLED,
     chat: calling(opening('call_a', '{}', 0), { index: 0, function: { arguments: '{"location":"Oslo"}' } }),
     expected: { calls: [ONE], end: 'ended' },

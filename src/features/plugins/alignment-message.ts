@@ -229,7 +229,7 @@ Rules:`
 
 /** The schema name by which evaluators recognize the task. */
 const VERDICT_SCHEMA = 'alignment_verdict'
-/** Tokens for the verdict, which may have some thousand characters, and for an evaluator that thinks first. */
+/** Tokens for the verdict, which may have a few thousand characters, and for an evaluator that thinks first. */
 const VERDICT_MAX_TOKENS = 16_384
 
 /** Adds the rules to a request, as a system message after the system and developer messages at its start. */

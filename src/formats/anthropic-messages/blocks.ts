@@ -67,10 +67,10 @@ export class Output {
   text(piece: string): void {
     if (piece === '') return
     const item = this.#openMessage()
-    const cut = this.#cut && this.#length > 0
+    const isCut = this.#cut && this.#length > 0
     this.#cut = false
     this.#length += piece.length
-    if (cut) this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null, cut })
+    if (isCut) this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null, cut: isCut })
     else this.#emit({ kind: 'text', item, part: 0, text: piece, logprobs: null })
   }
 

@@ -187,11 +187,11 @@ export function inputOf(action: Json): Json {
 }
 
 function directionOf(action: Json): Json {
-  const across = Number(action['scroll_x'] ?? 0)
-  const down = Number(action['scroll_y'] ?? 0)
-  const isDown = Math.abs(down) >= Math.abs(across)
-  const direction = isDown ? (down < 0 ? 'up' : 'down') : across < 0 ? 'left' : 'right'
-  const amount = Math.max(1, Math.round(Math.abs(isDown ? down : across) / NOTCH))
+  const deltaX = Number(action['scroll_x'] ?? 0)
+  const deltaY = Number(action['scroll_y'] ?? 0)
+  const isDown = Math.abs(deltaY) >= Math.abs(deltaX)
+  const direction = isDown ? (deltaY < 0 ? 'up' : 'down') : deltaX < 0 ? 'left' : 'right'
+  const amount = Math.max(1, Math.round(Math.abs(isDown ? deltaY : deltaX) / NOTCH))
   return { scroll_direction: direction, scroll_amount: amount }
 }
 

@@ -147,7 +147,7 @@ function workspaceOf(request: ResponsesRequest): string | null {
   return typeof workspace === 'string' ? workspace : null
 }
 
-/** @throws GatewayError `unprocessable` for what no API of Claude has */
+/** @throws GatewayError `unprocessable` for a feature that no API of Claude has */
 export function refuseUnknownModes(request: ResponsesRequest): void {
   if (request.modalities?.includes('image') === true)
     throw inexpressible('modalities', 'this provider returns only text')

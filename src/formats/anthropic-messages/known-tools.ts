@@ -98,7 +98,7 @@ const LATER_COMPUTER = 20250124
 
 function computer(version: number, tool: Json): KnownTool {
   const isLater = version >= LATER_COMPUTER
-  const zooms = tool['enable_zoom'] === true
+  const canZoom = tool['enable_zoom'] === true
   const [width, height] = ['display_width_px', 'display_height_px'].map(name => wholeNumber(tool[name]))
   const size = width == null || height == null ? '' : ` The screen has ${width} by ${height} pixels.`
   return {
@@ -107,7 +107,7 @@ function computer(version: number, tool: Json): KnownTool {
       action: oneOf('What to do', [
         ...FIRST_ACTIONS,
         ...(isLater ? LATER_ACTIONS : []),
-        ...(zooms ? ['zoom'] : []),
+        ...(canZoom ? ['zoom'] : []),
       ]),
       coordinate: point('The point [x, y] of a mouse action, in pixels from the left and from the top'),
       text: text('type: the text; key, hold_key: the key or the keys, such as ctrl+s'),
@@ -119,7 +119,7 @@ function computer(version: number, tool: Json): KnownTool {
             duration: { type: 'number', description: 'wait, hold_key: seconds' },
           }
         : {}),
-      ...(zooms ? { region: point('zoom: the part [x0, y0, x1, y1] of the screen') } : {}),
+      ...(canZoom ? { region: point('zoom: the part [x0, y0, x1, y1] of the screen') } : {}),
     },
     required: ['action'],
   }

@@ -137,9 +137,9 @@ export class PartialArguments {
       if (typeof current === 'object' && current !== null) {
         at = current as Container
       } else {
-        const made: Container = typeof next === 'number' ? [] : Object.create(null)
-        write(at, step, made)
-        at = made
+        const container: Container = typeof next === 'number' ? [] : Object.create(null)
+        write(at, step, container)
+        at = container
       }
     }
     return false

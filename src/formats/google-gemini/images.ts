@@ -48,8 +48,8 @@ function sized(size: string): Json {
   if (width === undefined || height === undefined) return { imageSize: size }
   const wantedRatio = Number(width) / Number(height)
   const distance = (ratio: string): number => {
-    const [across = 1, down = 1] = ratio.split(':').map(Number)
-    return Math.abs(Math.log(across / down / wantedRatio))
+    const [ratioWidth = 1, ratioHeight = 1] = ratio.split(':').map(Number)
+    return Math.abs(Math.log(ratioWidth / ratioHeight / wantedRatio))
   }
   return { aspectRatio: RATIOS.reduce((best, each) => (distance(each) < distance(best) ? each : best)) }
 }

@@ -112,8 +112,11 @@ export function thinkingConfig(
   const share = effort === null ? 0 : EFFORT_SHARES[effort]
   const wantedTokens = maxTokens ?? Math.max(Math.floor(limit * share), BUDGET_FLOOR_TOKENS)
   // Thoughts count against the output limit, so they must leave room for an answer.
-  const most = Math.min(thinking.maxTokens, limit - 1)
-  return { includeThoughts: true, thinkingBudget: Math.max(Math.min(wantedTokens, most), thinking.minTokens) }
+  const maxThinking = Math.min(thinking.maxTokens, limit - 1)
+  return {
+    includeThoughts: true,
+    thinkingBudget: Math.max(Math.min(wantedTokens, maxThinking), thinking.minTokens),
+  }
 }
 
 function levelOfBudget(tokens: number, limit: number): ThinkingLevel {

@@ -80,8 +80,8 @@ function writeChat(model: ModelRequest, endpoint: Endpoint): WireRequest {
     if (toolChoice != null) body['tool_choice'] = toolChoice
     if (request.parallel_tool_calls != null) body['parallel_tool_calls'] = request.parallel_tool_calls
   }
-  const most = request.max_output_tokens
-  if (most != null) body[quirks.has('max-tokens') ? 'max_tokens' : 'max_completion_tokens'] = most
+  const maxTokens = request.max_output_tokens
+  if (maxTokens != null) body[quirks.has('max-tokens') ? 'max_tokens' : 'max_completion_tokens'] = maxTokens
   if (request.reasoning != null) addReasoning(body, request, request.reasoning, endpoint, quirks)
   if (request.text != null) addText(body, request.text)
   if (request.modalities?.includes('image') === true) body['modalities'] = request.modalities
@@ -136,11 +136,14 @@ function addReasoning(
 }
 
 /** The effort for a switch or a token budget. */
-function effortOf(wanted: NonNullable<ResponsesRequest['reasoning']>, most: number | null): string | null {
+function effortOf(
+  wanted: NonNullable<ResponsesRequest['reasoning']>,
+  maxTokens: number | null,
+): string | null {
   if (wanted.enabled === false) return 'none'
   const budget = wanted.max_tokens ?? null
   if (budget === 0) return 'none'
-  if (budget !== null && most !== null) return nearestEffort(budget / most, EFFORTS)
+  if (budget !== null && maxTokens !== null) return nearestEffort(budget / maxTokens, EFFORTS)
   return budget !== null || wanted.enabled === true ? 'medium' : null
 }
 

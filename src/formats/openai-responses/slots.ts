@@ -243,7 +243,7 @@ export class Slots {
     const kind = numbering(form)
     let part = 0
     for (const one of slot.parts) if (numbering(one.form) === kind) part++
-    const made: Part = {
+    const newPart: Part = {
       form,
       index,
       part,
@@ -252,8 +252,8 @@ export class Slots {
       annotations: 0,
       emitted: false,
     }
-    slot.parts.push(made)
-    return made
+    slot.parts.push(newPart)
+    return newPart
   }
 
   #start({ id, type }: Slot, item: Json): ItemStart {
@@ -396,10 +396,10 @@ function matchingPart(
   finals: readonly Json[],
   usedParts: ReadonlySet<Part>,
 ): Part | undefined {
-  const free = parts.filter(part => part.form === form && !usedParts.has(part))
-  const sameIndex = free.find(part => part.index === at)
+  const unusedParts = parts.filter(part => part.form === form && !usedParts.has(part))
+  const sameIndex = unusedParts.find(part => part.index === at)
   if (sameIndex !== undefined) return sameIndex
-  return free.find(part => {
+  return unusedParts.find(part => {
     const claimant = finals[part.index]
     return (claimant === undefined || formOf(claimant) !== form) && part.text.begins(whole)
   })

@@ -63,7 +63,7 @@ function offerOf(
   const highestPrices = dearestPrices(request, endpoint, inputTokens)
   const canCap = honours(endpoint, 'max_tokens')
   const requestedCap = canCap ? (request.max_output_tokens ?? null) : null
-  const most = Math.min(
+  const maxTokens = Math.min(
     requestedCap ?? Number.POSITIVE_INFINITY,
     requestedCap === null ? mostOutput(endpoint) : (endpoint.maxOutputTokens ?? requestedCap),
   )
@@ -74,8 +74,8 @@ function offerOf(
     perToken: shareOf(highestPrices.perOutputToken, factor),
     perInputToken: shareOf(highestPrices.perInputToken, factor),
     isOwn: credential !== null,
-    most,
-    first: grows ? Math.min(PIECE_TOKENS, most) : most,
+    most: maxTokens,
+    first: grows ? Math.min(PIECE_TOKENS, maxTokens) : maxTokens,
     cappable: canCap,
   }
 }
@@ -109,14 +109,14 @@ export function admitCall(
   const fullOffer = offerOf(prompt, candidate, exchange.trust, inputTokensOf(prompt), bill.priceFactor)
   // Model calls made by tools count against the same limits.
   const rest = allowance.rest(fullOffer.isOwn) - spent - bill.inner.cost
-  const most = affordable(fullOffer, rest)
-  if (most === 0) return null
-  const first = Math.min(fullOffer.first, most)
+  const affordableTokens = affordable(fullOffer, rest)
+  if (affordableTokens === 0) return null
+  const first = Math.min(fullOffer.first, affordableTokens)
   const fetched = reservedPrice(fullOffer, first, rest) - priceOf(fullOffer, first)
   const offer = fetched === 0 ? fullOffer : { ...fullOffer, base: fullOffer.base + fetched }
-  const cap = capOf(prompt, candidate, offer, most)
+  const cap = capOf(prompt, candidate, offer, affordableTokens)
   const reserved = spent + priceOf(offer, first)
-  const meter = new Meter(allowance, offer, spent, cap ?? most, cap !== null)
+  const meter = new Meter(allowance, offer, spent, cap ?? affordableTokens, cap !== null)
   const terms: CallTerms = { cap, meter, reserved }
   const coverage = allowance.cover(reserved, offer.isOwn)
   if (isPending(coverage)) return coverage.then(isCovered => (isCovered ? terms : null))
@@ -135,13 +135,13 @@ function capOf(
   request: ResponsesRequest,
   { endpoint }: Candidate,
   offer: Offer,
-  most: number,
+  affordableTokens: number,
 ): number | null {
   if (!offer.cappable || offer.perToken === 0) return null
-  if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return most
+  if (request.max_output_tokens != null || endpoint.maxOutputTokens !== null) return affordableTokens
   // A stream is metered, so sending a cap that the model may reject is not worth the risk.
-  if (most > SAFE_CAP_TOKENS && offer.first < offer.most) return null
-  return Math.min(most, SAFE_CAP_TOKENS)
+  if (affordableTokens > SAFE_CAP_TOKENS && offer.first < offer.most) return null
+  return Math.min(affordableTokens, SAFE_CAP_TOKENS)
 }
 
 /** Tracks the cost of a reply while it runs, and reserves more ahead of need. One instance per attempt. */
@@ -157,12 +157,12 @@ export class Meter {
   /** Quarters of tokens at which `reach` has to be called next. */
   nextAt: number
 
-  constructor(allowance: Allowance, offer: Offer, spent: number, most: number, capped: boolean) {
+  constructor(allowance: Allowance, offer: Offer, spent: number, maxTokens: number, capped: boolean) {
     this.#allowance = allowance
     this.#offer = offer
     this.#spent = spent
-    this.#cap = capped ? most : Number.POSITIVE_INFINITY
-    this.#covered = Math.min(offer.first, most)
+    this.#cap = capped ? maxTokens : Number.POSITIVE_INFINITY
+    this.#covered = Math.min(offer.first, maxTokens)
     this.nextAt = offer.perToken === 0 ? Number.POSITIVE_INFINITY : this.#aheadAt()
   }
 
@@ -188,8 +188,8 @@ export class Meter {
     const isOver = tokens >= this.#covered
     if (this.#state === 'refused') return isOver ? 'stop' : 'go'
     if (this.#state === 'asking') return isOver ? 'wait' : 'go'
-    const most = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
-    const target = Math.min(most, Math.max(tokens, this.#covered) + PIECE_TOKENS)
+    const maxTokens = tokens < this.#cap ? this.#cap : Number.POSITIVE_INFINITY
+    const target = Math.min(maxTokens, Math.max(tokens, this.#covered) + PIECE_TOKENS)
     const coverage = this.#allowance.cover(this.#spent + priceOf(this.#offer, target), this.#offer.isOwn)
     if (!isPending(coverage)) {
       this.#note(coverage, target)
@@ -204,10 +204,10 @@ export class Meter {
     return isOver ? 'wait' : 'go'
   }
 
-  #note(covered: boolean, target: number): void {
-    this.#state = covered ? 'free' : 'refused'
-    if (covered) this.#covered = target
-    this.nextAt = covered ? this.#aheadAt() : this.#covered * QUARTERS
+  #note(isCovered: boolean, target: number): void {
+    this.#state = isCovered ? 'free' : 'refused'
+    if (isCovered) this.#covered = target
+    this.nextAt = isCovered ? this.#aheadAt() : this.#covered * QUARTERS
   }
 
   #aheadAt(): number {

@@ -93,11 +93,11 @@ export function reasoningBudget(
   if (reasoning.max_tokens != null) return reasoning.max_tokens
   const effort = reasoning.effort ?? (reasoning.enabled === true ? 'medium' : null)
   if (effort === null || effort === 'none') return 0
-  const most = Math.min(
+  const maxTokens = Math.min(
     max_output_tokens ?? REASONED_OUTPUT_TOKENS,
     maxOutputTokens ?? REASONED_OUTPUT_TOKENS,
   )
-  return Math.floor(most * EFFORT_SHARES[effort])
+  return Math.floor(maxTokens * EFFORT_SHARES[effort])
 }
 
 /** The basis for the share of an effort if the caller sets no limit: most answers with reasoning stay below it. */

@@ -58,25 +58,25 @@ export const TEXT_ESTIMATES: UsageEstimates = {
 }
 
 /**
- * The usage itself if every count is plausible, otherwise the nearest plausible one. `reads`: how often the call may
+ * The usage itself if every count is plausible, otherwise the nearest plausible one. `contextReads`: how often the call may
  * read the model's whole context.
  */
-export function plausibleUsage(usage: Usage, call: BoundedCall, reads: number): Usage {
+export function plausibleUsage(usage: Usage, call: BoundedCall, contextReads: number): Usage {
   const { request, endpoint, observed } = call
   const { contextLength, maxOutputTokens } = endpoint
   const { outputQuarters, sentBytes } = observed
-  const contextTokens = contextLength === null ? Number.POSITIVE_INFINITY : reads * contextLength
-  const most = Math.max(reasoningBudget(request, endpoint), maxOutputTokens ?? OUTPUT_TOKENS)
+  const contextTokens = contextLength === null ? Number.POSITIVE_INFINITY : contextReads * contextLength
+  const maxOutput = Math.max(reasoningBudget(request, endpoint), maxOutputTokens ?? OUTPUT_TOKENS)
   const outputMost = Math.min(
-    outputQuarters * TOKENS_PER_CHARACTER + most,
-    Math.max(most, contextLength ?? Number.POSITIVE_INFINITY),
+    outputQuarters * TOKENS_PER_CHARACTER + maxOutput,
+    Math.max(maxOutput, contextLength ?? Number.POSITIVE_INFINITY),
   )
   const sentMost = Math.min(contextTokens, sentBytes + TEMPLATE_TOKENS)
   const { cacheWriteTokens, audioTokens, webSearchRequests } = usage
   const isPlain = cacheWriteTokens === 0 && audioTokens === undefined && webSearchRequests === 0
   if (isPlain && usage.inputTokens <= sentMost && usage.outputTokens <= outputMost) return usage
   const fetches = mayFetch(request, endpoint)
-  const fetchedMost = fetches ? reads * (contextLength ?? CONTEXT_TOKENS) : 0
+  const fetchedMost = fetches ? contextReads * (contextLength ?? CONTEXT_TOKENS) : 0
   // A small image may have more tokens than bytes.
   const inputMost =
     usage.inputTokens <= sentMost ? sentMost : Math.max(sentMost + inputTokensOf(request), fetchedMost)

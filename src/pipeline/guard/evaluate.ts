@@ -57,8 +57,8 @@ function evaluateEach(
 ): TextsResult | Promise<TextsResult> {
   const { all } = rules
   try {
-    const most = all.cost.mostInline(charactersOf(texts), texts.length)
-    const findings = most === null ? null : evaluateInline(all, texts, most)
+    const maxInlineCost = all.cost.mostInline(charactersOf(texts), texts.length)
+    const findings = maxInlineCost === null ? null : evaluateInline(all, texts, maxInlineCost)
     if (findings !== null) return { findings, failure: null }
     return tasks
       .run(

@@ -193,7 +193,7 @@ export interface InputGuard {
    * Checks one text outside the prompt and returns it redacted; adds findings to `exchange.pipeline`. `who` is its
    * author: `other` by default, as for a system message. Throws or rejects like `Guard.request`.
    */
-  text(exchange: Exchange, text: string, who?: Author): string | Promise<string>
+  text(exchange: Exchange, text: string, author?: Author): string | Promise<string>
 }
 
 /** The findings of each text, in the order of the texts. */
@@ -219,9 +219,11 @@ class RequestGuard implements InputGuard {
     return this.#checkPrompt(exchange, unseenTexts(exchange.prompt, before))
   }
 
-  text(exchange: Exchange, text: string, who: Author = 'other'): string | Promise<string> {
+  text(exchange: Exchange, text: string, author: Author = 'other'): string | Promise<string> {
     if (text === '') return text
-    return whenReady(this.#check(exchange, [{ text, who }]), ([findings = []]) => redact(text, findings))
+    return whenReady(this.#check(exchange, [{ text, who: author }]), ([findings = []]) =>
+      redact(text, findings),
+    )
   }
 
   /** `texts` are those of the prompt, in order; texts that need no check are empty. */
@@ -293,8 +295,8 @@ export function createCheckText(tasks: GuardTasks): CheckText {
       side === 'input' ? inputRulesOf(policy, applied) : (outputRulesOf(policy, applied)?.rules ?? null)
     if (rules === null) return { action: null, redacted: text, findings: [] }
     // Input is checked as a user's text, a reply as a model's.
-    const who = side === 'input' ? 'user' : 'other'
-    const { findings, failure } = await evaluateTexts(tasks, rules, [{ text, who }], signal)
+    const author = side === 'input' ? 'user' : 'other'
+    const { findings, failure } = await evaluateTexts(tasks, rules, [{ text, who: author }], signal)
     if (failure !== null) {
       throw new GatewayError(
         'guardrail_unavailable',

@@ -94,8 +94,8 @@ export class Needs {
     if (capsMessages && plugins !== null) return true
     if (leastContext === Number.POSITIVE_INFINITY || inputTokens === undefined) return false
     // A plugin reserves space for the answer itself, at most half of the context.
-    const most = plugins === null ? leastContext : leastContext / 2
-    const room = Math.min(leastContext - this.output, most)
+    const maxRoom = plugins === null ? leastContext : leastContext / 2
+    const room = Math.min(leastContext - this.output, maxRoom)
     return isInputBelow === undefined ? this.tokens > room : !isInputBelow(request, room)
   }
 

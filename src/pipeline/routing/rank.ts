@@ -252,10 +252,11 @@ export function listModel(named: NamedModel, needs: Needs, input: RankInput): re
     ? [{ kind: 'shared', candidates: candidates.plain, ...orderTerms }]
     : filtered(candidates.all, filters, orderTerms, input)
   for (const preferred of preferredFor(wish)) {
-    const fitting = groups.map(group => fittingOf(group, preferred))
-    const nonEmpty = fitting.filter(group => group.candidates.length > 0)
+    const fittingGroups = groups.map(group => fittingOf(group, preferred))
+    const nonEmpty = fittingGroups.filter(group => group.candidates.length > 0)
     if (nonEmpty.length === 0) continue
-    for (const group of groups) if (!fitting.includes(group)) exclusions?.prefer(group.candidates, preferred)
+    for (const group of groups)
+      if (!fittingGroups.includes(group)) exclusions?.prefer(group.candidates, preferred)
     groups = nonEmpty
   }
   return groups

@@ -146,9 +146,9 @@ function unmetNeed(models: readonly Model[], needs: Needs, reasons: readonly str
     return unavailable('context_length_exceeded', message, ids, reasons, { field: 'input', detail })
   }
   if (reason === MAX_OUTPUT_TOKENS) {
-    const most = Math.max(...endpoints.map(({ maxOutputTokens }) => maxOutputTokens ?? 0))
-    const detail = `no endpoint of ${names} writes more than ${most} tokens`
-    const message = `max_output_tokens: asks for ${needs.output} tokens of output, but ${detail}. Ask for at most ${most}.`
+    const largestLimit = Math.max(...endpoints.map(({ maxOutputTokens }) => maxOutputTokens ?? 0))
+    const detail = `no endpoint of ${names} writes more than ${largestLimit} tokens`
+    const message = `max_output_tokens: asks for ${needs.output} tokens of output, but ${detail}. Ask for at most ${largestLimit}.`
     return unavailable('invalid_request', message, ids, reasons, { field: 'max_output_tokens', detail })
   }
   if (reason !== INPUT_MODALITIES) return null

@@ -112,14 +112,14 @@ function testsOf(rules: PolicyRestrictions): readonly Test[] {
       ({ endpoint, credential }) => !zdr[vendorOf(endpoint)] || retainsNothing(endpoint, credential),
     )
   }
-  const free = rules.freeModelTraining === false || rules.freeModelPublication === false
+  const limitsFreeModels = rules.freeModelTraining === false || rules.freeModelPublication === false
   const trainsOnPaid = rules.paidModelTraining === false
-  if (free || trainsOnPaid) {
+  if (limitsFreeModels || trainsOnPaid) {
     // Only zero retention rules out training and publication for certain.
     add(
       'guardrail:training',
       ({ endpoint, credential }) =>
-        !(isFree(endpoint) ? free : trainsOnPaid) || collectsNothing(endpoint, credential),
+        !(isFree(endpoint) ? limitsFreeModels : trainsOnPaid) || collectsNothing(endpoint, credential),
     )
   }
   return tests

@@ -75,8 +75,8 @@ interface Listing {
 
 function listingOf(models: readonly Model[]): Listing {
   const ofText = models.filter(makesText)
-  const free = ofText.filter(({ endpoints }) => endpoints.some(isFree))
-  return { models, ids: ofText.map(({ id }) => id), freeIds: free.map(({ id }) => id) }
+  const freeModels = ofText.filter(({ endpoints }) => endpoints.some(isFree))
+  return { models, ids: ofText.map(({ id }) => id), freeIds: freeModels.map(({ id }) => id) }
 }
 
 function makesText(model: Model): boolean {

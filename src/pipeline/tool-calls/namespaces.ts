@@ -49,10 +49,10 @@ export function flattenNamespaces(prompt: ResponsesRequest, places: readonly str
       toolPlaces.push(place)
       return [tool]
     }
-    const about = tool.description.slice(0, aboutMaxChars).toWellFormed()
+    const namespaceText = tool.description.slice(0, aboutMaxChars).toWellFormed()
     return tool.tools.map((inner, index) => {
       toolPlaces.push(`${place}.tools[${index}]`)
-      return { ...inner, name: names.of(tool.name, inner.name), ...described(about, inner) } as Tool
+      return { ...inner, name: names.of(tool.name, inner.name), ...described(namespaceText, inner) } as Tool
     })
   })
   return {
@@ -77,8 +77,8 @@ function plainName(tool: Tool): readonly string[] {
 }
 
 /** The description of a tool includes that of its namespace, because the model sees nothing else of it. */
-function described(about: string, { description }: Namespace['tools'][number]) {
-  const text = [about, description ?? ''].filter(each => each !== '').join('\n\n')
+function described(namespaceText: string, { description }: Namespace['tools'][number]) {
+  const text = [namespaceText, description ?? ''].filter(each => each !== '').join('\n\n')
   return text === '' ? {} : { description: text }
 }
 

@@ -177,7 +177,7 @@ export class ServerTools {
   }
 
   /** The prompt of the next turn. `off`: the model may call no more tools. */
-  async declare(exchange: ToolExchange, place: ToolPlace, off: boolean): Promise<Declared> {
+  async declare(exchange: ToolExchange, place: ToolPlace, isOff: boolean): Promise<Declared> {
     const { prompt } = exchange
     const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)
     const usedNames = new Set(others.map(nameOf))
@@ -186,13 +186,15 @@ export class ServerTools {
     const declared: Tool[] = []
     for (const { server, session } of this.#open) {
       // Most sessions answer at once, and declare nothing that a guardrail has to judge.
-      const declaring = session.declare(place)
-      const judging = guarded(
+      const declarations = session.declare(place)
+      const allowedDeclarations = guarded(
         this.#guardedTexts,
-        declaring instanceof Promise ? await declaring : declaring,
+        declarations instanceof Promise ? await declarations : declarations,
         exchange,
       )
-      for (const declaration of judging instanceof Promise ? await judging : judging) {
+      for (const declaration of allowedDeclarations instanceof Promise
+        ? await allowedDeclarations
+        : allowedDeclarations) {
         if ('native' in declaration) {
           declared.push(declaration.native)
           continue
@@ -202,22 +204,22 @@ export class ServerTools {
           continue
         }
         const { name, tool, description, parameters } = declaration
-        const free = freeName(name, usedNames, useCounts)
-        usedNames.add(free)
-        functions.set(free, { server, session, tool, name })
-        declared.push({ type: 'function', name: free, description, parameters, strict: null } as Tool)
+        const unusedName = freeName(name, usedNames, useCounts)
+        usedNames.add(unusedName)
+        functions.set(unusedName, { server, session, tool, name })
+        declared.push({ type: 'function', name: unusedName, description, parameters, strict: null } as Tool)
       }
     }
     const shownTools = others.flatMap(tool => shownTool(this.#open, tool) ?? [])
     const tools = [...shownTools, ...declared]
     const { tool_choice: _, ...fields } = prompt
     const serverOf = (type: string): ServerTool | null => toolOf(this.#deps, exchange, { type })
-    const choice = off ? 'none' : functionChoice(exchange, functions, declared, serverOf)
-    const { tools: _tools, ...toolless } = fields
+    const choice = isOff ? 'none' : functionChoice(exchange, functions, declared, serverOf)
+    const { tools: _tools, ...withoutTools } = fields
     return {
       prompt:
         tools.length === 0
-          ? toolless
+          ? withoutTools
           : { ...fields, tools, ...(choice === undefined ? {} : { tool_choice: choice }) },
       functions,
       takesUnknown: others.length === 0 && !declaresLater(prompt),
@@ -235,25 +237,25 @@ export class ServerTools {
       if (session.due === undefined) continue
       const { calls, prompt } = await session.due(place)
       exchange.prompt = prompt ?? exchange.prompt
-      for (const due of calls) {
-        const { tool, name, callId, refusal } = due
+      for (const dueCall of calls) {
+        const { tool, name, callId, refusal } = dueCall
         let result: string = refusal ?? BUDGET_SPENT
         if (refusal === undefined && !this.budget.takeCall()) bill.addToolCall(false)
         else if (refusal === undefined) {
           const startedMs = this.#deps.clock.monotonicMs()
-          const outcome = await this.#runner.outcome({ server, session }, due, exchange, () => undefined)
+          const outcome = await this.#runner.outcome({ server, session }, dueCall, exchange, () => undefined)
           exchange.signal.throwIfAborted()
           this.#runner.count(exchange, server.name, outcome, startedMs)
           bill.addToolCall(true, outcome.cost ?? 0, outcome.searches)
           const status = outcome.ran === true ? 'completed' : 'incomplete'
-          answer.show({ type: tool.type, ...session.firstForm(due), status, ...outcome.item })
+          answer.show({ type: tool.type, ...session.firstForm(dueCall), status, ...outcome.item })
           result = await this.#runner.shown(exchange, outcome.result)
         }
         const call = {
           type: 'function_call',
           call_id: callId,
           name,
-          arguments: JSON.stringify(due.arguments),
+          arguments: JSON.stringify(dueCall.arguments),
         }
         items.push(
           call as InputItem,
@@ -309,10 +311,10 @@ function nameOf(tool: Tool): string {
 /** The name, with a suffix if it is taken. `used`: the last suffix of each name, so that no search starts over. */
 function freeName(name: string, usedNames: ReadonlySet<string>, used: Map<string, number>): string {
   let count = used.get(name) ?? 1
-  let free = count === 1 ? name : numbered(name, count)
-  while (usedNames.has(free)) free = numbered(name, ++count)
+  let unusedName = count === 1 ? name : numbered(name, count)
+  while (usedNames.has(unusedName)) unusedName = numbered(name, ++count)
   used.set(name, count)
-  return free
+  return unusedName
 }
 
 /** With the number, it is no longer than any provider takes. */

@@ -96,10 +96,10 @@ export class ReplyReading {
     this.#body = body
     this.decoder = format.decoder(onDelta, endpoint, takeMessage)
     this.#framing = format.framing(request.stream === true)
-    const draws =
+    const mayDraw =
       endpoint.drawsImages || request.tools?.some(tool => tool.type === 'image_generation') === true
     const hasLogprobs = request.top_logprobs != null
-    this.#jsonBytes = draws ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
+    this.#jsonBytes = mayDraw ? IMAGE_JSON_MAX_BYTES : hasLogprobs ? LOGPROBS_JSON_MAX_BYTES : JSON_MAX_BYTES
     const tokens = Math.min(
       request.max_output_tokens ?? Number.POSITIVE_INFINITY,
       endpoint.maxOutputTokens ?? Number.POSITIVE_INFINITY,

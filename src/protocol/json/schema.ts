@@ -114,7 +114,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** True if a text has at most `limit` characters (code points). The limit bounds the time, not the text. */
+/** True if a text has at most `limit` characters (code points). The time depends on the limit, not on the length of the text. */
 export function withinCharacters(text: string, limit: number): boolean {
   if (text.length <= limit) return true
   if (text.length > 2 * limit) return false

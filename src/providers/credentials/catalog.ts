@@ -82,7 +82,7 @@ export class CredentialCatalog {
     this.#workspaces.invalidate(nameOf(organizationId, workspaceId))
   }
 
-  /** Makes every workspace be read again before its next use. Cached ones stay valid only while the store fails. */
+  /** Marks every workspace as stale: it is read again before its next use. Cached ones stay valid only while the store fails. */
   invalidateAll(): void {
     this.#workspaces.invalidateAll()
   }

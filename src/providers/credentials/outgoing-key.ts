@@ -123,7 +123,7 @@ export function toOutgoingKey(
   key: ProviderKey,
   endpoint: KeyedEndpoint,
   schemes: KeySchemes,
-  whose = 'The key',
+  subject = 'The key',
   keyId = `shared ${endpoint.provider.slug}`,
 ): OutgoingKey | Promise<OutgoingKey> {
   const { provider } = endpoint
@@ -150,11 +150,11 @@ export function toOutgoingKey(
         ...addressOf(endpoint, { region: key.awsRegion }),
       }
     case 'azure':
-      return azureKey(key, endpoint, whose, keyId, schemes.failedResources)
+      return azureKey(key, endpoint, subject, keyId, schemes.failedResources)
     case 'vertex': {
       const { tokenUrl, egress } = provider
       if (tokenUrl === undefined)
-        throw unusable(whose, 'is a service account, but the provider has no tokenUrl')
+        throw unusable(subject, 'is a service account, but the provider has no tokenUrl')
       const address = addressOf(endpoint, vertexValues(key))
       return whenReady(schemes.token(key, { tokenUrl, egress }), token => ({
         text: token,
@@ -208,19 +208,19 @@ const CALL_PATHS = Object.values(API_OF_FORMAT).flatMap(({ deploymentPath }) => 
 function azureKey(
   key: AzureKey,
   endpoint: KeyedEndpoint,
-  whose: string,
+  subject: string,
   keyId: string,
   failed: FailedResources | undefined,
 ): OutgoingKey {
   const allTargets = azureTargets(key, endpoint.modelId)
-  if (failed === undefined || allTargets.length < 2) return azureTarget(key, allTargets, endpoint, whose)
+  if (failed === undefined || allTargets.length < 2) return azureTarget(key, allTargets, endpoint, subject)
   const hosts = allTargets.map(hostOfTarget)
   const order = failed.order(keyId, hosts)
   const targets = allTargets.toSorted(
     (a, b) => order.indexOf(hostOfTarget(a)) - order.indexOf(hostOfTarget(b)),
   )
   const first = order[0] ?? ''
-  const target = azureTarget(key, targets, endpoint, whose)
+  const target = azureTarget(key, targets, endpoint, subject)
   // The row has one address for all of them.
   if (target.baseUrl === undefined) return target
   const resources = { count: new Set(hosts).size, failed: () => failed.note(keyId, first) }
@@ -231,7 +231,7 @@ function azureTarget(
   key: AzureKey,
   targets: readonly (AzureDeployment | AzureResource)[],
   endpoint: KeyedEndpoint,
-  whose: string,
+  subject: string,
 ): OutgoingKey {
   const { secrets } = key
   const row = baseUrlFor(endpoint.provider, endpoint.format)
@@ -239,13 +239,13 @@ function azureTarget(
   const target = isFixed
     ? (targets.find(each => hostOfTarget(each) === hostOf(row)) ?? targets[0])
     : targets[0]
-  if (target === undefined) throw unusable(whose, 'has no resource or deployment for this model')
+  if (target === undefined) throw unusable(subject, 'has no resource or deployment for this model')
   if ('endpointUrl' in target) {
     return {
       text: target.apiKey,
       secrets,
       upstreamModel: target.modelId,
-      ...(isFixed ? undefined : { callUrl: deploymentUrl(target, endpoint, whose) }),
+      ...(isFixed ? undefined : { callUrl: deploymentUrl(target, endpoint, subject) }),
     }
   }
   return { text: target.apiKey, secrets, ...addressOf(endpoint, { host: hostOfTarget(target) }) }
@@ -265,26 +265,26 @@ function hostOf(url: string): string | null {
  * The address of each call at a deployment: unchanged if it already names the call, otherwise with the path of the
  * format.
  */
-function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, whose: string): string {
+function deploymentUrl({ endpointUrl }: AzureDeployment, endpoint: KeyedEndpoint, subject: string): string {
   const url = new URL(endpointUrl)
   if (!allowsHost(endpoint.provider, url.host)) {
-    throw unusable(whose, "names a deployment on a host that is not one of the provider's hosts")
+    throw unusable(subject, "names a deployment on a host that is not one of the provider's hosts")
   }
   const path = API_OF_FORMAT[endpoint.format].deploymentPath
   if (path === null)
     throw unusable(
-      whose,
+      subject,
       'names a deployment, but deployments cannot be called in the format of this endpoint',
     )
   const trimmedPath = url.pathname.replace(/\/+$/, '')
   const callPath = CALL_PATHS.find(each => trimmedPath.endsWith(each))
   if (callPath !== undefined && callPath !== path) {
-    throw unusable(whose, `names a deployment at ${callPath}, but this model is called at ${path}`)
+    throw unusable(subject, `names a deployment at ${callPath}, but this model is called at ${path}`)
   }
   url.pathname = callPath === undefined ? `${trimmedPath}${path}` : trimmedPath
   return url.href
 }
 
-function unusable(whose: string, why: string): GatewayError {
-  return new GatewayError('provider_unavailable', `${whose} ${why}`)
+function unusable(subject: string, why: string): GatewayError {
+  return new GatewayError('provider_unavailable', `${subject} ${why}`)
 }

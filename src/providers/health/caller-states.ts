@@ -232,14 +232,17 @@ export class CallerStates {
    * Sums a count over all callers, and over all but the caller with the highest count. Keys of one workspace count as
    * one caller while another workspace is served, because its owner can create any number of keys.
    */
-  #counts(nowMs: number, of: (caller: CallerState) => number): { all: number; withoutWorst: number } {
+  #counts(nowMs: number, countOf: (caller: CallerState) => number): { all: number; withoutWorst: number } {
     let [all, worst, worstOwned, worstOwner] = [0, 0, 0, '']
     for (const each of this.all) {
-      const count = of(each)
+      const count = countOf(each)
       all += count
       worst = Math.max(worst, count)
       if (count === 0 || each.owner === '') continue
-      const owned = this.all.reduce((sum, other) => sum + (other.owner === each.owner ? of(other) : 0), 0)
+      const owned = this.all.reduce(
+        (sum, other) => sum + (other.owner === each.owner ? countOf(other) : 0),
+        0,
+      )
       if (owned > worstOwned) [worstOwned, worstOwner] = [owned, each.owner]
     }
     const servesOthers =
@@ -261,11 +264,11 @@ export class CallerStates {
    */
   #leastTroubled(nowMs: number): CallerState | null {
     for (const each of this.#named) each.window.advance(nowMs)
-    const free = this.#named.filter(({ blockedUntilMs }) => blockedUntilMs <= nowMs)
-    const healthy = free.filter(({ window }) => window.failed + window.limited === 0)
+    const unblocked = this.#named.filter(({ blockedUntilMs }) => blockedUntilMs <= nowMs)
+    const healthy = unblocked.filter(({ window }) => window.failed + window.limited === 0)
     return (
       leastOf(healthy, ({ heardMs }) => heardMs) ??
-      leastOf(free, ({ heardMs }) => heardMs) ??
+      leastOf(unblocked, ({ heardMs }) => heardMs) ??
       leastOf(this.#named, ({ blockedUntilMs }) => blockedUntilMs)
     )
   }
@@ -294,9 +297,12 @@ export class CallerStates {
   }
 }
 
-function leastOf(states: readonly CallerState[], of: (state: CallerState) => number): CallerState | null {
+function leastOf(
+  states: readonly CallerState[],
+  countOf: (state: CallerState) => number,
+): CallerState | null {
   let least: CallerState | null = null
-  for (const each of states) if (least === null || of(each) < of(least)) least = each
+  for (const each of states) if (least === null || countOf(each) < countOf(least)) least = each
   return least
 }
 

@@ -152,8 +152,8 @@ class Counts {
   uptime(nowMs: number, slots: number): number | null {
     this.#advance(nowMs)
     let [ok, failed] = [0, 0]
-    for (let back = 0; back < Math.min(slots, this.#ok.length, this.#slot + 1); back++) {
-      const at = (this.#slot - back) % this.#ok.length
+    for (let slotsBack = 0; slotsBack < Math.min(slots, this.#ok.length, this.#slot + 1); slotsBack++) {
+      const at = (this.#slot - slotsBack) % this.#ok.length
       ok += this.#ok[at] ?? 0
       failed += this.#failed[at] ?? 0
     }

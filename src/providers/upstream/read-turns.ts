@@ -48,13 +48,13 @@ export class ReadTurns {
   nextTurn(): void {
     this.#isAwaited = false
     this.#bytes = 0
-    const most = Math.max(TURN_BYTES, this.shortBytes)
+    const maxBytes = Math.max(TURN_BYTES, this.shortBytes)
     this.shortBytes = 0
     let bytes = 0
     // A reader that joins again from inside its call has already had its turn.
     let remaining = this.#waiting.size
     for (const reader of this.#waiting) {
-      if (remaining-- === 0 || bytes >= most) break
+      if (remaining-- === 0 || bytes >= maxBytes) break
       this.#waiting.delete(reader)
       bytes += reader.readBytes
       reader.readOn()

@@ -213,9 +213,10 @@ let sharedEnd = 0
 
 /** `from`: where the text begins in which the positions of the slots are given. */
 export function piecesOf(frame: string, slots: readonly Place[], from: number): FramePieces {
-  const most = Buffer.byteLength(frame)
-  if (most > SHARING_MAX_BYTES) return pieceBytes(Buffer.allocUnsafeSlow(most), 0, frame, slots, from)
-  if (sharedEnd + most > SHARED_BYTES) {
+  const frameBytes = Buffer.byteLength(frame)
+  if (frameBytes > SHARING_MAX_BYTES)
+    return pieceBytes(Buffer.allocUnsafeSlow(frameBytes), 0, frame, slots, from)
+  if (sharedEnd + frameBytes > SHARED_BYTES) {
     shared = Buffer.allocUnsafeSlow(SHARED_BYTES)
     sharedEnd = 0
   }

@@ -38,7 +38,7 @@ export interface UpstreamHead {
 
 /**
  * Callbacks of one call, called synchronously from the socket and never from inside `start`. A callback that throws
- * aborts the call and gets its error through `onError`. Nothing follows `onError`, nor `onEnd` unless that threw.
+ * aborts the call and gets its error through `onError`. `onError` is the last callback; so is `onEnd`, unless it throws.
  * `readMs`: monotonic milliseconds of the read that is being processed, the same for everything in one read; absent:
  * now.
  */

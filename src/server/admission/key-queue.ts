@@ -102,11 +102,13 @@ export class KeyQueue {
     }
     place.waiting = waiting
     metrics.queuedRequests.inc()
-    const displaced = share.queue.add(waiting)
+    const displacedRequest = share.queue.add(waiting)
     if (endUser !== null && organizationId !== null) this.#weigh(share.queue, organizationId, endUser)
-    if (displaced !== null) {
-      this.#endWait(displaced, 'refused')
-      displaced.refuse(this.#full(` and ${waitingPerKey} waiting ones, most of them from this end user`))
+    if (displacedRequest !== null) {
+      this.#endWait(displacedRequest, 'refused')
+      displacedRequest.refuse(
+        this.#full(` and ${waitingPerKey} waiting ones, most of them from this end user`),
+      )
     }
     return promise
   }

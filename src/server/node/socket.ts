@@ -9,7 +9,7 @@ import type { StreamForm } from '../response-socket.ts'
 import type { NodeConnection, RunningAnswer } from './connection.ts'
 
 const NOTHING = new Uint8Array()
-/** Some clients do not process a head until another byte follows. Not an event for any reader. */
+/** Some clients do not process a head until another byte follows. Readers do not see it as an event. */
 const COMMENT = ':\n\n'
 
 /**

@@ -14,7 +14,7 @@ import type { StreamForm } from '../response-socket.ts'
 import { PieceQueue } from './piece-queue.ts'
 
 const NOTHING = Buffer.alloc(0)
-/** A comment between the events of a stream. Not an event for any reader. */
+/** A comment between the events of a stream. Readers do not see it as an event. */
 const COMMENT = ':\n\n'
 /** If a write finds no room, the library cuts off a reader that then takes nothing for 8 to 12 s. */
 const EXTEND_MS = 5_000

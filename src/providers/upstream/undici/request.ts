@@ -157,9 +157,9 @@ export class ReplyParts implements Dispatcher.DispatchHandler, Reader {
    * Wakes the reader only once, because Node reports each further call of a resolved promise's function, which is slow.
    */
   #wakeReader(): void {
-    const wake = this.#wake
+    const wakeReader = this.#wake
     this.#wake = noReader
-    wake()
+    wakeReader()
   }
 
   #fail(error: Error): void {
