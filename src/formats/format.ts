@@ -1,6 +1,6 @@
 /**
  * The contract of a wire format: how the gateway uses one kind of provider API. Pure: no I/O, no clock, no config. A
- * format turns all output of a model into Deltas; `pipeline/answer/assemble.ts` alone turns these into items, ids,
+ * format turns all output of a model into Deltas; `pipeline/answer/answer.ts` alone turns these into items, ids,
  * indexes and events.
  */
 import type { GatewayError } from '../base/errors.ts'
@@ -90,7 +90,7 @@ export const ZERO_USAGE: Usage = {
   webSearchRequests: 0,
 }
 
-/** A new item of a tool that the provider runs. The assembler makes an id if the item has none. */
+/** A new item of a tool that the provider runs. The answer makes an id if the item has none. */
 export interface HostedStart {
   readonly type: string
   readonly [field: string]: unknown
@@ -103,7 +103,7 @@ export type ItemStart =
   | {
       readonly type: 'function_call'
       readonly id: string | null
-      /** Null if the provider sends none; the assembler makes one. */
+      /** Null if the provider sends none; the answer makes one. */
       readonly callId: string | null
       readonly name: string
       /** Fields that pass unchanged: `namespace`, `async`, `signature` and the like. */
@@ -165,7 +165,7 @@ export type Delta =
       readonly fields: Readonly<Record<string, unknown>>
     }
   /**
-   * The item is complete. The assembler merges `fields` into the finished item: `signature`, `encrypted_content`,
+   * The item is complete. The answer merges `fields` into the finished item: `signature`, `encrypted_content`,
    * `phase`, `status`, or for a hosted item everything in its final form. The finish closes items that are still open.
    */
   | {

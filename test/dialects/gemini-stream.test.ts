@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { groundingOf } from '../../src/dialects/gemini/grounding.ts'
-import type { Content } from '../../src/pipeline/answer/assemble.ts'
+import type { Content } from '../../src/pipeline/answer/answer.ts'
 import { gemini } from '../support/dialects.ts'
 import { answer, deltas, finalOf, finish, secrets } from './answers.ts'
 import { ARRAY, candidateOf, chunksIn, framesOf, type Loose, partsOf, REQUEST } from './gemini-stream.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import t from 'tap'
 import type { FinishReason } from '../../src/formats/format.ts'
-import type { Content } from '../../src/pipeline/answer/assemble.ts'
+import type { Content } from '../../src/pipeline/answer/answer.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import type { HostedItem } from '../../src/protocol/items.ts'
 import { withNative } from '../../src/protocol/json/native.ts'

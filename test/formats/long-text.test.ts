@@ -5,7 +5,9 @@ import t from 'tap'
 import type { Decoder } from '../../src/formats/format.ts'
 import { LongText } from '../../src/formats/long-text.ts'
 import { FORMATS } from '../../src/formats/table.ts'
-import { Assembler } from '../../src/pipeline/answer/assemble.ts'
+import { Answer } from '../../src/pipeline/answer/answer.ts'
+import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
+import type { Sink } from '../../src/pipeline/answer/sink.ts'
 import type { FormatName } from '../../src/protocol/provider.ts'
 
 t.test('a text is its pieces, whatever their lengths', async t => {
@@ -36,7 +38,7 @@ const collect = runInNewContext('gc') as () => void
 const STREAMS = 50
 const DELTAS = 2_000
 const TEXT_BYTES = DELTAS * 5
-/** Of a decoder and an assembler, apart from what was said. */
+/** Of a decoder and an answer, apart from what was said. */
 const CONSTANT_BYTES = 12 * 1024
 
 /** The kinds of frames that make a text grow. */
@@ -56,10 +58,23 @@ function call(text: string): object {
   return { index: 0, id: 'call_1', function: { name: 'f', arguments: text } }
 }
 
+/** A client that reads every event, and keeps none. */
+const READER: Sink = {
+  live: true,
+  relays: null,
+  write: () => true,
+  relay: () => true,
+  cork: () => undefined,
+  flush: () => true,
+  onDrain: () => undefined,
+  end: () => undefined,
+}
+
 function decoderOf(format: FormatName): Decoder {
-  const assembler = new Assembler(() => undefined)
+  const response = echoRequest({ model: 'm', input: '' }, { id: 'x', createdAt: 1, model: 'm' })
+  const answer = new Answer(READER, response)
   return FORMATS[format].decoder(delta => {
-    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') assembler.receive(delta)
+    if (delta.kind !== 'start' && delta.kind !== 'usage' && delta.kind !== 'finish') answer.receive(delta)
   })
 }
 

@@ -1,8 +1,8 @@
 /** Items and their fields in a guarded reply: what the client is to run, what another one ran, notes. */
 import t from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
+import type { Content } from '../../src/pipeline/answer/answer.ts'
 import { Answer } from '../../src/pipeline/answer/answer.ts'
-import type { Content } from '../../src/pipeline/answer/assemble.ts'
 import { echoRequest } from '../../src/pipeline/answer/response-object.ts'
 import type { StreamEvent } from '../../src/protocol/events.ts'
 import { EventCollector } from '../support/event-collector.ts'
@@ -177,7 +177,7 @@ t.test('fields of items and annotations are looked at, and ids and signatures le
   t.same(run.delivered[6], closing(1, { encrypted_content: MAIL, phase: 'x' }))
 })
 
-/** What the client sees of a reply of the Responses format, by the real decoder and assembler. */
+/** What the client sees of a reply of the Responses format, by the real decoder and answer. */
 async function told(frames: readonly object[]): Promise<readonly StreamEvent[]> {
   const run = start({ output: outputOf('redact') })
   const decoder = FORMATS['openai-responses'].decoder(delta => {

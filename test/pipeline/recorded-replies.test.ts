@@ -1,4 +1,4 @@
-/** Every recorded reply, through decoder and assembler: the events are always a proper stream. */
+/** Every recorded reply, through decoder and answer: the events are always a proper stream. */
 import t from 'tap'
 import { FORMATS } from '../../src/formats/table.ts'
 import type { FormatName } from '../../src/protocol/provider.ts'

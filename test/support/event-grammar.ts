@@ -1,5 +1,5 @@
 /**
- * The grammar of a Responses event stream, as a checker that shares no code with the assembler. Returns the violations
+ * The grammar of a Responses event stream, as a checker that shares no code with the answer. Returns the violations
  * as sentences; an empty list means a valid stream.
  */
 import { isDeepStrictEqual } from 'node:util'

@@ -1,4 +1,4 @@
-/** One attempt at a scripted provider: real decoder, assembler and attempt, but no socket. */
+/** One attempt at a scripted provider: real decoder, answer and attempt, but no socket. */
 import { systemClock } from '../../src/base/clock.ts'
 import { toGatewayError } from '../../src/base/errors.ts'
 import { createLog } from '../../src/base/log/log.ts'

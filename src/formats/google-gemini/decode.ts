@@ -177,7 +177,7 @@ export class GeminiDecoder implements Decoder {
     return item
   }
 
-  /** The assembler makes the id, unless the item has one that a later turn needs. */
+  /** The answer makes the id, unless the item has one that a later turn needs. */
   #openHosted(item: HostedStart): number {
     return this.#open({ type: 'hosted', item })
   }

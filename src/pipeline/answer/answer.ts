@@ -1,23 +1,26 @@
 /**
- * Answer: everything that a client gets in one exchange. It owns the items, event numbers, commit
- * point and sink, and outlives attempts and turns. A turn may be dropped until its first event reaches a live sink. Hot
- * path.
+ * Answer: everything that a client gets in one exchange. It turns the deltas of models into output items and events,
+ * and owns ids, indexes, event numbers, commit point and sink. It outlives attempts and turns; a turn may be dropped
+ * until its first event reaches a live sink. Hot path.
  *
  * Order: debug events, created, in_progress, then added … done for each item, then one terminal event.
  */
 import type { GatewayError } from '../../base/errors.ts'
+import { itemId } from '../../base/ids.ts'
+import { shortList } from '../../base/lists.ts'
 import type { RequestSignal } from '../../base/signal.ts'
 import { type Held, UNCOUNTED } from '../../exchange/exchange.ts'
-import type { FinishReason, HostedStart } from '../../formats/format.ts'
+import type { Delta, FinishReason, HostedStart } from '../../formats/format.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { DebugFacts, StreamEvent } from '../../protocol/events.ts'
-import type { OutputItem } from '../../protocol/items.ts'
+import type { MessageItem, OutputItem } from '../../protocol/items.ts'
 import type { Annotation, Citable } from '../../protocol/parts.ts'
 import type { ResponseResource } from '../../protocol/response.ts'
-import { Assembler, type Content, INCOMPLETE } from './assemble.ts'
 import type { DebugNotes } from './debug.ts'
 import { Draft, readerGoesOn } from './draft.ts'
-import type { ClosingFields, ClosingStatus, ItemBuilder } from './items/item.ts'
+import { CitableResults } from './items/citations.ts'
+import type { ClosingFields, ClosingStatus, EmitEvent, ItemBuilder } from './items/item.ts'
+import { buildItem, OpenItems } from './items/open-items.ts'
 import { type Ending, endedResponse, failedResponse } from './response-object.ts'
 import type { Sink } from './sink.ts'
 
@@ -27,12 +30,44 @@ interface AnswerSource {
   resume(): void
 }
 
+/** The deltas that are content: all except the bookkeeping ones. */
+export type Content = Exclude<Delta, { kind: 'start' | 'usage' | 'finish' }>
+
+/** Finish reasons that leave a response incomplete. */
+const INCOMPLETE: Partial<Record<FinishReason, 'max_output_tokens' | 'content_filter'>> = {
+  length: 'max_output_tokens',
+  content_filter: 'content_filter',
+}
+
+const NONE: readonly never[] = []
+
 export class Answer {
   /** For reads from a provider, which are held and relayed there without a call of this class in between. */
   readonly sink: Sink
   readonly #held: Held
   readonly #response: ResponseResource
-  readonly #assembler: Assembler
+  /** Null if nobody reads events; none are then created. */
+  readonly #emit: EmitEvent | null
+  /** Null until an item opens: a reply that is one message has none. */
+  #open: OpenItems | null = null
+  /** Open items of our own. */
+  #own: readonly ItemBuilder[] = NONE
+  /** Items of all turns by output index, each in its first form until it is done. Written only here. */
+  output: OutputItem[] = shortList()
+  /** Output indexes at which the running turn begins, and at which the model's own items in it begin. */
+  #turnFrom = 0
+  #saidFrom = 0
+  /** Annotations for the first text that the model did not write. */
+  #notes: readonly Annotation[] = []
+  /** True once the notes were added to a text. */
+  #noted = false
+  #notedBefore = false
+  /** Annotations from tools; those from `#toldFrom` on wait for the next text. */
+  readonly #found: Annotation[] = []
+  #toldFrom = 0
+  #toldBefore = 0
+  /** Null if no search result may be cited. */
+  #citable: CitableResults | null = null
   /** Holds the running turn back; null: its events are sent at once. */
   #draft: Draft | null = null
   /** Number of the next event. */
@@ -81,7 +116,7 @@ export class Answer {
     this.live = sink.live
     this.#held = held
     this.#response = response
-    this.#assembler = new Assembler(sink.live ? this.#deliver : null)
+    this.#emit = sink.live ? this.#deliver : null
     if (sink.live) sink.onDrain(() => (this.#waiting === null ? this.#source?.resume() : this.#waiting()))
   }
 
@@ -95,11 +130,6 @@ export class Answer {
     return this.#turnSeen
   }
 
-  /** Items of all turns so far. */
-  get output(): readonly OutputItem[] {
-    return this.#assembler.output
-  }
-
   /** The dialect whose frames `relay` accepts as bytes; null while every event has to be written. */
   get relays(): Sink['relays'] {
     return this.#draft === null ? this.sink.relays : null
@@ -107,7 +137,13 @@ export class Answer {
 
   /** Begins a model call. `held`: none of its events are sent before `pass`. */
   openTurn(held: boolean): void {
-    this.#assembler.openTurn()
+    // The decoder of a model call counts items from the start.
+    this.#open?.clear()
+    this.#turnFrom = this.output.length
+    this.#saidFrom = this.output.length
+    this.#notedBefore = this.#noted
+    this.#toldBefore = this.#toldFrom
+    this.#citable?.openTurn()
     this.#draft = held && this.live ? new Draft(this.#held) : null
     this.#hadBegun = this.hasBegun
     this.#turnSeen = false
@@ -119,7 +155,12 @@ export class Answer {
   /** Drops the running turn, which the client has not seen, so that another attempt can replace it. */
   dropTurn(): void {
     if (this.#turnSeen) throw new TypeError('the client has seen some of the turn')
-    this.#assembler.dropTurn()
+    this.#open?.clear()
+    this.output.length = this.#turnFrom
+    this.#saidFrom = this.#turnFrom
+    this.#noted = this.#notedBefore
+    this.#toldFrom = this.#toldBefore
+    this.#citable?.dropTurn()
     this.#draft?.drain()
     this.hasBegun = this.#hadBegun
     this.#listener = null
@@ -130,18 +171,19 @@ export class Answer {
 
   /** Adds these annotations to the first text of the answer. Call it before the turn has any content. */
   annotate(annotations: readonly Annotation[]): void {
-    this.#assembler.annotate(annotations)
+    this.#notes = annotations
   }
 
   /** Results of a search that later texts may cite; returns their numbers. `ofWhole`: see `CitableResults`. */
   cite(results: readonly Citable[], ofWhole: boolean): readonly number[] {
     this.cites = true
-    return this.#assembler.cite(results, ofWhole)
+    this.#citable ??= new CitableResults()
+    return this.#citable.add(results, ofWhole)
   }
 
   /** Adds these annotations to the next text of the answer. */
   note(annotations: readonly Annotation[]): void {
-    this.#assembler.note(annotations)
+    this.#found.push(...annotations)
   }
 
   /**
@@ -179,13 +221,53 @@ export class Answer {
   }
 
   receive(delta: Content): void {
-    this.#assembler.receive(delta)
+    switch (delta.kind) {
+      case 'text':
+        this.#item(delta.item).text(delta.part, delta.text, delta.logprobs, delta.cut === true)
+        if (this.#citable !== null) this.#item(delta.item).cite(delta.part, delta.text, this.#citable)
+        if (!this.#noted && this.#notes.length > 0) this.#note(this.#item(delta.item), delta.part)
+        if (this.#toldFrom < this.#found.length) this.#tellFound(this.#item(delta.item), delta.part)
+        break
+      case 'arguments':
+        this.#item(delta.item).arguments(delta.text)
+        break
+      case 'reasoning':
+        this.#item(delta.item).reasoning(delta.form, delta.part, delta.text)
+        break
+      case 'open': {
+        const item = buildItem(delta.start, this.output.length, this.#emit)
+        this.#open ??= new OpenItems()
+        this.#open.add(delta.item, item)
+        this.#add(item)
+        break
+      }
+      case 'close':
+        this.#close(delta.item, delta.fields, 'completed')
+        break
+      case 'refusal':
+        this.#item(delta.item).refusal(delta.part, delta.text)
+        break
+      case 'annotation':
+        this.#item(delta.item).annotation(delta.part, delta.annotation)
+        break
+      case 'progress':
+        this.#item(delta.item).progress(delta.name, delta.fields)
+        break
+    }
   }
 
   /** Adds a message of the model. Only for readers who see no events, and only if nothing cites results. */
   message({ id, phase, status, text, json }: WholeMessage): void {
     const storedText = json === null || this.isRead ? text : (this.sink.keep?.(json) ?? text)
-    this.#assembler.message({ id, phase, status, text: storedText })
+    const item: MessageItem = {
+      id: id ?? itemId('msg'),
+      type: 'message',
+      role: 'assistant',
+      status,
+      content: [{ type: 'output_text', text: storedText, annotations: [] }],
+    }
+    if (phase !== null) item.phase = phase
+    this.output.push(item)
   }
 
   /** Adds a finished item of our own: immediately between two turns, otherwise before the model's first content. */
@@ -200,19 +282,22 @@ export class Answer {
     const items = this.#waitingItems
     this.#waitingItems = []
     this.#shownItems.push(...items)
-    this.#assembler.show(items)
+    for (const item of items)
+      this.endItem(this.addItem({ ...item, status: 'in_progress' }), item, 'completed')
+    this.#saidFrom = this.output.length
   }
 
   /** Closes open items as the model ended them. Returns the model's items of the turn. */
   closeTurn(reason: FinishReason): readonly OutputItem[] {
     this.#inTurn = false
     this.#listener = null
-    return this.#assembler.closeTurn(reason)
+    this.#closeAll(INCOMPLETE[reason] === undefined ? 'completed' : 'incomplete')
+    return this.output.slice(this.#saidFrom)
   }
 
   /** Replaces the items of the running turn. Only for readers who see no events. */
   replaceTurn(output: readonly OutputItem[]): void {
-    this.#assembler.replaceTurn(output)
+    this.output = [...this.output.slice(0, this.#saidFrom), ...output]
   }
 
   /**
@@ -232,17 +317,29 @@ export class Answer {
 
   /** Begins an item of our own between two turns, such as the call of a server tool. */
   addItem(item: HostedStart): ItemBuilder {
-    return this.#assembler.addItem(item)
+    const builder = buildItem({ type: 'hosted', item }, this.output.length, this.#emit)
+    this.#own = [...this.#own, builder]
+    this.#add(builder)
+    return builder
   }
 
   /** Ends an item that `addItem` began. */
   endItem(builder: ItemBuilder, fields: ClosingFields, status: ClosingStatus): OutputItem {
-    return this.#assembler.endItem(builder, fields, status)
+    const item = builder.close(fields, status)
+    this.leaveItem(builder)
+    this.output[builder.outputIndex] = item
+    this.#emit?.({
+      type: 'response.output_item.done',
+      sequence_number: 0,
+      output_index: builder.outputIndex,
+      item,
+    })
+    return item
   }
 
   /** Leaves an item that `addItem` began open: a later answer ends it. */
   leaveItem(builder: ItemBuilder): void {
-    this.#assembler.leaveItem(builder)
+    this.#own = this.#own.filter(one => one !== builder)
   }
 
   /** Ends the response as the model ended it, and the sink. */
@@ -305,9 +402,9 @@ export class Answer {
     const incomplete = INCOMPLETE[reason]
     this.#inTurn = false
     this.#listener = null
-    this.#assembler.closeAll(incomplete === undefined ? 'completed' : 'incomplete')
+    this.#closeAll(incomplete === undefined ? 'completed' : 'incomplete')
     if (this.#waitingItems.length > 0) this.showWaiting()
-    const response = endedResponse(this.#response, this.#assembler.output, ending)
+    const response = endedResponse(this.#response, this.output, ending)
     if (ending.fields !== undefined) Object.assign(response, ending.fields)
     if (ending.debug !== undefined) this.#tellRest(response, ending.debug, ending.isBatched === true)
     if (incomplete === undefined) {
@@ -330,9 +427,9 @@ export class Answer {
   }
 
   #fail(error: GatewayError, ending: Ending): void {
-    this.#assembler.closeAll('incomplete')
+    this.#closeAll('incomplete')
     if (ending.debug !== undefined) this.#debug(ending.debug.rest())
-    const ended = endedResponse(this.#response, this.#assembler.output, ending)
+    const ended = endedResponse(this.#response, this.output, ending)
     this.#deliver({ type: 'response.failed', sequence_number: 0, response: failedResponse(ended, error) })
   }
 
@@ -341,5 +438,52 @@ export class Answer {
     event.sequence_number = this.next++
     if (this.live) this.#turnSeen = true
     return this.sink.write(event)
+  }
+
+  /**
+   * Closes open items. Only the last item can be cut off: the model itself completed the ones before it, except for
+   * calls, which may be written side by side.
+   */
+  #closeAll(lastStatus: ClosingStatus): void {
+    const keys = this.#open?.keys() ?? NONE
+    for (const [at, key] of keys.entries()) {
+      const isOver = at < keys.length - 1 && (lastStatus === 'completed' || this.#item(key).isWhole)
+      this.#close(key, null, isOver ? 'completed' : lastStatus)
+    }
+    for (const builder of this.#own) this.endItem(builder, null, lastStatus)
+  }
+
+  #add(builder: ItemBuilder): void {
+    const firstForm = builder.firstForm()
+    this.output.push(firstForm)
+    this.#emit?.({
+      type: 'response.output_item.added',
+      sequence_number: 0,
+      output_index: builder.outputIndex,
+      item: firstForm,
+    })
+  }
+
+  #item(key: number): ItemBuilder {
+    const item = this.#open?.of(key)
+    if (item == null) throw new TypeError(`decoder addressed item ${key}, which is not open`)
+    return item
+  }
+
+  #note(item: ItemBuilder, part: number): void {
+    this.#noted = true
+    for (const note of this.#notes) item.annotation(part, note)
+  }
+
+  #tellFound(item: ItemBuilder, part: number): void {
+    const waiting = this.#found.slice(this.#toldFrom)
+    this.#toldFrom = this.#found.length
+    for (const note of waiting) item.annotation(part, note)
+  }
+
+  #close(key: number, fields: ClosingFields, status: ClosingStatus): void {
+    const builder = this.#item(key)
+    this.#open?.remove(key)
+    this.endItem(builder, fields, status)
   }
 }

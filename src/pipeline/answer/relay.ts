@@ -1,9 +1,9 @@
 /**
  * Relay: forwards delta frames without decoding them, between any two dialects. Hot path. A frame that matches a
  * pattern (providers/upstream/scan.ts) is sent unchanged or, if our frame differs, as our frame around the same text. All other
- * frames go through decoder and assembler.
+ * frames go through decoder and answer.
  *
- * Patterns are learned from frames that went through decoder and assembler (relay-patterns.ts), so the output is the
+ * Patterns are learned from frames that went through decoder and answer (relay-patterns.ts), so the output is the
  * same except for padding and escapes in the text. The relay collects the texts of relayed frames, and passes them to
  * decoder and answer as one delta before the next frame that they handle, or at the end of the reply. Items, repairs,
  * failures and usage therefore need no second implementation.

@@ -2,7 +2,7 @@
  * Queue of a guarded reply: processes its deltas one after the other. While one waits for a scan, the others queue; if
  * too many queue, it pauses the provider. One per attempt. Hot path of guarded replies.
  */
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 
 export interface QueuedDelta {
   readonly kind: 'delta'

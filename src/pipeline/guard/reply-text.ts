@@ -6,7 +6,7 @@ import { mapLeaf } from '../../features/guardrails/texts/text-leaves.ts'
 import type { Window, WindowFindings } from '../../features/guardrails/window.ts'
 import { DONE_BY_PROVIDER } from '../../protocol/hosted-items.ts'
 import type { Logprob } from '../../protocol/parts.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 import type { TextScan } from './evaluate.ts'
 
 export type TextDelta = Extract<Content, { kind: 'text' | 'refusal' | 'reasoning' | 'arguments' }>

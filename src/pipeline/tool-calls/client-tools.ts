@@ -16,7 +16,7 @@ import { objectSchema } from '../../protocol/json/object-schema.ts'
 import type { FormatName, Provider } from '../../protocol/provider.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import { type CustomTool, isClientSearch, type Tool } from '../../protocol/tools.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 import { settleControls } from './control-items.ts'
 import { type CallerName, flattenNamespaces } from './namespaces.ts'
 

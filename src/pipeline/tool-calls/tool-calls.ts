@@ -11,7 +11,7 @@ import type { InputItem, OutputItem } from '../../protocol/items.ts'
 import { TOOL_STEPS_MAX } from '../../protocol/limits.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { ResponsesRequest, StopCondition } from '../../protocol/request.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 
 type CallStart = Extract<ItemStart, { type: 'function_call' }>
 

@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../../base/clock.ts'
 import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
 import type { WholeMessage } from '../../formats/whole-message.ts'
 import type { AbortPolicy } from '../../protocol/provider.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 import type { AttemptTarget } from './attempt-target.ts'
 
 /** Bounds on reading an abandoned reply. */

@@ -1,6 +1,6 @@
 /** The contract between an attempt and the receiver of its deltas. Types only. */
 import type { WholeMessage } from '../../formats/whole-message.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 import type { Relay, RelayDeps } from '../answer/relay.ts'
 import type { Sink } from '../answer/sink.ts'
 

@@ -2,8 +2,8 @@
 import t from 'tap'
 import { GatewayError } from '../../../src/base/errors.ts'
 import type { ItemStart } from '../../../src/formats/format.ts'
-import { buildItem } from '../../../src/pipeline/answer/assemble.ts'
 import type { ItemBuilder } from '../../../src/pipeline/answer/items/item.ts'
+import { buildItem } from '../../../src/pipeline/answer/items/open-items.ts'
 import type { StreamEvent } from '../../../src/protocol/events.ts'
 import { lookedAt, walked } from '../../support/walked.ts'
 

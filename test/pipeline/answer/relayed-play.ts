@@ -1,4 +1,4 @@
-/** Plays provider streams to a client twice, relayed and through decoder and assembler, and compares what it reads. */
+/** Plays provider streams to a client twice, relayed and through decoder and answer, and compares what it reads. */
 import type { Test } from 'tap'
 import type { Dialect, FrameWriter } from '../../../src/dialects/dialect.ts'
 import type { Sink } from '../../../src/pipeline/answer/sink.ts'

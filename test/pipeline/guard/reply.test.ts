@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import type { Content } from '../../../src/pipeline/answer/assemble.ts'
+import type { Content } from '../../../src/pipeline/answer/answer.ts'
 import type { GuardTasks } from '../../../src/pipeline/guard/evaluate.ts'
 import type { FilterAction } from '../../../src/protocol/management/guardrails.ts'
 import { filler, SECRETS_IN_TEXT } from '../../support/guardrail-texts.ts'

@@ -9,7 +9,7 @@ import type { OutputItem } from '../../../protocol/items.ts'
 import type { Annotation, Logprob } from '../../../protocol/parts.ts'
 import type { CitableResults } from './citations.ts'
 
-/** Takes an event whose `sequence_number` is still 0, because only the assembler assigns numbers. */
+/** Takes an event whose `sequence_number` is still 0, because only the answer assigns numbers. */
 export type EmitEvent = (event: StreamEvent) => void
 
 /** `in_progress` is for a call that the client has to run. */
