@@ -26,6 +26,7 @@ function sentTier(
     credential: isOwn ? credentialOf('acme') : null,
   }
   const exchange = {
+    clientRequest: {},
     request: prompt,
     dialect: 'responses',
     prefix: null,
