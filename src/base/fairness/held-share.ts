@@ -143,7 +143,7 @@ export class HeldShare {
   }
 
   /**
-   * Reserves an amount for a key. With an amount of 0 it only checks if the key may have more. `alone`: the first
+   * Reserves an amount for a key. With an amount of 0 it only checks if the key may have more. `mayExceed`: the first
    * amount of a key may exceed its share.
    */
   reserve(holder: Holder, amount: number, mayExceed = false): ShareOutcome {

@@ -283,7 +283,7 @@ export class ServiceRunner {
   }
 }
 
-/** True if one more place is free for this provider. `taken`: the providers that have places. */
+/** True if one more place is free for this provider. `used`: the providers that have places. */
 function hasPlace(used: readonly string[], provider: string, places: number): boolean {
   return used.length < places && used.filter(each => each === provider).length < places / 2
 }

@@ -176,7 +176,7 @@ export class ServerTools {
     })
   }
 
-  /** The prompt of the next turn. `off`: the model may call no more tools. */
+  /** The prompt of the next turn. `isOff`: the model may call no more tools. */
   async declare(exchange: ToolExchange, place: ToolPlace, isOff: boolean): Promise<Declared> {
     const { prompt } = exchange
     const others = (prompt.tools ?? []).filter(tool => toolOf(this.#deps, exchange, tool) === null)

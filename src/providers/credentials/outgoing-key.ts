@@ -115,7 +115,7 @@ export function sharedKeyProblem(provider: Provider): string | null {
 }
 
 /**
- * The parts of a key that an attempt at an endpoint needs. `whose`: the beginning of an error message; `keyId`:
+ * The parts of a key that an attempt at an endpoint needs. `subject`: the beginning of an error message; `keyId`:
  * identifies the key.
  * @throws (or rejects with) GatewayError `provider_unavailable`
  */
