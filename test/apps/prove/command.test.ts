@@ -62,7 +62,7 @@ t.test('a broken promise is 1, and says what was expected and how to repeat it',
   })
   t.equal(code, 1)
   t.match(stdout, /^FAIL {2}reply\.usage +chat +10 \+ 10, total 21$/m)
-  t.match(stdout, /^ {6}expected: usage is there, and input and output tokens add up/m)
+  t.match(stdout, /^ {6}expected: the reply has usage, and input and output tokens add up/m)
   t.match(stdout, /^ {6}repeat: curl .*"authorization: Bearer \$KEY"/m)
 })
 
