@@ -12,7 +12,14 @@ import { SearchEngineSchema } from '../src/features/tools/settings.ts'
 import { AlertReceiver, ExportSchema } from '../src/process/config/list-rows.ts'
 import { SETTINGS } from '../src/process/config/settings.ts'
 import type { DataPolicy } from '../src/protocol/provider.ts'
-import { EndpointSchema, ModelSchema, PricingSchema, ProviderSchema } from '../src/providers/row-schemas.ts'
+import {
+  EndpointSchema,
+  ModelSchema,
+  PricingSchema,
+  ProviderSchema,
+  RouteSchema,
+  TargetSchema,
+} from '../src/providers/row-schemas.ts'
 import { displayName, KEY_VARIABLES, KNOWN_SLUGS, PROVIDERS, whyNotOffered } from '../src/providers/table.ts'
 
 type Tables = Readonly<Record<string, () => string>>
@@ -33,6 +40,11 @@ const CONFIGURATION: Tables = {
 
 const PROVIDER_TABLES: Tables = { offered: offeredTable, unoffered: unofferedTable }
 
+const ROUTE_TABLES: Tables = {
+  routes: () => fieldsTable(RouteSchema.properties),
+  targets: () => fieldsTable(TargetSchema.properties),
+}
+
 /** A page of the documentation with tables of its own. */
 export interface Page {
   readonly file: string
@@ -44,6 +56,7 @@ const docs = (name: string): string => join(import.meta.dirname, '../docs', name
 export const PAGES: readonly Page[] = [
   { file: docs('configuration.md'), tables: CONFIGURATION },
   { file: docs('providers.md'), tables: PROVIDER_TABLES },
+  { file: docs('routes.md'), tables: ROUTE_TABLES },
 ]
 
 /** The page with its tables made anew, each between `<!-- table NAME -->` and `<!-- end -->`. */

@@ -39,6 +39,7 @@ export const PARTS = [
       'docs/fusion.md',
       'docs/plugins.md',
       'docs/routing.md',
+      'docs/routes.md',
       'docs/routers.md',
       'docs/end-users.md',
       'docs/rate-limits.md',

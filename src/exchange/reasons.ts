@@ -20,6 +20,8 @@ export interface Exclusion extends Way {
 
 /** The way routing arrived at the candidates of an exchange. */
 export interface RankingNotes {
+  /** The name of the route that chose the model; absent if the request names none. */
+  readonly route?: string | undefined
   /** Models of the request that the catalogue does not have. */
   readonly skipped: readonly string[]
   /** The reason that the first candidate is first; null if unknown. */

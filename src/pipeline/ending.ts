@@ -167,6 +167,7 @@ export function routingMetadata(exchange: Exchange, selected: boolean, region: s
   const requested = exchange.request.model ?? exchange.request.models?.[0] ?? ''
   return {
     requested,
+    ...(exchange.ranking.route === undefined ? {} : { route: exchange.ranking.route }),
     strategy: exchange.strategy,
     region,
     summary: `available=${exchange.candidates.length}${chosen === undefined ? '' : `, selected=${chosen.endpoint.provider.name}`}`,

@@ -15,19 +15,30 @@ import type { ClientRequest } from '../exchange/exchange.ts'
 import { isPlain } from '../protocol/json/plain-request.ts'
 import { makesEmbeddings } from '../protocol/provider.ts'
 import type { Caller } from '../protocol/records.ts'
+import type { RouteTarget } from '../protocol/route.ts'
 import type { CredentialCatalog } from '../providers/credentials/catalog.ts'
 import type { Guardrail } from './guard/guard.ts'
 import type { PluginChains } from './plugin-chain.ts'
-import { namedModel } from './routing/names.ts'
+import { type NamedModel, namedModel } from './routing/names.ts'
 import { Needs } from './routing/needs.ts'
-import { type Listing, listModel, type PlainRoute, type RankDeps } from './routing/rank.ts'
-import { rankInput } from './routing/rank-input.ts'
+import {
+  type Listing,
+  listFallbacks,
+  listModel,
+  listTarget,
+  type PlainRoute,
+  type PlainSplit,
+  type RankDeps,
+} from './routing/rank.ts'
+import { type RankInput, rankInput } from './routing/rank-input.ts'
 import type { Group } from './routing/rankers.ts'
 import type { Restrictions } from './routing/restrictions.ts'
 import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
 
 export interface Plan {
   readonly route: PlainRoute
+  /** The listings of the targets if the name is a route; null: it is a model. */
+  readonly split: PlainSplit | null
   /** True if the user that a request names may change the candidates, because there are own keys. */
   readonly readsUser: boolean
   /** True if guardrails apply to the caller, which check each request. */
@@ -137,27 +148,65 @@ export class Plans {
     })
     const named = namedModel(model, deps.catalog, null)
     if (isPending(input) || named === null || makesEmbeddings(named.model)) return undefined
-    const groups = listModel(named, new Needs(input, false), input)
-    if (groups.length === 0) return undefined
+    const isRoute = named.model.route !== undefined
+    const needs = new Needs(input, false)
+    const groups = isRoute ? [] : listModel(named, needs, input)
+    if (groups.length === 0 && !isRoute) return undefined
     const hasWork =
       named.isThinking || toolWays(request, deps.tools).length > 0 || deps.plugins.of(request) !== null
     if (hasWork) return { plan: null, untilMs }
-    const { leastContext, leastOutput } = deps.routing.shared.of(named.model)
-    const listing = { named, skipped: [], fallbacks: true, exclusions: input.exclusions?.list ?? [] }
-    const route = { ...listing, groups, leastContext, leastOutput, only: this.#onlyOf(listing, groups) }
+    const split = this.#splitOf(named, needs, input)
+    const route = isRoute ? split?.ways.values().next().value : this.#wayOf(named, groups, input, true)
+    if (route === undefined) return undefined
     const isLimited = deps.quota.limits(caller)
     const readsUser = !input.ownKeys.isEmpty
-    return { plan: { route, readsUser, isGuarded: guardrail !== null, restrictions, isLimited }, untilMs }
+    return {
+      plan: { route, split, readsUser, isGuarded: guardrail !== null, restrictions, isLimited },
+      untilMs,
+    }
   }
 
-  #onlyOf(listing: Omit<Listing, 'groups'>, groups: readonly Group[]): PlainRoute['only'] {
-    const [candidate, ...others] = groups.flatMap(({ candidates }) => candidates)
-    if (candidate === undefined || others.length > 0) return null
-    const count = this.#deps.metrics.ofProvider(candidate.endpoint.provider.slug).chosen('only')
-    return {
-      ranking: { ...listing, candidates: [candidate], affinity: null, choice: 'only', rather: null },
-      count,
+  /** Null if the name is a model. */
+  #splitOf(named: NamedModel, needs: Needs, input: RankInput): PlainSplit | null {
+    const { route } = named.model
+    if (route === undefined) return null
+    const ways = new Map<RouteTarget, PlainRoute>()
+    for (const target of route.targets) {
+      const listed = listTarget(named, target, needs, input)
+      if (listed === null) continue
+      const fallbacks = listFallbacks(named, route, listed.named.model, needs, input)
+      const groups = [...listed.groups, ...fallbacks.flatMap(each => each.groups)]
+      const mayFail = target.preferences?.allow_fallbacks !== false
+      ways.set(target, this.#wayOf(listed.named, groups, input, mayFail))
     }
+    return { route, ways }
+  }
+
+  #wayOf(named: NamedModel, groups: readonly Group[], input: RankInput, fallbacks: boolean): PlainRoute {
+    const { shared } = this.#deps.routing
+    const models = new Set(
+      groups.flatMap(({ candidates }) => candidates.map(({ endpoint }) => endpoint.modelId)),
+    )
+    let [leastContext, leastOutput] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
+    for (const id of models) {
+      const least = shared.of(input.catalog.model(id) ?? named.model)
+      leastContext = Math.min(leastContext, least.leastContext)
+      leastOutput = Math.min(leastOutput, least.leastOutput)
+    }
+    const listing = { named, skipped: [], fallbacks, exclusions: input.exclusions?.list ?? [] }
+    return { ...listing, groups, leastContext, leastOutput, only: this.#onlyOf(listing, groups) }
+  }
+
+  /** The ranking if no group has an order to find. */
+  #onlyOf(listing: Omit<Listing, 'groups'>, groups: readonly Group[]): PlainRoute['only'] {
+    const candidates = groups.flatMap(group => group.candidates)
+    const [first] = candidates
+    if (first === undefined || candidates.length > groups.length) return null
+    if (new Set(candidates.map(({ endpoint }) => endpoint.modelId)).size < candidates.length) return null
+    const choice = candidates.length === 1 ? 'only' : 'order'
+    const count = this.#deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice)
+    const { route } = listing.named
+    return { ranking: { ...listing, route, candidates, affinity: null, choice, rather: null }, count }
   }
 
   #keep(caller: Caller, name: string, plan: MadePlan): void {

@@ -4,6 +4,7 @@
  */
 import { FULL_PRICE, type PicoUsd, type PriceFactor } from '../base/money.ts'
 import type { DataRegion } from './management/guardrails.ts'
+import type { Route } from './route.ts'
 
 /** The wire formats a provider can speak; `formats/table.ts` holds one implementation for each. */
 export const FORMAT_NAMES = [
@@ -346,6 +347,8 @@ export interface Model {
   readonly outputModalities: readonly string[]
   /** In the order of the row. Never empty. */
   readonly endpoints: readonly Endpoint[]
+  /** The model stands for a route: its facts are those of the first target, its endpoints those of all. */
+  readonly route?: Route
 }
 
 /**

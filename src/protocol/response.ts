@@ -81,6 +81,7 @@ export type RoutingStrategy =
   | 'free'
   | 'latest'
   | 'alias'
+  | 'route'
   | 'fallback'
   | 'pareto'
   | 'bodybuilder'
@@ -111,10 +112,12 @@ export type PipelineStage = Static<typeof PipelineStage>
 export const GatewayMetadata = Type.Object(
   {
     requested: Type.String(),
+    /** The route that chose the model; absent without one. */
+    route: Type.Optional(Type.String()),
     strategy: Type.Unsafe<RoutingStrategy>(
       Type.String({
         description:
-          'direct, auto, free, latest, alias, fallback, pareto, bodybuilder or fusion; others may be added',
+          'direct, auto, free, latest, alias, route, fallback, pareto, bodybuilder or fusion; others may be added',
       }),
     ),
     /** Code of the edge location, not the data region. */

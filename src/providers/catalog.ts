@@ -5,17 +5,21 @@
 import { LRUCache } from 'lru-cache'
 import { Faults } from '../base/settings/check.ts'
 import type { Endpoint, Model, Provider } from '../protocol/provider.ts'
+import type { Route } from '../protocol/route.ts'
 import { type BareNames, createBareNames, type NamedRow } from './bare-names.ts'
 import { composeRows, coveredBy, isWildcard, type KnownModels, NOTHING_KNOWN } from './compose.ts'
 import { CATALOGUE_ID, ID_MAX_CHARS } from './known-models.ts'
 import { modelOf } from './model-rows.ts'
 import { FAULTY, type ProvidersConfig, providersOf, quote } from './provider-rows.ts'
-import type { ModelRow } from './row-schemas.ts'
+import { checkedRoutes, routeModels } from './routes.ts'
+import type { ModelRow, RouteRow } from './row-schemas.ts'
 import { createSimilar } from './similar.ts'
 import { endsInVariant } from './variants.ts'
 
 export interface CatalogConfig extends ProvidersConfig {
   readonly models: readonly ModelRow[]
+  /** Default: none. */
+  readonly routes?: readonly RouteRow[]
   /** Imported and discovered models. Default: none. */
   readonly known?: KnownModels
   /** The id or alias of the model for requests that name none. Default: none. */
@@ -35,6 +39,8 @@ export interface Catalog {
   models(): readonly Model[]
   /** Models whose id ends in a star. Each stands for all ids with the same beginning. */
   wildcards(): readonly Model[]
+  /** Models that stand for routes; `model` finds them too, and `models` does not list them. */
+  routes(): readonly Model[]
   provider(slug: string): Provider | undefined
   /** Built-in providers first, then others, each in table order. */
   providers(): readonly Provider[]
@@ -52,6 +58,7 @@ export interface CatalogParts {
   readonly aliases: ReadonlyMap<string, string>
   /** Models whose id ends in a star. Each stands for all ids with the same beginning. */
   readonly wildcards: readonly Model[]
+  readonly routes: readonly Route[]
   readonly defaultModel: string | null
 }
 
@@ -100,6 +107,7 @@ export function readParts(config: CatalogConfig): CatalogParts {
     configured,
     aliases,
     wildcards: [...wildcards.values()],
+    routes: checkedRoutes(config.routes ?? [], name => models.has(name) || aliases.has(name), faults),
     defaultModel,
   }
   faults.throwIfAny()
@@ -144,20 +152,29 @@ export function catalogOf(parts: CatalogParts): Catalog {
     const [firstId, secondId] = meanings(name)
     return firstId === undefined || secondId !== undefined ? undefined : ofId(firstId)
   }
+  const routes = routeModels(parts.routes, id => ofId(id) ?? ofBare(id))
+  const ofRoute = new Map(routes.map(model => [model.id, model]))
   return {
-    model: id => ofId(id) ?? ofBare(id),
+    model: id => byId.get(id) ?? ofRoute.get(id) ?? ofId(id) ?? ofBare(id),
     meanings,
     similar(id) {
       // Built for the first unknown id. Most threads never see one.
-      similar ??= createSimilar([...byId.keys()])
+      similar ??= createSimilar([...byId.keys(), ...ofRoute.keys()])
       return similar(id)
     },
     models: () => models,
     wildcards: () => wildcards,
+    routes: () => routes,
     provider: slug => providers.get(slug),
     providers: () => providerList,
     defaultModel,
   }
+}
+
+/** Everything that GET /models lists, in its order. */
+export function listedModels(catalog: Pick<Catalog, 'routes' | 'models'>): readonly Model[] {
+  const routes = catalog.routes()
+  return routes.length === 0 ? catalog.models() : [...routes, ...catalog.models()]
 }
 
 /** Rows of the configuration by id and by alias with a vendor. */
@@ -208,6 +225,10 @@ export class LiveCatalog implements Catalog {
 
   wildcards(): readonly Model[] {
     return this.#now.wildcards()
+  }
+
+  routes(): readonly Model[] {
+    return this.#now.routes()
   }
 
   provider(slug: string): Provider | undefined {

@@ -13,6 +13,8 @@ import {
   SERVICE_TIERS,
   TRANSPORTS,
 } from '../protocol/provider.ts'
+import { ProviderPreferences } from '../protocol/request.ts'
+import { CONDITION_FIELDS, CONDITION_OPS, STICKY, TAG } from '../protocol/route.ts'
 
 const Name = Type.String({ minLength: 1, maxLength: 128 })
 const File = Type.String({ minLength: 1 })
@@ -260,6 +262,68 @@ export const ModelSchema = Type.Object(
   closed,
 )
 
+const Values = Type.Union([Type.Boolean(), Type.Number(), Type.String()], {
+  expected: 'true, false, a number or a text',
+})
+
+const ConditionSchema = Type.Object(
+  {
+    field: required(
+      Type.String({
+        pattern: `^(?:${Object.keys(CONDITION_FIELDS).join('|')}|${TAG}.{1,64})$`,
+        expected: `one of ${Object.keys(CONDITION_FIELDS).join(', ')}, or tag:NAME`,
+      }),
+      '`input_tokens` (an estimate), `tools`, `images`, `files`, `audio` (true or false), `hour` (0 to 23, UTC), or `tag:NAME`: the text in the `metadata` of the request',
+    ),
+    op: required(oneOf(CONDITION_OPS), '`in`: the value is a list'),
+    value: required(
+      Type.Union([Values, Type.Array(Values, { minItems: 1, maxItems: 100 })], {
+        expected: 'true, false, a number, a text, or a list of them',
+      }),
+      'what the field is compared with',
+    ),
+  },
+  closed,
+)
+
+export const TargetSchema = Type.Object(
+  {
+    model: required(Alias, 'a model of the catalogue, by its id or another name'),
+    weight: field(
+      Type.Number({ minimum: 0, maximum: 1_000_000 }),
+      'its share of the requests, in proportion to the others; default 1. 0: none',
+    ),
+    provider: field(
+      Type.Union([Slug, ProviderPreferences], {
+        expected: 'the slug of a provider, or an object like the field `provider` of a request',
+      }),
+      'the only provider that may serve the target, or an object like the field `provider` of a request; it takes precedence over that of the request',
+    ),
+    when: field(
+      Type.Array(ConditionSchema, { minItems: 1, maxItems: 20 }),
+      'conditions that all have to hold. If targets with conditions hold, only they are chosen from; otherwise those without',
+    ),
+  },
+  closed,
+)
+
+export const RouteSchema = Type.Object(
+  {
+    name: required(Alias, 'the name of the route in requests, as a model id; no model may have it'),
+    targets: required(
+      Type.Array(TargetSchema, { minItems: 1, maxItems: 100 }),
+      'the models that it leads to',
+    ),
+    fallback: field(
+      Type.Array(Alias, { minItems: 1, maxItems: 20 }),
+      'models that are tried in this order if the target fails; default: none',
+    ),
+    sticky: field(oneOf(STICKY), 'who stays with one target: `session` (the default), `user`, or `none`'),
+  },
+  closed,
+)
+
+export interface RouteRow extends Frozen<Static<typeof RouteSchema>> {}
 export interface ProviderRow extends Frozen<Static<typeof ProviderSchema>> {}
 export interface ModelRow extends Frozen<Static<typeof ModelSchema>> {}
 export interface EndpointRow extends Frozen<Static<typeof EndpointSchema>> {}

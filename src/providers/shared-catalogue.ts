@@ -5,7 +5,8 @@
  */
 
 import type { Endpoint, Model, Pricing, Provider } from '../protocol/provider.ts'
-import type { CatalogParts } from './catalog.ts'
+import type { Route } from '../protocol/route.ts'
+import { type CatalogParts, catalogOf, listedModels } from './catalog.ts'
 
 /** Texts stored one after the other in shared memory. */
 export interface PackedTexts {
@@ -17,13 +18,14 @@ export interface PackedTexts {
 export interface PackedCatalogue {
   readonly providers: readonly Provider[]
   readonly aliases: readonly (readonly [string, string])[]
+  readonly routes: readonly Route[]
   readonly defaultModel: string | null
   /** Models as JSON; wildcards come last. */
   readonly models: PackedTexts
   readonly wildcardCount: number
   /** Number of models from the configuration, which come first. */
   readonly configured: number
-  /** The public document of each model except wildcards, as sent by the API. */
+  /** The public document of each route and model except wildcards, as sent by the API. */
   readonly documents: PackedTexts
   /** Changes whenever the documents change. */
   readonly version: string
@@ -53,10 +55,11 @@ export function packCatalogue(parts: CatalogParts, { documentsOf, digest }: Pack
   const models = packTexts(
     [...parts.models, ...parts.wildcards].map(model => JSON.stringify(packModel(model))),
   )
-  const documents = documentsOf(parts.models)
+  const documents = documentsOf(listedModels(catalogOf(parts)))
   return {
     providers: [...parts.providers.values()],
     aliases: [...parts.aliases],
+    routes: parts.routes,
     defaultModel: parts.defaultModel,
     models,
     wildcardCount: parts.wildcards.length,
@@ -151,6 +154,7 @@ function* unpacking(packed: PackedCatalogue, earlier: Unpacked | null): Generato
       models,
       configured: packed.configured,
       aliases: new Map(packed.aliases),
+      routes: packed.routes,
       wildcards,
       defaultModel: packed.defaultModel,
     },

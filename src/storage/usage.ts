@@ -63,7 +63,10 @@ export interface UsageRecord {
   /** The agent that sent the request, and its parent agent; absent: the client did not name one. */
   readonly agent?: string | undefined
   readonly parentAgent?: string | undefined
-  /** The model that the request named, shortened. Only set if `model` is null, because no endpoint was called. */
+  /**
+   * The route that the request named; if no endpoint was called, the name of the model, shortened. Not set if the
+   * request named the model that answered.
+   */
   readonly requestedModel?: string
   /** Catalogue id of the last called model, whether it answered or failed; null if routing failed. */
   readonly model: string | null

@@ -22,8 +22,9 @@ export function rankInputOf(
 ): RankInput {
   const { nowMs = 0, ...facts } = terms
   return {
+    routed: null,
     routing: {
-      clock: { monotonicMs: () => nowMs },
+      clock: { nowMs: () => 0, monotonicMs: () => nowMs },
       shared: new SharedCandidates(),
       health: null,
       random: () => 0,

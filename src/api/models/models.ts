@@ -10,7 +10,7 @@ import type { Restrictions } from '../../pipeline/routing/restrictions.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { Model } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
-import type { Catalog } from '../../providers/catalog.ts'
+import { type Catalog, listedModels } from '../../providers/catalog.ts'
 import { type MeasuredEndpoints, UNMEASURED } from '../../providers/endpoint-figures.ts'
 import { type PackedTexts, packTexts } from '../../providers/shared-catalogue.ts'
 import type { ApiRequest, Handler, Reply } from '../operation.ts'
@@ -90,7 +90,7 @@ export function documentsDigest(bytes: Uint8Array): string {
 
 export function createListing(catalog: Catalog, options: ListingOptions = {}): Listing {
   const { measures = UNMEASURED, clock = systemClock } = options
-  const models = catalog.models()
+  const models = listedModels(catalog)
   const documents = options.documents ?? packDocuments(models)
   const version = options.version ?? documentsDigest(new Uint8Array(documents.bytes))
   const cached = new Map<DataRegion | null, Buffer>()
@@ -137,7 +137,7 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
       if (model === undefined) return null
       if (inMessagesShape) return messagesModel(model)
       const record = modelDocument(model)
-      const owner = model.id.slice(0, model.id.indexOf('/'))
+      const [owner] = model.id.split('/')
       return { ...record, object: 'model', owned_by: owner, data: record }
     },
     inGoogleShape: (query, region) =>
@@ -153,9 +153,11 @@ export function createListing(catalog: Catalog, options: ListingOptions = {}): L
     zeroRetention() {
       zdrDocument ??= {
         json: JSON.stringify({
-          data: models.flatMap(model =>
-            model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each, UNMEASURED)),
-          ),
+          data: catalog
+            .models()
+            .flatMap(model =>
+              model.endpoints.filter(({ zdr }) => zdr).map(each => endpointDocument(model, each, UNMEASURED)),
+            ),
         }),
         etag: `"${version}-zdr"`,
       }

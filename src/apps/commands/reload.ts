@@ -28,6 +28,7 @@ const POLL_MS = 1_000
 const TAKEN: ReadonlySet<string> = new Set([
   'providers',
   'models',
+  'routes',
   'catalogue',
   'defaultModel',
   'providerKeys',

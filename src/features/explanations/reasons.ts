@@ -114,11 +114,13 @@ function choices(explanation: Explanation): string[] {
   if (choice === null || first === undefined) return []
   const isCalled = attempts.some(each => isSame(each, first))
   const why = (isCalled ? undefined : UNCALLED[choice]) ?? CHOICES[choice]
+  const { strategy, requested_model: requested } = explanation
+  const route = strategy === 'route' ? `The route ${requested} led to ${first.model}. ` : ''
   const without =
     rather === null || isSame(rather, first)
       ? ''
       : ` Otherwise it would have been ${named(rather, explanation)}.`
-  return [`First choice ${named(first, explanation)}: ${why}.${without}`]
+  return [`${route}First choice ${named(first, explanation)}: ${why}.${without}`]
 }
 
 function failovers(explanation: Explanation): string[] {

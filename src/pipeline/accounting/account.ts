@@ -246,7 +246,9 @@ export function usageRecord({
   if (exchange.parent !== undefined) record.parent = exchange.parent
   if (DIALECT_ABILITIES[exchange.dialect].embeds) record.apiType = 'embeddings'
   if (exchange.router !== null) record.router = exchange.router
-  if (record.model === null) {
+  const { route } = exchange.ranking
+  if (route !== undefined) record.requestedModel = route
+  else if (record.model === null) {
     const requestedName = request.model ?? request.models?.[0]
     const model = requestedName === undefined ? null : shortName(shownModel(requestedName))
     if (model !== null) record.requestedModel = model

@@ -12,7 +12,7 @@ import { honours, unsupported } from '../../providers/parameters.ts'
 import { isFree, pricesFor } from '../../providers/pricing.ts'
 import { type Filter, hasSharedKey, isNamed, type ModelCandidates } from './candidate.ts'
 import type { Needs } from './needs.ts'
-import type { Preferences, RankInput } from './rank-input.ts'
+import { NO_PREFERENCES, type Preferences, type RankInput } from './rank-input.ts'
 import { isOfTier, isTiered, type TierWish, tierSlug } from './service-tiers.ts'
 
 /** The demands of a request, and of the model's name in it, on the candidates of that model. */
@@ -206,7 +206,7 @@ const PREFERRED: readonly Row[] = [
 export function filtersFor(wish: Wish): readonly Filter[] {
   const { input, isFree, needs } = wish
   const { special } = needs
-  const hasPreferences = input.request.provider != null || input.dataRegion !== null || isFree
+  const hasPreferences = input.preferences !== NO_PREFERENCES || input.dataRegion !== null || isFree
   const filters = activeFilters(hasPreferences ? FILTERS : WITHOUT_PREFERENCES, wish)
   return special.length === 0 ? filters : [...filters, ...special]
 }

@@ -24,7 +24,9 @@ export interface NamedModel {
   readonly isFree: boolean
   /** True if reasoning is turned on. */
   readonly isThinking: boolean
-  readonly kind: 'plain' | 'alias' | 'latest'
+  readonly kind: 'plain' | 'alias' | 'latest' | 'route'
+  /** The route that leads to the model; absent: none. */
+  readonly route?: string
 }
 
 type Wish = Partial<Pick<NamedModel, 'sort' | 'tier' | 'isFree' | 'isThinking'>>
@@ -120,6 +122,7 @@ export function namedModel(
 
 function exactly(name: string, catalog: Catalog, mode: string | null | undefined): NamedModel | null {
   const model = catalog.model(name)
+  if (model?.route !== undefined) return { model, ...PLAIN, kind: 'route', route: name }
   if (model !== undefined) {
     const kind =
       model.id === name || !name.startsWith('~') ? (model.id === name ? 'plain' : 'alias') : 'latest'

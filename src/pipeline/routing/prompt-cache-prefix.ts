@@ -16,7 +16,8 @@ import type { CacheMiss, CacheMissReason } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { RouteCandidate } from './candidate.ts'
-import { conversationOf, hasAnswer, keyOf, pinOf, savesByCache } from './sticky.ts'
+import { conversationOf, hasAnswer } from './conversation.ts'
+import { keyOf, pinOf, savesByCache } from './sticky.ts'
 
 /** Time that providers keep a marked prompt after its last use, unless a longer time was requested. */
 const CACHED_MS = 300_000

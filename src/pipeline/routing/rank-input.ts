@@ -2,6 +2,7 @@
 import type { Clock } from '../../base/clock.ts'
 import { whenReady } from '../../base/maybe-promise.ts'
 import type { Quota } from '../../callers/limits/quota.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { DataRegion } from '../../protocol/management/guardrails.ts'
 import type { Endpoint } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
@@ -12,10 +13,11 @@ import type { HealthCaller } from '../../providers/health/caller-states.ts'
 import type { EndpointHealth } from '../../providers/health/health.ts'
 import { Exclusions, SharedCandidates } from './candidate.ts'
 import type { Restrictions } from './restrictions.ts'
+import type { RoutedRequest } from './routes.ts'
 
 /** The knowledge of one thread about endpoints, and its measures of requests. */
 export interface RankFacts {
-  readonly clock: Pick<Clock, 'monotonicMs'>
+  readonly clock: Pick<Clock, 'monotonicMs' | 'nowMs'>
   readonly shared: SharedCandidates
   /** Null if nothing is known about any endpoint. */
   readonly health: EndpointHealth | null
@@ -43,7 +45,7 @@ interface RoutingOptions extends Omit<RankFacts, 'shared'> {
 
 /** The facts of one thread. */
 export class Routing implements RankFacts {
-  readonly clock: Pick<Clock, 'monotonicMs'>
+  readonly clock: Pick<Clock, 'monotonicMs' | 'nowMs'>
   readonly shared = new SharedCandidates()
   readonly health: EndpointHealth
   readonly random: () => number
@@ -92,6 +94,8 @@ export interface FittingPlugins {
 export interface RankInput extends RankTerms {
   readonly catalog: Catalog
   readonly caller: Caller
+  /** What routes choose by; null: targets are taken in the order of the file. */
+  readonly routed: RoutedRequest | null
   readonly dialect: DialectName
   /** Null: data may go anywhere. */
   readonly dataRegion: DataRegion | null
@@ -114,17 +118,18 @@ export interface RankInputDeps {
   readonly routing: RankFacts
 }
 
-type RankedRequest = Pick<
-  RankInput,
-  'request' | 'caller' | 'dialect' | 'dataRegion' | 'restrictions' | 'plugins'
->
+interface RankedRequest
+  extends Pick<RankInput, 'request' | 'caller' | 'dialect' | 'dataRegion' | 'restrictions' | 'plugins'> {
+  /** The exchange whose request a route may serve. Default: none. */
+  readonly exchange?: Pick<Exchange, 'id' | 'request' | 'caller'>
+}
 
 /** Returns a promise only if the limits or own keys of the caller have to be fetched. */
 export function rankInput(
   { catalog, credentials, quota, routing }: RankInputDeps,
   subject: RankedRequest,
 ): RankInput | Promise<RankInput> {
-  const { caller, dataRegion, dialect, plugins, request, restrictions } = subject
+  const { caller, dataRegion, dialect, exchange, plugins, request, restrictions } = subject
   return whenReady(quota.limitsMoney(caller), isLimited =>
     whenReady(credentials.of(caller.organizationId, caller.workspaceId), ownKeys => ({
       routing,
@@ -133,6 +138,7 @@ export function rankInput(
       caller,
       nowMs: routing.clock.monotonicMs(),
       catalog,
+      routed: exchange === undefined ? null : routedOf(exchange, routing),
       dialect,
       dataRegion,
       restrictions,
@@ -142,4 +148,18 @@ export function rankInput(
       exclusions: new Exclusions(),
     })),
   )
+}
+
+/** A request as routes see it. */
+export function routedOf(
+  { id, caller, request }: Pick<Exchange, 'id' | 'request' | 'caller'>,
+  { clock, inputTokens }: RankFacts,
+): RoutedRequest {
+  return {
+    id,
+    organizationId: caller.organizationId,
+    request,
+    inputTokens: inputTokens ?? (() => 0),
+    nowMs: clock.nowMs(),
+  }
 }

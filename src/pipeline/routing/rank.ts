@@ -18,13 +18,14 @@ import type { Exclusion, RankingNotes } from '../../exchange/reasons.ts'
 import { DIALECT_ABILITIES } from '../../protocol/dialect-abilities.ts'
 import type { InputItem } from '../../protocol/items.ts'
 import { COMPACTED_BY, type CompactedBy, type NotedItem } from '../../protocol/json/request-notes.ts'
-import { makesEmbeddings } from '../../protocol/provider.ts'
+import { type Model, makesEmbeddings } from '../../protocol/provider.ts'
 import type { Caller } from '../../protocol/records.ts'
 import type { ResponsesRequest } from '../../protocol/request.ts'
+import type { Route, RouteTarget } from '../../protocol/route.ts'
 import { lastMaker } from '../../protocol/sealed-content.ts'
 import { type Filter, makerOf, type RouteCandidate, SharedCandidates } from './candidate.ts'
 import { filtersFor, NO_SHARED_KEY, preferredFor } from './filters.ts'
-import { isAcrossModels, type NamedModel, namedModels } from './names.ts'
+import { isAcrossModels, type NamedModel, namedModel, namedModels } from './names.ts'
 import { Needs } from './needs.ts'
 import {
   type FittingPlugins,
@@ -34,10 +35,12 @@ import {
   type RankTerms,
   type Routing,
   rankInput,
+  routedOf,
 } from './rank-input.ts'
 import { type Group, rankGroups, wantsPrice } from './rankers.ts'
 import { nothingLeft, wrongEndpoint } from './refusal.ts'
 import type { Restrictions } from './restrictions.ts'
+import { drawnTargets, type RoutedRequest } from './routes.ts'
 import { tierWish } from './service-tiers.ts'
 import { areAlike, type Stay, type Stickiness } from './sticky.ts'
 
@@ -57,7 +60,7 @@ interface RankedExchange extends Exchange {
       })
     | null
   /** Null or absent if it takes the general path. */
-  readonly plan?: { readonly route: PlainRoute; readonly restrictions: Restrictions | null } | null
+  readonly plan?: PlannedRoute | null
 }
 
 type Candidates = readonly RouteCandidate[]
@@ -85,6 +88,20 @@ export interface PlainRoute extends Listing {
   readonly only: { readonly ranking: Ranking; readonly count: Count } | null
 }
 
+/** The listings of plain requests for a route, one for each target that may serve the caller. */
+export interface PlainSplit {
+  readonly route: Route
+  readonly ways: ReadonlyMap<RouteTarget, PlainRoute>
+}
+
+/** What a plan says about routing. */
+export interface PlannedRoute {
+  readonly route: PlainRoute
+  /** Null: the request names a model. */
+  readonly split: PlainSplit | null
+  readonly restrictions: Restrictions | null
+}
+
 export interface Ranking extends RankingNotes, Omit<Listing, 'groups'> {
   readonly candidates: Candidates
   /** Pins the candidate that succeeds; null if nothing is pinned. */
@@ -101,18 +118,20 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
   const { routing } = deps
   const restrictions = guarding?.restrictions ?? null
   const output = request.max_output_tokens ?? 0
+  const way =
+    plan == null ? null : plan.split === null ? plan.route : wayOf(plan.split, routedOf(exchange, routing))
   // Guardrails may have been reloaded since the plan was made, and a long request may not fit all of its endpoints.
   if (
-    plan != null &&
-    plan.restrictions === restrictions &&
-    output <= plan.route.leastOutput &&
-    (plan.route.leastContext === Number.POSITIVE_INFINITY ||
-      routing.isInputBelow?.(request, plan.route.leastContext - output) === true)
+    way !== null &&
+    plan?.restrictions === restrictions &&
+    output <= way.leastOutput &&
+    (way.leastContext === Number.POSITIVE_INFINITY ||
+      routing.isInputBelow?.(request, way.leastContext - output) === true)
   ) {
-    const { only } = plan.route
+    const { only } = way
     if (only === null) {
       const nowMs = exchange.watch.enteredMs
-      return rank(deps, exchange, plan.route, {
+      return rank(deps, exchange, way, {
         routing,
         request,
         preferences: NO_PREFERENCES,
@@ -124,7 +143,7 @@ export function rankCandidates(deps: RankDeps, exchange: RankedExchange): Rankin
     return noted(exchange, only.ranking)
   }
   return whenReady(
-    rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins }),
+    rankInput(deps, { request, caller, dialect, dataRegion, restrictions, plugins, exchange }),
     input => {
       // A request that is refused here has exclusions too.
       exchange.ranking = { ...exchange.ranking, exclusions: input.exclusions?.list ?? [] }
@@ -159,7 +178,18 @@ function rank(
       deps.metrics.ofProvider(first.endpoint.provider.slug).chosen(choice).inc()
     }
     const rather = first === ranked[0] ? null : (ranked[0] ?? null)
-    return noted(exchange, { candidates, fallbacks, skipped, named, affinity, choice, rather, exclusions })
+    const { route } = named
+    return noted(exchange, {
+      candidates,
+      fallbacks,
+      skipped,
+      named,
+      route,
+      affinity,
+      choice,
+      rather,
+      exclusions,
+    })
   })
 }
 
@@ -204,34 +234,133 @@ export function listCandidates(input: RankInput): Listing {
   const { embeds } = DIALECT_ABILITIES[dialect]
   for (const { model } of models) if (makesEmbeddings(model) !== embeds) throw wrongEndpoint(model)
   const needs = new Needs(input, true)
-  let groups = listModels(models, needs, input)
-  if (groups.length === 0 && needs.admitCuts()) {
+  let listed = listModels(models, needs, input)
+  if (listed.groups.length === 0 && needs.admitCuts()) {
     exclusions?.clear()
-    groups = listModels(models, needs, input)
+    listed = listModels(models, needs, input)
   }
-  if (groups.length === 0) {
+  if (listed.groups.length === 0) {
     const named = models.map(({ model }) => model)
+    if (exclusions?.reasons.size === 0 && models[0].route !== undefined) throw noTarget(models[0].route)
     throw nothingLeft(named, preferences, needs, exclusions?.reasons ?? new Set())
   }
+  const { groups, named } = listed
+  const { allow_fallbacks, order } = groups[0]?.preferences ?? preferences
   return {
-    named: models[0],
+    named,
     skipped,
     groups,
-    fallbacks: preferences.allow_fallbacks !== false || (preferences.order?.length ?? 0) > 0,
+    fallbacks: allow_fallbacks !== false || (order?.length ?? 0) > 0,
     exclusions: exclusions?.list ?? [],
   }
 }
 
-function listModels(models: readonly NamedModel[], needs: Needs, input: RankInput): readonly Group[] {
-  const [only] = models
-  if (only !== undefined && models.length === 1) return listModel(only, needs, input)
-  const groups = models.flatMap(named => listModel(named, needs, input))
+/** The groups of a request, and the model that comes first in them. */
+interface Listed {
+  readonly groups: readonly Group[]
+  readonly named: NamedModel
+}
+
+function listModels(models: readonly [NamedModel, ...NamedModel[]], needs: Needs, input: RankInput): Listed {
+  const [named] = models
+  if (models.length === 1) return listNamed(named, needs, input)
+  const listed = models.map(each => listNamed(each, needs, input))
+  const groups = listed.flatMap(each => each.groups)
   const [first] = groups
-  if (first === undefined || !isAcrossModels(input.request)) return groups
-  return (['own', 'shared', 'fallback'] as const).flatMap(kind => {
+  const chosen = listed[0]?.named ?? named
+  // A route has an order of its own.
+  if (
+    first === undefined ||
+    !isAcrossModels(input.request) ||
+    models.some(({ route }) => route !== undefined)
+  )
+    return { groups, named: chosen }
+  const merged = (['own', 'shared', 'fallback'] as const).flatMap(kind => {
     const candidates = groups.flatMap(group => (group.kind === kind ? group.candidates : []))
     return candidates.length === 0 ? [] : [{ ...first, kind, candidates }]
   })
+  return { groups: merged, named: chosen }
+}
+
+function listNamed(named: NamedModel, needs: Needs, input: RankInput): Listed {
+  const { route } = named.model
+  return route === undefined
+    ? { groups: listModel(named, needs, input), named }
+    : listRoute(named, route, needs, input)
+}
+
+/** The first target with an endpoint that may serve the request, then the fallbacks of the route. */
+function listRoute(named: NamedModel, route: Route, needs: Needs, input: RankInput): Listed {
+  const { routed } = input
+  let target: Listed | null = null
+  for (const each of routed === null ? route.targets : drawnTargets(route, routed)) {
+    target = listTarget(named, each, needs, input)
+    if (target !== null) break
+  }
+  const fallbacks = listFallbacks(named, route, target?.named.model ?? null, needs, input)
+  const [first] = fallbacks
+  return {
+    groups: [...(target?.groups ?? []), ...fallbacks.flatMap(({ groups }) => groups)],
+    named: target?.named ?? first?.named ?? named,
+  }
+}
+
+/** Null if no endpoint of the target may serve the request. */
+export function listTarget(
+  named: NamedModel,
+  { model, preferences }: RouteTarget,
+  needs: Needs,
+  input: RankInput,
+): Listed | null {
+  const found = behind(named, model, input)
+  if (found === null) return null
+  if (preferences === null) {
+    const groups = listModel(found, needs, input)
+    return groups.length === 0 ? null : { groups, named: found }
+  }
+  const merged = { ...input.preferences, ...preferences }
+  const groups = listModel(found, needs, { ...input, preferences: merged })
+  return groups.length === 0
+    ? null
+    : { groups: groups.map(group => ({ ...group, preferences: merged })), named: found }
+}
+
+/** The fallbacks of a route that may serve the request, without the model that comes before them. */
+export function listFallbacks(
+  named: NamedModel,
+  { fallback }: Route,
+  before: Model | null,
+  needs: Needs,
+  input: RankInput,
+): readonly Listed[] {
+  return fallback.flatMap(id => {
+    const found = behind(named, id, input)
+    if (found === null || found.model === before) return []
+    const groups = listModel(found, needs, input)
+    return groups.length === 0 ? [] : [{ groups, named: found }]
+  })
+}
+
+/** A model behind a route, with what the name of the route asks for; null: the catalogue does not have it. */
+function behind({ route, ...wish }: NamedModel, id: string, input: RankInput): NamedModel | null {
+  const found = namedModel(id, input.catalog, input.request.reasoning?.mode)
+  if (found === null || found.model.route !== undefined || route === undefined) return null
+  return { ...found, ...wish, model: found.model, route }
+}
+
+function wayOf({ route, ways }: PlainSplit, routed: RoutedRequest): PlainRoute | null {
+  for (const target of drawnTargets(route, routed)) {
+    const way = ways.get(target)
+    if (way !== undefined) return way
+  }
+  return null
+}
+
+function noTarget(route: string): GatewayError {
+  return new GatewayError(
+    'constraint_filtered',
+    `No target of the route ${route} is for this request, and the route has no fallback. Have the operator add a target without conditions.`,
+  )
 }
 
 /** The candidates of one model that may serve the request, in groups without empty ones. */
@@ -385,7 +514,7 @@ export async function explainRefused(
 /** The order of the catalogue: no health, no draw, no lengths. */
 function nothingKnown(): RankInputDeps['routing'] {
   return {
-    clock: { monotonicMs: () => 0 },
+    clock: { monotonicMs: () => 0, nowMs: () => 0 },
     shared: new SharedCandidates(),
     health: null,
     random: () => 0,

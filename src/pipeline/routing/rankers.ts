@@ -27,6 +27,8 @@ export interface Group {
   /** The sort order that the caller asks for; null if none. */
   readonly sort: SortBy | null
   readonly tiers: TierWish
+  /** Those of the target of a route, with those of the request; absent: those of the request. */
+  readonly preferences?: Preferences
 }
 
 interface Ranker {
@@ -57,7 +59,9 @@ export function rankGroups(groups: readonly Group[], terms: RankTerms): readonly
 function rankGroup(group: Group, terms: RankTerms): readonly RouteCandidate[] {
   let { candidates } = group
   if (candidates.length < 2) return candidates
-  for (const { rank } of RANKERS) candidates = rank(candidates, group, terms)
+  const { preferences } = group
+  const own = preferences === undefined ? terms : { ...terms, preferences }
+  for (const { rank } of RANKERS) candidates = rank(candidates, group, own)
   return candidates
 }
 

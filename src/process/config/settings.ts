@@ -38,7 +38,7 @@ import {
 } from '../../features/tools/settings.ts'
 import { accountingSettings, byokSettings, routingSettings } from '../../pipeline/settings.ts'
 import { COMPACTION_MODES, PROMPT_CACHING } from '../../protocol/provider.ts'
-import { ModelSchema, ProviderSchema } from '../../providers/row-schemas.ts'
+import { ModelSchema, ProviderSchema, RouteSchema } from '../../providers/row-schemas.ts'
 import { credentialsSettings, upstreamSettings } from '../../providers/settings.ts'
 import { adminSettings, limitsSettings, listenSettings } from '../../server/settings.ts'
 import {
@@ -88,6 +88,11 @@ export const Settings = group({
   models: setting(
     Type.Array(ModelSchema),
     'the models, in addition to [imported and discovered ones](models.md). Without `providers` the catalogue also has the [simulated models](#simulated-models)',
+    { default: [] },
+  ),
+  routes: setting(
+    Type.Array(RouteSchema),
+    '[routes](routes.md): names that lead to several models, with weights, conditions and fallbacks',
     { default: [] },
   ),
   defaultModel: setting(

@@ -40,6 +40,7 @@ export function configuredParts(config: Config, { simUrl, known, created = 0 }: 
         ? [...config.models, ...listedSimModels().filter(({ id }) => !ownIds.has(id))]
         : config.models,
       ...(known === undefined ? {} : { known }),
+      routes: config.routes,
       defaultModel: config.defaultModel,
       providerKeys: config.providerKeys,
       onAbort: config.accounting.onAbort,
@@ -155,6 +156,30 @@ function checkUses(config: Config, catalog: Catalog, faults: Faults): void {
     const named = read(config)
     if (typeof named === 'string') checkModel(path, named)
     else for (const [at, id] of (named ?? []).entries()) checkModel(`${path}[${at}]`, id)
+  }
+  for (const [at, { targets, fallback = [] }] of config.routes.entries()) {
+    const kinds = new Set<boolean>()
+    const checkTarget = (path: string, id: string): void => {
+      const model = catalog.model(id)
+      if (model === undefined) checkModel(path, id)
+      else if (model.route !== undefined) faults.add(path, 'a route cannot lead to another route')
+      else {
+        kinds.add(makesEmbeddings(model))
+        if (kinds.size > 1)
+          faults.add(path, 'a route leads either to models of text or to models of embeddings')
+      }
+    }
+    for (const [of, { model, provider }] of targets.entries()) {
+      checkTarget(`routes[${at}].targets[${of}].model`, model)
+      if (typeof provider === 'string' && catalog.provider(provider) === undefined) {
+        const slugs = catalog.providers().map(({ slug }) => slug)
+        faults.add(
+          `routes[${at}].targets[${of}].provider`,
+          `there is no such provider${didYouMean(provider, slugs)}`,
+        )
+      }
+    }
+    for (const [of, id] of fallback.entries()) checkTarget(`routes[${at}].fallback[${of}]`, id)
   }
   for (const [at, { slug, apiKey }] of config.providers.entries()) {
     const provider = apiKey === undefined ? undefined : catalog.provider(slug)

@@ -108,3 +108,85 @@ t.test('faults beside a faulty row of embeddings are its own alone', async t => 
   if (config === null) throw new Error('nothing is left to check')
   t.doesNotThrow(() => buildCatalog(config, null))
 })
+
+t.test('faults of routes are named, all at once', async t => {
+  const endpoints = [{ provider: 'sim', upstreamModel: 'echo' }]
+  const models = [
+    { id: 'acme/large', aliases: ['large'], endpoints },
+    {
+      id: 'acme/vectors',
+      outputModalities: ['embeddings'],
+      endpoints: [{ provider: 'sim', upstreamModel: 'embed' }],
+    },
+  ]
+  const faultsOf = (routes: readonly object[]): readonly string[] => {
+    try {
+      load(t, { models, routes })
+      return []
+    } catch (error) {
+      return (error as { readonly faults: readonly string[] }).faults
+    }
+  }
+  const to = (fields: object) => [{ name: 'prod/chat', targets: [{ model: 'acme/large', ...fields }] }]
+  const when = (condition: object) => to({ when: [condition] })
+  t.same(faultsOf(to({ weight: 0.5, provider: { order: ['openai'] } })), [])
+  const cases: readonly [readonly object[], readonly string[]][] = [
+    [
+      [{ name: 'acme/large', targets: [{ model: 'acme/large' }] }],
+      ['routes[0].name: a model has the name "acme/large"; give the route another one'],
+    ],
+    [
+      [{ name: 'large', targets: [{ model: 'acme/large' }] }],
+      ['routes[0].name: a model has the name "large"; give the route another one'],
+    ],
+    [[...to({}), ...to({})], ['routes[1].name: duplicate name "prod/chat"']],
+    [
+      [{ name: 'a', targets: [{ model: 'acme/lagre' }], fallback: ['acme/none'] }],
+      [
+        'routes[0].targets[0].model: there is no such model; did you mean acme/large?',
+        'routes[0].fallback[0]: there is no such model',
+      ],
+    ],
+    [
+      [...to({}), { name: 'other', targets: [{ model: 'prod/chat' }] }],
+      ['routes[1].targets[0].model: a route cannot lead to another route'],
+    ],
+    [
+      [{ name: 'a', targets: [{ model: 'acme/large' }, { model: 'acme/vectors' }] }],
+      ['routes[0].targets[1].model: a route leads either to models of text or to models of embeddings'],
+    ],
+    [
+      to({ provider: 'opnai' }),
+      ['routes[0].targets[0].provider: there is no such provider; did you mean openai?'],
+    ],
+    [to({ weight: 0 }), ['routes[0].targets: at least one needs a weight above 0']],
+    [
+      [{ name: 'a', targets: [{ model: 'acme/large' }, { model: 'acme/large', weight: 2 }] }],
+      ['routes[0].targets[1]: is the same as an earlier target'],
+    ],
+    [
+      when({ field: 'tools', op: '>', value: true }),
+      ['routes[0].targets[0].when[0].op: tools can only be compared by =, != or in'],
+    ],
+    [
+      when({ field: 'input_tokens', op: '>', value: 'many' }),
+      ['routes[0].targets[0].when[0].value: input_tokens is compared with numbers'],
+    ],
+    [
+      when({ field: 'tag:tier', op: '=', value: 5 }),
+      ['routes[0].targets[0].when[0].value: tag:tier is compared with texts: put it in quotes'],
+    ],
+    [
+      when({ field: 'hour', op: '=', value: [8] }),
+      ['routes[0].targets[0].when[0].value: a list is expected only after in, not after ='],
+    ],
+    [
+      when({ field: 'hour', op: 'in', value: 8 }),
+      ['routes[0].targets[0].when[0].value: a list is expected after in'],
+    ],
+  ]
+  for (const [routes, faults] of cases) t.same(faultsOf(routes), faults, JSON.stringify(routes))
+  t.match(faultsOf(when({ field: 'length', op: '=', value: 1 })), [
+    /^routes\[0\]\.targets\[0\]\.when\[0\]\.field: expected one of input_tokens, hour, tools, images, files, audio, or tag:NAME/,
+  ])
+})

@@ -1,0 +1,49 @@
+/** Routes: public names that lead to several models, with weights, conditions and fallbacks. Types and tables. Pure. */
+import type { ProviderPreferences } from './request.ts'
+
+/** What a condition may compare, and the kind of its values. `tag:NAME` is the metadata of this name. */
+export const CONDITION_FIELDS = {
+  input_tokens: 'number',
+  hour: 'number',
+  tools: 'boolean',
+  images: 'boolean',
+  files: 'boolean',
+  audio: 'boolean',
+} as const
+export type ConditionField = keyof typeof CONDITION_FIELDS | `tag:${string}`
+export const TAG = 'tag:'
+
+export const CONDITION_OPS = ['=', '!=', '<', '<=', '>', '>=', 'in'] as const
+
+export type ConditionValue = boolean | number | string
+export interface Condition {
+  readonly field: ConditionField
+  readonly op: (typeof CONDITION_OPS)[number]
+  /** A list only for `in`. */
+  readonly value: ConditionValue | readonly ConditionValue[]
+}
+
+export interface RouteTarget {
+  /** The id of a model, or another name of it. */
+  readonly model: string
+  /** Its share among the targets that may be chosen; 0: it is never chosen. */
+  readonly weight: number
+  /** Take precedence over those of the request; null: there are none. */
+  readonly preferences: ProviderPreferences | null
+  /** All have to hold. Empty: it is chosen if no target with conditions is. */
+  readonly when: readonly Condition[]
+  /** Names the target in the choice of sessions, so that its place in the list does not matter. */
+  readonly key: string
+}
+
+/** Who stays with the target of the first request: a conversation, an end user, or nobody. */
+export const STICKY = ['session', 'user', 'none'] as const
+
+export interface Route {
+  readonly name: string
+  /** Not empty. */
+  readonly targets: readonly RouteTarget[]
+  /** Models that are tried in this order after the chosen target. */
+  readonly fallback: readonly string[]
+  readonly sticky: (typeof STICKY)[number]
+}

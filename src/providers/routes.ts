@@ -1,0 +1,89 @@
+/** Reads `routes` of the configuration, and the models that stand for routes in the catalogue. Pure. */
+import type { Faults } from '../base/settings/check.ts'
+import type { Model } from '../protocol/provider.ts'
+import type { ProviderPreferences } from '../protocol/request.ts'
+import {
+  CONDITION_FIELDS,
+  type Condition,
+  type ConditionField,
+  type ConditionValue,
+  type Route,
+  type RouteTarget,
+  TAG,
+} from '../protocol/route.ts'
+import { quote } from './provider-rows.ts'
+import type { RouteRow } from './row-schemas.ts'
+
+type ConditionRow = NonNullable<RouteRow['targets'][number]['when']>[number]
+
+/** Checks the rows against each other and against the names of models. */
+export function checkedRoutes(
+  rows: readonly RouteRow[],
+  isModel: (name: string) => boolean,
+  faults: Faults,
+): readonly Route[] {
+  const names = new Set<string>()
+  return rows.map((row, at): Route => {
+    const path = `routes[${at}]`
+    const { name, fallback = [], sticky = 'session' } = row
+    if (names.has(name)) faults.add(`${path}.name`, `duplicate name ${quote(name)}`)
+    else if (isModel(name))
+      faults.add(`${path}.name`, `a model has the name ${quote(name)}; give the route another one`)
+    names.add(name)
+    const targets = row.targets.map((target, of): RouteTarget => {
+      const { model, weight = 1, provider, when = [] } = target
+      for (const [each, condition] of when.entries())
+        checkCondition(condition, `${path}.targets[${of}].when[${each}]`, faults)
+      return {
+        model,
+        weight,
+        preferences:
+          provider === undefined
+            ? null
+            : typeof provider === 'string'
+              ? { only: [provider] }
+              : (provider as ProviderPreferences),
+        when: when as readonly Condition[],
+        key: JSON.stringify([model, provider ?? null, when]),
+      }
+    })
+    const keys = targets.map(({ key }) => key)
+    for (const [of, key] of keys.entries())
+      if (keys.indexOf(key) !== of) faults.add(`${path}.targets[${of}]`, 'is the same as an earlier target')
+    if (targets.every(({ weight }) => weight === 0))
+      faults.add(`${path}.targets`, 'at least one needs a weight above 0')
+    return { name, targets, fallback, sticky }
+  })
+}
+
+function checkCondition({ field, op, value }: ConditionRow, path: string, faults: Faults): void {
+  const kind = field.startsWith(TAG)
+    ? 'string'
+    : CONDITION_FIELDS[field as Exclude<ConditionField, `tag:${string}`>]
+  const values: readonly ConditionValue[] = Array.isArray(value) ? value : [value as ConditionValue]
+  if ((op === 'in') !== Array.isArray(value))
+    faults.add(
+      `${path}.value`,
+      op === 'in' ? 'a list is expected after in' : `a list is expected only after in, not after ${op}`,
+    )
+  else if (kind !== 'number' && op !== '=' && op !== '!=' && op !== 'in')
+    faults.add(`${path}.op`, `${field} can only be compared by =, != or in`)
+  else if (values.some(each => typeof each !== kind))
+    faults.add(`${path}.value`, `${field} is compared with ${KINDS[kind]}`)
+}
+
+const KINDS = { number: 'numbers', boolean: 'true or false', string: 'texts: put it in quotes' } as const
+
+/** The models that stand for routes. A route none of whose targets is in the catalogue yet is left out. */
+export function routeModels(
+  routes: readonly Route[],
+  modelOf: (id: string) => Model | undefined,
+): readonly Model[] {
+  return routes.flatMap(route => {
+    const models = [...new Set(route.targets.flatMap(({ model }) => modelOf(model) ?? []))]
+    const [first] = models
+    if (first === undefined) return []
+    const endpoints = models.flatMap(model => model.endpoints)
+    return [{ ...first, id: route.name, name: route.name, endpoints, route }]
+  })
+}
