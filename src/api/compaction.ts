@@ -42,6 +42,12 @@ interface Compacted {
   readonly response: ResponseResource
 }
 
+/** The summary. It comes back sealed, and is masked again. */
+function textOf({ masks }: FinalSink, response: ResponseResource): string {
+  const text = summaryIn(response)
+  return masks === null ? text : masks.unmasked(text)
+}
+
 type Result =
   | { readonly compacted: Compacted; readonly outcome: Outcome }
   | { readonly error: GatewayError; readonly outcome: Extract<Outcome, { answered: false }> }
@@ -57,7 +63,7 @@ async function compact({ gateway, summaries }: InferenceParts, call: ClientReque
     if (response === null) throw outcome.refused ?? new Error('no answer')
     const item =
       providerSummaryIn(response) ??
-      sealSummary(summaries.seal, call.caller, { text: summaryIn(response), replaces: false })
+      sealSummary(summaries.seal, call.caller, { text: textOf(sink, response), replaces: false })
     return { compacted: { item, response }, outcome }
   } catch (thrown) {
     const error = toGatewayError(thrown)

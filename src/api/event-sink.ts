@@ -6,11 +6,13 @@
 import type { GatewayError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics/metrics.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
+import type { Masks } from '../exchange/masks.ts'
 import type { Sink } from '../pipeline/answer/sink.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
 import type { Reply } from './operation.ts'
 import { StreamReader, type StreamTimes } from './stream-reader.ts'
+import { unmaskedFrames } from './unmasked-frames.ts'
 
 export interface StreamDeps extends StreamTimes {
   readonly metrics: Metrics
@@ -44,7 +46,8 @@ export class EventSink implements Sink {
   readonly #reply: Reply
   readonly #deps: StreamDeps
   readonly #reader: StreamReader
-  readonly #frames: FrameWriter
+  #frames: FrameWriter
+  #isUnmasked = false
   /** The callback of a sink around this one that reads `lastFrames` after every event; null: there is none. */
   readonly #onOpen: (() => void) | null
   #resume: (() => void) | null = null
@@ -90,6 +93,13 @@ export class EventSink implements Sink {
 
   reportChanges(changes: number): void {
     if (!this.#reply.started) this.#reply.header(CHANGED_HEADER, String(changes))
+  }
+
+  /** Returns the writer that is used from here on. */
+  unmask(masks: Masks): FrameWriter {
+    if (!this.#isUnmasked) this.#frames = unmaskedFrames(masks, this.#frames)
+    this.#isUnmasked = true
+    return this.#frames
   }
 
   write(event: StreamEvent): boolean {

@@ -6,6 +6,7 @@ import type { StreamDeps } from './event-sink.ts'
 import type { ListingDeps } from './models/models.ts'
 import type { ProofDeps } from './proof.ts'
 import type { DataRegionOf } from './request-facts.ts'
+import type { FrameSeal } from './unmasked-frames.ts'
 
 export interface InferenceParts {
   readonly gateway: Gateway
@@ -16,6 +17,8 @@ export interface InferenceParts {
   readonly replayKeptMs: number
   /** The restrictions by guardrails on all requests of a caller; null: there are none. */
   readonly restrictionsOf: ListingDeps['restrictionsOf']
+  /** Seals frames of transcripts that have originals of masked values. */
+  readonly frameSeal: FrameSeal
   /** How long a stream can be read after its end. */
   readonly resumeWindowMs: number
   /** Finds the region in which the data of a request must stay, from its Host header. */

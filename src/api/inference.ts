@@ -170,7 +170,8 @@ function answer(
     if (!outcome.answered) refuse(dialect, outcome.error, failureDetails(call, outcome), reply)
     else if (sink.response !== null) {
       if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
-      const body = dialect.body(sink.response, call.request)
+      const masked = dialect.body(sink.response, call.request)
+      const body = sink.masks === null ? masked : sink.masks.unmaskedIn(masked)
       reply.written(sink.json(proof === null ? body : proof.reply(body)))
     }
   })

@@ -139,7 +139,7 @@ export class RequestProof implements Witness {
 
 /** A stream that ends with its proof. */
 abstract class ProvenWriter implements FrameWriter {
-  protected readonly writer: FrameWriter
+  protected writer: FrameWriter
   protected readonly proof: RequestProof
 
   constructor(writer: FrameWriter, proof: RequestProof) {
@@ -149,6 +149,11 @@ abstract class ProvenWriter implements FrameWriter {
 
   get tellsOverflow(): boolean {
     return this.writer.tellsOverflow === true
+  }
+
+  around(wrap: (inner: FrameWriter) => FrameWriter): FrameWriter {
+    this.writer = wrap(this.writer)
+    return this
   }
 
   abstract write(event: StreamEvent): string

@@ -5,6 +5,7 @@
 
 import type { GatewayError } from '../base/errors.ts'
 import type { FailureDetails, FrameWriter } from '../dialects/dialect.ts'
+import type { Masks } from '../exchange/masks.ts'
 import type { Sink } from '../pipeline/answer/sink.ts'
 import type { StreamEvent } from '../protocol/events.ts'
 import type { DialectName } from '../protocol/request.ts'
@@ -12,6 +13,13 @@ import type { TranscriptWriter } from '../storage/transcripts/transcripts.ts'
 import { EventSink, type StreamDeps } from './event-sink.ts'
 import type { Reply } from './operation.ts'
 import { countFrames } from './replay.ts'
+import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
+
+/** How frames are kept that have originals of masked values: sealed for this owner. */
+interface Keeping {
+  readonly seal: FrameSeal
+  readonly owner: readonly string[]
+}
 
 /** How the frames of a stream are created. */
 export interface WrittenFrames {
@@ -27,8 +35,11 @@ export class ResumableSink implements Sink {
   readonly #reply: Reply
   readonly #client: EventSink
   /** Shared with the client's sink, so that event numbers continue. */
-  readonly #frames: FrameWriter
+  #frames: FrameWriter
   readonly #writer: TranscriptWriter
+  readonly #keeping: Keeping
+  /** True if frames may have originals of masked values, so that they are kept sealed. */
+  #isSealed = false
   #hasLeft = false
   #isReadAgain = false
   /** True while the client is slow. */
@@ -36,11 +47,18 @@ export class ResumableSink implements Sink {
   #isOver = false
   #resume: (() => void) | null = null
 
-  constructor(reply: Reply, { relays, frames }: WrittenFrames, writer: TranscriptWriter, deps: StreamDeps) {
+  constructor(
+    reply: Reply,
+    { relays, frames }: WrittenFrames,
+    writer: TranscriptWriter,
+    deps: StreamDeps,
+    keeping: Keeping,
+  ) {
     this.#reply = reply
     this.relays = relays
     this.#frames = frames
     this.#writer = writer
+    this.#keeping = keeping
     this.#client = new EventSink(reply, relays, frames, deps, () =>
       reply.header('X-Gateway-Resumable', 'true'),
     )
@@ -60,6 +78,11 @@ export class ResumableSink implements Sink {
 
   reportChanges(changes: number): void {
     this.#client.reportChanges(changes)
+  }
+
+  unmask(masks: Masks): void {
+    this.#isSealed = true
+    this.#frames = this.#client.unmask(masks)
   }
 
   write(event: StreamEvent): boolean {
@@ -141,7 +164,10 @@ export class ResumableSink implements Sink {
 
   /** Dialects write any number of frames for an event. */
   #keep(frames: string): void {
-    if (frames !== '') this.#writer.add(frames, countFrames(frames))
+    if (frames === '') return
+    const { seal, owner } = this.#keeping
+    const kept = this.#isSealed ? sealedFrames(seal, frames, owner) : frames
+    this.#writer.add(kept, countFrames(frames))
   }
 
   #note(isFlowing: boolean): boolean {

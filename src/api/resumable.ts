@@ -57,8 +57,11 @@ export function openResumable(
     isKept = false
     if (hasLeft) giveUp()
   }
-  const writer = deps.transcripts.open(transcriptId(dialect.name, context.id), call.caller.keyHash, follow)
-  const sink = new ResumableSink(reply, frames, writer, deps.stream)
+  const id = transcriptId(dialect.name, context.id)
+  const { keyHash } = call.caller
+  const writer = deps.transcripts.open(id, keyHash, follow)
+  const keeping = { seal: deps.frameSeal, owner: [id, keyHash] }
+  const sink = new ResumableSink(reply, frames, writer, deps.stream, keeping)
   context.outlive(() => {
     hasLeft = true
     sink.leave()

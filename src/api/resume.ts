@@ -20,6 +20,7 @@ import { EventSink } from './event-sink.ts'
 import type { InferenceParts } from './inference-parts.ts'
 import { flagParameter, parameter } from './management/paging.ts'
 import type { ApiRequest, Handler, Reply } from './operation.ts'
+import { SealedFrames } from './unmasked-frames.ts'
 
 /** How long a stream may take to end when its reader must end. */
 const LAST_WORDS_MS = 500
@@ -83,6 +84,7 @@ class ResumedStream {
   readonly #signal: RequestSignal
   readonly #reply: Reply
   readonly #done = Promise.withResolvers<void>()
+  readonly #sealed: SealedFrames
   #reader: TranscriptReader | null = null
   /** Null until it is known that the stream exists. */
   #sink: EventSink | null = null
@@ -101,6 +103,7 @@ class ResumedStream {
     this.#question = question
     this.#signal = signal
     this.#reply = reply
+    this.#sealed = new SealedFrames(deps.frameSeal, [question.id, question.keyHash])
   }
 
   /** Resolves when the answer has ended. Rejects with the GatewayError to answer. */
@@ -147,7 +150,7 @@ class ResumedStream {
 
   #send({ bytes, count, endsFrame, isEnd }: FramesPart): void {
     const sink = this.#sink ?? this.#open()
-    const slice = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+    const slice = this.#sealed.open(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), endsFrame)
     const isFlowing = sink.relaySlice(slice, count, endsFrame)
     if (isEnd) sink.end()
     // This also ends the answer to HEAD.

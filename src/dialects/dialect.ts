@@ -34,6 +34,8 @@ export interface FrameWriter {
   write(event: StreamEvent): string
   /** As `write`, in pieces of a bounded length, each created when it is requested. Absent: its frames are short. */
   pieces?(event: StreamEvent): Iterable<string>
+  /** For a writer around another one: puts `wrap` around that one. Absent: there is no other one. */
+  around?(wrap: (inner: FrameWriter) => FrameWriter): FrameWriter
   /** Notes an event whose frames were written another way. Absent: `write` must be called for it. Hot path. */
   overhear?(event: StreamEvent): void
   /** Ends the stream after its terminal event, e.g. `data: [DONE]\n\n`. */

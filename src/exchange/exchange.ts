@@ -20,6 +20,7 @@ import type { DialectName, ResponsesRequest } from '../protocol/request.ts'
 import type { PipelineStage, ResponseResource, RoutingStrategy } from '../protocol/response.ts'
 import type { HealthEntry } from '../providers/health/health.ts'
 import { Bill } from './bill.ts'
+import type { Masks } from './masks.ts'
 import {
   type AttemptFigures,
   type InnerCallNote,
@@ -153,6 +154,8 @@ export interface ClientRequest {
   readonly losses?: readonly Change[] | undefined
   /** Absent if the limits need not be reported. */
   readonly rates?: RateSink | undefined
+  /** The placeholders of the exchange for which the gateway makes this call. */
+  readonly masks?: Masks | null
   /** Replaces the path at the beginning of a text by the client's own field name. Absent: both are equal. */
   readonly inOwnNames?: ((text: string, request: ResponsesRequest) => string) | undefined
 }
@@ -314,6 +317,8 @@ export class Exchange {
 
   /** The request as guardrails, plugins and turns have rewritten it. */
   prompt: ResponsesRequest
+  /** The placeholders in the prompt; null: nothing in it was masked. */
+  masks: Masks | null = null
   /** True if a guardrail of the caller forbids storing anything from the exchange. */
   zeroRetention = false
   /** Server tools that the caller's workspace has disabled; looked up only for a request that leads to any. */

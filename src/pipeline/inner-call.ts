@@ -99,6 +99,7 @@ export function createAskAs(clock: Clock, gateway: () => Gateway): AskAs {
         {
           context,
           parent: id,
+          masks: exchange.masks,
           witness: clientRequest.witness,
           caller,
           dialect: 'responses',

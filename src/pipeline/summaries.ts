@@ -91,10 +91,12 @@ async function sumUp(
   exchange: RunningExchange,
   newest: NonNullable<ReturnType<typeof newestItems>>,
 ): Promise<void> {
-  const { answer, caller, prompt, signal } = exchange
+  const { answer, caller, masks, prompt, signal } = exchange
   const response = await askAs(exchange, summaryRequest(prompt), { deadlineMs: SUMMARY_MS })
   signal.throwIfAborted()
   const text = summaryIn(response)
-  answer.show({ ...sealSummary(seal, caller, { text, replaces: true }) })
+  // It comes back sealed, and is masked again.
+  const shown = masks === null ? text : masks.unmasked(text)
+  answer.show({ ...sealSummary(seal, caller, { text: shown, replaces: true }) })
   exchange.prompt = summedUp(prompt, text, newest)
 }

@@ -30,6 +30,7 @@ const OWNERS: Readonly<Record<string, readonly string[]>> = {
     LOOP,
     TURN,
   ],
+  masks: ['pipeline/guard/masking.ts'],
   guarding: [STAGES],
   zeroRetention: [STAGES],
   plugins: [RESPOND],

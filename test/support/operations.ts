@@ -57,6 +57,7 @@ export async function allOperations(
     rateLimitDefault: { requests_per_minute: null, tokens_per_minute: null, parallel: null },
     keyCheck: { enter: notRun, prepare: notRun, run: notRun },
     transcripts: { open: notRun, claim: notRun, read: notRun },
+    frameSeal: { seal: notRun, open: notRun },
     resumeWindowMs: 120_000,
     replayKeptMs: 600_000,
     proofs: {

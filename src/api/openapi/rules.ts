@@ -145,7 +145,7 @@ const credentials = tagged('Provider credentials', {
 
 // Guardrails
 
-const action = oneOf('redact', 'block', 'flag')
+const action = oneOf('redact', 'mask', 'block', 'flag')
 
 const GUARDRAIL_EXAMPLE = GUARDRAIL.toExample({
   id: ID,

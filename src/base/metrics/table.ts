@@ -149,7 +149,14 @@ const CREDENTIAL_OPEN_FAILURES = ['damaged', 'unknown_key', 'invalid'] as const
 export const CREDENTIAL_EVICTIONS = ['capacity', 'expired', 'forgotten', 'replaced'] as const
 
 /** Decisions of a guardrail, as the label `action` of `gateway_guardrail_decisions_total`. */
-const GUARDRAIL_ACTIONS = ['blocked', 'redacted', 'flagged', 'passed_unchecked', 'refused_unchecked'] as const
+const GUARDRAIL_ACTIONS = [
+  'blocked',
+  'redacted',
+  'masked',
+  'flagged',
+  'passed_unchecked',
+  'refused_unchecked',
+] as const
 export type GuardrailAction = (typeof GUARDRAIL_ACTIONS)[number]
 
 /** The metrics by their name in code. */

@@ -4,6 +4,7 @@
  * which patterns occur, and only those are then matched one by one; two of them cost hardly more than one.
  */
 import { RE2JS, RE2JSSyntaxException, RE2Set } from 're2js'
+import { kindOf } from '../../exchange/masks.ts'
 import { FILTER_PATTERN_MAX_CHARS, FILTERS_MAX_POSITIONS } from '../../protocol/limits.ts'
 import { type CustomRule, type Detect, type Lane, noShapes, type Shape } from './detector.ts'
 import { nativePattern } from './expressions/engine.ts'
@@ -47,7 +48,7 @@ const SYNTAX = 'must be a regular expression in RE2 syntax'
 
 /** The name of a pattern without a label in records. */
 const UNNAMED = 'custom'
-/** The replacement of every match: a label appears only in records. */
+/** The replacement of every match. A label appears only in records, and in placeholders that it can name. */
 const REPLACEMENT = '[REDACTED]'
 /** Memory of the automaton, in bytes. When it is full, the engine discards its states and starts again. */
 const AUTOMATON_MAX_BYTES = 4 * 1024 * 1024
@@ -93,7 +94,7 @@ export function compilePatterns(rules: readonly CustomRule[], firstRule: number)
       rule: firstRule + index,
       action,
       userOnly: false,
-      replacement: REPLACEMENT,
+      replacement: action === 'mask' && label !== null && kindOf(label) !== null ? `[${label}]` : REPLACEMENT,
       detect: detect ?? expressionDetect(name, pattern),
     }
     if (detect !== null) quick.push(lane)

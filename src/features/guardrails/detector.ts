@@ -37,17 +37,19 @@ export interface Finding {
   /** UTF-16 units from the start of the text; `end` is the first one after. */
   readonly start: number
   readonly end: number
-  /** Its replacement in redacted text. */
+  /** Its replacement in redacted text; of a mask, the placeholder without its number. */
   readonly replacement: string
+  /** What it found in the texts after this one; absent: it ends here. */
+  readonly rest?: string
   /** The number of its rule: `builtins` first, then `custom`. Policies use it to find the guardrail. */
   readonly rule: number
 }
 
 export const NO_RULES: RuleSet = { builtins: [], custom: [] }
 
-const SEVERITY: Readonly<Record<Action, number>> = { flag: 1, redact: 2, block: 3 }
+const SEVERITY: Readonly<Record<Action, number>> = { flag: 1, mask: 2, redact: 3, block: 4 }
 
-/** True if `action` is stricter than `than`: block, then redact, then flag. */
+/** True if `action` is stricter than `than`: block, then redact, then mask, then flag. */
 export function isStricter(action: Action, than: Action): boolean {
   return SEVERITY[action] > SEVERITY[than]
 }

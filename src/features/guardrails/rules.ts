@@ -51,16 +51,56 @@ export function compileRules(rules: RuleSet, field: FilterField = 'content_filte
   return new Scanner(lanes, compilePatterns(rules.custom, rules.builtins.length))
 }
 
-/** Replaces every finding to redact. Of overlapping findings, the first one gives the replacement. */
-export function redact(text: string, findings: readonly Finding[]): string {
+/** The placeholder of a masked value; null: there is none, so its kind alone stands there. */
+export type PlaceholderOf = (kind: string, value: string) => string | null
+
+/** A stretch of overlapping findings, and the finding that gives the replacement. */
+interface Stretch {
+  readonly start: number
+  readonly by: Finding
+  readonly end: number
+}
+
+/**
+ * Replaces every finding to redact or to mask. Of overlapping findings, the first one gives the replacement, and one to
+ * redact before one to mask. `placeholderOf`: absent, if nothing comes back.
+ */
+export function redact(
+  text: string,
+  findings: readonly Finding[],
+  placeholderOf: PlaceholderOf = () => null,
+): string {
   let out = ''
   let done = 0
-  for (const { action, start, end, replacement } of findings) {
-    if (action !== 'redact') continue
-    if (start >= done) out += text.slice(done, start) + replacement
-    if (end > done) done = end
+  let open: Stretch | null = null
+  const close = ({ start, end, by }: Stretch): void => {
+    out += text.slice(done, start) + replacementOf(by, text.slice(start, end), placeholderOf)
+    done = end
   }
-  return done === 0 ? text : out + text.slice(done)
+  for (const finding of findings) {
+    const { action, start, end } = finding
+    if (action !== 'redact' && action !== 'mask') continue
+    if (open === null || start >= open.end) {
+      if (open !== null) close(open)
+      open = { start, end, by: finding }
+    } else {
+      const by: Finding = open.by.action === 'mask' && action === 'redact' ? finding : open.by
+      open = { start: open.start, end: Math.max(open.end, end), by }
+    }
+  }
+  if (open === null) return text
+  close(open)
+  return out + text.slice(done)
+}
+
+function replacementOf(
+  { action, replacement, rest = '' }: Finding,
+  found: string,
+  placeholderOf: PlaceholderOf,
+): string {
+  // The rest of what began in an earlier text.
+  if (action !== 'mask' || replacement === '') return replacement
+  return placeholderOf(replacement.slice(1, -1), found + rest) ?? replacement
 }
 
 /** The strictest action of the findings; null if there are none. */

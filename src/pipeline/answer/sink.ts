@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { GatewayError } from '../../base/errors.ts'
 import type { ExchangeLine } from '../../base/log/log.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import type { Masks } from '../../exchange/masks.ts'
 import type { StreamEvent } from '../../protocol/events.ts'
 import type { DialectName } from '../../protocol/request.ts'
 import type { GatewayMetadata, ResponseResource, ResponseUsage } from '../../protocol/response.ts'
@@ -21,6 +22,11 @@ export interface Sink {
   reportCompression?(tokens: number): void
   /** Called with the number of changes that the request needed, before the first event that is sent. */
   reportChanges?(changes: number): void
+  /**
+   * Puts the originals of these placeholders into all that leaves from here on; may be called again with the same. Absent:
+   * its reader sees placeholders.
+   */
+  unmask?(masks: Masks): void
   /**
    * Writes one event. Returns false if the reader is slow: write no more until it has drained (the event itself was
    * accepted).
@@ -72,6 +78,8 @@ export class FinalSink implements Sink {
   removedTokens = 0
   /** The number of changes that the request needed for its provider. */
   changes = 0
+  /** The placeholders in the response; null: there are none. */
+  masks: Masks | null = null
   /** Also set for a failed reply. */
   usage: ResponseUsage | null = null
   readonly #listener: ((event: StreamEvent) => void) | undefined
@@ -91,6 +99,10 @@ export class FinalSink implements Sink {
 
   reportChanges(changes: number): void {
     this.changes = changes
+  }
+
+  unmask(masks: Masks): void {
+    this.masks = masks
   }
 
   write(event: StreamEvent): boolean {

@@ -9,6 +9,7 @@ import type { Metrics } from '../../base/metrics/metrics.ts'
 import type { RequestSignal } from '../../base/signal.ts'
 import type { Guardrails } from '../../callers/guardrails.ts'
 import type { Exchange } from '../../exchange/exchange.ts'
+import { Masks } from '../../exchange/masks.ts'
 import type { PolicyLookup } from '../../exchange/plugin.ts'
 import type { Action, Author, Finding } from '../../features/guardrails/detector.ts'
 import { mergeGuardrails } from '../../features/guardrails/policy.ts'
@@ -28,6 +29,7 @@ import type { Catalog } from '../../providers/catalog.ts'
 import type { AppliedGuardrail } from '../../storage/guardrails.ts'
 import { type Restriction, type Restrictions, restrictionsOf } from '../routing/restrictions.ts'
 import { evaluateTexts, type GuardTasks, type TextsResult } from './evaluate.ts'
+import { Masking, type MaskingDeps } from './masking.ts'
 import type { ReplyGuarding } from './reply.ts'
 import {
   blockedError,
@@ -75,6 +77,8 @@ interface GuardDeps {
   readonly guardrails: Pick<Guardrails<Guardrail>, 'of'>
   readonly tasks: GuardTasks
   readonly metrics: Pick<Metrics, 'guardrailDecisions'>
+  /** Absent: placeholders are given for one request only. */
+  readonly masking?: MaskingDeps
 }
 
 /** Merges and compiles the guardrails that apply to a caller; null if they contain no rule. */
@@ -130,14 +134,22 @@ function guardRequest(
 }
 
 function guardReply(
-  { tasks, metrics }: GuardDeps,
+  { tasks, metrics, masking }: GuardDeps,
   { restrictions, input, output }: Guardrail,
   exchange: Exchange,
 ): Guarding & { readonly input: RequestGuard | null } {
   const own = onBehalfOf(exchange.caller, tasks)
   return {
     restrictions,
-    input: input === null ? null : new RequestGuard(input, own, metrics),
+    input:
+      input === null
+        ? null
+        : new RequestGuard(
+            input,
+            own,
+            metrics,
+            new Masking(masking ?? null, output?.rules.all.scanner ?? null),
+          ),
     reply: output === null ? null : { rules: output, tasks: own, metrics },
   }
 }
@@ -203,35 +215,49 @@ class RequestGuard implements InputGuard {
   readonly #rules: GuardRules
   readonly #tasks: GuardTasks
   readonly #metrics: Pick<Metrics, 'guardrailDecisions'>
+  readonly #masking: Masking
 
-  constructor(rules: GuardRules, tasks: GuardTasks, metrics: Pick<Metrics, 'guardrailDecisions'>) {
+  constructor(
+    rules: GuardRules,
+    tasks: GuardTasks,
+    metrics: Pick<Metrics, 'guardrailDecisions'>,
+    masking: Masking,
+  ) {
     this.#rules = rules
     this.#tasks = tasks
     this.#metrics = metrics
+    this.#masking = masking
   }
 
   /** Like `prompt`, for a request that has not been checked yet. */
   wholePrompt(exchange: Exchange): void | Promise<void> {
-    return this.#checkPrompt(exchange, textsOf(exchange.prompt))
+    return this.#checkPrompt(exchange, textsOf(exchange.prompt), true)
   }
 
   prompt(exchange: Exchange, before: ResponsesRequest): void | Promise<void> {
-    return this.#checkPrompt(exchange, unseenTexts(exchange.prompt, before))
+    return this.#checkPrompt(exchange, unseenTexts(exchange.prompt, before), false)
   }
 
   text(exchange: Exchange, text: string, author: Author = 'other'): string | Promise<string> {
     if (text === '') return text
     return whenReady(this.#check(exchange, [{ text, who: author }]), ([findings = []]) =>
-      redact(text, findings),
+      whenReady(this.#masking.cover(exchange, [{ text, findings }], false), ([covered = '']) => covered),
     )
   }
 
-  /** `texts` are those of the prompt, in order; texts that need no check are empty. */
-  #checkPrompt(exchange: Exchange, texts: readonly RequestText[]): void | Promise<void> {
+  /**
+   * `texts` are those of the prompt, in order; texts that need no check are empty. `isCallers`: nothing in the prompt has
+   * been masked yet.
+   */
+  #checkPrompt(exchange: Exchange, texts: readonly RequestText[], isCallers: boolean): void | Promise<void> {
     return whenReady(this.#check(exchange, texts), findings => {
-      if (!findings.some(each => each.some(({ action }) => action === 'redact'))) return
-      const redacted = textsOf(exchange.prompt).map(({ text }, at) => redact(text, findings[at] ?? []))
-      exchange.prompt = withTexts(exchange.prompt, redacted)
+      if (!this.#rules.masks && !findings.some(each => each.some(({ action }) => action === 'redact'))) return
+      const all = textsOf(exchange.prompt)
+      const found = all.map((each, at) => ({ ...each, findings: findings[at] ?? [] }))
+      return whenReady(this.#masking.cover(exchange, found, isCallers), covered => {
+        if (covered.some((text, at) => text !== all[at]?.text))
+          exchange.prompt = withTexts(exchange.prompt, covered)
+      })
     })
   }
 
@@ -307,6 +333,8 @@ export function createCheckText(tasks: GuardTasks): CheckText {
       )
     }
     const found = findings[0] ?? []
-    return { action: strictest(found), redacted: redact(text, found), findings: found }
+    const masks = new Masks()
+    const redacted = redact(text, found, (kind, value) => masks.give(kind, value))
+    return { action: strictest(found), redacted, findings: found }
   }
 }

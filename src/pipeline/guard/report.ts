@@ -17,10 +17,12 @@ type Side = 'request' | 'reply'
 /** A pattern that matched, without its position in the text. */
 export type RuleMatch = Pick<Finding, 'rule' | 'action' | 'pattern' | 'detector'>
 
-const DONE = { block: 'blocked', redact: 'redacted', flag: 'flagged' } as const satisfies Record<
-  Finding['action'],
-  GuardrailAction
->
+const DONE = {
+  block: 'blocked',
+  redact: 'redacted',
+  mask: 'masked',
+  flag: 'flagged',
+} as const satisfies Record<Finding['action'], GuardrailAction>
 const ENGINES = ['regex']
 
 /** Adds the findings to the matches: one match per rule and pattern. */

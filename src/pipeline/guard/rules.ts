@@ -38,6 +38,8 @@ export interface GuardRules {
   readonly sources: readonly RuleSource[]
   /** Never empty. */
   readonly owners: readonly RuleOwner[]
+  /** True if a rule masks. */
+  readonly masks: boolean
 }
 
 export interface OutputGuardRules {
@@ -104,6 +106,7 @@ function rulesOf(
       scope: scopes.get(`${id} ${scope}`) ?? 'workspace',
       detector: rules.builtins[rule]?.slug ?? 'custom',
     })),
+    masks: [...rules.builtins, ...rules.custom].some(({ action }) => action === 'mask'),
     owners: owners.map(({ scope, guardrail: { id, name, failMode } }) => ({
       guardrailId: id,
       name,

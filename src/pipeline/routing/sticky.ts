@@ -210,7 +210,7 @@ export function keyOf(organizationId: string, modelId: string, conversation: str
 }
 
 /** The time for which a pin is kept after its last use: at least as long as the requested lifetime of the cache. */
-function ttlOf({ cache_control, prompt_cache_options, input }: ResponsesRequest): number {
+export function ttlOf({ cache_control, prompt_cache_options, input }: ResponsesRequest): number {
   const requestedMs = spanOf(prompt_cache_options?.ttl)
   const isLong = cache_control?.ttl === '1h' || (Array.isArray(input) && input.some(hasLongMark))
   return Math.min(TTL_MAX_MS, Math.max(IDLE_MS, requestedMs, isLong ? HOUR_MS : 0))

@@ -14,6 +14,7 @@ import type { Answer } from '../answer/answer.ts'
 import type { LearnFrame } from '../answer/relay.ts'
 import { lessonsFor } from '../answer/relay-patterns.ts'
 import type { RunningExchange } from '../exchange-stages.ts'
+import { PlaceholderJoiner } from '../guard/placeholder-joiner.ts'
 import { OutputGuard } from '../guard/reply.ts'
 import type { PluginChain } from '../plugin-chain.ts'
 import { makerOf, type RouteCandidate } from '../routing/candidate.ts'
@@ -194,11 +195,12 @@ class TurnCall implements CallSubject<TurnTerms> {
   open(record: AttemptRecord, { format, calls, fitted, limit }: TurnTerms): Attempt {
     const deps = this.#deps
     const exchange = this.#exchange
-    const { answer, guarding, plugins, tools } = exchange
+    const { answer, guarding, masks, plugins, tools } = exchange
     this.calls = calls
     // Nothing has to read the whole reply, and nothing is added to it.
     const isUnseen =
       guarding?.reply == null &&
+      masks === null &&
       plugins === null &&
       tools === null &&
       !answer.cites &&
@@ -223,7 +225,7 @@ class TurnCall implements CallSubject<TurnTerms> {
     const deps = this.#deps
     const exchange = this.#exchange
     const { calls, fitted, format } = terms
-    const { answer, guarding } = exchange
+    const { answer, guarding, masks } = exchange
     const { figures } = attempt
     const liveDialect = answer.live ? answer.relays : null
     const learn =
@@ -244,7 +246,11 @@ class TurnCall implements CallSubject<TurnTerms> {
     // Nobody pauses a reply whose reader sees it at its end.
     if (answer.live) answer.follow(attempt)
     if (calls !== null) this.answerTarget = target
-    return guarding?.reply == null ? target : new OutputGuard(guarding.reply, exchange, attempt, target)
+    if (masks === null)
+      return guarding?.reply == null ? target : new OutputGuard(guarding.reply, exchange, attempt, target)
+    answer.sink.unmask?.(masks)
+    const joiner = new PlaceholderJoiner(masks, target)
+    return guarding?.reply == null ? joiner : new OutputGuard(guarding.reply, exchange, attempt, joiner)
   }
 
   async #prepareLater(
@@ -334,9 +340,16 @@ function annotate(answer: Answer, plugins: PluginChain): void {
 function lessonsOf(
   { dialect, framing }: Format,
   relays: DialectName,
-  { answer, guarding }: RunningExchange,
+  { answer, guarding, masks }: RunningExchange,
   { provider }: Endpoint,
 ): LearnFrame | null {
-  if (guarding?.reply != null || dialect === null || answer.cites || framing(true) !== 'sse') return null
+  if (
+    guarding?.reply != null ||
+    masks !== null ||
+    dialect === null ||
+    answer.cites ||
+    framing(true) !== 'sse'
+  )
+    return null
   return provider.quirks.includes('no-relay') ? null : lessonsFor(dialect, relays)
 }

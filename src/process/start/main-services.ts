@@ -20,6 +20,7 @@ import { placeOf } from '../../storage/data-folder.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { type InvalidationFeed, startInvalidationFeed } from '../../storage/invalidation/feed.ts'
 import { openRedisCarrier } from '../../storage/invalidation/redis.ts'
+import { RedisMaskTables } from '../../storage/mask-tables.ts'
 import { openStore } from '../../storage/open.ts'
 import { RedisPins } from '../../storage/session-affinity/redis-affinity.ts'
 import type { Store } from '../../storage/store.ts'
@@ -65,6 +66,8 @@ export interface MainServices {
   health: SharedHealth
   /** Null without Redis: the supervisor then keeps the pins. */
   pins: RedisPins | null
+  /** The same for the placeholders of sessions. */
+  masks: RedisMaskTables | null
   transcripts: SharedTranscripts
   /** Started before all others. */
   exports?: Exports
@@ -189,6 +192,8 @@ export async function startServices(
   started.health = health
   const pins = startPins(config)
   started.pins = pins
+  const masks = startMasks(config)
+  started.masks = masks
   const transcripts = startTranscripts(config, ring.keys, clock)
   started.transcripts = transcripts
   return {
@@ -208,6 +213,7 @@ export async function startServices(
     certificate,
     health,
     pins,
+    masks,
     transcripts,
   }
 }
@@ -237,6 +243,10 @@ function startPins({ redis: { url, prefix, silenceMs } }: Config): RedisPins | n
   return url === null ? null : new RedisPins({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
 }
 
+function startMasks({ redis: { url, prefix, silenceMs } }: Config): RedisMaskTables | null {
+  return url === null ? null : new RedisMaskTables({ url, prefix, silenceMs, clock: systemClock, log: QUIET })
+}
+
 async function startSim() {
   const { createSim } = await import('../../apps/simulator/simulator.ts')
   const server = createSim({ keepRequests: 0 })
@@ -257,6 +267,7 @@ export async function closeServices(services: Partial<MainServices>, stopped: bo
   await services.certificate?.close()
   await services.health?.close()
   services.pins?.close()
+  services.masks?.close()
   services.transcripts?.close()
   await services.captures?.close()
   watch?.close()

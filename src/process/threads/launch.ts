@@ -175,6 +175,7 @@ function supervisorOptions(
     certificate,
     health,
     pins,
+    masks,
     transcripts,
     explanations,
   }: MainServices,
@@ -195,6 +196,7 @@ function supervisorOptions(
     transcripts: transcripts.store,
     explanations,
     ...(pins === null ? {} : { pins }),
+    ...(masks === null ? {} : { masks }),
     onChange(change) {
       batchWatch()?.changed(change)
       captures.changed(change)

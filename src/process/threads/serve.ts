@@ -15,7 +15,7 @@ import { followMcpHint } from './mcp-hint.ts'
 import { ThreadLoop } from './thread-loop.ts'
 
 const loop = new ThreadLoop('serve', parentPort, await settingsOf(workerData))
-const { settings, log, counters, pins, transcripts, sandbox, captures, health, tracing } = loop
+const { settings, log, counters, pins, masks, transcripts, sandbox, captures, health, tracing } = loop
 const consoleFeed = new ConsoleFeed(systemClock, requests => loop.reports.send('ended', [requests]))
 const explanations = new ExplanationWriter({
   clock: systemClock,
@@ -28,6 +28,7 @@ const serving = await buildServing({
   log,
   counters,
   pins,
+  masks,
   transcripts,
   sandbox,
   captures,

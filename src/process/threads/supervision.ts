@@ -11,6 +11,7 @@ import type { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { FrontName } from '../../server/http-libraries.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import type { MaskTables } from '../../storage/mask-tables.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
 import type { RequestCounts } from '../alerts/watches.ts'
@@ -72,6 +73,8 @@ export interface SupervisorOptions {
   readonly counters?: Counters & { readonly degraded: boolean }
   /** Pins of conversations for all threads. Default: pins of this instance only. */
   readonly pins?: Pins
+  /** Placeholders of sessions for all threads. Default: those of this instance only. */
+  readonly masks?: MaskTables
   /** Keeps captures for all threads. Default: nothing is captured. */
   readonly captures?: CaptureKeeper
   /** Resumable streams of all threads. Default: those of this instance only. */

@@ -17,6 +17,7 @@ import { SharedHealth } from '../../providers/health/shared-health.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { FrontName } from '../../server/http-libraries.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import { createMaskTables, type MaskTables } from '../../storage/mask-tables.ts'
 import { createPins, type Pins } from '../../storage/session-affinity/session-affinity.ts'
 import { TranscriptServer } from '../../storage/transcripts/transcript-channel.ts'
 import type { TranscriptStore } from '../../storage/transcripts/transcript-store.ts'
@@ -96,6 +97,7 @@ class ThreadSupervisor {
   readonly #rising = new Set<Promise<void>>()
   readonly #scraper: Scraper
   readonly #pins: Pins
+  readonly #masks: MaskTables
   readonly #transcripts: TranscriptStore
   readonly #health: SharedHealth
   readonly #containers: Containers
@@ -130,6 +132,7 @@ class ThreadSupervisor {
       workspaces: options.workspaces ?? null,
     })
     this.#pins = options.pins ?? createPins(systemClock)
+    this.#masks = options.masks ?? createMaskTables(systemClock)
     this.#transcripts = options.transcripts ?? createTranscripts(options.config, systemClock)
     this.#health = options.health ?? new SharedHealth({ clock: systemClock })
     this.#containers = createContainers({
@@ -271,6 +274,7 @@ class ThreadSupervisor {
       return {
         counters: counting,
         pins: this.#pins,
+        masks: this.#masks,
         sandbox,
         transcripts,
         health,

@@ -12,6 +12,7 @@ import type { HealthNote } from '../../providers/health/notes.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import type { NewExplanation } from '../../storage/ledger.ts'
+import type { MaskTables } from '../../storage/mask-tables.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { TranscriptClient, TranscriptServer } from '../../storage/transcripts/transcript-channel.ts'
 
@@ -19,6 +20,7 @@ import type { TranscriptClient, TranscriptServer } from '../../storage/transcrip
 export interface SharedServices {
   readonly counters: Pick<CounterServer, 'reserve' | 'settle'>
   readonly pins: Pins
+  readonly masks: MaskTables
   readonly sandbox: Pick<SandboxServer, 'call' | 'abort'>
   readonly transcripts: TranscriptServer
   readonly health: {

@@ -19,6 +19,7 @@ import { EndpointHealth } from '../../providers/health/health.ts'
 import type { HealthNote } from '../../providers/health/notes.ts'
 import type { PackedCatalogue } from '../../providers/shared-catalogue.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import { MaskTableClient } from '../../storage/mask-tables.ts'
 import { PinClient } from '../../storage/session-affinity/affinity-channel.ts'
 import { TranscriptClient } from '../../storage/transcripts/transcript-channel.ts'
 import type { Config } from '../config/settings.ts'
@@ -93,6 +94,7 @@ export class ThreadLoop {
   readonly reports: RemoteService<MainApi['reports']>
   readonly counters: CounterClient
   readonly pins: PinClient
+  readonly masks: MaskTableClient
   readonly transcripts: TranscriptClient
   readonly sandbox: SandboxClient
   readonly captures: RunningCaptures
@@ -122,6 +124,7 @@ export class ThreadLoop {
     this.reports = link.service('reports')
     this.counters = new CounterClient(link.service('counters'))
     this.pins = new PinClient(link.service('pins'))
+    this.masks = new MaskTableClient(link.service('masks'))
     this.transcripts = new TranscriptClient(link.service('transcripts'))
     this.sandbox = new SandboxClient(link.service('sandbox'))
     const keeper = link.service('captures')

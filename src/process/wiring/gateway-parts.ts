@@ -24,6 +24,7 @@ import { createProxyOf, createTransports, proxiesOf } from '../../providers/upst
 import { GoogleTokens } from '../../providers/upstream/google-tokens.ts'
 import type { Transport } from '../../providers/upstream/transport.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import type { MaskTables } from '../../storage/mask-tables.ts'
 import { openStore } from '../../storage/open.ts'
 import type { Pins } from '../../storage/session-affinity/session-affinity.ts'
 import type { Store } from '../../storage/store.ts'
@@ -56,6 +57,8 @@ export interface GatewayOptions {
   readonly health?: EndpointHealth
   /** The pins of conversations; default: pins of this gateway only. */
   readonly pins?: Pins
+  /** Placeholders of sessions; default: those of this gateway only. */
+  readonly masks?: MaskTables
   /** The containers of the main thread; default: containers of this gateway only. */
   readonly sandbox?: SandboxCalls
   /** The captures that the main thread keeps; default: this gateway keeps its own. */

@@ -29,6 +29,7 @@ import { createLedger, type Ledger } from '../../pipeline/accounting/account.ts'
 import { inputTokensOf, isInputBelow, leastInputTokensOf } from '../../pipeline/accounting/estimate.ts'
 import { VisibleStreams } from '../../pipeline/accounting/visible-streams.ts'
 import { createGuard, type Guard } from '../../pipeline/guard/guard.ts'
+import type { MaskingDeps } from '../../pipeline/guard/masking.ts'
 import { createAskAs, type SharedDeps } from '../../pipeline/inner-call.ts'
 import { KeyCheck } from '../../pipeline/key-check.ts'
 import { Plans } from '../../pipeline/plans.ts'
@@ -49,7 +50,7 @@ import { CredentialCatalog } from '../../providers/credentials/catalog.ts'
 import { OpenedKeys } from '../../providers/credentials/decrypted-keys.ts'
 import { FailedResources } from '../../providers/credentials/failed-resources.ts'
 import { OutgoingKeys } from '../../providers/credentials/outgoing-key.ts'
-import { createTextSeal } from '../../providers/credentials/sealed-text.ts'
+import { createTextSeal, type TextSeal } from '../../providers/credentials/sealed-text.ts'
 import type { Vault } from '../../providers/credentials/vault.ts'
 import { hashCacheKey, hashEndUser } from '../../providers/credentials/vault-keys.ts'
 import { EndpointHealth } from '../../providers/health/health.ts'
@@ -58,6 +59,7 @@ import { createProxyOf, proxiesOf } from '../../providers/upstream/egress.ts'
 import { createPageFetcher, type FetchPage } from '../../providers/upstream/pages/fetch-page.ts'
 import type { Transport } from '../../providers/upstream/transport.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
+import { createMaskTables } from '../../storage/mask-tables.ts'
 import { createPins } from '../../storage/session-affinity/session-affinity.ts'
 import { openSpool } from '../../storage/spool/spool.ts'
 import { DEFAULT_WORKSPACE_ID, type Store } from '../../storage/store.ts'
@@ -103,6 +105,8 @@ export interface BuiltGateway {
   readonly tasks: GatewayTasks
   readonly files: Files
   readonly summaries: Summaries
+  /** Seals frames that transcripts keep. */
+  readonly frameSeal: TextSeal
   /** Null if captures are off. */
   readonly captures: RunningCaptures | null
   /** Drops cached copies of a changed record. */
@@ -123,7 +127,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const guardrails = guardrailsOf(base)
   const shared = sharedDeps(base, ledger, abandoned, ownKeys)
   const toolPermissions = new ToolPermissions(base)
-  const guard = createGuard({ guardrails, tasks: base.tasks, metrics })
+  const guard = createGuard({ guardrails, tasks: base.tasks, metrics, masking: maskingOf(base) })
   const containers = containersOf(base)
   const fusionModels = createFusionModels(base)
   const endUserLimits = new EndUserLimits({ store, clock, log })
@@ -191,6 +195,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     tasks: base.tasks,
     files: base.files,
     summaries,
+    frameSeal: createTextSeal(options.vaultKeys, 'frames'),
     captures: running,
     changed(change) {
       invalidate({ credentials, guardrails, toolPermissions, endUserLimits, ownKeys, plans }, change)
@@ -238,6 +243,15 @@ function containersOf({ options, config, clock, log }: Base) {
   const openTunnel = sandboxTunnels(config, clock)
   const ownContainers = createContainers({ settings: config.tools.sandbox, folder, clock, log, openTunnel })
   return { calls: ownContainers, close: () => ownContainers.close() }
+}
+
+/** Placeholders of sessions. */
+function maskingOf({ options: { endUserKey, masks, vaultKeys }, clock }: Base): MaskingDeps {
+  return {
+    tables: masks ?? createMaskTables(clock),
+    seal: createTextSeal(vaultKeys, 'masks'),
+    digest: (owner, text) => hashEndUser(endUserKey, owner, text),
+  }
 }
 
 /** Dependencies of every call to a model, for callers and for the gateway itself. */

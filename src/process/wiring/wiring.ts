@@ -203,6 +203,7 @@ function operationsOf(
     ledger,
     stream: { heartbeatMs, stallMs, clock, metrics },
     transcripts,
+    frameSeal: built.frameSeal,
     resumeWindowMs: config.resume.windowMs,
     replayKeptMs: config.idempotency.keepSeconds * 1000,
     dataRegionOf: createDataRegions(config.regions),

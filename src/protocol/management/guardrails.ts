@@ -42,7 +42,8 @@ export type BuiltinSlug = keyof typeof BUILTIN_LABELS
 /** The only detector with a `scan_scope`. */
 export const INJECTION_SLUG = 'regex-prompt-injection' satisfies BuiltinSlug
 
-export type FilterAction = 'redact' | 'block' | 'flag'
+/** `mask`: for requests alone; what it replaces comes back in the answer. */
+export type FilterAction = 'redact' | 'mask' | 'block' | 'flag'
 export type ScanScope = 'user_only' | 'all_messages'
 /** Days begin at midnight UTC, weeks on Monday. */
 export type ResetInterval = 'daily' | 'weekly' | 'monthly'
@@ -53,7 +54,8 @@ export type AllowedRegion = 'global' | DataRegion
 export type FailMode = 'open' | 'closed'
 
 const slugs = Object.keys(BUILTIN_LABELS) as BuiltinSlug[]
-const action = oneOf('redact', 'block', 'flag')
+const action = oneOf('redact', 'mask', 'block', 'flag')
+const outputAction = oneOf('redact', 'block', 'flag')
 /** Read only: accepted, so that clients can send back what they have read, and ignored. */
 const ignoredLabel = Type.Optional(Type.Unknown())
 
@@ -70,29 +72,31 @@ type BuiltinEntry = Static<typeof BuiltinEntry>
 
 /** Without `scan_scope`: output has no author among the callers. */
 const OutputBuiltinEntry = Type.Object(
-  { slug: oneOf(...slugs), action, label: ignoredLabel },
+  { slug: oneOf(...slugs), action: outputAction, label: ignoredLabel },
   { additionalProperties: false },
 )
 
-const FilterEntry = Type.Object(
-  {
-    pattern: text({ min: 1, max: FILTER_PATTERN_MAX_CHARS, storable: true }),
-    action,
-    label: maybe(text({ min: 1, max: FILTER_LABEL_MAX_CHARS, storable: true, singleLine: true })),
-  },
+const filterFields = {
+  pattern: text({ min: 1, max: FILTER_PATTERN_MAX_CHARS, storable: true }),
+  label: maybe(text({ min: 1, max: FILTER_LABEL_MAX_CHARS, storable: true, singleLine: true })),
+}
+const FilterEntry = Type.Object({ ...filterFields, action }, { additionalProperties: false })
+type FilterEntry = Static<typeof FilterEntry>
+const OutputFilterEntry = Type.Object(
+  { ...filterFields, action: outputAction },
   { additionalProperties: false },
 )
-type FilterEntry = Static<typeof FilterEntry>
 
 /** Each slug once. */
 const builtins = <Entry extends typeof BuiltinEntry | typeof OutputBuiltinEntry>(entry: Entry) =>
   maybe(Type.Array(entry, { maxItems: slugs.length }))
 const filters = maybe(Type.Array(FilterEntry, { maxItems: FILTERS_MAX_ITEMS }))
+const outputFilters = maybe(Type.Array(OutputFilterEntry, { maxItems: FILTERS_MAX_ITEMS }))
 
 const OutputEntry = Type.Object(
   {
     content_filter_builtins: builtins(OutputBuiltinEntry),
-    content_filters: filters,
+    content_filters: outputFilters,
     window_bytes: maybe(Type.Integer({ minimum: OUTPUT_WINDOW_MIN_BYTES, maximum: OUTPUT_WINDOW_MAX_BYTES })),
     overlap_bytes: maybe(Type.Integer({ minimum: 0, maximum: OUTPUT_WINDOW_MAX_BYTES - 1 })),
   },

@@ -77,7 +77,7 @@ export function withCrossing(
   crossing: readonly (readonly Finding[])[],
 ): readonly (readonly Finding[])[] {
   const added = new Map<number, Finding[]>()
-  for (const [number, { stretches }] of joined.entries()) {
+  for (const [number, { text, stretches }] of joined.entries()) {
     let first = 0
     for (const finding of crossing[number] ?? []) {
       while (endOf(stretches[first]) <= finding.start) first++
@@ -89,8 +89,9 @@ export function withCrossing(
           ...finding,
           start: from + Math.max(0, finding.start - at),
           end: from + Math.min(length, finding.end - at),
-          // The rest of the finding stands once.
+          // The replacement stands once.
           replacement: place === 0 ? finding.replacement : '',
+          ...(place === 0 ? { rest: text.slice(at + length, finding.end) } : undefined),
         }
         const list = added.get(index)
         if (list === undefined) added.set(index, [part])

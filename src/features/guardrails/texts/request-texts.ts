@@ -171,6 +171,8 @@ export interface RequestText {
    * conversation.
    */
   readonly read?: Read
+  /** True for arguments of calls, in which characters may be escaped as JSON requires. */
+  readonly isJson?: true
 }
 
 type Read = 'first' | 'later'
@@ -180,7 +182,7 @@ const READ: ReadonlyMap<string, Read> = new Map([
 ])
 
 /** Takes a text and returns its replacement. */
-type Visit = (text: string, who: Author, read: Read | undefined) => string
+type Visit = (text: string, who: Author, read: Read | undefined, isJson: boolean) => string
 type Fields = Readonly<Record<string, unknown>>
 
 /**
@@ -195,8 +197,8 @@ const USES: ReadonlyMap<string, RequestField> = new Map(Object.entries(REQUEST_F
 /** The texts of the request, in the order of `withTexts`. */
 export function textsOf(request: ResponsesRequest): readonly RequestText[] {
   const texts: RequestText[] = []
-  mapTexts(request, (text, who, read) => {
-    texts.push(read === undefined ? { text, who } : { text, who, read })
+  mapTexts(request, (text, who, read, isJson) => {
+    texts.push({ text, who, ...(read === undefined ? null : { read }), ...(isJson ? { isJson } : null) })
     return text
   })
   return texts
@@ -226,8 +228,9 @@ export function mapConversation(request: ResponsesRequest, visit: Visit): Respon
 
 function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean): ResponsesRequest {
   let read: Read | undefined
-  const asUser: Replace = text => visit(text, 'user', read)
-  const asOther: Replace = text => visit(text, 'other', read)
+  let isJson = false
+  const asUser: Replace = text => visit(text, 'user', read, isJson)
+  const asOther: Replace = text => visit(text, 'other', read, isJson)
   const fields: Fields = request as Fields & ResponsesRequest
   const mapped = mapFields(fields, (value, key) => {
     const use = USES.get(key) ?? 'conversation'
@@ -236,7 +239,12 @@ function mapRequest(request: ResponsesRequest, visit: Visit, withSent: boolean):
     const plan = PLANS?.get(key) ?? EVERYTHING
     if (key === 'input' && Array.isArray(value)) {
       const kinds = plan.each ?? EVERYTHING
-      return mapList(value, item => mapValue(item, key, kinds, isUserItem(item) ? asUser : asOther))
+      const items = mapList(value, item => {
+        isJson = isRecord(item) && typeof item['arguments'] === 'string'
+        return mapValue(item, key, kinds, isUserItem(item) ? asUser : asOther)
+      })
+      isJson = false
+      return items
     }
     return mapValue(value, key, plan, key === 'instructions' || use === 'sent' ? asOther : asUser)
   })

@@ -1,0 +1,112 @@
+/**
+ * Streams in which something comes back: writes the frames with the originals of their placeholders, and keeps such
+ * frames sealed in transcripts. See exchange/masks.ts. Only for requests in which something was masked.
+ */
+import type { FrameWriter } from '../dialects/dialect.ts'
+import type { Masks } from '../exchange/masks.ts'
+import type { StreamEvent } from '../protocol/events.ts'
+import type { TextSeal } from '../providers/credentials/sealed-text.ts'
+
+/** Frames of another writer, with the originals. */
+export class UnmaskedFrames implements FrameWriter {
+  readonly #masks: Masks
+  readonly #writer: FrameWriter
+
+  constructor(masks: Masks, writer: FrameWriter) {
+    this.#masks = masks
+    this.#writer = writer
+  }
+
+  get endsAlone(): boolean {
+    return this.#writer.endsAlone === true
+  }
+
+  get tellsOverflow(): boolean {
+    return this.#writer.tellsOverflow === true
+  }
+
+  write(event: StreamEvent): string {
+    return this.#masks.unmaskedFrames(this.#writer.write(event))
+  }
+
+  end(): string {
+    return this.#masks.unmaskedFrames(this.#writer.end())
+  }
+
+  failure(...failure: Parameters<FrameWriter['failure']>): string {
+    return this.#masks.unmaskedFrames(this.#writer.failure(...failure))
+  }
+
+  instead(...failure: Parameters<FrameWriter['failure']>): string | null {
+    return this.#writer.instead?.(...failure) ?? null
+  }
+}
+
+/** The frames of the writer with the originals; a signature that it adds covers these. */
+export function unmaskedFrames(masks: Masks, writer: FrameWriter): FrameWriter {
+  const wrap = (inner: FrameWriter): FrameWriter => new UnmaskedFrames(masks, inner)
+  return writer.around?.(wrap) ?? wrap(writer)
+}
+
+export type FrameSeal = Pick<TextSeal, 'seal' | 'open'>
+
+const FRAME_END = '\n\n'
+/** A comment of the event stream, which no client gets. */
+const SEALED = ': sealed '
+
+/** Whole frames, each sealed for its stream. */
+export function sealedFrames(seal: FrameSeal, frames: string, owner: readonly string[]): string {
+  let sealed = ''
+  for (let from = 0, end = frames.indexOf(FRAME_END); end !== -1; end = frames.indexOf(FRAME_END, from)) {
+    sealed += `${SEALED}${seal.seal(frames.slice(from, end), owner)}${FRAME_END}`
+    from = end + FRAME_END.length
+  }
+  return sealed
+}
+
+/** Opens the sealed frames in the slices of a transcript. One per reader. */
+export class SealedFrames {
+  readonly #seal: FrameSeal
+  readonly #owner: readonly string[]
+  /** The beginning of a frame that is sealed, or may be. */
+  #rest = ''
+  /** True if the last slice ended within a frame that is not sealed. */
+  #isWithin = false
+
+  constructor(seal: FrameSeal, owner: readonly string[]) {
+    this.#seal = seal
+    this.#owner = owner
+  }
+
+  /** The bytes of a slice that can leave. `endsFrame`: the slice ends with a frame. */
+  open(slice: Buffer, endsFrame: boolean): Buffer {
+    if (endsFrame && this.#rest === '' && !slice.includes(SEALED)) {
+      this.#isWithin = false
+      return slice
+    }
+    const text = this.#rest + slice.toString('latin1')
+    this.#rest = ''
+    let opened = ''
+    let from = 0
+    for (let end = text.indexOf(FRAME_END); end !== -1; end = text.indexOf(FRAME_END, from)) {
+      opened += this.#isWithin ? text.slice(from, end) : this.#opened(text.slice(from, end))
+      opened += FRAME_END
+      this.#isWithin = false
+      from = end + FRAME_END.length
+    }
+    const rest = text.slice(from)
+    if (!this.#isWithin && rest !== '' && (rest.startsWith(SEALED) || SEALED.startsWith(rest))) {
+      this.#rest = rest
+    } else if (rest !== '') {
+      opened += rest
+      this.#isWithin = true
+    }
+    return Buffer.from(opened, 'latin1')
+  }
+
+  #opened(frame: string): string {
+    if (!frame.startsWith(SEALED)) return frame
+    const plain = this.#seal.open(frame.slice(SEALED.length), this.#owner)
+    return plain === null ? ': unreadable' : Buffer.from(plain).toString('latin1')
+  }
+}

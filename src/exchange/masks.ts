@@ -1,0 +1,216 @@
+/**
+ * Masks: the placeholders of one request, such as `[EMAIL_1]`, and the originals that come back in its answer. Provider,
+ * tools and all that is kept see the placeholders; only what leaves for the caller has the originals. Pure. Every method
+ * takes time linear in its text.
+ *
+ * Example. `give('EMAIL', 'ann@example.org')` returns `[EMAIL_1]`. Then
+ *
+ *     {"type":"function_call","call_id":"[EMAIL_1]","arguments":"{\"to\":\"[EMAIL_1]\"}"}
+ *
+ * becomes a call to ann@example.org. Its id stays, because a client sends ids back unread, and guardrails do not search
+ * them: a provider that puts a placeholder there must not learn its original.
+ */
+
+/** The longest placeholder. */
+const PLACEHOLDER_MAX_CHARS = 64
+const NUMBER_MAX = 9_999
+/** The longest kind that leaves room for brackets and a number. */
+const KIND_MAX_CHARS = PLACEHOLDER_MAX_CHARS - '[_]'.length - String(NUMBER_MAX).length
+const KIND = /^[A-Z0-9_]+$/
+const PLACEHOLDER = /\[([A-Z0-9_]+)_[1-9]\d{0,3}\]/g
+/** The beginning of a placeholder at the end of a text. */
+const BEGUN = /^\[[A-Z0-9_]*$/
+
+/** Fields that are not text. Clients send most of them back, and guardrails do not search them there. */
+const NOT_TEXT: ReadonlySet<string> = new Set(
+  `id type object model role status phase name namespace server_label index finish_reason native_finish_reason
+  stop_reason stop_sequence call_id item_id tool_call_id tool_use_id tool_id file_id container_id subagent_id
+  approval_request_id previous_response_id response_id responseId modelVersion format hash signature thoughtSignature
+  data encrypted_content encrypted_index encrypted_stdout service_tier system_fingerprint provider user
+  safety_identifier prompt_cache_key session_id mimeType media_type finishReason`
+    .trim()
+    .split(/\s+/),
+)
+/** What the gateway says about a request, and what it sent. */
+const NOT_ANSWER: ReadonlySet<string> = new Set(['gateway_metadata', 'debug', 'usage', 'usageMetadata'])
+/** Fields whose text is JSON. */
+const JSON_TEXT: ReadonlySet<string> = new Set(['arguments', 'partial_json'])
+/** Events whose `delta` is a piece of JSON. */
+const JSON_DELTAS: ReadonlySet<unknown> = new Set([
+  'response.function_call_arguments.delta',
+  'response.mcp_call_arguments.delta',
+])
+/** The model chose the names of the fields below these, so every string there is text. */
+const CHOSEN: ReadonlySet<string> = new Set(['arguments', 'args', 'input', 'env', 'environment'])
+
+/** The kind in placeholders of a label; null if it cannot be one. */
+export function kindOf(label: string): string | null {
+  return label.length <= KIND_MAX_CHARS && KIND.test(label) ? label : null
+}
+
+/** A text of the form of a placeholder, from its start to before its end. */
+interface PlacedPlaceholder {
+  readonly token: string
+  readonly kind: string
+  readonly start: number
+  readonly end: number
+}
+
+/** All texts of the form of a placeholder that is no longer than one may be, whoever wrote them. */
+export function placeholdersIn(text: string): readonly PlacedPlaceholder[] {
+  if (!text.includes('[')) return []
+  const found: PlacedPlaceholder[] = []
+  for (const { 0: token, 1: kind = '', index: start } of text.matchAll(PLACEHOLDER))
+    if (token.length <= PLACEHOLDER_MAX_CHARS) found.push({ token, kind, start, end: start + token.length })
+  return found
+}
+
+export class Masks {
+  /** Keyed by kind and value. */
+  readonly #tokens = new Map<string, string>()
+  /** The original of each placeholder; a placeholder that must stay is its own. */
+  readonly #originals = new Map<string, string | (() => string | null)>()
+  /** The number after the last one of each kind. */
+  readonly #next = new Map<string, number>()
+  #longest = 0
+
+  get isEmpty(): boolean {
+    return this.#originals.size === 0
+  }
+
+  /** The placeholder of a value: the same for the same value. Null if the numbers of its kind are used up. */
+  give(kind: string, value: string): string | null {
+    const known = this.#tokens.get(keyOf(kind, value))
+    if (known !== undefined) return known
+    for (let n = this.#next.get(kind) ?? 1; n <= NUMBER_MAX; n++) {
+      const token = `[${kind}_${n}]`
+      if (this.#originals.has(token)) continue
+      this.#next.set(kind, n + 1)
+      this.take(kind, value, token)
+      return token
+    }
+    return null
+  }
+
+  /** The placeholder that a value has; null if it has none. */
+  tokenOf(kind: string, value: string): string | null {
+    return this.#tokens.get(keyOf(kind, value)) ?? null
+  }
+
+  /** Keeps a text of the caller that looks like a placeholder: no value gets its number, or it gets one of its own. */
+  own(kind: string, token: string): void {
+    if (this.#tokens.has(keyOf(kind, token))) return
+    if (this.#originals.has(token)) this.give(kind, token)
+    else this.take(kind, token, token)
+  }
+
+  /** Takes the placeholder that a value already has. */
+  take(kind: string, value: string, token: string): void {
+    this.#tokens.set(keyOf(kind, value), token)
+    this.learn(token, value)
+  }
+
+  /** Takes the original of a placeholder; as a function if it is only needed where a model writes the placeholder. */
+  learn(token: string, original: string | (() => string | null)): void {
+    this.#originals.set(token, original)
+    this.#longest = Math.max(this.#longest, token.length)
+  }
+
+  /** Leaves the placeholder of a value in answers. */
+  withhold(token: string): void {
+    this.#originals.set(token, token)
+  }
+
+  /** Characters at the end of a piece of a text that may be the beginning of a placeholder. */
+  begunIn(piece: string): number {
+    const at = piece.lastIndexOf('[')
+    const length = piece.length - at
+    return at === -1 || length >= this.#longest || !BEGUN.test(piece.slice(at)) ? 0 : length
+  }
+
+  /** True if the text has a placeholder with another original. */
+  isIn(text: string): boolean {
+    if (!text.includes('[')) return false
+    for (const [token] of text.matchAll(PLACEHOLDER)) {
+      const original = this.#originals.get(token)
+      if (original !== undefined && original !== token) return true
+    }
+    return false
+  }
+
+  /** The text with the originals in place of their placeholders. */
+  unmasked(text: string): string {
+    return text.includes('[') ? text.replace(PLACEHOLDER, token => this.#originalOf(token)) : text
+  }
+
+  /** JSON text, or a piece of it, with the originals inside its strings. */
+  unmaskedJson(json: string): string {
+    if (!json.includes('[')) return json
+    return json.replace(PLACEHOLDER, token => {
+      const original = this.#originalOf(token)
+      return original === token ? token : JSON.stringify(original).slice(1, -1)
+    })
+  }
+
+  /** A document of an answer, or an event, with the originals in its texts. Unchanged parts are shared. */
+  unmaskedIn(document: unknown): unknown {
+    return this.#value(document, '', false, false)
+  }
+
+  /** Frames of a stream, whose data is JSON on one line, with the originals in their texts. */
+  unmaskedFrames(frames: string): string {
+    if (!this.isIn(frames)) return frames
+    return frames
+      .split('\n')
+      .map(line => (this.isIn(line) ? this.#line(line) : line))
+      .join('\n')
+  }
+
+  #line(line: string): string {
+    const at = line.indexOf('{')
+    const end = line.lastIndexOf('}') + 1
+    try {
+      const data = this.unmaskedIn(JSON.parse(line.slice(at, end)))
+      return line.slice(0, at) + JSON.stringify(data) + line.slice(end)
+    } catch {
+      // Not a document: it stays as it is.
+      return line
+    }
+  }
+
+  #originalOf(token: string): string {
+    const original = this.#originals.get(token)
+    if (typeof original !== 'function') return original ?? token
+    const opened = original() ?? token
+    this.#originals.set(token, opened)
+    return opened
+  }
+
+  #value(value: unknown, key: string, isJson: boolean, isChosen: boolean): unknown {
+    if (typeof value === 'string') {
+      if (!isChosen && NOT_TEXT.has(key)) return value
+      return isJson ? this.unmaskedJson(value) : this.unmasked(value)
+    }
+    if (typeof value !== 'object' || value === null) return value
+    if (Array.isArray(value)) {
+      const list = value.map(each => this.#value(each, key, isJson, isChosen))
+      return list.some((each, at) => each !== value[at]) ? list : value
+    }
+    const fields = value as Readonly<Record<string, unknown>>
+    const isJsonDelta = JSON_DELTAS.has(fields['type'])
+    let changed: Record<string, unknown> | null = null
+    for (const [name, each] of Object.entries(fields)) {
+      if (!isChosen && NOT_ANSWER.has(name)) continue
+      const isText = !isChosen && (JSON_TEXT.has(name) || (isJsonDelta && name === 'delta'))
+      const unmasked = this.#value(each, name, isText, isChosen || CHOSEN.has(name))
+      if (unmasked === each) continue
+      changed ??= { ...fields }
+      changed[name] = unmasked
+    }
+    return changed ?? value
+  }
+}
+
+function keyOf(kind: string, value: string): string {
+  return `${kind} ${value}`
+}

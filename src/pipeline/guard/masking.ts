@@ -1,0 +1,184 @@
+/**
+ * Masking: gives what guardrails found its placeholders, the same ones for the same values of a session, and writes
+ * them into texts. See exchange/masks.ts for how the originals come back. Serve threads; only for callers with a rule
+ * that masks.
+ */
+import { parseJson } from '../../base/json.ts'
+import { whenReady } from '../../base/maybe-promise.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
+import { Masks, placeholdersIn } from '../../exchange/masks.ts'
+import type { Finding } from '../../features/guardrails/detector.ts'
+import { type PlaceholderOf, redact, strictest } from '../../features/guardrails/rules.ts'
+import type { Scanner } from '../../features/guardrails/scanner.ts'
+import type { RequestText } from '../../features/guardrails/texts/request-texts.ts'
+import {
+  type MaskTables,
+  type MaskValue,
+  SEALED_MAX_CHARS,
+  SESSION_VALUES_MAX,
+} from '../../storage/mask-tables.ts'
+import type { SummarySeal } from '../compaction.ts'
+import { ttlOf } from '../routing/sticky.ts'
+
+/** What the placeholders of sessions need. */
+export interface MaskingDeps {
+  readonly tables: MaskTables
+  readonly seal: Pick<SummarySeal, 'seal' | 'open'>
+  /** A keyed hash of a text. */
+  readonly digest: (owner: string, text: string) => string
+}
+
+/** A text with the findings in it. */
+export interface FoundText extends Pick<RequestText, 'text' | 'isJson'> {
+  readonly findings: readonly Finding[]
+}
+
+interface Found {
+  readonly kind: string
+  readonly value: string
+  /** True for a text of the caller that has the form of a placeholder. */
+  readonly isOwn: boolean
+}
+
+export class Masking {
+  readonly #deps: MaskingDeps | null
+  /** The rules for replies; null if there are none. */
+  readonly #replies: Scanner | null
+
+  /** @param deps null: every request has placeholders of its own */
+  constructor(deps: MaskingDeps | null, replies: Scanner | null) {
+    this.#deps = deps
+    this.#replies = replies
+  }
+
+  /**
+   * The texts, redacted and masked; the placeholders are in `exchange.masks`. `isCallers`: the texts are the caller's
+   * own, so what looks like a placeholder is none of ours.
+   */
+  cover(
+    exchange: Exchange,
+    texts: readonly FoundText[],
+    isCallers: boolean,
+  ): readonly string[] | Promise<readonly string[]> {
+    const masks = exchange.masks ?? exchange.clientRequest.masks ?? new Masks()
+    const session = this.#deps === null ? undefined : exchange.request.session_id
+    const needs =
+      session !== undefined || !masks.isEmpty || texts.some(({ findings }) => findings.some(isMask))
+    if (!needs) return texts.map(({ text, findings }) => redact(text, findings))
+    const marked = isCallers && exchange.clientRequest.masks == null ? texts.map(withOwn) : texts
+    const found = foundIn(marked)
+    const known = session === undefined ? undefined : this.#recall(exchange, session, masks, found)
+    return whenReady(known, () => {
+      for (const each of found) this.#give(masks, each)
+      if (!masks.isEmpty) exchange.masks = masks
+      return marked.map(each => coveredBy(each, (kind, value) => masks.tokenOf(kind, value)))
+    })
+  }
+
+  #give(masks: Masks, { kind, value, isOwn }: Found): void {
+    if (isOwn) {
+      masks.own(kind, value)
+      return
+    }
+    if (masks.tokenOf(kind, value) !== null) return
+    const token = masks.give(kind, value)
+    if (token !== null && !this.#mayReturn(value)) masks.withhold(token)
+  }
+
+  /** False for a value that the rules for replies redact or block. */
+  #mayReturn(value: string): boolean {
+    const verdict = this.#replies === null ? null : strictest(this.#replies.scan(value, 'other'))
+    return verdict !== 'block' && verdict !== 'redact'
+  }
+
+  /** Adds the placeholders of the session, after it has given those of these values. */
+  #recall(
+    { caller, request }: Exchange,
+    session: string,
+    masks: Masks,
+    found: readonly Found[],
+  ): void | Promise<void> {
+    if (this.#deps === null) return
+    const { tables, seal, digest } = this.#deps
+    const owner = [caller.organizationId, caller.keyHash, session]
+    const id = (text: string): string => digest(caller.keyHash, `\0masks\0${session}\0${text}`).slice(0, 22)
+    const byId = new Map<string, Found>()
+    const values: MaskValue[] = []
+    for (const each of found) {
+      const { kind, value, isOwn } = each
+      const valueId = id(`${kind}\0${value}`)
+      if (byId.has(valueId) || values.length >= SESSION_VALUES_MAX) continue
+      byId.set(valueId, each)
+      const sealed = seal.seal(value, owner)
+      if (sealed.length <= SEALED_MAX_CHARS)
+        values.push({ id: valueId, kind, wish: isOwn ? value : '', sealed })
+    }
+    return whenReady(tables.give(id(''), values, ttlOf(request), caller.keyHash), table => {
+      for (const [valueId, token, sealed] of table ?? []) {
+        const known = byId.get(valueId)
+        if (known === undefined) {
+          masks.learn(token, () => {
+            const value = seal.open(sealed, owner)
+            return value !== null && this.#mayReturn(value) ? value : null
+          })
+        } else {
+          masks.take(known.kind, known.value, token)
+          if (!known.isOwn && !this.#mayReturn(known.value)) masks.withhold(token)
+        }
+      }
+    })
+  }
+}
+
+function isMask({ action }: Finding): boolean {
+  return action === 'mask'
+}
+
+/** The text, with findings for what looks like a placeholder. */
+function withOwn(each: FoundText): FoundText {
+  const own = placeholdersIn(each.text).map(
+    ({ kind, start, end }): Finding => ({
+      detector: 'custom',
+      pattern: OWN,
+      action: 'mask',
+      start,
+      end,
+      replacement: `[${kind}]`,
+      rule: -1,
+    }),
+  )
+  if (own.length === 0) return each
+  return { ...each, findings: [...each.findings, ...own].sort((a, b) => a.start - b.start || b.end - a.end) }
+}
+
+/** The name of the findings that `withOwn` adds. */
+const OWN = 'placeholder'
+
+/** The values to mask: first what looks like a placeholder, because its number is taken. */
+function foundIn(texts: readonly FoundText[]): readonly Found[] {
+  const own: Found[] = []
+  const found: Found[] = []
+  for (const each of texts) {
+    if (!each.findings.some(isMask)) continue
+    coveredBy(each, (kind, value) => {
+      const [only] = placeholdersIn(value)
+      const isOwn = only?.token === value && only.kind === kind
+      ;(isOwn ? own : found).push({ kind, value, isOwn })
+      return null
+    })
+  }
+  return [...own, ...found]
+}
+
+function coveredBy({ text, findings, isJson }: FoundText, placeholderOf: PlaceholderOf): string {
+  return redact(text, findings, (kind, value) =>
+    placeholderOf(kind, isJson === true ? withoutEscapes(value) : value),
+  )
+}
+
+/** The value of a piece of a JSON string. */
+function withoutEscapes(value: string): string {
+  if (!value.includes('\\')) return value
+  const plain = parseJson(`"${value}"`)
+  return typeof plain === 'string' ? plain : value
+}

@@ -1,0 +1,112 @@
+/**
+ * Joins the placeholders in a reply that its provider cut: holds back the end of a text while it may be the beginning of
+ * one, so that every delta has whole placeholders. Between the output guard and the target of an attempt; one per
+ * attempt. Only for requests in which something was masked. Takes time linear in the reply, whatever it contains.
+ */
+import type { Masks } from '../../exchange/masks.ts'
+import type { Content } from '../answer/assemble.ts'
+import type { Sink } from '../answer/sink.ts'
+import type { AttemptTarget } from '../turn/attempt-target.ts'
+import { type TextDelta, textName } from './reply-text.ts'
+
+interface JoinedTarget extends AttemptTarget {
+  readonly sink: Pick<Sink, 'cork' | 'flush'> | null
+  readonly committed: boolean
+}
+
+/** A text with log probabilities is held back as a whole while it is no longer than this. */
+const SHORT_CHARS = 256
+
+export class PlaceholderJoiner implements AttemptTarget {
+  readonly sink: Pick<Sink, 'cork' | 'flush'> | null
+  readonly #masks: Masks
+  readonly #target: JoinedTarget
+  /** Keyed by item: the end of its text that is held back, as a delta. */
+  readonly #held = new Map<number, TextDelta>()
+
+  constructor(masks: Masks, target: JoinedTarget) {
+    this.sink = target.sink
+    this.#masks = masks
+    this.#target = target
+  }
+
+  get committed(): boolean {
+    return this.#target.committed
+  }
+
+  receive(delta: Content): void {
+    switch (delta.kind) {
+      case 'text':
+      case 'refusal':
+      case 'reasoning':
+      case 'arguments':
+        this.#takeText(delta)
+        break
+      case 'progress':
+        this.#target.receive(delta)
+        break
+      default:
+        this.#release(delta.item)
+        this.#target.receive(delta)
+    }
+  }
+
+  end(done: () => void): void {
+    for (const item of this.#held.keys()) this.#release(item)
+    this.#target.end(done)
+  }
+
+  close(): void {
+    this.#held.clear()
+    this.#target.close()
+  }
+
+  #takeText(delta: TextDelta): void {
+    const held = this.#held.get(delta.item)
+    const isCut = delta.kind === 'text' && delta.cut === true
+    const isOther = held !== undefined && (isCut || textName(held) !== textName(delta))
+    if (isOther) this.#release(delta.item)
+    const joined = held === undefined || isOther ? delta : merged(held, delta)
+    const begun = this.#masks.begunIn(joined.text)
+    if (begun === 0) {
+      this.#held.delete(delta.item)
+      this.#target.receive(this.#withoutTokens(joined))
+      return
+    }
+    // Tokens stay with the text that they spell.
+    const isShort = joined.text.length <= SHORT_CHARS && joined.kind === 'text' && joined.logprobs !== null
+    const cut = isShort ? 0 : joined.text.length - begun
+    this.#held.set(delta.item, cut === 0 ? joined : withText(joined, joined.text.slice(cut)))
+    if (cut > 0) this.#target.receive(withText(joined, joined.text.slice(0, cut)))
+  }
+
+  #release(item: number): void {
+    const held = this.#held.get(item)
+    if (held === undefined) return
+    this.#held.delete(item)
+    this.#target.receive(this.#withoutTokens(held))
+  }
+
+  /** Log probabilities of a placeholder would not spell its original. */
+  #withoutTokens(delta: TextDelta): TextDelta {
+    if (delta.kind !== 'text' || delta.logprobs === null || !this.#masks.isIn(delta.text)) return delta
+    return { ...delta, logprobs: null }
+  }
+}
+
+function merged(held: TextDelta, delta: TextDelta): TextDelta {
+  const text = held.text + delta.text
+  if (delta.kind !== 'text') return { ...delta, text }
+  const before = held.kind === 'text' ? held.logprobs : null
+  return {
+    ...delta,
+    text,
+    logprobs: before === null ? delta.logprobs : [...before, ...(delta.logprobs ?? [])],
+  }
+}
+
+/** The delta with a part of its text, without the log probabilities of the whole. */
+function withText(delta: TextDelta, text: string): TextDelta {
+  if (delta.kind !== 'text') return { ...delta, text }
+  return { ...delta, text, logprobs: null }
+}
