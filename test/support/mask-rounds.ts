@@ -8,7 +8,7 @@ import { hashKey } from '../../src/callers/api-key.ts'
 import type { GuardrailRules } from '../../src/protocol/management/guardrails.ts'
 import { awsMessage } from './aws-events.ts'
 import { CLIENTS, contentOf, type Loose, messageOf } from './dialect-clients.ts'
-import type { TestGateway } from './gateway.ts'
+import type { TestGateway, TestGatewayOptions } from './gateway.ts'
 import { giveGuardrail } from './guardrail.ts'
 import { Parrot, Provider, parrotRows, pieces } from './provider.ts'
 import { startWorld } from './world.ts'
@@ -314,19 +314,26 @@ const DOORS: readonly Door[] = [
 const THINKING = new Set(['openai-responses', 'openai-chat', 'anthropic-messages', 'google-gemini'])
 
 /** A gateway whose key masks, and providers that repeat what they read. */
-export async function startMaskWorld(t: Pick<Test, 'teardown'>) {
+export async function startMaskWorld(
+  t: Pick<Test, 'teardown'>,
+  options: TestGatewayOptions = {},
+  more: Partial<GuardrailRules> = {},
+) {
   const parrot = new Repeater()
   const converse = new ConverseRepeater()
   const rows = parrotRows(await parrot.listen())
   const baseUrl = await converse.listen()
   const world = await startWorld({
+    ...options,
     providers: [
       ...rows.providers,
       { slug: 'aws', format: 'bedrock-converse', baseUrl, apiKey: 'k' },
+      ...(options.providers ?? []),
     ] as typeof rows.providers,
     models: [
       ...rows.models,
       { id: 'aws/bedrock-converse', endpoints: [{ provider: 'aws' }] },
+      ...(options.models ?? []),
     ] as typeof rows.models,
   })
   t.teardown(async () => {
@@ -334,7 +341,7 @@ export async function startMaskWorld(t: Pick<Test, 'teardown'>) {
     await Promise.all([parrot.close(), converse.close()])
   })
   const { gateway, store } = world
-  const rules = await giveGuardrail(store, hashKey(gateway.apiKey), MASK_RULES)
+  const rules = await giveGuardrail(store, hashKey(gateway.apiKey), { ...MASK_RULES, ...more })
   gateway.serving.changed({ kind: 'guardrails', organizationId: rules.organizationId })
   const models = [...rows.models.map(({ id }) => id), 'aws/bedrock-converse']
   return { ...world, repeater: parrot, converse, models }

@@ -17,9 +17,12 @@ const DETECTORS = [
 const ACTIONS = [
   ['', 'off'],
   ['flag', 'flag'],
+  ['mask', 'mask'],
   ['redact', 'redact'],
   ['block', 'block'],
 ]
+/** What is masked in a request comes back in its answer. */
+const REPLY_ACTIONS = ACTIONS.filter(([action]) => action !== 'mask')
 const RESETS = [
   ['', 'no budget'],
   ['daily', 'each day'],
@@ -92,7 +95,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
           </tbody>
         </table>
       </fieldset>
-      <${Field} label="Custom patterns in requests" hint="One per line: flag, redact or block, a space, and a pattern in RE2 syntax">
+      <${Field} label="Custom patterns in requests" hint="One per line: flag, mask, redact or block, a space, and a pattern in RE2 syntax">
         <textarea
           name="patterns"
           rows="3"
@@ -131,7 +134,7 @@ export function GuardrailForm({ calls, names, record, onDone, onClose }) {
 
 function Action({ side, slug, of, label }) {
   const action = (of?.content_filter_builtins ?? []).find(each => each.slug === slug)?.action ?? ''
-  return html`<${Select} name=${`${side} ${slug}`} aria-label=${label} value=${action} options=${ACTIONS} />`
+  return html`<${Select} name=${`${side} ${slug}`} aria-label=${label} value=${action} options=${side === 'in' ? ACTIONS : REPLY_ACTIONS} />`
 }
 
 /** Detectors that are on. Their other settings, such as a scope, are kept. */
@@ -165,9 +168,11 @@ function patternsOf(text, before) {
   const lines = text.split('\n').filter(line => line.trim() !== '')
   if (lines.length === 0) return null
   return lines.map((line, at) => {
-    const [, action, pattern] = /^\s*(flag|redact|block)\s(.+)$/.exec(line) ?? []
+    const [, action, pattern] = /^\s*(flag|mask|redact|block)\s(.+)$/.exec(line) ?? []
     if (pattern === undefined) {
-      throw new Error(`Line ${at + 1} of the patterns must begin with flag, redact or block, and a space`)
+      throw new Error(
+        `Line ${at + 1} of the patterns must begin with flag, mask, redact or block, and a space`,
+      )
     }
     const label = (before ?? []).find(each => each.pattern === pattern)?.label
     return { action, pattern, ...(label == null ? {} : { label }) }

@@ -12,6 +12,7 @@ import { TextCheck } from './text-check.js'
 const ACTIONS = [
   ['blocked', 'Blocked'],
   ['redacted', 'Redacted'],
+  ['masked', 'Masked'],
   ['flagged', 'Flagged'],
   ['refused_unchecked', 'Refused unchecked'],
   ['passed_unchecked', 'Passed unchecked'],

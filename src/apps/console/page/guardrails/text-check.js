@@ -4,7 +4,14 @@ import { html, useState } from '../html.js'
 import { guardrailName } from '../names.js'
 import { Chip } from '../parts.js'
 
-const TONES = { flag: 'plain', redact: 'warn', block: 'bad' }
+const TONES = { flag: 'plain', mask: 'warn', redact: 'warn', block: 'bad' }
+/** What happens to a text with this action. */
+const EFFECTS = {
+  flag: ' It would be sent unchanged.',
+  mask: ' The text below would be sent; the originals come back in the answer.',
+  redact: ' The text below would be sent.',
+  block: ' The request would be refused.',
+}
 const SIDES = [
   ['input', 'a request'],
   ['output', 'a reply'],
@@ -64,7 +71,7 @@ function Found({ found: { text, action, redacted, findings } }) {
   return html`
     <p role="status">
       <${Chip} tone=${TONES[action]}>${action}<//>
-      ${action === 'block' ? ' The request would be refused.' : action === 'redact' ? ' The text below would be sent.' : ' It would be sent unchanged.'}
+      ${EFFECTS[action]}
     </p>
     <p class="reply text" aria-label="The text with what was found">
       ${marked(text, findings).map(({ part, finding }, at) =>
@@ -73,7 +80,7 @@ function Found({ found: { text, action, redacted, findings } }) {
           : html`<mark key=${at} class=${TONES[finding.action]} title=${`${finding.detector}: ${finding.action}`}>${part}</mark>`,
       )}
     </p>
-    ${action === 'redact' && html`<p class="reply text" aria-label="The text that would be sent">${redacted}</p>`}
+    ${(action === 'redact' || action === 'mask') && html`<p class="reply text" aria-label="The text that would be sent">${redacted}</p>`}
     <ul>
       ${findings.slice(0, 50).map(
         ({ detector, pattern, action: own, start, end }, at) => html`
