@@ -97,8 +97,10 @@ export class EventSink implements Sink {
 
   /** Returns the writer that is used from here on. */
   unmask(masks: Masks): FrameWriter {
-    if (!this.#isUnmasked) this.#frames = unmaskedFrames(masks, this.#frames)
+    if (this.#isUnmasked) return this.#frames
     this.#isUnmasked = true
+    this.#reply.seal()
+    this.#frames = unmaskedFrames(masks, this.#frames)
     return this.#frames
   }
 

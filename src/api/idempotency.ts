@@ -18,6 +18,7 @@ import type { InferenceParts } from './inference-parts.ts'
 import type { AnswerHead, ApiContext, ApiRequest, Handler, Reply, ReplyCopy } from './operation.ts'
 import { countFrames, framed, noAnswer, Replay } from './replay.ts'
 import { RESUMABLE_HEADER } from './resumable.ts'
+import { type FrameSeal, sealedFrames } from './unmasked-frames.ts'
 
 export const IDEMPOTENCY_HEADER = 'idempotency-key'
 const SHOWN_HEADER = 'Idempotency-Key'
@@ -45,7 +46,7 @@ export interface RepeatedOperation {
 
 export type IdempotencyDeps = Pick<
   InferenceParts,
-  'gateway' | 'transcripts' | 'stream' | 'restrictionsOf' | 'replayKeptMs'
+  'gateway' | 'transcripts' | 'frameSeal' | 'stream' | 'restrictionsOf' | 'replayKeptMs'
 >
 
 /** Answers a request that has the header. */
@@ -74,7 +75,7 @@ export async function answerOnce(
     keptMs: deps.replayKeptMs,
   }
   for (let tries = 0; tries < TRIES; tries++) {
-    const run = new FirstRun(context, reply)
+    const run = new FirstRun(context, reply, deps.frameSeal, [claim.id, keyHash])
     const claimed = await deps.transcripts.claim(claim, notice => run.follow(notice))
     if (!isTaken(claimed)) {
       await run.start(claimed, () => operation.handler(once, reply))
@@ -151,6 +152,10 @@ function digestOf({ context, params, query, body }: ApiRequest): string {
 class FirstRun implements ReplyCopy {
   readonly #context: ApiContext
   readonly #reply: Reply
+  readonly #seal: FrameSeal
+  readonly #owner: readonly string[]
+  /** True if what is kept has originals of masked values. */
+  #isSealed = false
   #writer: TranscriptWriter | null = null
   #form: AnswerHead['form'] = 'document'
   #isComplete = false
@@ -162,9 +167,11 @@ class FirstRun implements ReplyCopy {
   #isStalled = false
   #progress: ((drained: boolean) => void) | null = null
 
-  constructor(context: ApiContext, reply: Reply) {
+  constructor(context: ApiContext, reply: Reply, seal: FrameSeal, owner: readonly string[]) {
     this.#context = context
     this.#reply = reply
+    this.#seal = seal
+    this.#owner = owner
   }
 
   /** Runs the handler, then keeps its answer or forgets it. */
@@ -202,11 +209,18 @@ class FirstRun implements ReplyCopy {
     this.#writer?.add(framed(JSON.stringify(head)), 1)
   }
 
+  seal(): void {
+    this.#isSealed = true
+  }
+
   add(chunk: string | Buffer): void {
     const text = chunk.toString()
     if (text === '') return
-    if (this.#form === 'events') this.#writer?.add(text, countFrames(text))
-    else this.#writer?.add(framed(JSON.stringify(text)), 1)
+    const frames = this.#form === 'events' ? text : framed(JSON.stringify(text))
+    this.#writer?.add(
+      this.#isSealed ? sealedFrames(this.#seal, frames, this.#owner) : frames,
+      countFrames(frames),
+    )
   }
 
   complete(): void {

@@ -172,6 +172,7 @@ function answer(
       if (call.withMetadata) reply.header('Server-Timing', serverTiming(call.context.watch))
       const masked = dialect.body(sink.response, call.request)
       const body = sink.masks === null ? masked : sink.masks.unmaskedIn(masked)
+      if (sink.masks !== null) reply.seal()
       reply.written(sink.json(proof === null ? body : proof.reply(body)))
     }
   })

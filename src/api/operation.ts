@@ -98,6 +98,8 @@ export interface AnswerHead {
 /** Gets an answer as the client does, and still gets the rest after the client has left. */
 export interface ReplyCopy {
   begin(head: AnswerHead): void
+  /** What follows has originals of masked values, and must be kept sealed. */
+  seal(): void
   /** Bytes of the body, in order. */
   add(chunk: string | Buffer): void
   /** The body is complete. */
@@ -159,6 +161,8 @@ export interface Reply extends RateSink {
   onProgress(callback: (drained: boolean) => void, hasDeadline?: boolean): void
   /** Drops the connection, because a started answer cannot be completed. */
   abort(): void
+  /** What follows has originals of masked values: a copy keeps it sealed. */
+  seal(): void
   /** Gives the whole answer to this copy too. Call it before anything of the answer is sent. */
   copyTo(copy: ReplyCopy): void
   /**

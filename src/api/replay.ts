@@ -17,6 +17,7 @@ import {
 import type { StreamDeps } from './event-sink.ts'
 import type { AnswerHead, ApiContext, Reply } from './operation.ts'
 import { StreamReader } from './stream-reader.ts'
+import { type FrameSeal, SealedFrames } from './unmasked-frames.ts'
 
 const REPLAYED_HEADER = 'X-Gateway-Replayed'
 const FRAME_END = '\n\n'
@@ -40,6 +41,7 @@ export function countFrames(frames: string): number {
 
 interface ReplayDeps {
   readonly transcripts: Pick<Transcripts, 'read'>
+  readonly frameSeal: FrameSeal
   readonly stream: StreamDeps
 }
 
@@ -50,6 +52,7 @@ export class Replay {
   readonly #context: ApiContext
   readonly #reply: Reply
   readonly #done = Promise.withResolvers<boolean>()
+  readonly #sealed: SealedFrames
   #reader: TranscriptReader | null = null
   /** Null until it has arrived. */
   #head: AnswerHead | null = null
@@ -68,6 +71,7 @@ export class Replay {
     this.#question = question
     this.#context = context
     this.#reply = reply
+    this.#sealed = new SealedFrames(deps.frameSeal, [question.id, question.keyHash])
   }
 
   /**
@@ -90,7 +94,8 @@ export class Replay {
   }
 
   #send({ bytes, endsFrame, isEnd }: FramesPart): void {
-    this.#rest = Buffer.concat([this.#rest, bytes])
+    const opened = this.#sealed.open(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), endsFrame)
+    this.#rest = Buffer.concat([this.#rest, opened])
     if (!this.#hold(bytes.length)) return
     if (this.#head?.form !== 'events') this.#readFrames()
     const isFlowing = this.#client === null || !endsFrame || this.#sendOn(this.#client)

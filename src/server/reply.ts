@@ -237,6 +237,10 @@ export class HttpReply implements Reply {
     this.#socket.abort()
   }
 
+  seal(): void {
+    this.#copy?.seal()
+  }
+
   copyTo(copy: ReplyCopy): void {
     this.#copy = copy
   }

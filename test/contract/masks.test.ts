@@ -170,9 +170,12 @@ t.test('a stream that is read again has the originals, and the transcript has no
     read: () => {
       throw new Error('nothing is read elsewhere')
     },
+    claim: async () => null,
+    released: () => undefined,
   }
   t.teardown(() => transcripts.close())
-  const { gateway } = await startMaskWorld(t, { transcripts, clock })
+  const world = await startMaskWorld(t, { transcripts, clock })
+  const { gateway } = world
   const { port, apiKey } = gateway
   for (const [door, body] of [
     ['/responses', { model: CHAT, input: `Say ${ANN} ü 😀 twice`, stream: true }],
@@ -187,7 +190,31 @@ t.test('a stream that is read again has the originals, and the transcript has no
       t.same(again.frames, whole.frames.slice(after + 1), `${door} after ${after}`)
     }
   }
-  t.ok(kept.length > 2)
+  const { repeater } = world
+  for (const [path, body] of [
+    ['/responses', { model: CHAT, input: `Say ${ANN}`, stream: true }],
+    ['/responses', { model: CHAT, input: `Say ${ANN}` }],
+    ['/chat/completions', { model: CHAT, messages: [{ role: 'user', content: `Say ${ANN}` }] }],
+  ] as const) {
+    const calls = repeater.bodies.length
+    const ask = () =>
+      fetch(gateway.url + path, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${apiKey}`,
+          'content-type': 'application/json',
+          'idempotency-key': `${path} ${'stream' in body}`.replaceAll(' ', '-'),
+        },
+        body: JSON.stringify(body),
+      })
+    const first = await (await ask()).text()
+    const again = await ask()
+    t.equal(again.headers.get('x-gateway-replayed'), 'true')
+    t.equal(await again.text(), first)
+    t.match(first, ANN)
+    t.equal(repeater.bodies.length, calls + 1)
+  }
+  t.ok(kept.length > 5)
   t.notMatch(Buffer.concat(kept).toString(), /one\.example/)
 })
 

@@ -114,6 +114,10 @@ class DocumentReply implements Reply {
     throw new TypeError('a view is one document')
   }
 
+  seal(): void {
+    // Nobody keeps a copy.
+  }
+
   copyTo(): void {
     throw new TypeError('a view is asked for once')
   }
