@@ -148,7 +148,7 @@ function guardReply(
             input,
             own,
             metrics,
-            new Masking(masking ?? null, output?.rules.all.scanner ?? null),
+            new Masking(masking ?? null, output === null ? null : { rules: output.rules, tasks: own }),
           ),
     reply: output === null ? null : { rules: output, tasks: own, metrics },
   }

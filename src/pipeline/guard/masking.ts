@@ -9,7 +9,6 @@ import type { Exchange } from '../../exchange/exchange.ts'
 import { Masks, placeholdersIn } from '../../exchange/masks.ts'
 import type { Finding } from '../../features/guardrails/detector.ts'
 import { type PlaceholderOf, redact, strictest } from '../../features/guardrails/rules.ts'
-import type { Scanner } from '../../features/guardrails/scanner.ts'
 import type { RequestText } from '../../features/guardrails/texts/request-texts.ts'
 import {
   type MaskTables,
@@ -19,6 +18,8 @@ import {
 } from '../../storage/mask-tables.ts'
 import type { SummarySeal } from '../compaction.ts'
 import { ttlOf } from '../routing/sticky.ts'
+import { evaluateTexts, type GuardTasks } from './evaluate.ts'
+import type { GuardRules } from './rules.ts'
 
 /** What the placeholders of sessions need. */
 export interface MaskingDeps {
@@ -40,13 +41,22 @@ interface Found {
   readonly isOwn: boolean
 }
 
+/** The rules for replies, and the means to evaluate them. */
+interface ReplyRules {
+  readonly rules: GuardRules
+  readonly tasks: GuardTasks
+}
+
+/** One per exchange. */
 export class Masking {
   readonly #deps: MaskingDeps | null
-  /** The rules for replies; null if there are none. */
-  readonly #replies: Scanner | null
+  /** Null if no rule looks at replies. */
+  readonly #replies: ReplyRules | null
+  /** Values whose placeholders were given since the last check against the rules for replies. */
+  #given: { readonly token: string; readonly value: string }[] = []
 
   /** @param deps null: every request has placeholders of its own */
-  constructor(deps: MaskingDeps | null, replies: Scanner | null) {
+  constructor(deps: MaskingDeps | null, replies: ReplyRules | null) {
     this.#deps = deps
     this.#replies = replies
   }
@@ -71,7 +81,9 @@ export class Masking {
     return whenReady(known, () => {
       for (const each of found) this.#give(masks, each)
       if (!masks.isEmpty) exchange.masks = masks
-      return marked.map(each => coveredBy(each, (kind, value) => masks.tokenOf(kind, value)))
+      return whenReady(this.#check(exchange, masks), () =>
+        marked.map(each => coveredBy(each, (kind, value) => masks.tokenOf(kind, value))),
+      )
     })
   }
 
@@ -82,13 +94,22 @@ export class Masking {
     }
     if (masks.tokenOf(kind, value) !== null) return
     const token = masks.give(kind, value)
-    if (token !== null && !this.#mayReturn(value)) masks.withhold(token)
+    if (token !== null) this.#given.push({ token, value })
   }
 
-  /** False for a value that the rules for replies redact or block. */
-  #mayReturn(value: string): boolean {
-    const verdict = this.#replies === null ? null : strictest(this.#replies.scan(value, 'other'))
-    return verdict !== 'block' && verdict !== 'redact'
+  /** What the rules for replies redact or block does not come back, and neither does what they cannot check. */
+  #check({ signal }: Exchange, masks: Masks): void | Promise<void> {
+    const given = this.#given
+    this.#given = []
+    if (this.#replies === null || given.length === 0) return
+    const { rules, tasks } = this.#replies
+    const texts = given.map(({ value }) => ({ text: value, who: 'other' as const }))
+    return whenReady(evaluateTexts(tasks, rules, texts, signal), ({ findings, failure }) => {
+      for (const [at, { token }] of given.entries()) {
+        const verdict = strictest(findings[at] ?? [])
+        if (failure !== null || verdict === 'block' || verdict === 'redact') masks.withhold(token)
+      }
+    })
   }
 
   /** Adds the placeholders of the session, after it has given those of these values. */
@@ -116,14 +137,15 @@ export class Masking {
     return whenReady(tables.give(id(''), values, ttlOf(request), caller.keyHash), table => {
       for (const [valueId, token, sealed] of table ?? []) {
         const known = byId.get(valueId)
-        if (known === undefined) {
-          masks.learn(token, () => {
-            const value = seal.open(sealed, owner)
-            return value !== null && this.#mayReturn(value) ? value : null
-          })
-        } else {
+        if (known !== undefined) {
           masks.take(known.kind, known.value, token)
-          if (!known.isOwn && !this.#mayReturn(known.value)) masks.withhold(token)
+          if (!known.isOwn) this.#given.push({ token, value: known.value })
+        } else if (this.#replies === null) masks.learn(token, () => seal.open(sealed, owner))
+        else {
+          const value = seal.open(sealed, owner)
+          if (value === null) continue
+          masks.learn(token, value)
+          this.#given.push({ token, value })
         }
       }
     })
