@@ -4,7 +4,7 @@
  * attempt. Only for requests in which something was masked. Takes time linear in the reply, whatever it contains.
  */
 import type { Masks } from '../../exchange/masks.ts'
-import type { Content } from '../answer/assemble.ts'
+import type { Content } from '../answer/answer.ts'
 import type { Sink } from '../answer/sink.ts'
 import type { AttemptTarget } from '../turn/attempt-target.ts'
 import { type TextDelta, textName } from './reply-text.ts'

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { Masks, placeholdersIn } from '../../../src/exchange/masks.ts'
-import type { Content } from '../../../src/pipeline/answer/assemble.ts'
+import type { Content } from '../../../src/pipeline/answer/answer.ts'
 import { PlaceholderJoiner } from '../../../src/pipeline/guard/placeholder-joiner.ts'
 import { search } from '../../support/property.ts'
 
