@@ -81,6 +81,7 @@ export class EventSink implements Sink {
     this.#deps = deps
     this.#onOpen = onOpen
     this.#reader = new StreamReader(reply, deps, frames, this)
+    reply.stream = this
   }
 
   get tellsOverflow(): boolean {

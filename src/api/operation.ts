@@ -110,6 +110,11 @@ export interface ReplyCopy {
   onProgress(callback: (drained: boolean) => void): void
 }
 
+/** A stream that can still tell a failure. */
+export interface FailableStream {
+  fail(error: GatewayError, details: FailureDetails): void
+}
+
 /** The answer to one request: one document, or a stream. Does nothing once the client has left. */
 export interface Reply extends RateSink {
   /** The log line's fields in addition to the status, set by handlers that know them. */
@@ -120,6 +125,8 @@ export interface Reply extends RateSink {
   error: GatewayError | null
   /** Id of the generation whose answer this is; undefined: it is the request's own. */
   replayOf: string | undefined
+  /** The stream of the answer; null: it has none, or its failure is told in another way. */
+  stream: FailableStream | null
   /** The status that was sent; 0 before. */
   readonly status: number
   /** True after the status line was sent. */

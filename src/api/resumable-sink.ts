@@ -62,6 +62,7 @@ export class ResumableSink implements Sink {
     this.#client = new EventSink(reply, relays, frames, deps, () =>
       reply.header('X-Gateway-Resumable', 'true'),
     )
+    reply.stream = this
   }
 
   get ending(): Promise<void> | undefined {

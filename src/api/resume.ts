@@ -164,6 +164,8 @@ class ResumedStream {
     const { name } = this.#dialect
     // This sink only writes the end of the stream.
     const sink = new EventSink(this.#reply, name, this.#dialect.frames(NO_REQUEST), this.#deps.stream)
+    // The events in the transcript have numbers; its failure is in it.
+    this.#reply.stream = null
     sink.onDrain(() => this.#reader?.next())
     this.#sink = sink
     return sink

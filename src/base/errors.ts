@@ -25,6 +25,8 @@ export interface Failure {
    * a try.
    */
   readonly line?: 'again' | 'counts' | 'waits'
+  /** True if it ends a running request whose caller may no longer do what it does. */
+  readonly isLostRight?: true
   /** True if the caller pays for output before the failure; absent: only if the gateway caused the failure. */
   readonly paysOutput?: true
 }
@@ -52,6 +54,14 @@ export const FAILURES = {
   unknown_model: { status: 404, errorType: 'not_found', retry: 'never' },
   wrong_endpoint: { status: 400, errorType: 'invalid_request', retry: 'never' },
   authentication: { status: 401, errorType: 'authentication', retry: 'never' },
+  key_deleted: { status: 401, errorType: 'key_deleted', retry: 'never', isLostRight: true },
+  key_disabled: { status: 401, errorType: 'key_disabled', retry: 'never', isLostRight: true },
+  key_expired: { status: 401, errorType: 'key_expired', retry: 'never', isLostRight: true },
+  limit_spent: { status: 402, errorType: 'limit_spent', retry: 'never', isLostRight: true },
+  budget_spent: { status: 403, errorType: 'budget_spent', retry: 'never', isLostRight: true },
+  model_forbidden: { status: 403, errorType: 'model_forbidden', retry: 'never', isLostRight: true },
+  provider_forbidden: { status: 403, errorType: 'provider_forbidden', retry: 'never', isLostRight: true },
+  tool_forbidden: { status: 403, errorType: 'tool_forbidden', retry: 'never', isLostRight: true },
   payment_required: { status: 402, errorType: 'payment_required', retry: 'never' },
   permission_denied: { status: 403, errorType: 'permission_denied', retry: 'never' },
   not_found: { status: 404, errorType: 'not_found', retry: 'never' },

@@ -44,6 +44,9 @@ interface Known {
   readonly endsAtMs: number
 }
 
+/** Why a key is no longer valid. */
+export type LostKey = 'key_deleted' | 'key_disabled' | 'key_expired'
+
 /** The API keys of all organizations, cached. */
 export class ApiKeys {
   readonly #keys: Store['keys']
@@ -90,6 +93,19 @@ export class ApiKeys {
   find(hash: string): KeyRecord | Promise<KeyRecord> {
     const known = this.#known.get(hash)
     return known === undefined ? this.#load(hash, false) : this.#admit(known, false)
+  }
+
+  /** What became of a key that was valid; null: it still is, or cannot be read now. Never rejects. */
+  async lostBy(hash: string): Promise<LostKey | null> {
+    try {
+      await this.find(hash)
+      return null
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || thrown.code !== 'authentication') return null
+      const record = this.#known.get(hash)?.record
+      if (record === undefined) return 'key_deleted'
+      return record.disabled ? 'key_disabled' : 'key_expired'
+    }
   }
 
   /** Call it after the record of a key, or one of its secrets, has been added, changed or removed. */

@@ -112,8 +112,16 @@ export interface RequestContext {
   readonly signal: RequestSignal
   /** The place in the caller's own trace; null if the caller names none. */
   readonly callerContext: CallerContext | null
+  /** The exchange of the request, written by it; absent before, and for calls of the gateway itself. */
+  running?: RunningWork | undefined
   /** The destination of its spans; null while tracing is off. */
   readonly trace: TraceParent | null
+}
+
+/** The exchange of an open request. */
+export type RunningWork = Exchange & {
+  /** Tells the client at once why a stream ends whose caller has lost a right. False: nothing was told. */
+  tellLostRight?(reason: GatewayError): boolean
 }
 
 /** The end of a request, made once. Log line, console row and explanation are made from it. */
@@ -393,6 +401,7 @@ export class Exchange {
     this.createdAt = createdAt
     this.prompt = clientRequest.request
     this.strategy = (clientRequest.request.models?.length ?? 0) > 0 ? 'fallback' : 'direct'
+    context.running = this
     clientRequest.witness?.saw(this)
   }
 }

@@ -9,7 +9,7 @@ import { shownModel } from '../base/log/shown.ts'
 import { roundedTimes, type Stopwatch } from '../base/metrics/stages.ts'
 import { toUsd } from '../base/money.ts'
 import { reported } from '../exchange/changes.ts'
-import type { AttemptRecord, EndedExchange, Exchange } from '../exchange/exchange.ts'
+import { type AttemptRecord, type EndedExchange, type Exchange, endOf } from '../exchange/exchange.ts'
 import { asksForEdits } from '../formats/format-abilities.ts'
 import type { GatewayMetadata } from '../protocol/response.ts'
 import { type FailureKind, toResponseUsage } from './accounting/charge.ts'
@@ -55,6 +55,13 @@ export async function failureOf(
   return { error: withFindings(exchange, advised), channel: isOverflow ? 'events' : 'envelope' }
 }
 
+/** Writes the end of a stream whose caller has lost a right: its usage is not known yet. */
+export function tellLostRight(deps: ConcludeDeps, exchange: RunningExchange, error: GatewayError): void {
+  const { answer } = exchange
+  answer.hold()
+  answer.fail(error, endingOf(deps, endOf(exchange, error, deps.clock.monotonicMs()), false))
+}
+
 /** Writes the end of the stream, and returns the outcome. */
 export function tellEnd(
   deps: ConcludeDeps,
@@ -64,10 +71,11 @@ export function tellEnd(
   const { exchange } = end
   const { answer, finish } = exchange
   if (conclusion === null) {
-    answer.finish(finish?.reason ?? 'other', endingOf(deps, end, true))
+    if (!exchange.isTold) answer.finish(finish?.reason ?? 'other', endingOf(deps, end, true))
     return { answered: true }
   }
   const { error, channel } = conclusion
+  if (exchange.isTold) return { answered: true, refused: error }
   if (channel === 'envelope') return { answered: false, error, ...details(deps, end, error) }
   if (channel === 'stream' || channel === 'events') {
     if (!answer.turnSeen) {

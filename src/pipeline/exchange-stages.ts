@@ -4,6 +4,7 @@
  */
 
 import type { Clock } from '../base/clock.ts'
+import type { GatewayError } from '../base/errors.ts'
 import { whenReady } from '../base/maybe-promise.ts'
 import type { Stage } from '../base/metrics/stages.ts'
 import { type ClientRequest, Exchange, type Turn } from '../exchange/exchange.ts'
@@ -42,6 +43,9 @@ export class RoutedExchange extends Exchange {
   isSubmitted = false
 }
 
+/** Writes the failure of an exchange that still runs as the end of its stream. */
+export type LostRightTeller = (exchange: RunningExchange, reason: GatewayError) => void
+
 /** An exchange of text. */
 export class RunningExchange extends RoutedExchange {
   readonly answer: Answer
@@ -55,11 +59,29 @@ export class RunningExchange extends RoutedExchange {
   /** Null if it takes the general path. */
   readonly plan: Plan | null
   #debug: DebugNotes | null = null
+  /** Writes a failure as the end of its stream; null for exchanges without a client of their own. */
+  readonly #tell: LostRightTeller | null
+  /** True once the end of its stream was written before its own end. */
+  isTold = false
 
-  constructor(request: ClientRequest, createdAt: number, answer: Answer, plan: Plan | null = null) {
+  constructor(
+    request: ClientRequest,
+    createdAt: number,
+    answer: Answer,
+    plan: Plan | null = null,
+    tell: LostRightTeller | null = null,
+  ) {
     super(request, createdAt)
     this.answer = answer
     this.plan = plan
+    this.#tell = tell
+  }
+
+  tellLostRight(reason: GatewayError): boolean {
+    if (this.#tell === null || this.isTold || !this.answer.committed) return false
+    this.isTold = true
+    this.#tell(this, reason)
+    return true
   }
 
   /** The debug facts that the caller requested. */

@@ -22,11 +22,12 @@ import { echoRequest } from './answer/response-object.ts'
 import { FinalSink, type Outcome, type Sink } from './answer/sink.ts'
 import { type TokenCount, TokenCounter } from './count-tokens.ts'
 import { type EmbeddingsCall, type EmbeddingsOutcome, embed } from './embed.ts'
-import { type Conclusion, failureOf, summarize, tellEnd } from './ending.ts'
+import { type Conclusion, failureOf, summarize, tellEnd, tellLostRight } from './ending.ts'
 import {
   type ExchangeStage,
   guardBy,
   guardRequest,
+  type LostRightTeller,
   RunningExchange,
   runStages,
   SKIPPED,
@@ -92,9 +93,10 @@ export interface GatewayDeps
 
 export function createGateway(deps: GatewayDeps): Gateway {
   const counter = new TokenCounter(deps)
+  const tell: LostRightTeller = (exchange, reason) => tellLostRight(deps, exchange, reason)
   return {
     respond(call, sink) {
-      const exchange = open(deps, call, sink, deps.plans?.of(call) ?? null)
+      const exchange = open(deps, call, sink, deps.plans?.of(call) ?? null, tell)
       const collected = call.batch?.collected
       if (collected !== undefined) exchange.transport = new StoredTransport(collected.reply)
       const recording = deps.captures?.isIdle === false ? deps.captures.open(call) : null
@@ -263,7 +265,13 @@ const SUBMITTED: Outcome = {
   metadata: null,
 }
 
-function open({ clock }: GatewayDeps, call: ClientRequest, sink: Sink, plan: Plan | null): RunningExchange {
+function open(
+  { clock }: GatewayDeps,
+  call: ClientRequest,
+  sink: Sink,
+  plan: Plan | null,
+  tell: LostRightTeller | null = null,
+): RunningExchange {
   const { context, request } = call
   const createdAt = unixSeconds(clock)
   const answer = new Answer(
@@ -271,7 +279,7 @@ function open({ clock }: GatewayDeps, call: ClientRequest, sink: Sink, plan: Pla
     echoRequest(request, { id: context.id, createdAt, model: '' }),
     context.held,
   )
-  return new RunningExchange(call, createdAt, answer, plan)
+  return new RunningExchange(call, createdAt, answer, plan, tell)
 }
 
 /**

@@ -1,18 +1,22 @@
 /**
- * Checks the rights of a caller again when an answer exists or runs already: models, providers and server tools that
- * were allowed when its request began may be forbidden now. For new requests, routing and the tools check them.
+ * Checks the rights of a caller again when an answer exists or runs already: models, providers, server
+ * tools and money that were there when its request began may be gone now. For new requests, routing, the tools and
+ * admission check them.
  */
 import { GatewayError } from '../base/errors.ts'
+import type { HoldingQuota } from '../callers/limits/quota.ts'
 import type { ToolPermissions } from '../callers/tool-permissions.ts'
-import type { ClientRequest } from '../exchange/exchange.ts'
+import type { ClientRequest, Exchange } from '../exchange/exchange.ts'
+import type { Caller } from '../protocol/records.ts'
 import type { ResponsesRequest } from '../protocol/request.ts'
 import type { Catalog } from '../providers/catalog.ts'
 import type { Guard } from './guard/guard.ts'
+import type { RouteCandidate } from './routing/candidate.ts'
 import { namedModel } from './routing/names.ts'
-import { isOfLists, type Restrictions } from './routing/restrictions.ts'
+import { isOfLists, isOfModels, type Restrictions } from './routing/restrictions.ts'
 import { type ToolWaysDeps, toolWays } from './tool-calls/tool-ways.ts'
 
-export interface RightsDeps extends Pick<ToolWaysDeps, 'tools'> {
+interface RightsDeps extends Pick<ToolWaysDeps, 'tools'> {
   readonly catalog: Catalog
   readonly guard: Pick<Guard, 'restrictions'>
   readonly toolPermissions: Pick<ToolPermissions, 'disabledFor'>
@@ -66,4 +70,83 @@ function forbiddenModel(
     first ??= named.model.id
   }
   return first
+}
+
+export interface RunningRights {
+  /**
+   * Finds what the caller may no longer do in an exchange that runs, after a record has changed: the reason to end it,
+   * or null. `caller`: as the records say now. Never rejects: what cannot be read now forbids nothing.
+   */
+  lostBy(exchange: Exchange, caller: Caller): Promise<GatewayError | null>
+  /** The reason to end an exchange of which a limit was overspent; null: there is none. Never rejects. */
+  overspentBy(exchange: Exchange, caller: Caller): Promise<GatewayError | null>
+}
+
+export function createRunningRights(
+  deps: RightsDeps & { readonly quota: Pick<HoldingQuota, 'overrun'> },
+): RunningRights {
+  return {
+    async lostBy(exchange, caller) {
+      try {
+        return (
+          (await lostPlace(deps, exchange, caller)) ??
+          (await lostTool(deps, exchange, caller)) ??
+          (await deps.quota.overrun(caller, isPaidByCaller(exchange), true))
+        )
+      } catch {
+        return null
+      }
+    },
+    async overspentBy(exchange, caller) {
+      try {
+        return await deps.quota.overrun(caller, isPaidByCaller(exchange), false)
+      } catch {
+        return null
+      }
+    },
+  }
+}
+
+function isPaidByCaller({ attempts }: Exchange): boolean {
+  return attempts.at(-1)?.isByok === true
+}
+
+/** True if the exchange spends money that a limit of its caller counts. */
+export function hasReserved({ reservation }: Exchange): boolean {
+  return reservation !== null && reservation.allowance !== null
+}
+
+async function lostPlace(
+  { guard }: RightsDeps,
+  { attempts }: Exchange,
+  caller: Caller,
+): Promise<GatewayError | null> {
+  const current = attempts.at(-1)
+  if (current === undefined) return null
+  const { endpoint } = current
+  const credential = current.credential as RouteCandidate['credential']
+  const restriction = (await guard.restrictions(caller))?.excludedBy({ endpoint, credential }) ?? null
+  if (restriction === null) return null
+  return isOfModels(restriction)
+    ? new GatewayError('model_forbidden', `A guardrail on this API key no longer allows ${endpoint.modelId}`)
+    : new GatewayError(
+        'provider_forbidden',
+        `A guardrail on this API key no longer allows ${endpoint.provider.name} (${restriction})`,
+      )
+}
+
+async function lostTool(
+  { tools, toolPermissions }: RightsDeps,
+  { request }: Exchange,
+  caller: Caller,
+): Promise<GatewayError | null> {
+  const ways = toolWays(request, tools)
+  if (ways.length === 0) return null
+  const disabled = await toolPermissions.disabledFor(caller)
+  const way = ways.find(({ name }) => disabled.has(name))
+  if (way === undefined) return null
+  return new GatewayError(
+    'tool_forbidden',
+    `${way.path}: the ${way.name} server tool was disabled in this workspace while the request ran`,
+  )
 }

@@ -293,7 +293,13 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     this.#place?.giveUp(reason)
   }
 
+  protected onRevoked(reason: GatewayError): void {
+    // Before the handler, the abort itself is answered.
+    if (this.#handled) this.reply.revoke(reason)
+  }
+
   protected onGivenUp(reason: GatewayError): void {
+    if (this.reply.ended) return
     if (this.reply.started) this.#socket.abort()
     else this.reply.failure(reason)
   }
@@ -501,7 +507,7 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
     const { log, metrics } = this.#deps.admissions.deps
     if (!(thrown instanceof GatewayError)) log.fault('server', 'request failed', thrown)
     if (error.code === 'overloaded') metrics.shed.inc({ reason: 'buffered' })
-    if (this.isOver || this.#socket.dead) return
+    if (this.isOver || this.#socket.dead || this.reply.ended) return
     if (this.reply.started) {
       this.reply.error = error
       this.#socket.abort()

@@ -3,7 +3,15 @@
  * JSON document, an error envelope, or a stream.
  */
 import { STATUS_CODES } from 'node:http'
-import type { AnswerHead, FailureContext, MoreChunks, Operation, Reply, ReplyCopy } from '../api/operation.ts'
+import type {
+  AnswerHead,
+  FailableStream,
+  FailureContext,
+  MoreChunks,
+  Operation,
+  Reply,
+  ReplyCopy,
+} from '../api/operation.ts'
 import type { GatewayError } from '../base/errors.ts'
 import type { TraceParent } from '../base/telemetry/request-trace.ts'
 import { errorEnvelope } from '../protocol/envelope.ts'
@@ -90,6 +98,9 @@ export class HttpReply implements Reply {
   requestedModel: string | undefined
   error: GatewayError | null = null
   replayOf: string | undefined
+  stream: FailableStream | null = null
+  /** True if the client knows already why the work ended; the handler's own answer is dropped. */
+  #isRevoked = false
   /** Null: only the client gets the answer. */
   #copy: ReplyCopy | null = null
 
@@ -193,6 +204,7 @@ export class HttpReply implements Reply {
   }
 
   #open(chunk: string | Buffer, contentType: string, form: StreamForm): boolean {
+    if (this.#isRevoked) return true
     this.#begin(200)
     const isEvents = form !== 'bytes'
     this.#headers.push('Content-Type', isEvents ? EVENT_STREAM : safeHeaderValue(contentType))
@@ -241,6 +253,14 @@ export class HttpReply implements Reply {
     this.#copy?.seal()
   }
 
+  /** Tells the client at once that a right was lost. */
+  revoke(reason: GatewayError): void {
+    if (this.ended) return
+    if (this.stream !== null) this.stream.fail(reason, { id: this.#owner.id, ...NO_CONTEXT })
+    else if (!this.started) this.failure(reason)
+    this.#isRevoked = true
+  }
+
   copyTo(copy: ReplyCopy): void {
     this.#copy = copy
   }
@@ -285,6 +305,7 @@ export class HttpReply implements Reply {
   }
 
   #send(status: number, body: string | Buffer): void {
+    if (this.#isRevoked) return
     this.#begin(status)
     if (this.#copy !== null) {
       this.#beginCopy(this.#copy, status, 'document', body)

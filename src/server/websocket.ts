@@ -102,6 +102,11 @@ export class WebSockets implements KeyedRequests {
   }
 
   /** Closes the sockets of a key; the request of a response in flight ends it. */
+  /** Its messages are requests of the server. */
+  running(): readonly [] {
+    return []
+  }
+
   endKey(hash: string, reason: GatewayError): void {
     for (const session of [...this.#sessions]) if (session.key.hash === hash) session.endKey(reason)
   }

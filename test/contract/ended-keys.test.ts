@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { hashKey } from '../../src/callers/api-key.ts'
 import { parseEventStream, startGateway, type TestGateway } from '../support/gateway.ts'
+import { until } from '../support/patience.ts'
 import { startToldProvider } from '../support/provider.ts'
 import { openSocket } from '../support/response-socket-client.ts'
 
@@ -34,13 +35,13 @@ async function newKey(gateway: TestGateway): Promise<string> {
 }
 
 const ENDINGS = {
-  deleted: (gateway: TestGateway, key: string) => manage(gateway, 'DELETE', `/keys/${hashKey(key)}`),
-  disabled: (gateway: TestGateway, key: string) =>
+  key_deleted: (gateway: TestGateway, key: string) => manage(gateway, 'DELETE', `/keys/${hashKey(key)}`),
+  key_disabled: (gateway: TestGateway, key: string) =>
     manage(gateway, 'PATCH', `/keys/${hashKey(key)}`, { disabled: true }),
 }
 
 for (const [how, end] of Object.entries(ENDINGS)) {
-  t.test(`streams and whole answers end when their key is ${how}, and no others`, async t => {
+  t.test(`streams and whole answers end with ${how}, and no others`, async t => {
     const { provider, gateway } = await start(t)
     const [key, other] = [await newKey(gateway), await newKey(gateway)]
     const ask = (by: string, body: object = {}) =>
@@ -58,11 +59,14 @@ for (const [how, end] of Object.entries(ENDINGS)) {
     t.equal((await end(gateway, key)).status, 200)
     const events = parseEventStream(await answered.text())
     t.match(events.at(-1), { type: 'response.failed' })
-    t.match(JSON.stringify(events.at(-1)), /ended because its API key is no longer valid/)
+    t.match(events.at(-1), { response: { error_type: how } })
+    t.match(JSON.stringify(events.at(-1)), /ended because its API key was (?:deleted|disabled)/)
+    // Its provider may still send its usage, and nothing else.
+    replies.find(reply => reply.body['stream'] === true)?.say({ content: 'more' })
     const refused = await whole
     t.equal(refused.status, 401)
+    await until('the calls of the key', () => replies.filter(reply => reply.closed).length === 2)
     const open = replies.filter(reply => !reply.closed)
-    t.equal(open.length, 1, 'the calls of the key are closed')
     open[0]?.finish({ prompt_tokens: 1, completion_tokens: 1 })
     t.match(parseEventStream(await (await others).text()).at(-1), { type: 'response.completed' })
   })
@@ -74,9 +78,9 @@ t.test('sockets of a deleted key close, in the middle of a response and between 
   const [busy, idle] = [await openSocket(gateway.url, key), await openSocket(gateway.url, key)]
   const asked = busy.ask({ model: MODEL.id, input: 'Hi' })
   await provider.reply(0)
-  await ENDINGS.deleted(gateway, key)
-  t.match(await idle.next(), { type: 'error', status: 401, error: { code: 'authentication' } })
-  t.match((await asked).at(-1), { type: 'error', status: 401, error: { code: 'authentication' } })
+  await ENDINGS.key_deleted(gateway, key)
+  t.match(await idle.next(), { type: 'error', status: 401, error: { code: 'key_deleted' } })
+  t.match((await asked).at(-1), { type: 'error', status: 401, error: { code: 'key_deleted' } })
   t.equal(await busy.closed, 1001)
   t.equal(await idle.closed, 1001)
 })
@@ -99,7 +103,7 @@ t.test(
     const answer = await asked
     leaving.abort()
     await answer.text().catch(() => undefined)
-    await ENDINGS.deleted(gateway, key)
+    await ENDINGS.key_deleted(gateway, key)
     while (!reply.closed) await new Promise(resolve => setImmediate(resolve))
     while (gateway.serving.server.openRequests > 0) await new Promise(resolve => setImmediate(resolve))
     await gateway.shipper.ship()

@@ -53,6 +53,7 @@ class DocumentReply implements Reply {
   requestedModel = undefined
   error: GatewayError | null = null
   replayOf = undefined
+  stream = null
   status = 0
   ended = false
 

@@ -53,6 +53,21 @@ export function spentError(limit: SpendingRule, amount: number, room: CounterRoo
   })
 }
 
+/** The error for a running request whose limit has no money left for it. */
+export function overrunError(limit: SpendingRule): GatewayError {
+  const message = `${nameOf(limit)} ${limit.kind === 'credits' ? 'were' : 'was'} spent, or lowered, while the request ran`
+  if (limit.kind !== 'budget') {
+    return new GatewayError('limit_spent', message, {
+      limit: limit.kind === 'limit' ? 'key_limit' : 'credits',
+    })
+  }
+  const { guardrailId } = limit.budget
+  return new GatewayError('budget_spent', message, {
+    metadata: { guardrail_id: guardrailId },
+    limit: 'budget',
+  })
+}
+
 /** Metadata that tells some clients not to retry today. */
 function ofDay(reset: string | null): { readonly metadata?: { readonly limit_window: 'day' } } {
   return reset === 'daily' ? { metadata: { limit_window: 'day' } } : {}

@@ -12,7 +12,7 @@ import type { RateKind, RateRoom } from '../../protocol/rate-headers.ts'
 import type { Budget, Caller, Reservation } from '../../protocol/records.ts'
 import type { CounterEntry, Counters, Taking } from './counters.ts'
 import { affordable, type Demand, isAffordable, type Offer, priceOf, reservedPrice } from './demand.ts'
-import { rateError, reservedError, spentError } from './limit-errors.ts'
+import { overrunError, rateError, reservedError, spentError } from './limit-errors.ts'
 import {
   amountOf,
   budgetEntry,
@@ -77,7 +77,7 @@ export interface Quota {
   admit(caller: Caller, demand: Demand, rated?: RatedRequest): Reservation | Promise<Reservation>
 }
 
-/** A quota that also reserves money for requests that were admitted earlier. */
+/** A quota that also serves requests that were admitted earlier. */
 export interface HoldingQuota extends Quota {
   /**
    * Reserves money under all spending limits, even above them: for requests that were admitted earlier and whose reply
@@ -85,6 +85,16 @@ export interface HoldingQuota extends Quota {
    * @throws (or rejects with) GatewayError `service_unavailable` if the spending so far is unknown
    */
   reserveAnyway(caller: Caller, cost: PicoUsd, isOwn: boolean): Reservation | Promise<Reservation>
+  /**
+   * The error for what runs by a caller who has no money left for it, because a limit was overspent or, if `isChanged`,
+   * was lowered below what is spent and reserved; null: all limits hold. `isOwn`: the caller's own credential pays.
+   * @throws (or rejects with) GatewayError `service_unavailable` if the spending so far is unknown
+   */
+  overrun(
+    caller: Caller,
+    isOwn: boolean,
+    isChanged: boolean,
+  ): GatewayError | null | Promise<GatewayError | null>
 }
 
 /** The reservation of a caller without limits. */
@@ -124,6 +134,13 @@ export function createQuota(options: QuotaOptions): HoldingQuota {
           if (money.length + rates.length === 0) return FREE
           return new Admission(options, demand, money, rates, nowMs).reserve()
         })
+      })
+    },
+    overrun(caller, isOwn, isChanged) {
+      return whenReady(budgets === undefined ? null : budgets.budgets(caller), known => {
+        const all = moneyLimits(options, caller, known ?? [], options.clock.nowMs())
+        const money = all.filter(({ limit }) => counts(limit, isOwn))
+        return money.length === 0 ? null : overrunOf(options.counters, money, isChanged)
       })
     },
     reserveAnyway(caller, cost, isOwn) {
@@ -192,6 +209,26 @@ function moneyLimits(
     })),
     ...(enforceCredits ? [{ limit: { kind: 'credits' } as const, entry: creditEntry(caller) }] : []),
   ]
+}
+
+/** See `HoldingQuota.overrun`. Amounts of zero change no counter. */
+function overrunOf(
+  counters: Counters,
+  money: readonly MoneyLimit[],
+  isChanged: boolean,
+): GatewayError | null | Promise<GatewayError | null> {
+  const entries = money.map(({ entry }) => ({ ...entry, amount: 0 }))
+  const nothing = entries.map(() => 0)
+  return whenReady(counters.reserve(entries), ({ rooms }) => {
+    counters.settle(entries, nothing)
+    const at = rooms.findIndex((room, index) => {
+      // Of several instances, each has a share of the limit.
+      const ceiling = entries[index]?.ceiling ?? room.ceiling
+      return room.used > ceiling || (isChanged && room.total > ceiling)
+    })
+    const overrun = money[at]
+    return overrun === undefined ? null : overrunError(overrun.limit)
+  })
 }
 
 /** More than any sum that fits into a counter. */

@@ -14,8 +14,16 @@ import { inMessagesNames } from './paths.ts'
 /** The error types of this API by ours; the rest follows from the status. */
 const TYPES: ReadonlyMap<string, string> = new Map([
   ['authentication', 'authentication_error'],
+  ['key_deleted', 'authentication_error'],
+  ['key_disabled', 'authentication_error'],
+  ['key_expired', 'authentication_error'],
   ['payment_required', 'billing_error'],
+  ['limit_spent', 'billing_error'],
   ['permission_denied', 'permission_error'],
+  ['budget_spent', 'permission_error'],
+  ['model_forbidden', 'permission_error'],
+  ['provider_forbidden', 'permission_error'],
+  ['tool_forbidden', 'permission_error'],
   ['not_found', 'not_found_error'],
   ['rate_limit_exceeded', 'rate_limit_error'],
   ['provider_overloaded', 'overloaded_error'],

@@ -61,6 +61,11 @@ export function isOfLists(restriction: Restriction): boolean {
   return !USE_RESTRICTIONS.has(restriction)
 }
 
+/** True for lists of models. */
+export function isOfModels(restriction: Restriction): boolean {
+  return MODEL_RESTRICTIONS.has(restriction)
+}
+
 /** Compiles the restrictions; null if there are none. */
 export function restrictionsOf(rules: PolicyRestrictions): Restrictions | null {
   const tests = testsOf(rules)

@@ -317,10 +317,12 @@ export class Attempt implements UpstreamHandler, MeteredReply {
 
   readonly #giveUp = (): void => this.fail(this.#exchange.signal.reason as GatewayError)
 
-  /** After its caller has left, an attempt may continue reading, as the provider's row allows. */
+  /**
+   * After its caller has left, or has lost a right, an attempt may continue reading, as the provider's row allows.
+   */
   readonly #onAbort = (): void => {
-    const { code } = this.#exchange.signal.reason as GatewayError
-    if (code === 'client_closed' && !this.isOver) {
+    const { code, meaning } = this.#exchange.signal.reason as GatewayError
+    if ((code === 'client_closed' || meaning.isLostRight === true) && !this.isOver) {
       const hasSaid = this.figures.outputQuarters + (this.reader.relay?.untold.length ?? 0) > 0
       const { onAbort } = this.#record.endpoint.provider
       const key = holderOf(this.#exchange.caller)

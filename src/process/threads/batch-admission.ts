@@ -48,6 +48,10 @@ export class BatchAdmission extends AdmittedRequest implements AdmittedLine {
     // The signal ends the work.
   }
 
+  protected onRevoked(): void {
+    // As for every other end.
+  }
+
   protected onGivenUp(reason: GatewayError): void {
     this.reply = { status: reason.status, ended: true, error: reason, summary: undefined }
     this.#givenUp.reject(reason)

@@ -85,6 +85,7 @@ loop.follow({
 try {
   await server.listen(settings.config.listen.host, settings.port, { shared: settings.shared })
   server.load.start()
+  serving.lostRights.start()
   loop.started()
   const isBusy = () => server.openRequests > 0
   warming = import('../start/warm-up.ts').then(({ warmUp }) =>

@@ -26,7 +26,7 @@ import type { Load } from '../../server/admission/load.ts'
 import type { BatchRecord } from '../../storage/batches.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { BatchAdmission } from '../threads/batch-admission.ts'
-import { endInvalid } from '../threads/ended-keys.ts'
+import { LostRights } from '../threads/lost-rights.ts'
 import { type BuiltGateway, buildGateway } from './gateway.ts'
 import type { GatewayOptions } from './gateway-parts.ts'
 
@@ -106,6 +106,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
     log,
     metrics,
   })
+  const lostRights = new LostRights({ keys, rights: built.rights, clock, open: [control] })
   return {
     runner,
     metrics,
@@ -116,7 +117,7 @@ export async function buildBatching(options: BatchingOptions): Promise<Batching>
       else if (change.kind === 'key') keys.invalidate(change.hash)
       else if (change.kind === 'rates') keys.invalidateOf(change.organizationId)
       built.changed(change)
-      void endInvalid(keys, change, [control])
+      void lostRights.changed(change)
       if (change.kind === 'batches' || change.kind === 'all') runner.wake()
     },
     catalogue: packed => built.catalogue.receive(packed),

@@ -35,6 +35,7 @@ import { KeyCheck } from '../../pipeline/key-check.ts'
 import { Plans } from '../../pipeline/plans.ts'
 import { createPluginChains } from '../../pipeline/plugin-chain.ts'
 import { createGateway, createRequestCheck, type Gateway, type RequestCheck } from '../../pipeline/respond.ts'
+import { createRunningRights, type RunningRights } from '../../pipeline/rights.ts'
 import { Prefixes } from '../../pipeline/routing/prompt-cache-prefix.ts'
 import { Routing } from '../../pipeline/routing/rank-input.ts'
 import { Stickiness } from '../../pipeline/routing/sticky.ts'
@@ -83,6 +84,7 @@ export interface BuiltGateway {
   readonly gateway: Gateway
   readonly requestCheck: RequestCheck
   readonly guard: Guard
+  readonly rights: RunningRights
   readonly keyCheck: KeyCheck
   readonly offered: Offered
   readonly config: Config
@@ -175,6 +177,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     gateway,
     requestCheck: createRequestCheck(parts),
     guard,
+    rights: createRunningRights({ ...parts, quota }),
     keyCheck: new KeyCheck(shared),
     offered: offeredBy(plugins, tools, catalog),
     config,

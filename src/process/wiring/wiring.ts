@@ -27,7 +27,7 @@ import { createServer, type HttpServer } from '../../server/server.ts'
 import type { Invalidation } from '../../storage/invalidation/bus.ts'
 import { StoreError } from '../../storage/open.ts'
 import type { Transcripts } from '../../storage/transcripts/transcripts.ts'
-import { endInvalid } from '../threads/ended-keys.ts'
+import { LostRights } from '../threads/lost-rights.ts'
 import { createTranscripts } from '../threads/transcripts.ts'
 import { type BuiltGateway, buildGateway } from './gateway.ts'
 import type { GatewayOptions } from './gateway-parts.ts'
@@ -43,6 +43,7 @@ export type ServeOptions = GatewayOptions & FrontOptions
 /** One serving instance: its own server, caches, connections and metrics. */
 export interface Serving {
   readonly server: HttpServer
+  readonly lostRights: LostRights
   readonly metrics: Metrics
   /** Called when the store is ready for use. */
   prepared(): void
@@ -58,11 +59,15 @@ export interface Serving {
 
 export async function buildServing(options: ServeOptions): Promise<Serving> {
   const gateway = await buildGateway(options)
+  const built = buildServer(gateway, (await loadFront(options.config.listen.front)).create, options)
   return {
-    ...buildServer(gateway, (await loadFront(options.config.listen.front)).create, options),
+    ...built,
     metrics: gateway.metrics,
     catalogue: packed => gateway.catalogue.receive(packed),
-    close: () => gateway.close(),
+    close: () => {
+      built.lostRights.stop()
+      return gateway.close()
+    },
   }
 }
 
@@ -84,6 +89,7 @@ interface FrontOptions {
 /** A server with its caches of API keys and end-user weights. */
 interface BuiltServer {
   readonly server: HttpServer
+  readonly lostRights: LostRights
   /** The interface description as JSON; generated once. */
   document(): string
   /** Called when the store is ready for use. */
@@ -106,7 +112,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     else if (change.kind === 'rates') keys.invalidateOf(change.organizationId)
     else if (change.kind === 'end-user') weights.invalidate(change.organizationId, change.user)
     built.changed(change)
-    void endInvalid(keys, change, server.keyed)
+    void lostRights.changed(change)
   }
   const publish = (change: Invalidation): void => {
     changed(change)
@@ -140,8 +146,10 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
     ...(options.tracing === undefined ? {} : { tracing: options.tracing }),
     ...(options.explanations === undefined ? {} : { explanations: options.explanations }),
   })
+  const lostRights = new LostRights({ keys, rights: built.rights, clock, open: server.keyed })
   return {
     server,
+    lostRights,
     document: () => document.serialized.json.toString(),
     changed,
     prepared() {

@@ -3,6 +3,7 @@
  */
 import { GatewayError, RETRY_AFTER_SECONDS } from '../../base/errors.ts'
 import { HeldShare, type Holder } from '../../base/fairness/held-share.ts'
+import type { Exchange } from '../../exchange/exchange.ts'
 import type { AdmissionDeps, AdmittedRequest } from './admitted-request.ts'
 import { type KeyLimits, type KeyPlace, KeyShares } from './key-shares.ts'
 import { Load, type LoadLimits, type OverloadReason } from './load.ts'
@@ -14,8 +15,18 @@ const UNREAD_SHARE = 0.5
 export interface KeyedRequests {
   /** Adds the hashes of inference keys that have open requests. */
   openKeys(hashes: Set<string>): void
-  /** Ends all open requests of a key for this reason. */
+  /** Ends all open requests of a key, which has lost a right. */
   endKey(hash: string, reason: GatewayError): void
+  /** Requests with an inference key whose exchange has begun. */
+  running(): readonly RunningRequest[]
+}
+
+/** An open request of which a right may be lost. */
+export interface RunningRequest {
+  readonly keyHash: string | null
+  readonly running: Exchange | undefined
+  /** See `AdmittedRequest`. */
+  revoke(reason: GatewayError): void
 }
 
 /** The requests of one thread: sheds new requests when the thread is busy, and ends all requests in a drain. */
@@ -135,8 +146,12 @@ export class AdmissionControl implements KeyedRequests {
     for (const { keyHash } of this.open.all()) if (keyHash !== null) hashes.add(keyHash)
   }
 
+  running(): readonly RunningRequest[] {
+    return this.open.all().filter(({ running, keyHash }) => running !== undefined && keyHash !== null)
+  }
+
   endKey(hash: string, reason: GatewayError): void {
-    for (const request of this.open.all()) if (request.keyHash === hash) request.end(reason)
+    for (const request of this.open.all()) if (request.keyHash === hash) request.revoke(reason)
   }
 
   /** Gives up requests that did not react to their abort. */

@@ -16,7 +16,7 @@ import { userAgentFamily } from '../../base/telemetry/caller-names.ts'
 import type { TraceParent } from '../../base/telemetry/request-trace.ts'
 import type { CallerContext } from '../../base/telemetry/trace-context.ts'
 import { TracedStopwatch, type Tracing } from '../../base/telemetry/tracing.ts'
-import type { RequestContext, RequestEnd } from '../../exchange/exchange.ts'
+import type { RequestContext, RequestEnd, RunningWork } from '../../exchange/exchange.ts'
 import type { ExplanationWriter } from '../../features/explanations/writer.ts'
 import type { KeyRecord } from '../../protocol/management/keys.ts'
 import type { ConsoleFeed } from './console-feed.ts'
@@ -58,6 +58,8 @@ interface OpenAdmissions {
 
 /** Maximum time that a handler may take to answer after its signal has fired. */
 const LAST_WORD_MS = 1000
+/** Longer than a reply is read on without its reader. */
+const LAST_USAGE_MS = 3_000
 /** Label by the first digit of the status. */
 const STATUS_CLASSES = ['0xx', '1xx', '2xx', '3xx', '4xx', '5xx']
 
@@ -75,6 +77,7 @@ export abstract class AdmittedRequest implements RequestContext {
   key: KeyRecord | null = null
   /** Counted and logged. Written here alone. */
   isOver = false
+  running: RunningWork | undefined = undefined
   readonly #control: OpenAdmissions
   #deadline: Timer | null = null
   /** True if the client left before the gateway had a reason to stop. */
@@ -121,6 +124,9 @@ export abstract class AdmittedRequest implements RequestContext {
    */
   protected abstract onGivenUp(reason: GatewayError): void
 
+  /** Tells the client the reason, where the pipeline has written nothing that its end could follow. */
+  protected abstract onRevoked(reason: GatewayError): void
+
   /** Null without an inference key: a request with a management key may delete that key itself. */
   get keyHash(): string | null {
     return this.key?.kind === 'inference' ? this.key.hash : null
@@ -135,9 +141,11 @@ export abstract class AdmittedRequest implements RequestContext {
     const leftMs = Math.max(requestMs, leastMs) - (atMs - this.watch.startedMs)
     const expiresAt = this.key?.kind === 'inference' ? this.key.expiresAt : null
     const validMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt) - clock.nowMs()
-    const ending = validMs < leftMs ? KEY_EXPIRED : TIMED_OUT
-    this.#deadline = clock.after(Math.max(0, Math.min(leftMs, validMs)), () =>
-      this.end(new GatewayError(ending.code, ending.message)),
+    this.#deadline = clock.after(
+      Math.max(0, Math.min(leftMs, validMs)),
+      validMs < leftMs
+        ? () => this.revoke(new GatewayError('key_expired', KEY_EXPIRED))
+        : () => this.end(new GatewayError(TIMED_OUT.code, TIMED_OUT.message)),
     )
   }
 
@@ -154,6 +162,19 @@ export abstract class AdmittedRequest implements RequestContext {
     if (this.isOver) return
     this.#deadline?.cancel()
     this.#deadline = this.#control.deps.clock.after(LAST_WORD_MS, () => this.giveUp())
+  }
+
+  /**
+   * Ends the work because its key has lost a right. The client is told at once; the usage of the provider may still
+   * come.
+   */
+  revoke(reason: GatewayError): void {
+    if (this.signal.aborted || this.isOver) return
+    this.abort(reason)
+    if (this.running?.tellLostRight?.(reason) !== true) this.onRevoked(reason)
+    if (this.isOver) return
+    this.#deadline?.cancel()
+    this.#deadline = this.#control.deps.clock.after(LAST_USAGE_MS, () => this.giveUp())
   }
 
   /** Lets the work continue without its client: `onLeft` is called instead of an abort. */
@@ -274,10 +295,7 @@ export abstract class AdmittedRequest implements RequestContext {
 }
 
 const TIMED_OUT = { code: 'deadline_exceeded', message: 'Operation timed out' } as const
-const KEY_EXPIRED = {
-  code: 'authentication',
-  message: 'The request was ended because its API key is no longer valid: This API key has expired',
-} as const
+const KEY_EXPIRED = 'The request was ended because its API key has expired'
 
 function shownOf(model: string | undefined): string | undefined {
   return model === undefined ? undefined : shownModel(model)

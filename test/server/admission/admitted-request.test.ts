@@ -47,6 +47,10 @@ class TestRequest extends AdmittedRequest {
     this.aborts.push(code)
   }
 
+  protected onRevoked(): void {
+    // Not tested here.
+  }
+
   protected onGivenUp({ code }: GatewayError): void {
     this.givenUp.push(code)
   }
@@ -193,7 +197,7 @@ t.test('an operation may have longer, and the key of a request may have less', a
   short.key = someKey({ kind: 'inference', expiresAt: new Date(clock.nowMs() + 2_000).toISOString() })
   short.startDeadline()
   clock.advance(2_000)
-  t.same(short.aborts, ['authentication'])
+  t.same(short.aborts, ['key_expired'])
   clock.advance(REQUEST_MS)
   t.same(long.aborts, [])
   clock.advance(REQUEST_MS)
