@@ -194,6 +194,7 @@ t.test('what the pipeline is told', async t => {
     t.same((await called({}, {}))?.caller, {
       keyHash: 'a'.repeat(64),
       organizationId: 'org_default',
+      rates: null,
       workspaceId: 'ws_default',
       memberId: null,
       limit: null,
