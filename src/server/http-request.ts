@@ -70,8 +70,10 @@ export interface HttpRequestDeps extends GateRules {
   readonly rate: RequestCounter | null
   /** Time limit from the head to the last byte of the body. */
   readonly uploadMs: number
-  /** True if every connection is closed after its answer. */
-  readonly closing: () => boolean
+  /** Once it has begun, every connection is closed after its answer. */
+  readonly drain: { readonly hasBegun: boolean }
+  /** True if every connection is closed after its answer anyway. */
+  readonly closeAfterReply: boolean
 }
 
 function compressed(): GatewayError {
@@ -305,7 +307,8 @@ export class HttpRequest extends AdmittedRequest implements ApiContext, ReplyOwn
   }
 
   closesAfter(status: number): boolean {
-    if (this.#isLast || this.#deps.closing()) return true
+    const { closeAfterReply, drain } = this.#deps
+    if (this.#isLast || closeAfterReply || drain.hasBegun) return true
     // The parser would read the rest of an unread body as the next request, or drop it for minutes.
     return (this.hasBody && this.#body?.whole !== true) || status === 500
   }

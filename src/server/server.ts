@@ -129,7 +129,8 @@ class Server implements HttpServer {
       loopShare,
       allowChunked: options.allowChunked,
       uploadMs: options.uploadMs,
-      closing: () => this.#drain.hasBegun || options.closeAfterReply,
+      drain: this.#drain,
+      closeAfterReply: options.closeAfterReply,
     }
     const { clock, log, keys } = options
     this.#sockets = new WebSockets(

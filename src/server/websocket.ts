@@ -121,7 +121,7 @@ export class WebSockets implements KeyedRequests {
       this.#attempt(handshake, () => handshake.refuse(head, accepted))
       return
     }
-    if (requests.admissions.shed() !== null || requests.closing()) {
+    if (requests.admissions.shed() !== null || requests.closeAfterReply || requests.drain.hasBegun) {
       this.#refuse(handshake, NO_SOCKET)
       return
     }

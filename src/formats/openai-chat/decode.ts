@@ -22,7 +22,8 @@ export class ChatDecoder implements Decoder {
   readonly #reasoning: ChatReasoning
   /** Null until a call has come. */
   #calls: Calls | null = null
-  readonly #hosted: ChatHosted
+  /** Null until there is one: few replies have any. */
+  #hosted: ChatHosted | null = null
   readonly #withheld = new Withheld()
   #items = 0
   #started = false
@@ -57,7 +58,6 @@ export class ChatDecoder implements Decoder {
     const withheld = this.#withheld
     this.#message = new ChatText(emit, next, withheld, () => this.#reasoning.close())
     this.#reasoning = new ChatReasoning(emit, next, withheld, () => this.#message.close())
-    this.#hosted = new ChatHosted(emit, next)
   }
 
   get withheld(): number {
@@ -233,6 +233,7 @@ export class ChatDecoder implements Decoder {
     const executed = list(message['executed_tools'])
     if (executed !== null && executed.length > 0) {
       this.#reasoning.close()
+      this.#hosted ??= new ChatHosted(this.#emit, this.#next)
       for (let at = 0; at < executed.length; at++)
         this.#hosted.takeExecuted(executed[at], at, this.#upstreamId)
     }
@@ -289,6 +290,7 @@ export class ChatDecoder implements Decoder {
   #image(image: unknown): void {
     this.#reasoning.close()
     this.#message.close()
+    this.#hosted ??= new ChatHosted(this.#emit, this.#next)
     this.#hosted.image(image, this.#upstreamId)
   }
 
@@ -336,7 +338,11 @@ export class ChatDecoder implements Decoder {
 
   #spokeAtAll(): boolean {
     return (
-      this.#plain !== null || this.#thought || this.#message.any || this.#calls !== null || this.#hosted.any
+      this.#plain !== null ||
+      this.#thought ||
+      this.#message.any ||
+      this.#calls !== null ||
+      this.#hosted?.any === true
     )
   }
 

@@ -21,15 +21,12 @@ export class ChatHosted {
   readonly #nextItem: () => number
   /** Executed tools by the provider's index; `done`: the result has arrived. Few replies have any. */
   #executed: Map<number, { item: number; done: boolean }> | null = null
-  #any = false
+  /** True once there is one. Written only here. */
+  any = false
 
   constructor(emit: (delta: Delta) => void, nextItem: () => number) {
     this.#emit = emit
     this.#nextItem = nextItem
-  }
-
-  get any(): boolean {
-    return this.#any
   }
 
   /** Takes an image, `{image_url:{url}}` or `{image_url:"…"}`: a data URL or an address. */
@@ -37,7 +34,7 @@ export class ChatHosted {
     const source = record(raw)?.['image_url']
     const url = filled(record(source)?.['url']) ?? filled(source)
     if (url === null) return
-    this.#any = true
+    this.any = true
     const item = this.#nextItem()
     const id = hostedId(upstreamId, item)
     this.#emit({
@@ -56,7 +53,7 @@ export class ChatHosted {
     const tool = record(raw)
     const kind = filled(tool?.['type'])
     if (tool === null || kind === null) return
-    this.#any = true
+    this.any = true
     const index = typeof tool['index'] === 'number' ? tool['index'] : position
     this.#executed ??= new Map()
     let known = this.#executed.get(index)

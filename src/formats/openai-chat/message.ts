@@ -18,7 +18,8 @@ export class ChatText {
   readonly #withheld: Withheld
   /** Ends open reasoning before text begins. */
   readonly #beforeText: () => void
-  #any = false
+  /** True once there was text. Written only here. */
+  any = false
   /** The open message, and the number and kind of its open part. */
   #message: number | null = null
   #part = -1
@@ -37,10 +38,6 @@ export class ChatText {
     this.#nextItem = nextItem
     this.#withheld = withheld
     this.#beforeText = beforeText
-  }
-
-  get any(): boolean {
-    return this.#any
   }
 
   text(text: string): void {
@@ -98,7 +95,7 @@ export class ChatText {
 
   /** Opens a message and a part of this kind if needed; returns the message's item. */
   #write(kind: 'text' | 'refusal'): number {
-    this.#any = true
+    this.any = true
     this.#beforeText()
     if (this.#message === null) {
       this.#message = this.#nextItem()

@@ -402,7 +402,9 @@ export class Answer {
     const incomplete = INCOMPLETE[reason]
     this.#inTurn = false
     this.#listener = null
-    this.#closeAll(incomplete === undefined ? 'completed' : 'incomplete')
+    // A reply that is one message has opened none.
+    if (this.#open !== null || this.#own.length > 0)
+      this.#closeAll(incomplete === undefined ? 'completed' : 'incomplete')
     if (this.#waitingItems.length > 0) this.showWaiting()
     const response = endedResponse(this.#response, this.output, ending)
     if (ending.fields !== undefined) Object.assign(response, ending.fields)

@@ -39,6 +39,8 @@ export class EndpointState {
   figures: FigureWindows | null = null
   /** True if the thread's table has dropped it. */
   isForgotten = false
+  /** True if its unsent note must not wait for other notes. Written only here. */
+  isUrgent = false
   /** True if it is in the list of states with unsent notes. */
   isListed = false
   /** The part that has not been sent to other threads yet; null if there is nothing but events. */
@@ -99,6 +101,7 @@ export class EndpointState {
     const state = this.breakers.callers.of(nowMs, caller, true)
     const scope = this.breakers.rest(nowMs, state, forMs, cause)
     this.#unsent ??= new UnsentNote()
+    this.isUrgent = true
     this.#unsent.rest(scope === 'all' ? null : state, forMs, cause)
   }
 
@@ -185,16 +188,12 @@ export class EndpointState {
     return note.isEmpty && events.length === 0 ? null : note.plain(this.key, events)
   }
 
-  /** True if the unsent note must be sent immediately. */
-  get isUrgent(): boolean {
-    return this.breakers.untold.length > 0 || this.#unsent?.isUrgent === true
-  }
-
   /** Returns the unsent note and clears it; null if there is none. */
   drainUnsent(): HealthNote | null {
     const { untold } = this.breakers
     const unsent = this.#unsent
     this.#unsent = null
+    this.isUrgent = false
     this.isListed = false
     if (untold.length === 0) return unsent === null ? null : unsent.plain(this.key, NO_EVENTS)
     this.breakers.untold = []
@@ -244,8 +243,6 @@ class UnsentNote {
   faultyCalls = 0
   readonly latencies: number[] = []
   readonly throughputs: number[] = []
-  /** True if it must not wait for other notes. */
-  isUrgent = false
   #ok = 0
   #failed = 0
   #limited = 0
@@ -273,7 +270,6 @@ class UnsentNote {
 
   /** @param caller null: all callers have to wait */
   rest(caller: Named | null, restMs: number, cause: Cause): void {
-    this.isUrgent = true
     if (caller === null) {
       this.#restCause = cause
       this.#restMs = Math.max(this.#restMs, restMs)

@@ -388,7 +388,7 @@ export class EndpointHealth {
       state.isListed = true
       this.#unsent.push(state)
     }
-    if (state.isUrgent) {
+    if (state.isUrgent || state.breakers.untold.length > 0) {
       if (this.#isSoon) return
       this.#isSoon = true
       setImmediate(() => {
