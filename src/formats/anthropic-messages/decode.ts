@@ -29,7 +29,8 @@ import { serviceTierOf, UsageCount } from './usage.ts'
 export class MessageDecoder implements Decoder {
   readonly #emit: (delta: Delta) => void
   readonly #output: Output
-  readonly #hosted: HostedCalls
+  /** Null until a block is neither text nor a call of the client. */
+  #hosted: HostedCalls | null = null
   readonly #blocks = new Map<number, Block>()
   readonly #usage = new UsageCount()
   #usageBytes = 0
@@ -54,7 +55,6 @@ export class MessageDecoder implements Decoder {
     this.#emit = emit
     this.#takeMessage = takeMessage
     this.#output = new Output(emit)
-    this.#hosted = new HostedCalls(this.#output)
   }
 
   get withheld(): number {
@@ -196,7 +196,12 @@ export class MessageDecoder implements Decoder {
     // If the stop of a block was lost, the block ends when the next one starts at its index.
     this.#blockStop(index)
     this.#lastIndex = index
-    this.#begin(index, openBlock(this.#output, block, index) ?? this.#hosted.open(block) ?? IGNORED)
+    let opened = openBlock(this.#output, block, index)
+    if (opened === null) {
+      this.#hosted ??= new HostedCalls(this.#output)
+      opened = this.#hosted.open(block)
+    }
+    this.#begin(index, opened ?? IGNORED)
   }
 
   /** Counts ignored blocks too, because the map holds them until they stop. */
@@ -235,7 +240,7 @@ export class MessageDecoder implements Decoder {
     if (native === null && !((isWhole || this.#hasUsage) && hasSaid)) return
     this.#ensureStarted()
     for (const index of [...this.#blocks.keys()]) this.#blockStop(index)
-    this.#hosted.end()
+    this.#hosted?.end()
     if (native === 'refusal') this.#refuse()
     this.#output.endMessage()
     const { calls } = this.#output

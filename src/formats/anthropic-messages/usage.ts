@@ -45,8 +45,9 @@ export class UsageCount {
     // With iterations, zero means that all tokens are counted there.
     const isWhole = listOrEmpty(usage['iterations']).length > 0
     for (const name in usage) {
-      if (READ.has(name))
-        raw[name] = isWhole ? (usage[name] ?? raw[name]) : laterCount(raw[name], usage[name])
+      if (!READ.has(name)) continue
+      if (isWhole || raw[name] === undefined) raw[name] = usage[name] ?? raw[name]
+      else raw[name] = laterCount(raw[name], usage[name])
     }
     this.raw = raw
     const total = step(this.raw)
