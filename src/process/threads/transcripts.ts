@@ -19,13 +19,20 @@ export interface SharedTranscripts {
 /** The counters log the outages of Redis for all. */
 const QUIET = { fault: () => undefined, notice: () => undefined }
 
+/**
+ * Redis has at least this long to answer. A counter that gives up sooner counts on its own for a while; here a request
+ * would run again, and be paid for again.
+ */
+const ANSWER_MS = 1_000
+
 /** Creates the transcripts of this process and, through Redis, of all instances with the same master keys. */
 export function startTranscripts(config: Config, keys: readonly VaultKey[], clock: Clock): SharedTranscripts {
   const store = createTranscripts(config, clock)
-  const { url, prefix, silenceMs } = config.redis
+  const { url, prefix } = config.redis
   if (url === null) return { store, close: () => store.close() }
   const { windowMs } = config.resume
   const seal = createTextSeal(keys, 'transcripts')
+  const silenceMs = Math.max(ANSWER_MS, config.redis.silenceMs)
   const mirror = new RedisTranscripts(store, { url, prefix, windowMs, seal, clock, log: QUIET, silenceMs })
   store.mirror = mirror
   return {
