@@ -256,6 +256,20 @@ t.test(
   },
 )
 
+t.test('requests of a minute that still run are not waited for', async t => {
+  const { provider, ask, manage } = await slowWorld(t, {})
+  await manage('POST', '/end-users', { user: 'ann', rate_limit: { requests_per_minute: 1 } })
+  const first = ask({ user: 'ann' })
+  await until(() => provider.replies.length === 1)
+  t.match(await ask({ user: 'ann' }), {
+    status: 429,
+    headers: { 'retry-after': '45' },
+    error: { metadata: { limit: 'requests_per_minute', limited: 'end_user' } },
+  })
+  provider.replies[0]?.whole('Hi', USAGE)
+  t.equal((await first).status, 200)
+})
+
 t.test('tokens that running requests only reserve are waited for', async t => {
   const { clock, provider, ask } = await slowWorld(t, { rate_limit: { tokens_per_minute: 150 } })
   const first = ask({ max_output_tokens: 100 })

@@ -133,7 +133,8 @@ export function rateError(
       ...rateHeaders(kind, { limit: ceiling, remaining, resetMs }, nowMs),
     },
   }
-  const isReserved = used + entry.amount <= ceiling
+  // A request that runs was counted, and stays counted when it ends.
+  const isReserved = kind === 'tokens' && used + entry.amount <= ceiling
   return isReserved
     ? new BusyError(message, details)
     : new GatewayError('rate_limit_exceeded', message, details)

@@ -297,12 +297,16 @@ export class TranscriptStore implements Transcripts {
       // The key with the most bytes loses streams, so that no key can displace those of others.
       const payer = isKeyFull ? mine : this.#heaviest()
       if (payer === null) return
-      const finished = first(payer.all, ({ state }) => state !== 'running')
+      // A dropped answer under a name still runs: without its name, the request would run beside it.
+      const finished = first(
+        payer.all,
+        ({ state, claim }) => state === 'ended' || (state === 'dropped' && claim === null),
+      )
       if (finished !== null) {
         this.forget(finished)
         continue
       }
-      const running = payer === mine ? transcript : first(payer.all, () => true)
+      const running = payer === mine ? transcript : first(payer.all, ({ state }) => state === 'running')
       if (running === null || running.state !== 'running') return
       // The request would run again, and be paid for again.
       const isAlone = running.heldBytes > maxBytesPerKey || this.#bytes > maxBytes
