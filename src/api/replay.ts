@@ -56,6 +56,8 @@ export class Replay {
   #reader: TranscriptReader | null = null
   /** Null until it has arrived. */
   #head: AnswerHead | null = null
+  /** Slices of a frame that has not come whole. */
+  #slices: Buffer[] = []
   /** Bytes that have arrived but are not parsed yet. */
   #rest = NOTHING
   #pieces: string[] = []
@@ -94,11 +96,17 @@ export class Replay {
   }
 
   #send({ bytes, endsFrame, isEnd }: FramesPart): void {
-    const opened = this.#sealed.open(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), endsFrame)
-    this.#rest = Buffer.concat([this.#rest, opened])
+    this.#slices.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength))
     if (!this.#hold(bytes.length)) return
+    if (!endsFrame) {
+      this.#reader?.next()
+      return
+    }
+    // Joined once: a frame may be a document of many megabytes.
+    this.#rest = this.#sealed.open(Buffer.concat(this.#slices), true)
+    this.#slices = []
     if (this.#head?.form !== 'events') this.#readFrames()
-    const isFlowing = this.#client === null || !endsFrame || this.#sendOn(this.#client)
+    const isFlowing = this.#client === null || this.#sendOn(this.#client)
     if (!isEnd) {
       if (isFlowing) this.#reader?.next()
       return

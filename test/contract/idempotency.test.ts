@@ -335,6 +335,26 @@ t.test(
   },
 )
 
+t.test('an answer that comes in many slices is given again as it was', async t => {
+  const s = await start(t)
+  const text = 'wörd €😀 '.repeat(30_000)
+  for (const stream of [true, false]) {
+    const headers = { 'idempotency-key': `large-${stream}` }
+    const number = s.provider.replies.length
+    const first = s.ask({ fields: { stream }, headers })
+    const reply = await s.provider.reply(number)
+    if (stream) {
+      reply.say({ content: text })
+      reply.finish(USAGE)
+    } else reply.whole(text, USAGE)
+    const whole = await first
+    t.match(whole, { status: 200 })
+    const again = await s.ask({ fields: { stream }, headers })
+    t.equal(again.headers[REPLAYED], 'true')
+    t.ok(again.body === whole.body && again.body.includes(text))
+  }
+})
+
 t.test('another API key has names of its own', async t => {
   const s = await start(t)
   const first = s.ask()
