@@ -229,18 +229,21 @@ t.test('a running answer keeps its place until it alone is too large', async t =
   t.notOk(isTaken(await store.claim(claimOf('f', { name: 'd' }), NO_NOTICE)))
 })
 
-t.test('an answer that became too large keeps its name until it has ended, whatever else needs room', async t => {
-  const { store } = setup({ maxBytesPerKey: 20_000 })
-  const large = frame(0).replace('0', 'x'.repeat(30_000))
-  const claim = async (id: string) =>
-    (await store.claim(claimOf(id, { name: id }), NO_NOTICE)) as TranscriptWriter
-  const writer = await claim('a')
-  writer.add(large, 1)
-  ;(await claim('b')).add(large, 1)
-  t.ok(isTaken(await store.claim(claimOf('c', { name: 'a' }), NO_NOTICE)), 'it still runs')
-  writer.end()
-  t.notOk(isTaken(await store.claim(claimOf('d', { name: 'a' }), NO_NOTICE)))
-})
+t.test(
+  'an answer that became too large keeps its name until it has ended, whatever else needs room',
+  async t => {
+    const { store } = setup({ maxBytesPerKey: 20_000 })
+    const large = frame(0).replace('0', 'x'.repeat(30_000))
+    const claim = async (id: string) =>
+      (await store.claim(claimOf(id, { name: id }), NO_NOTICE)) as TranscriptWriter
+    const writer = await claim('a')
+    writer.add(large, 1)
+    ;(await claim('b')).add(large, 1)
+    t.ok(isTaken(await store.claim(claimOf('c', { name: 'a' }), NO_NOTICE)), 'it still runs')
+    writer.end()
+    t.notOk(isTaken(await store.claim(claimOf('d', { name: 'a' }), NO_NOTICE)))
+  },
+)
 
 t.test('the claims of a thread that died are free', async t => {
   const { store } = setup()
