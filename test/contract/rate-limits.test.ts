@@ -256,6 +256,33 @@ t.test(
   },
 )
 
+t.test('a limit that is raised or removed counts for requests that already wait', async t => {
+  const { clock, provider, ask, change, hash, gateway } = await slowWorld(t)
+  const first = ask()
+  await until(() => provider.replies.length === 1)
+  const waiting = async () => {
+    const before = gateway.serving.server.openRequests
+    const reply = ask()
+    await until(() => gateway.serving.server.openRequests > before)
+    for (let turns = 0; turns < 20; turns++) await new Promise(resolve => setImmediate(resolve))
+    return { reply }
+  }
+  const goOn = async (replies: number) => {
+    while (provider.replies.length < replies) {
+      clock.advance(10)
+      await new Promise(resolve => setImmediate(resolve))
+    }
+  }
+  const raised = await waiting()
+  await change(`/keys/${hash}`, { rate_limit: { parallel: 2 } })
+  await goOn(2)
+  const removed = await waiting()
+  await change(`/keys/${hash}`, { rate_limit: null })
+  await goOn(3)
+  for (const reply of provider.replies) reply.whole('Hi', USAGE)
+  t.same([(await first).status, (await raised.reply).status, (await removed.reply).status], [200, 200, 200])
+})
+
 t.test('requests of a minute that still run are not waited for', async t => {
   const { provider, ask, manage } = await slowWorld(t, {})
   await manage('POST', '/end-users', { user: 'ann', rate_limit: { requests_per_minute: 1 } })

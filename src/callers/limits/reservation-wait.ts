@@ -22,6 +22,8 @@ export class ReservationQueue {
   readonly #ofKey = new Map<string, number>()
   readonly #ofOrganization = new Map<string, number>()
   #waiting = 0
+  /** The caller with the limits of now; set once, by the front. Rejects if its key is no longer valid. */
+  callerNow: (caller: Caller) => Promise<Caller> = caller => Promise.resolve(caller)
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -33,17 +35,18 @@ export class ReservationQueue {
   }
 
   /**
-   * Retries until the reservation succeeds.
+   * Retries until the reservation succeeds, each time with the caller's limits of that moment.
    * @param first the refusal that caused the wait
    * @throws (rejects with) the last refusal after the time, or at once if too many requests wait, or the reason of the
    * signal
    */
   async reserve(
-    ask: () => Reservation | Promise<Reservation>,
-    { keyHash, organizationId }: Pick<Caller, 'keyHash' | 'organizationId'>,
+    ask: (caller: Caller) => Reservation | Promise<Reservation>,
+    caller: Caller,
     signal: RequestSignal,
     first: BusyError,
   ): Promise<Reservation> {
+    const { keyHash, organizationId } = caller
     if (
       this.#waiting >= WAITING_MAX ||
       (this.#ofKey.get(keyHash) ?? 0) >= WAITING_PER_KEY ||
@@ -58,7 +61,7 @@ export class ReservationQueue {
       for (;;) {
         await this.#pause(signal)
         try {
-          return await ask()
+          return await ask(await this.callerNow(caller))
         } catch (error) {
           if (!(error instanceof BusyError) || this.#clock.monotonicMs() >= untilMs) throw error
         }

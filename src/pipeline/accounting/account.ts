@@ -91,7 +91,7 @@ async function reserveLater(
   try {
     if (!(refused instanceof BusyError) || reservationWait === undefined || batch !== undefined) throw refused
     return await reservationWait.reserve(
-      () => quota.admit(caller, demand, ratedOf(deps, exchange)),
+      now => quota.admit(now, demand, ratedOf(deps, exchange)),
       caller,
       signal,
       refused,

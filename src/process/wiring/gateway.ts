@@ -94,6 +94,8 @@ export interface BuiltGateway {
   readonly ledger: Ledger
   /** Requests per minute; the front checks this before it reads a body. */
   readonly rate: RequestRate
+  /** Requests that wait for their limits. */
+  readonly reservationWait: ReservationQueue
   readonly vault: Vault
   readonly credentials: CredentialCatalog
   readonly providerKeys: SharedDeps['providerKeys']
@@ -127,7 +129,8 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
   const credentials = new CredentialCatalog({ store, clock, log })
   const ownKeys = new OpenedKeys({ store, vault, clock, metrics, ...config.credentials })
   const guardrails = guardrailsOf(base)
-  const shared = sharedDeps(base, ledger, abandoned, ownKeys)
+  const reservationWait = new ReservationQueue(clock)
+  const shared = { ...sharedDeps(base, ledger, abandoned, ownKeys), reservationWait }
   const toolPermissions = new ToolPermissions(base)
   const guard = createGuard({ guardrails, tasks: base.tasks, metrics, masking: maskingOf(base) })
   const containers = containersOf(base)
@@ -186,6 +189,7 @@ export async function buildGateway(options: GatewayOptions): Promise<BuiltGatewa
     store,
     ledger,
     rate: new RequestRate({ ...config.quotas, counters: counting.counters, clock }),
+    reservationWait,
     vault,
     credentials,
     providerKeys: shared.providerKeys,
@@ -292,7 +296,6 @@ function sharedDeps(
     region: config.region,
     stickiness: new Stickiness(pins),
     callSeals: new CallSeals(pins, createTextSeal(base.options.vaultKeys, 'thoughts')),
-    reservationWait: new ReservationQueue(clock),
     prefixes: new Prefixes({ pins, clock, promptCaching: config.promptCaching }),
     routing: routingOf(base),
     retries: new RetryBudget(),

@@ -103,6 +103,7 @@ export function buildServer(built: BuiltGateway, front: CreateFront, options: Fr
   const { limits, listen, threads } = config
   let prepared = options.prepared ?? true
   const keys = apiKeysOf(built, () => prepared)
+  built.reservationWait.callerNow = async caller => callerOf(await keys.find(caller.keyHash))
   const weights = new EndUserWeights({ store: built.store, clock, log })
   const changed = (change: Invalidation): void => {
     if (change.kind === 'all') {

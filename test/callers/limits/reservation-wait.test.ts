@@ -5,10 +5,11 @@ import { RequestAbort } from '../../../src/base/signal.ts'
 import { reservedError } from '../../../src/callers/limits/limit-errors.ts'
 import { FREE } from '../../../src/callers/limits/quota.ts'
 import { ReservationQueue, WAITING_PER_KEY } from '../../../src/callers/limits/reservation-wait.ts'
+import type { Caller } from '../../../src/protocol/records.ts'
 import { TestClock } from '../../support/test-clock.ts'
 
 const BUSY = reservedError({ kind: 'credits' })
-const KEY = { keyHash: 'a', organizationId: 'o' }
+const KEY: Caller = { keyHash: 'a', organizationId: 'o', workspaceId: null, memberId: null, limit: null }
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
 /** Moves the clock in steps, with time for what each step sets off. */
@@ -67,9 +68,7 @@ t.test('so many requests of a key wait, and one that leaves frees its place', as
   const all = signals.map(signal => wait.reserve(busy, KEY, signal, BUSY).catch((thrown: unknown) => thrown))
   await t.rejects(wait.reserve(busy, KEY, new RequestAbort(), BUSY), BUSY, 'without a wait')
   const other = new RequestAbort()
-  const another = wait
-    .reserve(busy, { keyHash: 'b', organizationId: 'o' }, other, BUSY)
-    .catch((thrown: unknown) => thrown)
+  const another = wait.reserve(busy, { ...KEY, keyHash: 'b' }, other, BUSY).catch((thrown: unknown) => thrown)
   t.equal(wait.waiting, WAITING_PER_KEY + 1, 'another key has places of its own')
   const gone = new GatewayError('client_closed', 'gone')
   signals[0]?.abort(gone)
@@ -84,9 +83,7 @@ t.test('so many requests of a key wait, and one that leaves frees its place', as
   t.equal(clock.armed, 0)
   const many = Array.from({ length: 80 }, () => new RequestAbort())
   const asked = many.map((signal, at) =>
-    wait
-      .reserve(busy, { keyHash: `k${at}`, organizationId: 'o' }, signal, BUSY)
-      .catch((thrown: unknown) => thrown),
+    wait.reserve(busy, { ...KEY, keyHash: `k${at}` }, signal, BUSY).catch((thrown: unknown) => thrown),
   )
   t.equal(wait.waiting, 64, 'and an organization has so many, whatever its keys are')
   for (const signal of many) signal.abort(gone)
